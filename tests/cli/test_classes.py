@@ -35,7 +35,7 @@ def fit(files, small_fits, tmp_path):
         (["--max-loss", "yes=2"], "a share between 0 and 1, such as sick=0.9; got 'yes=2'"),
         (["--max-loss", "0.1", "--max-loss", "yes=0.1"], "or one for each class named"),
         (["--min-recall", "ill=0.9"], "--min-recall names the class 'ill'"),
-        (["--min-recall", "yes=0.9", "--max-loss", "0.1"], "--min-recall goes with --budget or stands alone"),
+        (["--min-recall", "yes=0.9", "--max-loss", "0.1"], "--min-recall can be combined with --budget only"),
         (["--tolerance", "0.1"], "--tolerance is for a target of numbers"),
         (["--loss", "squared"], "--loss is for a target of numbers"),
         (["--loss", "costs"], 'loss must be "error", "log", "brier"'),

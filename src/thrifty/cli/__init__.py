@@ -1,4 +1,4 @@
-"""The command line: commands parse, call the library and print; a refusal becomes one sentence and an exit code."""
+"""The command line: commands parse options, call the library and print; errors become one sentence and exit code 2."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from thrifty.errors import ThriftyError
 __all__ = ["app", "main"]
 
 app = typer.Typer(
-    help="Answer most rows with what is cheap, and pay for more only where it matters.",
+    help="Budgeted prediction: answer most rows with cheap features, and pay for more only where it matters.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     # Plain help: boxes would take longer to draw than everything else that --help does.
@@ -50,14 +50,14 @@ def _show_version(wanted: bool) -> None:
 def _root(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and stop."),
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
-    """Answer most rows with what is cheap, and pay for more only where it matters."""
+    """Budgeted prediction: answer most rows with cheap features, and pay for more only where it matters."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; 0 on success, 2 and one sentence on bad input."""
+    """Run a command and return its exit code: 0 on success, 2 after bad input."""
     try:
         app(args=list(argv) if argv is not None else None, prog_name="thrifty", standalone_mode=True)
     except ThriftyError as error:

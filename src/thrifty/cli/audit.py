@@ -1,4 +1,4 @@
-"""``thrifty audit``: what a model of somebody else spends per row, and what a cascade in front of it would save."""
+"""``thrifty audit``: what a fitted model spends per row, and what a cascade in front of it would save."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,19 +20,20 @@ def audit(
         ),
     ],
     table: Annotated[
-        Path, typer.Argument(help="Rows that it was not fitted on, CSV or parquet.", metavar="TABLE")
+        Path, typer.Argument(help="Rows that MODEL was not fitted on, CSV or parquet.", metavar="TABLE")
     ],
     target: Annotated[
         str | None,
         typer.Option(
-            help="Column with the label or number. Without it, nothing is said of losses and cascades.",
+            help="Column with the label or number. Without it, no losses and no cascade are measured.",
             metavar="COLUMN",
         ),
     ] = None,
     costs: Annotated[
         Path | None,
         typer.Option(
-            help="File with lines of feature, cost and, if need be, group. Without it each costs 1."
+            help="Price file, CSV or JSON: a line for each feature with its cost and, optionally, its group. "
+            "By default every feature costs 1."
         ),
     ] = None,
     full_cost: Annotated[
@@ -40,14 +41,14 @@ def audit(
     ] = 0.0,
     ignore: Annotated[
         list[str] | None,
-        typer.Option(help="Column that is not a feature. May be repeated.", metavar="COLUMN"),
+        typer.Option(help="Column that is not a feature; repeat for several.", metavar="COLUMN"),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Page to write, as HTML.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="HTML page to write.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random choices.")] = 0,
     trust: Trust = None,
     json: AsJson = False,
 ) -> None:
-    """Tell what a fitted model spends per row, what it could do without, and what a cascade before it would save."""
+    """Audit a fitted model: what it spends per row, which columns it hardly needs, and what a cascade would save."""
     from dataclasses import replace
 
     from sklearn.base import is_regressor
@@ -94,7 +95,7 @@ def audit(
 
 
 def _features(model: Any, frame: Any, left_out: list[str], table: Path) -> Any:
-    """The columns that a model takes, where it knows them by name; else all that are not left out."""
+    """Columns that a model was fitted on, if it knows their names; else all that are not left out."""
     from thrifty.auditing.audit import names_of
     from thrifty.tables.frames import listed
 

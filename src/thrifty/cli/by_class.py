@@ -1,4 +1,4 @@
-"""What is said of classes by their names in the table: shares such as ``sick=0.9``, and files of what mistakes cost."""
+"""Options by class name: shares such as ``sick=0.9``, and cost matrices of mistakes from files."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,12 +17,12 @@ __all__ = ["is_matrix_file", "labels_by_name", "read_matrix", "read_max_loss", "
 
 
 def is_matrix_file(loss: str) -> bool:
-    """Whether a loss is the name of a file, and not a word."""
+    """Whether ``--loss`` names a file."""
     return Path(loss).suffix.lower() in (".csv", ".json")
 
 
 def read_shares(option: str, texts: Sequence[str]) -> dict[str, float]:
-    """Shares by the names of classes, from texts such as ``sick=0.9``."""
+    """Parse texts such as ``sick=0.9`` into shares by class name."""
     shares: dict[str, float] = {}
     for text in texts:
         name, equals, share = text.rpartition("=")
@@ -41,7 +41,7 @@ def read_shares(option: str, texts: Sequence[str]) -> dict[str, float]:
 
 
 def read_max_loss(texts: Sequence[str] | None) -> float | dict[str, float] | None:
-    """One share for all rows, or shares by the names of classes."""
+    """Parse ``--max-loss``: one share for all rows, or shares by class name."""
     if not texts:
         return None
     if len(texts) == 1 and "=" not in texts[0]:
@@ -58,7 +58,7 @@ def read_max_loss(texts: Sequence[str] | None) -> float | dict[str, float] | Non
 
 
 def labels_by_name(option: str, shares: Any, classes: Labels) -> Any:
-    """Shares by label, from shares by the names of the labels; one number as it is."""
+    """Shares by label from shares by class name; a single number is returned unchanged."""
     if not isinstance(shares, Mapping):
         return shares
     label_of = {str(label): label for label in classes.tolist()}
@@ -74,7 +74,7 @@ def labels_by_name(option: str, shares: Any, classes: Labels) -> Any:
 
 
 def read_matrix(path: str, classes: Labels) -> Floats:
-    """What each mistake costs, from a file that names the true classes and the answers, in the order of the classes.
+    """Cost matrix of mistakes from a file that names true classes and answers; in the order of ``classes``.
 
     CSV: a line of names, the first cell of which is free, then a line for each true class, its name first. JSON: an
     object of true classes, each an object of answers and what they cost.

@@ -1,4 +1,4 @@
-"""``thrifty buy``: rows of a database, of which only those cells are asked for that their answers need."""
+"""``thrifty buy``: answer rows of a database, querying only the cells that each answer needs."""
 
 import sqlite3
 from contextlib import closing
@@ -30,7 +30,7 @@ _FORM = "sqlite:PATH?table=TABLE&key=COLUMN"
 
 
 class OnFailure(StrEnum):
-    """What becomes of a row whose purchase fails."""
+    """Treatment of a row whose purchase fails."""
 
     answer = "answer"
     skip = "skip"
@@ -47,7 +47,7 @@ class Database:
 
     @classmethod
     def of(cls, address: str) -> "Database":
-        """The table that an address names, or a refusal."""
+        """Parse and check an address such as ``sqlite:PATH?table=TABLE&key=COLUMN``."""
         kind, _, rest = address.partition(":")
         path, _, query = rest.partition("?")
         given = dict(parse_qsl(query))
@@ -91,14 +91,18 @@ def buy(
     ],
     source: Annotated[
         str,
-        typer.Option(help="Where to buy, a table of an SQLite file with a row for each key.", metavar=_FORM),
+        typer.Option(
+            help="Table of an SQLite file to buy cells from, with a row for each key.", metavar=_FORM
+        ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File of receipts to write, CSV or parquet.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="File to write a receipt for each row to, CSV or parquet.")
+    ],
     on_failure: Annotated[
         OnFailure,
         typer.Option(
-            help="What becomes of a row whose purchase fails: it is answered by the last stage that it got to, goes on "
-            "with the cells missing (skip), or ends everything (raise)."
+            help="Treatment of a row whose purchase fails: answer by the last stage it reached, skip the cells (read "
+            "them as missing), or raise: stop at the first failure."
         ),
     ] = OnFailure.answer,
     budget: Budget = None,
@@ -109,7 +113,7 @@ def buy(
     public_key: PublicKey = None,
     json: AsJson = False,
 ) -> None:
-    """Answer rows of a database, asking it only for what each needs. Written is a receipt for each row."""
+    """Answer rows of a database, querying only the cells that each answer needs."""
     from thrifty.cli.by_class import read_max_loss
     from thrifty.cli.system import RefusesUnseen, load_system, move, named_row_key
     from thrifty.evidence.observe import chain_of
@@ -176,7 +180,7 @@ def buy(
 
 
 def _written(receipt: Any, n_stages: int, key: str, keys: Any) -> Any:
-    """The receipts as a table of plain cells; names of columns that were bought stand side by side."""
+    """Receipts as a table of plain cells; names of bought columns are joined by commas."""
     table = receipt.to_pandas()
     stage = table.pop("route").astype(str)
     table.insert(2, "stage", stage.replace({str(n_stages): "full", "-1": ""}))

@@ -1,4 +1,4 @@
-"""``thrifty fit``: from a training table to a system."""
+"""``thrifty fit``: fit a system on a training table and save it."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +13,7 @@ __all__ = ["fit"]
 
 
 class Structure(StrEnum):
-    """In how many orders a cascade buys."""
+    """Order of purchases; see ``StageOptions``."""
 
     line = "line"
     graph = "graph"
@@ -22,7 +22,7 @@ class Structure(StrEnum):
 
 
 class Answers(StrEnum):
-    """What the target holds."""
+    """Kind of target."""
 
     classes = "classes"
     number = "number"
@@ -30,7 +30,7 @@ class Answers(StrEnum):
 
 
 class Metric(StrEnum):
-    """How the order of a query's documents is judged."""
+    """Metric of a ranking."""
 
     ndcg = "ndcg"
     ap = "ap"
@@ -39,7 +39,11 @@ class Metric(StrEnum):
 def fit(
     table: Annotated[Path, typer.Argument(help="Training table, CSV or parquet.", metavar="TABLE")],
     target: Annotated[
-        str, typer.Option(help="Name of the column with the label, the number to predict, or the relevance.")
+        str,
+        typer.Option(
+            help="Column to predict: class labels, numbers, or relevance grades of documents.",
+            metavar="COLUMN",
+        ),
     ],
     out: Annotated[
         Path, typer.Option("--out", "-o", help="File to write the system to, for example system.thrifty.")
@@ -47,20 +51,22 @@ def fit(
     costs: Annotated[
         Path | None,
         typer.Option(
-            help="File with lines of feature, cost and, if need be, group. Without it each costs 1."
+            help="Price file, CSV or JSON: a line for each feature with its cost and, optionally, its group. "
+            "By default every feature costs 1."
         ),
     ] = None,
     full: Annotated[
         str,
         typer.Option(
-            help="The full model: auto, forest, svm, boosting, xgboost, lightgbm, or a .skops file with a fitted one.",
+            help="The full model: a kind to fit (forest, svm, boosting, xgboost, lightgbm; auto cross-validates "
+            "them), or a .skops file with a fitted model.",
             metavar="KIND|FILE",
         ),
     ] = "auto",
     full_features: Annotated[
         list[str] | None,
         typer.Option(
-            help="Column that the full model reads. May be repeated; without it, all of them.",
+            help="Column that the full model reads; repeat for several. By default it reads all features.",
             metavar="COLUMN",
         ),
     ] = None,
@@ -69,7 +75,10 @@ def fit(
     ] = 0.0,
     budget: Annotated[
         float | None,
-        typer.Option(help="Mean cost per row to spend. Without a wish, the most accurate point is kept."),
+        typer.Option(
+            help="Mean cost per row to spend. By default, without --max-loss and --min-recall too, the operating "
+            "point with the best score."
+        ),
     ] = None,
     max_loss: MaxLoss = None,
     confidence: Confidence = None,
@@ -77,67 +86,64 @@ def fit(
     task: Annotated[
         Answers | None,
         typer.Option(
-            help="What the target holds: classes, number, or ranking, which is relevance to the queries in --query. "
-            "Without it, a column of more than 30 different numbers is predicted as a number, and every other one as "
-            "classes.",
+            help="What to predict: classes, number, or ranking (relevance to the queries in --query). By default a "
+            "column with more than 30 distinct numbers is predicted as a number, any other as classes.",
             metavar="TASK",
         ),
     ] = None,
     loss: Annotated[
         str | None,
         typer.Option(
-            help="What an answer loses. Of numbers: squared, as without it, absolute, or that of a quantile, such as "
-            "pinball:0.9. Of classes: error, as without it, log, brier, or a .csv or .json file of what each mistake "
-            "costs. Of documents: pointwise, as without it, pairwise or listwise.",
+            help="Loss of an answer. For classes: error (default), log, brier, or a .csv or .json file with the cost "
+            "of every mistake. For numbers: squared (default), absolute, or the pinball loss of a quantile, such as "
+            "pinball:0.9. For rankings: pointwise (default), pairwise or listwise.",
             metavar="LOSS|FILE",
         ),
     ] = None,
     query: Annotated[
         str,
         typer.Option(
-            help="Column with the query of each row, which has the documents of each query ranked by --target. It is "
-            "no feature; rows of a query stand together.",
+            help="Column with the query of each row; the documents of each query are then ranked. It is not a "
+            "feature, and the rows of a query must follow each other.",
             metavar="COLUMN",
         ),
     ] = "",
     metric: Annotated[
         Metric | None,
-        typer.Option(
-            help="How the order of a query is judged: ndcg, as without it, or ap.", metavar="METRIC"
-        ),
+        typer.Option(help="Metric of a ranking: ndcg (default) or ap (average precision).", metavar="METRIC"),
     ] = None,
     k: Annotated[
-        int | None, typer.Option(min=1, help="First places of a query that count (10 without it).")
+        int | None, typer.Option(min=1, help="Number of top documents that --metric counts; 10 by default.")
     ] = None,
     tolerance: Annotated[
         float | None,
         typer.Option(
-            help="How much larger than the full model's the error of a number may be before it counts as worse, in "
-            "units of the spread of the target, or how much lower the metric of a query may be (0.01 without it)."
+            help="Difference to the full model up to which an answer does not count as worse: of the error of a "
+            "number, in units of the target's spread, or of the metric of a query (0.01 by default)."
         ),
     ] = None,
     structure: Annotated[
         Structure,
         typer.Option(
-            help="Whether a cascade buys for all rows in one order (line), for each row in its own, with trees (graph) "
-            "or by training rows that are alike (neighbours, between classes only), or in whichever way is clearly "
-            "better (auto). Graphs and auto take longer to fit."
+            help="Order of purchases: the same for all rows (line), or one for each row, chosen by trees (graph) or by "
+            "similar training rows (neighbours, for classes only); auto takes the best by cross-validation. graph and "
+            "auto take longer to fit."
         ),
     ] = Structure.line,
     ignore: Annotated[
         list[str] | None,
-        typer.Option(help="Column that is not a feature. May be repeated.", metavar="COLUMN"),
+        typer.Option(help="Column that is not a feature; repeat for several.", metavar="COLUMN"),
     ] = None,
     row_key: RowKey = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random choices.")] = 0,
-    jobs: Annotated[int, typer.Option(min=1, help="Number of fits that run side by side.")] = 2,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of fits that run in parallel.")] = 2,
     trust: Trust = None,
     private_key: Annotated[
-        Path | None, typer.Option(help="PEM file of an ed25519 key, which signs the system.")
+        Path | None, typer.Option(help="PEM file of an ed25519 private key to sign the system with.")
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Fit a system on labels, numbers or documents of queries. It is one file, which answers at any budget."""
+    """Fit a system on a training table. The file written can predict at any budget."""
     from dataclasses import replace
 
     from thrifty.bundle import to_bytes

@@ -1,4 +1,4 @@
-"""What `thrifty fit` does around an estimator: its arguments from options, the full model, refusals before a fit."""
+"""Steps of ``thrifty fit``: the estimator from the options, the full model, checks before the fit, the certificate."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 CERTIFYING_SHARE = 4
-"""One row in so many is kept out of the fit where a goal is to be proved."""
+"""One row in this many is held out of the fit for a certificate."""
 
 USUAL_CONFIDENCE = 0.95
 
@@ -63,7 +63,7 @@ def check_goal(
     confidence: float | None,
     min_recall: Mapping[str, float],
 ) -> None:
-    """Refuse goals that exclude each other, or that no fit can have."""
+    """Refuse options that exclude each other, and values out of range."""
     if budget is not None and max_loss is not None:
         raise InvalidInputError(
             "give at most one of --budget (mean cost per row) and --max-loss (share of answers that may become "
@@ -72,7 +72,9 @@ def check_goal(
     if budget is not None:
         check_amount("--budget", budget)
     if min_recall and (max_loss is not None or confidence is not None):
-        raise InvalidInputError("--min-recall goes with --budget or stands alone. Leave the others out.")
+        raise InvalidInputError(
+            "--min-recall can be combined with --budget only. Leave --max-loss and --confidence out."
+        )
     limits = max_loss.values() if isinstance(max_loss, Mapping) else [max_loss]
     for name, value in (*(("--max-loss", one) for one in limits), ("--confidence", confidence)):
         if value is not None and not 0 < value < 1:
@@ -93,7 +95,7 @@ def new_estimator(
     k: int | None,
     structure: str,
 ) -> BudgetedCascade:
-    """The unfitted estimator for a target: of classes, of numbers, or of relevance where queries are named."""
+    """Unfitted estimator for the target: a classifier, a regressor, or a ranker where queries are named."""
     allowed = 0.01 if tolerance is None else tolerance
     if query:
         if structure != "line":
@@ -178,7 +180,7 @@ def refuse_early(
 
 
 def held_out_rows(estimator: BudgetedCascade, data: TrainingTable) -> Bools:
-    """Rows to prove a goal with, one in four, by what they hold: rows that are equal are on one side."""
+    """Rows to certify on, one in four, chosen by content so that equal rows are on the same side."""
     task, X, seed = task_of(estimator, data), data.cells.numbers, check_seed(estimator.random_state) + 1
     y = task.encode("y", data.y, len(data.y))
     query = task.query_of(y)
@@ -194,7 +196,7 @@ def fit_and_prove(
     confidence: float | None,
     progress: Progress,
 ) -> BudgetedCascade:
-    """Fit on the table; where a goal is to be proved, on three quarters of it, and prove it on the others."""
+    """Fit on the table; for a certificate, fit on three quarters of it and certify on the rest."""
     rows, budget = data.cells.row_numbers, estimator.budget
     is_proved = max_loss is not None or (budget is not None and confidence is not None)
     is_proof = held_out_rows(estimator, data) if is_proved else np.zeros(len(rows), dtype=bool)
@@ -224,7 +226,7 @@ def _price_list(
 
 
 class FullChoice(NamedTuple):
-    """The full model that was chosen, what it is called, and the competition that it won if there was one."""
+    """The full model, its name, and the cross-validation that chose it, if any."""
 
     model: Any
     name: str
@@ -235,7 +237,7 @@ class FullChoice(NamedTuple):
 def load_frozen(
     full: str, trusted: Iterable[str], features: Sequence[str], full_features: Sequence[str]
 ) -> tuple[FrozenEstimator | None, list[str]]:
-    """The fitted model in a file, None where ``full`` is a kind of model; and the features that it reads, in order."""
+    """Load the fitted model in a file (None where ``full`` is a kind); and the features that it reads, in order."""
     unknown = [name for name in full_features if name not in features]
     if unknown:
         raise InvalidInputError(
@@ -278,7 +280,7 @@ def choose_full(
     read: Sequence[str],
     progress: Progress,
 ) -> FullChoice:
-    """The full model from a file, of the kind that was named, or of the kind that wins a competition."""
+    """Full model from a file, of the kind named, or of the best kind by cross-validation."""
     task = task_of(estimator, data)
     columns = np.array([data.X.columns.get_loc(name) for name in read], dtype=np.intp)
     numbers = data.cells.numbers[:, columns]
@@ -320,11 +322,11 @@ def choose_full(
 
 
 def _reads_text(model: Any, frame: Any) -> bool:
-    """Whether a fitted model answers a row of text as it came: one that was fitted on numbers cannot."""
+    """Whether a fitted model can predict a row with text in it: one that was fitted on numbers cannot."""
     whole = frame.dropna()
     try:
         model.predict((whole if len(whole) else frame).head(1))
-    except Exception:  # whatever the model makes of a table that it does not read
+    except Exception:  # models raise errors of any type for text
         return False
     return True
 
@@ -341,7 +343,7 @@ def describe(
     row_key: str | None,
     max_loss: Any,
 ) -> Promise:
-    """Write into a fitted estimator what commands and the gateway ask it for: see ``thrifty.cli.system``."""
+    """Set attributes on a fitted estimator that commands and the gateway read: see ``thrifty.cli.system``."""
     promise, spread = promise_of(estimator), Spread.of(data.cells.numbers)
     known = {
         "target_name_": target,
@@ -360,7 +362,7 @@ def describe(
 def remarks(
     estimator: BudgetedCascade, promise: Promise, max_loss: Any, confidence: float | None
 ) -> list[str]:
-    """What the user should know about how the goal was met."""
+    """Notes for the user on how the goal was met."""
     certificate, budget = estimator.certificate_, estimator.budget
     # A cascade of which no point could be proved warns by itself.
     is_said = certificate is not None and certificate.is_fallback

@@ -23,7 +23,7 @@ __all__ = [
 
 
 class Unseen(StrEnum):
-    """What becomes of text that was not in the training table."""
+    """Treatment of text that was not in the training table."""
 
     refuse = "refuse"
     missing = "missing"
@@ -38,48 +38,51 @@ Trust = Annotated[
     list[str] | None,
     typer.Option(
         "--trust",
-        help="Full name of a type that the full model may be made of. May be repeated.",
+        help="Full name of a Python type to trust in the file of the full model; repeat for several.",
         metavar="TYPE",
     ),
 ]
 PublicKey = Annotated[
     Path | None,
-    typer.Option(help="PEM file of an ed25519 key; a SYSTEM that it was not signed for is refused."),
+    typer.Option(help="PEM file of an ed25519 public key; SYSTEM must be signed with its private key."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print numbers for programs on standard output.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON on standard output.")]
 RowKey = Annotated[
     str | None,
     typer.Option(
-        help="Column with the keys of the rows. Where two operating points are mixed, the key decides which of them a "
-        "row follows; without one, its number in the table does.",
+        help="Column with a key for each row. Where a budget mixes two operating points, the key decides which of "
+        "them a row follows; by default the row number does.",
         metavar="COLUMN",
     ),
 ]
 UnseenText = Annotated[
-    Unseen, typer.Option(help="What to do with text, in a cell that is read, that the fit has not seen.")
+    Unseen,
+    typer.Option(
+        help="Treatment of text that was not in the training table: refuse it, or read it as missing."
+    ),
 ]
 Budget = Annotated[
-    float | None, typer.Option(help="Mean cost per row to spend, in place of the one that was fitted for.")
+    float | None, typer.Option(help="Mean cost per row to spend, in place of the budget of the fit.")
 ]
 Confidence = Annotated[
     float | None,
     typer.Option(
-        help="Probability with which --max-loss is proved (0.95 without it), or new rows keep to --budget, which is "
-        "met as measured without it. A quarter of the rows is kept out of the fit for the proof."
+        help="Confidence of the certificate that new rows keep to --max-loss (0.95 by default) or to --budget (no "
+        "certificate by default). A quarter of the rows is held out of the fit for it."
     ),
 ]
 MaxLoss = Annotated[
     list[str] | None,
     typer.Option(
-        help="Largest share of all rows that is answered worse than by the full model, in place of a budget, such as "
-        "0.02; or of the rows of a class, such as sick=0.02, which may be repeated.",
+        help="Largest share of rows with a worse answer than the full model's, such as 0.02, in place of a budget; or "
+        "a share for a class, such as sick=0.02; repeat for several classes.",
         metavar="SHARE|CLASS=SHARE",
     ),
 ]
 MinRecall = Annotated[
     list[str] | None,
     typer.Option(
-        help="Least share of the rows of a class that is answered with it, such as sick=0.9. May be repeated.",
+        help="Smallest recall of a class, such as sick=0.9; repeat for several classes.",
         metavar="CLASS=SHARE",
     ),
 ]

@@ -1,4 +1,4 @@
-"""``thrifty serve``: a system behind HTTP."""
+"""``thrifty serve``: serve a system over HTTP."""
 
 import hashlib
 import os
@@ -19,31 +19,31 @@ def serve(
     full: Annotated[
         str | None,
         typer.Option(
-            help="Address of the full model behind the Open Inference Protocol: http://HOST:PORT/v2/models/NAME. "
-            "Without it, the one in the file is asked.",
+            help="Address of a full model served by the Open Inference Protocol: http://HOST:PORT/v2/models/NAME. "
+            "By default the full model in the file.",
             metavar="URL",
         ),
     ] = None,
     budget: Annotated[
-        float | None, typer.Option(help="Mean cost per row that the stream of rows is to spend.")
+        float | None, typer.Option(help="Mean cost per row to spend over the stream of requests.")
     ] = None,
-    host: Annotated[str | None, typer.Option(help="Address to answer at; 127.0.0.1 without it.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to answer at; 8080 without it.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; 127.0.0.1 by default.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 8080 by default.")] = None,
     admin_port: Annotated[
         int | None,
-        typer.Option(help="Port of metrics, status page and administration on 127.0.0.1; 8081 without it."),
+        typer.Option(help="Port of metrics, status page and administration on 127.0.0.1; 8081 by default."),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="Name of the model in addresses; that of the file without it.")
+        str | None, typer.Option(help="Name of the model in URLs; the name of the file by default.")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(help="TOML file with settings; options given here come first.")
+        Path | None, typer.Option(help="TOML file with settings; options of the command line override it.")
     ] = None,
     row_key: RowKey = None,
     trust: Trust = None,
     public_key: PublicKey = None,
 ) -> None:
-    """Answer questions over HTTP. Keys are read from THRIFTY_API_KEY and THRIFTY_REMOTE_API_KEY, or from --config."""
+    """Serve a system over HTTP. API keys come from THRIFTY_API_KEY and THRIFTY_REMOTE_API_KEY, or from --config."""
     try:
         from thrifty.serve.app import create_admin, create_app, direct
         from thrifty.serve.gateway import Loaded, run

@@ -32,7 +32,7 @@ from thrifty.errors import InvalidInputError
 __all__ = ["explain", "frontier", "predict", "report"]
 
 _EXPLAINED = 20
-"""Rows that are explained unless all are asked for."""
+"""Number of rows that ``thrifty explain`` explains without ``--all``."""
 
 
 def predict(
@@ -47,7 +47,8 @@ def predict(
     hold_budget: Annotated[
         bool,
         typer.Option(
-            "--hold-budget", help="Spend the budget on just these rows: at most, and nearly all of it."
+            "--hold-budget",
+            help="Choose the operating point by the rows of TABLE, so that their mean cost is at most the budget.",
         ),
     ] = False,
     row_key: RowKey = None,
@@ -56,14 +57,14 @@ def predict(
         bool,
         typer.Option(
             "--raw",
-            help="Write text of a CSV file as it is, also where a spreadsheet would run it as a formula.",
+            help="Write text to CSV unchanged, even where a spreadsheet would run it as a formula.",
         ),
     ] = False,
     trust: Trust = None,
     public_key: PublicKey = None,
     json: AsJson = False,
 ) -> None:
-    """Answer every row of a table. Written are the answer, a label's probability, the stage it came from, its cost."""
+    """Predict every row of a table. Write its answer, the label's probability, the stage that answered and the cost."""
     import pandas as pd
 
     from thrifty.cli.by_class import read_max_loss, read_shares
@@ -138,11 +139,13 @@ def predict(
 def explain(
     system: SystemFile,
     table: NewRows,
-    row: Annotated[int | None, typer.Option(min=1, help="Number of the only row to explain, from 1.")] = None,
+    row: Annotated[
+        int | None, typer.Option(min=1, help="Explain only the row with this number, from 1.")
+    ] = None,
     budget: Budget = None,
     max_loss: MaxLoss = None,
     everything: Annotated[
-        bool, typer.Option("--all", help=f"Explain every row, and not only the first {_EXPLAINED}.")
+        bool, typer.Option("--all", help=f"Explain every row instead of the first {_EXPLAINED}.")
     ] = False,
     row_key: RowKey = None,
     unseen: UnseenText = Unseen.refuse,
@@ -150,7 +153,7 @@ def explain(
     public_key: PublicKey = None,
     json: AsJson = False,
 ) -> None:
-    """Explain the answers row by row. Told are what was bought in which order, what each stage said, and the end."""
+    """Explain the answers row by row: purchases in their order, the answer of each stage, and why the row stopped."""
     import numpy as np
 
     from thrifty.chain.explain import explain_rows
@@ -197,7 +200,7 @@ def frontier(
     public_key: PublicKey = None,
     json: AsJson = False,
 ) -> None:
-    """Show what other budgets buy. The efficient operating points are listed, on the rows that they are judged on."""
+    """List the efficient operating points: mean cost and score at every budget, estimated on rows of the fit."""
     from thrifty.cli.points import frontier_in_words, frontier_numbers, frontier_picture
     from thrifty.cli.system import load_system
 
@@ -220,37 +223,39 @@ def report(
     system: SystemFile,
     table: Annotated[
         Path,
-        typer.Argument(help="Table with labels that was not fitted on, CSV or parquet.", metavar="TABLE"),
+        typer.Argument(
+            help="Labelled rows that are not in the training table, CSV or parquet.", metavar="TABLE"
+        ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Page to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML page to write.")] = Path("report.html"),
     target: Annotated[
         str | None,
         typer.Option(
-            help="Column with the label, for an estimator that was saved by itself and does not know it.",
+            help="Column with the label; only for an estimator that was saved from Python.",
             metavar="COLUMN",
         ),
     ] = None,
     query: Annotated[
         str | None,
         typer.Option(
-            help="Column with the query of each document, for a ranker that was saved by itself; without it, the name "
-            "that its queries had in the fit.",
+            help="Column with the query of each document; only for a ranker that was saved from Python. By default "
+            "its name in the fit.",
             metavar="COLUMN",
         ),
     ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
-    unit: Annotated[str, typer.Option(help="Unit of the prices, for the page.")] = "",
+    unit: Annotated[str, typer.Option(help="Unit of the prices, such as EUR.")] = "",
     by: Annotated[
         list[str] | None,
         typer.Option(
-            help="Column of the table to tell the rows apart by. May be repeated.", metavar="COLUMN"
+            help="Column of TABLE to report groups of rows by; repeat for several.", metavar="COLUMN"
         ),
     ] = None,
     trust: Trust = None,
     public_key: PublicKey = None,
     json: AsJson = False,
 ) -> None:
-    """Measure a system on labelled rows. One page is written that explains every operating point."""
+    """Measure a system on labelled rows and write an HTML page that explains every operating point."""
     from thrifty.cli.report import measured_on, report_in_words, target_columns
     from thrifty.cli.system import load_system, text_columns
     from thrifty.evidence.observe import chain_of
