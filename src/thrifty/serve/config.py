@@ -183,8 +183,10 @@ class Config:
         Key that requests must carry, and the one that the full model is asked with.
     max_body_bytes, max_rows : int
         Larger requests are refused.
-    body_timeout : float
-        Seconds that a client may take to send a body.
+    head_timeout, body_timeout : float
+        Seconds that a client may take to send the head of a request, and its body.
+    max_connections_per_address : int
+        Connections from one address; more are closed. Behind a proxy all clients have its address.
     max_in_flight : int
         Requests under way at once; more are refused with 503.
     max_delay : float
@@ -222,7 +224,9 @@ class Config:
     remote_api_key: str | None = dataclasses.field(default=None, repr=False)
     max_body_bytes: int = _number(2**20, 1, 2**30)
     max_rows: int = _number(10_000, 1, 10**6)
+    head_timeout: float = _number(10.0, 1e-3, 3600)
     body_timeout: float = _number(10.0, 1e-3, 3600)
+    max_connections_per_address: int = _number(1024, 1, 10**6)
     max_in_flight: int = _number(256, 1, 10**6)
     max_delay: float = _number(0.05, 1e-3, 3600)
     retry_after: int = _number(1, 0, 3600)

@@ -21,6 +21,7 @@ from thrifty.chain.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import check_amount
 from thrifty.serve.config import Config
+from thrifty.serve.connections import Connections, max_descriptors
 from thrifty.serve.controller import BudgetController
 from thrifty.serve.endpoint import Limiter
 from thrifty.serve.metrics import LOG, Drift, Metrics
@@ -33,7 +34,7 @@ from thrifty.tables.spread import Spread
 __all__ = ["Gateway", "Loaded", "run"]
 
 _CONNECTIONS_PER_REQUEST = 16
-"""Connections for each request that may be in flight; uvicorn answers 503 on more, whatever they ask for."""
+"""Connections for each request that may be in flight; more are closed."""
 
 
 @dataclass(frozen=True)
@@ -235,9 +236,21 @@ def run(app: ASGIApp, admin: ASGIApp, gateway: Gateway) -> None:
         "timeout_graceful_shutdown": max(1, round(config.drain)),
         "ws": "none",
     }
-    max_connections = _CONNECTIONS_PER_REQUEST * config.max_in_flight
+    connections = Connections(
+        min(_CONNECTIONS_PER_REQUEST * config.max_in_flight, max_descriptors()),
+        config.max_connections_per_address,
+        config.head_timeout,
+    )
+    plain = uvicorn.Config(app, **common)
+    plain.load()
     public = uvicorn.Server(
-        uvicorn.Config(app, host=config.host, port=config.port, limit_concurrency=max_connections, **common)
+        uvicorn.Config(
+            connections.app(app),
+            host=config.host,
+            port=config.port,
+            http=connections.protocol(plain.http_protocol_class),
+            **common,
+        )
     )
     private = uvicorn.Server(
         uvicorn.Config(admin, host="127.0.0.1", port=config.admin_port, lifespan="off", **common)

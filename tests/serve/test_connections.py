@@ -1,0 +1,120 @@
+"""Limits on connections and heads, in front of a real uvicorn."""
+
+import contextlib
+import json
+import socket
+import threading
+import time
+
+import pytest
+
+uvicorn = pytest.importorskip("uvicorn")
+
+from thrifty.serve.connections import MAX_HEAD_BYTES, Connections  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+
+async def echo(scope, receive, send):
+    """Wait for the body, then say which headers are there."""
+    body = b""
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            break
+    said = {"headers": [name.decode() for name, _ in scope["headers"]], "n_bytes": len(body)}
+    content = json.dumps(said).encode()
+    length = str(len(content)).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
+    await send({"type": "http.response.body", "body": content})
+
+
+@pytest.fixture(scope="module", params=["httptools", "h11"])
+def port(request):
+    connections = Connections(max_connections=20, max_per_address=12, head_timeout=0.5)
+    common = {"log_config": None, "lifespan": "off"}
+    plain = uvicorn.Config(echo, http=request.param, **common)
+    plain.load()
+    http = connections.protocol(plain.http_protocol_class)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(uvicorn.Config(connections.app(echo), http=http, **common))
+        thread = threading.Thread(target=lambda: server.run([listening]))
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        yield listening.getsockname()[1]
+        server.should_exit = True
+        thread.join()
+
+
+def said_to(port, *parts, pause=0.0):
+    """Everything that the server answers to some bytes, until it closes or is silent."""
+    with socket.create_connection(("127.0.0.1", port), timeout=2) as client:
+        found = b""
+        try:
+            for part in parts:
+                client.sendall(part)
+                time.sleep(pause)
+            client.settimeout(1.0)
+            while received := client.recv(65536):
+                found += received
+        except (TimeoutError, ConnectionError):
+            pass
+        return found
+
+
+def test_ordinary_requests_are_answered_one_after_the_other_on_one_connection(port):
+    one = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n" + b"a" * 100_000
+    answers = said_to(port, one, one, one[:70], one[70:], b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", pause=0.05)
+    assert answers.count(b"HTTP/1.1 200") == 4
+    assert answers.count(b'"n_bytes": 100000') == 3
+
+
+def test_a_head_that_is_too_long_is_refused_before_it_ends(port):
+    start = b"GET / HTTP/1.1\r\nhost: x\r\nlong: "
+    assert said_to(port, start, b"a" * (MAX_HEAD_BYTES + 1)).startswith(b"HTTP/1.1 431")
+    # The second head of a connection counts from its own beginning.
+    fine = start + b"a" * (MAX_HEAD_BYTES - 100) + b"\r\n\r\n"
+    answers = said_to(port, fine, fine, start, b"b" * MAX_HEAD_BYTES, pause=0.05)
+    assert answers.count(b"HTTP/1.1 200") == 2
+    assert answers.count(b"HTTP/1.1 431") == 1
+
+
+def test_a_head_of_too_many_fields_is_refused(port):
+    fields = b"".join(b"x%d: 1\r\n" % number for number in range(101))
+    assert said_to(port, b"GET / HTTP/1.1\r\nhost: x\r\n" + fields + b"\r\n").startswith(b"HTTP/1.1 431")
+
+
+def test_silent_and_dripping_connections_are_closed(port):
+    began = time.monotonic()
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as silent:
+        assert silent.recv(1) == b""
+    assert 0.3 < time.monotonic() - began < 2.0
+    n_sent = 0
+    with (
+        contextlib.suppress(ConnectionError),
+        socket.create_connection(("127.0.0.1", port), timeout=5) as slow,
+    ):
+        while n_sent < 40:
+            slow.sendall(b"G")
+            n_sent += 1
+            time.sleep(0.1)
+    assert n_sent < 20
+
+
+def test_a_trailer_is_no_header(port):
+    head = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    answer = said_to(port, head + b"1\r\na\r\n0\r\nauthorization: Bearer stolen\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert b"authorization" not in answer
+
+
+def test_more_connections_than_allowed_are_closed_and_leave_room_when_they_end(port):
+    many = [socket.create_connection(("127.0.0.1", port), timeout=2) for _ in range(12)]
+    time.sleep(0.1)
+    assert said_to(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n") == b""
+    for one in many:
+        one.close()
+    time.sleep(0.1)
+    assert said_to(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").startswith(b"HTTP/1.1 200")
