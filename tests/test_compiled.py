@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.naive_bayes import GaussianNB
+from sklearn.linear_model import LogisticRegression
 
 from thrifty import BudgetedClassifier, StageOptions, save
 from thrifty.jit import Deferred, import_compiler, kernel, lean
@@ -111,9 +111,9 @@ print(clf.predict(X).tolist(), clf.predict(X[:1]).tolist())
 @pytest.mark.slow
 def test_a_saved_system_loads_and_answers_where_nothing_at_all_can_be_written(tmp_path):
     path, X = tmp_path / "clf.thrifty", np.random.default_rng(0).normal(size=(50, 4))
-    clf = BudgetedClassifier(GaussianNB(), stages=StageOptions(sizes=[(3, 2)]), cv=2, random_state=0).fit(
-        X, X[:, 0] > 0
-    )
+    clf = BudgetedClassifier(
+        LogisticRegression(), stages=StageOptions(sizes=[(3, 2)]), cv=2, random_state=0
+    ).fit(X, X[:, 0] > 0)
     save(clf, path)
     # A file system of its own for one process: permissions would not stop an administrator.
     alone = ["unshare", "--map-root-user", "--mount", "sh", "-c", READ_ONLY]

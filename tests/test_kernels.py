@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer
-from sklearn.naive_bayes import GaussianNB
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from thrifty import (
     BudgetedClassifier,
@@ -70,9 +70,9 @@ def folder(tmp_path_factory):
     train, new = table[:260], table[260:]
     small = {"feature_costs": COSTS, "random_state": 0}
     cascade = BudgetedClassifier(
-        GaussianNB(), stages=StageOptions(sizes=[(6, 2)]), cv=2, budget=2.5, **small
+        LinearDiscriminantAnalysis(), stages=StageOptions(sizes=[(6, 2)]), cv=2, budget=2.5, **small
     ).fit(train, y[:260])
-    linear = DynaModLinClassifier(GaussianNB(), gamma=0.1, **small).fit(train, y[:260])
+    linear = DynaModLinClassifier(LinearDiscriminantAnalysis(), gamma=0.1, **small).fit(train, y[:260])
     number = BudgetedRegressor(stages=StageOptions(sizes=[(6, 2)]), cv=2, budget=2.3, **small).fit(
         train, X[:260, 23]
     )

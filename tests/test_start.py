@@ -13,7 +13,6 @@ LATER = (
     "polars",
     "pyarrow",
     "rich",
-    "skops",
     "typer",
     "thrifty.bundle",
     "thrifty.cli",

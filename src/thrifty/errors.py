@@ -11,6 +11,7 @@ __all__ = [
     "FullModelFailedError",
     "FullModelFailedWarning",
     "FullModelNotWorthItWarning",
+    "FullModelOutsideWarning",
     "InvalidAnswerError",
     "InvalidInputError",
     "InvalidTypeError",
@@ -201,6 +202,10 @@ class FullModelFailedWarning(UserWarning):
 
 class FullModelNotWorthItWarning(UserWarning):
     """A cheap model answers better than the full one: asking it is money lost."""
+
+
+class FullModelOutsideWarning(UserWarning):
+    """A file does not hold the full model, which must be given again when it is loaded."""
 
 
 class RefittedFullModelWarning(UserWarning):

@@ -29,9 +29,9 @@ from sklearn.tree import DecisionTreeClassifier
 from xgboost import Booster as XgboostBooster
 from xgboost import XGBClassifier, XGBRegressor
 
-from thrifty import Audit, BudgetedClassifier, Prices, StageOptions, audit
+from thrifty import Audit, BudgetedClassifier, Prices, StageOptions, audit, save
 from thrifty.auditing.models import columns_read
-from thrifty.bundle.archives import load_model
+from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cli import main
 from thrifty.errors import InvalidInputError
 
@@ -192,16 +192,17 @@ def test_columns_may_stand_in_any_order_and_tables_be_polars(forest, found, rows
     assert again.as_dict() == found.as_dict()
 
 
-def test_native_files_and_skops_files_are_audited_on_the_command_line(rows, found, forest, tmp_path, capsys):
-    skops = pytest.importorskip("skops.io")
+def test_native_files_and_files_of_ours_are_audited_on_the_command_line(
+    rows, found, forest, tmp_path, capsys
+):
     X, y = rows
     X[NEW].assign(benign=y[NEW], id=range(269)).to_csv(tmp_path / "new.csv", index=False)
     lines = ["feature,cost", *(f"{name},{1 + place}" for place, name in enumerate(X.columns))]
     (tmp_path / "costs.csv").write_text("\n".join(lines))
-    skops.dump(forest, tmp_path / "forest.skops")
+    save(forest, tmp_path / "forest.thrifty")
     LGBMClassifier(**SMALL, verbosity=-1).fit(X[FIT], y[FIT]).booster_.save_model(tmp_path / "light.txt")
     XGBRegressor(**SMALL).fit(X[FIT], y[FIT]).get_booster().save_model(tmp_path / "extreme.json")
-    for name in ("forest.skops", "light.txt", "extreme.json"):
+    for name in ("forest.thrifty", "light.txt", "extreme.json"):
         told = [
             str(tmp_path / name),
             str(tmp_path / "new.csv"),
@@ -209,7 +210,7 @@ def test_native_files_and_skops_files_are_audited_on_the_command_line(rows, foun
             str(tmp_path / "costs.csv"),
             "--json",
         ]
-        wish = ["--target", "benign", "-o", str(tmp_path / "page.html")] if name == "forest.skops" else []
+        wish = ["--target", "benign", "-o", str(tmp_path / "page.html")] if name == "forest.thrifty" else []
         assert main(["audit", *told, *wish]) == 0
         said = json.loads(capsys.readouterr().out)
         assert said["n_rows"] == 269
@@ -235,9 +236,8 @@ def test_boosters_spend_and_answer_as_the_estimators_around_them(rows):
 
 
 def test_a_forest_read_from_a_file_reads_what_the_forest_reads(forest, rows):
-    skops = pytest.importorskip("skops.io")
     X, _ = rows
-    ours = load_model(skops.dumps(forest), trusted=(), max_bytes=10**7)
+    ours = from_bytes(to_bytes(forest))
     assert type(ours) is not type(forest)
     np.testing.assert_array_equal(columns_read(ours, X[NEW]), columns_read(forest, X[NEW]))
 
@@ -264,7 +264,7 @@ def test_what_makes_no_sense_is_refused_in_words(forest, rows):
             act()
 
 
-@pytest.mark.parametrize("library", ["lightgbm", "xgboost", "skops"])
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
 def test_a_booster_with_categories_is_audited_from_a_file_of_text_as_from_its_data_frame(
     library, tmp_path, capsys
 ):
@@ -276,7 +276,7 @@ def test_a_booster_with_categories_is_audited_from_a_file_of_text_as_from_its_da
     y = ((X["age"] > 0) ^ (X["the colour"] == "red") ^ (X["zip"] == "007")).astype(int)
     new, path = (
         slice(200, 400),
-        tmp_path / {"lightgbm": "m.txt", "xgboost": "m.json", "skops": "m.skops"}[library],
+        tmp_path / {"lightgbm": "m.txt", "xgboost": "m.json"}[library],
     )
     how = {"n_estimators": 8, "max_depth": 4, "random_state": 0}
     if library == "xgboost":
@@ -285,11 +285,8 @@ def test_a_booster_with_categories_is_audited_from_a_file_of_text_as_from_its_da
     else:
         fitted = LGBMClassifier(**how, verbosity=-1, min_child_samples=5, min_data_per_group=5)
         fitted.fit(X[:200], y[:200])
-        model = fitted if library == "skops" else fitted.booster_
-        if library == "skops":
-            pytest.importorskip("skops.io").dump(model, path)
-        else:
-            model.save_model(path)
+        model = fitted.booster_
+        model.save_model(path)
     X[new].assign(y=y[new]).to_csv(tmp_path / "new.csv", index=False)
     assert main(["audit", str(path), str(tmp_path / "new.csv"), "--target", "y", "--json"]) == 0
     told, wanted = json.loads(capsys.readouterr().out), audit(model, X[new], y=y[new]).as_dict()

@@ -25,7 +25,7 @@ from thrifty import (
     StageOptions,
     UniformRouter,
 )
-from thrifty.bundle.container import FORMAT
+from thrifty.bundle.container import FORMAT, unpack
 
 HEADER = struct.Struct("<8sIQ")
 
@@ -48,7 +48,7 @@ class Forge:
         if honest:
             offset = 0
             for entry, blob in zip(manifest["entries"], blobs, strict=True):
-                entry.update(offset=offset, length=len(blob), sha256=hashlib.sha256(blob).hexdigest())
+                entry.update(offset=offset, length=len(blob))
                 offset += len(blob)
         return Forge.sealed_text(json.dumps(manifest).encode(), b"".join(blobs))
 
@@ -58,15 +58,30 @@ class Forge:
         return body + hashlib.sha256(body).digest()
 
     @staticmethod
-    def with_array(data, reference, array):
-        """The bundle with one array replaced; ``reference`` is what the manifest has in its place."""
+    def objects(manifest, kind):
+        """The objects of a class."""
+        return [one for one in manifest["objects"] if one["class"] == kind]
+
+    @staticmethod
+    def array_of(data, kind, field, which=0):
+        """An array of an object."""
+        manifest, _ = Forge.taken_apart(data)
+        return unpack(data).arrays[Forge.objects(manifest, kind)[which][field]["$array"]]
+
+    @staticmethod
+    def with_array(data, kind, field, array, which=0):
+        """The bundle with one array of an object replaced."""
         manifest, blobs = Forge.taken_apart(data)
-        number = reference(manifest)["$array"]
+        number = Forge.objects(manifest, kind)[which][field]["$array"]
         array = np.ascontiguousarray(array)
-        manifest["entries"][number].update(dtype=array.dtype.str, shape=list(array.shape))
-        manifest["entries"][number].pop("form", None)
+        manifest["entries"][number] = {"dtype": array.dtype.str, "shape": list(array.shape)}
         blobs[number] = array.tobytes()
         return Forge.sealed(manifest, blobs)
+
+    @staticmethod
+    def with_field(data, kind, field, value, which=0):
+        """The bundle with one field of an object replaced."""
+        return Forge.with_fact(data, lambda m: Forge.objects(m, kind)[which].update({field: value}))
 
     @staticmethod
     def with_fact(data, change):

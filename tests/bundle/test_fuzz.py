@@ -1,13 +1,14 @@
 """A small run of benchmarks/fuzz_bundles.py: files made to do harm are refused or answer, and nothing else happens."""
 
 import importlib.util
+import os
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "fuzz_bundles.py"
-N_FILES = 150
+N_FILES = int(os.environ.get("THRIFTY_FUZZ", "200"))
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def fuzz():
 @pytest.mark.slow
 def test_files_made_to_do_harm_are_refused_or_answer_with_finite_probabilities(fuzz):
     X, y = fuzz.table(80)
-    files = fuzz.bundles(X, y, ["forest", "tree", "categories", "scaler, logistic"])
+    files = fuzz.bundles(X, y, ["forest", "categories", "logistic", "svm, 3 classes", "3 classes"])
     counts, faults, _ = fuzz.run(N_FILES, 1, 5.0, files, X[:5])
     total = sum(counts.values(), Counter())
     assert not faults

@@ -83,7 +83,15 @@ def test_every_single_bit_is_covered(chain):
 
 ODD = (
     *(None, True, -1, 0, 1, 7, 2**31, 2**63, -(2**63), 10**30, 0.5, 1e308, -1e308, "", "x", [], {}, [[]]),
-    *({"$array": 0}, {"$array": 3}, {"$float": "inf"}, {"$float": "nan"}, {"$tuple": []}, {"$objects": []}),
+    *(
+        {"$array": 0},
+        {"$array": 3},
+        {"$object": 1},
+        {"$float": "inf"},
+        {"$float": "nan"},
+        {"$tuple": []},
+        {"$objects": []},
+    ),
 )
 
 
@@ -146,10 +154,7 @@ def still_sealed(data, chance, forge):
     if kind == 1:
         changed_array(manifest, blobs, chance)
         return forge.sealed(manifest, blobs)
-    inner = next(
-        (manifest[name] for name in ("chain", "system", "cascade", "table") if name in manifest), None
-    )
-    changed_facts(manifest if inner is None else inner, chance)
+    changed_facts(manifest["objects"], chance)
     changed_array(manifest, blobs, chance)
     return forge.sealed(manifest, blobs)
 

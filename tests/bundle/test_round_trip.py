@@ -1,3 +1,5 @@
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -9,9 +11,10 @@ from sklearn.utils import get_tags
 
 import thrifty
 from thrifty import Chain, ConfidenceRouter, DynaModLinClassifier, Policy, Prices, hold_budget
-from thrifty.bundle import Codec, from_bytes, register_stage, to_bytes
+from thrifty.arrays import Ints
+from thrifty.bundle import from_bytes, register, to_bytes
+from thrifty.bundle.codec import _KNOWN
 from thrifty.bundle.objects import _ESTIMATORS
-from thrifty.bundle.stages import _CODECS
 from thrifty.chain.stage import ForeignStage, LinearStage, Visit
 from thrifty.errors import InvalidInputError
 from thrifty.full.model import AbsentFull, PrecomputedFull
@@ -56,12 +59,14 @@ def table_for(estimator, rows):
 
 
 def assert_same_answers(one, other, X):
-    for ask in ("predict_proba", "decision_function", "route", "cost", "predict"):
+    for ask in ("route", "cost", "predict"):
         np.testing.assert_array_equal(getattr(one, ask)(X), getattr(other, ask)(X), strict=True)
+    for ask in ("predict_proba", "decision_function"):  # of full models that sum through a BLAS, too
+        np.testing.assert_allclose(getattr(one, ask)(X), getattr(other, ask)(X), rtol=1e-10, atol=1e-13)
     if hasattr(other, "scores"):
         for ours, theirs in zip(one.scores(X), other.scores(X), strict=True):
-            np.testing.assert_array_equal(ours, theirs, strict=True)
-    assert one.explain(X[:40]) == other.explain(X[:40])
+            np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-13)
+    assert list(map(str, one.explain(X[:40]))) == list(map(str, other.explain(X[:40])))
 
 
 def assert_same_source(one, other, X):
@@ -83,7 +88,7 @@ def assert_same_points(one, other):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_loaded_estimator_answers_bit_by_bit_as_before(name, fitted, rows, tmp_path):
+def test_a_loaded_estimator_answers_as_before(name, fitted, rows, tmp_path):
     before = fitted[name]
     path = tmp_path / "system.thrifty"
     thrifty.save(before, path)
@@ -234,16 +239,14 @@ def test_a_chain_alone_can_be_saved_too(name, fitted, rows):
     after = from_bytes(to_bytes(before))
     assert isinstance(after, Chain)
     X = table_for(fitted[name], rows)
-    for ask in ("predict_proba", "route", "cost", "predict"):
+    for ask in ("route", "cost", "predict"):
         np.testing.assert_array_equal(getattr(after, ask)(X), getattr(before, ask)(X), strict=True)
 
 
 def test_a_bundle_of_a_bundle_is_the_same_bundle(fitted):
-    # Without the full model, whose archive carries names that skops draws anew each time.
     for estimator in fitted.values():
-        if not isinstance(estimator, ConfidenceRouter | thrifty.UniformRouter):
-            data = to_bytes(estimator, full="absent")
-            assert to_bytes(from_bytes(data), full="absent") == data
+        data = to_bytes(estimator)
+        assert to_bytes(from_bytes(data)) == data
 
 
 def test_a_model_among_the_parameters_is_marked_and_keeps_fit_from_going_on_without_it(fitted, rows):
@@ -352,7 +355,7 @@ def test_a_full_model_that_reads_some_columns_comes_back(rows):
         LogisticRegression(), gamma=0.05, prices=Prices(full=1.0, full_features=[7, 0, 3]), random_state=0
     ).fit(*rows)
     before = before.at(threshold=float(np.median(before.scores(rows[0])[0])))
-    for full, given in (("inside", None), ("reference", before.chain_.full)):
+    for full, given in (("inside", None), ("outside", before.chain_.full.estimator)):
         assert_same_answers(from_bytes(to_bytes(before, full=full), full=given), before, rows[0])
 
 
@@ -362,7 +365,7 @@ def test_a_chain_of_ours_may_be_the_cheap_model_of_a_router_or_stand_behind_a_ba
     assert_same_answers(from_bytes(to_bytes(router)), router, rows[0])
     nested = chain_of(full=inner.chain_, prices=inner.chain_.price_list)
     after = from_bytes(to_bytes(nested))
-    np.testing.assert_array_equal(after.predict_proba(rows[0]), nested.predict_proba(rows[0]), strict=True)
+    np.testing.assert_allclose(after.predict_proba(rows[0]), nested.predict_proba(rows[0]), rtol=1e-10)
 
 
 def test_what_has_no_form_in_a_bundle_is_refused_when_saving(fitted, rows):
@@ -370,7 +373,8 @@ def test_what_has_no_form_in_a_bundle_is_refused_when_saving(fitted, rows):
         pass
 
     with pytest.raises(
-        InvalidInputError, match="a bundle holds a Chain or one of .*; got LogisticRegression"
+        InvalidInputError,
+        match="a bundle holds a Chain, a model whose arrays are known, or one of .*; got LogisticRegression",
     ):
         to_bytes(LogisticRegression())
     with pytest.raises(InvalidInputError, match="got Unknown"):
@@ -378,38 +382,32 @@ def test_what_has_no_form_in_a_bundle_is_refused_when_saving(fitted, rows):
     with pytest.raises(InvalidInputError, match="must be fitted before it is saved"):
         to_bytes(DynaModLinClassifier())
     with pytest.raises(
-        InvalidInputError, match="full must be one of 'inside', 'reference', 'absent'; got 'outside'"
+        InvalidInputError, match="full must be one of 'inside', 'outside', 'absent'; got 'beside'"
     ):
-        to_bytes(fitted["linear"], full="outside")
+        to_bytes(fitted["linear"], full="beside")
     stage = ForeignStage(np.arange(2), AbsentFull(), TASK, lambda block: block[:, 0])
-    with pytest.raises(InvalidInputError, match="no form for the gate function"):
+    with pytest.raises(InvalidInputError, match="a function is not plain data"):
         to_bytes(chain_of(stage))
 
 
 def test_a_stage_of_somebody_else_can_be_made_known(rows, fitted, monkeypatch):
-    monkeypatch.setattr("thrifty.bundle.stages._CODECS", dict(_CODECS))
+    monkeypatch.setattr("thrifty.bundle.codec._KNOWN", dict(_KNOWN))
 
+    @dataclass(frozen=True, eq=False)
     class Constant:
-        def __init__(self, g):
-            self.columns, self.g = np.array([0]), g
+        columns: Ints
+        g: float
 
         def visit(self, block, carried):
             return Visit(np.ones((block.shape[0], 1)), np.full(block.shape[0], self.g), carried)
 
     inner = fitted["linear"].chain_
-    chain = chain_of(Constant(0.25), full=inner, prices=inner.price_list)
+    chain = chain_of(Constant(np.array([0]), 0.25), full=inner, prices=inner.price_list)
     with pytest.raises(InvalidInputError, match="no form for the stage Constant"):
         to_bytes(chain)
-    register_stage(
-        Codec(
-            "Constant",
-            Constant,
-            lambda stage, writing: {"g": writing.packer.value(stage.g)},
-            lambda fields, reading: Constant(fields.number("g")),
-        )
-    )
+    register(Constant)
     after = from_bytes(to_bytes(chain))
-    np.testing.assert_array_equal(after.predict_proba(rows[0]), chain.predict_proba(rows[0]), strict=True)
+    np.testing.assert_allclose(after.predict_proba(rows[0]), chain.predict_proba(rows[0]), rtol=1e-10)
 
 
 def test_the_layout_of_an_array_comes_back():

@@ -397,8 +397,8 @@ def test_max_loss_of_the_rows_of_the_fit_is_an_estimate(fitted):
 
 def test_a_saved_classifier_answers_bit_by_bit_as_before_at_every_budget(fitted, others, tmp_path):
     path = tmp_path / "cascade.thrifty"
-    thrifty.save(fitted, path)
-    again = thrifty.load(path)
+    thrifty.save(fitted, path, full="outside")
+    again = thrifty.load(path, full=fitted.chain_.full.estimator)
     for budget in (1.2, 2.0):
         one, other = fitted.at(budget=budget), again.at(budget=budget)
         np.testing.assert_array_equal(one.predict_proba(others[0]), other.predict_proba(others[0]))
@@ -414,8 +414,8 @@ def test_a_file_keeps_what_was_certified(rows, others, fitted, proved, tmp_path)
     with pytest.warns(NothingSavedWarning):
         everything = fitted.certified(*others, max_loss=0.002)
     for there in (proved, everything):
-        thrifty.save(there, tmp_path / "proved.thrifty")
-        again = thrifty.load(tmp_path / "proved.thrifty")
+        thrifty.save(there, tmp_path / "proved.thrifty", full="outside")
+        again = thrifty.load(tmp_path / "proved.thrifty", full=there.chain_.full.estimator)
         assert again.certificate_.as_dict() == there.certificate_.as_dict()
         np.testing.assert_array_equal(again.route(rows[0]), there.route(rows[0]))
         assert again.at(budget=1.5).expected_cost_ == pytest.approx(1.5)

@@ -5,18 +5,14 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.ensemble import (
-    ExtraTreesRegressor,
     HistGradientBoostingRegressor,
-    RandomForestRegressor,
 )
 from sklearn.linear_model import LinearRegression
 from sklearn.svm import SVR
-from sklearn.tree import DecisionTreeRegressor
 
 from thrifty import BudgetedRegressor, Prices, StageOptions
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError
-from thrifty.full.trees import tree_classifier_of
 from thrifty.reporting.measure import measure
 from thrifty.reporting.page import page_of
 
@@ -132,31 +128,8 @@ def test_a_quantile_goes_with_the_pinball_loss_and_the_loss_with_a_quantile(rows
         BudgetedRegressor(LinearRegression(), **settings).fit(*rows)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        HistGradientBoostingRegressor(max_iter=5),
-        HistGradientBoostingRegressor(max_iter=5, loss="absolute_error"),
-        RandomForestRegressor(5, max_depth=4, random_state=0),
-        ExtraTreesRegressor(5, max_depth=4, random_state=0),
-        DecisionTreeRegressor(max_depth=4),
-    ],
-    ids=lambda model: type(model).__name__,
-)
-def test_trees_that_predict_numbers_are_kept_as_arrays_and_answer_to_the_last_bit(rows, model):
-    X, y = rows
-    model.fit(X[:300], y[:300])
-    assert np.array_equal(tree_classifier_of(model).predict(X), model.predict(X))
-
-
-def test_boosting_on_another_scale_is_not_taken_for_numbers(rows):
-    X, y = rows
-    model = HistGradientBoostingRegressor(max_iter=3, loss="poisson").fit(X, y)
-    assert tree_classifier_of(model) is None
-
-
 @pytest.mark.slow
-def test_a_file_needs_no_trust_for_the_default_full_model(rows):
+def test_a_file_holds_the_default_full_model(rows):
     X, y = rows
     clf = BudgetedRegressor(
         HistGradientBoostingRegressor(max_iter=4),
@@ -171,7 +144,7 @@ def test_a_file_needs_no_trust_for_the_default_full_model(rows):
 
 
 @pytest.mark.slow
-def test_a_support_vector_regressor_comes_back_from_a_file_and_a_wrong_count_does_not(rows):
+def test_a_support_vector_regressor_comes_back_from_a_file(rows):
     X, y = rows
     clf = BudgetedRegressor(
         SVR(),
@@ -181,8 +154,4 @@ def test_a_support_vector_regressor_comes_back_from_a_file_and_a_wrong_count_doe
         prices=Prices(full=1.0),
     ).fit(X[:200], y[:200])
     again = from_bytes(to_bytes(clf)).at(budget=5.0)
-    assert np.array_equal(again.predict(X[:50]), clf.at(budget=5.0).predict(X[:50]))
-    wrong = clf.chain_.full.estimator
-    wrong._n_support = wrong._n_support + 1
-    with pytest.raises(InvalidInputError, match="counts that do not agree"):
-        from_bytes(to_bytes(clf))
+    np.testing.assert_allclose(again.predict(X[:50]), clf.at(budget=5.0).predict(X[:50]), rtol=1e-11)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from sklearn.base import clone
-from sklearn.naive_bayes import GaussianNB
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from thrifty import BudgetedClassifier, ConfidenceRouter, Evidence, Policy, StageOptions, evidence_of
 from thrifty.bundle import from_bytes, to_bytes
@@ -12,9 +12,11 @@ from thrifty.errors import InvalidInputError
 from thrifty.evidence.budgets import CostBounds
 
 CASCADE = BudgetedClassifier(
-    GaussianNB(), stages=StageOptions(max_stages=2, sizes=[(3, 2)]), cv=2, random_state=0
+    LinearDiscriminantAnalysis(), stages=StageOptions(max_stages=2, sizes=[(3, 2)]), cv=2, random_state=0
 )
-ROUTER = ConfidenceRouter(GaussianNB(), GaussianNB(), features=[0], random_state=0)
+ROUTER = ConfidenceRouter(
+    LinearDiscriminantAnalysis(), LinearDiscriminantAnalysis(), features=[0], random_state=0
+)
 
 
 def drawn(n_rows, seed=0):

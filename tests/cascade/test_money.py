@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 from sklearn.naive_bayes import GaussianNB
@@ -38,7 +39,7 @@ def rare(n_rows=500):
 
 
 def cascade(**settings):
-    return BudgetedClassifier(GaussianNB(), feature_costs=[1, 1, 2, 4], **(SMALL | settings))
+    return BudgetedClassifier(LinearDiscriminantAnalysis(), feature_costs=[1, 1, 2, 4], **(SMALL | settings))
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +143,7 @@ def test_losses_of_probabilities_are_bought_down(loss, plain):
 
 def test_losses_that_are_never_zero_do_not_make_a_full_model_look_perfect():
     X, y = rare(240)
-    honest = GaussianNB().fit(X[::2], y[::2]).predict_proba(X)[:, 1]
+    honest = LinearDiscriminantAnalysis().fit(X[::2], y[::2]).predict_proba(X)[:, 1]
     with warnings.catch_warnings():
         warnings.simplefilter("error", OptimisticFullModelWarning)
         clf = BudgetedClassifier(honest, loss="log", **SMALL | {"stages": StageOptions(1, [(8, 3)])}).fit(

@@ -169,7 +169,7 @@ def test_neither_threads_nor_the_order_of_rows_matter(fitted, monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "value", "rule"),
-    [("label", 99, "numbers of 6 classes"), ("codes", 60, "levels of their columns")],
+    [("label", 99, "number 6 classes"), ("codes", 60, "levels of neighbours must be those of their columns")],
 )
 def test_a_damaged_table_of_neighbours_is_refused(fitted, name, value, rule):
     array = getattr(fitted["neighbours"].chain_.stages[0].among, name)

@@ -6,18 +6,17 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-import skops.io
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+import thrifty
 from thrifty import BudgetedClassifier, ConfidenceRouter, load, save
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cli import fitting, full_models
 from thrifty.cli.fitting import check_goal
-from thrifty.cli.full_models import TRUSTED
 from thrifty.cli.system import at_hand, load_system, move, promised, starved
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.budgets import hold_budget
@@ -139,17 +138,17 @@ def test_a_file_comes_back_as_the_estimator_and_answers_to_the_last_bit(
 
 
 def test_an_estimator_that_was_saved_by_itself_is_read(make_table, answers_to, tmp_path):
-    from sklearn.naive_bayes import GaussianNB
+    from sklearn.linear_model import LogisticRegression
 
     frame = make_table(200)[["age", "lab one", "label"]]
     X = frame[["age", "lab one"]]
-    clf = ConfidenceRouter(GaussianNB(), features=[0]).fit(X, frame["label"])
+    clf = ConfidenceRouter(LogisticRegression(), features=[0]).fit(X, frame["label"])
     save(clf, tmp_path / "named.thrifty")
     system = load_system(tmp_path / "named.thrifty")
     np.testing.assert_array_equal(answers_to(system, frame)["answer"], clf.predict(X))
     with pytest.raises(InvalidInputError, match="Chain that was saved by itself"):
         promised(system.chain_)
-    nameless = ConfidenceRouter(GaussianNB(), features=[0]).fit(X.to_numpy(), frame["label"])
+    nameless = ConfidenceRouter(LogisticRegression(), features=[0]).fit(X.to_numpy(), frame["label"])
     assert nameless.chain_.schema.names == ("x0", "x1")
 
 
@@ -216,7 +215,7 @@ def test_boosters_of_others_learn_labels_of_text_and_are_kept_in_the_file(
     new = make_table(50, seed=8)
     answers = answers_to(move(system, budget=4.0), new)
     assert set(answers["answer"]) == {"no", "yes"}
-    again = from_bytes(to_bytes(system), trusted=TRUSTED)
+    again = from_bytes(to_bytes(system))
     np.testing.assert_array_equal(
         answers_to(again, new)["probability"], answers_to(system, new)["probability"]
     )
@@ -228,8 +227,8 @@ def test_a_fitted_model_from_a_file_reads_its_own_columns_in_its_own_order(
 ):
     frame, elsewhere, names = make_table(600), make_table(600, seed=7), ["lab two", "lab one", "age"]
     model = make_pipeline(StandardScaler(), LogisticRegression())
-    skops.io.dump(model.fit(elsewhere[names], elsewhere["label"]), tmp_path / "f0.skops")
-    system = fit_by_command(frame, "label", "--budget", 3, "--full", tmp_path / "f0.skops")
+    thrifty.save(model.fit(elsewhere[names], elsewhere["label"]), tmp_path / "f0.thrifty")
+    system = fit_by_command(frame, "label", "--budget", 3, "--full", tmp_path / "f0.thrifty")
     assert system.feature_names_in_.tolist()[:3] == names
     assert promised(system).full_cost == 3
     assert "does not read 'noise', 'colour', 'old'" in capsys.readouterr().err.replace("\n", " ")
@@ -244,20 +243,20 @@ def test_a_model_from_a_file_that_does_not_suit_is_refused(tmp_path, make_table,
     frame.to_csv(tmp_path / "t.csv", index=False)
 
     def told(name, X, y, *more):
-        skops.io.dump(LogisticRegression().fit(X, y), tmp_path / f"{name}.skops")
+        thrifty.save(LogisticRegression().fit(X, y), tmp_path / f"{name}.thrifty")
         goal = ("--target", "label", "--budget", 3, "-o", tmp_path / "s.thrifty")
-        return refused("fit", tmp_path / "t.csv", *goal, "--full", tmp_path / f"{name}.skops", *more)
+        return refused("fit", tmp_path / "t.csv", *goal, "--full", tmp_path / f"{name}.thrifty", *more)
 
     label, coded = frame["label"], numbers(frame)
-    assert "more.skops reads 'more', not a feature" in told(
+    assert "more.thrifty reads 'more', not a feature" in told(
         "more", frame.assign(more=1.0)[["age", "more"]], label
     )
     words = "was fitted on 1 columns without names, and 6 are given to it"
     assert words in told("nameless", frame[["age"]].to_numpy(), label)
-    words = "age.skops reads 'age', and --full-features names 'noise'"
+    words = "age.thrifty reads 'age', and --full-features names 'noise'"
     assert words in told("age", frame[["age"]], label, "--full-features", "noise")
-    assert "other.skops was fitted on the classes" in told("other", coded[["age"]], label == "yes")
-    assert "coded.skops reads 'colour' as numbers, and the table holds text" in told("coded", coded, label)
+    assert "other.thrifty was fitted on the classes" in told("other", coded[["age"]], label == "yes")
+    assert "coded.thrifty reads 'colour' as numbers, and the table holds text" in told("coded", coded, label)
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,9 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
-import skops.io
-from sklearn.neighbors import KNeighborsClassifier
 
 import thrifty.cli.console
 from thrifty import DynaModGbrtClassifier, save
-from thrifty.cli.system import load_system, promised
 
 
 @pytest.fixture
@@ -109,13 +106,11 @@ def test_a_label_that_the_only_column_gives_away_has_no_different_rows_to_judge_
 
 def test_full_models(refused, fit, tmp_path, files):
     assert "--full must be auto, one of forest, svm" in refused(*fit(full="magic"))
-    assert "does not exist" in refused(*fit(full=tmp_path / "absent.skops"))
-    (tmp_path / "no.skops").write_bytes(b"no archive")
-    assert "cannot be read as a model that skops wrote" in refused(*fit(full=tmp_path / "no.skops"))
-    frame = pd.read_csv(files.train)
-    skops.io.dump(KNeighborsClassifier().fit(frame[["age"]], frame["label"]), tmp_path / "knn.skops")
-    told = refused(*fit(full=tmp_path / "knn.skops"))
-    assert "add --trust sklearn.metrics._dist_metrics.EuclideanDistance64 --trust sklearn" in told
+    assert "does not exist" in refused(*fit(full=tmp_path / "absent.thrifty"))
+    (tmp_path / "no.thrifty").write_bytes(b"no file of ours, although it is long enough to be one of them")
+    assert "this is no bundle" in refused(*fit(full=tmp_path / "no.thrifty"))
+    (tmp_path / "model.pkl").write_bytes(b"")
+    assert "or a file with a fitted model: .thrifty" in refused(*fit(full=tmp_path / "model.pkl"))
 
 
 def test_outputs_that_cannot_be_written_are_refused_before_anything_is_fitted(
@@ -257,23 +252,3 @@ def test_words_that_lack_are_exit_code_two(run, arguments):
 def test_a_quantity_has_no_digits_that_say_nothing():
     shown = [thrifty.cli.console.quantity(value) for value in (6.0, 0.5, 5.9949, 12345.6, 0.0004)]
     assert shown == ["6", "0.5", "5.995", "12,346", "0"]
-
-
-@pytest.mark.slow
-def test_a_model_of_types_that_nobody_knows_is_used_where_it_is_trusted_and_only_there(
-    run, refused, fit, files, tmp_path
-):
-    frame = pd.read_csv(files.test)[["age", "lab one", "lab two", "noise", "label"]]
-    model = KNeighborsClassifier(9).fit(frame.drop(columns="label"), frame["label"])
-    skops.io.dump(model, tmp_path / "knn.skops")
-    types = ["sklearn.metrics._dist_metrics.EuclideanDistance64", "sklearn.neighbors._kd_tree.KDTree"]
-    trust = [word for name in types for word in ("--trust", name)]
-    said = run(*fit(full=tmp_path / "knn.skops"), *trust)
-    assert said.code == 0, said.err
-    assert "does not read 'colour', 'old': only the stages before it may buy them" in said.err
-    predict = ["predict", tmp_path / "s.thrifty", files.new, "-o", tmp_path / "a.csv"]
-    assert f"add --trust {types[0]}" in refused(*predict)
-    assert run(*predict, *trust).code == 0
-    system = load_system(tmp_path / "s.thrifty", trusted=types)
-    assert promised(system).full_cost == 5.5
-    np.testing.assert_array_equal(system.chain_.innermost.estimator.classes_, model.classes_)

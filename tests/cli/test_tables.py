@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.naive_bayes import GaussianNB
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import thrifty
 from thrifty import BudgetedClassifier, StageOptions
@@ -327,7 +327,7 @@ def priced(tmp_path_factory, make_table):
     folder, table = tmp_path_factory.mktemp("priced"), make_table(500)
     table = table[["age", "lab one", "lab two", "label"]].dropna()
     known = {"stages": StageOptions(sizes=[(4, 2)]), "cv": 2, "random_state": 0}
-    clf = BudgetedClassifier(GaussianNB(), loss=[[0.0, 9.0], [30.0, 0.0]], **known)
+    clf = BudgetedClassifier(LinearDiscriminantAnalysis(), loss=[[0.0, 9.0], [30.0, 0.0]], **known)
     thrifty.save(clf.fit(table[:300].drop(columns="label"), table["label"][:300]), folder / "p.thrifty")
     table[300:].to_csv(folder / "new.csv", index=False)
     return clf, table[300:], folder

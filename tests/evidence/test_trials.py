@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.frozen import FrozenEstimator
-from sklearn.naive_bayes import GaussianNB
 
 from thrifty import (
     BudgetedClassifier,
@@ -45,7 +45,9 @@ def rows():
 @pytest.fixture(scope="module")
 def router(rows):
     X, y = rows
-    return ConfidenceRouter(GaussianNB(), GaussianNB(), features=[0], random_state=0).fit(X[FIT], y[FIT])
+    return ConfidenceRouter(
+        LinearDiscriminantAnalysis(), LinearDiscriminantAnalysis(), features=[0], random_state=0
+    ).fit(X[FIT], y[FIT])
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +58,11 @@ def cascade(rows):
 
 def small(**wish):
     return BudgetedClassifier(
-        GaussianNB(), stages=StageOptions(max_stages=2, sizes=[(3, 2)]), cv=2, random_state=0, **wish
+        LinearDiscriminantAnalysis(),
+        stages=StageOptions(max_stages=2, sizes=[(3, 2)]),
+        cv=2,
+        random_state=0,
+        **wish,
     )
 
 
@@ -101,7 +107,9 @@ def test_rows_of_the_fit_alone_prove_nothing(fitted, rows):
 
 def test_rows_that_a_chain_behind_was_fitted_on_are_seen_too(router, rows):
     X, y = rows
-    front = ConfidenceRouter(FrozenEstimator(router), GaussianNB(), features=[1], random_state=0)
+    front = ConfidenceRouter(
+        FrozenEstimator(router), LinearDiscriminantAnalysis(), features=[1], random_state=0
+    )
     front.fit(X[NEW][:200], y[NEW][:200])
     with pytest.raises(InvalidInputError, match="300 of the 300 rows"):
         front.certified(X[FIT], y[FIT], max_loss=0.3)
@@ -128,7 +136,9 @@ def test_held_out_rows_are_left_out_that_equal_rows_of_the_fit_with_another_labe
 
 def test_rows_of_a_fit_with_several_classes_are_refused_too():
     X, y = drawn(3)
-    router = ConfidenceRouter(GaussianNB(), GaussianNB(), features=[0], random_state=0).fit(X[FIT], y[FIT])
+    router = ConfidenceRouter(
+        LinearDiscriminantAnalysis(), LinearDiscriminantAnalysis(), features=[0], random_state=0
+    ).fit(X[FIT], y[FIT])
     with pytest.raises(InvalidInputError, match="20 of the 420 rows"):
         router.certified(*with_some_of_the_fit((X, y)), max_loss=0.5)
     often = np.repeat(X[NEW], 3, axis=0), np.repeat(y[NEW], 3)

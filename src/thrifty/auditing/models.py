@@ -31,7 +31,7 @@ from sklearn.preprocessing import Normalizer, OneHotEncoder
 
 from thrifty.arrays import Bools, Ints
 from thrifty.errors import InvalidInputError
-from thrifty.full.trees import tree_classifier_of
+from thrifty.full.convert import stored_model_of
 from thrifty.tables.columns import level_text
 from thrifty.tasks.classes import classification_of
 from thrifty.tasks.regression import regression_of
@@ -77,8 +77,8 @@ def columns_read(model: Any, X: Any) -> Bools:
     with warnings.catch_warnings():
         # A model that was fitted on a data frame may be asked about an array, as far as its library allows it.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        ours = tree_classifier_of(model)
-        if ours is not None:
+        ours = stored_model_of(model)
+        if ours is not None and ours.follows_paths:
             return ours.touched(X)
         trees = _leaves_of(model, X, n_features)
         if trees is None:
@@ -99,7 +99,8 @@ def follows_paths(model: Any) -> bool:
     members = _members(model)
     if members is not None:
         return any(follows_paths(one) for one in members)
-    return tree_classifier_of(model) is not None or _reader_of(model) is not None
+    ours = stored_model_of(model)
+    return (ours is not None and ours.follows_paths) or _reader_of(model) is not None
 
 
 def _members(model: Any) -> list[Any] | None:

@@ -5,8 +5,8 @@
 Numbers are little-endian. The manifest says what the arrays are and where they lie; they follow one another without a
 gap, so every byte belongs to something. Large arrays are stored in fewer bytes where that loses nothing. Nothing is
 allocated because the file says so: every length is first compared with the bytes that are really there, text is
-measured before it is parsed, and all references to arrays together may not amount to more than ``EXPANSION`` times the
-file, since something is made of each of them. An array is made when it is asked for, and not before.
+measured before it is parsed, and all arrays together may not amount to more than ``EXPANSION`` times the file and a
+little room. An array is made when it is asked for, and not before.
 """
 
 import hashlib
@@ -29,8 +29,8 @@ __all__ = ["DEFAULT_MAX_BYTES", "FORMAT", "Contents", "is_storable", "pack", "pa
 Array = NDArray[Any]
 
 MAGIC = b"thrifty\x00"
-FORMAT = 4
-"""The layout this version writes; it reads all up to it."""
+FORMAT = 5
+"""The layout this version writes and reads."""
 DEFAULT_MAX_BYTES = 1 << 30
 """Files larger than this are refused unless the caller says otherwise."""
 
@@ -42,7 +42,7 @@ _NUMERIC = frozenset({"|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<
 _LAST_CODE_POINT = 0x10FFFF
 
 _ROOM_FOR_FACTS = 48 << 20  # what a parsed manifest may take in memory, besides four times the file
-_ROOM_FOR_REFERENCES = 2 << 20
+_ROOM_FOR_ARRAYS = 2 << 20
 EXPANSION = 6
 """Bytes that all arrays together may have in memory for each byte of the file, besides a little room."""
 _COSTS = {b"{": 240, b"[": 96, b'"': 32, b",": 48, b":": 100}
@@ -88,7 +88,7 @@ def _stored(arrays: Sequence[Array]) -> list[tuple[dict[str, Any], bytes]]:
     ]
     n_plain, n_few = (sum(len(blob) for _, blob in one) for one in (plain, few))
     # What compresses better than this would be refused as a trap for whoever reads it.
-    return few if n_plain <= EXPANSION * n_few + _ROOM_FOR_REFERENCES else plain
+    return few if n_plain <= EXPANSION * n_few + _ROOM_FOR_ARRAYS else plain
 
 
 def unpack(data: Any, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Contents:
@@ -118,21 +118,14 @@ def unpack(data: Any, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Contents:
     facts = _parse(manifest)
     blobs = view[begin + manifest_length : len(view) - _DIGEST]
     arrays = _arrays(facts.pop("entries", None), blobs)
-    _check_references(facts, arrays, EXPANSION * len(view) + _ROOM_FOR_REFERENCES)
     return Contents(facts, arrays)
 
 
 class Stored(Sequence[Array]):
-    """The arrays of a file; those that are encoded are made when they are asked for."""
+    """The arrays of a file, each made when it is asked for."""
 
-    def __init__(self) -> None:
-        self._makers: list[Callable[[], Array]] = []
-        self._sizes: list[int] = []
-
-    def append(self, make: Callable[[], Array], n_bytes: int) -> None:
-        """Add an array whose entry was checked."""
-        self._makers.append(make)
-        self._sizes.append(n_bytes)
+    def __init__(self, makers: Sequence[Callable[[], Array]]) -> None:
+        self._makers = makers
 
     def __len__(self) -> int:
         return len(self._makers)
@@ -140,34 +133,12 @@ class Stored(Sequence[Array]):
     def __getitem__(self, number: Any) -> Any:
         return self._makers[number]()
 
-    def nbytes(self, number: int) -> int:
-        """What an array takes in memory."""
-        return self._sizes[number]
-
 
 def parsed_size(text: bytes) -> int:
     """Upper bound of the memory that JSON takes once it is parsed, found without parsing it."""
     # One escaped character makes each character of a long text take four bytes, while it is put together eight.
     width = 9 if b"\\u" in text or not text.isascii() else 2
     return width * len(text) + sum(cost * text.count(mark) for mark, cost in _COSTS.items())
-
-
-def _check_references(facts: dict[str, Any], arrays: Stored, room: int) -> None:
-    """Refuse facts that refer to large arrays from many places, which `save` never does."""
-    waiting: list[Any] = [facts]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, list):
-            waiting += node
-        elif isinstance(node, dict):
-            waiting += node.values()
-            number = node.get("$array")
-            room -= arrays.nbytes(number) if type(number) is int and 0 <= number < len(arrays) else 0
-    if room < 0:
-        raise InvalidInputError(
-            "the bundle refers to its arrays so often that they would take more memory than the file. It was not "
-            "written by `save`."
-        )
 
 
 def _check_header(view: memoryview) -> int:
@@ -208,21 +179,20 @@ def _refuse_constant(name: str) -> None:
 def _arrays(entries: Any, blobs: memoryview) -> Stored:
     if not isinstance(entries, list):
         raise InvalidInputError(f"the bundle must list its arrays; got {type(entries).__name__}.")
-    arrays, offset = Stored(), 0
+    described, offset, room = [], 0, EXPANSION * len(blobs) + _ROOM_FOR_ARRAYS
     for number, entry in enumerate(entries):
         dtype, shape, length = _check_entry(entry, number, offset, len(blobs))
-        blob = blobs[offset : offset + length]
-        if hashlib.sha256(blob).hexdigest() != entry.get("sha256"):
-            raise _bad_entry(number, "does not match its checksum")
-        make = partial(_array, blob, dtype, shape, entry, number)
-        if "form" not in entry:
-            made = make()
-            make = partial(np.asarray, made)
-        arrays.append(make, math.prod(shape) * dtype.itemsize)
+        room -= math.prod(shape) * dtype.itemsize
+        if room < 0:
+            raise InvalidInputError(
+                f"the bundle's arrays would take more than {EXPANSION} times the memory of the file. It was not "
+                f"written by `save`."
+            )
+        described.append((blobs[offset : offset + length], dtype, shape, entry, number))
         offset += length
     if offset != len(blobs):
         raise InvalidInputError(f"the bundle holds {len(blobs) - offset} bytes that belong to no array.")
-    return arrays
+    return Stored([partial(_array, *one) for one in described])
 
 
 def _check_entry(
@@ -245,7 +215,7 @@ def _check_entry(
         raise _bad_entry(number, "does not follow the one before")
     dtype = np.dtype(name)
     n_bytes = math.prod(shape) * dtype.itemsize
-    room = EXPANSION * available + _ROOM_FOR_REFERENCES
+    room = EXPANSION * available + _ROOM_FOR_ARRAYS
     if (n_bytes > room) if "form" in entry else (length != n_bytes):
         raise _bad_entry(number, f"of shape {shape} and type {name} cannot have {length} bytes")
     if length > available - offset:
@@ -293,7 +263,6 @@ def _entry(array: Array, blob: bytes, offset: int) -> dict[str, Any]:
         "shape": list(array.shape),
         "offset": offset,
         "length": len(blob),
-        "sha256": hashlib.sha256(blob).hexdigest(),
     }
     # Sums of a matrix product may depend on the layout in their last digit, so the layout is kept too.
     return {**entry, "order": "F"} if _is_column_major(array) else entry

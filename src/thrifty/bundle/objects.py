@@ -1,19 +1,13 @@
 """Fitted estimators and chains as the bytes of one file, and back.
 
-Constructor arguments and learned attributes as JSON, and what stands in the place of those a file does not hold.
-
-Estimators and chains, whichever a file holds.
-
 Of an estimator a file keeps the chain that serves, the constructor arguments and learned attributes that are plain
 data, and what moving to another operating point takes: all points that were learned, the rows they were judged on, and
 the certificate. What follows from the chain (labels, columns, threshold) is not written twice: two copies could
 disagree.
-
-An object to the bytes of a file, and back.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+import warnings
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -21,12 +15,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import get_tags
 
 import thrifty
-from thrifty.bundle.archives import type_names
-from thrifty.bundle.chains import pack_chain, pack_policy, unpack_chain, unpack_policy
-from thrifty.bundle.codecs import pack_evidence, unpack_evidence
+from thrifty.arrays import Bools, Floats, Int32s
+from thrifty.bundle.codec import NotPlainError, Reader, Writer, known_name, register, type_problem
 from thrifty.bundle.container import DEFAULT_MAX_BYTES, Contents, pack, unpack
-from thrifty.bundle.context import FullMode, Reading, Writing
-from thrifty.bundle.fields import Fields, NotPlainError, Packer, Unpacker
+from thrifty.bundle.full_models import FullMode, SavedModel, full_to_store, with_given_full
 from thrifty.bundle.signature import check_private_key, sign, without_signature
 from thrifty.cascade.estimators import (
     BudgetedCascade,
@@ -36,47 +28,144 @@ from thrifty.cascade.estimators import (
     StageOptions,
 )
 from thrifty.chain.chain import Chain
+from thrifty.chain.neighbours import Neighbours, NeighbourStage, NeighbourTurn
+from thrifty.chain.policy import Policy
+from thrifty.chain.stage import (
+    BoostedStage,
+    CascadeStage,
+    ConfidentStage,
+    ForeignStage,
+    ForkStage,
+    LeafStage,
+    LinearStage,
+    Turn,
+    UniformGate,
+)
 from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier, DynaModGbrtRegressor
 from thrifty.dynamod.linear_estimator import DynaModLinClassifier
 from thrifty.dynamod.lstsq_estimator import DynaModLstsqClassifier
-from thrifty.errors import InvalidInputError
+from thrifty.errors import FullModelOutsideWarning, InvalidInputError
 from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.certificate import Certificate
-from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.evidence import Evidence, QueryEvidence
+from thrifty.full.convert import stored_model_of
+from thrifty.full.foreign import models_of
+from thrifty.full.model import AbsentFull, EstimatorFull, PrecomputedFull, as_full_model
+from thrifty.full.stored import (
+    Impute,
+    KernelScores,
+    LinearScores,
+    Scale,
+    StoredClassifier,
+    StoredModel,
+    StoredRegressor,
+    stored_estimator,
+)
+from thrifty.prices.billing import Discounts, ForgottenFunction, PriceList, RowPrices
 from thrifty.prices.prices import Prices
 from thrifty.routing.confidence import ConfidenceRouter, UniformRouter, UniformRouterRegressor
+from thrifty.tables.columns import ColumnType, Levels, level_text
+from thrifty.tasks.classes import BinaryTask, MulticlassTask
+from thrifty.tasks.mistakes import CostMatrix, ProbabilityLoss
+from thrifty.tasks.ranking import RankingTask
+from thrifty.tasks.regression import RegressionTask
+from thrifty.trees import TreeEnsemble
+from thrifty.trees.binning import LevelSets
+from thrifty.trees.ensemble import children_of
+from thrifty.trees.foreign import Categories, ForeignTrees
 
-__all__ = [
-    "Kind",
-    "NotStored",
-    "from_bytes",
-    "pack_attributes",
-    "pack_object",
-    "pack_parameters",
-    "register_estimator",
-    "to_bytes",
-    "unpack_attributes",
-    "unpack_object",
-    "unpack_parameters",
-]
+__all__ = ["NotStored", "from_bytes", "register_estimator", "to_bytes"]
 
-_MODELS = ("full", "cheap", "local")
-"""Parameters that are models: they are part of the chain, or not stored at all."""
+_MOST_NESTED = 8
 
-_KNOWN_OTHERWISE = (
-    "classes_",
-    "features_",
-    "threshold_",
-    "n_features_in_",
-    "feature_names_in_",
-    "chain_",
-    "evidence_",
-    "certificate_",
+_PLAIN: tuple[type, ...] = (
+    *(BoostedStage, CascadeStage, ConfidentStage, ForeignStage, ForkStage, LeafStage, LinearStage),
+    *(NeighbourStage, NeighbourTurn, Turn, UniformGate, Chain, ColumnType, Levels),
+    *(PriceList, Discounts, ForgottenFunction, RowPrices, CostMatrix, ProbabilityLoss),
+    *(AbsentFull, PrecomputedFull, StoredModel, Impute, Scale, KernelScores, LinearScores),
+    *(ForeignTrees, Categories, LevelSets, StageOptions),
 )
-"""Attributes that follow from the chain, or have a part of their own in a file."""
+_SHARED: tuple[type, ...] = (BinaryTask, MulticlassTask, RankingTask, RegressionTask, Neighbours)
+for _class in (*_PLAIN, *_SHARED):
+    register(_class, shared=_class in _SHARED)
+# What measures need besides is not kept.
+_OF_MEASURES = ("settings", "is_fixed", "target", "scores", "full_scores")
+register(Evidence, left_out=_OF_MEASURES, infinite=("points",))
+register(QueryEvidence, left_out=_OF_MEASURES, infinite=("points",))
+register(Policy, infinite=("thresholds", "cost", "score"))
+register(TreeEnsemble, infinite=("threshold",))
 
-_ONCE_STORED = ("expected_cost_", "expected_score_")
-"""What files of the first format keep, and what follows from the policy now."""
+
+# -- what stands in a file for objects that are no dataclasses of arrays -----------------------------
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class SavedTrees:
+    """Trees in level order, whose children follow from which of them are leaves: a bit each."""
+
+    n_features: int
+    feature: Int32s
+    threshold: Floats
+    last_left: np.ndarray[Any, np.dtype[np.uint8]]
+    missing_left: Bools
+    is_leaf: Bools
+    values: Floats
+    node_offsets: Int32s
+    leaf_offsets: Int32s
+
+    def restored(self) -> TreeEnsemble:
+        """The trees."""
+        parts = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "is_leaf"}
+        nodes = self.node_offsets
+        # Differences of offsets out of range would wrap around, look harmless and claim any amount of memory.
+        rises = nodes.ndim == 1 and len(nodes) and nodes[0] == 0 and bool(np.all(nodes[1:] >= nodes[:-1]))
+        if not rises or self.is_leaf.shape != (nodes[-1], 2) or len(self.leaf_offsets) != len(nodes):
+            raise InvalidInputError("trees of the bundle must have offsets that rise from 0 to their nodes.")
+        return TreeEnsemble(**parts, children=children_of(self.is_leaf, nodes)).validate()
+
+
+register(SavedTrees, infinite=("threshold",))
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class SavedEntries:
+    """An object that has ``as_dict`` and ``from_dict``: a certificate, or prices as they were given."""
+
+    kind: str
+    entries: dict[str, Any]
+
+    def restored(self) -> Any:
+        """The object."""
+        kinds: dict[str, Any] = {"Certificate": Certificate, "Prices": Prices}
+        try:
+            made = kinds[self.kind].from_dict(self.entries)
+            problem = (
+                type_problem(made) or (made.point and type_problem(made.point))
+                if self.kind != "Prices"
+                else None
+            )
+        except (
+            TypeError,
+            ValueError,
+            AttributeError,
+            KeyError,
+        ) as error:  # InvalidInputError is a ValueError
+            problem = f"be one ({type(error).__name__})"
+        if problem:
+            raise InvalidInputError(f"{self.kind[:60]} in the bundle must {problem}.")
+        return made
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class SavedPlaceholder:
+    """A model, splitter or generator among the parameters, which a file does not hold."""
+
+    what: str
+    sparse: bool
+    allow_nan: bool
 
 
 class NotStored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -125,100 +214,24 @@ class NotStored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         return tags
 
 
-def pack_parameters(estimator: Any, writing: Writing) -> dict[str, Any]:
-    """Constructor arguments; models among them are only named."""
-    return {
-        name: _pack_parameter(name, value, writing)
-        for name, value in estimator.get_params(deep=False).items()
-    }
+# -- estimators ----------------------------------------------------------------------------------------
 
+_MODELS = ("full", "cheap", "local")
+"""Parameters that are models: they are part of the chain, or not stored at all."""
 
-def _pack_parameter(name: str, value: Any, writing: Writing) -> dict[str, Any]:
-    if value is None or name not in _MODELS:
-        try:
-            if isinstance(value, Prices):
-                return {"prices": writing.packer.value(value.as_dict())}
-            if isinstance(value, StageOptions):
-                return {"stages": writing.packer.value(asdict(value))}
-            return {"value": writing.packer.value(value)}
-        except NotPlainError:
-            pass
-    stand_in = value if isinstance(value, NotStored) else NotStored.of(value)
-    return {"not_stored": stand_in.what, "sparse": stand_in.sparse, "allow_nan": stand_in.allow_nan}
-
-
-def unpack_parameters(fields: Fields, estimator: Any) -> dict[str, Any]:
-    """Every constructor argument; those of a version that had fewer keep their defaults."""
-    known = estimator.get_params(deep=False)
-    unknown = sorted(set(fields.names) - set(known))
-    if unknown:
-        raise fields.refusal(unknown[0][:30], f"be a parameter of {type(estimator).__name__}", "another name")
-    return {name: _unpack_parameter(fields.inside(name)) for name in fields.names}
-
-
-def _unpack_parameter(fields: Fields) -> Any:
-    if fields.has("value"):
-        return fields.value("value")
-    if fields.has("prices"):
-        arguments = fields.value("prices")
-        if not isinstance(arguments, dict) or set(arguments) - set(Prices().as_dict()):
-            raise fields.refusal("prices", "be the arguments of Prices", arguments)
-        return Prices.from_dict(arguments)
-    if fields.has("stages"):
-        arguments = fields.value("stages")
-        if not isinstance(arguments, dict) or set(arguments) - set(asdict(StageOptions())):
-            raise fields.refusal("stages", "be the arguments of StageOptions", arguments)
-        return StageOptions(**arguments)
-    return NotStored(fields.text("not_stored")[:100], fields.flag("sparse"), fields.flag("allow_nan"))
-
-
-def pack_attributes(estimator: Any, writing: Writing) -> dict[str, Any]:
-    """Learned attributes that are plain data."""
-    packed = {}
-    for name, value in vars(estimator).items():
-        if _is_attribute(name):
-            try:
-                packed[name] = writing.packer.value(value)
-            except NotPlainError:
-                continue  # learned objects that are no plain data serve nothing; they are made again by a fit
-    return packed
-
-
-def unpack_attributes(fields: Fields, estimator: Any) -> dict[str, Any]:
-    """Learned attributes; a name that means something else in an estimator of this class is refused."""
-    for name in fields.names:
-        taken = hasattr(type(estimator), name) and name not in _ONCE_STORED
-        if not _is_attribute(name) or taken:
-            raise fields.refusal(name[:30], "be a learned attribute", "another name")
-    return {name: fields.value(name) for name in fields.names if name not in _ONCE_STORED}
-
-
-def _is_attribute(name: str) -> bool:
-    learned = name.isidentifier() and name.endswith("_") and not name.startswith("_")
-    return learned and name not in _KNOWN_OTHERWISE
-
+_KNOWN_OTHERWISE = (
+    "classes_",
+    "features_",
+    "threshold_",
+    "n_features_in_",
+    "feature_names_in_",
+    "chain_",
+    "evidence_",
+    "certificate_",
+)
+"""Attributes that follow from the chain, or have a part of their own in a file."""
 
 _ESTIMATORS: dict[str, type[ChainEstimator]] = {}
-
-
-@dataclass(frozen=True)
-class Kind:
-    """Objects of one type that a layer above brings, as JSON and arrays.
-
-    Attributes
-    ----------
-    name : str
-        Stands in the file.
-    holds : type
-        Type of the objects.
-    pack, unpack : callable
-        To JSON, and back.
-    """
-
-    name: str
-    holds: type
-    pack: Callable[[Any, Writing], dict[str, Any]]
-    unpack: Callable[[Fields, Reading], Any]
 
 
 def register_estimator(estimator: type[ChainEstimator]) -> None:
@@ -241,60 +254,117 @@ for _estimator in (
     register_estimator(_estimator)
 
 
-def pack_object(thing: Any, writing: Writing) -> dict[str, Any]:
-    """A chain or a fitted estimator as JSON."""
-    writing = writing.one_level_in()
-    if isinstance(thing, Chain):
-        return {"kind": "chain", "chain": pack_chain(thing, writing)}
-    name = type(thing).__name__
-    if _ESTIMATORS.get(name) is not type(thing):
-        raise InvalidInputError(
-            f"a bundle holds a Chain or one of {', '.join(sorted(_ESTIMATORS))}; got {name}. "
-            f"Save its chain_, or make the class known with thrifty.bundle.register_estimator."
+@register
+@dataclass(frozen=True, eq=False)
+class SavedEstimator:
+    """A fitted estimator in a file.
+
+    Attributes
+    ----------
+    name : str
+        Its class.
+    chain : Chain
+        What serves.
+    parameters, attributes : dict
+        Constructor arguments, and learned attributes that are plain data.
+    evidence : Evidence, optional
+        Rows that operating points were judged on.
+    policy, blend : Policy, ndarray, optional
+        All points that a cascade learned, and how it blends them.
+    certificate : Certificate, optional
+        What was proved.
+    """
+
+    name: str
+    chain: Chain
+    parameters: dict[str, Any]
+    attributes: dict[str, Any]
+    evidence: Evidence | None = None
+    policy: Policy | None = None
+    blend: Floats | None = None
+    certificate: Certificate | None = None
+
+    @classmethod
+    def of(cls, estimator: Any, *, evidence: bool, writer: Any) -> "SavedEstimator":
+        """What a file holds of a fitted estimator; ``writer`` makes a scratch Writer, to see what is plain."""
+        name = type(estimator).__name__
+        if _ESTIMATORS.get(name) is not type(estimator):
+            raise _not_saved(name)
+        chain = getattr(estimator, "chain_", None)
+        if not isinstance(chain, Chain):
+            raise InvalidInputError(
+                f"a {name} must be fitted before it is saved; this one is not. Call fit first."
+            )
+
+        def is_plain(value: Any) -> bool:
+            try:
+                writer().value(value)
+            except NotPlainError:
+                return False
+            return True
+
+        parameters = {
+            key: value
+            if (value is None or key not in _MODELS) and is_plain(value)
+            else (value if isinstance(value, NotStored) else NotStored.of(value))
+            for key, value in estimator.get_params(deep=False).items()
+        }
+        # Learned objects that are no plain data serve nothing; they are made again by a fit.
+        attributes = {
+            key: value for key, value in vars(estimator).items() if _is_attribute(key) and is_plain(value)
+        }
+        learned: Any = getattr(estimator, "_learned", None)
+        return cls(
+            name,
+            chain,
+            parameters,
+            attributes,
+            getattr(estimator, "evidence_", None) if evidence else None,
+            learned.policy if isinstance(estimator, BudgetedCascade) else None,
+            learned.blend if isinstance(estimator, BudgetedCascade) else None,
+            getattr(estimator, "certificate_", None),
         )
-    chain = getattr(thing, "chain_", None)
-    if not isinstance(chain, Chain):
-        raise InvalidInputError(
-            f"a {name} must be fitted before it is saved; this one is not. Call fit first."
-        )
-    return {
-        "kind": "estimator",
-        "class": name,
-        "chain": pack_chain(chain, writing),
-        "parameters": pack_parameters(thing, writing),
-        "attributes": pack_attributes(thing, writing),
-        "evidence": _pack_rows(getattr(thing, "evidence_", None), writing),
-        "memory": _pack_memory(thing, writing),
-    }
+
+    def restored(self) -> ChainEstimator:
+        """The estimator, its parts checked against each other."""
+        chain = self.chain
+        if self.name not in _ESTIMATORS:
+            raise _refused("class", f"be one of {', '.join(sorted(_ESTIMATORS))}", self.name)
+        estimator = _ESTIMATORS[self.name]()
+        is_cascade = isinstance(estimator, BudgetedCascade)
+        if not chain.stages or chain.policy.is_measured != is_cascade:
+            raise _refused("class", "suit the kind of chain", self.name)
+        known = set(estimator.get_params(deep=False))
+        for key in self.parameters:
+            if key not in known:
+                raise _refused(str(key), f"be a parameter of {self.name}", "another name")
+        for key in self.attributes:
+            if not isinstance(key, str) or not _is_attribute(key) or hasattr(type(estimator), key):
+                raise _refused(str(key), "be a learned attribute", "another name")
+        for key, value in (self.parameters | self.attributes | _from_chain(chain)).items():
+            setattr(estimator, key, value)
+        estimator._learned = chain
+        if is_cascade:
+            if self.policy is None or not self.policy.is_measured:
+                raise _refused("policy", "be known at every point of a cascade", "none")
+            points = self.policy.at(len(self.policy) - 1)
+            estimator._learned = replace(chain, policy=points, blend=self.blend).validate()
+        estimator.certificate_ = self.certificate
+        if self.evidence is not None:
+            estimator.evidence_ = _about(self.evidence, chain)
+        return estimator
 
 
-def unpack_object(fields: Fields, reading: Reading) -> Any:
-    """The chain or the estimator that was packed."""
-    reading = reading.one_level_in()
-    kind = fields.text("kind")
-    if kind not in ("system", "chain", "estimator"):
-        raise fields.refusal("kind", "be chain or estimator", kind)
-    chain = unpack_chain(fields.inside("chain"), reading)
-    if kind != "estimator":
-        return chain
-    name = fields.text("class")
-    if name not in _ESTIMATORS:
-        raise fields.refusal("class", f"be one of {', '.join(sorted(_ESTIMATORS))}", name)
-    if not chain.stages:
-        raise fields.refusal("chain", "have a stage", "none")
-    estimator = _ESTIMATORS[name]()
-    if chain.policy.is_measured != isinstance(estimator, BudgetedCascade):
-        raise fields.refusal("class", "suit the kind of chain", name)
-    known = unpack_parameters(fields.inside("parameters"), estimator)
-    known |= unpack_attributes(fields.inside("attributes"), estimator) | _from_chain(chain)
-    for attribute, value in known.items():
-        setattr(estimator, attribute, value)
-    evidence = _unpack_rows(fields, "evidence", chain)
-    if evidence is not None:
-        estimator.evidence_ = evidence
-    if fields.has("memory") and fields.raw("memory") is not None:
-        _restore_memory(estimator, fields.inside("memory"))
-    return estimator
+def _not_saved(name: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"a bundle holds a Chain, a model whose arrays are known, or one of {', '.join(sorted(_ESTIMATORS))}; got "
+        f"{name}. Save its chain_, or make the class known with thrifty.bundle.register_estimator."
+    )
+
+
+def _is_attribute(name: str) -> bool:
+    learned = name.isidentifier() and name.endswith("_") and not name.startswith("_")
+    return learned and name not in _KNOWN_OTHERWISE
 
 
 def _from_chain(chain: Chain) -> dict[str, Any]:
@@ -302,146 +372,261 @@ def _from_chain(chain: Chain) -> dict[str, Any]:
         "chain_": chain,
         "n_features_in_": chain.price_list.n_features,
         "features_": chain.columns if chain.policy.is_measured else chain.stages[0].columns,
-        "certificate_": None,
     }
     if len(chain.classes):
         known["classes_"] = chain.classes
     if chain.names is not None:
         known["feature_names_in_"] = np.array(chain.names, dtype=object)
-    policy = chain.policy
-    known["_learned"] = chain.at(policy.at(len(policy) - 1)) if policy.is_measured else chain
     return known
 
 
-# -- moving to another operating point -----------------------------------------------------------
-
-
-def _pack_memory(estimator: ChainEstimator, writing: Writing) -> dict[str, Any] | None:
-    """What another operating point takes besides the chain: all points that were learned, certificates."""
-    packer = writing.packer
-    certificate: Certificate | None = getattr(estimator, "certificate_", None)
-    told = None if certificate is None else packer.value(certificate.as_dict())
-    if not isinstance(estimator, BudgetedCascade):
-        return None if told is None else {"certificate": told}
-    learned = estimator._learned
-    return {
-        "policy": pack_policy(learned.policy, packer),
-        "blend": packer.optional(learned.blend),
-        "certificate": told,
+def _about(evidence: Evidence, chain: Chain) -> Evidence:
+    """Evidence about a chain, checked against it."""
+    n_rows, n_stages = evidence.gate.shape
+    n_classes, strata, weight = len(chain.classes), evidence.strata, evidence.weight
+    is_ranking = isinstance(chain.task, RankingTask)
+    right = evidence.right
+    rules = {
+        f"know {chain.n_own_stages} stages": n_stages == chain.n_own_stages and n_rows > 0,
+        "be of queries where documents are ranked": is_ranking == isinstance(evidence, QueryEvidence),
+        "have costs of at least 0": not np.any(evidence.cost < 0),
+        "have operating points": evidence.points is not None or n_stages == 1,
+        "have a weight of at least 0 for each row": weight is None
+        or (weight.shape == (n_rows,) and not np.any(weight < 0) and bool(np.any(weight > 0))),
+        "number the class of each row": strata is None
+        or (strata.shape == (n_rows,) and n_classes > 0 and int(strata.max()) < n_classes),
+        "say of each row and place whether it is right": right is None
+        or right.shape == (n_rows, n_stages + 1),
     }
+    if isinstance(evidence, QueryEvidence):
+        documents = evidence.document_targets
+        assert documents is not None
+        rules["have whole numbers of at least 0 as documents"] = not (
+            np.any(documents < 0) or np.any(documents != np.round(documents))
+        )
+        rules["have fingerprints of its queries"] = evidence.rows is None or evidence.rows.shape == (
+            evidence.n_rows,
+            2,
+        )
+    for rule, holds in rules.items():
+        if not holds:
+            raise InvalidInputError(f"evidence in the bundle must {rule}.")
+    return replace(
+        evidence,
+        features=tuple(chain.columns.tolist()),
+        tolerance=chain.task.tolerance,
+        task=chain.task,
+    )
 
 
-def _restore_memory(estimator: ChainEstimator, fields: Fields) -> None:
-    """Put that back into an estimator which has its chain already."""
-    if not isinstance(estimator, BudgetedCascade):
-        estimator.certificate_ = _certificate(fields)
+def _refused(name: str, rule: str, found: Any) -> InvalidInputError:
+    return InvalidInputError(f"{name[:60]} in the bundle must {rule}; got {str(found)[:60]}.")
+
+
+# -- to bytes, and back ----------------------------------------------------------------------------------
+
+
+class _Lowering:
+    """What a file holds in the place of each object.
+
+    Parameters
+    ----------
+    full : {"inside", "outside", "absent"}
+        What becomes of the full model.
+    evidence : bool
+        Whether the rows that operating points were judged on are written.
+    """
+
+    def __init__(self, full: FullMode, evidence: bool) -> None:
+        self.full, self.evidence = full, evidence
+        self.outside = ""
+
+    def __call__(self, thing: Any) -> Any:
+        if isinstance(thing, Chain):
+            return self._chain(thing)
+        if isinstance(thing, TreeEnsemble):
+            return _saved_trees(thing)
+        if isinstance(thing, ChainEstimator):
+            _check_nested(thing)
+            return SavedEstimator.of(thing, evidence=self.evidence, writer=lambda: Writer(self))
+        if type(thing) is EstimatorFull:  # the cheap model of a router
+            saved = SavedModel.of(thing)
+            if saved is None:
+                raise InvalidInputError(
+                    f"a {type(thing.estimator).__name__} has no form in a file, and the cheap model is part of what "
+                    f"serves. Use trees, a linear model or a support vector machine as the cheap model."
+                )
+            return saved
+        if isinstance(thing, StoredClassifier | StoredRegressor):
+            return thing.model
+        if isinstance(thing, Certificate | Prices):
+            return SavedEntries(type(thing).__name__, thing.as_dict())
+        if isinstance(thing, NotStored):
+            return SavedPlaceholder(thing.what[:100], thing.sparse, thing.allow_nan)
+        return thing
+
+    def _chain(self, chain: Chain) -> Chain:
+        _check_nested(chain)
+        for stage in chain.stages:
+            cheap = getattr(stage, "cheap", None)
+            if isinstance(stage, ForeignStage) and type(cheap) not in (
+                EstimatorFull,
+                PrecomputedFull,
+                AbsentFull,
+            ):
+                raise InvalidInputError(
+                    f"a {type(cheap).__name__} is code, and a bundle holds only data: a cheap model must be an "
+                    f"estimator."
+                )
+            if known_name(stage) is None:
+                raise InvalidInputError(
+                    f"a bundle has no form for the stage {type(stage).__name__}. Make it a dataclass of arrays, and "
+                    f"known with thrifty.bundle.register."
+                )
+        full, outside = full_to_store(chain, self.full)
+        self.outside = outside or self.outside
+        types = chain.types
+        if types is not None:
+            types = tuple(_plain_type(one) for one in types)
+        prices = _without_functions(chain.price_list, chain.names)
+        return replace(chain, full=full, price_list=prices, types=types)
+
+
+def _saved_trees(trees: TreeEnsemble) -> Any:
+    is_leaf = trees.children < 0
+    if trees.sets is not None or not np.array_equal(children_of(is_leaf, trees.node_offsets), trees.children):
+        return trees
+    names = [name for name in trees.__dataclass_fields__ if name not in ("children", "sets")]
+    return SavedTrees(is_leaf=is_leaf, **{name: getattr(trees, name) for name in names})
+
+
+def _plain_type(one: ColumnType) -> ColumnType:
+    """Categories that are neither text, numbers nor truth values, such as intervals, as text."""
+    is_plain = all(
+        type(category) in (str, bool, int) or (type(category) is float and np.isfinite(category))
+        for category in one.categories or ()
+    )
+    return (
+        one if is_plain else replace(one, categories=tuple(level_text(each) for each in one.categories or ()))
+    )
+
+
+def _without_functions(prices: PriceList, names: tuple[str, ...] | None) -> PriceList:
+    """Prices by row with placeholders for their functions, which no file keeps."""
+    if prices.by_row is None:
+        return prices
+    first = [int(np.flatnonzero(prices.group_of == purchase)[0]) for purchase in prices.by_row.purchases]
+    called = [column if names is None else names[column] for column in first]
+    functions = tuple(
+        None if one is None else ForgottenFunction(name)
+        for name, one in zip(called, prices.by_row.functions, strict=True)
+    )
+    return replace(prices, by_row=replace(prices.by_row, functions=functions))
+
+
+def _lifted(thing: Any) -> Any:
+    """What an object that was read stands for."""
+    if isinstance(thing, SavedTrees | SavedEntries | SavedModel | SavedEstimator):
+        return thing.restored()
+    if isinstance(thing, StoredModel):
+        return stored_estimator(thing)
+    if isinstance(thing, SavedPlaceholder):
+        return NotStored(thing.what[:100], thing.sparse, thing.allow_nan)
+    if isinstance(thing, Chain):
+        _check_nested(thing)
+        return _with_checked_models(thing)
+    return thing
+
+
+def _with_checked_models(chain: Chain) -> Chain:
+    """The chain, whose models suit its columns and its task."""
+    columns, full = chain.price_list.read_by_full, chain.full
+    names = None if chain.names is None else tuple(chain.names[column] for column in columns)
+    if not isinstance(full, EstimatorFull | PrecomputedFull | AbsentFull | Chain):
+        raise _refused("full", "be a model", type(full).__name__)
+    if isinstance(full, EstimatorFull):
+        _check_model(full, chain, len(columns), names)
+    if isinstance(full, PrecomputedFull):
+        full = replace(
+            full, values=models_of(chain.task).read_outputs(full.values, None, "values in the bundle")
+        )
+    for stage in chain.stages:
+        if isinstance(stage, ForeignStage) and isinstance(stage.cheap, EstimatorFull):
+            _check_model(stage.cheap, chain, len(stage.columns), None)
+        elif isinstance(stage, ForeignStage) and not isinstance(stage.cheap, PrecomputedFull | AbsentFull):
+            raise _refused("cheap", "be a model", type(stage.cheap).__name__)
+    return replace(chain, full=full)
+
+
+def _check_model(model: EstimatorFull, chain: Chain, n_columns: int, names: Any) -> None:
+    as_full_model(model.estimator, chain.task, n_columns, names=names)
+    if model.task != chain.task:
+        raise _refused("model", "answer the task of its chain", type(model.task).__name__)
+
+
+def _check_nested(thing: Any, level: int = 0) -> None:
+    """Refuse chains that stand in one another: they answer by recursion, which must not exhaust the interpreter."""
+    if level >= _MOST_NESTED:
+        raise InvalidInputError(
+            f"a bundle holds at most {_MOST_NESTED} chains and estimators within one another; here are more. "
+            f"Make them one chain of stages."
+        )
+    chain = getattr(thing, "chain_", thing)
+    if not isinstance(chain, Chain):
         return
-    chain = estimator.chain_
-    policy = unpack_policy(fields.inside("policy"), chain.n_own_stages)
-    if not policy.is_measured:
-        raise fields.refusal("cost", "be known at every point", "NaN")
-    blend = fields.optional_floats("blend", len(chain.task.full_alone))
-    estimator._learned = replace(chain, policy=policy.at(len(policy) - 1), blend=blend)
-    estimator.certificate_ = _certificate(fields)
+    for model in (chain.full, *(getattr(stage, "cheap", None) for stage in chain.stages)):
+        _check_nested(getattr(model, "estimator", model), level + 1)
 
 
-def _pack_rows(evidence: Evidence | None, writing: Writing) -> dict[str, Any] | None:
-    """Evidence, if there is some and it is to be kept."""
-    return None if evidence is None or not writing.evidence else pack_evidence(evidence, writing.packer)
-
-
-def _unpack_rows(fields: Fields, name: str, chain: Chain) -> Evidence | None:
-    """Evidence, if the file keeps some."""
-    kept = fields.has(name) and fields.raw(name) is not None
-    return unpack_evidence(fields.inside(name), chain) if kept else None
-
-
-# -- certificates --------------------------------------------------------------------------------
-
-_PARTS_OF_CERTIFICATE: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("max_loss", "confidence", "bound"), (float,)),
-    **dict.fromkeys(("n_rows", "n_losses", "n_candidates", "n_tested"), (int,)),
-    "failed_losses": (int, type(None)),
-    "failed_bound": (float, type(None)),
-    **dict.fromkeys(("n_given", "n_repeated", "n_seen"), (int, type(None))),
-    **dict.fromkeys(("duplicates", "issued", "rows", "loss", "unit"), (str, type(None))),
-    **dict.fromkeys(("excess", "largest", "tolerance"), (float, type(None))),
-    "is_fallback": (bool,),
-}
-_PARTS_OF_CLASS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("max_loss", "bound"), (float,)),
-    **dict.fromkeys(("n_rows", "n_losses"), (int,)),
-}
-_PARTS_OF_POINT: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("cost", "score", "share", "chosen_cost", "chosen_score"), (float,)),
-    "source": (int,),
-    "settings": (dict,),
-}
-
-
-def _certificate(fields: Fields) -> Certificate | None:
-    """The certificate, if there is one, every part of the type it must have."""
-    entries = fields.value("certificate")
-    if entries is None:
-        return None
-    try:
-        certificate = Certificate.from_dict(entries)
-    except (TypeError, ValueError, AttributeError, KeyError) as error:  # InvalidInputError is a ValueError
-        raise fields.refusal("certificate", f"be one ({type(error).__name__})", entries) from None
-    point = certificate.point
-    fits = _has_types(certificate, _PARTS_OF_CERTIFICATE)
-    if point is not None:
-        fits = fits and _has_types(point, _PARTS_OF_POINT) and all(type(one) is int for one in point.features)
-    for one in certificate.by_class or ():
-        fits = fits and _has_types(one, _PARTS_OF_CLASS) and isinstance(one.label, str | int | float)
-    if not fits:
-        raise fields.refusal("certificate", "have parts of the right types", entries)
-    return certificate
-
-
-def _has_types(thing: object, types: dict[str, tuple[type, ...]]) -> bool:
-    return all(type(getattr(thing, name)) in allowed for name, allowed in types.items())
-
-
-_MODES = ("inside", "reference", "absent")
+_MODES = ("inside", "outside", "absent")
 
 
 def to_bytes(
-    thing: Any,
-    *,
-    full: FullMode = "inside",
-    evidence: bool = True,
-    private_key: Any = None,
-    kinds: Sequence[Kind] = (),
+    thing: Any, *, full: FullMode = "inside", evidence: bool = True, private_key: Any = None
 ) -> bytes:
     """What ``save`` would write into a file."""
     if full not in _MODES:
         raise InvalidInputError(f"full must be one of {', '.join(map(repr, _MODES))}; got {full!r}.")
     key = None if private_key is None else check_private_key(private_key)
-    packer = Packer()
-    writing = Writing(packer, full, pack_object, evidence=evidence)
-    kind = next((one for one in kinds if type(thing) is one.holds), None)
-    packed = pack_object(thing, writing) if kind is None else {"kind": kind.name, **kind.pack(thing, writing)}
-    data = pack(Contents({"thrifty": thrifty.__version__, **packed}, packer.arrays))
+    lowering = _Lowering(full, evidence)
+    if not isinstance(thing, Chain | ChainEstimator) and known_name(thing) is None:
+        thing = stored_model_of(thing) or thing
+    writer = Writer(lowering)
+    try:
+        writer.object(thing)
+    except NotPlainError as error:
+        if known_name(thing) is None and not isinstance(thing, Chain | ChainEstimator):
+            raise _not_saved(type(thing).__name__) from error
+        raise
+    if lowering.outside:
+        warnings.warn(
+            f"the full model, a {lowering.outside}, has no form in a file and stays outside: give it again with "
+            f"load(path, full=model). What needs no full model works without it. full='outside' says that this is "
+            f"meant.",
+            FullModelOutsideWarning,
+            stacklevel=3,
+        )
+    data = pack(Contents({"thrifty": thrifty.__version__, "objects": writer.objects}, writer.arrays))
     return data if key is None else sign(data, key)
 
 
 def from_bytes(
-    data: bytes,
-    *,
-    full: Any = None,
-    trusted: Iterable[str | type] = (),
-    max_bytes: int = DEFAULT_MAX_BYTES,
-    public_key: Any = None,
-    kinds: Sequence[Kind] = (),
+    data: bytes, *, full: Any = None, max_bytes: int = DEFAULT_MAX_BYTES, public_key: Any = None
 ) -> Any:
     """What ``load`` would read from a file of these bytes."""
-    reading = Reading(unpack_object, full, type_names(trusted), max_bytes)
     try:
         contents = unpack(without_signature(data, public_key), max_bytes=max_bytes)
-        fields = Fields(contents.facts, Unpacker(contents.arrays), "the content")
-        name = fields.raw("kind")
-        kind = next((one for one in kinds if one.name == name), None)
-        return unpack_object(fields, reading) if kind is None else kind.unpack(fields, reading)
+        thing = Reader(contents.facts.get("objects"), contents.arrays, _lifted).root()
     except RecursionError:
         raise InvalidInputError("the bundle is nested too deep to be one that `save` wrote.") from None
+    if isinstance(thing, StoredClassifier | StoredRegressor) and full is None:
+        return thing
+    inner = getattr(thing, "estimator", thing)  # of a table system
+    if not isinstance(inner, Chain | ChainEstimator):
+        raise InvalidInputError(f"the bundle must hold a chain or an estimator; got {type(thing).__name__}.")
+    if full is None:
+        return thing
+    if isinstance(inner, Chain):
+        return with_given_full(inner, full)
+    inner._change_chain(lambda chain: with_given_full(chain, full))
+    return thing

@@ -1,10 +1,9 @@
 """Files of estimators and chains: what `thrifty.save` writes and `thrifty.load` reads."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from thrifty.bundle.container import DEFAULT_MAX_BYTES
-from thrifty.bundle.context import FullMode
+from thrifty.bundle.full_models import FullMode
 from thrifty.bundle.objects import from_bytes, to_bytes
 from thrifty.files import AnyPath, read_capped, write_atomically
 
@@ -23,14 +22,15 @@ def save(
 
     Parameters
     ----------
-    thing : fitted estimator of thrifty, or Chain
+    thing : fitted estimator of thrifty, Chain, or a model of another library whose arrays are known
         What to save. Constructor arguments and learned attributes that are plain data are kept; models among the
         arguments are not, beyond their place in the chain.
     path : path
         The file; an old one is replaced in one step, or left as it is if anything fails.
-    full : {"inside", "reference", "absent"}, default="inside"
-        What becomes of the full model (f0): written into the file, recognised by its fingerprint and given again
-        when loading, or left out.
+    full : {"inside", "outside", "absent"}, default="inside"
+        What becomes of the full model (f0): written into the file, where it is made of trees, linear, or a support
+        vector machine; kept outside, recognised by its answers and given again when loading; or forgotten. A model
+        that has no form in a file stays outside, with a ``FullModelOutsideWarning``.
     evidence : bool, default=True
         Whether to keep the rows that operating points were judged on; a file without them is smaller, answers alike,
         and has no ``frontier_``.
@@ -62,7 +62,6 @@ def load(
     path: AnyPath,
     *,
     full: Any = None,
-    trusted: Iterable[str | type] = (),
     max_bytes: int = DEFAULT_MAX_BYTES,
     public_key: Any = None,
 ) -> Any:
@@ -73,15 +72,13 @@ def load(
     path : path
         The file.
     full : fitted classifier, FrozenEstimator, callable or Chain, optional
-        The full model (f0). Needed, and checked against its fingerprint, where the file refers to it; otherwise it
-        takes the place of whatever full model the file holds.
-    trusted : names of types, or types, default=()
-        What a model in the file may be made of, besides what skops trusts by itself.
+        The full model (f0). Where it stayed outside the file, it must answer as the one that the file was saved with;
+        without it, everything works that needs no full model. Otherwise it takes the place of the one in the file.
     max_bytes : int, default=2**30
-        Files that are larger, or that hold a model that would unpack to more, are refused.
+        Larger files are refused.
     public_key : Ed25519PublicKey of cryptography, PEM bytes or path of a PEM file, optional
         Refuses, before anything in it is read, a file that was not signed with the ``private_key`` that belongs to
         it. Needs ``thrifty[signing]``.
     """
     data = read_capped(path, max_bytes)
-    return from_bytes(data, full=full, trusted=trusted, max_bytes=max_bytes, public_key=public_key)
+    return from_bytes(data, full=full, max_bytes=max_bytes, public_key=public_key)

@@ -32,7 +32,7 @@ from thrifty.chain.sources import (
     as_source,
     run_for_readable_rows,
 )
-from thrifty.chain.stage import LinearStage, Stage, check_turns, nodes_of
+from thrifty.chain.stage import LinearStage, Stage, check_stages, check_turns, nodes_of
 from thrifty.chain.walk import StagesSeen, Walk, Walker
 from thrifty.errors import InvalidInputError
 from thrifty.full.model import EstimatorFull, FullModel, PrecomputedFull, ask_model
@@ -45,6 +45,10 @@ from thrifty.tables.reader import Cells, Schema
 from thrifty.tasks.task import Task
 
 __all__ = ["Chain", "Places"]
+
+
+MOST_STAGES = 1000
+"""Stages of a chain that a file may hold."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +107,31 @@ class Chain(Buys):
                 "and both must have the same levels; these were fitted on other categories. Fit the stages with "
                 "full=chain, which takes its levels over."
             )
+
+    def validate(self) -> "Chain":
+        """Refuse parts that do not fit together, beyond what is checked when a chain is made. Returns itself."""
+        n_features, task = self.price_list.n_features, self.task
+        rules = {
+            f"a chain must have at most {MOST_STAGES} stages": len(self.stages) <= MOST_STAGES,
+            f"names must name {n_features} columns": self.names is None or len(self.names) == n_features,
+            "kind must be a kind of table": self.kind in (None, "pandas", "polars"),
+            f"types must declare {n_features} columns": self.types is None or len(self.types) == n_features,
+            f"levels must be of columns in [0, {n_features})": self.levels is None
+            or all(0 <= column < n_features for column in self.levels.of_column),
+            f"base must have {task.n_scores} numbers": self.base is None
+            or self.base.shape == (task.n_scores,),
+            f"blend must have {len(task.full_alone)} numbers": self.blend is None
+            or self.blend.shape == (len(task.full_alone),),
+            "a chain behind must have as many columns": self.behind is None
+            or self.behind.price_list.n_features == n_features,
+        }
+        for rule, holds in rules.items():
+            if not holds:
+                raise InvalidInputError(f"{rule}.")
+        levels = None if self.levels is None else self.levels.of_column
+        known = None if levels is None else {column: len(texts) for column, texts in levels.items()}
+        check_stages(self.stages, n_features, task, known)
+        return self
 
     def __getstate__(self) -> dict[str, Any]:
         # What was worked out of these, such as a second copy of the trees, is worked out again.

@@ -23,8 +23,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from thrifty.arrays import Floats, Ints
-from thrifty.chain.stage import Visit
+from thrifty.chain.stage import MOST_NODES, Visit, shape_problem
+from thrifty.errors import InvalidInputError
+from thrifty.full.foreign import models_of
 from thrifty.jit import kernel
+from thrifty.prices.billing import are_columns
 from thrifty.tasks.task import Task
 from thrifty.threads import usable_threads
 
@@ -44,6 +47,9 @@ MOST_TABLES = 16
 
 PART_OF_WORK = 3_000_000
 """Pairs of a row and a neighbour that are worth a thread of their own."""
+
+MOST_LEVELS = 64
+"""Levels of a column, missing counted; a fit makes fewer."""
 
 NOBODY = -1
 
@@ -81,6 +87,34 @@ class Neighbours:
     weight: Floats
     n_classes: int
     _tables: dict[float, Floats] = field(default_factory=dict, init=False, repr=False)
+
+    def validate(self) -> "Neighbours":
+        """Refuse arrays that do not fit together. Returns itself."""
+        n_columns, n_ends = len(self.columns), len(self.ends)
+        offsets, codes = self.offsets, self.codes
+        rises = (
+            offsets.shape == (n_columns + 1,)
+            and offsets[0] == 0
+            and offsets[-1] == n_ends
+            and bool(np.all(offsets[1:] >= offsets[:-1]))
+        )
+        n_rows = codes.shape[1] if codes.ndim == 2 else 0
+        fits = (
+            rises
+            and self.columns.ndim == self.ends.ndim == self.positions.ndim == 1
+            and len(np.unique(self.columns)) == n_columns
+            and len(self.positions) == n_ends + n_columns
+            and codes.shape == (n_columns, n_rows)
+            and self.label.shape == self.weight.shape == (n_rows,)
+            and n_rows > 0
+        )
+        if not fits or np.any(self.n_levels > MOST_LEVELS) or np.any(codes >= self.n_levels[:, None]):
+            raise InvalidInputError("levels of neighbours must be those of their columns.")
+        if self.n_classes < 2 or np.any((self.label < 0) | (self.label >= self.n_classes)):
+            raise InvalidInputError(f"labels of neighbours must number {self.n_classes} classes.")
+        if not (np.all(self.weight >= 0) and 0 < self.weight.sum() < np.inf):
+            raise InvalidInputError("weights of neighbours must be at least 0, with a finite sum.")
+        return self
 
     @property
     def n_levels(self) -> NDArray[np.int64]:
@@ -312,6 +346,19 @@ class NeighbourTurn:
     tells: NDArray[np.int64]
     prices: Floats
 
+    def problem(self, among: Neighbours) -> str | None:
+        """Why rows cannot take this turn by what some neighbours know, or None."""
+        n_choices = len(self.nodes)
+        if not n_choices or not are_columns(self.nodes, MOST_NODES):
+            return f"nodes of a turn must be distinct numbers in [0, {MOST_NODES})"
+        tells = self.tells
+        if tells.ndim != 2 or len(tells) != n_choices or not np.all(tells.max(axis=1, initial=-1) >= 0):
+            return "each choice of a turn must tell a column"
+        if not ((tells == -1) | np.isin(tells, among.columns)).all():
+            return "columns that a turn tells must be known of the neighbours"
+        is_right = self.prices.shape == (n_choices,) and np.all(self.prices > 0)
+        return None if is_right else "prices of a turn must be positive, one for each choice"
+
     @property
     def candidates(self) -> Ints:
         """All columns that some choice delivers."""
@@ -357,6 +404,17 @@ class NeighbourStage:
     calibration: Floats
     task: Task
     turn: NeighbourTurn | None = None
+
+    def problem(self, task: Task) -> str | None:
+        """Why the node cannot serve a task, or None."""
+        if self.among.n_classes != len(task.classes) or self.task != task:
+            return "neighbours must be about the classes of the chain"
+        if not len(self.columns) or not np.isin(self.columns, self.among.columns).all():
+            return "columns must be known of the neighbours"
+        if not (0 < self.sharpness < 1e6 and self.pull > 0):
+            return f"sharpness and pull must be positive; got {self.sharpness!r} and {self.pull!r}"
+        problem = shape_problem("calibration", self.calibration, models_of(task).no_calibration.shape)
+        return problem or (None if self.turn is None else self.turn.problem(self.among))
 
     def visit(self, block: Any, carried: Floats) -> Visit:
         """Answer by neighbours; what rows carry is left as it is."""

@@ -52,6 +52,30 @@ class Policy:
                 f"It is the share of rows that follow the upper point."
             )
 
+    def validate(self) -> "Policy":
+        """Refuse arrays that are no operating points. Returns itself."""
+        n_points = len(self.cost)
+        means = [self.cost, self.score]
+        rules = {
+            "thresholds must be a number for each point and stage": self.thresholds.ndim == 2
+            and not np.isnan(self.thresholds).any(),
+            "cost and score must be known for each point": n_points > 0
+            and all(one.shape == (len(self.thresholds),) for one in means),
+            "cost and score must be finite, or NaN at every point": all(
+                np.isfinite(one).all() or np.isnan(one).all() for one in means
+            ),
+            "cost must rise from point to point": not (
+                np.any(self.cost < 0) or np.any(np.diff(self.cost) < 0)
+            ),
+            f"lower and upper must lie in [0, {n_points}), and seed in [0, 2^63)": 0 <= self.lower < n_points
+            and 0 <= self.upper < n_points
+            and 0 <= self.seed < 2**63,
+        }
+        for rule, holds in rules.items():
+            if not holds:
+                raise InvalidInputError(f"{rule}.")
+        return self
+
     @classmethod
     def of(cls, *points: Floats, share: float = 0.0, seed: int = 0) -> "Policy":
         """A policy of one point, or of a mix of two, about which nothing is known yet."""

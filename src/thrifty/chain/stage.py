@@ -10,7 +10,7 @@ this one. So what a row holds is a function of its node, whichever way it came. 
 The last stage of a chain is never a fork, because what comes behind it is the same for all rows.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,14 +23,17 @@ from scipy.special import logit
 
 from thrifty.arrays import Floats, Ints
 from thrifty.errors import InvalidInputError
+from thrifty.full.foreign import models_of
 from thrifty.full.model import FullModel, ask_model
 from thrifty.jit import lean_kernel
+from thrifty.prices.billing import are_columns
 from thrifty.rows import uniforms
 from thrifty.tasks.task import Task
 from thrifty.threads import usable_threads
 from thrifty.trees import TreeEnsemble
 
 __all__ = [
+    "MOST_NODES",
     "BoostedStage",
     "CascadeStage",
     "ConfidentStage",
@@ -42,14 +45,19 @@ __all__ = [
     "Turn",
     "UniformGate",
     "Visit",
+    "check_stages",
     "check_turns",
     "joined_visit",
     "nodes_of",
     "rows_by_node",
+    "shape_problem",
 ]
 
 GATE, CHEAP = 0, slice(1, None)
 """Columns of the gate, and of the scores of the cheap model, where one array holds both."""
+
+MOST_NODES = 4096
+"""Nodes of a fork."""
 
 PART_OF_WORK = 300_000
 """Pairs of a row and a tree that are worth a thread of their own."""
@@ -111,6 +119,12 @@ class LinearStage:
     coef: Floats
     intercept: Floats
     margin: float = 0.0
+
+    def problem(self, task: Task) -> str | None:
+        """Why the stage cannot serve a task, or None."""
+        n_heads = 1 + task.n_scores
+        fits = self.coef.shape == (len(self.columns), n_heads) and self.intercept.shape == (n_heads,)
+        return None if fits else f"coef and intercept must have {n_heads} weights for each column"
 
     def visit(self, block: Any, carried: Floats) -> Visit:
         """Score a block, dense or CSR."""
@@ -177,6 +191,15 @@ class BoostedStage:
     base: Floats
     gate_reads_score: bool = False
 
+    def problem(self, task: Task) -> str | None:
+        """Why the stage cannot serve a task, or None."""
+        width = len(self.columns) + self.gate_reads_score * task.n_scores
+        return (
+            trees_problem(self.gate, width, 1)
+            or trees_problem(self.cheap, len(self.columns), task.n_scores)
+            or shape_problem("base", self.base, (1 + task.n_scores,))
+        )
+
     def visit(self, block: Any, carried: Floats) -> Visit:
         """Score a block; NaN means missing."""
         f1 = self.base[CHEAP] + self.cheap.predict(block)
@@ -201,6 +224,11 @@ class ConfidentStage:
     columns: Ints
     cheap: TreeEnsemble
     base: Floats
+
+    def problem(self, task: Task) -> str | None:
+        """Why the stage cannot serve a task, or None."""
+        problem = trees_problem(self.cheap, len(self.columns), task.n_scores)
+        return problem or shape_problem("base", self.base, (task.n_scores,))
 
     def visit(self, block: Any, carried: Floats) -> Visit:
         """Score a block; NaN means missing."""
@@ -228,6 +256,11 @@ class LeafStage:
     base: Floats
     margin: float
 
+    def problem(self, task: Task) -> str | None:
+        """Why the stage cannot serve a task, or None."""
+        problem = trees_problem(self.trees, len(self.columns), 1 + task.n_scores)
+        return problem or shape_problem("base", self.base, (1 + task.n_scores,))
+
     def visit(self, block: Any, carried: Floats) -> Visit:
         """Score a block; NaN means missing."""
         both = self.base + self.trees.predict(block)
@@ -244,6 +277,12 @@ class UniformGate:
     """Sends on rows at random, fixed by what they hold: ``g`` is the log-odds of a uniform number."""
 
     seed: int
+
+    def validate(self) -> "UniformGate":
+        """Refuse a seed that is none. Returns itself."""
+        if not 0 <= self.seed < 2**64:
+            raise InvalidInputError(f"the seed of a gate must lie in [0, 2^64); got {self.seed}.")
+        return self
 
     def __call__(self, block: Any) -> Floats:
         """Score of "go on"."""
@@ -271,6 +310,10 @@ class ForeignStage:
     task: Task
     gate: UniformGate | None = None
 
+    def problem(self, task: Task) -> str | None:
+        """Why the stage cannot serve a task, or None."""
+        return None if self.task == task else "a stage must answer the task of its chain"
+
     def visit(self, block: Any, carried: Floats) -> Visit:
         """Score a block."""
         f1 = self.task.scores(ask_model(self.cheap, self.task, block, block, who="the cheap model"))
@@ -291,6 +334,14 @@ class Turn:
 
     nodes: Ints
     trees: TreeEnsemble | None = None
+
+    def problem(self, n_columns: int) -> str | None:
+        """Why rows of so many columns cannot take this turn, or None."""
+        if not are_columns(self.nodes, MOST_NODES) or not len(self.nodes):
+            return f"nodes of a turn must be distinct numbers in [0, {MOST_NODES})"
+        if self.trees is None:
+            return None if len(self.nodes) == 1 else "a turn to several nodes must have trees"
+        return trees_problem(self.trees, n_columns, len(self.nodes))
 
     def taken(self, block: Any) -> Ints:
         """The node of the next stage for each row of a block; the first of those that gain equally much."""
@@ -327,6 +378,17 @@ class CascadeStage:
     gate: TreeEnsemble | None = None
     turn: "Turn | None" = None
 
+    def problem(self, task: Task) -> str | None:
+        """Why the stage cannot serve a task, or None."""
+        n_columns = len(self.columns)
+        return (
+            trees_problem(self.trees, n_columns, task.n_scores)
+            or shape_problem("calibration", self.calibration, models_of(task).no_calibration.shape)
+            or (None if self.gate is None else trees_problem(self.gate, n_columns + task.n_scores, 1))
+            or (None if self.turn is None else self.turn.problem(n_columns))
+            or (None if self.task == task else "a stage must answer the task of its chain")
+        )
+
     def visit(self, block: Any, carried: Floats) -> Visit:
         """Add this stage's trees to what the rows carry."""
         block = block.toarray() if sparse.issparse(block) else block
@@ -361,6 +423,12 @@ class ForkStage:
 
     nodes: tuple[Stage, ...]
 
+    def validate(self) -> "ForkStage":
+        """Refuse a fork without nodes, or of forks. Returns itself."""
+        if not 1 <= len(self.nodes) <= MOST_NODES or any(isinstance(one, ForkStage) for one in self.nodes):
+            raise InvalidInputError(f"a fork must have from 1 to {MOST_NODES} nodes, and none may be a fork.")
+        return self
+
     @cached_property
     def columns(self) -> Ints:
         """All columns that some row holds here, in the order of the nodes."""
@@ -370,6 +438,56 @@ class ForkStage:
     def visit(self, block: Any, carried: Floats) -> Visit:
         """Refused: what rows hold depends on their node, so that no one block has all of them."""
         raise NotImplementedError("a fork is visited node by node")
+
+
+def trees_problem(trees: TreeEnsemble, n_columns: int, n_outputs: int) -> str | None:
+    """Why trees do not make so many scores of so many columns, or None."""
+    if trees.n_features == n_columns and trees.n_outputs == n_outputs:
+        return None
+    return (
+        f"trees must make {n_outputs} scores of {n_columns} columns; these make {trees.n_outputs} of "
+        f"{trees.n_features}"
+    )
+
+
+def shape_problem(name: str, array: Floats, shape: tuple[int, ...]) -> str | None:
+    """Why an array is not of a shape, or None."""
+    return None if array.shape == shape else f"{name} must have the shape {shape}; got {array.shape}"
+
+
+def check_stages(
+    stages: tuple[Stage, ...], n_features: int, task: Task, n_levels: Mapping[int, int] | None = None
+) -> None:
+    """Refuse stages that do not serve a task on so many columns, or do not build on one another.
+
+    ``n_levels`` counts the levels of columns of categories that trees may ask for; None where that is not known.
+    """
+    for stage in (node for each in stages for node in nodes_of(each)):
+        problem = None if are_columns(stage.columns, n_features) else f"columns must lie in [0, {n_features})"
+        ask = getattr(stage, "problem", None)
+        problem = problem or (None if ask is None else ask(task))
+        problem = problem or (None if n_levels is None else _sets_problem(stage, n_levels))
+        if problem:
+            raise InvalidInputError(f"{type(stage).__name__}: {problem}.")
+    for before, stage in pairwise(stages):
+        both = isinstance(before, CascadeStage) and isinstance(stage, CascadeStage)
+        if both and not np.isin(before.columns, stage.columns).all():
+            raise InvalidInputError("columns of a stage must include those of the stage before.")
+
+
+def _sets_problem(stage: Stage, n_levels: Mapping[int, int]) -> str | None:
+    """Why trees of a stage ask for levels that a column has not, or None."""
+    # Behind the columns of a stage a gate may read scores, which are no levels either.
+    known = np.array([n_levels.get(int(column), 0) for column in stage.columns] + [0])
+    turn = getattr(stage, "turn", None)
+    for trees in [*getattr(stage, "__dict__", {}).values(), getattr(turn, "trees", None)]:
+        if not isinstance(trees, TreeEnsemble) or trees.sets is None:
+            continue
+        place = np.minimum(trees.feature[trees.sets.nodes], len(stage.columns))
+        allowed = np.repeat(known[place], np.diff(trees.sets.offsets))
+        if np.any(known[place] == 0) or np.any(trees.sets.levels >= allowed):
+            return "trees must ask for levels of columns that have them"
+    return None
 
 
 def nodes_of(stage: Stage) -> tuple[Stage, ...]:

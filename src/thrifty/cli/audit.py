@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from thrifty.cli.console import check_output, notes_of_warnings, print_json, progress, say, write_file
-from thrifty.cli.options import AsJson, Trust
+from thrifty.cli.options import AsJson
 from thrifty.errors import InvalidInputError
 
 __all__ = ["audit"]
@@ -16,7 +16,7 @@ def audit(
     model: Annotated[
         Path,
         typer.Argument(
-            help="Fitted model: .skops, .txt of LightGBM, or .json or .ubj of XGBoost.", metavar="MODEL"
+            help="Fitted model: .thrifty, .txt of LightGBM, or .json or .ubj of XGBoost.", metavar="MODEL"
         ),
     ],
     table: Annotated[
@@ -45,7 +45,6 @@ def audit(
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="HTML page to write.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random choices.")] = 0,
-    trust: Trust = None,
     json: AsJson = False,
 ) -> None:
     """Audit a fitted model: what it spends per row, which columns it hardly needs, and what a cascade would save."""
@@ -64,7 +63,7 @@ def audit(
         check_output(out)
     with notes_of_warnings(), progress() as show:
         show("auditing", 0, 1)
-        known, frame = load_foreign(model, trust or ()), read_table(table)
+        known, frame = load_foreign(model), read_table(table)
         y = None
         if target is not None:
             is_number = not is_booster(known) and is_regressor(known)

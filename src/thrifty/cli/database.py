@@ -18,7 +18,6 @@ from thrifty.cli.options import (
     PublicKey,
     RowKey,
     SystemFile,
-    Trust,
     Unseen,
     UnseenText,
 )
@@ -109,7 +108,6 @@ def buy(
     max_loss: MaxLoss = None,
     row_key: RowKey = None,
     unseen: UnseenText = Unseen.refuse,
-    trust: Trust = None,
     public_key: PublicKey = None,
     json: AsJson = False,
 ) -> None:
@@ -125,7 +123,7 @@ def buy(
     check_output(out)
     database = Database.of(source)
     with notes_of_warnings():
-        known = load_system(system, trusted=trust or (), public_key=public_key)
+        known = load_system(system, public_key=public_key)
         if budget is not None or max_loss:
             known = move(known, budget=budget, max_loss=read_max_loss(max_loss))
         as_text = {

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from thrifty.cli.console import check_output, note, notes_of_warnings, print_json, progress, write_file
-from thrifty.cli.options import AsJson, Confidence, MaxLoss, MinRecall, RowKey, Trust
+from thrifty.cli.options import AsJson, Confidence, MaxLoss, MinRecall, RowKey
 
 __all__ = ["fit"]
 
@@ -59,7 +59,8 @@ def fit(
         str,
         typer.Option(
             help="The full model: a kind to fit (forest, svm, boosting, xgboost, lightgbm; auto cross-validates "
-            "them), or a .skops file with a fitted model.",
+            "them), or a file with a fitted model: .thrifty, .txt of LightGBM, .json or .ubj of "
+            "XGBoost.",
             metavar="KIND|FILE",
         ),
     ] = "auto",
@@ -137,7 +138,6 @@ def fit(
     row_key: RowKey = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random choices.")] = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Number of fits that run in parallel.")] = 2,
-    trust: Trust = None,
     private_key: Annotated[
         Path | None, typer.Option(help="PEM file of an ed25519 private key to sign the system with.")
     ] = None,
@@ -174,7 +174,7 @@ def fit(
     with notes_of_warnings(), progress() as show:
         frame = read_table(table)
         features = list(frame.columns.drop([target, query, row_key, *(ignore or ())], errors="ignore"))
-        frozen, read = load_frozen(full, trust or (), features, full_features or ())
+        frozen, read = load_frozen(full, features, full_features or ())
         # The columns of a model from a file come first, in its order.
         frame = frame if frozen is None else frame[[*read, *frame.columns.drop(read)]]
         data = training_table(

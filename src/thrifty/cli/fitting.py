@@ -1,7 +1,7 @@
 """Steps of ``thrifty fit``: the estimator from the options, the full model, checks before the fit, the certificate."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -235,7 +235,7 @@ class FullChoice(NamedTuple):
 
 
 def load_frozen(
-    full: str, trusted: Iterable[str], features: Sequence[str], full_features: Sequence[str]
+    full: str, features: Sequence[str], full_features: Sequence[str]
 ) -> tuple[FrozenEstimator | None, list[str]]:
     """Load the fitted model in a file (None where ``full`` is a kind); and the features that it reads, in order."""
     unknown = [name for name in full_features if name not in features]
@@ -247,11 +247,12 @@ def load_frozen(
         raise InvalidInputError(f"--full-features must name every column once; got {listed(full_features)}.")
     if full == "auto" or full in KINDS:
         return None, [name for name in features if name in (full_features or features)]
-    if not full.endswith(".skops"):
+    if not full.endswith((".thrifty", ".txt", ".json", ".ubj")):
         raise InvalidInputError(
-            f"--full must be auto, one of {', '.join(KINDS)}, or a .skops file; got {full!r}."
+            f"--full must be auto, one of {', '.join(KINDS)}, or a file with a fitted model: .thrifty, .txt of "
+            f"LightGBM, .json or .ubj of XGBoost; got {full!r}."
         )
-    frozen, called = load_full(full, trusted), Path(full).name
+    frozen, called = load_full(full), Path(full).name
     known = getattr(frozen.estimator, "feature_names_in_", None)
     read = [str(one) for one in known] if known is not None else list(full_features or features)
     width = getattr(frozen.estimator, "n_features_in_", len(read))

@@ -1,4 +1,4 @@
-"""A full model for somebody who has a table: by name, by competition, or from a skops file.
+"""A full model for somebody who has a table: by name, by competition, or from a file.
 
 A competition is decided by cross-validated accuracy, R2, or the metric of queries whose documents are ranked, on at
 most ``SAMPLE`` rows, which is enough to tell kinds of models apart; the winner is then fitted on all rows there are to
@@ -7,7 +7,7 @@ learn from.
 
 import importlib.util
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,37 +25,25 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from thrifty.arrays import Floats, Ints
-from thrifty.bundle.archives import UntrustedTypesError, load_model
 from thrifty.bundle.container import DEFAULT_MAX_BYTES
+from thrifty.bundle.storage import load
 from thrifty.errors import InvalidInputError
 from thrifty.files import read_capped
+from thrifty.full.convert import booster_model
 from thrifty.full.foreign import models_of
-from thrifty.full.model import fit_model
+from thrifty.full.model import fit_model, is_estimator
 from thrifty.progress import Progress
 from thrifty.rows import content_folds, fingerprints, query_folds, query_keys
 from thrifty.tasks.ranking import RankingTask
 from thrifty.tasks.regression import RegressionTask, default_regressor
 from thrifty.tasks.task import Task
 
-__all__ = ["KINDS", "SAMPLE", "TRUSTED", "Competition", "best_kind", "load_foreign", "load_full", "recipe"]
+__all__ = ["KINDS", "SAMPLE", "Competition", "best_kind", "load_foreign", "load_full", "recipe"]
 
 SAMPLE = 5_000
 """Rows that a competition of kinds looks at."""
 _FOLDS = 3
 _MOST_FOR_SVM = 20_000  # the time of a kernel machine grows with the square of the rows
-
-TRUSTED = (
-    "collections.OrderedDict",
-    "lightgbm.basic.Booster",
-    "lightgbm.sklearn.LGBMClassifier",
-    "lightgbm.sklearn.LGBMRanker",
-    "lightgbm.sklearn.LGBMRegressor",
-    "xgboost.core.Booster",
-    "xgboost.sklearn.XGBClassifier",
-    "xgboost.sklearn.XGBRanker",
-    "xgboost.sklearn.XGBRegressor",
-)
-"""What the kinds below are made of, besides what skops trusts by itself and what bundles have reviewed."""
 
 KINDS = {
     "forest": "a random forest of 300 trees",
@@ -89,7 +77,7 @@ def recipe(kind: str, seed: int, n_jobs: int, task: Task | None = None) -> Any:
     """An unfitted classifier of a kind; a regressor where the task is one of numbers, or a ranker of documents."""
     if kind not in KINDS:
         raise InvalidInputError(
-            f"--full must be auto, one of {', '.join(KINDS)}, or a .skops file; got {kind!r}."
+            f"--full must be auto, one of {', '.join(KINDS)}, or a file with a fitted model; got {kind!r}."
         )
     if kind in _BOOSTERS and not _is_installed(kind):
         raise InvalidInputError(
@@ -123,7 +111,7 @@ def _regressor(kind: str, seed: int, n_jobs: int, task: RegressionTask) -> Any:
         kinds = ", ".join(one for one in KINDS if one != "svm")
         wanted = "documents are ranked" if is_ranking else "numbers are predicted"
         raise InvalidInputError(
-            f"--full svm answers with classes, and here {wanted}. Use auto, one of {kinds}, or a .skops "
+            f"--full svm answers with classes, and here {wanted}. Use auto, one of {kinds}, or a "
             f"file with a fitted regressor."
         )
     if kind == "boosting":
@@ -210,34 +198,23 @@ def _folds(numbers: Any, labels: NDArray[Any], seed: int, query: Ints | None) ->
     return content_folds(placed, labels, _FOLDS, seed)
 
 
-def load_full(path: str | os.PathLike[str], trusted: Iterable[str] = ()) -> Any:
-    """A fitted model from a skops file, frozen; types that nobody trusts are refused by name."""
-    data = read_capped(path, DEFAULT_MAX_BYTES)
-    try:
-        model = load_model(data, trusted=[*TRUSTED, *trusted], max_bytes=DEFAULT_MAX_BYTES)
-    except UntrustedTypesError as error:
-        raise InvalidInputError(
-            f"{path} is made of types that are not trusted by themselves: {', '.join(error.types)}. If you know where "
-            f"the file comes from, add {' '.join(f'--trust {name}' for name in error.types)}."
-        ) from None
-    except InvalidInputError as error:
-        raise InvalidInputError(
-            f"{path} cannot be read as a model that skops wrote: it is damaged, or something else. "
-            f"Write it with skops.io.dump."
-        ) from error
-    return FrozenEstimator(model)
+def load_full(path: str | os.PathLike[str]) -> Any:
+    """A fitted model from a file, frozen: what ``save`` wrote, or the trees of LightGBM or XGBoost."""
+    found = load_foreign(path)
+    return FrozenEstimator(found if is_estimator(found) else booster_model(found))
 
 
-def load_foreign(path: str | os.PathLike[str], trusted: Iterable[str] = ()) -> Any:
-    """A fitted model from a skops file, or a booster from the file that LightGBM or XGBoost wrote; never a pickle."""
+def load_foreign(path: str | os.PathLike[str]) -> Any:
+    """A model of a .thrifty file, or a booster from the file that LightGBM or XGBoost wrote; never a pickle."""
     kind = os.path.splitext(path)[1].lower()
-    if kind == ".skops":
-        return load_full(path, trusted).estimator
+    if kind == ".thrifty":
+        return load(path)
     library = {".txt": "lightgbm", ".json": "xgboost", ".ubj": "xgboost"}.get(kind)
     if library is None:
         raise InvalidInputError(
-            f"{path} must be a .skops file, a .txt file of LightGBM, or a .json or .ubj file of XGBoost; a pickle is "
-            f"never opened, because it may run anything. Write it with skops.io.dump, or with its own save_model."
+            f"{path} must be a .thrifty file, a .txt file of LightGBM, or a .json or .ubj file of XGBoost; a pickle is "
+            f"never opened, because it may run anything. Write it with thrifty.save, or with its own save_model; any "
+            f"other model is given to the estimators in Python."
         )
     if not _is_installed(library):
         raise InvalidInputError(

@@ -16,7 +16,6 @@ __all__ = [
     "PublicKey",
     "RowKey",
     "SystemFile",
-    "Trust",
     "Unseen",
     "UnseenText",
 ]
@@ -33,14 +32,6 @@ SystemFile = Annotated[Path, typer.Argument(help="File that `thrifty fit` wrote.
 NewRows = Annotated[
     Path,
     typer.Argument(help="Table of new rows, CSV or parquet; - is CSV on standard input.", metavar="TABLE"),
-]
-Trust = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--trust",
-        help="Full name of a Python type to trust in the file of the full model; repeat for several.",
-        metavar="TYPE",
-    ),
 ]
 PublicKey = Annotated[
     Path | None,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from thrifty.cli.console import notes_of_warnings, say
-from thrifty.cli.options import PublicKey, RowKey, SystemFile, Trust
+from thrifty.cli.options import PublicKey, RowKey, SystemFile
 from thrifty.errors import InvalidInputError
 
 __all__ = ["serve"]
@@ -40,7 +40,6 @@ def serve(
         Path | None, typer.Option(help="TOML file with settings; options of the command line override it.")
     ] = None,
     row_key: RowKey = None,
-    trust: Trust = None,
     public_key: PublicKey = None,
 ) -> None:
     """Serve a system over HTTP. API keys come from THRIFTY_API_KEY and THRIFTY_REMOTE_API_KEY, or from --config."""
@@ -70,7 +69,7 @@ def serve(
 
     def load() -> Loaded:
         version = hashlib.sha256(read_capped(system, 2**30)).hexdigest()[:12]
-        return Loaded(load_system(system, trusted=trust or (), public_key=public_key), version)
+        return Loaded(load_system(system, public_key=public_key), version)
 
     with notes_of_warnings():
         app = create_app(load(), settings, load=load)

@@ -14,13 +14,11 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Ints, Labels
-from thrifty.bundle.archives import UntrustedTypesError
 from thrifty.bundle.storage import load
 from thrifty.cascade.estimators import BudgetedCascade, BudgetedClassifier
 from thrifty.chain.chain import Chain
 from thrifty.chain.sources import Delivery, TableReader
 from thrifty.cli.by_class import labels_by_name
-from thrifty.cli.full_models import TRUSTED
 from thrifty.cli.promise import Promise, promise_of
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
@@ -49,15 +47,9 @@ __all__ = [
 ]
 
 
-def load_system(path: Path, *, trusted: Sequence[str] = (), public_key: Any = None) -> Any:
-    """The estimator or chain in a file; the kinds of full models that `thrifty fit` makes are trusted."""
-    try:
-        return load(path, trusted=(*TRUSTED, *trusted), public_key=public_key)
-    except UntrustedTypesError as error:
-        raise InvalidInputError(
-            f"the full model in {path} is made of types that are not trusted by themselves: {', '.join(error.types)}. "
-            f"If you know where the file comes from, add {' '.join(f'--trust {name}' for name in error.types)}."
-        ) from None
+def load_system(path: Path, *, public_key: Any = None) -> Any:
+    """The estimator or chain in a file."""
+    return load(path, public_key=public_key)
 
 
 # -- what a system knows ---------------------------------------------------------------------------

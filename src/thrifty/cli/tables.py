@@ -23,7 +23,6 @@ from thrifty.cli.options import (
     PublicKey,
     RowKey,
     SystemFile,
-    Trust,
     Unseen,
     UnseenText,
 )
@@ -60,7 +59,6 @@ def predict(
             help="Write text to CSV unchanged, even where a spreadsheet would run it as a formula.",
         ),
     ] = False,
-    trust: Trust = None,
     public_key: PublicKey = None,
     json: AsJson = False,
 ) -> None:
@@ -95,7 +93,7 @@ def predict(
     if not on_screen:
         check_output(out)
     with notes_of_warnings():
-        known = load_system(system, trusted=trust or (), public_key=public_key)
+        known = load_system(system, public_key=public_key)
         held = (getattr(known, "budget", None) if budget is None else budget) if hold_budget else None
         if hold_budget and held is None:
             raise InvalidInputError(
@@ -149,7 +147,6 @@ def explain(
     ] = False,
     row_key: RowKey = None,
     unseen: UnseenText = Unseen.refuse,
-    trust: Trust = None,
     public_key: PublicKey = None,
     json: AsJson = False,
 ) -> None:
@@ -163,7 +160,7 @@ def explain(
     from thrifty.tables.files import name_of, read_table
 
     with notes_of_warnings():
-        known = load_system(system, trusted=trust or (), public_key=public_key)
+        known = load_system(system, public_key=public_key)
         if budget is not None or max_loss:
             known = move(known, budget=budget, max_loss=read_max_loss(max_loss))
         chain, frame = chain_of(known), read_table(table, as_text=text_columns(known, row_key))
@@ -196,7 +193,6 @@ def explain(
 def frontier(
     system: SystemFile,
     plot: Annotated[Path | None, typer.Option(help="Picture to write: png, svg or pdf.")] = None,
-    trust: Trust = None,
     public_key: PublicKey = None,
     json: AsJson = False,
 ) -> None:
@@ -207,7 +203,7 @@ def frontier(
     if plot is not None:
         check_output(plot)
     with notes_of_warnings():
-        known = load_system(system, trusted=trust or (), public_key=public_key)
+        known = load_system(system, public_key=public_key)
     if plot is not None:
         write_file(plot, frontier_picture(known, plot))
     numbers = frontier_numbers(known)
@@ -251,7 +247,6 @@ def report(
             help="Column of TABLE to report groups of rows by; repeat for several.", metavar="COLUMN"
         ),
     ] = None,
-    trust: Trust = None,
     public_key: PublicKey = None,
     json: AsJson = False,
 ) -> None:
@@ -266,7 +261,7 @@ def report(
     check_output(out)
     with notes_of_warnings(), progress() as show:
         show("measuring", 0, 1)
-        known = load_system(system, trusted=trust or (), public_key=public_key)
+        known = load_system(system, public_key=public_key)
         target, query = target_columns(known, target, query)
         classes = chain_of(known).classes
         as_text = (*text_columns(known), *([target] if classes.dtype.kind in "UO" else []))

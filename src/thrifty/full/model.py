@@ -191,6 +191,16 @@ class PrecomputedFull:
     values: Floats
     keys: Words | None = None
 
+    def validate(self) -> "PrecomputedFull":
+        """Refuse outputs that are not those of known rows. Returns itself."""
+        if self.values.ndim not in (1, 2) or (self.keys is not None and not len(self.values)):
+            raise InvalidInputError("values must be outputs of known rows.")
+        if self.keys is not None and self.keys.shape != (len(self.values),):
+            raise InvalidInputError(
+                f"keys must be {len(self.values)}, one for each row; got {self.keys.shape}."
+            )
+        return self
+
     def outputs(self, table: Any, numbers: Any) -> Floats:  # noqa: ARG002
         """Look the rows up by their content."""
         if self.keys is None:
@@ -220,12 +230,31 @@ class PrecomputedFull:
         return self.values
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AbsentFull:
-    """No full model: for systems that answer every row themselves."""
+    """No full model: for systems that answer every row themselves, or that are given it again.
+
+    Attributes
+    ----------
+    name : str
+        Class of the full model that a file does not hold; empty where nothing is known of it.
+    answers : ndarray of shape (n_probes, n_outputs), optional
+        What that model says about made-up rows: its fingerprint.
+    calibration : ndarray, optional
+        What makes outputs of what it says.
+    """
+
+    name: str = ""
+    answers: Floats | None = None
+    calibration: Floats | None = None
 
     def outputs(self, table: Any, numbers: Any) -> Floats:  # noqa: ARG002
-        """Refuse: there is nobody to ask."""
+        """Refuse: there is no model to ask."""
+        if self.name:
+            raise InvalidInputError(
+                f"{numbers.shape[0]} rows are sent to the full model, a {self.name}, which the file does not hold. "
+                f"Give it: load(path, full=model), or `with_full(model)`."
+            )
         raise InvalidInputError(
             f"{numbers.shape[0]} rows are sent to a full model, and there is none. Give one with `with_full(full)`, or "
             f"raise the threshold so that no row is sent."

@@ -34,6 +34,7 @@ __all__ = [
     "PriceList",
     "RowPrices",
     "RowsOfFit",
+    "are_columns",
     "check_amount",
     "free_columns",
     "is_price",
@@ -72,6 +73,28 @@ class PriceList:
     full_columns: Ints | None = None
     discounts: "Discounts | None" = None
     by_row: "RowPrices | None" = None
+
+    def validate(self) -> "PriceList":
+        """Refuse arrays that do not fit together. Returns itself."""
+        n_groups, n_features = len(self.prices), len(self.group_of)
+        with np.errstate(over="ignore"):
+            total = self.prices.sum() + self.full_cost
+        full = np.arange(0) if self.full_columns is None else self.full_columns
+        rules = {
+            "prices must be numbers of at least 0": self.prices.ndim == 1 and np.all(self.prices >= 0),
+            "full_cost must be at least 0, and all prices have a finite sum": self.full_cost >= 0
+            and bool(np.isfinite(total)),
+            f"group_of must name purchases in [0, {n_groups})": self.group_of.ndim == 1
+            and n_features > 0
+            and bool(np.all((self.group_of >= 0) & (self.group_of < n_groups))),
+            f"full_columns must be distinct columns in [0, {n_features})": are_columns(full, n_features),
+        }
+        broken = next((rule for rule, holds in rules.items() if not holds), None)
+        broken = broken or (None if self.discounts is None else self.discounts.problem(self.prices))
+        broken = broken or (None if self.by_row is None else self.by_row.problem(self))
+        if broken:
+            raise InvalidInputError(f"{broken}.")
+        return self
 
     @property
     def n_features(self) -> int:
@@ -211,6 +234,17 @@ class Discounts:
     of: Ints
     savings: Floats
 
+    def problem(self, prices: Floats) -> str | None:
+        """Why these are no discounts on purchases of such prices, or None."""
+        if self.of.shape != prices.shape or self.savings.ndim != 1:
+            return "discounts must be known for each purchase"
+        if np.any((self.of < -1) | (self.of >= len(self.savings))):
+            return f"a purchase must share a discount in [0, {len(self.savings)}), or -1"
+        shared = self.of >= 0
+        if np.any(self.savings < 0) or np.any(prices[shared] < self.savings[self.of[shared]]):
+            return "savings must lie between 0 and the price of each purchase"
+        return None
+
     def saved(self, bought: Bools) -> Floats:
         """Total savings of rows, given the mask of their purchases, shape (..., n_groups)."""
         saved = np.zeros(bought.shape[:-1])
@@ -280,6 +314,20 @@ class RowPrices:
     reads: tuple[Ints, ...]
     least: Floats
     functions: tuple[PriceFunction | None, ...]
+
+    def problem(self, listed: PriceList) -> str | None:
+        """Why these cannot be prices of the purchases of a list, or None."""
+        n_prices = len(self.purchases)
+        if not are_columns(self.purchases, len(listed.prices)) or np.any(np.diff(self.purchases) <= 0):
+            return "purchases priced by row must be named once and rising"
+        if not n_prices or not len(self.reads) == len(self.functions) == n_prices == len(self.least):
+            return "each purchase priced by row must have columns, a function or None, and a least price"
+        free = free_columns(listed.prices, listed.group_of, self.purchases)
+        for read, function in zip(self.reads, self.functions, strict=True):
+            is_one = (function is None and len(read) == 1) or isinstance(function, ForgottenFunction)
+            if not is_one or read.ndim != 1 or not np.isin(read, free).all():
+                return "a price by row must be told by one free column, or by a function of them"
+        return None if np.all(self.least >= 0) else "least prices must be at least 0"
 
     def __len__(self) -> int:
         return len(self.purchases)
@@ -391,6 +439,12 @@ class RowsOfFit:
             n_rows, lambda columns: self.X[:, columns], lambda columns: _safe_indexing(table, columns, axis=1)
         )
         return by_row.checked(found, np.arange(n_rows) if self.numbers is None else self.numbers, names)
+
+
+def are_columns(columns: Ints, n_columns: int) -> bool:
+    """Whether these are distinct numbers of so many columns."""
+    inside = columns.ndim == 1 and np.all((columns >= 0) & (columns < n_columns))
+    return bool(inside and len(np.unique(columns)) == len(columns))
 
 
 def free_columns(prices: Floats, group_of: Ints, priced_by_row: Ints) -> Ints:

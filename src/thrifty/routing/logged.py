@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.dummy import DummyClassifier
 
 from thrifty.arrays import Floats, Ints, Numbers
 from thrifty.chain.chain import Chain
@@ -25,6 +24,7 @@ from thrifty.estimators.base import all_or_nothing
 from thrifty.estimators.checks import check_count, check_seed, validated
 from thrifty.evidence.evidence import Evidence
 from thrifty.full.model import EstimatorFull
+from thrifty.full.stored import constant_classifier
 from thrifty.prices.billing import RowsOfFit, check_amount
 from thrifty.prices.prices import Prices, check_price_list, resolve_prices
 from thrifty.rows import content_folds, content_keys
@@ -152,14 +152,15 @@ def _chain(
     seed: int,
 ) -> Chain:
     task = classification(router.classes_)
-    strong = DummyClassifier(strategy="constant", constant=STRONG)
-    strong.fit(np.zeros((2, len(columns))), router.classes_)
+    strong = constant_classifier(
+        router.classes_, (router.classes_ == STRONG).astype(np.float64), prices.n_features
+    )
     stage = BoostedStage(
         columns, trees.over_columns(columns), TreeEnsemble.empty(len(columns)), np.array([base, SURE])
     )
     return Chain(
         (stage,),
-        EstimatorFull(strong, task),
+        EstimatorFull(strong, task, reads_numbers=True),
         prices,
         task,
         Policy.of(np.zeros(1), seed=seed),

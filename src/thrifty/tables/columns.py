@@ -63,6 +63,12 @@ class Levels:
 
     of_column: Mapping[int, tuple[str, ...]]
 
+    def validate(self) -> "Levels":
+        """Refuse levels that are not distinct. Returns itself."""
+        if any(len(set(texts)) < len(texts) for texts in self.of_column.values()):
+            raise InvalidInputError("levels of a column must be distinct.")
+        return self
+
     @property
     def columns(self) -> tuple[int, ...]:
         """Columns of text or categories, rising."""
@@ -256,6 +262,20 @@ class ColumnType:
     categories: tuple[Any, ...] | None = None
     ordered: bool = False
     missing: str = "nan"
+
+    def validate(self) -> "ColumnType":
+        """Refuse a declaration that no column has. Returns itself."""
+        if self.holds not in HOLDS or self.missing not in ("nan", "None"):
+            raise InvalidInputError(
+                f"holds must be one of {', '.join(HOLDS)}, and missing nan or None; got {self.holds!r}, "
+                f"{self.missing!r}."
+            )
+        if self.dtype and not is_known_type(self.dtype):
+            raise InvalidInputError(f"dtype must be a type of columns; got {self.dtype[:100]!r}.")
+        known = self.categories or ()
+        if len(set(known)) < len(known) or not all(type(one) in (str, bool, int, float) for one in known):
+            raise InvalidInputError("categories must be distinct texts, numbers or truth values.")
+        return self
 
 
 def column_types(X: Any) -> tuple[ColumnType, ...] | None:

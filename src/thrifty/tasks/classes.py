@@ -13,7 +13,7 @@ the scores of two models. Both are multinomial regressions with one slope per mo
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,7 +30,7 @@ from thrifty.tasks.logistic import (
     platt,
     soft_logistic_loss,
 )
-from thrifty.tasks.mistakes import CostMatrix, Mistakes
+from thrifty.tasks.mistakes import CostMatrix, Mistakes, read_loss
 from thrifty.trees.gradients import BLOCK, exponential
 
 __all__ = [
@@ -55,6 +55,9 @@ __all__ = [
     "soft_labels",
 ]
 
+MOST_CLASSES = 100_000
+"""Labels of a task that a file may hold."""
+
 CLIP = 1e-6
 """Probabilities of other models stay this far from 0 and 1; the loss on one row is at most 13.8."""
 
@@ -77,6 +80,20 @@ class ClassTask:
     has_uncertainty: ClassVar[bool] = True
     tolerance: ClassVar[float] = 0.0
     loss_name: ClassVar[str] = "log-loss"
+
+    def validate(self) -> Self:
+        """Refuse labels that are none, and losses that do not suit them. Returns itself."""
+        labels = self.classes.tolist()
+        is_plain = self.classes.ndim == 1 and all(
+            isinstance(one, str | int | float | np.generic) for one in labels
+        )
+        if not is_plain or len(set(labels)) < len(labels) or not 2 <= len(labels) <= MOST_CLASSES:
+            raise InvalidInputError(f"classes must be from two to {MOST_CLASSES} distinct labels.")
+        if (len(labels) == 2) != isinstance(self, BinaryTask):
+            raise InvalidInputError(f"{type(self).__name__} does not answer with {len(labels)} classes.")
+        if isinstance(self.mistakes, CostMatrix):
+            read_loss(self.mistakes.costs, self.classes)
+        return self
 
     @property
     def quality_name(self) -> str:

@@ -39,7 +39,7 @@ the rows takes what belongs to them, and need not know that there are queries.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -534,6 +534,15 @@ class RankingTask(RegressionTask):
     gradients: str = "pointwise"
     measure: str = "ndcg"
     k: int = 10
+
+    def validate(self) -> Self:
+        """Refuse words and numbers that make no task. Returns itself."""
+        if self.gradients not in GRADIENTS or self.measure not in MEASURES or self.k < 1:
+            raise InvalidInputError(
+                f"gradients must be one of {', '.join(GRADIENTS)}, measure one of {', '.join(MEASURES)}, and k at "
+                f"least 1; got {self.gradients!r}, {self.measure!r}, {self.k}."
+            )
+        return super().validate()
 
     @property
     def loss_unit(self) -> str | None:

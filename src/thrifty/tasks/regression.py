@@ -33,7 +33,7 @@ A single number does not say how doubtful it is, so gates are learned, or all ro
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -285,6 +285,15 @@ class RegressionTask:
     best_quality: ClassVar[float] = 1.0
     largest_loss: ClassVar[float] = 4.0
     full_alone: ClassVar[Floats] = np.array([0.0, 0.0, 1.0])
+
+    def validate(self) -> Self:
+        """Refuse numbers that make no task. Returns itself."""
+        if not (self.spread > 0 and self.tolerance >= 0 and 0.0 < self.quantile < 1.0):
+            raise InvalidInputError(
+                f"spread must be positive, tolerance at least 0, and quantile between 0 and 1; got {self.spread!r}, "
+                f"{self.tolerance!r}, {self.quantile!r}."
+            )
+        return self
 
     @property
     def classes(self) -> Labels:

@@ -305,6 +305,9 @@ def join_offsets(parts: Sequence[Int32s]) -> Int32s:
 
 def find_problem(ensemble: TreeEnsemble) -> str | None:
     """First reason why the arrays are not trees, or None."""
+    flat = ("feature", "threshold", "last_left", "missing_left", "node_offsets", "leaf_offsets")
+    if any(getattr(ensemble, name).ndim != 1 for name in flat) or ensemble.values.ndim != 2:
+        return "an array has the wrong number of dimensions"
     n_nodes, n_leaves = len(ensemble.feature), len(ensemble.values)
     lengths = {
         len(ensemble.threshold),
@@ -312,7 +315,7 @@ def find_problem(ensemble: TreeEnsemble) -> str | None:
         len(ensemble.missing_left),
         len(ensemble.children),
     }
-    if lengths != {n_nodes} or ensemble.children.shape != (n_nodes, 2) or ensemble.values.ndim != 2:
+    if lengths != {n_nodes} or ensemble.children.shape != (n_nodes, 2):
         return "node arrays differ in length"
     nodes, leaves = ensemble.node_offsets, ensemble.leaf_offsets
     if len(nodes) != len(leaves) or not len(nodes) or nodes[0] != 0 or leaves[0] != 0:

@@ -1,0 +1,409 @@
+"""Dataclasses of arrays as a list of JSON objects, and back: one codec for everything that a file holds.
+
+A file may hold classes that were made known with ``register``, and no others. An object is its fields; what they may
+hold is said by their annotations: arrays, numbers, text, truth values, tuples, dicts, other objects. Objects stand in
+a list, each behind those that it refers to, so that nothing can refer to itself, and reading is one pass over the list.
+
+Nothing is taken from a file on trust: a field has the type that its annotation says, floats and arrays hold finite
+numbers unless the class was registered otherwise, an object stands in one place, and ``validate`` of the class, or the
+check that it was registered with, refuses fields that do not fit together.
+"""
+
+import math
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from thrifty.arrays import Labels
+from thrifty.bundle.container import is_storable
+from thrifty.errors import InvalidInputError
+
+__all__ = ["NotPlainError", "Reader", "Writer", "known_name", "register", "type_problem"]
+
+_NUMBERS_BY_NAME = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+_MOST_LEVELS = 40
+_MOST_OBJECTS = 100_000
+
+AnyClass = TypeVar("AnyClass", bound=type)
+
+
+class NotPlainError(InvalidInputError):
+    """A value is not made of numbers, text, truth values, None, arrays, known objects and collections of them."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A class that files may hold, and what is special about it."""
+
+    cls: type
+    left_out: frozenset[str]
+    infinite: frozenset[str]
+    shared: bool
+    check: Callable[[Any], object] | None
+
+
+_KNOWN: dict[str, _Known] = {}
+
+
+def register(
+    cls: AnyClass,
+    *,
+    left_out: Sequence[str] = (),
+    infinite: Sequence[str] = (),
+    shared: bool = False,
+    check: Callable[[Any], object] | None = None,
+) -> AnyClass:
+    """Let files hold objects of one more dataclass, under its name. Returns the class.
+
+    Parameters
+    ----------
+    cls : dataclass
+        Its fields are stored by their annotations.
+    left_out : sequence of str
+        Fields that a file does not keep; they have their default when it is read.
+    infinite : sequence of str
+        Fields in which infinite numbers and NaN are allowed.
+    shared : bool
+        Whether several objects may refer to the same one.
+    check : callable, optional
+        Refuses objects whose fields do not fit together; ``cls.validate`` where there is one.
+    """
+    known = _KNOWN.get(cls.__name__)
+    if known is not None and known.cls.__module__ != cls.__module__:
+        raise InvalidInputError(
+            f"files know a class {cls.__name__} already, of {known.cls.__module__}; give yours another name."
+        )
+    check = check or getattr(cls, "validate", None)
+    _KNOWN[cls.__name__] = _Known(cls, frozenset(left_out), frozenset(infinite), shared, check)
+    return cls
+
+
+def known_name(thing: Any) -> str | None:
+    """The name under which files hold objects of this exact class, or None."""
+    found = _KNOWN.get(type(thing).__name__)
+    return type(thing).__name__ if found is not None and found.cls is type(thing) else None
+
+
+class _Field(NamedTuple):
+    hint: Any
+    is_required: bool
+
+
+@cache
+def _fields_of(cls: type) -> dict[str, _Field]:
+    """Fields that the constructor takes, with their annotations."""
+    hints = get_type_hints(cls)
+    return {
+        one.name: _Field(hints[one.name], one.default is MISSING and one.default_factory is MISSING)
+        for one in fields(cls)
+        if one.init
+    }
+
+
+# -- writing -----------------------------------------------------------------------------------------
+
+
+class Writer:
+    """Collects objects and arrays.
+
+    Parameters
+    ----------
+    lowered : callable
+        ``(object) -> object``: what is stored in the place of an object whose class is not known.
+    """
+
+    def __init__(self, lowered: Callable[[Any], Any] = lambda thing: thing) -> None:
+        self.objects: list[dict[str, Any]] = []
+        self.arrays: list[Labels] = []
+        self._lowered = lowered
+        self._shared: dict[int, tuple[int, Any]] = {}
+
+    def object(self, thing: Any) -> dict[str, int]:
+        """Refer to an object by its number."""
+        if id(thing) in self._shared:
+            return {"$object": self._shared[id(thing)][0]}
+        given, thing = thing, self._lowered(thing)
+        name = known_name(thing)
+        if name is None:
+            raise NotPlainError(f"a {type(thing).__name__} is not plain data and is not stored.")
+        known = _KNOWN[name]
+        parts = {
+            key: self.value(_coerced(getattr(thing, key), field.hint))
+            for key, field in _fields_of(known.cls).items()
+            if key not in known.left_out
+        }
+        self.objects.append({"class": name, **parts})
+        number = len(self.objects) - 1
+        if known.shared:
+            self._shared[id(given)] = number, given  # kept, so that no other object gets its identity
+        return {"$object": number}
+
+    def array(self, array: Labels) -> dict[str, int]:
+        """Refer to an array by its number."""
+        if not is_storable(array):
+            raise NotPlainError(f"arrays of type {array.dtype} with {array.ndim} dimensions are not stored.")
+        self.arrays.append(array)
+        return {"$array": len(self.arrays) - 1}
+
+    def value(self, value: Any, level: int = 0) -> Any:
+        """The value as JSON; refuses what is not plain."""
+        if level > _MOST_LEVELS:
+            raise NotPlainError(f"values nested more than {_MOST_LEVELS} deep are not stored.")
+        # Exact types: a subclass, numpy's numbers among them, would come back as something else.
+        kind = type(value)
+        if value is None or kind in (bool, int, str):
+            return value
+        if kind is float:
+            return value if math.isfinite(value) else {"$float": str(value)}
+        if kind is list:
+            return [self.value(item, level + 1) for item in value]
+        if kind is tuple:
+            return {"$tuple": [self.value(item, level + 1) for item in value]}
+        if isinstance(value, dict | types.MappingProxyType):
+            return {"$dict": [[self.value(k, level + 1), self.value(v, level + 1)] for k, v in value.items()]}
+        if isinstance(value, np.generic):
+            return {"$scalar": self.array(np.asarray(value))["$array"]}
+        if kind is np.ndarray and value.dtype == object and value.ndim == 1:
+            return {"$objects": [self.value(item, level + 1) for item in value.tolist()]}
+        if kind is np.ndarray:
+            return self.array(value)
+        return self.object(value)
+
+
+def _coerced(value: Any, hint: Any) -> Any:
+    """The value in the type of its annotation, where that is a number or an array: ints may stand for floats."""
+    if hint is float and isinstance(value, int | float | np.number):
+        return float(value)
+    if hint in (int, bool) and isinstance(value, int | np.integer | np.bool_):
+        return hint(value)
+    if get_origin(hint) in (Union, types.UnionType) and value is not None:
+        options = [one for one in get_args(hint) if one is not type(None)]
+        return _coerced(value, options[0]) if len(options) == 1 else value
+    if get_origin(hint) is np.ndarray:
+        dtype = _dtype_of(hint)
+        return np.asarray(value) if dtype is None else np.asarray(value, dtype=dtype)
+    if get_origin(hint) is tuple and isinstance(value, tuple) and get_args(hint)[-1:] == (...,):
+        return tuple(_coerced(one, get_args(hint)[0]) for one in value)
+    return value
+
+
+def _dtype_of(hint: Any) -> Any:
+    """The type of the numbers in an annotated array; None where several are allowed."""
+    (inner,) = get_args(get_args(hint)[1]) or (Any,)
+    kind = get_origin(inner) or inner
+    is_one = isinstance(kind, type) and issubclass(kind, np.generic) and kind not in _ABSTRACT
+    return np.dtype(kind) if is_one else None
+
+
+_ABSTRACT = (np.generic, np.number, np.integer, np.unsignedinteger, np.signedinteger, np.floating)
+
+
+# -- reading -----------------------------------------------------------------------------------------
+
+
+class Reader:
+    """Makes the objects of a file.
+
+    Parameters
+    ----------
+    objects : list
+        As a file lists them.
+    arrays : sequence of arrays
+        Made when they are asked for.
+    lifted : callable
+        ``(object) -> object``: what an object that was read stands for.
+    """
+
+    def __init__(
+        self, objects: Any, arrays: Sequence[Labels], lifted: Callable[[Any], Any] = lambda thing: thing
+    ) -> None:
+        if not isinstance(objects, list) or not 0 < len(objects) <= _MOST_OBJECTS:
+            raise InvalidInputError(f"the bundle must list from 1 to {_MOST_OBJECTS} objects.")
+        self._listed, self._arrays, self._lifted = objects, arrays, lifted
+        self._made: list[Any] = []
+        self._used: set[tuple[str, int]] = set()
+
+    def root(self) -> Any:
+        """The last object, which nothing refers to."""
+        for number, facts in enumerate(self._listed):
+            self._made.append(self._object(facts, number))
+        return self._made[-1]
+
+    def _object(self, facts: Any, number: int) -> Any:
+        name = facts.get("class") if isinstance(facts, dict) else None
+        known = _KNOWN.get(name) if isinstance(name, str) else None
+        if known is None:
+            raise InvalidInputError(
+                f"object {number} of the bundle must be one of the known classes; got {str(name)[:60]!r}. The file was "
+                f"not written by `save`, or by a version that knows others."
+            )
+        wanted = _fields_of(known.cls)
+        strange = facts.keys() - wanted.keys() - {"class"} | (facts.keys() & known.left_out)
+        if strange:
+            raise _refusal(known, min(strange), "be no field of this class", "one")
+        values = {}
+        for key, field in wanted.items():
+            if key in facts:
+                value = self._value(facts[key])
+                problem = _problem(value, field.hint, key in known.infinite)
+                if problem:
+                    raise _refusal(known, key, problem, value)
+                values[key] = value
+            elif field.is_required:
+                raise _refusal(known, key, "be there", "nothing")
+        try:
+            made = known.cls(**values)
+            if known.check is not None:
+                known.check(made)
+            return self._lifted(made)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{known.cls.__name__} in the bundle: {error}") from None
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"{known.cls.__name__} in the bundle does not hold together: {type(error).__name__}: "
+                f"{str(error)[:150]}"
+            ) from error
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._value(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if len(value) != 1:
+            raise _bad_value(value)
+        (tag, content), *_ = value.items()
+        if tag == "$float" and isinstance(content, str) and content in _NUMBERS_BY_NAME:
+            return _NUMBERS_BY_NAME[content]
+        if tag == "$array":
+            return self._array(content)
+        if tag == "$object":
+            return self._referred(content)
+        if tag == "$scalar":
+            array = self._array(content)
+            if array.ndim:
+                raise _bad_value(value)
+            return array[()]
+        if tag == "$tuple" and isinstance(content, list):
+            return tuple(self._value(content))
+        if tag == "$objects" and isinstance(content, list):
+            return _object_array(self._value(content))
+        if tag == "$dict" and isinstance(content, list):
+            return self._dict(content)
+        raise _bad_value(value)
+
+    def _array(self, number: Any) -> Labels:
+        self._take("array", number, len(self._arrays))
+        array: Labels = self._arrays[number]
+        return array
+
+    def _referred(self, number: Any) -> Any:
+        if type(number) is int and 0 <= number < len(self._made):
+            name = self._listed[number]["class"]
+            if _KNOWN[name].shared:
+                return self._made[number]
+        self._take("object", number, len(self._made))
+        return self._made[number]
+
+    def _take(self, kind: str, number: Any, n_known: int) -> None:
+        """Refuse a number that is none, or that was used before: what is made of a file is not larger than the file."""
+        if type(number) is not int or not 0 <= number < n_known:
+            raise InvalidInputError(
+                f"the bundle refers to {kind} {str(number)[:30]}, and holds {n_known} of them at that place. The file "
+                f"was not written by `save`."
+            )
+        if (kind, number) in self._used:
+            raise InvalidInputError(
+                f"the bundle refers to {kind} {number} from several places. The file was not written by `save`."
+            )
+        self._used.add((kind, number))
+
+    def _dict(self, pairs: list[Any]) -> dict[Any, Any]:
+        if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+            raise _bad_value(pairs)
+        try:
+            return {self._value(key): self._value(value) for key, value in pairs}
+        except TypeError:
+            raise _bad_value(pairs) from None
+
+
+def _problem(value: Any, hint: Any, infinite: bool) -> str | None:
+    """Why a value is not what its annotation says, or None."""
+    if hint is Any:
+        return None
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        problems = [_problem(value, one, infinite) for one in inner]
+        return None if None in problems else problems[0]
+    if origin is Literal:
+        return None if value in inner else f"be one of {', '.join(map(str, inner))}"
+    if hint is None or hint is type(None):
+        return None if value is None else "be None"
+    if hint is float:
+        is_right = type(value) is float and (infinite or math.isfinite(value))
+        return None if is_right else "be a finite number"
+    if hint in (bool, int, str):
+        return None if type(value) is hint else f"be of type {hint.__name__}"
+    if origin is np.ndarray:
+        return _array_problem(value, hint, infinite)
+    if origin is tuple:
+        if type(value) is not tuple or (inner[-1:] != (...,) and len(value) != len(inner)):
+            return "be a tuple"
+        each = [inner[0]] * len(value) if inner[-1:] == (...,) else inner
+        return next((p for v, h in zip(value, each, strict=True) if (p := _problem(v, h, infinite))), None)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        if type(value) is not dict:
+            return "be a dict"
+        pairs = [pair for key, one in value.items() for pair in ((key, inner[0]), (one, inner[1]))]
+        return next((p for v, h in pairs if (p := _problem(v, h, infinite))), None)
+    kind = origin or hint
+    if getattr(kind, "_is_protocol", False):
+        wanted = [name for name in vars(kind) if not name.startswith("_")]
+        is_right = all(hasattr(value, name) for name in wanted)
+        return None if is_right else f"be a {kind.__name__}"
+    if not isinstance(kind, type) or not isinstance(value, kind):
+        return f"be a {getattr(kind, '__name__', kind)}"
+    return type_problem(value) if hasattr(kind, "_fields") else None
+
+
+def type_problem(thing: Any) -> str | None:
+    """Why a field of a dataclass or named tuple is not what its annotation says, or None."""
+    hints = get_type_hints(type(thing))
+    problems = ((name, _problem(getattr(thing, name), hint, infinite=True)) for name, hint in hints.items())
+    return next((f"have a {name} that must {problem}" for name, problem in problems if problem), None)
+
+
+def _array_problem(value: Any, hint: Any, infinite: bool) -> str | None:
+    if not isinstance(value, np.ndarray):
+        return "be an array"
+    dtype = _dtype_of(hint)
+    if dtype is not None and value.dtype != dtype:
+        return f"be of type {dtype}"
+    if dtype is None and (get_args(get_args(hint)[1]) or (Any,))[0] is not Any and value.dtype.kind != "u":
+        return "be of an unsigned type"
+    if not infinite and value.dtype.kind == "f" and not np.isfinite(value).all():
+        return "be finite"
+    return None
+
+
+def _object_array(items: list[Any]) -> Labels:
+    # Filled item by item: numpy would make a table of items that are lists.
+    array = np.empty(len(items), dtype=object)
+    for place, item in enumerate(items):
+        array[place] = item
+    return array
+
+
+def _bad_value(value: Any) -> InvalidInputError:
+    return InvalidInputError(f"the bundle holds a value in a form it must not have: {str(value)[:60]}.")
+
+
+def _refusal(known: _Known, name: str, rule: str, found: Any) -> InvalidInputError:
+    shown = f"{found.dtype} of shape {found.shape}" if isinstance(found, np.ndarray) else str(found)[:60]
+    return InvalidInputError(
+        f"{name[:60]} of {known.cls.__name__} in the bundle must {rule}; got {shown}. The file was not written by "
+        f"`save`, or by a version that differs."
+    )
