@@ -1,1 +1,1 @@
-"""What a model of somebody else spends per row, what it could do without, and what a cascade would save."""
+"""Audit of a fitted model: what it spends per row, which columns it hardly needs, and what a cascade would save."""

@@ -1,4 +1,4 @@
-"""Looks at a fitted model of another library: what it spends, what it could do without, what a cascade would save."""
+"""``audit``: what a fitted model spends per row, which purchases it hardly needs, and what a cascade would save."""
 
 import warnings
 from collections.abc import Sequence

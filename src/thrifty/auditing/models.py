@@ -1,9 +1,9 @@
-"""Fitted models of other libraries: which columns of each row they read; boosters as their own files hold them.
+"""Columns that each row reads in fitted models of other libraries, and boosters loaded from their own files.
 
-A tree reads the columns on the way to the leaf that a row reaches. Which leaf that is, the library itself says: numbers
-are rounded, missing values are sent and categories are compared as it does all that. The way to a leaf is in its
-description of the tree. A linear model reads the columns with a coefficient that is not zero; any other model reads
-everything it is given. Steps before a model are looked through as far as they tell which column became which.
+A tree reads the columns on the path to the leaf that a row reaches. The library itself finds the leaf, so rounding,
+missing values and categories are treated as it treats them; the path comes from its description of the tree. A linear
+model reads the columns with nonzero coefficients; any other model reads every column. Preprocessing steps are traced as
+far as they tell which output column is made of which input columns.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What commands say and write: sentences on standard output, notes and progress on standard error, whole files."""
+"""Console output of the commands: sentences on standard output, notes and progress on standard error."""
 
 import json
 import shutil

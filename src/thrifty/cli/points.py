@@ -1,4 +1,4 @@
-"""What other budgets buy: the efficient points of a system in words, as numbers and as a picture."""
+"""Output of ``thrifty frontier``: efficient points of a system in words, as numbers and as a picture."""
 
 from pathlib import Path
 from typing import Any

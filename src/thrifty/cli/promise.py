@@ -1,4 +1,4 @@
-"""What to expect of new rows at the operating point in force, from rows whose answering models had not seen them."""
+"""Expected cost, score and measures of new rows at the operating point in force, estimated out of fold."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace

@@ -1,4 +1,4 @@
-"""From a system and labelled rows to the facts of a report, and what the command says about them."""
+"""Steps of ``thrifty report``: the facts of a report from a system and labelled rows, and its summary in words."""
 
 import datetime as dt
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What fits and answers say: in words for people, as numbers for programs."""
+"""Summaries of ``thrifty fit`` and ``thrifty predict``: in words, and as numbers for ``--json``."""
 
 from collections.abc import Sequence
 from pathlib import Path

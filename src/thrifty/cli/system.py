@@ -1,9 +1,9 @@
-"""Fitted estimators as the commands use them: read from a file, moved to another operating point, asked about a table.
+"""Systems as the commands use them: loaded from a file, moved to another operating point, applied to a table.
 
-A file of `thrifty fit` holds an estimator. Besides what every fit learns it knows ``target_name_``, ``row_key_name_``
-and ``query_name_``, the names of columns that are no features; ``full_name_``, the kind of its full model;
-``n_samples_fit_``; ``goal_``; ``promise_``, what to expect of new rows; and ``spread_``, deciles of each column.
-Commands also take estimators and chains that were saved by themselves, which know fewer of these.
+A file of ``thrifty fit`` holds an estimator with additional attributes: ``target_name_``, ``row_key_name_`` and
+``query_name_``, names of columns that are not features; ``full_name_``, the kind of its full model; ``n_samples_fit_``;
+``goal_``; ``promise_``, what to expect of new rows; and ``spread_``, deciles of each column. Commands also take
+estimators and chains saved from Python, which lack some of these.
 """
 
 from collections.abc import Mapping, Sequence

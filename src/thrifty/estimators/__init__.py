@@ -1,1 +1,1 @@
-"""Thin scikit-learn classes that wire the layers together."""
+"""Base classes of the scikit-learn estimators, and the checks of their input."""

@@ -1,4 +1,4 @@
-"""Base classes of all estimators: predictions, routes and costs of a fitted chain, and what every fit needs."""
+"""Base classes of estimators with a chain: ``predict``, ``route``, ``cost``, ``explain``, and steps of every fit."""
 
 import copy
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What is refused before anything is learned, and in which words."""
+"""Validation of training rows, weights, targets and parameters; errors name the column, the row and the value."""
 
 from collections.abc import Mapping
 from numbers import Integral

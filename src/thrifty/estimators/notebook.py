@@ -1,4 +1,4 @@
-"""A fitted estimator to look at: its pictures, and its page in a notebook."""
+"""Plots and the HTML representation of a fitted estimator in a notebook."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Operating points of a fitted estimator: what the one in force spends and scores, and how to go to another."""
+"""Operating points of a fitted estimator: ``at``, ``certified``, and the expected cost and score."""
 
 import copy
 import warnings

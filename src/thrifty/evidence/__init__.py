@@ -1,1 +1,1 @@
-"""Operating points: which threshold, which setting, at what price."""
+"""Evidence: operating points of a system, how they are chosen, compared and certified on held-out rows."""

@@ -1,9 +1,9 @@
-"""Bootstrap resamples of rows, and the means of operating points under them.
+"""Paired bootstrap of operating points: resamples of rows, and the means of every point under them.
 
-Rows are drawn with replacement, and every point is averaged over the same draws: two points that are right on
-mostly the same rows differ by far less than each of them varies, and a *paired* bootstrap sees that. A draw is
-how often each row was taken, so all points of one system are averaged with one product. Draws come in
-blocks, always the same for the same seed and number of rows; memory is bounded by a block of draws and one of points.
+Rows are drawn with replacement, and all points are averaged over the same draws: two points that are right on mostly
+the same rows differ by far less than each of them varies. A draw is the number of times each row was taken, so all
+points of a system are averaged with one matrix product. Draws come in blocks, the same for the same seed and number of
+rows, so memory is bounded.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,15 +1,15 @@
-"""Evidence: rows that a system has not learned from, at every stage; all that choosing operating points needs.
+"""Evidence: scores, costs and qualities of held-out rows at every stage, from which operating points are computed.
 
-For each row and each stage there is the gate's score, the cost of a row that stops there, and the quality of its
-answer; last comes what is behind the stages. That is enough to compute what any thresholds would have done with the
-rows, so operating points are found, compared and certified on arrays, and no model is called again.
+For each row and each stage it holds the gate's score, the cost of a row that stops there, and the quality of its
+answer; the last column is the full model, or the chain behind the stages. That determines what any thresholds do with
+the rows, so operating points are found, compared and certified on arrays, without calling a model again.
 
 The evidence of a ranking (``QueryEvidence``) has queries as its rows. Documents of one query stop at different stages,
-so the measure of its order belongs to no document and to no stage; what averages, resamples or proves counts queries,
-which are independent of each other as documents of one query are not.
+so the metric of the order belongs to no single document or stage; means, bootstrap and tests count queries, which are
+independent of each other, as documents of one query are not.
 
-A bootstrap asks for means of operating points under a thousand weightings of the rows; ``GateAverages`` and its
-siblings keep what does not depend on the weights.
+A bootstrap needs the means of operating points under a thousand weightings of the rows; ``GateAverages`` and
+``RouteAverages`` keep what does not depend on the weights.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
-"""Frontiers: the efficient operating points among many, those that no cheaper point matches in score.
+"""Frontiers: the efficient operating points of systems, each with a higher score than every cheaper point.
 
 A frontier is *chosen* on one set of rows and may then be scored on others (``on``). The points stay as chosen, and so
-does the answer to "what do I get for this budget": asking by the numbers of the new rows would choose on them.
+does the point of each budget: choosing again by the scores of the new rows would bias them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

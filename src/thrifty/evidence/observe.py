@@ -1,7 +1,7 @@
 """Evidence of a fitted system on labelled rows: quality and cost of every stage.
 
-The full model is asked about the rows at most once, and not at all where its outputs are known: a sweep of two hundred
-fits behind one full model asks it once for all of them.
+The full model is called for the rows at most once, and not at all where its outputs are known: a sweep of two hundred
+fits with the same full model calls it once.
 """
 
 from dataclasses import replace

@@ -1,9 +1,9 @@
-r"""Hypothesis tests of what a system loses against the full model, and the upper bounds behind them.
+"""Hypothesis tests of the loss against the full model, and their upper confidence bounds.
 
-The *risk* of an operating point is the probability that a row is worse than with the full model, of all rows or of the
-rows of one class, or the mean excess of a loss. A point passes if every null hypothesis "the risk exceeds its limit" is
-rejected. Each test has the full level: a point of which one risk is too large passes only if the test of that risk
-errs (an intersection-union test, Berger 1982, Technometrics 24), so that several classes need no correction.
+The *risk* of an operating point is the probability that a row is worse than with the full model, over all rows or over
+the rows of one class, or the mean excess of a loss. A point passes if every null hypothesis "the risk exceeds its
+limit" is rejected. Each test has the full level: a point of which one risk is too large passes only if the test of that
+risk errs (an intersection-union test, Berger 1982, Technometrics 24), so several classes need no correction.
 
 The number of losses among n rows is binomial, and its bound is the exact one of Clopper and Pearson. A mean is bounded
 by betting against it (Waudby-Smith and Ramdas 2024, Journal of the Royal Statistical Society B 86): a bettor who stakes
@@ -11,13 +11,12 @@ a share f of the wealth, row by row, on the excess D <= 1 being smaller than m o
 
     K_f(m) = prod_i [1 + f (m - D_i) / (1 - m)],        E K_f(m) <= 1   if   E D >= m
 
-so that the mean of K_f over stakes fixed in advance is at least 1 / alpha in a share alpha of all draws at most. It
-grows with m: the bound is the m at which it is 1 / alpha. The order of the rows does not matter, and D needs no lower
-end.
+so the mean of K_f over stakes fixed in advance is at least 1 / alpha in a share alpha of all draws at most. It grows
+with m: the bound is the m at which it is 1 / alpha. The order of the rows does not matter, and D needs no lower end.
 
-Tests count independent *trials*. Rows that the system learned from are none, and a row that is given twenty times is
-one. Rows are compared by fingerprints of their cells and of their label; only labels can part the outcomes of rows with
-equal cells, since every system answers equal rows alike.
+Tests count independent *trials*. Rows that the system learned from are not counted, and a row that is given twenty
+times counts once. Rows are compared by fingerprints of their cells and of their label; a system gives equal cells equal
+answers, so only labels can make the outcomes of such rows differ.
 """
 
 import hashlib

@@ -1,1 +1,1 @@
-"""The full model (f0) in every form a user has it, and its answers on rows it has not seen."""
+"""The full model (f0): fitted, wrapped and called, and its out-of-fold outputs on the training rows."""

@@ -1,8 +1,8 @@
-"""The full model's honest outputs on the training rows, wherever it came from.
+"""Cross-fitting: out-of-fold outputs of the full model on the training rows.
 
-A model that was fitted on a row is too sure about it. So a model that we fit is judged on each training row by a
-copy that has not seen that row (cross-fitting); one that was fitted elsewhere is judged as it is, and a warning says
-when that looks too good.
+A model is too confident about rows that it was fitted on. An unfitted model is therefore fitted once per fold, and each
+training row is judged by the copy that has not seen it; a model that was fitted elsewhere is judged as it is, with a
+warning where its outputs look too good.
 """
 
 import warnings

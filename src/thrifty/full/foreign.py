@@ -1,7 +1,7 @@
-"""What a task asks of models of other libraries: how they are fitted, checked, asked and calibrated.
+"""Adapters of models of other libraries to a task: how they are fitted, checked, called and calibrated.
 
-``models_of(task)`` is the reader of such models for a task. Every answer of a model is checked before anything is made
-of it: a probability that is missing, or that is none, would otherwise become a label like any other.
+``models_of(task)`` returns the adapter. Every output of a model is checked before it is used: a probability that is
+missing or out of range would otherwise become a label like any other.
 """
 
 from collections.abc import Sequence

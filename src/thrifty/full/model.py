@@ -1,12 +1,8 @@
-"""The full model in every form a user has it, asked and checked in one place.
+"""``FullModel`` and its forms: a fitted estimator, a function of a table, or outputs computed elsewhere.
 
-Fitting models of other libraries, whose errors become refusals.
-
-The full model (f0) in every form a user has it, once it is fitted.
-
-It may be a fitted estimator, a function of a table, or outputs computed elsewhere. All that the rest of thrifty sees is
-a ``FullModel``: its outputs for the rows it is asked about. Probabilities are kept away from certainty: one
-overconfident mistake must not cost infinitely much.
+The rest of thrifty sees a ``FullModel`` only: its outputs for the rows of a table. Errors of models of other libraries
+are raised again as errors of thrifty. Probabilities are clipped away from 0 and 1, so that one overconfident mistake
+does not cost infinitely much.
 """
 
 from collections.abc import Callable

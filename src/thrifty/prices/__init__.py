@@ -1,1 +1,1 @@
-"""What users write about prices, checked, and what rows pay: groups, discounts, prices that differ by row."""
+"""Prices of features and of the full model, and the bills of rows: groups, discounts, prices by row."""

@@ -1,16 +1,16 @@
-"""What rows pay: the sum over the *distinct* purchases made on their routes.
+"""Bills: what rows pay, the sum over the *distinct* purchases made on their routes.
 
 A feature belongs to exactly one purchase (its *group*); a group has one price and delivers all its columns. Within one
 route a purchase is paid once, whichever model needs it first: the gate, the cheap model or the full model. A row that
-reaches the full model pays for everything the full model reads, plus ``full_cost`` for the call.
+reaches the full model pays for all columns that the full model reads, and for the call.
 
-Purchases may share a *discount*: blood is drawn once, so that every blood test after the first costs less (Turney,
-1995). What a row pays does not depend on the order in which it bought: of its purchases that share a discount, all but
-one are cheaper by the saving.
+Purchases may share a *discount*: blood is drawn once, so every blood test after the first costs less (Turney, 1995).
+The bill does not depend on the order of the purchases: of those that share a discount, all but one are cheaper by the
+saving.
 
 The price of a purchase may differ *by row*: a free column of the table holds it, or a function computes it from the
-free columns, before anything is bought. The listed price of such a purchase stands for a row that is not known yet, in
-orders of purchases and stopping rules; a row pays its own price.
+free columns, before anything is bought. Orders of purchases and stopping rules use the listed price of such a purchase;
+a row pays its own price.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,8 @@
-"""Prices as users write them, and their checking into a ``PriceList``.
+"""``Prices``, the argument of the estimators, and its conversion into a ``PriceList``.
 
 ``Prices`` holds what a user writes, in Python or in a file: by column name, by column number, or one entry per column;
-with groups, discounts and prices by row. ``check_price_list`` turns it into what bills are computed from.
+with groups, discounts and prices by row. ``check_price_list`` validates it and returns the ``PriceList`` that computes
+bills.
 """
 
 import csv

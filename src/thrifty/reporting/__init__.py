@@ -1,1 +1,1 @@
-"""Pictures, and a page that a reader without Python can open."""
+"""Reports: a system measured on labelled rows, as one self-contained HTML page."""

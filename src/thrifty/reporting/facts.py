@@ -1,6 +1,6 @@
-"""All that a page says, as plain numbers and words: what is measured is settled before anything is drawn.
+"""``Facts``: all contents of a report as plain numbers and text.
 
-Tuples, numbers and text only, so that the facts of a report can be kept as JSON, compared and written again by a later
+Tuples, numbers and text only, so that the facts of a report can be saved as JSON, compared, and rendered by a later
 version.
 """
 

@@ -1,8 +1,8 @@
-"""What a page says about a system, measured on labelled rows.
+"""Measures a system on labelled rows: the ``Facts`` of a report.
 
-``measure`` looks at the system once per operating point: where each row stops, and how it is answered. Spend, score,
+``measure`` evaluates the system once per operating point: where each row stops, and how it is answered. Spend, score,
 measures, groups and the bill are functions of that. A score is a linear function of the mean quality that evidence
-averages, so that its intervals are those of the quality: minus what mistakes cost is turned round, and a squared error
+averages, so its intervals are those of the quality: the cost of mistakes is minus the quality, and a squared error
 becomes R2.
 """
 

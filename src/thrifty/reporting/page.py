@@ -1,8 +1,8 @@
-"""From a system and labelled rows to one HTML page that needs nothing else: no network, no library, no server.
+"""The report as one self-contained HTML page: no network, no library, no server.
 
-Words that come from outside (names of columns, labels, titles) enter the page in two ways only: escaped, or inside a
-block of JSON that the script reads as data and puts on the page as text. Should either ever fail, the page's own policy
-allows no script but the one whose checksum it names, and no request to anywhere.
+Text from outside (names of columns, labels, titles) enters the page in two ways only: escaped, or inside a block of
+JSON that the script reads as data and puts on the page as text. Should either fail, the content security policy of the
+page allows only the script whose checksum it names, and no request.
 """
 
 import base64

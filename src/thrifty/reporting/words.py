@@ -1,6 +1,6 @@
-"""Every word and number of a page as text; the script of the page shows what it is given here.
+"""Text of a report: every number and sentence of the page, formatted.
 
-``view`` is what the script reads: numbers where something is drawn, text everywhere else.
+``view`` is what the script of the page reads: numbers where something is drawn, text everywhere else.
 """
 
 import math

@@ -1,1 +1,1 @@
-"""Tables as people keep them, and what the command line makes of them."""
+"""The table reader: files, data frames and arrays as numbers, and numbers as the data frame of the fit again."""

@@ -1,9 +1,9 @@
-"""What columns hold: levels of text and categories, dates, truth values, and the types that a data frame declares.
+"""Column types: levels of text and categories, dates, booleans, and the dtypes that a data frame declares.
 
-A column of text or categories becomes the number of its level: its place among the texts that the fit saw, sorted. No
-label is looked at. Dates become days since the first of January 1970, durations days, truth values 1 and 0.
+A column of text or categories becomes the number of its level: its place among the sorted texts of the fit. Labels are
+not used. Dates become days since 1970-01-01, durations days, booleans 1 and 0.
 
-The full model is given a data frame whose columns are declared as at the fit, whatever the cells come from.
+The full model gets a data frame with the dtypes of the fit, from any form of cells.
 """
 
 import datetime as dt

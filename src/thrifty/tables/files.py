@@ -1,4 +1,4 @@
-"""Tables from files: CSV and parquet, with every column named once, or a refusal that says where the file is wrong."""
+"""Reading and writing CSV and parquet files; errors name the line and the column."""
 
 import bz2
 import csv

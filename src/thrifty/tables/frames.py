@@ -1,8 +1,8 @@
-"""Tables of every kind: arrays, sparse matrices and data frames of pandas or polars, by name and as numbers.
+"""Arrays, sparse matrices and data frames of pandas or polars: columns by name, their order, and their numbers.
 
 A table with the columns of a fit in another order is put into that order, where names allow it. Any other difference is
-refused: a missing column cannot be guessed, and a surplus one may be the missing one under another name. Where only one
-side has names, there is a warning, as everywhere in scikit-learn.
+refused: a missing column cannot be guessed, and an extra one may be the missing one under another name. Where only one
+side has names, a warning is given, as in scikit-learn.
 """
 
 import warnings

@@ -1,8 +1,7 @@
-"""The table reader: cells of any form as the numbers that stages read, and numbers as the data frame of the fit again.
+"""``Schema``: reads cells of any form as the numbers that stages use, and rebuilds the data frame of the fit from them.
 
-A row is judged by what it reads. Whether a cell is there, holds known text or a number matters only on the routes that
-ask for it: ``Cells`` keep what cannot be read with the reason, and refuse it by column, row and value when a stage or
-the full model asks for it.
+Only cells that a row's route reads are checked. ``Cells`` keep an unreadable cell with the reason, and refuse it by
+column, row and value when a stage or the full model reads it.
 """
 
 from collections.abc import Callable, Mapping

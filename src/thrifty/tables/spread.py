@@ -1,8 +1,4 @@
-"""How the values of each column were spread in the training table, in a few numbers that the file keeps.
-
-New rows can be compared with them: a column whose values are spread otherwise than in the fit is one that the models
-have not learned on.
-"""
+"""Deciles of each training column, kept in the file to detect drift of new rows."""
 
 from dataclasses import dataclass
 from typing import Any

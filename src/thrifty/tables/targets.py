@@ -1,7 +1,7 @@
-"""Targets of a training table: labels of classes, numbers, or the relevance of documents to their query.
+"""Targets of a training table: class labels, numbers, or grades of documents.
 
-Text and truth values are labels. Numbers are labels while few of them differ, at most ``MOST_NUMBERED``; of more, the
-number itself is predicted. Numbers are relevance where another column names the query of each row.
+Text and booleans are labels. Numbers are labels up to ``MOST_NUMBERED`` distinct ones; a column with more is predicted
+as a number. Numbers are grades of relevance where another column names the query of each row.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
-"""A training table as an estimator takes it: features, and what is to be predicted, checked beforehand.
+"""A training table split into features and target, checked before the fit.
 
-Files of text do not say which columns hold dates: text that all is dates of one form is read as dates here.
+Text files do not declare dates: a text column that holds only dates of one format is read as dates here.
 """
 
 import re

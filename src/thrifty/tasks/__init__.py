@@ -1,1 +1,1 @@
-"""What an answer is: targets, losses, scores, and how good an answer is."""
+"""Tasks: classification, regression and ranking, with their targets, losses, scores and answers."""

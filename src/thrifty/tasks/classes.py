@@ -1,8 +1,7 @@
-"""Classification of two classes and of several: labels, losses, probabilities, quality, calibration.
+"""Classification with two or more classes: labels, losses, probabilities, quality and calibration.
 
-One of two classes: one score, the log-odds of the second class; outputs are the probabilities of both.
-
-One of several classes: a score for each of them, whose softmax are their probabilities.
+With two classes there is one score, the log-odds of the second class; outputs are the probabilities of both. With
+several classes there is a score for each, and the probabilities are the softmax of the scores.
 
     loss(y, s) = log sum_k exp(s_k) - s_y,     d loss / ds_k = p_k - [k = y],     hessian taken as   p_k (1 - p_k)
 

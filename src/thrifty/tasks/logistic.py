@@ -1,20 +1,15 @@
-"""Logistic loss: of labels and of shares, its derivatives, and calibration by logistic regression.
+"""Logistic loss of labels and of soft labels, its derivatives, and calibration by logistic regression.
 
-The logistic loss of a score, its second derivative, and the loss added by answering cheaply.
+The paper uses one loss throughout, ``loss(y, f) = log(1 + exp(-y f))`` with ``y`` in {-1, +1}. A *soft* label q in
+[0, 1] mixes the losses of both labels; gates are fitted to such labels, the share of a row that should be sent on:
 
-The paper uses one loss throughout: ``loss(y, f) = log(1 + exp(-y f))`` with ``y`` in {-1, +1}.
-A *soft* label ``target`` in [0, 1] mixes the two: it is what the gate is fitted to, whose
-"label" is the share ``q`` of a row that should be sent on.
-
-The logistic loss, and regressions that make log-odds of scores.
-
-    loss(q, s) = q log(1 + exp(-s)) + (1 - q) log(1 + exp(s)),     d loss / ds = expit(s) - q,     q in [0, 1]
+    loss(q, s) = q log(1 + exp(-s)) + (1 - q) log(1 + exp(s)),     d loss / ds = expit(s) - q
 
 Calibration is a logistic regression on a few scores, by Newton's method:
 
     argmin over (a, b)   sum_i w_i log(1 + exp(-y_i (a + b . s_i)))  +  ridge / 2 |b|^2      (s in units of its spread)
 
-With one score this is Platt's sigmoid; with two it blends two models. The little ridge keeps the answer finite where
+With one score this is Platt's sigmoid; with two it blends two models. The small ridge keeps the solution finite where
 the scores separate the classes.
 """
 

@@ -1,9 +1,9 @@
-r"""What answers of a classifier cost: by what is said for every class, or by a price for every mistake.
+"""Losses of classifiers besides the error rate: log-loss, Brier loss, and a cost matrix of mistakes.
 
-With ``p`` the probabilities that an answer is made of and ``k`` the true class, an answer loses
+With ``p`` the probabilities of an answer and ``k`` the true class, an answer loses
 
     "log"      -log p_k
-    "brier"    sum_j (p_j - [j = k])^2, half of that for two classes, as scikit-learn has it
+    "brier"    sum_j (p_j - [j = k])^2, half of that for two classes, as in scikit-learn
     a matrix   C[k, a],    where    a = argmin_j  sum_k p_k C[k, j]    is the class of least expected cost
 
 A matrix is written in the unit of the prices of features, so that tests and mistakes can be added up.

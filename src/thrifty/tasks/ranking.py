@@ -1,41 +1,34 @@
-"""Rankings: queries and their metrics, losses of orders, and the task.
+"""Ranking: queries and their documents, metrics (average precision, NDCG), losses of orders, and the task.
 
-Documents of queries, and how good an order of them is: average precision and discounted gain of its first k.
-
-Average precision at k, with documents relevant or not, is
+*Metrics.* Average precision at k, with documents relevant or not, is
 
     AP@k  =  sum over places i <= k of  relevant(i) * precision(i)  /  min(k, number of relevant documents)
 
-and 1 for every order that puts relevant documents first. Three things need a rule.
+and 1 for every order that puts relevant documents first. Average precision takes a grade of at least 1 as relevant. The
+gain of a document in NDCG is ``2**grade - 1``, as usual in ranking, or the grade itself (``gain="linear"``), as in
+scikit-learn.
 
 *Equal scores.* Trees give many documents the same score. Keeping the order of the file would reward files that are
-sorted by relevance, so a measure is by default its exact expectation over all orders of the tied documents
-(McSherry and Najork, 2008). With r relevant ones among m tied, b of the relevant before them, a relevant document
-stands at the j-th of their places with probability r / m, and has then (j - 1) (r - 1) / (m - 1) more of them before it
-in the mean. ``ties="worst"`` puts the irrelevant ones first instead.
+sorted by relevance, so a metric is by default its exact expectation over all orders of the tied documents
+(McSherry and Najork, 2008). With r relevant documents among m tied ones, the j-th of their places holds a relevant
+document with probability r / m, and (j - 1) (r - 1) / (m - 1) more of them are expected before it. ``ties="worst"``
+puts the irrelevant ones first instead.
 
-*A query without relevant documents.* No order of it is better than another: its value is NaN, it is left out of the
+*A query without relevant documents.* No order of it is better than another: its metric is NaN, it is left out of the
 mean, and ``n_undefined`` counts such queries.
 
-*Grades.* Average precision takes a grade of at least 1 as relevant. The gain of a document is ``2**grade - 1``, as
-usual in ranking, or the grade itself (``gain="linear"``), as in scikit-learn.
-
-Losses of the order of documents, summed over those of a query, with gains g and scores s.
+*Losses* are summed over the documents of a query, with gains g and scores s.
 
     pairwise    log(1 + exp(s_j - s_i))   over the pairs of documents with  g_i > g_j    (RankNet; Burges et al. 2005)
     listwise    - sum_i  g_i / sum(g)  log softmax(s)_i                                  (ListNet; Cao et al. 2007)
 
-Pairs and lists have weights such that a query counts by the number of its documents. One in which all documents are
-equally relevant says nothing about order: it has no pairs, and no list where nothing is relevant.
+Pairs and lists are weighted such that a query counts by the number of its documents. A query whose documents are all
+equally relevant has no pairs, and one without relevant documents has no list.
 
-The order of a query's documents as the answer: one score per document, by which those of a query are ranked.
-
-A score is the gain that a document is expected to have, in units of how far the gains of the fit spread, so that scores
-of documents that stopped at different stages can be compared. The trees of the stages follow the gradients of
-its squared error, or of pairs or lists of documents (``ranking_losses``).
-
-An encoded target is one number for the query and the grade of a document, ``32 * query + grade``: whoever takes some of
-the rows takes what belongs to them, and need not know that there are queries.
+*The task.* There is one score per document: its expected gain, in units of the spread of the gains of the fit, so that
+documents that stopped at different stages can be compared. The trees of the stages follow the gradients of its squared
+error, or of pairs or lists of documents. An encoded target is one number for the query and the grade of a document,
+``32 * query + grade``, so that code that takes a subset of the rows need not know about queries.
 """
 
 from dataclasses import dataclass

@@ -1,35 +1,23 @@
-"""Numbers: scaled targets, losses (squared, absolute, pinball) with their derivatives, and the task.
+"""Regression: scaled targets, losses (squared, absolute, pinball) with their derivatives, and the task.
 
-Numbers as targets: read, checked, and how far they spread in units of the loss that counts.
-
-The pinball loss, whose best answer is a quantile: an error costs ``quantile`` above, ``1 - quantile`` below.
-
-    loss(y, s) = stretch (|y - s| / 2 + (quantile - 1/2) (y - s)),     stretch = 1 / (2 quantile (1 - quantile))
-
-Stretched, it is the absolute error where the quantile is one half, and of its order of magnitude elsewhere, in units of
-the spread of the targets, so that what suits absolute errors suits it too. Its second derivative is that of the
-parabola which touches it from above.
-
-Losses of numbers, and the linear functions of scores that lower them most.
+There is one score, the predicted number in units of the spread of the targets of the fit.
 
     squared    loss(y, s) = (y - s)^2 / 2,    derivatives   s - y        and   1
     absolute   loss(y, s) = |y - s|,          derivatives   sign(s - y)  and   1 / max(|y - s|, SMOOTH)
+    pinball    loss(y, s) = stretch (|y - s| / 2 + (quantile - 1/2) (y - s)),
+               stretch = 1 / (2 quantile (1 - quantile))
 
-The second derivative of the absolute error is that of the parabola which touches it from above, so that a step
-minimises a weighted sum of squares, and steps that are repeated end at the median.
+The second derivatives of the absolute and the pinball loss are those of the parabola that touches the loss from above,
+so a step minimises a weighted sum of squares, and repeated steps converge to the median or quantile. Stretched, the
+pinball loss is the absolute error where the quantile is one half and of its order of magnitude elsewhere, so settings
+for absolute errors suit it too.
 
-A number as the answer: one score, the number itself in units of how far the targets of the fit spread.
-
-    squared    loss(y, s) = (y - s)^2 / 2
-    absolute   loss(y, s) = |y - s|
-    pinball    that of a quantile, the absolute error with a dearer and a cheaper side
-
-How good an answer is, is told on the scale of scikit-learn's ``r2_score``, ``d2_absolute_error_score`` and
+The quality of an answer is on the scale of scikit-learn's ``r2_score``, ``d2_absolute_error_score`` and
 ``d2_pinball_score``: one is perfect, and zero what the best constant reaches on the rows of the fit.
 
     quality = 1 - (y - s)^2 / spread^2     or     1 - |y - s| / spread
 
-A single number does not say how doubtful it is, so gates are learned, or all rows go equally far.
+A single number carries no measure of its uncertainty, so gates are learned, or all rows stop at the same stage.
 """
 
 from dataclasses import dataclass

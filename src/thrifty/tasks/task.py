@@ -1,10 +1,10 @@
-"""What an answer is: the one place that knows how targets, scores and answers hang together.
+"""``Task``, the interface of classification, regression and ranking: targets, scores, outputs and answers.
 
-Inside, every model speaks in *scores*, an array of shape (n_rows, n_scores), on the scale on which its loss is written:
-one log-odds for two classes, a log-probability for each of several, a number in units of its spread. Outside, it speaks
-in *outputs*, an array of shape (n_rows, n_outputs): the probabilities of all classes, or the number. An *answer* is
-what the user gets: a label or a number. Whoever needs to turn one into another, to know how good an answer is or how
-doubtful, asks the task.
+Inside, every model computes *scores*, an array of shape (n_rows, n_scores), on the scale on which its loss is written:
+one log-odds for two classes, a log-probability for each of several, a number in units of its spread. Outside, it
+returns *outputs*, an array of shape (n_rows, n_outputs): the probabilities of all classes, or the number. An *answer*
+is what ``predict`` returns: a label or a number. The task converts each of them into the others, and measures how good
+and how uncertain an answer is.
 """
 
 from typing import Any, Protocol
