@@ -94,7 +94,7 @@ def test_another_model_than_the_one_outside_is_refused_by_name_with_both_answers
         )
         with pytest.raises(InvalidInputError, match=told):
             from_bytes(data, full=wrong)
-    with pytest.raises(InvalidInputError, match="probabilities belong to rows"):
+    with pytest.raises(InvalidInputError, match="precomputed probabilities need the rows"):
         from_bytes(data, full=np.full(4, 0.5))
     with pytest.raises(InvalidInputError, match="fitted on 3 features"):
         from_bytes(data, full=LogisticRegression().fit(rows[0][:, :3], rows[1]))

@@ -317,7 +317,7 @@ def test_probabilities_belong_to_their_rows_wherever_these_stand(cancer, frozen)
         csr.predict_proba(X[:300])[sent], frozen.predict_proba(X[:300])[sent], atol=1e-5
     )
     with pytest.raises(
-        InvalidInputError, match=r"these 300 came without: write `with_full\(probabilities, X\)`"
+        InvalidInputError, match=r"got 300 of them without rows. Write `with_full\(probabilities, X\)`"
     ):
         clf.with_full(known)
 

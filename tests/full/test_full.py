@@ -126,7 +126,7 @@ def test_probabilities_are_judged_on_the_rows_that_count_and_known_for_all_rows_
 
 def test_probabilities_without_rows_are_refused(rows):
     with pytest.raises(
-        InvalidInputError, match=r"these 400 came without: write `with_full\(probabilities, X\)`"
+        InvalidInputError, match=r"got 400 of them without rows. Write `with_full\(probabilities, X\)`"
     ):
         as_full_model(np.full(400, 0.5), TASK, 6)
     with pytest.raises(InvalidInputError, match="for 399 rows, but X has 400"):

@@ -46,7 +46,7 @@ __all__ = [
 
 
 def link_of(model: FullModel | Chain, prices: PriceList, task: Task) -> FullModel | Chain:
-    """What stands behind the stages: a full model, or the chain that it already is, which must suit."""
+    """Next link of a chain: the full model, or the inner chain that it is, which must have the same task and prices."""
     inner = chain_behind(model)
     if inner is None:
         return model
@@ -65,27 +65,27 @@ def link_of(model: FullModel | Chain, prices: PriceList, task: Task) -> FullMode
 
 
 def chain_behind(full: Any) -> Chain | None:
-    """The chain that a full model is, by itself or inside an estimator; None where it is none."""
+    """Chain of a full model that is one, by itself or inside an estimator; None for other models."""
     inner = getattr(bare(full), "chain_", full)
     return inner if isinstance(inner, Chain) else None
 
 
 def _answers_of(task: Task) -> str:
-    """What a task answers with, in words."""
+    """Answers of a task, for error messages."""
     if len(task.classes):
         return f"the classes {task.classes.tolist()}"
     return f"numbers, by the {task.loss_name}"
 
 
 def bare(full: Any) -> Any:
-    """What is inside a frozen estimator, or a fitted one as the chain holds it; any other wrapper is a model itself."""
+    """Unwrap a ``FrozenEstimator`` or ``EstimatorFull``; any other object is returned unchanged."""
     return full.estimator if isinstance(full, EstimatorFull | FrozenEstimator) else full
 
 
 class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """An estimator whose answers are those of its ``chain_``; subclasses say how that is learned.
+    """Base class of estimators that predict with a ``chain_``; subclasses implement ``fit``.
 
-    A fit stores ``chain_``, and ``evidence_``: what the chain did with rows that its operating points are judged on.
+    A fit stores ``chain_``, and ``evidence_``: results of the chain on the rows that operating points are judged on.
     """
 
     _accepts_missing = False
@@ -93,9 +93,9 @@ class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: i
     _accepts_several = False
     # Whether text, categories and dates are read as they are.
     _accepts_levels = False
-    # What is paid where neither ``feature_costs`` nor ``prices`` says so.
+    # Prices where neither ``feature_costs`` nor ``prices`` is given.
     _default_prices = Prices()
-    # Whether the full model given reads numbers, as the stages and the default one do, and not the table as it came.
+    # Whether the full model reads numbers, as the stages and the default full model do, or the user's table.
     _full_reads_numbers = False
     _levels: Levels | None = None
 
@@ -107,7 +107,7 @@ class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: i
     # -- answers -------------------------------------------------------------------------------
 
     def predict(self, X: Any, row_key: Any = None) -> Labels:
-        """Answer of each row: the answering stage's for rows it keeps, the full model's for the others.
+        """Predict each row: with the stage at which it stops, or with the full model.
 
         Parameters
         ----------
@@ -122,12 +122,12 @@ class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: i
         return self.chain_.task.answers(self.chain_.answer(reader))
 
     def route(self, X: Any, row_key: Any = None) -> Ints:
-        """Stage that answers each row: 0 is the cheapest one; the last is the full model, which is not asked."""
+        """Stage that answers each row, from 0; ``n_stages`` is the full model, which is not called."""
         reader = self._reader(X, row_key)
         return self.chain_.walk(reader).route
 
     def cost(self, X: Any, row_key: Any = None) -> Floats:
-        """What each row spends. The full model is not asked. ``row_key`` as in ``predict``."""
+        """Cost of each row. The full model is not called. ``row_key`` as in ``predict``."""
         reader = self._reader(X, row_key)
         return self.chain_.spent(reader, self.chain_.walk(reader))
 
@@ -194,14 +194,14 @@ class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: i
     # -- for subclasses --------------------------------------------------------------------------
 
     def _task_of(self, y: Any, weight: Floats) -> Task:
-        """The task that some targets pose, weighted or not, or a refusal."""
+        """Task for the targets ``y``, checked."""
         raise NotImplementedError
 
     def _change_chain(self, change: Any) -> None:
         self._learned, self.chain_ = change(self._learned), change(self.chain_)
 
     def _forget_full(self) -> None:
-        """Forget what was measured against the full model: it speaks of the old one."""
+        """Delete what was measured against the former full model."""
         self.certificate_ = None
         evidence: Evidence | None = getattr(self, "evidence_", None)
         if evidence is not None:
@@ -219,10 +219,10 @@ class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: i
         return self._default_full() if self.full is None else self.full
 
     def _judged(self, rows: TrainingRows, prices: PriceList, n_jobs: int | None) -> JudgedFull:
-        """The full model and its outputs on the training rows; a chain that does not suit is not asked anything.
+        """Full model and its outputs on the training rows; an inner chain is checked before it is called.
 
-        The default one reads numbers, as the stages do; any other one is given the table as it came, unless
-        ``_full_reads_numbers`` says otherwise.
+        The default full model reads numbers, as the stages do; any other gets the user's table, unless
+        ``_full_reads_numbers`` is set.
         """
         full = self._full()
         link_of(full, prices, rows.task)
@@ -235,7 +235,7 @@ class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: i
         return replace(judged, model=replace(judged.model, reads_numbers=True))
 
     def _price_list(self, rows: TrainingRows) -> PriceList:
-        """What purchases cost, and what the full model reads."""
+        """Price list of the purchases and the full model, checked."""
         n_features, names = rows.X.shape[1], getattr(self, "feature_names_in_", None)
         prices = check_price_list(
             resolve_prices(self.feature_costs, self.prices, self._default_prices),
@@ -258,16 +258,16 @@ class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: i
         return () if self._levels is None else self._levels.columns
 
     def _default_full(self) -> Any:
-        """An unfitted full model for whoever has none."""
+        """Unfitted full model, used if ``full`` is None."""
         raise NotImplementedError
 
     def _other_models(self) -> list[Any]:
-        """Models that read the table besides our own, in whatever form the user gave them."""
+        """Models besides the stages that read the table, as the user gave them."""
         return [self._full()]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # What another model cannot read is not welcome here either.
+        # The estimator accepts only what all its models accept.
         models = [
             model for model in self._other_models() if hasattr(model, "fit") and not isinstance(model, type)
         ]
@@ -278,10 +278,10 @@ class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: i
 
 
 class ChainClassifier(ClassifierMixin, ChainEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """A classifier whose answers are those of its ``chain_``."""
+    """Base class of classifiers that predict with a ``chain_``."""
 
     def predict_proba(self, X: Any, row_key: Any = None) -> Floats:
-        """Probability of every class: the answering stage's for rows it keeps, the full model's for the others.
+        """Probabilities of all classes, by the stage at which each row stops or by the full model.
 
         ``row_key`` as in ``predict``.
         """
@@ -289,7 +289,7 @@ class ChainClassifier(ClassifierMixin, ChainEstimator):  # type: ignore[misc]  #
         return self.chain_.answer(reader)
 
     def decision_function(self, X: Any, row_key: Any = None) -> Floats:
-        """Log-odds of the second class, or a score for each of several: the answering stage's own for rows it keeps.
+        """Log-odds of the second class, or a score for each of several, by the stage that answers or the full model.
 
         ``row_key`` as in ``predict``.
         """
@@ -311,7 +311,7 @@ class ChainClassifier(ClassifierMixin, ChainEstimator):  # type: ignore[misc]  #
 
 
 class ChainRegressor(RegressorMixin, ChainEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """A regressor whose answers are those of its ``chain_``; subclasses store the ``loss`` that counts."""
+    """Base class of regressors that predict with a ``chain_``; subclasses store the ``loss``."""
 
     loss: str
     tolerance: float = 0.01
@@ -333,13 +333,13 @@ class ChainRegressor(RegressorMixin, ChainEstimator):  # type: ignore[misc]  # s
 
 
 def columns_of(full: Any, prices: PriceList) -> Ints | None:
-    """Columns of the table that is handed to a full model; None, all of them, to a chain, which picks its own."""
+    """Columns of the table that a full model gets; None (all) for a chain, which selects its own."""
     return None if isinstance(bare(full), Chain | ChainEstimator) else prices.full_columns
 
 
 @contextmanager
 def all_or_nothing(estimator: Any) -> Iterator[None]:
-    """After an error the estimator is exactly as it was before."""
+    """Restore the attributes of the estimator if an error is raised."""
     before = dict(estimator.__dict__)
     try:
         yield

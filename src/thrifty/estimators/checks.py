@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _OTHER_NAMES = "The feature names should match those that were passed during fit."
-"""How scikit-learn begins to refuse columns, in another order included: its own checks ask for these words."""
+"""Beginning of scikit-learn's error for other column names or another order; ``check_estimator`` requires it."""
 
 _IN_ORDER = " Give X with those columns, in that order: X[list(estimator.feature_names_in_)]."
 
@@ -43,18 +43,18 @@ _WAY_OUT = (
 )
 
 MOST_WEIGHT = 1e100
-"""Largest weight, and largest ratio of two weights: beyond, sums of weighted rows leave the range of numbers."""
+"""Largest weight, and largest ratio of two weights: beyond it, sums of weighted rows overflow."""
 
 _PLAIN_TYPES = frozenset(
     map(np.dtype, ("float64", "float32", "int64", "int32", "int16", "int8", "uint8", "bool"))
 )
-"""Types of columns that become float64 without a question."""
+"""Dtypes that become float64 without further checks."""
 
 
 def check_training_rows(
     estimator: Any, X: Any, y: Any, sample_weight: Any, cv: Any, seed: int
 ) -> TrainingRows:
-    """The rows that count, with their folds: rows of weight zero are left out of everything."""
+    """Validate X, y and weights, and assign folds; rows of weight zero are left out."""
     if y is None:
         raise InvalidInputError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
@@ -67,7 +67,7 @@ def check_training_rows(
         weight = weight * _weights_by_class(class_weight, y, task.classes)
         check_weights(weight, numbers)
     kept = np.flatnonzero(weight > 0)
-    # Folds that the user gave speak of the rows given; folds of our own are dealt among the rows that count.
+    # A splitter of the user splits all rows given; a number of folds splits the rows that count.
     given = (
         None
         if isinstance(cv, Integral)
@@ -95,7 +95,7 @@ def check_training_rows(
 
 
 def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
-    """X (and y) as numbers, or a refusal that names the column; what is masked is missing."""
+    """Validate X (and y) and return numbers; errors name the column, and masked cells are missing."""
     refuse_series(X)
     if not reset and not y:
         plain = _plain_numbers(estimator, X)
@@ -106,9 +106,9 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
     X = _plain_table(estimator, X, reset)
     all_tags = get_tags(estimator)
     tags = all_tags.input_tags
-    # Next to text a full model says by itself what it cannot read: a level that is missing is none of its numbers.
+    # Beside text the full model itself refuses what it cannot read: a missing level need not be missing for it.
     allow_nan = tags.allow_nan or (_reads_levels(estimator) and known_levels(estimator, reset) is not None)
-    # What ranks has a target of two columns, the relevance and the query.
+    # The target of a ranker has two columns, relevance and query.
     columns = {"multi_output": True} if y and all_tags.target_tags.two_d_labels else {}
     try:
         return validate_data(
@@ -126,7 +126,7 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
         if "encode it" in culprit and kind_of_table(X) and not _reads_levels(estimator):
             culprit += _WAY_OUT
         is_type = isinstance(error, TypeError)
-        # Numpy's own words about types say nothing to somebody who has named columns.
+        # Numpy's messages about types do not name the column.
         told = "X must hold numbers." if is_type and culprit and kind_of_table(X) else str(error).rstrip()
         if told.startswith("Input X contains NaN"):
             told = _who_reads_no_missing(estimator) or told
@@ -137,9 +137,9 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
 
 
 def _plain_numbers(estimator: Any, X: Any) -> Floats | None:
-    """X as numbers where a look suffices to see that nothing is wrong with it, else None.
+    """X as numbers if a quick check finds nothing unusual, else None.
 
-    For one row scikit-learn's checks take longer than the answer. Whatever is unusual is left to them.
+    For one row scikit-learn's checks take longer than the prediction; they are used for unusual input only.
     """
     names, levels = getattr(estimator, "feature_names_in_", None), known_levels(estimator)
     if levels is not None:
@@ -166,7 +166,7 @@ def _plain_numbers(estimator: Any, X: Any) -> Floats | None:
 
 
 def _who_reads_no_missing(estimator: Any) -> str:
-    """Which of the models that were given reads no missing values; empty where the estimator itself does not."""
+    """Error message naming the model that does not accept missing values; empty if it is the estimator itself."""
     if not getattr(estimator, "_accepts_missing", False):
         return ""
     for name, model in estimator.get_params(deep=False).items():
@@ -187,12 +187,12 @@ def _who_reads_no_missing(estimator: Any) -> str:
 
 
 def _reads_missing(model: Any) -> bool:
-    """Whether a model reads missing values, as far as scikit-learn's tags say."""
+    """Whether a model accepts missing values, by scikit-learn's tags."""
     return not is_estimator(model) or bool(get_tags(model).input_tags.allow_nan)
 
 
 def refuse_keywords(estimator: Any, unknown: Mapping[str, Any]) -> None:
-    """Refuse keywords that ``fit`` does not take; those of the constructor are sent there."""
+    """Refuse keywords that ``fit`` does not take; for those of the constructor, the error says so."""
     for name in unknown:
         called = type(estimator).__name__
         is_parameter = name in estimator.get_params(deep=False)
@@ -204,7 +204,7 @@ def refuse_keywords(estimator: Any, unknown: Mapping[str, Any]) -> None:
 
 
 def _reads_levels(estimator: Any) -> bool:
-    """Whether an estimator reads text, categories and dates as they are; such a one reads missing values too."""
+    """Whether an estimator accepts text, categories and dates; then it accepts missing values too."""
     return bool(getattr(estimator, "_accepts_levels", False))
 
 
@@ -221,7 +221,7 @@ def _plain_table(estimator: Any, X: Any, reset: bool) -> Any:
         return plain_table(X, estimator._levels)
     levels = known_levels(estimator)
     if levels is not None and kind_of_table(X) and hasattr(estimator, "feature_names_in_"):
-        # Levels belong to places of columns: whose names are others must be seen before they are read.
+        # Levels are looked up by the place of the column, so names are checked first.
         try:
             _check_feature_names(estimator, X, reset=False)
         except ValueError as error:
@@ -230,14 +230,14 @@ def _plain_table(estimator: Any, X: Any, reset: bool) -> Any:
 
 
 def known_levels(estimator: Any, reset: bool = False) -> Levels | None:
-    """Levels of the columns of a fit, or of the one that is under way."""
+    """Levels of the columns, of the finished fit or, with ``reset``, of the running one."""
     chain = None if reset else vars(estimator).get("chain_")
     levels: Levels | None = vars(estimator).get("_levels") if chain is None else chain.levels
     return levels
 
 
 def _plain_labels(y: Any) -> Any:
-    """Labels of pandas' nullable types as plain arrays, which keep whole numbers whole."""
+    """Labels of pandas' nullable types as plain arrays, so that integers stay integers."""
     plain = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
     if plain is None or not hasattr(y, "isna") or y.isna().any():
         return y
@@ -245,7 +245,7 @@ def _plain_labels(y: Any) -> Any:
 
 
 def check_weights(sample_weight: Any, numbers: Any) -> Floats:
-    """Weights of the rows of a table, one each, not all of them zero."""
+    """Check sample weights: one for each row, not all zero."""
     check_unmasked("sample_weight", sample_weight)
     try:
         weight = _check_sample_weight(sample_weight, numbers, dtype=np.float64, ensure_non_negative=True)
@@ -263,7 +263,7 @@ def check_weights(sample_weight: Any, numbers: Any) -> Floats:
 
 
 def _weights_by_class(class_weight: Any, y: Labels, classes: Labels) -> Floats:
-    """Weight of each row by its class, from "balanced" or a dict by label; labels that are left out have weight 1."""
+    """Weight of each row from ``class_weight``: "balanced", or a dict by label; labels not in it have weight 1."""
     if isinstance(class_weight, dict):
         unknown = [label for label in class_weight if label not in classes.tolist()]
         if unknown:
@@ -282,7 +282,7 @@ def _weights_by_class(class_weight: Any, y: Labels, classes: Labels) -> Floats:
 
 
 def check_seed(random_state: Any) -> int:
-    """A number drawn from whatever the user gave as ``random_state``."""
+    """Integer seed drawn from ``random_state``."""
     try:
         return int(check_random_state(random_state).randint(2**31 - 1))
     except ValueError as error:
@@ -292,20 +292,20 @@ def check_seed(random_state: Any) -> int:
 
 
 def check_share(name: str, value: Any, *, meaning: str) -> float:
-    """A number in [0, 1], or a refusal that says what it is for."""
+    """Check that a value is in [0, 1]; the error gives its meaning."""
     if not isinstance(value, int | float | np.integer | np.floating) or not 0.0 <= float(value) <= 1.0:
         raise InvalidInputError(f"{name} must lie in [0, 1]; got {value!r}. It is {meaning}.")
     return float(value)
 
 
 def check_cap(p_full: Any) -> None:
-    """Refuse a ``p_full`` that is neither a share nor left to the budget."""
+    """Check ``p_full``: None or a share."""
     if p_full is not None:
         check_share("p_full", p_full, meaning="the share of samples allowed to reach the full model")
 
 
 def check_count(name: str, value: Any, *, least: int = 1, most: int | None = None) -> int:
-    """A whole number of at least ``least`` and at most ``most``."""
+    """Check a whole number in [``least``, ``most``]."""
     fits = not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= least
     if not fits or (most is not None and int(value) > most):
         rule = f">= {least}" if most is None else f"in [{least}, {most}]"
@@ -313,12 +313,12 @@ def check_count(name: str, value: Any, *, least: int = 1, most: int | None = Non
     return int(value)
 
 
-def check_goal(*, may_be_none: bool = False, **wish: Any) -> dict[str, Any]:
-    """The one wish that was given, by name: a budget, a loss that may not be exceeded, or a threshold."""
-    given = {name: value for name, value in wish.items() if value is not None}
+def check_goal(*, may_be_none: bool = False, **goals: Any) -> dict[str, Any]:
+    """Check that exactly one of budget, max_loss and threshold is given, and return it by name."""
+    given = {name: value for name, value in goals.items() if value is not None}
     if len(given) > 1 or not (given or may_be_none):
         shown = " and ".join(f"{name}={value!r}" for name, value in given.items()) or "none"
-        raise InvalidInputError(f"give one of {', '.join(wish)}; got {shown}.")
+        raise InvalidInputError(f"give one of {', '.join(goals)}; got {shown}.")
     if "max_loss" in given:
         check_max_loss(given["max_loss"])
     by_class = {name: dict(value) for name, value in given.items() if isinstance(value, Mapping)}

@@ -1,8 +1,8 @@
 """Fitted models of scikit-learn, LightGBM and XGBoost as stored models, where their arrays are known.
 
-A model is recognised by its exact class: a subclass may answer otherwise. Whatever was converted is compared with the
-original on made-up rows, so that a setting, or a version of a library, that nobody thought of leads to a model that is
-not stored, and never to one that answers differently. ``SVC._gamma`` is the one private attribute read here; those of
+A model is recognised by its exact class: a subclass may predict otherwise. Every converted model is compared with the
+original on synthetic rows, so that an unknown setting, or an unknown version of a library, leads to a model that is not
+stored, and never to one that predicts differently. ``SVC._gamma`` is the one private attribute read here; those of
 trees are in ``trees/foreign.py``.
 """
 
@@ -36,7 +36,7 @@ from thrifty.trees.foreign import foreign_trees
 __all__ = ["N_PROBES", "booster_model", "probe_table", "stored_model_of"]
 
 N_PROBES = 16
-"""Made-up rows that a model is asked about."""
+"""Number of synthetic rows that models are compared on."""
 _SAME = 1e-6
 _GOLDEN = 0.6180339887498949
 
@@ -77,7 +77,7 @@ _KERNELS = (svm.SVC, svm.NuSVC, svm.SVR, svm.NuSVR)
 
 
 def stored_model_of(model: Any) -> StoredClassifier | StoredRegressor | None:
-    """The estimator of ours that answers as a fitted model does, or None where its arrays are not known."""
+    """Convert a fitted model into a stored estimator with the same predictions; None for models of unknown classes."""
     if isinstance(model, StoredClassifier | StoredRegressor):
         return model
     try:
@@ -117,7 +117,7 @@ def _converted(model: Any) -> StoredClassifier | StoredRegressor | None:
 
 
 def booster_model(booster: Any) -> StoredClassifier | StoredRegressor:
-    """The estimator that answers by a booster of LightGBM or XGBoost; classes are numbered from 0."""
+    """Convert a booster of LightGBM or XGBoost into a stored estimator; classes are numbered from 0."""
     trees = foreign_trees(booster)
     n_classes = {"logistic": 2, "softmax": len(trees.parts)}.get(trees.link, 0)
     names = None if hasattr(booster, "feature_name") else booster.feature_names
@@ -136,7 +136,7 @@ def booster_model(booster: Any) -> StoredClassifier | StoredRegressor:
 
 
 def _steps(model: Any) -> list[Any]:
-    """Steps of a pipeline that do something, and the model at its end."""
+    """Steps of a pipeline, without those that do nothing, and its final model."""
     if isinstance(model, GridSearchCV | RandomizedSearchCV):
         return _steps(model.best_estimator_)
     if isinstance(model, FrozenEstimator):
@@ -210,7 +210,7 @@ def _dense(values: Any) -> Floats:
 
 
 def _step(step: Any) -> Scale | Impute | None:
-    """A step before the model, or None where it is of no known kind."""
+    """Convert a preprocessing step; None for an unknown class."""
     kind = type(step)
     if kind is StandardScaler:
         return Scale(_optional(step.mean_, step.with_mean), _optional(step.scale_, step.with_std))
@@ -250,7 +250,7 @@ def probe_table(n_features: int) -> Floats:
 
 
 def _answers_alike(model: Any, found: StoredClassifier | StoredRegressor) -> bool:
-    """Whether both say the same about made-up rows, missing values among them where they may be."""
+    """Whether both models predict the same for synthetic rows, with missing values if allowed."""
     table: Any = probe_table(found.n_features_in_)
     if (found.model.takes_missing and found.model.steps == ()) or found.model.reads != "finite":
         table[::3, :: max(1, table.shape[1] // 3)] = np.nan

@@ -60,19 +60,19 @@ class TrainingRows:
     y : ndarray of shape (n_samples,)
         Targets, as the task encodes them.
     task : Task
-        What is to be answered.
+        What is predicted.
     weight : ndarray of shape (n_samples,)
-        Sample weights, all positive: a row of weight zero is a row that is not there.
+        Sample weights, all positive: rows of weight zero are left out.
     weighted : bool
         Whether the user gave weights; the full model is fitted with them only then.
     folds : ndarray of shape (n_samples,)
         Fold in which the full model, and any other model we fit, is judged on each row.
     positions : ndarray of shape (n_samples,)
-        Where these rows stand among the ``n_given`` that the user gave, those of weight zero included.
+        Places of these rows among the ``n_given`` rows that the user gave, those of weight zero included.
     n_given : int
         Number of rows the user gave.
     given : ndarray or CSR of shape (n_given, n_features), optional
-        All rows the user gave, as numbers: those that outputs computed beforehand belong to. None where they are ``X``.
+        All rows the user gave, as numbers: precomputed outputs belong to them. None where they are ``X``.
     """
 
     table: Any
@@ -118,7 +118,7 @@ class TrainingRows:
 
 @dataclass(frozen=True)
 class JudgedFull:
-    """A full model and its outputs on the training rows, out of fold wherever we fitted it."""
+    """A full model and its outputs on the training rows, out of fold if it was fitted here."""
 
     model: FullModel
     outputs: Floats
@@ -134,10 +134,7 @@ class JudgedFull:
         return models_of(self.task).loss(y, self.outputs)
 
     def believed(self, rows: TrainingRows) -> Floats:
-        """Scores after calibration: what the full model says, on the scale of how often it is right.
-
-        Large boosted models are far too sure of themselves; a probability that stands in for a label must not be.
-        """
+        """Calibrated scores: large boosted models are overconfident, and soft labels must not be."""
         return self.task.calibrated(
             self.scores, models_of(self.task).calibrate(self.scores, rows.y, rows.weight)
         )
@@ -146,12 +143,12 @@ class JudgedFull:
 def judge_full(
     full: Any, rows: TrainingRows, *, n_jobs: int | None = None, name: str = FULL_MODEL
 ) -> JudgedFull:
-    """Make a ``FullModel`` of whatever the user gave and find its outputs on the training rows.
+    """Turn the ``full`` of an estimator into a ``FullModel`` with its outputs on the training rows.
 
-    An unfitted estimator is cloned and fitted on all rows; its training outputs come from
-    one further fit per fold, each judged on the rows it has not seen. So is one that is fitted but not frozen: as
-    everywhere in scikit-learn, a bare estimator is a recipe. Anything else was fitted elsewhere and is judged on
-    the rows given: they should be rows it was not trained on, and a loss near zero raises a warning.
+    An estimator that is not frozen, fitted or not, is cloned and fitted on all rows, as everywhere in scikit-learn; its
+    training outputs come from one further fit per fold, each judged on the rows it has not seen. Any other model was
+    fitted elsewhere and is judged on the rows given, which it should not have been trained on: a loss near zero raises
+    a warning.
     """
     task = rows.task
     if is_estimator(full) and not isinstance(full, FrozenEstimator):
@@ -175,7 +172,7 @@ def judge_full(
 
 
 def _fitted_elsewhere(full: Any, rows: TrainingRows, name: str) -> FullModel:
-    """The model of somebody else; an array of outputs, which speaks of all rows given, waits for its keys."""
+    """Full model that was fitted elsewhere; an array of outputs, one for each row given, gets its keys later."""
     array_like = not callable(full) and not is_estimator(full) and not hasattr(full, "outputs")
     if array_like and not isinstance(full, FrozenEstimator):
         values = models_of(rows.task).read_outputs(full, None, name)
@@ -248,12 +245,12 @@ def assign_folds(cv: Any, X: Any, y: Labels, strata: Labels, seed: int, query: I
 
 
 def held_out_rows(rows: TrainingRows) -> list[Ints]:
-    """Rows of each fold; what is left of the others must hold every stratum of the targets, for every fold."""
+    """Rows of each fold; without a fold, the other rows must still hold every stratum of the targets."""
     folds = [np.flatnonzero(rows.folds == fold) for fold in np.unique(rows.folds)]
     if len(folds) < 2 and rows.task.query_of(rows.y) is not None:
         raise InvalidInputError(
-            "a ranking cannot be learned from one query, or from copies of one: what is judged must not have been "
-            "learned from. Give documents of more queries."
+            "a ranking cannot be learned from one query, or from copies of one: models are judged on queries that they "
+            "were not fitted on. Give documents of more queries."
         )
     if len(folds) < 2:
         raise InvalidInputError(
@@ -275,7 +272,7 @@ def held_out_rows(rows: TrainingRows) -> list[Ints]:
 
 
 def _ask_held_out(full: Any, rows: TrainingRows, train: Ints, held_out: Ints, name: str) -> Floats:
-    # Folds run side by side, and workers of other processes know nothing of the limits in this one.
+    # Folds run in parallel, and worker processes do not inherit the limits of this one.
     with limited_threads(openmp=1, blas=1), asking(rows.positions[held_out], name):
         fitted = fit_copy(full, rows, train)
         models_of(rows.task).check_fitted(fitted, name)
@@ -291,7 +288,7 @@ def fit_copy(full: Any, rows: TrainingRows, chosen: Ints) -> Any:
 
 
 def _mention_refit(full: Any, name: str) -> None:
-    """Say that a fitted estimator is a recipe here: somebody who trained it for a day should know."""
+    """Warn that a fitted estimator is cloned and fitted again: its training may have taken a day."""
     try:
         check_is_fitted(full)
         is_fitted = bool(get_tags(full).requires_fit)

@@ -23,23 +23,23 @@ from thrifty.tasks.ranking import RankingTask, grades_of, queries_of, rows_by_qu
 from thrifty.tasks.regression import RegressionTask, SquaredLoss
 from thrifty.tasks.task import Task
 
-__all__ = ["ModelReader", "check_decisions", "check_numbers", "check_probabilities", "models_of"]
+__all__ = ["ModelAdapter", "check_decisions", "check_numbers", "check_probabilities", "models_of"]
 
 
 @singledispatch
-def models_of(task: Task) -> "ModelReader":
-    """The reader of models for a task; one for a task of your own is registered with ``models_of.register``."""
+def models_of(task: Task) -> "ModelAdapter":
+    """Adapter of models for a task; register one for a further task with ``models_of.register``."""
     raise InvalidInputError(
-        f"models of other libraries are not known to answer a {type(task).__name__}. Derive it from a task of thrifty, "
-        f"or register a reader with thrifty.full.foreign.models_of.register."
+        f"there is no adapter of models of other libraries to a {type(task).__name__}. Derive it from a task of thrifty, "
+        f"or register an adapter with thrifty.full.foreign.models_of.register."
     )
 
 
 @dataclass(frozen=True)
-class ModelReader:
-    """How models of other libraries answer a task.
+class ModelAdapter:
+    """Interface between models of other libraries and a task.
 
-    *Raw outputs* are what a model says, checked, shape (n_rows, any); a calibration makes outputs of them.
+    *Raw outputs* are what a model returns, checked, shape (n_rows, any); a calibration turns them into outputs.
     """
 
     task: Any
@@ -61,15 +61,15 @@ class ModelReader:
         raise NotImplementedError
 
     def check_outputs(self, outputs: Any, n_rows: int, who: str) -> Floats:
-        """Outputs of an object with ``outputs`` of its own, as they are, or a refusal."""
+        """Check the outputs of a ``FullModel`` of the user's own, and return them unchanged."""
         raise NotImplementedError
 
     def read_outputs(self, given: Any, n_rows: int | None, who: str) -> Floats:
-        """Outputs that the user computed, away from certainty, shape (n_rows, n_outputs), or a refusal."""
+        """Check outputs that the user computed, and return them clipped, shape (n_rows, n_outputs)."""
         raise NotImplementedError
 
     def is_calibrated(self, model: Any) -> bool:
-        """Whether raw outputs of the model are outputs."""
+        """Whether raw outputs of the model are outputs of the task."""
         raise NotImplementedError
 
     @property
@@ -78,27 +78,27 @@ class ModelReader:
         return np.array([1.0, 0.0])
 
     def calibrate(self, raw: Floats, y: Floats, weight: Floats) -> Floats:
-        """What makes outputs of raw outputs, from rows that the model was not fitted on."""
+        """Fit the calibration of raw outputs on rows that the model was not fitted on."""
         raise NotImplementedError
 
     def outputs(self, raw: Floats, calibration: Floats | None) -> Floats:
-        """Outputs, away from certainty, of raw outputs; None where the model is calibrated."""
+        """Clipped outputs from raw outputs; ``calibration`` is None for a calibrated model."""
         raise NotImplementedError
 
     def loss(self, y: Floats, outputs: Floats) -> Floats:
-        """Loss of outputs that a model gave, shape (n_rows,)."""
+        """Loss of outputs, shape (n_rows,)."""
         losses: Floats = self.task.loss(y).values(self.task.scores(outputs))
         return losses
 
 
-class _ClassModels(ModelReader):
+class _ClassModels(ModelAdapter):
     """Classifiers."""
 
     task: ClassTask
 
     @property
     def decision_widths(self) -> tuple[int, ...]:
-        """How many decision values a classifier may have for each row: of two classes one."""
+        """Allowed numbers of decision values per row: one for two classes."""
         return (1,)
 
     def fit_arguments(self, model: Any, y: Floats) -> tuple[Labels, dict[str, Any]]:
@@ -211,8 +211,8 @@ class _MulticlassModels(_ClassModels):
         return losses
 
 
-class _RegressionModels(ModelReader):
-    """Regressors: a number is taken as it is."""
+class _RegressionModels(ModelAdapter):
+    """Regressors; predictions are used unchanged."""
 
     task: RegressionTask
 
@@ -256,7 +256,7 @@ class _RegressionModels(ModelReader):
 
 
 class _RankingModels(_RegressionModels):
-    """Rankers and regressors: what they rank by has a scale of its own."""
+    """Rankers and regressors; the scale of their scores is arbitrary, so they are calibrated."""
 
     task: RankingTask
 
@@ -285,7 +285,7 @@ models_of.register(RankingTask, _RankingModels)
 
 
 def _takes_codes(model: Any) -> bool:
-    """Whether a classifier takes no labels but 0, 1 and so on: XGBoost does not."""
+    """Whether a classifier accepts only the labels 0, 1, ..., as XGBoost's does."""
     return type(model).__module__.startswith("xgboost.")
 
 
@@ -302,10 +302,10 @@ def _votes(raw: Floats, n_classes: int) -> Floats:
 # -- checks of answers -----------------------------------------------------------------------------
 
 SUM_TOLERANCE = 1e-3
-"""How far from one the probabilities of a row may sum: models that compute in single precision exist."""
+"""Tolerance of the sum of the probabilities of a row, for models that compute in single precision."""
 
 ROUNDING = 1e-6
-"""How far outside [0, 1] a probability may be: single precision again, and no further than it is clipped anyway."""
+"""Tolerance of a probability outside [0, 1], for single precision; smaller than the clipping of probabilities."""
 
 _WANTS = {
     "values": "It must be a classifier or, for numbers, a regressor, a FrozenEstimator, a function that returns "
@@ -318,22 +318,22 @@ _WANTS = {
 
 
 def check_probabilities(
-    said: Any, n_rows: int | None, classes: Labels, who: str, *, second_alone: bool = False
+    outputs: Any, n_rows: int | None, classes: Labels, who: str, *, second_alone: bool = False
 ) -> Floats:
-    """Probabilities as numbers, as they were given, or a refusal that names the model and the rows.
+    """Check probabilities and return them as numbers; an error names the model and the rows.
 
     Parameters
     ----------
-    said : array-like of shape (n_rows, n_classes), or (n_rows,) if ``second_alone``
-        The answer.
+    outputs : array-like of shape (n_rows, n_classes), or (n_rows,) if ``second_alone``
+        What the model returned.
     n_rows : int or None
-        Number of rows the model was asked about; None where any number will do.
+        Number of rows that the model got; None allows any number.
     classes : ndarray of shape (n_classes,)
         The labels, in the order of the columns.
     who : str
-        Who gave it, for the refusal.
+        Name of the model in error messages.
     second_alone : bool
-        Whether the probability of the second class says all.
+        Whether the probability of the second class suffices.
     """
     n, n_classes = "n" if n_rows is None else str(n_rows), len(classes)
     rule = (
@@ -342,12 +342,12 @@ def check_probabilities(
         else f"the probability of each of {n_classes} classes per row, shape ({n}, {n_classes}), in the order "
         f"{classes.tolist()}"
     )
-    probability = _numbers(said, rule, who)
+    probability = _numbers(outputs, rule, who)
     allowed = ((), (n_classes,)) if second_alone else ((n_classes,),)
     if probability.ndim not in (1, 2) or probability.shape[1:] not in allowed:
         raise InvalidAnswerError(who, rule, _shape(probability), "Give one line per row.")
     _check_length(probability, n_rows, rule, who)
-    _check_order(said, classes, who)
+    _check_order(outputs, classes, who)
     inside = (probability >= -ROUNDING) & (probability <= 1.0 + ROUNDING)
     if not inside.all():
         wants = "missing" if np.isnan(probability[~inside]).any() else "range"
@@ -360,16 +360,16 @@ def check_probabilities(
     return probability
 
 
-def check_decisions(said: Any, n_rows: int, widths: Sequence[int], who: str) -> Floats:
-    """Scores of a ``decision_function`` as numbers, shape (n_rows, one of the widths), all of them finite."""
+def check_decisions(outputs: Any, n_rows: int, widths: Sequence[int], who: str) -> Floats:
+    """Check scores of a ``decision_function``: finite numbers of shape (n_rows, one of the widths)."""
     shapes = " or ".join(
         f"({n_rows}, {width})" if width > 1 else f"({n_rows},)" for width in dict.fromkeys(widths)
     )
     rule = f"decision values, shape {shapes}"
-    decision = _numbers(said, rule, who)
+    decision = _numbers(outputs, rule, who)
     decision = decision[:, None] if decision.ndim == 1 else decision
     if decision.ndim != 2 or decision.shape[1] not in widths:
-        raise InvalidAnswerError(who, rule, f"shape {np.shape(said)}", "Give one line per row.")
+        raise InvalidAnswerError(who, rule, f"shape {np.shape(outputs)}", "Give one line per row.")
     _check_length(decision, n_rows, rule, who)
     finite = np.isfinite(decision)
     if not finite.all():
@@ -377,14 +377,14 @@ def check_decisions(said: Any, n_rows: int, widths: Sequence[int], who: str) -> 
     return decision
 
 
-def check_numbers(said: Any, n_rows: int | None, who: str) -> Floats:
-    """Numbers that a model predicts, shape (n_rows, 1), all of them finite."""
+def check_numbers(outputs: Any, n_rows: int | None, who: str) -> Floats:
+    """Check numbers that a model predicts: finite, returned in shape (n_rows, 1)."""
     n = "n" if n_rows is None else str(n_rows)
     rule = f"one number per row, shape ({n},)"
-    numbers = _numbers(said, rule, who)
+    numbers = _numbers(outputs, rule, who)
     numbers = numbers[:, None] if numbers.ndim == 1 else numbers
     if numbers.ndim != 2 or numbers.shape[1] != 1:
-        raise InvalidAnswerError(who, rule, f"shape {np.shape(said)}", "Give one line per row.")
+        raise InvalidAnswerError(who, rule, f"shape {np.shape(outputs)}", "Give one line per row.")
     _check_length(numbers, n_rows, rule, who)
     finite = np.isfinite(numbers)
     if not finite.all():
@@ -392,15 +392,15 @@ def check_numbers(said: Any, n_rows: int | None, who: str) -> Floats:
     return numbers
 
 
-def _numbers(said: Any, rule: str, who: str) -> Floats:
-    """The answer as float64; text that looks like numbers is text."""
+def _numbers(outputs: Any, rule: str, who: str) -> Floats:
+    """Outputs as float64; text is refused, also where it looks like numbers."""
     try:
-        values = np.asarray(unmasked(said))
+        values = np.asarray(unmasked(outputs))
     except (TypeError, ValueError):
         values = np.array(None)
     if values.ndim and values.dtype.kind in "biuf":
         return values.astype(np.float64, copy=False)
-    found = type(said).__name__ if values.ndim == 0 else f"{values.dtype.name} values"
+    found = type(outputs).__name__ if values.ndim == 0 else f"{values.dtype.name} values"
     if values.ndim and values.dtype.kind == "O":
         import pandas as pd
 
@@ -422,9 +422,9 @@ def _check_length(values: Floats, n_rows: int | None, rule: str, who: str) -> No
         raise InvalidAnswerError(who, rule, _shape(values), told)
 
 
-def _check_order(said: Any, classes: Labels, who: str) -> None:
-    """Refuse a data frame whose columns are named after the classes and stand in another order."""
-    columns = [str(name) for name in getattr(said, "columns", ())]
+def _check_order(outputs: Any, classes: Labels, who: str) -> None:
+    """Refuse a data frame whose columns are named after the classes, in another order."""
+    columns = [str(name) for name in getattr(outputs, "columns", ())]
     wanted = [str(label) for label in classes.tolist()]
     if columns != wanted and sorted(columns) == sorted(wanted):
         rule = f"probabilities in the order of the classes, {wanted}"

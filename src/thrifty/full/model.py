@@ -40,15 +40,15 @@ __all__ = [
 
 
 def fit_model(model: Any, table: Any, labels: Labels, **arguments: Any) -> Any:
-    """Fit a model of another library; what it does not take is refused in its own words.
+    """Fit a model of another library; its errors are raised again as ``InvalidInputError`` with its own message.
 
-    Columns without a value say nothing, and histogram boosting fails on them: they are filled with zeros where a model
-    cannot be fitted otherwise.
+    Histogram boosting fails on columns without any value: they are filled with zeros where a model cannot be fitted
+    otherwise.
     """
     try:
         return model.fit(table, labels, **arguments)
     except (ThriftyError, AssertionError, MemoryError):
-        raise  # said already, or no fault of the rows
+        raise  # the message is complete, or the rows are not the cause
     except Exception as error:
         empty = _empty_columns(table)
         if len(empty):
@@ -61,7 +61,7 @@ def fit_model(model: Any, table: Any, labels: Labels, **arguments: Any) -> Any:
 
 
 def _way_out(table: Any) -> str:
-    """What to do where a column holds no numbers; empty where all do."""
+    """Advice where a column does not hold numbers; empty where all do."""
     types = getattr(table, "dtypes", ())
     names = [str(name) for name in getattr(table, "columns", ())]
     other = [name for name, one in zip(names, types, strict=True) if _is_no_number(one)] if names else []
@@ -80,7 +80,7 @@ def _is_no_number(dtype: Any) -> bool:
 
 
 def _empty_columns(table: Any) -> Ints:
-    """Numbers of the columns without a value; none in a table without rows, and in a sparse one."""
+    """Numbers of the columns without a value; empty for a sparse table and for one without rows."""
     if sparse.issparse(table) or not len(table):
         return np.empty(0, dtype=np.intp)
     try:
@@ -125,9 +125,9 @@ class EstimatorFull:
     task : Task
         What it answers.
     calibration : ndarray, optional
-        What makes outputs of what it says; None where it says them itself.
+        Calibration that turns its raw outputs into outputs of the task; None for a model with ``predict_proba``.
     is_loaded : bool
-        Whether it was read from a file. Whoever made the file may have made it so that it fails when it is asked.
+        Whether it was read from a file, whose author may have made it fail when it predicts.
     reads_numbers : bool
         Whether it was fitted on the numbers that stages read, in the place of a table with text and dates.
     """
@@ -139,14 +139,14 @@ class EstimatorFull:
     reads_numbers: bool = False
 
     def outputs(self, table: Any, numbers: Any) -> Floats:
-        """Outputs of the estimator, calibrated where it needs that."""
+        """Outputs of the estimator, calibrated if need be."""
         n_rows = numbers.shape[0]
         try:
             with limited_threads(openmp=threads_for(n_rows), blas=usable_threads()):
-                said = models_of(self.task).raw_outputs(
+                raw = models_of(self.task).raw_outputs(
                     self.estimator, numbers if self.reads_numbers else table
                 )
-            return models_of(self.task).outputs(said, self.calibration)
+            return models_of(self.task).outputs(raw, self.calibration)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             if not self.is_loaded or isinstance(error, ThriftyError):
                 raise
@@ -165,7 +165,7 @@ class CallableFull:
     task: Task
 
     def outputs(self, table: Any, numbers: Any) -> Floats:
-        """Ask the function and check what it says."""
+        """Call the function and check what it returns."""
         name = getattr(self.function, "__qualname__", type(self.function).__qualname__)
         return models_of(self.task).read_outputs(
             self.function(table), numbers.shape[0], f"{FULL_MODEL} (the function {name})"
@@ -174,14 +174,14 @@ class CallableFull:
 
 @dataclass(frozen=True)
 class PrecomputedFull:
-    """Outputs that were computed elsewhere, for rows that are known by their content.
+    """Outputs computed beforehand, looked up by the content of the rows.
 
     Attributes
     ----------
     values : ndarray of shape (n_known, n_outputs)
         Outputs, one line per known row.
     keys : ndarray of shape (n_known,), optional
-        Exact fingerprints of those rows. Without them, rows are known by their place in a batch of ``n_known`` rows.
+        Exact fingerprints of those rows. None looks rows up by their place in a batch of ``n_known`` rows.
     """
 
     values: Floats
@@ -216,7 +216,7 @@ class PrecomputedFull:
         return self.values[place[found]]
 
     def by_place(self, n_rows: int) -> Floats:
-        """Outputs of a whole batch, whose rows are known by their place alone."""
+        """Outputs of a whole batch, by place."""
         if n_rows != len(self.values):
             raise InvalidInputError(
                 f"full holds precomputed probabilities for {len(self.values)} rows, but {n_rows} rows are to be "
@@ -266,7 +266,7 @@ def ask_model(
     rows: Ints | None = None,
     who: str = FULL_MODEL,
 ) -> Floats:
-    """Outputs of a model, every one of them checked: whoever asks a ``FullModel`` asks it here.
+    """Checked outputs of a ``FullModel``; every call of one goes through here.
 
     Parameters
     ----------
@@ -275,15 +275,15 @@ def ask_model(
     task : Task
         What the model must answer.
     rows : ndarray of shape (n_rows,), optional
-        Numbers by which the user knows these rows, for refusals; None counts them from 0.
+        Numbers of these rows in the user's table, for error messages; None counts them from 0.
     who : str
-        What the model is for.
+        Name of the model in error messages.
     """
     with asking(rows, who):
         outputs = model.outputs(table, numbers)
         if isinstance(model, EstimatorFull | CallableFull | PrecomputedFull):
             return outputs
-        # An object of the user's own has not checked what it says.
+        # A FullModel of the user's own does not check its outputs.
         return models_of(task).check_outputs(
             outputs, numbers.shape[0], f"{FULL_MODEL} ({type(model).__name__})"
         )
@@ -292,20 +292,20 @@ def ask_model(
 def as_full_model(
     full: Any, task: Task, n_features: int, *, names: Any = None, numbers: Any = None, who: str = "full"
 ) -> FullModel:
-    """A ``FullModel`` of something that was fitted elsewhere, checked against the task and the columns it reads.
+    """Wrap a model that is fitted already as a ``FullModel``, checked against the task and the columns it reads.
 
     Parameters
     ----------
     full : fitted estimator, FrozenEstimator, FullModel, callable or array
-        The model. A classifier with only a ``decision_function`` is taken at its word, uncalibrated.
+        The model. The ``decision_function`` of a classifier without ``predict_proba`` is taken as log-odds.
     task : Task
-        What it must answer.
+        What it must predict.
     n_features, names : int, sequence of str
-        The columns it is given.
+        Columns of the table that it gets.
     numbers : ndarray or CSR, optional
-        The rows that an array of outputs belongs to; an array without rows is refused.
+        The rows that an array of outputs belongs to; required for an array.
     who : str
-        What the model is for, for refusals.
+        Name of the model in error messages.
     """
     if isinstance(full, type):
         raise InvalidInputError(
@@ -328,7 +328,8 @@ def as_full_model(
     values = models_of(task).read_outputs(full, None, who)
     if numbers is None:
         raise InvalidInputError(
-            f"probabilities belong to rows, and these {len(values)} came without: write `with_full(probabilities, X)`."
+            f"precomputed probabilities need the rows they belong to; got {len(values)} of them without rows. Write "
+            f"`with_full(probabilities, X)`."
         )
     if len(values) != numbers.shape[0]:
         raise InvalidInputError(
@@ -353,7 +354,7 @@ def _check_fitted(estimator: Any, who: str) -> None:
 
 
 def _check_columns(model: Any, n_features: int, names: Any, who: str) -> None:
-    """Refuse an estimator, or a chain, that reads other columns than it is given."""
+    """Refuse an estimator, or a chain, that was fitted on other columns."""
     width = getattr(model, "n_features_in_", n_features)
     if width != n_features:
         raise InvalidInputError(

@@ -1,9 +1,9 @@
-"""Full models as plain arrays, which answer as the fitted model of the library did, without that library.
+"""Fitted full models as plain arrays, which predict as in the library that fitted them, without that library.
 
-A model is scores of a row (trees, weights of columns, or a kernel and its support vectors), a *link* that makes answers
-of them, and perhaps steps before: scalers and imputers. Trees answer to the last bit as their library does; what a
-library sums through a BLAS agrees up to rounding. A file may hold these arrays as data: they are checked when they are
-read, and no code of other libraries is given them.
+A model consists of optional scalers and imputers, scores of a row (trees, linear weights, or a kernel with its support
+vectors), and a *link* that turns scores into predictions. Trees predict the same to the last bit; sums that a library
+computes with BLAS agree up to rounding. A file may hold these arrays as data: they are checked when they are read, and
+no code of other libraries reads them.
 """
 
 import math
@@ -71,7 +71,7 @@ class Scale:
         return ((X - shift).astype(X.dtype) / scale).astype(X.dtype)
 
     def problem(self, n_features: int) -> str | None:
-        """Why this cannot scale tables of so many columns, or None."""
+        """Reason why this cannot scale tables with ``n_features`` columns, or None."""
         for array in (self.shift, self.scale):
             if array is not None and (array.shape != (n_features,) or not np.isfinite(array).all()):
                 return "a scaler has no finite number for every column"
@@ -82,7 +82,7 @@ class Scale:
 
 @dataclass(frozen=True, eq=False)
 class Impute:
-    """A value in the place of a missing one, for each column: shape (n_features,)."""
+    """Values that replace missing cells, one for each column: shape (n_features,)."""
 
     values: Floats
 
@@ -91,7 +91,7 @@ class Impute:
         return np.where(np.isnan(X), self.values.astype(X.dtype), X)
 
     def problem(self, n_features: int) -> str | None:
-        """Why this cannot fill tables of so many columns, or None."""
+        """Reason why this cannot fill tables with ``n_features`` columns, or None."""
         is_right = self.values.shape == (n_features,) and np.isfinite(self.values).all()
         return None if is_right else "an imputer has no finite number for every column"
 
@@ -123,7 +123,7 @@ class LinearScores:
         return sums
 
     def problem(self, n_features: int, n_classes: int) -> str | None:
-        """Why these weights cannot answer about so many columns and classes (0 for a number), or None."""
+        """Reason why these weights do not fit so many columns and classes (0 for regression), or None."""
         links = {0: ("identity", "exp"), 2: ("decision", "logistic")}
         if self.link not in links.get(n_classes, ("decision", "softmax", "rest")):
             return f"weights do not answer about {n_classes} classes by {self.link!r}"
@@ -241,7 +241,7 @@ class KernelScores:
         return found
 
     def problem(self, n_features: int, n_classes: int) -> str | None:
-        """Why this machine cannot answer about so many columns and classes (0 for a number), or None."""
+        """Reason why these arrays do not fit so many columns and classes (0 for regression), or None."""
         if self.kind not in ("linear", "poly", "rbf", "sigmoid"):
             return f"a kernel is not known: {self.kind!r}"
         if self.link not in (("decision", "pairs") if n_classes else ("identity",)):
@@ -314,7 +314,7 @@ def couple_pairs(of_first: Floats, found: Floats, Q: Floats, Qp: Floats) -> None
 
 @dataclass(frozen=True, eq=False)
 class StoredModel:
-    """Everything that a model answers by.
+    """Preprocessing, scores and link of a fitted model.
 
     Attributes
     ----------
@@ -347,7 +347,7 @@ class StoredModel:
     takes_sparse: bool = False
 
     def validate(self) -> "StoredModel":
-        """Refuse arrays that do not fit together. Returns itself."""
+        """Refuse arrays that do not fit together, and return the model."""
         problem = self._problem()
         if problem:
             raise InvalidInputError(f"a stored model must be whole: {problem}. Its arrays are damaged.")
@@ -368,7 +368,7 @@ class StoredModel:
         return next((one for one in problems if one), None)
 
     def blocks(self, X: Any) -> Iterator[tuple[slice, Floats]]:
-        """A few rows after the other, as the core reads them."""
+        """Preprocessed rows in blocks."""
         width = len(self.core.vectors) if isinstance(self.core, KernelScores) else 1
         n_rows = max(1, min(_BLOCK_ROWS, _BLOCK_CELLS // max(width, self.n_features)))
         finite: Any = {"finite": True, "nan": "allow-nan", "any": False}[self.reads]
@@ -448,7 +448,7 @@ def write_exponentials(values: Any, out: Any) -> None:
 
 
 def constant_classifier(classes: Labels, shares: Floats, n_features: int) -> "StoredClassifier":
-    """A classifier that gives every row of a table of so many columns the same probabilities."""
+    """Classifier that predicts the same probabilities for every row."""
     leaf = replace(
         TreeEnsemble.empty(n_features, len(classes)),
         values=np.asarray(shares, dtype=np.float64).reshape(1, -1),
@@ -461,12 +461,12 @@ def constant_classifier(classes: Labels, shares: Floats, n_features: int) -> "St
 
 
 def stored_estimator(model: StoredModel) -> "StoredClassifier | StoredRegressor":
-    """The estimator that answers by a model."""
+    """Classifier or regressor of a stored model."""
     return (StoredClassifier if len(model.classes) else StoredRegressor)(model)
 
 
 class _StoredEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """What a classifier and a regressor share.
+    """Base class of stored classifiers and regressors.
 
     Parameters
     ----------
@@ -499,7 +499,7 @@ class _StoredEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
         return np.array(self.model.names, dtype=object)
 
     def fit(self, X: Any, y: Any = None) -> NoReturn:  # noqa: ARG002
-        """Refuse: what was loaded from a file can only answer."""
+        """Raise an error: a stored model cannot be fitted."""
         raise InvalidInputError(
             f"a {type(self).__name__} holds the arrays of a model that was fitted elsewhere, and cannot be fitted. "
             f"Wrap it in FrozenEstimator to use it as it is, or give an unfitted model."
@@ -507,11 +507,11 @@ class _StoredEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
 
     @property
     def follows_paths(self) -> bool:
-        """Whether rows may differ in the columns that they are asked for."""
+        """Whether the columns read differ by row."""
         return isinstance(self.model.core, ForeignTrees)
 
     def touched(self, X: Any) -> Bools:
-        """Columns that each row is asked for, shape (n_rows, n_features); all of them where there are no trees."""
+        """Columns read of each row, shape (n_rows, n_features); all of them for models without trees."""
         core, X = self.model.core, self._table(X)
         touched = np.ones((X.shape[0], self.model.n_features), dtype=bool)
         if isinstance(core, ForeignTrees):
@@ -520,7 +520,7 @@ class _StoredEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
         return touched
 
     def _table(self, X: Any) -> Any:
-        """The table as numbers, its columns checked."""
+        """Validated table as numbers."""
         if self.model.names is None and hasattr(X, "to_numpy"):
             X = X.to_numpy()  # boosters read columns by their place, whatever they are called
         return validate_data(
