@@ -17,11 +17,11 @@ from thrifty.evidence.evidence import Evidence
 __all__ = ["check_bootstrap", "draws_of", "resampled", "tails"]
 
 _CELLS = 2**18
-"""Rows x draws in one block: 2 MB of counts, which stay in a processor's cache."""
+"""Rows times draws in one block: 2 MB of counts, which fit into a processor's cache."""
 
 
 def check_bootstrap(level: float, n_boot: int) -> None:
-    """Refuse a level outside (0, 1), and draws too few to show the tails that the level asks for."""
+    """Check that the level is in (0, 1), and that there are enough draws for its tails."""
     if not 0 < level < 1:
         raise InvalidInputError(
             f"level must lie between 0 and 1; got {level!r}. It is the share a band holds."
@@ -35,7 +35,7 @@ def check_bootstrap(level: float, n_boot: int) -> None:
 
 
 def tails(draws: Floats, level: float) -> tuple[Floats, Floats]:
-    """Both ends of the middle ``level`` of the draws, along the last axis; the draws are left in another order."""
+    """Percentile interval of the draws along the last axis; reorders the draws in place."""
     low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=-1, overwrite_input=True)
     return low, high
 

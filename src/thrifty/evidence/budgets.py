@@ -1,4 +1,4 @@
-"""Budgets: held exactly by one batch, or kept by the mean cost of new rows with a stated confidence.
+"""Budgets: met exactly by one batch, or kept by the mean cost of new rows with a given confidence.
 
 *A batch.* Costs need no labels, so a batch can be cut by its own scores. A policy that was fixed in advance spends its
 budget on average over batches. In one batch of n rows, of which a share s is sent on at a price of D more, the mean
@@ -36,16 +36,16 @@ Thing = TypeVar("Thing")
 
 
 def hold_budget(system: Thing, X: Any, budget: float, *, seed: int | None = None) -> Thing:
-    """Cut a system so that just these rows spend a budget: at most, and as nearly as can be.
+    """Choose the operating point by which one batch spends as much of a budget as possible, and no more.
 
-    For one batch that is at hand, and without a proof; ``certified(X, y, budget=...)`` of an estimator is for rows to
-    come.
+    For a batch whose rows are all known, without a certificate; for future rows, use ``certified(X, y, budget=...)`` of
+    an estimator.
 
         argmax  mean cost   subject to   mean cost <= budget,   over mixes of two neighbouring operating points
 
-    A system with a single gate has an operating point for every threshold; of several gates it is the first that is
-    cut, unless the system was fitted with points of its own, as a cascade is. Which rows follow which of two points is
-    chance, a fixed function of the row. The full model is not asked.
+    A system with a single gate has an operating point for every threshold; with several gates the first one is varied,
+    unless the system was fitted with operating points, as a cascade is. Which rows follow which of two points is
+    pseudo-random, a fixed function of the row. The full model is not called.
 
     Parameters
     ----------
@@ -54,14 +54,14 @@ def hold_budget(system: Thing, X: Any, budget: float, *, seed: int | None = None
     X : table of shape (n_samples, n_features)
         The batch.
     budget : float
-        Most that its rows may spend on average.
+        Largest mean cost of its rows.
     seed : int, optional
-        Seed of the chance that decides among equal scores; None keeps that of the system.
+        Seed that decides which rows follow which of two points; None keeps that of the system.
 
     Returns
     -------
     fitted estimator or Chain
-        For this batch: on other rows it spends something else.
+        The system at that point, for this batch: the mean cost of other rows differs.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def hold_budget(system: Thing, X: Any, budget: float, *, seed: int | None = None
 
 
 def _hold(chain: Chain, reader: TableReader, budget: float, seed: int) -> Policy:
-    """The dearest point that the rows can pay for, mixed with its upper neighbour as far as the rest goes."""
+    """Most expensive point within the budget, mixed with the next one as far as the budget allows."""
     policy = chain.policy if chain.policy.is_measured else _every_cut(chain, reader)
     policy = replace(policy, seed=seed)
 
@@ -131,7 +131,7 @@ def _hold(chain: Chain, reader: TableReader, budget: float, seed: int) -> Policy
 
 
 def _every_cut(chain: Chain, reader: TableReader) -> Policy:
-    """A point for every distinct cut of the first gate on these rows; the other gates stay as they are."""
+    """Points for every distinct threshold of the first gate on these rows; the other gates are unchanged."""
     first = chain.stages[0]
     rows = np.arange(reader.n_samples)
     visit = chain.walker.visit(first, reader, rows, chain.walker.carried_at_start(len(rows)))
@@ -143,7 +143,7 @@ def _every_cut(chain: Chain, reader: TableReader) -> Policy:
 
 
 def _only(policy: Policy, chain: Chain) -> Policy:
-    """The points in force alone, where they are cuts of this batch; all of them where the system came with them."""
+    """Policy without the points not in force, if points were made for this batch; unchanged if the fit made them."""
     if chain.policy.is_measured:
         return policy
     lower, upper = policy.thresholds[policy.lower], policy.thresholds[policy.upper]
@@ -159,14 +159,14 @@ _HALVINGS = 40
 
 
 class CostBounds:
-    """Bounds of the mean cost of operating points, from rows that the fit has not seen.
+    """Confidence bounds of the mean cost of operating points, from held-out rows.
 
     Parameters
     ----------
     evidence : Evidence
-        Those rows.
+        The held-out rows.
     n_rows : int
-        Different rows among them: a row that is given twice is no second observation.
+        Number of distinct rows among them: a repeated row is not a second observation.
     """
 
     def __init__(self, evidence: Evidence, n_rows: int) -> None:
@@ -174,7 +174,7 @@ class CostBounds:
 
     @classmethod
     def on_held_out(cls, held_out: Evidence, fitted_on: Evidence, duplicates: str) -> "CostBounds":
-        """Costs on rows that were kept out of a fit, those that equal rows of the fit left out."""
+        """Bounds from held-out rows, without those that equal rows of the fit."""
         trials = trials_of(held_out.rows, fitted_on.known_rows, held_out.n_rows, duplicates)
         if trials.n_trials < 2:
             raise InvalidInputError(
@@ -184,7 +184,7 @@ class CostBounds:
         return cls(held_out.take(np.flatnonzero(trials.kept)), trials.n_trials)
 
     def within(self, policy: Policy, budget: float, confidence: float) -> Policy:
-        """The policy at the dearest point, or mix, that is shown to keep to a budget; points by rising cost."""
+        """Policy at the most expensive point, or mix, whose upper bound is within the budget; points by rising cost."""
         lower, paid = -1, np.empty(0)
         for place, thresholds in enumerate(policy.thresholds):
             dearer = self._paid(thresholds)
@@ -208,19 +208,19 @@ class CostBounds:
         return policy.at(lower, lower + 1, low)
 
     def interval(self, policy: Policy, level: float, copies: int = 0) -> tuple[float, float]:
-        """Interval of the mean cost of new rows at the point in force, with probability ``level``.
+        """Confidence interval of the mean cost of new rows at the point in force.
 
-        Where rows were judged by ``copies`` of the stages that serve, each on its own part of the rows, what serves is
-        one more such copy. The means of the parts vary by at least ``copies s^2 / n``, and so does its own around
-        their average, by ``1 + 1 / copies`` times that. Of a mix of two points, new rows draw anew which one they
-        follow: where every row pays the same at either point, that is all by which they vary.
+        In cross-validation, ``copies`` fits of the stages judge each its own part of the rows, and the final fit is one
+        more such copy. The means of the parts vary by at least ``copies s^2 / n``, and the mean of the final fit varies
+        around their average by ``1 + 1 / copies`` times that. In a mix of two points, each new row draws which point it
+        follows; where all rows pay the same at a point, that is the only variation.
         """
         share = policy.share
         lower, upper = (self._paid(policy.thresholds[point]) for point in (policy.lower, policy.upper))
         drawn = share * (1 - share) * np.square(upper - lower)
         mean, error = self._mean_and_error((1 - share) * lower + share * upper, drawn)
         margin = float(stdtrit(self._n_rows - 1, (1 + level) / 2)) * error * float(np.sqrt(1 + copies))
-        # No row pays less than the cheapest of these, or more than the dearest way there is.
+        # No row pays less than the cheapest route, or more than the most expensive one.
         return max(mean - margin, float(self._evidence.cost.min())), min(
             mean + margin, float(self._evidence.cost.max())
         )
@@ -231,8 +231,8 @@ class CostBounds:
     def _bound(self, paid: Floats, confidence: float) -> float:
         """Upper confidence bound of the mean cost.
 
-        One more row is counted that pays as much as the dearest of these. Few rows do, and where by chance fewer of
-        them are seen than there should be, both the mean and the spread look smaller than they are.
+        One row that pays as much as the most expensive one is added: such rows are rare, and where a sample holds too
+        few of them by chance, its mean and its variance are both too small.
         """
         n_rows, dearest = self._n_rows, float(paid.max())
         mean, error = self._mean_and_error(paid)
@@ -242,10 +242,10 @@ class CostBounds:
         return with_dearest + float(stdtrit(n_rows, confidence)) * error
 
     def _mean_and_error(self, paid: Floats, drawn: Floats | float = 0.0) -> tuple[float, float]:
-        """Mean of what rows pay, and its standard error; ``drawn`` is by what each row varies by itself."""
+        """Mean cost and its standard error; ``drawn`` is the variance of each row's own random draw."""
         weight = self._evidence.weights
         mean = float(np.average(paid, weights=weight))
-        # As many observations as rows of equal weight would be that vary as much.
+        # Effective sample size of weighted rows.
         n_rows = self._n_rows * float(weight.sum() ** 2 / (len(weight) * np.square(weight).sum()))
         variance = float(np.average(np.square(paid - mean) + drawn, weights=weight)) / max(n_rows - 1, 1.0)
         return mean, float(np.sqrt(variance))

@@ -1,7 +1,7 @@
-"""Certificates: how much a system may lose against the full model (f0), proved on held-out rows.
+"""Certificates: upper confidence bounds of the loss of a system against the full model (f0), from held-out rows.
 
 The risk of a system is ``P(f0 is right and the system is wrong)`` for a new row. It is at least
-``accuracy(f0) - accuracy(system)``, so a bound of it bounds the lost accuracy too.
+``accuracy(f0) - accuracy(system)``, so a bound of it also bounds the loss of accuracy.
 
 Candidates are the points of a frontier, fixed on other rows. On ``n`` held-out rows, drawn independently from where
 the system will be used, the number ``k`` of rows that are worse is binomial, with the risk as its probability.
@@ -51,7 +51,7 @@ def certify(
     measure: str = "share",
     largest: float | None = None,
 ) -> "Certificate":
-    """The cheapest point of a frontier that loses at most ``max_loss`` against the full model, by exact tests.
+    """Certify the cheapest point of a frontier whose risk against the full model is at most ``max_loss``.
 
     For frontiers of logged answers and of several systems; one fitted estimator is certified by its ``certified``.
 
@@ -98,16 +98,16 @@ def certify(
     ``k <= c``, with c the largest number for which ``P(Bin(n, max_loss) <= c) <= alpha`` (which is what "the
     bound is at most max_loss" says). Since the binomial distribution grows with its probability,
     ``P(Bin(n, p) <= c) <= P(Bin(n, max_loss) <= c) <= alpha``. So a wrong certificate has probability at most alpha,
-    whatever the other points are and however the tests depend on each other. Where classes have limits of their own, j
+    for any other points and any dependence between the tests. Where classes have limits of their own, j
     is the first point that breaks one of them, and to get past j the test of that class must err: the limits of all
     classes hold together with the same confidence. Means are tested by betting; see ``thrifty.evidence.tests``.
 
     Among n rows let d be different, label included, on which a point loses k_d times, and k times on all n. Tested are
-    ``max(k_d, ceil(d k / n))`` losses in d trials, and k in n; a point passes if both bounds do. No table tells why its
-    rows are equal, and the level holds for each of the reasons. Were all rows different before some were
-    repeated, however often, the d rows are the draw, and k_d is binomial. Are equal rows independent draws, k is
-    binomial. Were such draws all repeated alike, k / n is the share of losses in the draw, which has at least
-    d rows, and fewer trials with no smaller share have a larger bound. Without equal rows all three are one test.
+    ``max(k_d, ceil(d k / n))`` losses in d trials, and k in n; a point passes if both bounds do. A table does not tell
+    why its rows are equal, and the level holds for each possible reason. If all rows were different before some were
+    repeated, the d rows are the sample, and k_d is binomial. If equal rows are independent draws, k is binomial. If
+    such draws were all repeated equally often, k / n is the share of losses in the sample, which has at least d rows,
+    and fewer trials with no smaller share have a larger bound. Without equal rows all three are one test.
 
     Leaving rows out that equal rows of the fit keeps the level for rows that do not: whether a row is left out depends
     on what it holds, so that the others are independent draws of such rows. The certificate says so.
@@ -165,7 +165,7 @@ def _tests_of(
     confidence: float,
     largest: float | None,
 ) -> RiskTests:
-    """The tests of every point; refused where the rows are too few to show anything."""
+    """Tests of every point; raises an error where there are too few rows to pass any."""
     if isinstance(max_loss, Mapping):
         return binomial_tests_by_class(frontier, trials, max_loss, confidence)
     of_mean = largest is not None
@@ -179,7 +179,7 @@ def _tests_of(
 
 
 def _largest(frontier: Frontier, max_loss: Any, measure: str, largest: Any) -> float | None:
-    """The loss at which losses are clipped, where a mean is asked for; None where rows are counted."""
+    """Loss at which losses are clipped for ``measure="mean"``; None for ``measure="share"``."""
     if measure not in MEASURES:
         raise InvalidInputError(f"measure must be one of {', '.join(MEASURES)}; got {measure!r}.")
     if measure == "share":
@@ -217,7 +217,7 @@ def check_hold_out(
     classes: Any = (),
     query: Ints | None = None,
 ) -> None:
-    """Refuse, before anything is fitted, a loss that the rows, or queries, held out of a fit cannot show."""
+    """Refuse, before the fit, a ``max_loss`` for which there are too few held-out rows, or queries."""
     check_max_loss(max_loss, classes if isinstance(max_loss, Mapping) else None)
     check_confidence(confidence)
     keys = content_keys(X, strata)
@@ -235,7 +235,7 @@ def check_hold_out(
 
 
 def _everything_to_full(frontier: Frontier) -> OperatingPoint | None:
-    """A system that sends every row on, if the full model's own answer is behind its gates."""
+    """Operating point that sends every row to the full model, if a system can; else None."""
     for place, one in enumerate(frontier.evidence):
         if one.sends_to_full and one.points is None:
             means = one.averages(np.array([[-np.inf]])).under()
@@ -249,13 +249,13 @@ def _everything_to_full(frontier: Frontier) -> OperatingPoint | None:
 
 @dataclass(frozen=True)
 class Certificate:
-    """The cheapest point that was shown to lose at most ``max_loss``, and everything that showed it.
+    """The cheapest point whose risk is certified to be at most ``max_loss``, and the results of its tests.
 
     Attributes
     ----------
     max_loss, confidence : float
-        What was to be shown, and how surely: in at most ``1 - confidence`` of all draws of held-out rows does a
-        certified point lose more than ``max_loss``.
+        Limit of the risk and confidence: a certified point exceeds ``max_loss`` in at most ``1 - confidence`` of all
+        draws of held-out rows.
     n_rows : int
         Held-out rows that were counted: all that were given, without those left out and without repetitions.
     n_losses, bound : int, float
@@ -276,7 +276,7 @@ class Certificate:
     duplicates : str or None
         What became of such rows; see ``certify``.
     issued, rows : str or None
-        Date of the test, and a fingerprint of the rows that were given, whatever their order.
+        Date of the test, and a fingerprint of the rows given, which does not depend on their order.
     by_class : tuple of ClassLoss or None
         Limit, rows, losses and bound of each class, where classes have limits of their own: ``max_loss`` is then the
         largest limit, ``n_losses`` the sum, and ``bound`` that of the class which comes nearest to its limit.
@@ -331,7 +331,7 @@ class Certificate:
         return f"{self._limits('loses', 'has')}, {surely}: {self._outcome(self.n_losses, self.bound)}"
 
     def _limits(self, loses: str, has: str) -> str:
-        """What was to be shown, with its verb."""
+        """The certified limits, with their verb."""
         if self.largest is not None:
             return (
                 f"{has} a mean {self.loss or 'error'} (clipped at {self.largest:.6g}) that exceeds the full model's by "
@@ -346,7 +346,7 @@ class Certificate:
 
     @property
     def _meaning(self) -> str:
-        """What counts as lost, where that is not just a wrong answer."""
+        """Definition of a lost answer, where that is not just a wrong one."""
         if self.loss is None:
             return ""
         more = f" by more than {self.tolerance:.6g}" if self.tolerance else ""
@@ -365,7 +365,7 @@ class Certificate:
 
     @property
     def _basis(self) -> str:
-        """What the claim rests on, in words: assumptions, what was counted, when and on which rows."""
+        """Basis of the claim in words: assumptions, rows counted, date and fingerprint of the rows."""
         basis = "This assumes that the rows are independent of each other and of the fit, and drawn as future rows are"
         if self.issued is None:
             return f"{basis}; an earlier version issued it, which did not look for rows that equal others"
@@ -373,7 +373,7 @@ class Certificate:
         return "; ".join(parts) + ("" if self.rows is None else f" for the rows {self.rows}")
 
     def _counted(self) -> list[str]:
-        """What was counted, where that is not just the rows that were given."""
+        """Rows that were left out or counted once, in words."""
         if self.rows is None:
             return ["the rows could not be compared with each other or with those of the fit"]
         parts = [] if self.n_seen is not None else ["the rows could not be compared with those of the fit"]

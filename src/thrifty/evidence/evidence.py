@@ -57,17 +57,17 @@ class Evidence:
     quality : ndarray of shape (n_rows, n_stages + 1), bool or float
         How good the answer of each stage is and, last, the answer behind all of them; bool where it is right or wrong.
     cost : ndarray of shape (n_stages + 1,) or (n_rows, n_stages + 1)
-        What a row has paid that is answered there; per row where that differs.
+        Total cost of a row that is answered there; per row where that differs.
     full_quality : ndarray of shape (n_rows,), optional
-        How good the full model's own answer is; without it nothing can be compared with the full model.
+        Quality of the full model's own answer; required for comparisons with the full model.
     points : ndarray of shape (n_points, n_stages), optional
-        Thresholds of the operating points there are; None, for a single gate, is every threshold.
+        Thresholds of the operating points; None, for a single gate, is every threshold.
     weight : ndarray of shape (n_rows,), optional
-        Weights, for rules of stopping; frontiers and certificates count every row once.
+        Sample weights, for stopping rules; frontiers and certificates count every row once.
     features : tuple of int
         Columns that the stages buy.
     settings : dict
-        What the system was fitted with; kept as JSON keeps it.
+        Parameters of the fit, as JSON keeps them.
     target, scores : ndarray of shape (n_rows,) and (n_rows, n_stages + 1, n_scores), optional
         Targets as the task encodes them, and scores of the answer at each place, for measures such as recall and AUC;
         a fitted estimator and a file do without them.
@@ -76,18 +76,18 @@ class Evidence:
     is_fixed : bool
         Whether this is one operating point as it is, which no threshold describes: see ``of_point``.
     rows : ndarray of shape (n_rows, 2), optional
-        Fingerprints of what each row holds, and of that together with its label: a certificate counts no row twice.
+        Fingerprints of the cells of each row, and of cells and label: a certificate counts no row twice.
     seen : ndarray of shape (n_seen,), optional
-        Fingerprints of what other rows hold that the system was fitted on: a certificate does not count them.
+        Fingerprints of the cells of other rows that the system was fitted on: a certificate does not count them.
     strata : ndarray of shape (n_rows,), optional
         Number of the class of each row, for recall by class.
     right : ndarray of shape (n_rows, n_stages + 1), optional
-        Whether the answer at each place is the true class, where ``quality`` says something else.
+        Whether the answer at each place is the true class, where ``quality`` is not that.
     tolerance : float
-        How much less good than the full model's an answer may be before it counts as worse; nothing, where answers are
-        right or wrong.
+        Difference in quality to the full model up to which an answer does not count as worse; 0 where answers are right
+        or wrong.
     task : Task, optional
-        What an answer is, which tells the labels of classes and how much an answer can lose.
+        The task, for the labels of classes and the largest loss of an answer.
     """
 
     gate: Floats
@@ -109,7 +109,7 @@ class Evidence:
     tolerance: float = 0.0
     task: Task | None = None
 
-    unit: ClassVar[str | None] = None  # what a row is, where it is none
+    unit: ClassVar[str | None] = None  # name of what is counted, where that is not rows
 
     def __post_init__(self) -> None:
         gate = finite_numbers("gate", np.asarray(self.gate), (None, None))
@@ -153,7 +153,7 @@ class Evidence:
         threshold: float | None = None,
         **known: Any,
     ) -> Self:
-        """One gate and what stands on both sides of it; ``threshold`` is the only one allowed, if given.
+        """Evidence of a single gate between a cheap and a full answer; ``threshold``, if given, is its only point.
 
         Costs are one number for all rows, or one per row; qualities one per row. Without ``full_quality``, rows are
         sent straight to the full model, so that it is ``go_quality``.
@@ -317,14 +317,14 @@ class Evidence:
         return replace(
             self,
             quality=self.quality >= (full if full.dtype == bool else full - self.tolerance)[:, None],
-            # The full model is never worse than itself; where its answer stands last, that must stay visible.
+            # The full model is never worse than itself; where its answer is the last one, that must stay visible.
             full_quality=np.ones(len(full), dtype=bool) if self.sends_to_full else full,
         )
 
     def excess(self, largest: float) -> Floats:
         """What each answer loses more than the full model's, shape of ``quality``, as a share of ``largest``.
 
-        Losses are clipped at ``largest``, so that an excess lies in [-1, 1].
+        Losses are clipped at ``largest``, so that an excess is in [-1, 1].
         """
         self.against_full()  # refuses where nothing is known of the full model
         best = 1.0 if self.task is None else self.task.best_quality

@@ -1,8 +1,8 @@
 """Measures of operating points besides the mean score: recalls, log-loss, AUC and errors, with bootstrap intervals.
 
-Rows are resampled as for the bands of scores. Which measures there are depends on what is known about the rows: their
-classes, and which answers are right, are enough for accuracy, balanced accuracy and recalls; log-loss, AUC and errors
-need the scores of the answers, which a fitted estimator does not keep, and which ``frontier.on(evidence of rows)`` has.
+Which measures there are depends on the evidence: the classes of rows, and which answers are right, are enough for
+accuracy, balanced accuracy and recalls; log-loss, AUC and errors need the scores of the answers, which a fitted
+estimator does not keep, and which ``frontier.on(evidence of rows)`` has.
 
 The recall of a class is the share of its rows that are answered with it; ``within_floors`` finds the best point whose
 recalls reach given floors. Rows that follow one of two points by chance have the mean of their recalls, so that cost,
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 LEAST_PROBABILITY = 1e-15
-"""Log-losses are bounded as those of scikit-learn were: one sure mistake must not be infinitely bad."""
+"""Probabilities are clipped here, so that one overconfident mistake does not make the log-loss infinite."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class NumberRows:
 
 
 def _measured(points: Sequence[tuple[Evidence, Floats]], task: Task | None) -> ClassRows | NumberRows:
-    """The rows as they are answered at some points; refused where nothing can be measured."""
+    """Answers to the rows at some points; raises an error where the evidence allows no measure."""
     first = points[0][0]
     if first.unit is not None:
         raise InvalidInputError(
@@ -320,7 +320,7 @@ def within_floors(
 
 
 def _corners(policy: Policy, recalls: Floats, floors: Mapping[int, float], budget: float | None) -> Floats:
-    """Where the best mix may lie, as a point and a share of the next: points, the budget, and the floors."""
+    """Candidates for the best mix, each a point and a share of the next: points, the budget, and the floors."""
     mixes = [(float(place), 0.0) for place in range(len(policy))]
     for place in range(len(policy) - 1):
         limits = [(policy.cost, budget)] if budget is not None else []
@@ -336,7 +336,7 @@ def _corners(policy: Policy, recalls: Floats, floors: Mapping[int, float], budge
 def _out_of_reach(
     recalls: Floats, cost: Floats, floors: Mapping[int, float], budget: float | None, classes: Labels
 ) -> InvalidInputError:
-    """The error message, with the point that misses the floors by least."""
+    """Error naming the point that misses the floors by least."""
     short = (np.array(list(floors.values())) - recalls).max(axis=1)
     nearest = int(np.lexsort((cost, short))[0])
     labels = [classes[one].item() if hasattr(classes[one], "item") else classes[one] for one in floors]

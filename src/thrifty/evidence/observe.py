@@ -37,7 +37,7 @@ __all__ = [
 
 
 def chain_of(thing: Any) -> Chain:
-    """The chain of a fitted estimator, or the chain itself; anything else is refused."""
+    """Chain of a fitted estimator, or the chain itself; any other object raises an error."""
     found = getattr(thing, "chain_", thing)
     if not isinstance(found, Chain):
         fitted = "is not fitted" if hasattr(thing, "fit") else "is none"
@@ -49,13 +49,13 @@ def chain_of(thing: Any) -> Chain:
 
 
 def learned_chain_of(thing: Any) -> Chain:
-    """The chain as learned; after a certificate failed, the chain in force sends every row on."""
+    """Chain as learned by the fit; after a failed certificate the chain in force sends every row to the full model."""
     learned = getattr(thing, "_learned", None)
     return learned if isinstance(learned, Chain) else chain_of(thing)
 
 
 def table_for(estimator: Any, X: Any) -> Any:
-    """A table with its columns in the order that an estimator without stages knows them in."""
+    """Table with its columns in the order of the fit, for an estimator without stages."""
     return table_of_fit(X, getattr(estimator, "feature_names_in_", None))
 
 
@@ -196,7 +196,7 @@ def point_of(
     settings: dict[str, Any] | None = None,
     full_probability: ArrayLike | None = None,
 ) -> Evidence:
-    """A fitted system as it is, its operating point in force included, as one point.
+    """Evidence of a fitted system at its operating point in force, as a single point.
 
     Parameters as in ``evidence_of``. Without ``full_probability`` the full model is asked only about the rows that
     reach it, and nothing can be compared with it afterwards.
@@ -237,7 +237,7 @@ def _all_columns(chain: Chain | None) -> tuple[int, ...]:
 def _with_known_full(
     chain: Chain, reader: TableReader, target: Floats, given: ArrayLike | None
 ) -> tuple[Chain, Numbers | None]:
-    """The chain with the full model's answers on these rows looked up in place of asked, and how good they are."""
+    """Chain with precomputed answers of its full model on these rows, and the quality of those answers."""
     model, rows = chain.innermost, np.arange(reader.n_samples)
     numbers = reader.block(rows, chain.price_list.read_by_full)
     if given is not None:
@@ -252,12 +252,12 @@ def _with_known_full(
 
 
 def _own_quality(task: Task, target: Floats, outputs: Floats) -> Numbers:
-    """How good the full model's answers are; the scores that it ranks documents by, which queries are judged with."""
+    """Quality of the full model's answers; for a ranking, the scores of the documents."""
     return task.scores(outputs)[:, 0] if isinstance(task, RankingTask) else task.quality(target, outputs)
 
 
 def _costs(chain: Chain, reader: TableReader, *, asked: bool) -> Floats:
-    """What rows pay at each own stage and beyond; one line for all of them where it is the same."""
+    """Cost of rows at each stage and beyond; a single line where it is the same for all rows."""
     n_own, by_row = chain.n_own_stages, chain.price_list.by_row is not None
     by_row = by_row or chain.has_forks
     if not by_row and (not asked or chain.behind is None):

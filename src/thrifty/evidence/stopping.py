@@ -37,14 +37,14 @@ __all__ = [
 ]
 
 TIE = 1e-10
-"""Cuts whose sums differ by less, as a share of all that is summed, are equally good: rows then stop earlier."""
+"""Relative difference of two sums below which both cuts are equally good; the one at which rows stop earlier wins."""
 
 BLOCK = 2**15
-"""Rows times prices that are looked at together: where rows are few, calls would take longer than their work."""
+"""Rows times prices that are processed together, to save the overhead of calls where there are few rows."""
 
 
 class StoppingRules:
-    """Finds the thresholds for any price; what does not depend on the price is sorted once.
+    """Optimal thresholds for any price; scores are sorted once.
 
     Parameters
     ----------
@@ -59,12 +59,12 @@ class StoppingRules:
         self._order = np.argsort(evidence.gate, axis=0, kind="stable")
         ranked = np.take_along_axis(evidence.gate, self._order, axis=0)
         self._ranked = ranked
-        # No threshold lies between two rows of equal score.
+        # There is no threshold between two rows of equal score.
         self._is_cut = np.ones((len(ranked) + 1, evidence.n_stages), dtype=bool)
         self._is_cut[1:-1] = ranked[1:] > ranked[:-1]
 
     def at(self, price: float) -> Floats:
-        """Threshold of every stage, shape (n_stages,); infinite ones stop all rows, or none."""
+        """Threshold of every stage for one price, shape (n_stages,); infinite ones stop all rows, or none."""
         thresholds: Floats = self._induce(np.array([price]))[0][0]
         return thresholds
 
@@ -76,7 +76,7 @@ class StoppingRules:
         )
 
     def stop_minus_go(self, price: float) -> Floats:
-        """What a row that stands at each stage loses by stopping, later stages as decided: (n_rows, n_stages)."""
+        """Loss of stopping at each stage against going on under the rules of the later ones: (n_rows, n_stages)."""
         differences: Floats = self._induce(np.array([price]))[1][0]
         return differences
 
@@ -109,7 +109,7 @@ class StoppingRules:
 
 
 def price_grid(evidence: Evidence, n_prices: int) -> Floats:
-    """Prices, rising, from one at which only the loss counts to one at which every purchase is too dear."""
+    """Increasing prices, from one at which only the loss counts to one at which no purchase pays off."""
     cost = evidence.cost if evidence.cost.ndim == 1 else evidence.cost.mean(axis=0)
     steps = np.diff(cost)
     steps = steps[steps > 0]
@@ -139,7 +139,7 @@ def sweep_prices(
         The same rows as they are judged together, as documents of a query are; what tells the score of a point then.
     """
     rules = StoppingRules(evidence, loss)
-    # Those that let everybody stop at once are the cheapest there are.
+    # Thresholds at which all rows stop at the first stage are the cheapest.
     at_once = np.full((1, evidence.n_stages), np.inf)
     thresholds = np.unique(np.concatenate([at_once, rules.at_each(price_grid(evidence, n_prices))]), axis=0)
     unknown = np.zeros(len(thresholds))

@@ -193,7 +193,7 @@ def rows_by_class(frontier: Frontier, limits: Mapping[Any, float]) -> dict[Any, 
 
 
 def empirical_risk_within(frontier: Frontier, max_loss: MaxLoss) -> Bools:
-    """Whether the empirical risk of each point on these rows is within a limit; that proves nothing about others."""
+    """Whether the empirical risk of each point on these rows is within a limit; an estimate, not a certificate."""
     if isinstance(max_loss, Mapping):
         inside = rows_by_class(frontier, max_loss)
         shares = [frontier.losses_against_full(rows) / max(rows.sum(), 1) for rows in inside.values()]
@@ -239,7 +239,7 @@ def check_enough_rows(
     of_mean: bool = False,
     unit: str = "rows",
 ) -> None:
-    """Refuse a limit that so many held-out rows, or queries, cannot show even without a single loss."""
+    """Refuse a limit that cannot be certified on so many held-out rows, or queries, even without a loss."""
     least = (
         betting_bound(np.zeros(n_rows), confidence)
         if of_mean
@@ -262,7 +262,7 @@ def check_enough_rows(
 
 
 STAKES = np.array([0.99, 0.7, 0.45, 0.25, 0.12, 0.05])
-"""Shares of the wealth that are staked: large ones pay where few rows lose, small ones where losses vary."""
+"""Shares of the wealth to stake: large ones have power where few rows lose, small ones where losses vary."""
 
 # Bound and limit may be the same number and differ in the last digits of an incomplete beta function.
 _SLACK = 1e-12
@@ -284,7 +284,7 @@ def within_limit(bound: Floats, limit: float) -> Bools:
 
 
 def rows_needed(max_loss: float, confidence: float = 0.95) -> int:
-    """Fewest rows that can show ``max_loss`` at all: the smallest n with ``(1 - max_loss)^n <= 1 - confidence``."""
+    """Fewest rows with which ``max_loss`` can be certified: the least n with ``(1 - max_loss)^n <= 1 - confidence``."""
     n_rows = max(1, int(np.ceil(np.log1p(-confidence) / np.log1p(-max_loss) * (1 - 1e-9))))
     while not within_limit(clopper_pearson_bound(0, n_rows, confidence), max_loss):
         n_rows += 1
@@ -306,7 +306,7 @@ def betting_bound(excess: Floats, confidence: float, power: float = 1.0) -> floa
     """Upper bound, by the betting test, of the mean of an excess of at most one; ``power`` <= 1 weighs each row."""
     if not len(excess):
         return 1.0
-    # Rows that lose nothing more are many, and all alike.
+    # Most rows have an excess of zero: equal values are counted.
     values, counts = np.unique(excess, return_counts=True)
 
     def is_excluded(mean: float) -> bool:
@@ -321,7 +321,7 @@ def betting_bound(excess: Floats, confidence: float, power: float = 1.0) -> floa
 
 
 def rows_needed_for_mean(max_loss: float, confidence: float) -> int:
-    """Fewest rows that can show a mean excess of at most ``max_loss`` if no row loses more than the full model's."""
+    """Fewest rows with which a mean excess of ``max_loss`` can be certified, if no row has a positive excess."""
     each = np.array([float(log_wealth(np.zeros(1), max_loss, stake)[0]) for stake in STAKES])
     few, many = 0, 1
     while not rejects(many * each, confidence):
@@ -336,17 +336,17 @@ def rows_needed_for_mean(max_loss: float, confidence: float) -> int:
 
 
 DUPLICATES = ("refuse", "drop", "count")
-"""How rows that equal rows of the fit, or each other, can be treated."""
+"""Treatments of rows that equal rows of the fit, or each other."""
 
 HELD_OUT = "drop"
-"""How they are treated among the rows that a fit itself holds out."""
+"""Treatment of such rows among those that ``thrifty fit`` holds out."""
 
 _SHOWN = 5
 
 
 @dataclass(frozen=True, eq=False)
 class Trials:
-    """The rows of a proof that count.
+    """Rows that count as independent trials.
 
     Attributes
     ----------
@@ -355,7 +355,7 @@ class Trials:
     n_seen : int or None
         Rows that equal one of the fit; None where the rows of one of them are not known.
     rows : str or None
-        Fingerprint of all rows given, whatever their order.
+        Fingerprint of all rows given, which does not depend on their order.
     """
 
     kept: Bools
@@ -374,7 +374,7 @@ class Trials:
         return int(self.first.sum())
 
     def losses(self, of_kept: Ints, of_first: Ints) -> Ints:
-        """Losses among so many trials: the larger share of the two ways to count, rounded up to whole losses."""
+        """Number of losses among the trials: the larger share of the two ways to count, rounded up."""
         scaled = -(-of_kept * self.n_trials // max(self.n_kept, 1))
         return np.maximum(scaled, of_first)
 
@@ -391,7 +391,7 @@ def trials_of(rows: Words | None, seen: tuple[Words, ...], n_rows: int, duplicat
     n_rows : int
         Rows given.
     duplicates : str
-        What becomes of rows that equal rows of the fit, or each other: one of ``DUPLICATES``.
+        Treatment of rows that equal rows of the fit, or each other: one of ``DUPLICATES``.
     """
     check_duplicates(duplicates)
     everyone = np.ones(n_rows, dtype=bool)
@@ -404,7 +404,7 @@ def trials_of(rows: Words | None, seen: tuple[Words, ...], n_rows: int, duplicat
         places = np.flatnonzero(is_seen)[:_SHOWN].tolist()
         raise InvalidInputError(
             f"{n_seen:,} of the {n_rows:,} rows to prove with hold the same as rows that the system was fitted or "
-            f"chosen on (the first are rows {places}, counted from 0), and what was learned from proves nothing. Give "
+            f"chosen on (the first are rows {places}, counted from 0), and such rows prove nothing. Give "
             f'rows that the fit has not seen, or leave these out with duplicates="drop". Where equal rows are '
             f'independent observations, as in a table with few different ones, duplicates="count" counts them all.'
         )
@@ -420,7 +420,7 @@ def check_duplicates(duplicates: Any) -> None:
     """Refuse an unknown value of ``duplicates``."""
     if duplicates not in DUPLICATES:
         raise InvalidInputError(
-            f"duplicates must be one of {', '.join(DUPLICATES)}; got {duplicates!r}. It says what becomes of rows that "
+            f"duplicates must be one of {', '.join(DUPLICATES)}; got {duplicates!r}. It is the treatment of rows that "
             f"equal rows of the fit, or each other."
         )
 
