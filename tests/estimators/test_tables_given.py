@@ -91,3 +91,20 @@ def test_a_class_in_the_place_of_a_full_model_is_refused_with_what_to_write(rows
         InvalidInputError, match=r"not a class; got LogisticRegression. Write LogisticRegression\(\)"
     ):
         BudgetedClassifier(LogisticRegression, **SMALL).fit(*rows)
+
+
+def test_a_pyarrow_table_is_read_as_the_same_table_of_pandas(rows):
+    pa = pytest.importorskip("pyarrow")
+    X, y = rows
+    X = X.assign(kind=np.where(X["a"] > 0, "warm", "cold"))
+    arrow = pa.Table.from_pandas(X, preserve_index=False)
+    for make in (
+        lambda: BudgetedClassifier(**SMALL),
+        lambda: DynaModLinClassifier(LogisticRegression(), random_state=0),
+    ):
+        columns = list("abc") if isinstance(make(), DynaModLinClassifier) else list(X.columns)
+        one, other = make().fit(X[columns], y), make().fit(arrow.select(columns), y)
+        np.testing.assert_array_equal(other.predict(arrow.select(columns)), one.predict(X[columns]))
+        np.testing.assert_array_equal(other.cost(arrow.select(columns)), one.cost(X[columns]))
+    with pytest.raises(InvalidInputError, match="feature names should match"):
+        one.predict(arrow.select(["a", "kind", "b"]))

@@ -44,7 +44,7 @@ from thrifty.prices.billing import PriceList, RowsOfFit, check_amount
 from thrifty.progress import Progress, printed
 from thrifty.rows import content_keys, query_keys
 from thrifty.tables.columns import column_types
-from thrifty.tables.frames import kind_of_table
+from thrifty.tables.frames import as_known_table, kind_of_table
 from thrifty.tasks.classes import classification_of
 from thrifty.tasks.mistakes import read_loss
 from thrifty.tasks.ranking import Queries, RankingTask, as_queries, ranking_of, with_queries
@@ -164,6 +164,7 @@ class BudgetedCascade(ChainEstimator):
         report = printed(self.verbose, type(self).__name__) if progress is None else progress
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
+            X = as_known_table(X)
             rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
             prices = self._prices(rows)
             if options.structure == "neighbours" and (

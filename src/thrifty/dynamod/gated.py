@@ -38,7 +38,7 @@ from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
 from thrifty.prices.billing import PriceList, check_amount
 from thrifty.progress import printed
 from thrifty.tables.columns import column_types
-from thrifty.tables.frames import kind_of_table
+from thrifty.tables.frames import as_known_table, kind_of_table
 from thrifty.threads import limited_threads, threads_of
 
 __all__ = [
@@ -234,6 +234,7 @@ class GatedEstimator(ChainEstimator):
         report = printed(self.verbose, type(self).__name__)
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
+            X = as_known_table(X)
             rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
             names = getattr(self, "feature_names_in_", None)
             n_features = rows.X.shape[1]

@@ -57,7 +57,7 @@ from thrifty.full.model import AbsentFull, EstimatorFull, FullModel, Precomputed
 from thrifty.progress import Progress, silent
 from thrifty.rows import fingerprints
 from thrifty.tables.columns import has_dates
-from thrifty.tables.frames import kind_of_table
+from thrifty.tables.frames import as_known_table, kind_of_table
 from thrifty.threads import limited_threads
 
 __all__ = ["Cell", "Sweep", "code_version", "sweep"]
@@ -269,6 +269,7 @@ def sweep(
     (119,)
     """
     report = silent if progress is None else progress
+    X, X_val = as_known_table(X), as_known_table(X_val)
     shared = _check_shared(estimator, X, y, sample_weight, X_val, y_val)
     cells = _cells_of(shared.estimator, grid)
     cache = check_memory(os.fspath(memory) if isinstance(memory, os.PathLike) else memory)

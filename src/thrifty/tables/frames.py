@@ -1,4 +1,7 @@
-"""Arrays, sparse matrices and data frames of pandas or polars: columns by name, their order, and their numbers.
+"""Tables of every kind: arrays, sparse matrices and data frames, by name and as numbers.
+
+Data frames of pandas and polars are kept as they are, because the full model is given them; others are read through
+narwhals.
 
 A table with the columns of a fit in another order is put into that order, where names allow it. Any other difference is
 refused: a missing column cannot be guessed, and an extra one may be the missing one under another name. Where only one
@@ -10,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from scipy import sparse
 from sklearn.utils import _safe_indexing
@@ -19,6 +23,7 @@ from thrifty.arrays import Ints, unmasked
 from thrifty.errors import InvalidInputError
 
 __all__ = [
+    "as_known_table",
     "as_numbers",
     "column_at",
     "declared_types",
@@ -39,6 +44,18 @@ def kind_of_table(table: Any) -> str | None:
     # Subclasses count too.
     packages = (kind.__module__.split(".")[0] for kind in type(table).__mro__)
     return next((package for package in packages if package in ("pandas", "polars")), None)
+
+
+def as_known_table(X: Any) -> Any:
+    """A data frame of another library that narwhals reads, such as a pyarrow table, as one of pandas.
+
+    Arrays, sparse matrices, lists and data frames of pandas and polars come back as they are.
+    """
+    if isinstance(X, np.ndarray | list) or sparse.issparse(X) or kind_of_table(X) is not None:
+        return X
+    if not nw.dependencies.is_into_dataframe(X):
+        return X
+    return nw.from_native(X, eager_only=True).to_pandas()
 
 
 def column_at(X: Any, place: int) -> Any:
@@ -147,6 +164,7 @@ def split_row_keys(X: Any, row_key: Any, features: Sequence[str] | None = None) 
     features : sequence of str, optional
         Names of the columns of the fit: a key that is one of them stays in the table.
     """
+    X = as_known_table(X)
     kind = kind_of_table(X)
     if row_key is None:
         return X, X.index if kind == "pandas" else None
