@@ -227,7 +227,7 @@ def test_a_function_lists_the_mean_of_the_rows_and_is_given_the_free_columns_as_
         (Prices(TOLD.costs, by_row={"ecg": lambda free: ["dear"] * 3}), "must answer with as many numbers"),
         (
             Prices(TOLD.costs, by_row={"ecg": lambda free: -free[:, 0]}),
-            "'<lambda>' tells prices .* row 0 has -4",
+            "'<lambda>' must return a price for every row, .* row 0 has -4",
         ),
         (
             Prices(TOLD.costs, groups=[0, 1, 1, 2], by_row={"ecg": len, "pulse": max}),

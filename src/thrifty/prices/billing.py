@@ -108,14 +108,14 @@ class PriceList:
 
     @property
     def cost_of_full(self) -> float:
-        """What a row pays that is sent straight to the full model: what it reads, and the call."""
+        """Cost of a row that is sent straight to the full model: the columns it reads, and the call."""
         if self.full_columns is None:
             return self.cost_of_everything
         return self.cost_of(self.full_columns) + self.full_cost
 
     @property
     def cost_of_everything(self) -> float:
-        """What a row pays that makes every purchase and reaches the full model."""
+        """Cost of a row that makes every purchase and reaches the full model."""
         saved = (
             0.0 if self.discounts is None else float(self.discounts.saved(np.ones(len(self.prices), bool)))
         )
@@ -147,7 +147,7 @@ class PriceList:
         return replace(self, prices=prices, by_row=None)
 
     def with_row_prices(self, columns: Ints) -> Ints:
-        """Some columns, and those that tell the prices of the purchases that deliver them; rising."""
+        """Some columns and the columns that hold their prices by row, in increasing order."""
         if self.by_row is None or not len(columns):
             return columns
         made = np.flatnonzero(np.isin(self.by_row.purchases, self.group_of[columns]))
@@ -171,7 +171,7 @@ class PriceList:
         return float(self.prices[bought].sum()) - saved
 
     def cost_of_route(self, columns: Ints) -> float:
-        """What a row pays that holds ``columns`` and then reaches the full model."""
+        """Cost of a row that has bought ``columns`` and then reaches the full model."""
         if self.full_columns is None:
             return self.cost_of_everything
         return self.cost_of(np.union1d(columns, self.full_columns)) + self.full_cost
@@ -274,40 +274,39 @@ class Discounts:
 
 @dataclass(frozen=True)
 class ForgottenFunction:
-    """Placeholder for a price function, which files do not keep; refuses when called.
+    """Placeholder for a price function, which files do not keep; raises an error when called.
 
     Attributes
     ----------
     column : str or int
-        What the function priced.
+        The column that the function priced.
     """
 
     column: Any
 
     def __call__(self, rows: Any) -> NoReturn:  # noqa: ARG002
-        """Refuse."""
+        """Raise an error that asks for the function."""
         raise InvalidInputError(
-            f"the price of column {self.column!r} is told by a function, and files keep no functions. Give it again, "
-            f"with_prices({{{self.column!r}: function}}). Commands and the gateway read prices from a column of the "
+            f"the price of column {self.column!r} is computed by a function, and files keep no functions. Give it "
+            f"again: with_prices({{{self.column!r}: function}}). Commands and the gateway read prices from a column of the "
             f"table: fit with by_row={{{self.column!r}: column}} for them."
         )
 
 
 @dataclass(frozen=True)
 class RowPrices:
-    """Purchases whose price differs by row, and where it is found.
+    """Purchases whose price differs by row, and the columns or functions that hold or compute it.
 
     Attributes
     ----------
     purchases : ndarray of shape (n_row_prices,)
         Each purchase, rising.
     reads : tuple of ndarray of int
-        For each of them, the free columns that are looked at: the one that holds the price, or all that its function
-        is given.
+        For each of them, the free columns read: the one that holds the price, or all that its function gets.
     least : ndarray of shape (n_row_prices,)
-        What a row must pay at least: the saving of the discount that the purchase shares, or 0.
+        Smallest price of a row: the saving of the discount that the purchase shares, or 0.
     functions : tuple of callable or None
-        What makes a price of the columns that are read; None where the one column holds it.
+        Function that computes the price from the columns read; None where the one column holds it.
     """
 
     purchases: Ints
@@ -326,7 +325,7 @@ class RowPrices:
         for read, function in zip(self.reads, self.functions, strict=True):
             is_one = (function is None and len(read) == 1) or isinstance(function, ForgottenFunction)
             if not is_one or read.ndim != 1 or not np.isin(read, free).all():
-                return "a price by row must be told by one free column, or by a function of them"
+                return "a price by row must be held by one free column, or computed by a function of them"
         return None if np.all(self.least >= 0) else "least prices must be at least 0"
 
     def __len__(self) -> int:
@@ -334,12 +333,12 @@ class RowPrices:
 
     @cached_property
     def columns(self) -> Ints:
-        """Every column that is looked at, rising."""
+        """All columns read, in increasing order."""
         return np.unique(np.concatenate(self.reads))
 
     @property
     def price_column(self) -> Ints:
-        """The column that holds each price; -1 where a function tells it."""
+        """Column that holds each price; -1 where a function computes it."""
         pairs = zip(self.reads, self.functions, strict=True)
         return np.array([-1 if function else int(read[0]) for read, function in pairs], dtype=np.intp)
 
@@ -359,7 +358,7 @@ class RowPrices:
         return RowPrices(self.purchases[some], reads, self.least[some], functions)
 
     def amounts(self, n_rows: int, numbers: Reads, table: Reads) -> Floats:
-        """What some rows pay for each of the purchases, unchecked, shape (n_rows, n_row_prices).
+        """Price of each of these purchases for some rows, unchecked, shape (n_rows, n_row_prices).
 
         Parameters
         ----------
@@ -378,7 +377,7 @@ class RowPrices:
         return found
 
     def is_priced(self, amounts: Floats) -> Bools:
-        """Which rows have a price for every one of these purchases, from their amounts."""
+        """Whether each row has a valid price for every one of these purchases, from their amounts."""
         priced: Bools = np.all(is_price(amounts) & (amounts >= self.least), axis=1)
         return priced
 
@@ -392,7 +391,7 @@ class RowPrices:
         if column < 0:
             called, rule = (
                 _function_name(self.functions[place]),
-                "tells prices and must tell one of every row",
+                "must return a price for every row",
             )
         if 0.0 <= amount < least:
             return InvalidInputError(
@@ -405,7 +404,7 @@ class RowPrices:
         )
 
     def checked(self, amounts: Floats, rows: Ints, names: Sequence[str] | None) -> Floats:
-        """The amounts, shape (n_rows, n_row_prices), if each of the rows so numbered has its prices."""
+        """Check the amounts of some rows, shape (n_rows, n_row_prices), and return them; ``rows`` are their numbers."""
         is_priced = self.is_priced(amounts)
         if not is_priced.all():
             first = int(is_priced.argmin())
@@ -415,16 +414,16 @@ class RowPrices:
 
 @dataclass(frozen=True, eq=False)
 class RowsOfFit:
-    """The rows of a fit, where prices that differ by row are found.
+    """Rows of a fit, from which prices by row are read.
 
     Attributes
     ----------
     X : array or CSR of shape (n_rows, n_features)
         The rows as numbers.
     weight, numbers : ndarray of shape (n_rows,), optional
-        Their weights, and the numbers by which the user knows them; None is one each, counted from 0.
+        Their weights, and their row numbers in the user's table; None is weight one, and numbers from 0.
     table : table of shape (n_rows, n_features), optional
-        The rows as they came, which functions of prices are given; None is ``X``.
+        The user's table, which price functions get; None is ``X``.
     """
 
     X: Any
@@ -433,7 +432,7 @@ class RowsOfFit:
     table: Any = None
 
     def amounts(self, by_row: RowPrices, names: Sequence[str] | None) -> Floats:
-        """What each row pays for the purchases whose price differs by row, or a refusal."""
+        """Checked price of each purchase by row, for every row."""
         n_rows, table = self.X.shape[0], self.X if self.table is None else self.table
         found = by_row.amounts(
             n_rows, lambda columns: self.X[:, columns], lambda columns: _safe_indexing(table, columns, axis=1)

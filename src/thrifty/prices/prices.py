@@ -53,7 +53,7 @@ FeatureGroups = Sequence[object] | Mapping[str, object] | None
 A_PRICE = f"0, or lie between {LEAST_PRICE:g} and {MOST_PRICE:g}"
 
 ALL_OTHERS = "*"
-"""What a file writes in the place of a name to price the columns that it does not name."""
+"""Name in a price file for all columns that it does not name."""
 
 _COLUMNS = ("feature", "cost", "group", "discount", "saving", "by_row")
 
@@ -75,15 +75,15 @@ class Prices:
         ``{label: (columns, saving)}``: of these columns every one that is bought after the first costs ``saving`` less,
         as where blood is drawn once for several tests (Turney, 1995). Columns are names or numbers.
     by_row : dict, optional
-        ``{column: column of prices}``: for each row, the price of the purchase that delivers the first is what the
-        second holds. A column of prices is free, and has a price in every row. Or ``{column: function}``: it is given
-        the columns of some rows that are free, as a table of the kind of the fit, and returns a price for each row.
-        What ``costs`` says of such a purchase, or the mean over the rows of the fit, stands for a row that is not known
-        yet. Files keep no functions: a loaded system is given them again, by its ``with_prices``.
+        ``{column: column of prices}``: the second column holds, for each row, the price of the purchase that delivers
+        the first. A column of prices is free, and has a price in every row. Or ``{column: function}``: the function
+        gets the free columns of some rows, as a table of the kind of the fit, and returns a price for each row. Before
+        a row is known, its price is the one in ``costs``, or the mean over the rows of the fit. Files keep no
+        functions: give them to a loaded system again with ``with_prices``.
     full : float, default=0.0
         Price of one call of the full model, on top of the columns that it reads.
     full_features : array-like of column numbers or names, or a mask, default=None
-        Columns that the full model reads, and is given; None is all of them.
+        Columns that the full model reads; it gets only these. None is all columns.
 
     Examples
     --------
@@ -201,13 +201,13 @@ class Prices:
         return cls(costs, default, groups or None, discounts, by_row)
 
     def as_dict(self) -> dict[str, Any]:
-        """The arguments that make these prices, as plain data: None stands for a function."""
+        """Arguments of the constructor as plain data, with None in the place of functions."""
         by_row = {column: None if callable(one) else one for column, one in self.by_row.items()}
         return asdict(replace(self, by_row=by_row))
 
     @classmethod
     def from_dict(cls, arguments: Mapping[str, Any]) -> Self:
-        """The prices that such arguments make; where there was a function, one that asks for it."""
+        """Prices from the result of ``as_dict``; a function is replaced by a placeholder that asks for it."""
         given = arguments.get("by_row", {})
         by_row = {column: ForgottenFunction(column) if one is None else one for column, one in given.items()}
         return cls(**{**arguments, "by_row": by_row})
@@ -221,7 +221,7 @@ def _csv_rows(text: str) -> list[list[str]]:
 
 
 def _columns_of(names: Sequence[str]) -> tuple[str, ...]:
-    """What the columns of a table of prices hold, from its line of names; the first three may be called anything."""
+    """Kinds of the columns of a price table, from its header; the first three may have any name."""
     columns = [*_COLUMNS[:3][: len(names)], *(name.strip().lower() for name in names[3:])]
     if len(names) > 2 and names[2].strip().lower() in ("discount", "by_row"):
         columns = [*_COLUMNS[:2], *(name.strip().lower() for name in names[2:])]
@@ -234,7 +234,7 @@ def _columns_of(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _cells(row: Sequence[str], columns: Sequence[str]) -> dict[str, str]:
-    """The cells of a line by what they are."""
+    """Cells of a line by kind."""
     if not 2 <= len(row) <= len(columns):
         raise InvalidInputError(
             f"a line of prices has from two to {len(columns)} cells, {', '.join(columns)}; got {len(row)} in that of "
@@ -281,7 +281,7 @@ def _by_first_column(price_list: PriceList) -> dict[int, Any]:
 
 
 def resolve_prices(feature_costs: Any, prices: Any, default: Prices) -> Prices:
-    """The prices that the arguments ``feature_costs`` and ``prices`` of an estimator say; ``default`` without both."""
+    """Prices from the parameters ``feature_costs`` and ``prices`` of an estimator; ``default`` if both are None."""
     if prices is None:
         if isinstance(feature_costs, Prices | str | os.PathLike):
             raise InvalidInputError(
@@ -306,7 +306,7 @@ def resolve_prices(feature_costs: Any, prices: Any, default: Prices) -> Prices:
 def check_price_list(
     prices: Prices, n_features: int, feature_names: Sequence[str] | None = None, rows: RowsOfFit | None = None
 ) -> PriceList:
-    """Turn what a user writes about prices into a ``PriceList``.
+    """Validate ``Prices`` and convert them into a ``PriceList``.
 
     Parameters
     ----------
@@ -338,7 +338,7 @@ def check_price_list(
 
 
 def with_prices(price_list: PriceList, by_row: Any, feature_names: Sequence[str] | None) -> PriceList:
-    """A price list in which columns or functions tell some prices of each row, as in ``Prices``; the others stay."""
+    """Replace some prices of a price list by prices by row, as ``by_row`` of ``Prices``."""
     names = None if feature_names is None else [str(name) for name in feature_names]
     group_of = price_list.group_of
     tellers = {group_of[column]: one for column, one in Prices.of(price_list).by_row.items()}
@@ -401,7 +401,7 @@ def _partial(columns: Ints | None, n_features: int) -> Ints | None:
 
 
 def _price_tellers(given: Any, group_of: Ints, names: list[str] | None) -> dict[int, Any]:
-    """Purchases whose price differs by row: the column that holds it, or the function that tells it."""
+    """Purchases whose price differs by row, with the column that holds it or the function that computes it."""
     if not isinstance(given, Mapping):
         raise InvalidInputError(
             f"by_row must be a dict {{column: column of prices, or function of rows}}; got {given!r}."
@@ -425,7 +425,7 @@ def _price_tellers(given: Any, group_of: Ints, names: list[str] | None) -> dict[
 def _row_prices(
     tellers: Mapping[int, Any], prices: Floats, group_of: Ints, names: list[str] | None
 ) -> RowPrices | None:
-    """Prices by row, with the columns that are looked at for each."""
+    """Prices by row, with the columns read for each."""
     if not tellers:
         return None
     purchases = np.array(sorted(tellers), dtype=np.intp)
@@ -447,7 +447,7 @@ def _row_prices(
 def _checked_row_prices(
     by_row: RowPrices, prices: Floats, group_of: Ints, discounts: Discounts | None, names: list[str] | None
 ) -> RowPrices:
-    """Prices by row next to the others: columns of prices are free, and no discount saves more than a row pays."""
+    """Check prices by row: columns of prices are free, and no discount saves more than a row pays."""
     for column in by_row.price_column[by_row.price_column >= 0].tolist():
         group = int(group_of[column])
         if prices[group] > 0 or group in by_row.purchases:
@@ -596,7 +596,7 @@ def group_per_column(groups: FeatureGroups, n_features: int, names: list[str] | 
 
 
 def _by_index(argument: str, given: Any, n_features: int, names: list[str] | None) -> Any:
-    """The entries of a pandas Series, one per column and in their order, found by its index; anything else as it is."""
+    """Entries of a pandas Series in the order of the columns, by its index; any other object is returned unchanged."""
     if not (hasattr(given, "index") and hasattr(given, "to_dict") and hasattr(given, "to_numpy")):
         return given
     wanted = list(range(n_features)) if names is None else names
@@ -639,7 +639,7 @@ def _by_name(
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question that names the nearest known name; empty if there is none."""
+    """Suggestion of the nearest known name for an error message; empty if there is none."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 

@@ -58,19 +58,19 @@ MOST_CLASSES = 100_000
 """Labels of a task that a file may hold."""
 
 CLIP = 1e-6
-"""Probabilities of other models stay this far from 0 and 1; the loss on one row is at most 13.8."""
+"""Probabilities of full models are clipped this far from 0 and 1; the log-loss of a row is at most 13.8."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClassTask:
-    """Answers with one of several labels, and with their probabilities.
+    """Base class of classification tasks.
 
     Attributes
     ----------
     classes : ndarray of shape (n_classes,)
-        The user's labels.
+        The labels.
     mistakes : Mistakes, optional
-        What answers lose; None where an answer is right or wrong.
+        Loss of answers; None is the error rate.
     """
 
     classes: Labels
@@ -96,22 +96,22 @@ class ClassTask:
 
     @property
     def quality_name(self) -> str:
-        """What people call the mean quality."""
+        """Name of the mean quality."""
         return "accuracy" if self.mistakes is None else self.mistakes.name
 
     @property
     def best_quality(self) -> float:
-        """One where answers are right or wrong, and nothing where they lose."""
+        """1 where quality is "is right", 0 where it is minus a loss."""
         return 1.0 if self.mistakes is None else 0.0
 
     @property
     def largest_loss(self) -> float:
-        """Most that an answer can lose."""
+        """Largest loss of an answer."""
         return 1.0 if self.mistakes is None else self.mistakes.largest(len(self.classes))
 
     @property
     def loss_unit(self) -> str | None:
-        """What an answer loses; None where it is right or wrong."""
+        """Name of the loss of an answer; None where it is right or wrong."""
         return (
             None
             if self.mistakes is None
@@ -120,7 +120,7 @@ class ClassTask:
 
     @property
     def mistake_price(self) -> float | None:
-        """What one unit of ``expected_loss`` costs, in the unit of the prices, where mistakes have prices."""
+        """Cost of one unit of ``expected_loss`` in the unit of the prices; None without a cost matrix."""
         return self.mistakes.unit if isinstance(self.mistakes, CostMatrix) else None
 
     def __eq__(self, other: object) -> bool:
@@ -132,7 +132,7 @@ class ClassTask:
     # -- targets -------------------------------------------------------------------------------
 
     def encode(self, name: str, labels: ArrayLike, n_rows: int) -> Floats:
-        """Targets of labels; a label that is not known is refused by its row."""
+        """Encode labels; an unknown label raises an error that names its row."""
         check_unmasked(name, labels)
         found = np.asarray(labels)
         if found.shape != (n_rows,):
@@ -157,19 +157,19 @@ class ClassTask:
         raise NotImplementedError
 
     def targets(self, place: Ints) -> Floats:
-        """Targets of rows whose labels are these of the classes."""
+        """Targets from the class number of each row."""
         raise NotImplementedError
 
     def strata(self, y: Floats) -> Ints:
-        """Which of the classes each target is."""
+        """Class number of each target."""
         raise NotImplementedError
 
     def distributions(self, y: Floats) -> Floats:
-        """Probabilities of the second of two classes, or of each of several, that targets stand for, soft ones too."""
+        """Probabilities of the second of two classes, or of each of several, of targets, soft ones included."""
         raise NotImplementedError
 
     def soft_targets(self, y: Floats, outputs: Floats, trust: float) -> Floats:
-        """Targets moved from those given towards the probabilities of a model, as far as it is trusted."""
+        """Soft targets between those given (``trust`` 0) and the probabilities of a model (``trust`` 1)."""
         raise NotImplementedError
 
     def gain_of(self, scores: Floats, over: Floats, y: Floats) -> Floats:
@@ -181,11 +181,11 @@ class ClassTask:
         return self.classes[self.strata(y)]
 
     def query_of(self, y: Floats) -> Ints | None:  # noqa: ARG002 - part of the contract
-        """None: a row is judged by itself."""
+        """None: classification has no queries."""
         return None
 
     def constant_quality(self, y: Floats, weight: Floats) -> float:
-        """Share of the most frequent class; minus what the shares lose as probabilities, where answers lose."""
+        """Share of the most frequent class, or minus the loss of the class shares as probabilities."""
         counts = np.bincount(self.strata(y), weights=weight, minlength=len(self.classes))
         if self.mistakes is None:
             return float(counts.max() / weight.sum())
@@ -195,15 +195,15 @@ class ClassTask:
     # -- answers, and how good they are ------------------------------------------------------------
 
     def most_probable(self, scores: Floats) -> Ints:
-        """Which of the classes has the largest probability by some scores."""
+        """Number of the most probable class."""
         raise NotImplementedError
 
     def closeness(self, scores: Floats) -> Floats:
-        """Minus the margin by which the most probable class leads."""
+        """Minus the margin between the two most probable classes."""
         raise NotImplementedError
 
     def error_probability(self, scores: Floats, belief: Floats) -> Floats:
-        """Probability, by the believed scores, that the most probable class by ``scores`` is not the true one."""
+        """Probability, by the scores ``belief``, that the most probable class by ``scores`` is not the true one."""
         raise NotImplementedError
 
     @property
@@ -211,33 +211,33 @@ class ClassTask:
         return self.mistakes is None or self.mistakes.is_of_errors()
 
     def best(self, scores: Floats) -> Ints:
-        """Which of the classes some scores speak for, given what mistakes cost."""
+        """Number of the predicted class of some scores: most probable, or of least expected cost."""
         if self.mistakes is None or self._counts_errors:
             return self.most_probable(scores)
         return self.mistakes.picks(self.outputs(scores))
 
     def picked(self, outputs: Floats) -> Ints:
-        """Which of the classes is answered: the most probable one, or the one of least expected cost."""
+        """Number of the predicted class of some outputs: most probable, or of least expected cost."""
         place: Ints = outputs.argmax(axis=1) if self.mistakes is None else self.mistakes.picks(outputs)
         return place
 
     def answers(self, outputs: Floats) -> Labels:
-        """The label of the class that is answered; the first of equals."""
+        """Predicted label; the first of ties."""
         labels: Labels = self.classes[self.picked(outputs)]
         return labels
 
     def uncertainty(self, scores: Floats) -> Floats:
-        """Minus the margin, or what knowing the true class would save where mistakes differ."""
+        """Minus the margin, or, where mistakes differ, the expected cost that knowing the true class would save."""
         doubt = None if self.mistakes is None else self.mistakes.uncertainty(self.outputs(scores))
         return self.closeness(scores) if doubt is None else doubt
 
     def confidence(self, outputs: Floats) -> Floats:
-        """Probability of the label that is given."""
+        """Probability of the predicted label."""
         confidence: Floats = outputs[np.arange(len(outputs)), self.picked(outputs)]
         return confidence
 
     def quality(self, y: Floats, outputs: Floats) -> Numbers:
-        """Whether each answer is right, or minus what it loses."""
+        """Whether each answer is right, or minus its loss."""
         place = self.strata(y)
         if self.mistakes is None:
             right: Bools = outputs.argmax(axis=1) == place
@@ -246,14 +246,14 @@ class ClassTask:
         return lost
 
     def quality_of_scores(self, y: Floats, scores: Floats) -> Numbers:
-        """Whether the answers of some scores are right, or minus what they lose."""
+        """Whether the answers of some scores are right, or minus their loss."""
         if self.mistakes is not None:
             return self.quality(y, self.outputs(scores))
         right: Bools = self.most_probable(scores) == self.strata(y)
         return right
 
     def expected_loss(self, scores: Floats, belief: Floats) -> Floats:
-        """Probability, by the believed scores, that the answer is wrong; expected loss in units of the dearest one."""
+        """Probability, by ``belief``, that the answer is wrong, or its expected loss in units of the largest loss."""
         if self.mistakes is None or self._counts_errors:
             return self.error_probability(scores, belief)
         lost = self.mistakes.by_truth(self.outputs(scores)) * self.outputs(belief)
@@ -261,7 +261,7 @@ class ClassTask:
         return expected
 
     def expected_quality(self, loss: Floats) -> Floats:
-        """Probability that the answer is right, or minus what it is expected to lose."""
+        """Probability that the answer is right, or minus its expected loss."""
         quality: Floats = 1.0 - loss if self.mistakes is None else -loss * self.mistakes.unit
         return quality
 
@@ -299,7 +299,7 @@ def default_classifier(random_state: Any) -> Any:
 
 
 def class_task(task: Any) -> ClassTask:
-    """The task, where answers are labels: for models that learn where an answer is right."""
+    """Check that a task is classification and return it."""
     if not isinstance(task, ClassTask):
         raise InvalidInputError(
             f"this model answers with labels; the task here is one of numbers ({task.quality_name}). Use a regressor."
@@ -744,12 +744,12 @@ def _log_sum_exp(scores: Floats) -> Floats:
 
 
 def classification(classes: Labels, mistakes: Mistakes | None = None) -> BinaryTask | MulticlassTask:
-    """The task of answering with one of these labels, which are two or more, where answers lose so much."""
+    """Binary or multiclass task for these labels and this loss."""
     return BinaryTask(classes, mistakes) if len(classes) == 2 else MulticlassTask(classes, mistakes)
 
 
 def classification_of(y: Any, *, several: bool = True) -> BinaryTask | MulticlassTask:
-    """The task that some labels pose, or a refusal where there are too few of them, or more than two of several."""
+    """Classification task for labels ``y``; one class is refused, and more than two without ``several``."""
     try:
         check_classification_targets(y)
         classes = np.unique(y)
@@ -767,7 +767,7 @@ def classification_of(y: Any, *, several: bool = True) -> BinaryTask | Multiclas
 
 
 def one_class(classes: Labels) -> InvalidInputError:
-    """The refusal of labels that leave nothing to learn."""
+    """Error for targets with a single class."""
     return InvalidInputError(
         f"y must hold two classes or more; got 1 class, {classes.tolist()}. A classifier can't train on one class."
     )

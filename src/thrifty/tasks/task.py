@@ -18,16 +18,16 @@ from thrifty.trees.boosting import Loss
 __all__ = ["ERRORS", "Task", "mean_error", "mean_errors"]
 
 ERRORS = {"RMSE": 2, "MAE": 1}
-"""What people call the mean of errors, with the power p of ``mean(error^p)^(1/p)``."""
+"""Names of mean errors, with the power p of ``mean(error^p)^(1/p)``."""
 
 
 def mean_error(powers: Any, power: int) -> Any:
-    """The mean error, or several of them, from means of the errors to that power."""
+    """Mean error, or several of them, from means of the errors to that power."""
     return np.maximum(powers, 0.0) ** (1.0 / power)
 
 
 class Task(Protocol):
-    """What an answer is."""
+    """Interface of classification, regression and ranking."""
 
     @property
     def n_scores(self) -> int:
@@ -35,23 +35,23 @@ class Task(Protocol):
 
     @property
     def has_uncertainty(self) -> bool:
-        """Whether scores tell how doubtful an answer is; where they do not, every gate is learned."""
+        """Whether scores measure the uncertainty of an answer; if not, every gate is learned."""
 
     @property
     def tolerance(self) -> float:
-        """How much less good than the full model's an answer may be before it counts as worse."""
+        """Difference in quality to the full model up to which an answer does not count as worse."""
 
     @property
     def classes(self) -> Labels:
-        """Labels the user may get, in the order of the outputs; none where the answer is a number."""
+        """Class labels in the order of the outputs; empty for regression and ranking."""
 
     @property
     def loss_name(self) -> str:
-        """What people call the loss."""
+        """Name of the loss."""
 
     @property
     def quality_name(self) -> str:
-        """What people call the mean quality."""
+        """Name of the mean quality, such as "accuracy"."""
 
     @property
     def best_quality(self) -> float:
@@ -59,32 +59,32 @@ class Task(Protocol):
 
     @property
     def largest_loss(self) -> float:
-        """Most that an answer can lose against that; where there is no end, where losses are clipped by default."""
+        """Largest loss of an answer; where losses are unbounded, the value at which they are clipped by default."""
 
     @property
     def loss_unit(self) -> str | None:
-        """What an answer loses, with its unit; None where it is right or wrong."""
+        """Name and unit of the loss of an answer; None where it is right or wrong."""
 
     @property
     def mistake_price(self) -> float | None:
-        """What one unit of ``expected_loss`` costs in the unit of the prices; None where that is not known."""
+        """Cost of one unit of ``expected_loss`` in the unit of the prices; None where mistakes have no prices."""
 
     # -- targets -------------------------------------------------------------------------------
 
     def encode(self, name: str, labels: ArrayLike, n_rows: int) -> Floats:
-        """Targets as losses read them, shape (n_rows,); a label that is not known is refused by its row."""
+        """Encode targets for losses, shape (n_rows,); an unknown label raises an error that names its row."""
 
     def decode(self, y: Floats) -> Labels:
         """Labels of encoded targets."""
 
     def strata(self, y: Floats) -> Ints:
-        """Group of each row, by its target, of which every fold should hold its share; shape (n_rows,)."""
+        """Stratum of each row by its target, for stratified folds, shape (n_rows,)."""
 
     def query_of(self, y: Floats) -> Ints | None:
-        """Query of each row, where rows are documents to be ranked; None where a row is judged by itself."""
+        """Query of each row, for ranking; None for other tasks."""
 
     def constant_quality(self, y: Floats, weight: Floats) -> float:
-        """Mean quality of the best answer that is the same for every row."""
+        """Mean quality of the best constant answer."""
 
     # -- losses --------------------------------------------------------------------------------
 
@@ -97,13 +97,13 @@ class Task(Protocol):
         """Outputs of scores, shape (n_rows, n_outputs)."""
 
     def bounded(self, outputs: Floats) -> Floats:
-        """Outputs, kept away from certainty."""
+        """Clipped outputs, with no probability of 0 or 1."""
 
     def scores(self, outputs: Floats) -> Floats:
-        """Scores of outputs, shape (n_rows, n_scores); finite, because outputs are kept away from certainty."""
+        """Scores of outputs, shape (n_rows, n_scores); finite, because outputs are clipped."""
 
     def exact_scores(self, outputs: Floats) -> Floats:
-        """Scores of outputs as they are, infinite where an answer is certain."""
+        """Scores of outputs without clipping; infinite where a probability is 0 or 1."""
 
     def decision(self, scores: Floats) -> Floats:
         """Scores in the form of scikit-learn's ``decision_function``."""
@@ -112,52 +112,52 @@ class Task(Protocol):
         """Label of each row."""
 
     def uncertainty(self, scores: Floats) -> Floats:
-        """How doubtful an answer is, shape (n_rows,): the gate of a stage that has learned none."""
+        """Uncertainty of an answer, shape (n_rows,): the gate score of a stage without a learned gate."""
 
     def confidence(self, outputs: Floats) -> Floats:
-        """Probability of the answer that is given, shape (n_rows,)."""
+        """Probability of the predicted label, shape (n_rows,)."""
 
     # -- judging -------------------------------------------------------------------------------
 
     def quality(self, y: Floats, outputs: Floats) -> Numbers:
-        """How good each answer is, shape (n_rows,): whether it is right, or how little it loses."""
+        """Quality of each answer, shape (n_rows,): whether it is right, or minus its loss."""
 
     def quality_of_scores(self, y: Floats, scores: Floats) -> Numbers:
-        """How good the answers of some scores are, shape (n_rows,)."""
+        """Quality of the answers of some scores, shape (n_rows,)."""
 
     def errors(self, y: Floats, scores: Floats) -> Floats | None:
-        """How far each answer is from its target, in the user's unit, shape (n_rows,); None for labels."""
+        """Absolute error of each answer in the unit of the target, shape (n_rows,); None for labels."""
 
     def score(self, y: Floats, quality: Any) -> Any:
-        """What people call the score of rows with these targets, from their mean quality, or from several of them."""
+        """Score, such as accuracy or R2, of rows with these targets from their mean quality, or several of them."""
 
     def expected_loss(self, scores: Floats, belief: Floats) -> Floats:
-        """What the answers of ``scores`` lose where ``belief`` holds the best scores there are, shape (n_rows,)."""
+        """Expected loss of the answers of ``scores`` under the probabilities of ``belief``, shape (n_rows,)."""
 
     def expected_quality(self, loss: Floats) -> Floats:
-        """How good answers are that are expected to lose so much, on the scale of ``quality``."""
+        """Expected quality of answers with an expected loss, on the scale of ``quality``."""
 
     # -- calibration and blending ------------------------------------------------------------------
 
     def calibrate(self, scores: Floats, y: Floats, weight: Floats) -> Floats:
-        """What turns scores into scores that mean what they say; ``calibrated`` applies it."""
+        """Fit the calibration of scores; ``calibrated`` applies it."""
 
     def calibrated(self, scores: Floats, calibration: Floats) -> Floats:
         """Scores after calibration."""
 
     def blend_weights(self, last: Floats, full: Floats, y: Floats, weight: Floats) -> Floats:
-        """How to blend the scores of two models; ``blended`` applies it."""
+        """Fit the weights of a blend of the scores of two models; ``blended`` applies them."""
 
     def blended(self, weights: Floats, last: Floats, full: Floats) -> Floats:
         """Scores of the blend."""
 
     @property
     def full_alone(self) -> Floats:
-        """The blend that is the second model alone."""
+        """Weights of the blend that is the full model alone."""
 
 
 def mean_errors(task: Task, y: Floats, scores: Floats) -> dict[str, float]:
-    """Every mean error of some scores by its name, in the user's unit; none where answers are labels."""
+    """Mean errors of some scores by name, in the unit of the target; empty for labels."""
     errors = task.errors(y, scores)
     if errors is None:
         return {}
