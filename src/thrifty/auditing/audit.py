@@ -63,8 +63,8 @@ class PurchaseUse:
     share : float
         Share of the rows of which the model reads some of these columns.
     loss, error : float or None
-        Score that is lost on average where the columns are not bought and a typical value stands in their place, and
-        the standard error of that mean; None without labels.
+        Mean loss of score if the columns are not bought and replaced by a typical value, and its standard error; None
+        without labels.
     """
 
     name: str
@@ -76,20 +76,20 @@ class PurchaseUse:
 
     @property
     def spend(self) -> float:
-        """What it costs a row on average, before discounts."""
+        """Mean cost per row, before discounts."""
         return self.price * self.share
 
 
 @dataclass(frozen=True)
 class Drop:
-    """Purchases that a model could do without, all at once.
+    """Purchases that can be left out together with little loss.
 
     Attributes
     ----------
     purchases : tuple of PurchaseUse
         Those purchases.
     cost : float
-        What the model would spend per row without them.
+        Mean cost per row without them.
     loss, error : float or None
         Score that is lost, with its standard error, on the rows of the audit; None without labels.
     """
@@ -102,12 +102,12 @@ class Drop:
 
 @dataclass(frozen=True)
 class Offer:
-    """A cascade in front of the model: the cheapest point that loses no more than so much, judged out of fold.
+    """Cheapest operating point of a cascade in front of the model for a given loss, judged out of fold.
 
     Attributes
     ----------
     max_loss : float
-        Score that the point may lose against the model alone.
+        Largest loss of score against the model alone.
     cost, score : float
         Mean cost per row, and mean score.
     """
@@ -119,7 +119,7 @@ class Offer:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit:
-    """What a fitted model spends per row, what it could do without, and what a cascade in front of it would save.
+    """Result of an audit: what a model spends per row, which purchases it hardly needs, and what a cascade would save.
 
     Made by ``thrifty.audit``. ``print`` shows it as text, a notebook as a page, ``to_frame`` as a data frame.
 
@@ -128,24 +128,24 @@ class Audit:
     model : str
         Name of the model's class, or of the classes of a pipeline.
     follows_paths : bool
-        Whether the model is made of trees, of which each row is asked for the columns on its paths; any other model
-        reads the same columns of every row.
+        Whether the model is made of trees, which read only the columns on the paths of a row; any other model reads the
+        same columns of every row.
     cost : ndarray of shape (n_rows,)
-        What each row spends if columns are bought when the model first looks at them.
+        Cost of each row if columns are bought when the model first reads them.
     cost_at_once : float
-        What a row spends if all columns are bought that the model reads of any row.
+        Cost of a row if all columns are bought that the model reads of any row.
     cost_of_everything : float
-        What a row spends if all columns of the table are bought.
+        Cost of a row if all columns of the table are bought.
     purchases : tuple of PurchaseUse
         Every purchase, those that cost most per row first.
     drop : Drop
-        Purchases that the model could do without.
+        Purchases that can be left out.
     score, score_name : float or None, str
-        Mean score of the model on the rows that were judged, if labels were given, and what it is.
+        Mean score of the model on the judged rows, if labels were given, and the name of the score.
     n_judged : int
-        Rows that were judged.
+        Number of judged rows.
     offers : tuple of Offer
-        Points of a cascade in front of the model; none without labels.
+        Points of a cascade in front of the model; empty without labels.
     frontier : Frontier or None
         Every point of that cascade.
     """
@@ -165,7 +165,7 @@ class Audit:
 
     @property
     def mean_cost(self) -> float:
-        """What a row spends on average if columns are bought when the model first looks at them."""
+        """Mean cost per row if columns are bought when the model first reads them."""
         return float(self.cost.mean())
 
     def to_frame(self) -> Any:
@@ -342,11 +342,11 @@ def audit(
     tolerance: float = 0.005,
     random_state: int = 0,
 ) -> Audit:
-    """Tell what a fitted model spends per row, what it could do without, and what a cascade before it would save.
+    """Audit a fitted model: what it spends per row, which purchases it hardly needs, and what a cascade would save.
 
-    Trees are followed row by row: a row spends what the columns on its paths cost, each purchase once. With ``y``, each
-    purchase is replaced by a typical value to see what it is worth, purchases that are worth next to nothing are tried
-    together, and a small ``BudgetedClassifier`` or ``BudgetedRegressor`` is fitted with the model as its full model.
+    Trees are followed row by row: a row pays for the columns on its paths, each purchase once. With ``y``, each purchase
+    is replaced by a typical value to measure the loss of score, purchases with a negligible loss are left out together,
+    and a small ``BudgetedClassifier`` or ``BudgetedRegressor`` is fitted with the model as its full model.
 
     Parameters
     ----------
@@ -354,14 +354,13 @@ def audit(
         LightGBM, XGBoost, forests and boosting of scikit-learn, also in a Pipeline or calibrated. Other models read
         every column of every row, linear ones those with a coefficient.
     X : table of shape (n_rows, n_features)
-        Rows as the model takes them, which it should not have been fitted on. Columns with names may stand in any
-        order.
+        Rows as the model takes them, which it should not have been fitted on. Named columns may be in any order.
     feature_costs, prices
         As of ``BudgetedClassifier``; ``full`` of ``Prices`` is the price of one call of the model.
     y : array-like of shape (n_rows,), optional
-        Labels or numbers. Without them nothing is said of losses and cascades.
+        Labels or numbers. Without them no losses and no cascade are measured.
     tolerance : float, default=0.005
-        Score that may be lost by doing without purchases: accuracy, or R2.
+        Largest loss of score (accuracy or R2) by leaving purchases out.
     random_state : int, default=0
         Seed of the cascade, and of the choice of rows where there are more than 5,000 to judge.
 
@@ -421,7 +420,7 @@ def audit(
 
 
 def _judged(found: Audit, judge: "_Judge", prices: PriceList, tolerance: float, seed: int) -> Audit:
-    """An audit with all that takes labels: losses without purchases, and a cascade."""
+    """Audit with the parts that need labels: losses without purchases, and a cascade."""
     uses = [
         replace(one, loss=loss, error=error) for one in found.purchases for loss, error in [judge.loss([one])]
     ]
@@ -445,14 +444,14 @@ def _judged(found: Audit, judge: "_Judge", prices: PriceList, tolerance: float, 
 
 
 def _checked(model: Any) -> Any:
-    """The model itself, if it is fitted and not one of ours."""
+    """Check that the model is fitted and not an estimator of thrifty, and unwrap a ``FrozenEstimator``."""
     bare = model.estimator if isinstance(model, FrozenEstimator) else model
     if isinstance(bare, type):
         raise InvalidInputError(f"model must be a fitted model, not a class; got {bare.__name__}.")
     if hasattr(bare, "chain_") or hasattr(bare, "frontier_"):
         raise InvalidInputError(
-            f"a {type(bare).__name__} knows what it spends: ask its cost(X) and frontier_. An audit is for models that "
-            f"do not."
+            f"audit takes a model of another library; a {type(bare).__name__} has cost(X) and frontier_ of its own. Use "
+            f"these."
         )
     if is_booster(bare):
         return bare
@@ -470,7 +469,7 @@ def _checked(model: Any) -> Any:
 
 
 def names_of(model: Any, X: Any) -> list[str] | None:
-    """Names of the columns that a model was fitted on, as the table writes them; None where it knows none of them."""
+    """Names of the columns that a model was fitted on, as in the table; None if it was fitted without names."""
     known = names_of_booster(model) if is_booster(model) else getattr(model, "feature_names_in_", None)
     if known is None:
         return None
@@ -503,7 +502,7 @@ def _called(model: Any) -> str:
 
 
 def _read(model: Any, table: Any) -> Bools:
-    """Columns that are read of each row; what the model refuses about the table is said in its own words."""
+    """Columns read of each row; errors of the model about the table keep its message."""
     try:
         return columns_read(model, table)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -527,7 +526,7 @@ def _some_rows(n_rows: int, seed: int) -> Ints:
 
 
 def _uses(read: Bools, prices: PriceList, names: Sequence[str]) -> list[PurchaseUse]:
-    """Every purchase, those that cost most per row first, then the dearest."""
+    """All purchases, sorted by cost per row, then by price."""
     found = []
     for group, price in enumerate(prices.prices.tolist()):
         columns = np.flatnonzero(prices.group_of == group)
@@ -542,14 +541,14 @@ def _columns(purchases: Sequence[PurchaseUse]) -> list[int]:
 
 
 def _cost_without(model: Any, table: Any, purchases: Sequence[PurchaseUse], prices: PriceList) -> float:
-    """Mean cost per row where some purchases are not made: rows then go down other paths."""
+    """Mean cost per row without some purchases, with which rows take other paths."""
     read = _read(model, _typical(table, _columns(purchases)))
     read[:, _columns(purchases)] = False
     return float(prices.cost_of_rows(read, np.ones(len(read), dtype=bool)).mean())
 
 
 def _dropped(judge: "_Judge", uses: Sequence[PurchaseUse], tolerance: float) -> list[PurchaseUse]:
-    """Purchases that may all be left out at once: those that lose least for their price are tried first."""
+    """Purchases that can be left out together, tried in the order of loss by price."""
     priced = [one for one in uses if one.price > 0]
     dropped = [one for one in priced if one.share == 0.0]
     others = [one for one in priced if one.share > 0.0 and (one.loss or 0.0) <= tolerance]
@@ -560,7 +559,7 @@ def _dropped(judge: "_Judge", uses: Sequence[PurchaseUse], tolerance: float) -> 
 
 
 def _typical(table: Any, columns: Sequence[int]) -> Any:
-    """The table with one of its own values in every row of some columns: the middle one, or the most frequent text."""
+    """Table with some columns replaced by a constant: their median, or the most frequent text."""
     n_rows = np.shape(table)[0]
     kind = kind_of_table(table)
     if kind == "polars":
@@ -577,7 +576,7 @@ def _typical(table: Any, columns: Sequence[int]) -> Any:
 
 
 def _typical_row(column: Any) -> int:
-    """A row whose value is in the middle of those that are there, or, of text, the most frequent one."""
+    """Row with the median of a column, or with its most frequent text."""
     values = np.asarray(column)
     if values.dtype.kind in "biuf":
         there = np.flatnonzero(values == values)
@@ -592,7 +591,7 @@ def _typical_row(column: Any) -> int:
 
 @dataclass(frozen=True, eq=False)
 class _Judge:
-    """Rows with labels, what the model says about them, and what it would say without some purchases."""
+    """Labelled rows with the predictions of the model, to measure the loss without some purchases."""
 
     model: Any
     full: Any
@@ -606,7 +605,7 @@ class _Judge:
 
     @classmethod
     def of(cls, model: Any, table: Any, labels: Any, read: Bools) -> "_Judge":
-        """Ask the model about all rows."""
+        """Predict all rows with the model."""
         if is_booster(model):
             task, asked = task_and_function(model, labels)
         elif is_classifier(model) or is_regressor(model):
@@ -614,8 +613,7 @@ class _Judge:
             asked = model
         else:
             raise InvalidInputError(
-                f"y tells how good a classifier or a regressor is, and a {type(model).__name__} is neither. Audit it "
-                f"without y."
+                f"y is for classifiers and regressors, and a {type(model).__name__} is neither. Audit it without y."
             )
         full = as_full_model(asked, task, read.shape[1], who="model")
         target = task.encode("y", labels, len(labels))
@@ -652,15 +650,15 @@ def _cascade(judge: _Judge, prices: PriceList, seed: int) -> Frontier | None:
     if not len(used):
         return None
     kind: Any = BudgetedClassifier if len(judge.task.classes) else BudgetedRegressor
-    said = judge.outputs if len(judge.task.classes) else judge.outputs[:, 0]
+    outputs = judge.outputs if len(judge.task.classes) else judge.outputs[:, 0]
     cascade = kind(
-        said,
+        outputs,
         prices=replace(Prices.of(prices), full_features=used),
         random_state=seed,
         **_QUICK,
     )
     with warnings.catch_warnings():
-        # Both are told by the numbers of the audit.
+        # The numbers of the audit show both.
         warnings.simplefilter("ignore", FullModelNotWorthItWarning)
         warnings.simplefilter("ignore", NothingSavedWarning)
         frontier: Frontier = cascade.fit(judge.table, judge.labels).frontier_
@@ -668,7 +666,7 @@ def _cascade(judge: _Judge, prices: PriceList, seed: int) -> Frontier | None:
 
 
 def _offers(frontier: Frontier, score: float) -> list[Offer]:
-    """The cheapest point for each loss; a loss that buys nothing further is left out."""
+    """Cheapest point for each loss; losses that save nothing more are left out."""
     found: list[Offer] = []
     for loss in _LOSSES:
         enough = np.flatnonzero(frontier.score >= score - loss - 1e-12)

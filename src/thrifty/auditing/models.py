@@ -47,11 +47,11 @@ __all__ = [
 ]
 
 Leaves = Iterator[tuple[Ints, Bools]]
-"""For each tree the node at which every row ends, and the columns on the way to each node, (n_nodes, n_features)."""
+"""For each tree the leaf of every row, and the columns on the path to each node, (n_nodes, n_features)."""
 
 
 def columns_read(model: Any, X: Any) -> Bools:
-    """Columns of each row that a fitted model reads to answer it, shape (n_rows, n_features).
+    """Columns that a fitted model reads to predict each row, shape (n_rows, n_features).
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def columns_read(model: Any, X: Any) -> Bools:
         together: Bools = np.logical_or.reduce([columns_read(one, X) for one in members])
         return together
     with warnings.catch_warnings():
-        # A model that was fitted on a data frame may be asked about an array, as far as its library allows it.
+        # A model that was fitted on a data frame may predict an array, if its library allows it.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         ours = stored_model_of(model)
         if ours is not None and ours.follows_paths:
@@ -93,7 +93,7 @@ def columns_read(model: Any, X: Any) -> Bools:
 
 
 def follows_paths(model: Any) -> bool:
-    """Whether rows may differ in what they are asked for: whether there are trees to follow."""
+    """Whether the columns read differ by row: whether the model has trees to follow."""
     if isinstance(model, Pipeline):
         return follows_paths(model.steps[-1][1])
     members = _members(model)
@@ -104,7 +104,7 @@ def follows_paths(model: Any) -> bool:
 
 
 def _members(model: Any) -> list[Any] | None:
-    """Models of which a model asks every one, or None where it is no such model."""
+    """Members of an ensemble or wrapper, which all predict every row; None for other models."""
     if isinstance(model, FrozenEstimator):
         return [model.estimator]
     if isinstance(model, GridSearchCV | RandomizedSearchCV):
@@ -132,13 +132,13 @@ def _used_by_all(model: Any, n_features: int) -> Bools:
 
 
 def _joined(outer: Bools, inner: Bools) -> Bools:
-    """Columns behind columns: what is read of the inner ones by whoever reads the outer ones."""
+    """Compose two relations of columns: the inner columns that the outer columns are made of."""
     joined: Bools = outer.astype(np.float32) @ inner.astype(np.float32) > 0
     return joined
 
 
 def _inputs_of_outputs(step: Any, n_inputs: int) -> Bools:
-    """Columns that each column is made of that a step delivers, shape (n_outputs, n_inputs)."""
+    """Input columns of each output column of a step, shape (n_outputs, n_inputs)."""
     kept = np.eye(n_inputs, dtype=bool)
     if isinstance(step, SelectorMixin):
         selected: Bools = kept[step.get_support()]
@@ -165,7 +165,7 @@ def _inputs_of_outputs(step: Any, n_inputs: int) -> Bools:
 
 
 def _one_hot_columns(step: OneHotEncoder) -> list[int]:
-    """Columns that an encoder makes of each column: one for each category, rare ones together, without dropped ones."""
+    """Number of output columns of an encoder for each column: infrequent categories count once, dropped ones not."""
     rare = getattr(step, "infrequent_categories_", None) or [None] * len(step.categories_)
     dropped = [None] * len(step.categories_) if step.drop_idx_ is None else step.drop_idx_
     return [
@@ -207,8 +207,8 @@ def _column_numbers(columns: Any, names: list[Any]) -> Ints:
 
 
 def _reader_of(model: Any) -> Any:
-    """What follows rows down the trees of a model, or None where it has none that are known."""
-    # Recognised by what they offer, so that nobody needs a library that is not in use.
+    """Function that follows rows down the trees of a model; None for models without known trees."""
+    # Recognised by their methods, so that no library is imported that is not in use.
     if hasattr(model, "get_booster") or hasattr(model, "save_raw"):
         return _xgboost_leaves if _xgboost_trees(model) is not None else None
     if hasattr(model, "booster_") or hasattr(model, "dump_model"):
@@ -225,7 +225,7 @@ def _leaves_of(model: Any, X: Any, n_features: int) -> Leaves | None:
 
 
 def _on_the_way(left: Ints, right: Ints, feature: Ints, n_features: int) -> Bools:
-    """Columns on the way to each node, one level after the other; a node without a left child is a leaf."""
+    """Columns on the path to each node, level by level; a node without a left child is a leaf."""
     seen = np.zeros((len(left), n_features), dtype=bool)
     level = np.zeros(1, dtype=np.intp)
     while level.size:
@@ -295,7 +295,7 @@ def _lightgbm_leaves(model: Any, X: Any, n_features: int) -> Leaves:
 
 
 def is_booster(model: Any) -> bool:
-    """Whether this is a bare booster of LightGBM or XGBoost."""
+    """Whether this is a ``Booster`` of LightGBM or XGBoost."""
     return hasattr(model, "dump_model") and not hasattr(model, "get_params")
 
 
@@ -307,7 +307,7 @@ def names_of_booster(booster: Any) -> list[str]:
 
 
 def with_categories(model: Any, rows: Any) -> Any:
-    """A table from a file with the categories that a booster of LightGBM or XGBoost, or its estimator, was fitted on.
+    """Table from a file with the categories that a booster of LightGBM or XGBoost, or its estimator, was fitted on.
 
     A file of text has no type for categories, and both libraries refuse text. A value that is none of the categories
     is missing, as it is to the booster.
@@ -327,7 +327,7 @@ def with_categories(model: Any, rows: Any) -> Any:
         name, column = rows.columns[place], rows.iloc[:, place]
         if isinstance(column.dtype, pd.CategoricalDtype):
             continue
-        # A level 007 is the number 7 to whoever reads the file, and 7 is 7.0 where the column has gaps.
+        # Pandas reads the level 007 from a file as 7, and 7 as 7.0 where the column has missing values.
         by_number = {_number(level): level for level in reversed(levels)} | {None: None}
         by_text = {level_text(level): level for level in levels}
         values = [by_text.get(level_text(one), by_number.get(_number(one))) for one in column.tolist()]
@@ -359,7 +359,7 @@ def _categories_of(model: Any) -> dict[int, list[Any]]:
 
 
 def _xgboost_levels(kept: dict[str, Any]) -> list[Any]:
-    """Categories of one column: numbers, or texts whose bytes stand one after the other."""
+    """Categories of one column: numbers, or texts as concatenated bytes."""
     if "offsets" not in kept:
         return list(kept["values"])
     text, ends = bytes(one % 256 for one in kept["values"]), kept["offsets"]
@@ -375,7 +375,7 @@ def _number(value: Any) -> float | None:
 
 
 def task_and_function(booster: Any, labels: Any) -> tuple[Task, Callable[[Any], ArrayLike]]:
-    """What a booster answers, told by its objective, and a function that asks it about a table."""
+    """Task of a booster, by its objective, and a function that predicts a table with it."""
     objective = _objective(booster)
     if objective.startswith(("lambdarank", "rank", "survival", "aft")) or objective in ("none", "custom"):
         raise InvalidInputError(

@@ -288,8 +288,8 @@ class ForgottenFunction:
         """Raise an error that asks for the function."""
         raise InvalidInputError(
             f"the price of column {self.column!r} is computed by a function, and files keep no functions. Give it "
-            f"again: with_prices({{{self.column!r}: function}}). Commands and the gateway read prices from a column of the "
-            f"table: fit with by_row={{{self.column!r}: column}} for them."
+            f"again: with_prices({{{self.column!r}: function}}). Commands and the gateway read prices from a column of "
+            f"the table: fit with by_row={{{self.column!r}: column}} for them."
         )
 
 

@@ -70,9 +70,9 @@ class Points:
 
 @dataclass(frozen=True)
 class Purchase:
-    """What can be bought: its name, its price, the stage that first buys it, and how many columns it delivers.
+    """A purchase: its name, its price, the first stage that makes it, and the number of columns it delivers.
 
-    The full model comes behind the last stage, and what no model reads behind the full model.
+    The full model counts as the stage behind the last one; purchases that no model needs come behind it.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Grouping:
     Attributes
     ----------
     name, labels, n_rows
-        What rows are told apart by, what the groups are called, and how many rows each has.
+        Name of the grouping, names of the groups, and number of rows of each.
     sent : tuple of tuple of int
         Rows of each group that each point sends to the full model.
     sums : tuple of tuple of float
@@ -148,16 +148,16 @@ class MistakeKind:
 
 @dataclass(frozen=True)
 class Bill:
-    """What tests and mistakes cost together, where mistakes have prices.
+    """Total cost of features and mistakes, where mistakes have prices.
 
     Attributes
     ----------
     low, high : tuple of float
         Ends of the bootstrap interval of each point's total, which is ``points.cost`` plus ``points.score``.
     least : int
-        The point whose total was least on the rows of the choice.
+        The point of least total on the rows that points were chosen on.
     kinds : tuple of MistakeKind
-        Mistakes by true class and answer, the dearest first.
+        Mistakes by true class and answer, the most expensive first.
     """
 
     low: Numbers
@@ -177,7 +177,7 @@ class Rival:
 
 @dataclass(frozen=True)
 class FullPoint:
-    """The full model asked about every row: mean cost, score, and the price of a call."""
+    """The full model for every row: mean cost, score, and the price of a call."""
 
     cost: float
     score: float
@@ -186,7 +186,7 @@ class FullPoint:
 
 @dataclass(frozen=True)
 class Constant:
-    """The best answer that is the same for every row, such as the most frequent class, and its score."""
+    """The best constant answer, such as the most frequent class, and its score."""
 
     label: str
     score: float
@@ -202,7 +202,7 @@ class Certified:
 
 @dataclass(frozen=True)
 class Measured:
-    """Where the numbers come from.
+    """How the numbers were measured.
 
     Attributes
     ----------
@@ -235,27 +235,27 @@ class Measured:
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything on the page.
+    """All contents of a report.
 
     Attributes
     ----------
     kind : str
-        What the answers are and how they are judged: "labels" by right and wrong, by a "bill" of tests and mistakes,
-        "numbers", or a "ranking".
+        Kind of report: "labels" judged by accuracy, labels judged by a "bill" of features and mistakes, "numbers", or a
+        "ranking".
     score_name : str
-        What ``points.score`` is: "accuracy", "cost of mistakes", "R2", "NDCG@10", ...
+        Name of ``points.score``: "accuracy", "cost of mistakes", "R2", "NDCG@10", ...
     points : Points
         Operating points.
     start : int
         The point that is shown first.
     purchases : tuple of Purchase
-        What can be bought, in the order of the stages.
+        Purchases in the order of the stages.
     groupings : tuple of Grouping
         Classes or ranges of the target first, then the groups that the caller named.
     constant : Constant
-        The best answer that reads nothing.
+        The best constant answer.
     measured : Measured
-        Where the numbers come from.
+        How the numbers were measured.
     measures : tuple of MeasureCurve
         Other measures: balanced accuracy, log-loss and AUC of labels, mean errors of numbers.
     full : FullPoint or None
@@ -269,10 +269,10 @@ class Facts:
     bill : Bill or None
         Totals of tests and mistakes, where mistakes have prices.
     title, method, full_name, unit : str
-        The page's title, what our own line is called, what the full model is, and the unit of prices; the last two
+        Title of the page, name of the system in the legend, name of the full model, and unit of prices; the last two
         may be empty.
     date : str or None
-        As the caller wrote it; the clock is not asked.
+        Date of the report, as the caller gives it.
     notes : tuple of (str, str)
         Further lines on how it was measured.
     """
@@ -320,7 +320,7 @@ class Facts:
         return self.kind in ("numbers", "ranking")
 
     def total(self, place: int) -> float:
-        """What tests and mistakes of a point cost together, where mistakes have prices."""
+        """Total cost of features and mistakes at a point, where mistakes have prices."""
         return self.points.cost[place] + self.points.score[place]
 
     @property
@@ -336,5 +336,5 @@ class Facts:
         return [name for name, at in self.marked.items() if at == place]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, ready for a JSON file."""
+        """Facts as a dict for JSON."""
         return asdict(self)

@@ -51,7 +51,7 @@ MAX_UNBOUGHT = 30
 N_RANGES = 5
 """Ranges of the target, each with as many rows, that get a line of their own."""
 NEARLY = 0.005
-"""The point shown first may score this much less than the best: most of the saving lies just below the top."""
+"""Loss of score against the best point that the point shown first may have: just below the best, savings are large."""
 RIVAL_POINTS = 60
 
 
@@ -67,7 +67,7 @@ def measure(
     seed: int = 0,
     max_points: int = 200,
 ) -> Facts:
-    """Measure all that a report says about a fitted system.
+    """Measure a fitted system on labelled rows, for a report.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def _plain(values: Floats) -> tuple[float, ...]:
 
 
 def price_list_of(name: str, system: Any) -> PriceList:
-    """Prices of a fitted system; what has no page is refused before rows are read."""
+    """Price list of a fitted system; systems without reports are refused before rows are read."""
     prices: PriceList | None = getattr(_served(system), "price_list", None)
     if prices is None:
         got = type(system).__name__ if hasattr(system, "fit") else repr(system)
@@ -182,7 +182,7 @@ def _served(system: Any) -> Any:
 
 
 def _is_bill(task: Task) -> bool:
-    """Whether answers are judged by what mistakes cost."""
+    """Whether answers are judged by the cost of mistakes."""
     return isinstance(task, ClassTask) and isinstance(task.mistakes, CostMatrix)
 
 
@@ -213,13 +213,13 @@ def _frontier_on(system: Any, X: Any, y: ArrayLike) -> tuple[Frontier, Frontier 
 
 
 def _judged(frontier: Frontier, task: Task | None) -> Frontier:
-    """The frontier by what the page shows."""
+    """The frontier with the score of the page."""
     counted = [_judged_evidence(one, task) for one in frontier.evidence]
     return replace(frontier.on(counted), held_out=frontier.held_out)
 
 
 def _judged_evidence(one: Evidence, task: Task | None) -> Evidence:
-    """The evidence with "is right" in the place of what probabilities lose; money stays money."""
+    """The evidence with "is right" in the place of log-loss or Brier loss; costs of mistakes are unchanged."""
     if one.right is None or (task is not None and _is_bill(task)):
         return one
     return replace(one, quality=one.right, full_quality=_full_right(one, task))
@@ -414,7 +414,7 @@ def _intervals(
 
 @dataclass(frozen=True, eq=False)
 class _Stops:
-    """Where rows can stop, the full model last, and what they hold there.
+    """Stages at which rows can stop, the full model last, and the columns they have bought there.
 
     Attributes
     ----------
@@ -568,7 +568,7 @@ def partition_of(name: str, labels: ArrayLike, n_rows: int) -> Partition:
 
 
 def _told_apart(values: Labels) -> tuple[list[str], Ints]:
-    """Labels as words, in their order, and which of them each row has."""
+    """Sorted labels as text, and the label number of each row."""
     # As text, unless they are numbers: labels of mixed kinds, None and NaN among them, compare as they read.
     known = values if values.dtype.kind in "biuf" else np.array([str(value) for value in values])
     found, of_row = np.unique(known, return_inverse=True)
@@ -667,16 +667,16 @@ def _labels(rows: _Rows, draws: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bill(rows: _Rows, low: tuple[float, ...], high: tuple[float, ...], least: int) -> dict[str, Any]:
-    """What mistakes cost in the place of right answers, and the kinds of mistakes."""
+    """Costs of mistakes in the place of accuracy, and the kinds of mistakes."""
     task, own = rows.task, rows.own
     assert isinstance(task, ClassTask)
     assert isinstance(task.mistakes, CostMatrix)
     assert own.strata is not None
     costs, truth = task.mistakes.costs, own.strata.astype(np.intp)
-    said = [task.best(one) for one in rows.scores or ()]
+    answers = [task.best(one) for one in rows.scores or ()]
     full = None if own.full_scores is None else task.best(own.full_scores)
     constant = (np.bincount(truth, minlength=len(costs)) @ costs) / len(truth)
-    kinds = mistake_kinds([str(label) for label in task.classes.tolist()], costs, truth, said, full)
+    kinds = mistake_kinds([str(label) for label in task.classes.tolist()], costs, truth, answers, full)
     return {
         "kind": "bill",
         "score_name": "cost of mistakes",
@@ -686,13 +686,13 @@ def _bill(rows: _Rows, low: tuple[float, ...], high: tuple[float, ...], least: i
 
 
 def mistake_kinds(
-    labels: Sequence[str], costs: Floats, truth: Ints, said: Sequence[Ints], full: Ints | None
+    labels: Sequence[str], costs: Floats, truth: Ints, answers: Sequence[Ints], full: Ints | None
 ) -> tuple[MistakeKind, ...]:
     """Answers that cost something, by class and answer, the dearest first; the cheapest of many together."""
-    if not said:
+    if not answers:
         return ()
     n_classes, flat = len(costs), costs.reshape(-1)
-    every = [*said, *([] if full is None else [full])]
+    every = [*answers, *([] if full is None else [full])]
     counts = np.array([np.bincount(truth * n_classes + one, minlength=n_classes**2) for one in every])
     lost = counts * flat / len(truth)
     priced = np.flatnonzero(flat > 0.0)
@@ -709,8 +709,8 @@ def mistake_kinds(
                 labels[true] if alone else f"{len(group)} other kinds",
                 labels[answer] if alone else "",
                 float(costs[true, answer]) if alone else None,
-                tuple(count[: len(said)].tolist()),
-                _plain(cost[: len(said)]),
+                tuple(count[: len(answers)].tolist()),
+                _plain(cost[: len(answers)]),
                 None if full is None else float(cost[-1]),
             )
         )

@@ -42,7 +42,7 @@ from thrifty.reporting.words import (
 __all__ = ["groups_of", "page_of", "picture_of", "report", "write_page"]
 
 _PRINTED = 24
-"""Lines of the table of points that a printed page shows."""
+"""Number of lines of the table of points on paper."""
 
 
 def report(
@@ -177,7 +177,7 @@ def _checksum(text: str) -> str:
 
 
 def _as_json(shown: dict[str, Any]) -> str:
-    """JSON that cannot end the block it stands in, whatever the words; numbers to seven digits."""
+    """JSON that is safe inside a script element; numbers to seven digits."""
     text = json.dumps(_rounded(shown), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -269,7 +269,7 @@ def picture_of(facts: Facts) -> bytes:
 
 
 def _marks(facts: Facts) -> list[Mark]:
-    """Points with a name: the deployed one stands on top of the others and flies a flag."""
+    """Draw the points with a name; the deployed one is on top and has a label."""
     signs = {
         "certified": ("D", "#1e6b37", 8),
         "least total cost": ("v", COLOURS[3], 9),

@@ -57,7 +57,7 @@ LABELS = {
         "of the fit",
     },
 }
-"""Titles and names on the page, by kind of answer; what numbers and rankings do not name is called by the score."""
+"""Titles and names on the page, by kind of report; for numbers and rankings, others contain the name of the score."""
 
 
 def labels_of(facts: Facts) -> dict[str, str]:
@@ -92,7 +92,7 @@ def _percent(share: float, digits: int = 0) -> str:
 
 
 def _portion(share: float) -> str:
-    """A share of rows in whole per cent: a few of many are not none, and almost all are not all."""
+    """Share of rows in whole per cent; 0 and 100 are reserved for none and all."""
     if 0 < share < 0.005:
         return f"<{SPACE}1{SPACE}%"
     return f">{SPACE}99{SPACE}%" if 0.995 < share < 1 else _percent(share)
@@ -152,7 +152,7 @@ def _named_score(facts: Facts, score: float) -> str:
 
 
 def _reaches(facts: Facts, score: float) -> str:
-    """What a model achieves, as the end of a sentence about it."""
+    """Score of a model, as the end of a sentence about it."""
     if facts.kind == "bill":
         return f"makes mistakes for {_money(facts, score)} per row"
     told = _named_score(facts, score)
@@ -166,7 +166,7 @@ def _parts(facts: Facts, tests: float, mistakes: float) -> str:
 
 
 def _spent(facts: Facts, place: int) -> tuple[float, float]:
-    """What a point and the full model cost per row, mistakes included where they have prices; 0 if unknown."""
+    """Costs per row of a point and of the full model, with mistakes where they have prices; 0 if unknown."""
     full, bill = facts.full, facts.kind == "bill"
     whole = 0.0 if full is None else full.cost + (full.score if bill else 0.0)
     return facts.total(place) if bill else facts.points.cost[place], whole
@@ -202,7 +202,7 @@ def lead_text(facts: Facts) -> str:
 
 
 def _constant_sentence(facts: Facts) -> str:
-    """What an answer that reads nothing achieves."""
+    """Score of the best constant answer, as a sentence."""
     label, score = facts.constant.label, facts.constant.score
     if facts.kind == "ranking":
         told = f"Orders by chance would have {_named_score(facts, score)}."
@@ -223,7 +223,7 @@ def _constant_sentence(facts: Facts) -> str:
 
 
 def deployed_text(facts: Facts) -> str:
-    """What the deployed point achieves; empty where there is none."""
+    """Score and cost of the deployed point; empty where there is none."""
     place = facts.deployed
     if place is None:
         return ""
@@ -240,7 +240,7 @@ def deployed_text(facts: Facts) -> str:
 
 
 def certificate_text(facts: Facts) -> list[str]:
-    """The certificate, what its point achieves here, and what it bounds; empty where there is none."""
+    """The certificate, the score of its point on these rows, and what it bounds; empty where there is none."""
     certified = facts.certified
     if certified is None:
         return []
@@ -372,7 +372,7 @@ def view(facts: Facts) -> dict[str, Any]:
 
 
 def _told(facts: Facts, place: int) -> dict[str, Any]:
-    """A point in words: its budget, the tiles, what is bought, and sentences for those who listen."""
+    """A point in words: its budget, tiles and purchases, and sentences for screen readers."""
     points, (own, whole) = facts.points, _spent(facts, place)
     budget, cost, score = (
         _money(facts, points.budget[place]),
@@ -462,7 +462,7 @@ def _recall_tile(facts: Facts, place: int) -> list[str]:
 
 
 def _bought(facts: Facts, place: int) -> list[str]:
-    """Names of what the stages buy for every row, and of what for some, the most frequent first."""
+    """Names of the purchases for every row, and of those for some, the most frequent first."""
     last = len(facts.points.reach[place]) - 1
     own = zip(facts.points.bought[place], facts.purchases, strict=True)
     bought = [(share, one.name) for share, one in own if one.first < last]
@@ -482,7 +482,7 @@ def _listed(names: list[str], most: int = 12) -> str:
 def _tables(facts: Facts) -> Iterator[dict[str, Any]]:
     """Tables whose numbers follow the slider.
 
-    Each has the section that it stands in, a caption, heads, lines of cells, the number of the column that is drawn as
+    Each has the section of the page, a caption, heads, lines of cells, the number of the column that is drawn as
     a bar, whether its last line is a sum, and the texts ``at`` each point of the cells that are None in its lines.
     """
     yield from _group_tables(facts)

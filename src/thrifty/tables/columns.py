@@ -48,7 +48,7 @@ _TEXT_TYPES = ("category", "string", "str", "categorical", "enum", "utf8")
 _DATE_TYPES = ("date", "datetime", "duration", "timedelta")
 _EPOCH = dt.date(1970, 1, 1)
 DAY = 86_400_000_000.0
-"""Microseconds of a day."""
+"""Microseconds in a day."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def learn_levels(X: Any) -> Levels | None:
 
 
 def plain_table(X: Any, levels: Levels | None) -> Any:
-    """A table of the same kind and names that holds numbers only; as it is where it has nothing else."""
+    """Table of the same kind with numbers in the place of text, dates and booleans; unchanged if it has none."""
     kind = kind_of_table(X)
     if levels is None and not has_dates(X):
         return X
@@ -191,7 +191,7 @@ _TRUTHS = {"true": 1.0, "false": 0.0}
 
 
 def truth_of(value: Any) -> float:
-    """A truth value as 1 or 0, also where it is written in words; a number stays, and None is missing.
+    """Boolean as 1 or 0, also from words such as "true"; a number is unchanged, and None is missing.
 
     Raises ValueError or TypeError for what is neither.
     """
@@ -219,7 +219,7 @@ def is_date(declared: str, X: Any, place: int) -> bool:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a cell holds nothing."""
+    """Whether a cell is missing."""
     # pandas has values of its own for what is missing; NaN differs from itself.
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
 
@@ -228,7 +228,7 @@ def is_missing(value: Any) -> bool:
 
 
 HOLDS = ("number", "truth", "text", "mixed", "time", "day", "span")
-"""What a column holds: numbers, truth values, text, text among other values, times, days of a calendar, durations."""
+"""Kinds of columns: numbers, booleans, text, text among other values, timestamps, dates, durations."""
 
 _KNOWN_TYPES = re.compile(
     r"object|bool|boolean|Boolean|str|string|String|category|Categorical|Enum|Date"
@@ -236,12 +236,12 @@ _KNOWN_TYPES = re.compile(
     r"|(datetime64|timedelta64|Datetime|Duration)\[(s|ms|us|ns)(, [A-Za-z0-9_+:/-]{1,60})?\]"
     r"|(double|float|halffloat|u?int(8|16|32|64)|bool|string|large_string|date32\[day\])\[pyarrow\]"
 )
-"""Types that columns are declared as again; of any other, cells stay as they came."""
+"""Dtypes that are restored; cells of columns with any other stay unchanged."""
 
 
 @dataclass(frozen=True)
 class ColumnType:
-    """How a column of the fit was declared.
+    """Type of a column of the fit.
 
     Attributes
     ----------
@@ -254,7 +254,7 @@ class ColumnType:
     ordered : bool
         Whether that order means something.
     missing : {"nan", "None"}
-        What stands for a missing value in a column of objects.
+        Missing value in a column of objects.
     """
 
     holds: str
@@ -279,7 +279,7 @@ class ColumnType:
 
 
 def column_types(X: Any) -> tuple[ColumnType, ...] | None:
-    """How the columns of a data frame are declared; None for a table without names."""
+    """Types of the columns of a data frame; None for a table without names."""
     kind = kind_of_table(X)
     if kind is None:
         return None
@@ -314,7 +314,7 @@ def _type_of(column: Any, declared: str, X: Any, place: int) -> ColumnType:
 
 
 def is_known_type(dtype: str) -> bool:
-    """Whether columns are declared as this type again."""
+    """Whether columns of this dtype are restored."""
     return _KNOWN_TYPES.fullmatch(dtype) is not None
 
 
@@ -342,7 +342,7 @@ def _missing_of(column: Any) -> str:
 
 
 def dtype_of(kind: str, declared: ColumnType) -> Any:
-    """The type of a column in its library; None where it is not declared again."""
+    """Dtype of a column in its library; None where it is not restored."""
     if not declared.dtype:
         return None
     if kind == "polars":
@@ -364,7 +364,7 @@ def dtype_of(kind: str, declared: ColumnType) -> Any:
 
 
 def declared_as(kind: str, values: Any, declared: ColumnType, dtype: Any) -> Any:
-    """A column of a frame of pandas or polars, declared as one of the fit was.
+    """Column for a frame of pandas or polars with the dtype of the fit.
 
     Parameters
     ----------
@@ -388,7 +388,7 @@ def declared_as(kind: str, values: Any, declared: ColumnType, dtype: Any) -> Any
 
 
 def _as_categories(kind: str, cells: list[Any], categories: tuple[Any, ...], dtype: Any) -> Any:
-    """Cells as categories of the fit; one that it has not seen is missing."""
+    """Cells as categories of the fit; unknown ones are missing."""
     texts = [None if is_missing(cell) else level_text(cell) for cell in cells]
     place_of: dict[str | None, int] = {}
     for place, category in enumerate(categories):
@@ -403,7 +403,7 @@ def _as_categories(kind: str, cells: list[Any], categories: tuple[Any, ...], dty
 
 
 def _as_texts(kind: str, cells: list[Any], declared: ColumnType, dtype: Any) -> Any:
-    """Cells as text; in a column of other values too, as they came."""
+    """Cells as text; in a mixed column they are unchanged."""
     is_plain = declared.holds == "text"
     missing = None if kind == "polars" or declared.missing == "None" else np.nan
     values = [
@@ -449,7 +449,7 @@ def _as_dates(kind: str, days: Floats, declared: ColumnType, dtype: Any) -> Any:
 
 
 def _as_type(kind: str, numbers: Floats, declared: ColumnType, dtype: Any) -> Any:
-    """Numbers as a type of numbers or truth values; as they are where that type cannot hold them."""
+    """Numbers with a numeric or boolean dtype; unchanged where it cannot hold them."""
     lost, is_truth = np.isnan(numbers), declared.holds == "truth"
     there = numbers[~lost]
     is_whole = is_truth or "int" in declared.dtype.lower()

@@ -18,12 +18,12 @@ from thrifty.tables.frames import listed
 __all__ = ["MISSING", "STANDARD_INPUT", "name_of", "read_rows", "read_table", "table_bytes"]
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
-"""Cells of a CSV file that mean "no value"; everything else is text or a number."""
+"""Cells of a CSV file that are missing values."""
 
 _PARQUET = (".parquet", ".pq")
 
 STANDARD_INPUT = Path("-")
-"""The name of the table that is read from standard input, as CSV."""
+"""Path that stands for CSV on standard input."""
 
 
 def _unzip(data: bytes) -> bytes:
@@ -45,11 +45,11 @@ _SIGNATURES = {
 }
 
 _FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
-"""What text begins with that spreadsheets run as a formula, as OWASP lists it; some of them read wide signs too."""
+"""First characters of text that spreadsheets run as a formula, as OWASP lists them, full-width ones included."""
 
 
 def read_table(path: str | os.PathLike[str], *, as_text: Collection[str] = ()) -> Any:
-    """The table in a CSV or parquet file, as a pandas data frame with distinct column names.
+    """Read a CSV or parquet file as a pandas data frame with distinct column names.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def read_table(path: str | os.PathLike[str], *, as_text: Collection[str] = ()) -
 
 
 def read_rows(path: str | os.PathLike[str]) -> list[list[str]]:
-    """The cells of a small CSV or parquet file as text, the line of names included where there is one."""
+    """Read the cells of a small CSV or parquet file as text, the header included."""
     path = _existing(path)
     if path.suffix.lower() in _PARQUET:
         frame = _read_parquet(path)
@@ -80,7 +80,7 @@ def read_rows(path: str | os.PathLike[str]) -> list[list[str]]:
 
 
 def table_bytes(frame: Any, path: str | os.PathLike[str], *, raw: bool = False) -> bytes:
-    """A data frame as the bytes of a file with this name: parquet, or CSV.
+    """Bytes of a data frame as parquet or CSV, by the name of the file.
 
     Parameters
     ----------
@@ -100,13 +100,13 @@ def table_bytes(frame: Any, path: str | os.PathLike[str], *, raw: bool = False) 
     shown = frame if raw else frame.apply(_as_shown).rename(columns=_harmless)
     text = str(shown.to_csv(index=False, lineterminator="\n"))
     if "\r" in text:
-        # A carriage return ends a line for whoever reads the file, and is not put into quotes by itself.
+        # Readers take a carriage return as the end of a line, and pandas does not quote it by default.
         text = str(shown.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC))
     return text.encode()
 
 
 def name_of(path: str | os.PathLike[str]) -> str:
-    """What a table is called in a sentence."""
+    """Name of a table in messages."""
     return "standard input" if Path(path) == STANDARD_INPUT else str(path)
 
 
@@ -120,7 +120,7 @@ def _existing(path: str | os.PathLike[str]) -> Path:
 
 
 def _as_shown(column: Any) -> Any:
-    """A column whose text a spreadsheet shows and does not run; one of numbers as it is."""
+    """Column with text escaped so that a spreadsheet does not run it; numbers are unchanged."""
     return column if column.dtype.kind in "biufc" else column.map(_harmless)
 
 
@@ -160,7 +160,7 @@ def _read_csv(path: Path, as_text: Collection[str]) -> Any:
 
 
 def _text_of(path: Path) -> bytes:
-    """The bytes of a file of text, unpacked; what is no text, or not UTF-8, is refused with the way out."""
+    """Bytes of a text file, decompressed; content that is not UTF-8 text is refused."""
     unpack = _UNPACK.get(path.suffix.lower())
     try:
         data = sys.stdin.buffer.read() if path == STANDARD_INPUT else path.read_bytes()
@@ -189,7 +189,7 @@ def _text_of(path: Path) -> bytes:
 
 
 def _check_lines(data: bytes, path: Path) -> list[str]:
-    """The names of the columns, if every line has a cell for each of them and no more."""
+    """Check that every line has as many cells as the header, and return the names of the columns."""
     text = _LastLine(io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline=""))
     lines = csv.reader(text, skipinitialspace=True)
     names: list[str] = []
@@ -212,7 +212,7 @@ def _check_lines(data: bytes, path: Path) -> list[str]:
 
 
 class _LastLine:
-    """Lines of a text, of which the last one is remembered: cells do not tell an empty line from a pair of quotes."""
+    """Iterator over lines that remembers the last one: parsed cells do not tell an empty line from a pair of quotes."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = iter(lines)
@@ -239,7 +239,7 @@ def _ragged(begin: int, end: int, found: int, wanted: int) -> str:
 
 
 def _exact_numbers(pd: Any) -> dict[str, Any]:
-    """Every digit counts: what pandas does by itself from version 3 on, and has a word for before."""
+    """Options for exact parsing of floats, which is pandas' default from version 3 on."""
     return {"float_precision": "round_trip"} if int(pd.__version__.split(".")[0]) < 3 else {}
 
 

@@ -40,7 +40,7 @@ __all__ = [
 
 
 def kind_of_table(table: Any) -> str | None:
-    """``"pandas"``, ``"polars"`` or None for what has no column names."""
+    """Library of a data frame, ``"pandas"`` or ``"polars"``; None for a table without column names."""
     # Subclasses count too.
     packages = (kind.__module__.split(".")[0] for kind in type(table).__mro__)
     return next((package for package in packages if package in ("pandas", "polars")), None)
@@ -69,14 +69,14 @@ def declared_types(X: Any) -> list[str]:
 
 
 def listed(names: Iterable[Any], most: int = 5) -> str:
-    """Names for a sentence, the first few of them."""
+    """First few names, joined for a message."""
     names = list(names)
     shown = ", ".join(repr(name) for name in names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def refuse_series(X: Any) -> None:
-    """Refuse a Series in the place of a table: a row, or a column, that was taken out of its data frame."""
+    """Refuse a Series, a row or column taken out of its data frame, where a table is expected."""
     kind = kind_of_table(X) if len(getattr(X, "shape", ())) == 1 else None
     if kind is not None:
         row = "X.iloc[[0]]" if kind == "pandas" else "X[[0]]"
@@ -114,7 +114,7 @@ def table_of_fit(X: Any, names: Sequence[str] | None) -> Any:
 
 
 def places_of_fit(given: Sequence[str], names: Sequence[str], what: str) -> Ints | None:
-    """Where the columns of a fit stand among those given; None if each stands in its place."""
+    """Places of the columns of a fit among those given; None if the order is the same."""
     if list(given) == list(names):
         return None
     place = {name: number for number, name in enumerate(given)}
@@ -191,7 +191,7 @@ def split_row_keys(X: Any, row_key: Any, features: Sequence[str] | None = None) 
 
 
 def as_numbers(X: Any, name: str = "X") -> Any:
-    """The table as float64 numbers, dense or CSR, or a refusal that names the column; what is masked is missing."""
+    """Table as float64, dense or CSR; errors name the column, and masked cells are missing."""
     dtypes = X.dtypes if kind_of_table(X) else [getattr(X, "dtype", None)]
     kinds = {getattr(dtype, "kind", None) for dtype in dtypes}
     if kinds & set("cmM"):
@@ -251,7 +251,7 @@ def describe_bad_column(X: Any, *, allow_missing: bool = True) -> str:
 
 
 def _what_it_holds(X: Any, name: Any, column: Any) -> str:
-    """What a column holds that has no numbers, in the words of its library."""
+    """Type of a column without numbers, as its library names it."""
     declared = str(getattr(X[name], "dtype", "")).lower() if kind_of_table(X) else ""
     if declared.startswith(("category", "categorical", "enum")):
         return "categories"

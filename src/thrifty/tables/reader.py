@@ -39,11 +39,11 @@ class Unreadable:
     Attributes
     ----------
     rows : ndarray of shape (n_rows,), bool
-        Where they are.
+        Whether the cell of each row is unreadable.
     values : ndarray of shape (n_rows,)
-        What the column holds.
+        Values of the column.
     why : callable
-        ``why(value, row)`` is the sentence that refuses the cell; rows of a file count from 1, and None names no row.
+        ``why(value, row)`` is the error message for the cell; rows of a file count from 1, and None names no row.
     """
 
     rows: Bools
@@ -64,11 +64,11 @@ class Cells:
     row_numbers : ndarray of shape (n_rows,)
         Number of each row in its file, from 1.
     row_keys : ndarray of shape (n_rows,)
-        Keys of the rows as words.
+        Keys of the rows as 64-bit words.
     unreadable : dict of int to Unreadable
         Columns with cells that cannot be read.
     texts : dict of int to ndarray of shape (n_rows,)
-        Columns of text and categories as they came, for the full model, which may read what the fit has not seen.
+        Columns of text and categories unchanged, for the full model, which may accept levels that the fit has not seen.
     """
 
     names: tuple[str, ...]
@@ -111,7 +111,7 @@ class Cells:
             raise InvalidInputError(one.why(one.values[row], int(self.row_numbers[row])))
 
     def refuse_missing(self, rows: Ints, columns: Ints, who: str) -> None:
-        """Refuse the first of these cells that is missing: ``who`` cannot do without it."""
+        """Refuse the first of these cells that is missing; ``who`` is the model that needs it."""
         missing = np.argwhere(np.isnan(self.numbers[np.ix_(rows, columns)]))
         if len(missing):
             row, column = missing[0]
@@ -136,11 +136,11 @@ class Schema:
     Attributes
     ----------
     kind : {"pandas", "polars"}, optional
-        Whose data frame it was; None was an array.
+        Library of the data frame; None for an array.
     names : tuple of str
-        Names of the columns; x0, x1 and so on where the fit knew none.
+        Names of the columns; x0, x1, ... for an array.
     types : tuple of ColumnType, optional
-        How they were declared; None where the fit, or its file, does not tell.
+        Types of the columns; None where they are not known.
     levels : Levels, optional
         Levels of the columns of text or categories.
     """
@@ -151,7 +151,7 @@ class Schema:
     levels: Levels | None = None
 
     def type_of(self, column: int) -> ColumnType:
-        """How a column was declared."""
+        """Type of a column."""
         if self.types is not None:
             return self.types[column]
         return ColumnType("mixed" if self.is_level(column) else "number")
@@ -175,7 +175,7 @@ class Schema:
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """Names of the columns of text or categories, which a file must be read as text for."""
+        """Names of the columns of text or categories, which must be read from a file as text."""
         return () if self.levels is None else tuple(self.names[column] for column in self.levels.columns)
 
     # -- cells as numbers --------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class Schema:
         row_key: str | None = None,
         row_keys: Words | None = None,
     ) -> Cells:
-        """Read the columns of a data frame, which may come in any order; what cannot be read is kept as such.
+        """Read the columns of a data frame, in any order; unreadable cells are kept as such.
 
         Parameters
         ----------
@@ -222,7 +222,7 @@ class Schema:
     def read(
         self, cells: Any, columns: Ints, *, unseen_is_missing: bool = True
     ) -> tuple[Any, dict[int, Unreadable]]:
-        """Numbers of cells of some columns, of any form; and what cannot be read, by its place in ``columns``."""
+        """Numbers of the cells of some columns, in any form; and unreadable cells, by their place in ``columns``."""
         if self.reads_numbers or sparse.issparse(cells):
             return as_numbers(cells, "what a source answers"), {}
         kind = kind_of_table(cells)
@@ -240,7 +240,7 @@ class Schema:
     def _read_column(
         self, column: int, values: Any, unseen_is_missing: bool
     ) -> tuple[Floats, Unreadable | None]:
-        """Numbers of one column, and what of it cannot be read."""
+        """Numbers of one column, and its unreadable cells."""
         name, holds = self.names[column], self.type_of(column).holds
         if self.is_level(column):
             assert self.levels is not None  # a level is one of them
@@ -269,7 +269,7 @@ class Schema:
         return self.table(cells.numbers, np.arange(len(self.names)), cells.texts)
 
     def _strict(self, values: Any, column: int) -> Floats:
-        """Numbers of a column in which every cell can be read, or a refusal."""
+        """Numbers of a column; an unreadable cell raises an error."""
         numbers, found = self._read_column(column, values, unseen_is_missing=True)
         if found is not None:
             raise InvalidInputError(found.why(found.values[int(found.rows.argmax())], None))
@@ -512,7 +512,7 @@ def keys_of(table: Any, row_key: str | None) -> Words:
 
 
 def _fits(found: Any, wanted: Any) -> bool:
-    """Whether a column of one type is as the fit had it; None is a frame of another library, and any type."""
+    """Whether a column has the type of the fit; None, for a frame of another library, matches any type."""
     if found is None or wanted is None or found != wanted:
         return found is not None and wanted is None
     return str(wanted) != "category" or bool(found.categories.equals(wanted.categories))

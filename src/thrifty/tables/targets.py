@@ -17,7 +17,7 @@ from thrifty.tasks.ranking import GRADES
 __all__ = ["classes_of", "is_number", "is_text_column", "labels_of", "numbers_of", "targets_of", "task_of"]
 
 TASKS = ("classes", "number", "ranking")
-"""What a target may be said to hold."""
+"""Kinds of targets."""
 
 MOST_NUMBERED = 30
 """A column with more distinct numbers than this holds numbers, not classes, unless the user says otherwise."""
@@ -27,7 +27,7 @@ MOST_LABELS = 1000
 
 
 def task_of(frame: Any, target: str, task: str | None, query: str) -> str | None:
-    """What the target is said to hold: relevance where a column of queries is named, else ``task`` as it is."""
+    """Check ``--task`` and ``--query``; return "ranking" where a column of queries is named, else ``task``."""
     if task == "ranking" and not query:
         raise InvalidInputError(
             f"--task ranking needs --query, the column that says which query each row is a document of; the table has "
@@ -48,7 +48,7 @@ def task_of(frame: Any, target: str, task: str | None, query: str) -> str | None
 
 
 def classes_of(frame: Any, target: str, task: str | None = None) -> NDArray[Any]:
-    """The classes that the target holds, in order; none where it holds numbers or relevance.
+    """Sorted classes of the target; empty where it holds numbers or relevance.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def classes_of(frame: Any, target: str, task: str | None = None) -> NDArray[Any]
     target : str
         Name of the column.
     task : {"classes", "number", "ranking"}, optional
-        What it is said to hold; None decides by the column.
+        Kind of target; None decides by the column.
     """
     if task not in (None, *TASKS):
         raise InvalidInputError(f"--task must be one of {', '.join(TASKS)}; got {task!r}.")
@@ -74,7 +74,7 @@ def classes_of(frame: Any, target: str, task: str | None = None) -> NDArray[Any]
 
 
 def targets_of(frame: Any, target: str, classes: NDArray[Any], query: str = "") -> NDArray[Any]:
-    """What a system with these classes should answer for each row.
+    """Targets of each row for a system with these classes.
 
     Labels, each one of the classes; numbers where there are no classes; relevance and query, shape (n_rows, 2), where
     ``query`` names the column of queries.
@@ -95,7 +95,7 @@ def targets_of(frame: Any, target: str, classes: NDArray[Any], query: str = "") 
 
 
 def labels_of(frame: Any, target: str) -> NDArray[Any]:
-    """The label of each row as numbers, truth values or text."""
+    """Label of each row as a number, a boolean or text."""
     column = _column(frame, target)
     if is_text_column(column):
         return np.array([str(label) for label in column], dtype=object)
@@ -104,7 +104,7 @@ def labels_of(frame: Any, target: str) -> NDArray[Any]:
 
 
 def numbers_of(frame: Any, target: str) -> Floats:
-    """The number of each row, all of them finite."""
+    """Target of each row as a finite number."""
     column = _column(frame, target)
     values = column.to_numpy(dtype=object)
     numbers = np.array([float(value) if is_number(value) else np.nan for value in values])
@@ -119,7 +119,7 @@ def numbers_of(frame: Any, target: str) -> Floats:
 
 
 def documents_of(frame: Any, target: str, query: str) -> Labels:
-    """Relevance and number of the query of each row, shape (n_rows, 2); rows of a query stand together."""
+    """Relevance and query number of each row, shape (n_rows, 2); rows of a query must follow each other."""
     values = _column(frame, target).to_numpy(dtype=object)
     grades = np.array([float(value) if is_number(value) else np.nan for value in values])
     wrong = np.flatnonzero(~np.isin(grades, np.arange(GRADES)))
@@ -163,12 +163,12 @@ def is_number(value: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """A value as Python writes it."""
+    """Numpy scalars as Python objects; any other value is returned unchanged."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _column(frame: Any, target: str, called: str = "the label") -> Any:
-    """The column, which holds something in every row."""
+    """A column of the table without missing values."""
     if target not in frame.columns:
         is_headless = sum(is_number(name) for name in frame.columns) > len(frame.columns) / 2
         raise InvalidInputError(

@@ -20,10 +20,10 @@ from thrifty.tables.targets import classes_of, is_number, is_text_column, target
 __all__ = ["TrainingTable", "refuse_few", "training_table"]
 
 FEWEST = 30
-"""Distinct rows of each class, or queries, that a fit needs: three in every tenth part. Of numbers, twice that."""
+"""Fewest distinct rows of each class, or queries, for a fit: three in each tenth part. Regression needs twice that."""
 
 MOST_CATEGORIES = 255
-"""Text columns with more distinct values than this hold names or notes, unless each of them is there several times."""
+"""Text columns with more distinct values than this hold names or notes, unless the values are repeated."""
 ROWS_PER_CATEGORY = 5
 
 _DRESSED = re.compile(
@@ -72,7 +72,7 @@ def training_table(
     row_key: str = "",
     ignore: Sequence[str] = (),
 ) -> TrainingTable:
-    """Features and targets of a training table, or a refusal of what no fit can learn from.
+    """Split a training table into features and target, and check both.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def training_table(
     query, row_key : str
         Names of the columns with the query and with the key of each row; empty where there is none.
     ignore : sequence of str
-        Columns that are no features.
+        Columns that are not features.
     """
     _check_known(frame, target, ignore)
     if row_key and row_key not in frame.columns:
@@ -116,7 +116,7 @@ def training_table(
 
 
 def refuse_few(data: TrainingTable, query: str = "") -> None:
-    """Refuse a table with too few different rows, or queries, to learn from some and to be judged on others."""
+    """Refuse a table with too few distinct rows, or queries, for a fit and its evaluation."""
     y, classes, numbers = data.y, data.classes, data.cells.numbers
     if query:
         n_queries = len(np.unique(y[:, 1]))
@@ -155,7 +155,7 @@ def _check_known(frame: Any, target: str, ignore: Sequence[str]) -> None:
 
 
 def _check_categories(column: Any) -> None:
-    """Refuse text that is no category: the alphabet would be its order, and new rows would hold other text."""
+    """Refuse text columns that do not hold categories, such as notes, or numbers and dates written as text."""
     found = sorted({level_text(value) for value in column.dropna()})
     numbers = [value for value in found if is_number(value)]
     odd = next((value for value in found if not is_number(value)), None)
@@ -180,7 +180,7 @@ def _check_categories(column: Any) -> None:
 
 
 def _holds_dates(column: Any) -> bool:
-    """Whether a column is one of dates, or of text that all is dates of one form."""
+    """Whether a column holds dates, or text that is dates of one format only."""
     if column.dtype.kind == "M":
         return True
     there = column.dropna() if is_text_column(column) else ()

@@ -67,14 +67,14 @@ Ties = Literal["average", "worst"]
 
 
 class Queries:
-    """Which rows are documents of which query; the order of queries, and their names, mean nothing.
+    """Assignment of rows to queries; the order and the names of queries have no meaning.
 
     Parameters
     ----------
     qid : array-like of shape (n_documents,)
-        Query of each document; documents of one query stand together. A query that comes back after another one is
-        refused: in files that were shuffled or joined it is mostly a mistake, and two queries of one name would be
-        ranked as one.
+        Query of each document; documents of one query must follow each other. A query that comes back after another one
+        is refused: mostly it is a mistake in shuffled or joined files, and two queries of one name would be ranked as
+        one.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Queries:
         if len(names) < len(self.ids):
             again = int(np.setdiff1d(np.arange(len(self.ids)), first)[0])
             raise InvalidInputError(
-                f"documents of one query must stand together; query {self.ids[again]} comes back in row "
+                f"documents of one query must follow each other; query {self.ids[again]} comes back in row "
                 f"{int(self.start[again])}. Sort the rows by query, all arrays alike."
             )
         self.size = np.diff(np.r_[self.start, len(given)])
@@ -120,12 +120,12 @@ class Queries:
         return len(self.number)
 
     def total(self, values: ArrayLike) -> Floats:
-        """Sum a value per document over each query: of costs, what a query's documents paid together."""
+        """Sum of a value per document over each query, such as the total cost of a query."""
         spread = np.broadcast_to(np.asarray(values, dtype=np.float64), (self.n_documents,))
         return np.add.reduceat(spread, self.start)
 
     def folds(self, n_folds: int, seed: int = 0) -> Ints:
-        """Deal documents to folds, whole queries at a time, so that folds hold nearly equally many queries."""
+        """Fold of each document; queries are kept whole, and folds have nearly the same number of queries."""
         if not 2 <= n_folds <= self.n_queries:
             raise InvalidInputError(
                 f"n_folds must lie between 2 and the number of queries, {self.n_queries}; got {n_folds!r}."
@@ -154,7 +154,7 @@ class PerQuery:
     Attributes
     ----------
     value : ndarray of shape (n_queries,)
-        The measure of each query; NaN where it is not defined: nothing relevant is there to be found.
+        The measure of each query; NaN for queries without relevant documents.
     """
 
     value: Floats
@@ -219,7 +219,7 @@ def ndcg_at(
     gain: Literal["exponential", "linear"] = "exponential",
     ties: Ties = "average",
 ) -> PerQuery:
-    """Discounted cumulative gain of the first ``k`` documents of each query, as a share of the best there is (NDCG).
+    """Normalised discounted cumulative gain (NDCG) of the first ``k`` documents of each query.
 
     The document at place i adds its gain, divided by ``log2(i + 1)``.
 
@@ -335,7 +335,7 @@ def _check_ties(ties: Ties) -> Ties:
 
 
 LEAST_HESSIAN = 1e-3
-"""A step must stay finite where a query says nothing."""
+"""Lower bound of the hessian: steps stay finite where a query has no information."""
 
 
 class PairwiseLoss:
@@ -415,9 +415,9 @@ class ListwiseLoss:
 
     def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
         """Gradient and diagonal of the hessian of the sum over all rows, each of shape (n_rows, 1)."""
-        said = np.exp(self._log_softmax(scores))
-        gradient = self._of_rows(self._counts * (said - self._share))
-        hessian = np.maximum(self._of_rows(self._counts * said * (1.0 - said)), LEAST_HESSIAN)
+        softmax = np.exp(self._log_softmax(scores))
+        gradient = self._of_rows(self._counts * (softmax - self._share))
+        hessian = np.maximum(self._of_rows(self._counts * softmax * (1.0 - softmax)), LEAST_HESSIAN)
         return gradient[:, None], hessian[:, None]
 
     def base(self, weight: Floats) -> Floats:
@@ -446,7 +446,7 @@ def rows_by_query(query: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 GRADES = 32
-"""Grades lie below this: the gain of a larger one would drown all others."""
+"""Grades are smaller than this: the gain of a larger one would dominate all others."""
 
 GRADIENTS, MEASURES = ("pointwise", "pairwise", "listwise"), ("ndcg", "ap")
 
@@ -657,7 +657,7 @@ def check_metric(metric: Any) -> tuple[str, int]:
 
 
 def ranking_of(y: Any, gradients: Any, metric: Any, tolerance: Any) -> RankingTask:
-    """The task that relevance and queries pose, in two columns; where no order is better than another it is refused."""
+    """Ranking task for relevance and queries in two columns; refused where no order is better than another."""
     if gradients not in GRADIENTS:
         raise InvalidInputError(f"loss must be one of {', '.join(GRADIENTS)}; got {gradients!r}.")
     measure, k = check_metric(metric)

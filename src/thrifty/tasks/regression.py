@@ -67,7 +67,7 @@ def read_targets(name: str, values: Any) -> Floats:
 
 
 def check_loss(kind: str, quantile: Any) -> float:
-    """The quantile that the pinball loss is of, or one half for the other losses, which have none; or a refusal."""
+    """Check loss and quantile; return the quantile of the pinball loss, and one half for other losses."""
     if kind not in ("squared", "absolute", "pinball"):
         raise InvalidInputError(f'loss must be "squared", "absolute" or "pinball"; got {kind!r}.')
     if kind != "pinball":
@@ -85,7 +85,7 @@ def check_loss(kind: str, quantile: Any) -> float:
 
 
 def centre_and_spread(numbers: Floats, weight: Floats, kind: str, quantile: float) -> tuple[float, float]:
-    """Where targets lie, and the error of the best constant: the root of its mean where errors are squared."""
+    """Centre of the targets, and the mean error of the best constant (its root, for squared errors)."""
     middle, mean = _weighted_median(numbers, weight), _mean(numbers, weight)
     centre = middle if np.any(numbers > middle) else float(mean)
     if kind == "pinball":
@@ -101,7 +101,7 @@ def _mean(numbers: Floats, weight: Floats) -> Any:
 
 
 def _weighted_median(numbers: Floats, weight: Floats) -> float:
-    """The number with half of the weight on either side, or the middle of the two that part it evenly."""
+    """Weighted median; the mean of two numbers where they halve the weight."""
     order = np.argsort(numbers, kind="stable")
     passed = np.cumsum(weight[order])
     lower = int(np.searchsorted(passed, passed[-1] / 2))
@@ -110,27 +110,27 @@ def _weighted_median(numbers: Floats, weight: Floats) -> float:
 
 
 def pinball_scale(quantile: float) -> float:
-    """What the textbook's pinball loss is multiplied by."""
+    """Factor by which the usual pinball loss is stretched."""
     return 0.5 / (quantile * (1.0 - quantile))
 
 
 def pinball(missing: Floats, quantile: float) -> Floats:
-    """The stretched loss of targets that lie so far above the answers."""
+    """Stretched pinball loss of the differences ``missing`` of targets and answers."""
     loss: Floats = pinball_scale(quantile) * (0.5 * np.abs(missing) + (quantile - 0.5) * missing)
     return loss
 
 
 def quantile_of(numbers: Floats, weight: Floats, quantile: float) -> float:
-    """The smallest number with at least this share of the weight at or below it."""
+    """Weighted quantile: the smallest number with at least this share of the weight at or below it."""
     order = np.argsort(numbers, kind="stable")
     passed = np.cumsum(weight[order])
     return float(numbers[order][min(int(np.searchsorted(passed, passed[-1] * quantile)), len(order) - 1)])
 
 
 def regret_of_quantile(away: Floats, quantile: float, unknown: float) -> Floats:
-    """How much the mean loss grows for answers so far above the true quantile, with so much unknown of the target.
+    """Expected increase of the pinball loss for answers ``away`` from the true quantile.
 
-    By the square of a small distance, and in proportion to a large one, the dearer side more.
+    Quadratic in a small distance and linear in a large one; ``unknown`` is the scale between both.
     """
     slope = pinball_scale(quantile) * np.where(away > 0, 1.0 - quantile, quantile)
     bend = slope * unknown
@@ -162,7 +162,7 @@ class PinballLoss:
 
 
 SMOOTH = 0.02
-"""Errors below this, in units of the spread, count as this large when absolute errors are weighed."""
+"""Lower bound of absolute errors, in units of the spread, in the second derivative of the absolute loss."""
 
 RIDGE = 1e-6
 _ROUNDS = 25
@@ -177,7 +177,7 @@ class SquaredLoss:
 
     @property
     def formula(self) -> Formula:
-        """What trees need to know of it."""
+        """Formula of the loss for compiled trees."""
         return Formula(SQUARED, self.y)
 
     def values(self, scores: Floats) -> Floats:
@@ -247,7 +247,7 @@ RegressionLoss = Literal["squared", "absolute", "pinball"]
 
 @dataclass(frozen=True)
 class RegressionTask:
-    """Answers with a number.
+    """Regression: predicts a number.
 
     Attributes
     ----------
@@ -327,7 +327,7 @@ class RegressionTask:
         return numbers
 
     def strata(self, y: Floats) -> Ints:
-        """Whether a target lies above the centre: folds should hold their share of both sides."""
+        """Whether a target is above the centre, for stratified folds."""
         return (y > 0).astype(np.intp)
 
     def query_of(self, y: Floats) -> Ints | None:  # noqa: ARG002 - part of the contract
