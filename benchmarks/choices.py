@@ -49,7 +49,7 @@ TABLES = {  # rows to fit on, splits, budgets
     "heart": (160, 12, (2, 5, 20, 50, 100, 200)),
     "hepatitis": (84, 12, (2, 4, 8, 15, 25)),
 }
-FEWEST_NEW, MOST_NEW = 30, 2000
+MIN_NEW, MAX_NEW = 30, 2000
 
 
 def rows_for_fitting(name):
@@ -71,7 +71,7 @@ def split_of(name, n_fit, seed):
     """Rows to fit on, and others to judge on, with the full model's answers."""
     X, y, costs = rows_for_fitting(name)
     rows = np.random.default_rng(seed).permutation(len(y))
-    fit, new = rows[:n_fit], rows[n_fit : n_fit + MOST_NEW]
+    fit, new = rows[:n_fit], rows[n_fit : n_fit + MAX_NEW]
     case = frontier.Case(
         name, X[fit], y[fit], X[new], y[new], costs, ExtraTreesClassifier(100, random_state=0)
     )
@@ -88,7 +88,7 @@ def keeping(*shares):
     def kept(place):
         return 1.0 if place <= 0 else shares[min(place, len(shares) - 1)]
 
-    return lambda: patch.object(staged, "kept_share", kept)
+    return lambda: patch.object(staged, "shrinkage_at", kept)
 
 
 def sizes(*more):
@@ -253,7 +253,7 @@ def print_choice(choice, ways, tables, n_rows, n_splits, known, keep):
     for name in tables:
         own, splits, budgets = TABLES[name]
         few = [n for n in FEW_ROWS.get(choice, (own,)) if n <= own] or [own]
-        for n_fit in [n for n in n_rows or few if len(rows_for_fitting(name)[1]) - n >= FEWEST_NEW]:
+        for n_fit in [n for n in n_rows or few if len(rows_for_fitting(name)[1]) - n >= MIN_NEW]:
             found = compare(choice, ways, name, n_fit, n_splits or splits, budgets, known)
             if keep:
                 Path(keep).write_text(json.dumps(known))

@@ -24,14 +24,14 @@ from thrifty import BudgetedClassifier
 from thrifty.rows import content_folds
 
 NAMES = ("satimage", "letter", "miniboone", "thyroid", "pima")
-MOST_NEW = 2000
+MAX_NEW = 2000
 
 
 def draw(name, n_rows, seed):
     """Rows to fit on, and others."""
     X, y, costs = load(name)
     rows = np.random.default_rng(seed).permutation(len(y))
-    fit, new = rows[:n_rows], rows[n_rows : n_rows + MOST_NEW]
+    fit, new = rows[:n_rows], rows[n_rows : n_rows + MAX_NEW]
     case = frontier.Case(
         name, X[fit], y[fit], X[new], y[new], costs, ExtraTreesClassifier(100, random_state=0)
     )

@@ -40,9 +40,9 @@ def normal_table(n_rows, number):
     return X.round(3), np.where(sick, "sick", "well")
 
 
-def measured(n_deals, X, y, new, truth):
+def measured(n_repeats, X, y, new, truth):
     """Share right, share of the sick found, cost of tests and of everything, for each of twenty fits."""
-    most, learn.MAX_DEALS = learn.MAX_DEALS, n_deals
+    most, learn.MAX_REPEATS = learn.MAX_REPEATS, n_repeats
     found = []
     for seed in range(20):
         clf = BudgetedClassifier(
@@ -56,7 +56,7 @@ def measured(n_deals, X, y, new, truth):
         mistakes = COSTS[(truth == "well").astype(int), (answer == "well").astype(int)].mean()
         recall = np.mean(answer[truth == "sick"] == "sick")
         found.append((np.mean(answer == truth), recall, tests, tests + mistakes))
-    learn.MAX_DEALS = most
+    learn.MAX_REPEATS = most
     return np.array(found)
 
 
@@ -64,9 +64,9 @@ def main():
     warnings.simplefilter("ignore")
     for number in map(int, sys.argv[1:] or range(1, 6)):
         X, y = (normal_table if number in SHIFTS else table)(22_000, number)
-        for n_deals in (1, learn.MAX_DEALS):
-            found = measured(n_deals, X[:2000], y[:2000], X[2000:], y[2000:])
-            print(f"table {number}, deals in each fit: {n_deals}")
+        for n_repeats in (1, learn.MAX_REPEATS):
+            found = measured(n_repeats, X[:2000], y[:2000], X[2000:], y[2000:])
+            print(f"table {number}, repeats of cross-validation in each fit: {n_repeats}")
             for name, column in zip(
                 ("right", "sick found", "tests", "tests and mistakes"), found.T, strict=True
             ):

@@ -32,7 +32,7 @@ from thrifty.cascade import graph as search
 from thrifty.chain.stage import nodes_of
 
 OF_NUMBERS = ("pol", "bike_hour")
-MOST_BOUGHT = 10
+MAX_BOUGHT = 10
 COPIES = 4
 
 
@@ -128,7 +128,7 @@ def _walk(model, worth, X, costs):
     """Doubt, answer and cost of every test row after each purchase of its own."""
     held, rows = np.full(X.shape, np.nan), np.arange(len(X))
     doubts, answers, paid = [], [], []
-    for _ in range(min(MOST_BOUGHT, X.shape[1])):
+    for _ in range(min(MAX_BOUGHT, X.shape[1])):
         expected = np.where(np.isnan(held), worth.predict(_marked(held)), -np.inf)
         taken = expected.argmax(axis=1)
         held[rows, taken] = X[rows, taken]

@@ -223,14 +223,14 @@ class Load:
         self._heard = time.perf_counter()
         self.bodies = None  # a list keeps what was said to which request
 
-    def at_rate(self, rate, seconds, most_waiting=2000):
+    def at_rate(self, rate, seconds, max_waiting=2000):
         """Send so many requests a second, whether or not others were answered; latencies count from when it was due."""
         start, number, n_requests = time.perf_counter(), 0, int(rate * seconds)
         while number < n_requests or self._n_waiting:
             now = time.perf_counter()
             while number < n_requests and start + number / rate <= now:
                 due = start + number / rate
-                if self._n_waiting < most_waiting:
+                if self._n_waiting < max_waiting:
                     self.late.append(now - due)
                     self._send(self._requests[number % len(self._requests)], due)
                 else:

@@ -68,16 +68,16 @@ def test_a_single_fold_is_refused(X):
 @pytest.mark.parametrize("n_rows", [1, 40, rows.BLOCK + 1])
 def test_draws_of_many_seeds_in_any_order_are_those_of_uniform_numbers(n_rows):
     X = np.arange(n_rows, dtype=np.float64)[:, None]
-    draws = rows.Draws(X, 0.6)
+    subsampler = rows.Subsampler(X, 0.6)
     for seed in (1, 2, 3, 500, 2, 1_000_000):
-        np.testing.assert_array_equal(draws(seed), rows.uniforms(X, seed) < 0.6)
+        np.testing.assert_array_equal(subsampler(seed), rows.uniforms(X, seed) < 0.6)
 
 
 def test_draws_of_few_rows_are_made_together(monkeypatch):
-    draws, calls, mix = rows.Draws(np.arange(40.0)[:, None], 0.6), [], rows._mix
+    subsampler, calls, mix = rows.Subsampler(np.arange(40.0)[:, None], 0.6), [], rows._mix
     monkeypatch.setattr(rows, "_mix", lambda word: calls.append(word.size) or mix(word))
     for seed in range(1, 100):
-        draws(seed)
+        subsampler(seed)
     assert len(calls) <= 2  # the seeds and the draws
 
 

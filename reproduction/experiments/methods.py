@@ -39,7 +39,7 @@ __all__ = ["METHODS", "Priced", "SweepSettings", "plan_fits"]
 Answers = tuple[Floats, Floats, Bools]
 """Log-odds, what each row paid, and which rows reached f0."""
 
-MOST_POINTS = 40
+MAX_POINTS = 40
 """Operating points of a cascade that are looked at; neighbours differ by less than any budget."""
 
 
@@ -237,7 +237,7 @@ def fit_cascade(
         _on_every_route(chain, X, full) for X, full in ((split.X_val, full_val), (split.X_test, full_test))
     )
     thresholds = chain.policy.thresholds
-    places = np.unique(np.linspace(0, len(thresholds) - 1, MOST_POINTS).astype(np.intp))
+    places = np.unique(np.linspace(0, len(thresholds) - 1, MAX_POINTS).astype(np.intp))
     return [
         _point({**settings, "point": int(place)}, val(thresholds[place]), test(thresholds[place]))
         for place in places

@@ -103,7 +103,7 @@ class GreedyL1Classifier(GatedClassifier):
                 f"C must be a finite number > 0; got {self.C!r}. Small values buy few features."
             )
         if self.n_features is not None:
-            check_count("n_features", self.n_features, least=0)
+            check_count("n_features", self.n_features, min_value=0)
         check_share("send_weight", self.send_weight, meaning="the weight of rows that f1 gets wrong")
 
     def _check_against(self, n_features: int, names: Any) -> None:

@@ -9,7 +9,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 from thrifty.arrays import Bools, Floats
 from thrifty.chain.stage import LeafStage
 from thrifty.dynamod.gated import GatedClassifier, PairProblem
-from thrifty.dynamod.leaf import as_local, bare, given_trees, leaf_stage
+from thrifty.dynamod.leaf import as_local, given_trees, leaf_stage, unwrap_frozen
 from thrifty.dynamod.ridge import LeafDesign, LeafWeights, ridge_logistic
 from thrifty.dynamod.solution import Solution
 from thrifty.prices.billing import check_amount
@@ -101,7 +101,7 @@ class GreedyLeafClassifier(GatedClassifier):
         given_trees(self._local(), n_features)
 
     def _other_models(self) -> list[Any]:
-        return [*super()._other_models(), bare(self._local())]
+        return [*super()._other_models(), unwrap_frozen(self._local())]
 
     def _local(self) -> Any:
         if self.local is not None:

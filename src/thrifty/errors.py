@@ -24,7 +24,7 @@ __all__ = [
     "RowsLeftBehindError",
     "ThriftyError",
     "UnreadableRowsError",
-    "asking",
+    "renumber_rows_in_errors",
 ]
 
 FULL_MODEL = "the full model"
@@ -108,7 +108,7 @@ class InvalidAnswerError(InvalidInputError):
 
 
 @contextmanager
-def asking(rows: Any = None, who: str = FULL_MODEL, table: str = "X") -> Iterator[None]:
+def renumber_rows_in_errors(rows: Any = None, who: str = FULL_MODEL, table: str = "X") -> Iterator[None]:
     """While a model is asked: a refusal of its answer counts rows as the caller does, and names the model by its role.
 
     Parameters

@@ -111,7 +111,7 @@ class Deferred:
             try:
                 self.real.enable_caching()
             except (OSError, RuntimeError):  # numba found no folder that can be written to
-                say_once(NOT_KEPT, "no folder for it can be written to")
+                log_once(NOT_KEPT, "no folder for it can be written to")
             self.real._cache = Cache(self.real._cache)
         self.real.compile = undisturbed(self.real.compile)
         return self.real
@@ -198,7 +198,7 @@ class Cache:
             self._forget()
             found = None
         if found is None and is_first_of_installation(self._cache.cache_path):
-            say_once(COMPILING)
+            log_once(COMPILING)
         return found
 
     def save_overload(self, signature: Any, result: Any) -> None:
@@ -208,7 +208,7 @@ class Cache:
         except Exception as error:
             # The index is written first: it would lead the next process to whatever old code has the name of the new.
             self._forget()
-            say_once(NOT_KEPT, error)
+            log_once(NOT_KEPT, error)
 
     def _forget(self) -> None:
         """Remove the index, without which no code is found; on a full disk that is all that can be done."""
@@ -247,7 +247,7 @@ class Sealed:
 
 _lock = threading.RLock()
 _waiting: list[Deferred] | None = []
-_said: set[str] = set()
+_logged: set[str] = set()
 
 
 def import_compiler() -> None:
@@ -292,8 +292,8 @@ def is_first_of_installation(folder: str | None) -> bool:
     return True
 
 
-def say_once(message: str, *details: object) -> None:
+def log_once(message: str, *details: object) -> None:
     """Tell whoever waits, on the error stream unless logging is set up otherwise."""
-    if message not in _said:
-        _said.add(message)
+    if message not in _logged:
+        _logged.add(message)
         logging.getLogger("thrifty").warning(message, *details)

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats
 from thrifty.chain.explain import Explanation
-from thrifty.chain.purchases import in_words
+from thrifty.chain.purchases import answer_text
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import PriceList
 
@@ -419,11 +419,11 @@ def draw_route(way: Explanation, ax: Any = None) -> Any:
     """Draw the way of a row: what it had paid before and after each stage, and what that stage would answer."""
     bars, paid = [], 0.0
     for number, stage in enumerate(way.stages):
-        note = in_words(stage.answer, stage.probability) + (", goes on" if stage.goes_on else ", stops")
+        note = answer_text(stage.answer, stage.probability) + (", goes on" if stage.goes_on else ", stops")
         bars.append(_Bar(f"{number}: {_shortened(stage.bought)}", paid, stage.cost, note))
         paid = stage.cost
     if way.asked_full:
-        bars.append(_Bar("full model", paid, way.cost, in_words(way.answer, way.probability)))
+        bars.append(_Bar("full model", paid, way.cost, answer_text(way.answer, way.probability)))
     less = "less than" if way.saved >= 0 else "more than"
     title = f"paid {way.cost:g}, {abs(way.saved):g} {less} the full model"
     return _draw_bars(bars, "paid so far", title, ax)

@@ -27,7 +27,7 @@ from thrifty.arrays import Bools, Ints, Words
 from thrifty.errors import InvalidInputError
 
 __all__ = [
-    "Draws",
+    "Subsampler",
     "content_folds",
     "content_keys",
     "fingerprints",
@@ -105,7 +105,7 @@ def uniforms(X: object, seed: int = 0) -> NDArray[np.float64]:
     return _as_uniform(fingerprints(X, seed))
 
 
-class Draws:
+class Subsampler:
     """Shares of the same rows under many seeds: as ``uniforms(X, seed) < share``, every bit of X counting, and faster.
 
     A share is compared with the words that uniform numbers are made of, which need not become numbers for that. Seeds
@@ -126,7 +126,7 @@ class Draws:
         drawn: Bools = self._drawn[seed - self._first]
         return drawn
 
-    def together(self, first: int, n_seeds: int) -> Bools:
+    def masks(self, first: int, n_seeds: int) -> Bools:
         """Whether each row is drawn under each of some seeds that follow each other, shape (n_seeds, n_rows)."""
         return np.stack([self(seed) for seed in range(first, first + n_seeds)])
 
@@ -138,10 +138,10 @@ def content_folds(X: object, strata: NDArray[Any], n_folds: int, seed: int = 0) 
     """
     if n_folds < 2:
         raise InvalidInputError(f"cv must be at least 2 folds; got {n_folds!r}.")
-    return _dealt(fingerprints(X, seed), strata, n_folds)
+    return _assign_folds(fingerprints(X, seed), strata, n_folds)
 
 
-def _dealt(keys: Words, strata: NDArray[Any], n_folds: int) -> NDArray[np.intp]:
+def _assign_folds(keys: Words, strata: NDArray[Any], n_folds: int) -> NDArray[np.intp]:
     """Fold of each key: distinct ones of each stratum by their order, in turn."""
     fold = np.zeros(len(keys), dtype=np.intp)
     for stratum in np.unique(strata):
@@ -165,7 +165,7 @@ def query_folds(X: object, query: Ints, strata: Ints, n_folds: int, seed: int = 
         kind = np.zeros_like(kind)
     if n_distinct < 2:
         return np.zeros(len(number), dtype=np.intp)
-    return _dealt(held, kind, min(n_folds, n_distinct))[number]
+    return _assign_folds(held, kind, min(n_folds, n_distinct))[number]
 
 
 def key_words(keys: Any, name: str = "row_key") -> Words:

@@ -88,13 +88,13 @@ class PatientSource:
         deadline: float | None = None,
         cache: bool = True,
     ) -> None:
-        for name, value, least in (
+        for name, value, minimum in (
             ("chunk_size", chunk_size, 1),
             ("threads", threads, 1),
             ("retries", retries, 0),
         ):
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InvalidInputError(f"{name} must be a whole number, {least} or more; got {value!r}.")
+            if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+                raise InvalidInputError(f"{name} must be a whole number, {minimum} or more; got {value!r}.")
         for name, seconds in (("timeout", timeout), ("deadline", deadline)):
             if seconds is not None:
                 check_amount(name, seconds, rule="a number of seconds >= 0, or None to wait")

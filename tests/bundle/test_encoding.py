@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from thrifty.bundle.container import Contents, pack, unpack
-from thrifty.bundle.encoding import FEWEST_BYTES
+from thrifty.bundle.encoding import MIN_BYTES
 from thrifty.errors import InvalidInputError
 
 RNG = np.random.default_rng(0)
@@ -68,7 +68,7 @@ LIES = {
 
 @pytest.mark.parametrize("lie", LIES)
 def test_an_encoded_array_that_lies_about_its_bytes_is_refused(lie, forge):
-    data = pack(Contents({}, [RNG.integers(0, 9, FEWEST_BYTES)]))
+    data = pack(Contents({}, [RNG.integers(0, 9, MIN_BYTES)]))
     manifest, blobs = forge.taken_apart(data)
     assert manifest["entries"][0]["form"] == {"type": "|u1", "distinct": 0}
     how, words = LIES[lie]

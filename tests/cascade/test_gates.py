@@ -131,11 +131,11 @@ def test_the_gate_of_a_node_is_learned_from_the_rows_that_stand_there(known):
     # The last stage alone, because what happens behind it depends on no threshold.
     last = Evidence(evidence.gate[:, 1:], evidence.quality[:, 1:], evidence.cost[1:])
     node = (problem.table.codes[:, 3] > np.median(problem.table.codes[:, 3])).astype(int)[:, None]
-    standing = RowNodes([[sets[1], np.array([1, 0, 3])]], node)
+    row_nodes = RowNodes([[sets[1], np.array([1, 0, 3])]], node)
     changed, there = loss.copy(), node[:, 0] == 0
     changed[there] = 1 - changed[there]
     one, other = (
-        learn_gates(problem, standing, last, losses[:, 1:], scores[:, 1:], price)
+        learn_gates(problem, row_nodes, last, losses[:, 1:], scores[:, 1:], price)
         for losses in (loss, changed)
     )
     np.testing.assert_array_equal(one.held_out[~there], other.held_out[~there])

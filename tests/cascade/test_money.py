@@ -98,7 +98,7 @@ def test_a_deal_of_folds_hardly_moves_the_answers_where_a_rare_class_is_dear(mon
     new, _ = rare(4_000)
     spread = []
     for most in (1, 5):
-        monkeypatch.setattr(learn, "MAX_DEALS", most)
+        monkeypatch.setattr(learn, "MAX_REPEATS", most)
         fits = [
             cascade(loss=RARE, random_state=seed, stages=StageOptions(2, [(8, 3)])).fit(X, y)
             for seed in range(8)
@@ -108,7 +108,7 @@ def test_a_deal_of_folds_hardly_moves_the_answers_where_a_rare_class_is_dear(mon
 
 
 def test_folds_of_a_splitter_are_never_dealt_again(monkeypatch):
-    monkeypatch.setattr(learn, "_redealt", lambda *_: pytest.fail("folds were dealt again"))
+    monkeypatch.setattr(learn, "_repeat_cross_validation", lambda *_: pytest.fail("folds were dealt again"))
     X, y = rare(200)
     cascade(loss=RARE, stages=StageOptions(1, [(8, 3)]), cv=KFold(2)).fit(X, y)
 

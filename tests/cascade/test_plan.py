@@ -8,8 +8,8 @@ import pytest
 from thrifty.cascade import orders
 from thrifty.cascade.estimators import check_sizes
 from thrifty.cascade.orders import ORDERS
-from thrifty.cascade.plan import ENOUGH, choose_plan
-from thrifty.cascade.problem import CAPACITIES, CascadeProblem, lighter, mean_in_errors
+from thrifty.cascade.plan import MIN_Z_OF_SIZE, choose_plan
+from thrifty.cascade.problem import CAPACITIES, CascadeProblem, lighter, z_score
 from thrifty.prices.billing import PriceList
 from thrifty.rows import content_folds
 from thrifty.tasks.classes import BinaryTask
@@ -82,9 +82,9 @@ def test_what_several_orders_begin_with_is_grown_once(monkeypatch):
 def test_a_lead_counts_a_row_of_weight_two_as_two_rows():
     gains = np.random.default_rng(0).normal(0.1, 1.0, size=200)
     twice = np.repeat(gains, 2)
-    assert mean_in_errors(gains, np.full(200, 2.0)) == pytest.approx(mean_in_errors(twice, np.ones(400)))
-    assert mean_in_errors(np.zeros(5), np.ones(5)) == 0.0
-    assert ENOUGH > 0
+    assert z_score(gains, np.full(200, 2.0)) == pytest.approx(z_score(twice, np.ones(400)))
+    assert z_score(np.zeros(5), np.ones(5)) == 0.0
+    assert MIN_Z_OF_SIZE > 0
 
 
 def test_sizes_grow():

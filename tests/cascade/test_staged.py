@@ -8,14 +8,14 @@ import pytest
 from thrifty.cascade.evaluation import MAX_LOG_RATIO, overconfidence_ratio
 from thrifty.cascade.orders import ORDERS_OF_SEVERAL, Learner, nested_sets, stopping_places
 from thrifty.cascade.stages import (
-    LEAST_DROP,
-    LOOKS,
+    MIN_RELATIVE_DROP,
+    N_LOSS_CHECKS,
     PATIENCE,
     ROWS_PER_TREE,
     grow_stages,
+    margins,
     narrow_table,
     score_fold,
-    sureness,
 )
 from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask
@@ -70,7 +70,7 @@ def test_a_row_of_weight_two_is_that_row_given_twice(rows):
     repeated = grow_stages(TASK, binner.transform(X[twice]), y[twice], np.ones(700), sets, SMALL)
     table = binner.transform(X)
     np.testing.assert_allclose(weighted.scores(table), repeated.scores(table), rtol=1e-9)
-    np.testing.assert_allclose(weighted.sure, repeated.sure, rtol=1e-9)
+    np.testing.assert_allclose(weighted.mean_margin, repeated.mean_margin, rtol=1e-9)
 
 
 def test_trees_see_different_shares_of_the_rows(rows, monkeypatch):
@@ -120,7 +120,7 @@ def test_held_out_scores_do_not_know_the_labels_of_their_rows(rows):
 def looks_of(table, y, held_out, truth, columns, boosting):
     """Mean loss of held-out rows after every tenth of the trees of one stage, each ensemble grown from nothing."""
     found = []
-    for n_trees in range(0, boosting.n_trees + 1, boosting.n_trees // LOOKS):
+    for n_trees in range(0, boosting.n_trees + 1, boosting.n_trees // N_LOSS_CHECKS):
         grown = grow_stages(TASK, table, y, np.ones(len(y)), [columns], boosting, n_trees=[n_trees])
         found.append(TASK.loss(truth).values(grown.scores(held_out)[:, 0]).mean())
     return np.array(found)
@@ -137,7 +137,7 @@ def test_a_stage_ends_where_the_loss_of_rows_that_watch_was_lowest(columns, rows
     losses = looks_of(table.take(rest), y[rest], table.take(fold), y[fold], columns, boosting)
     best, worse = 0, 0
     for look, loss in enumerate(losses):
-        better = loss < losses[best] * (1 - LEAST_DROP) or look == 0
+        better = loss < losses[best] * (1 - MIN_RELATIVE_DROP) or look == 0
         best, worse = (look, 0) if better else (best, worse + 1)
         if worse == PATIENCE:
             break
@@ -195,24 +195,27 @@ def test_scores_of_copies_are_stretched_by_as_much_as_those_of_the_model_that_se
     table, y, sets = Binner().fit_transform(rows[0]), rows[1], [np.array([2]), np.array([2, 3])]
     grown = grow_stages(TASK, table, y, np.ones(600), sets, SMALL)
     scores = grown.scores(table)
-    np.testing.assert_allclose(grown.sure, np.abs(scores - grown.base).mean(axis=(0, 2)))
-    np.testing.assert_allclose(overconfidence_ratio(grown.sure, grown.sure), 1.0)
-    np.testing.assert_allclose(overconfidence_ratio(grown.sure, grown.sure / 1.1), 1.1)
+    np.testing.assert_allclose(grown.mean_margin, np.abs(scores - grown.base).mean(axis=(0, 2)))
+    np.testing.assert_allclose(overconfidence_ratio(grown.mean_margin, grown.mean_margin), 1.0)
+    np.testing.assert_allclose(overconfidence_ratio(grown.mean_margin, grown.mean_margin / 1.1), 1.1)
     np.testing.assert_allclose(
-        overconfidence_ratio(grown.sure, grown.sure / [1.3, 1.0]), 1.3 ** np.array([2 / 3, 1 / 3])
+        overconfidence_ratio(grown.mean_margin, grown.mean_margin / [1.3, 1.0]),
+        1.3 ** np.array([2 / 3, 1 / 3]),
     )
-    np.testing.assert_allclose(overconfidence_ratio(grown.sure, grown.sure / 9), np.exp(MAX_LOG_RATIO))
-    np.testing.assert_allclose(overconfidence_ratio(grown.sure, np.zeros(2)), 1.0)  # nothing was grown
     np.testing.assert_allclose(
-        overconfidence_ratio(grown.sure, grown.sure * 1.1), 1.0
+        overconfidence_ratio(grown.mean_margin, grown.mean_margin / 9), np.exp(MAX_LOG_RATIO)
+    )
+    np.testing.assert_allclose(overconfidence_ratio(grown.mean_margin, np.zeros(2)), 1.0)  # nothing was grown
+    np.testing.assert_allclose(
+        overconfidence_ratio(grown.mean_margin, grown.mean_margin * 1.1), 1.0
     )  # less overfit is not less sure
 
 
 def test_how_sure_an_answer_of_several_classes_is_does_not_depend_on_classes_that_are_out_of_the_question():
     scores, base = np.array([[2.0, 0.5, -1.0], [0.0, 3.0, -1.0]]), np.zeros(3)
-    np.testing.assert_allclose(sureness(scores, base), [1.5, 3.0])
+    np.testing.assert_allclose(margins(scores, base), [1.5, 3.0])
     rarer = scores - [0.0, 0.0, 4.0]
-    np.testing.assert_allclose(sureness(rarer, base), sureness(scores, base))
+    np.testing.assert_allclose(margins(rarer, base), margins(scores, base))
 
 
 def test_every_stage_keeps_seven_tenths_of_the_score_so_far(rows):

@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 import thrifty
 from thrifty import BudgetedClassifier, BudgetedRegressor, StageOptions, hold_budget
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.cascade.neighbours import MOST_LEVELS, coarse_levels
+from thrifty.cascade.neighbours import MAX_LEVELS, coarse_levels
 from thrifty.chain import neighbours
 from thrifty.chain.neighbours import OF_MISSING, Neighbours, NeighbourStage, NeighbourTurn
 from thrifty.chain.stage import ForkStage, nodes_of
@@ -101,7 +101,7 @@ def test_few_values_at_even_steps_lie_where_they_are_and_others_at_their_ranks()
     np.testing.assert_allclose(np.diff(positions[:5]), np.diff(positions[:5])[0])
     np.testing.assert_allclose(np.diff(positions[5:9]), np.diff(positions[5:9])[0])
     counts = np.bincount(codes[:, 2])
-    assert len(counts) == MOST_LEVELS
+    assert len(counts) == MAX_LEVELS
     assert counts.min() >= 6
     np.testing.assert_allclose(np.diff(positions[9:]), 1 / counts.size / 0.2885, rtol=0.25)
 

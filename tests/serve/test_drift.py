@@ -7,7 +7,7 @@ import pytest
 
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.errors import InvalidInputError
-from thrifty.serve.metrics import LEAST_VALUES, Drift, stability_index
+from thrifty.serve.metrics import MIN_VALUES, Drift, stability_index
 from thrifty.tables.spread import N_BINS, Spread
 
 
@@ -57,9 +57,9 @@ def test_rows_like_those_of_the_fit_do_not_drift_and_a_column_that_moves_is_the_
 
 def test_few_values_say_nothing_and_missing_ones_have_no_say(spread):
     drift = Drift(spread)
-    drift.saw(table(LEAST_VALUES - 1, 2))
+    drift.saw(table(MIN_VALUES - 1, 2))
     assert np.isnan(drift.by_column()).all()
-    without = table(2 * LEAST_VALUES, 3)
+    without = table(2 * MIN_VALUES, 3)
     without[:, 1] = np.nan
     drift.saw(without)
     found = drift.by_column()

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from thrifty.errors import InvalidInputError
-from thrifty.tables.targets import MOST_NUMBERED, classes_of
+from thrifty.tables.targets import MAX_NUMBERED, classes_of
 
 
 def frame_of(values):
@@ -15,8 +15,8 @@ def frame_of(values):
 @pytest.mark.parametrize(
     ("values", "task", "n_classes"),
     [
-        (np.arange(100) % MOST_NUMBERED, None, MOST_NUMBERED),
-        (np.arange(100) % (MOST_NUMBERED + 1), None, 0),
+        (np.arange(100) % MAX_NUMBERED, None, MAX_NUMBERED),
+        (np.arange(100) % (MAX_NUMBERED + 1), None, 0),
         (np.linspace(0, 1, 100), None, 0),
         ([f"name {k % 50}" for k in range(100)], None, 50),
         (np.arange(100) % 2 == 0, None, 2),

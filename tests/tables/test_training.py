@@ -8,7 +8,7 @@ import pytest
 
 from thrifty.errors import InvalidInputError
 from thrifty.tables.targets import targets_of
-from thrifty.tables.training import MOST_CATEGORIES, training_table
+from thrifty.tables.training import MAX_CATEGORIES, training_table
 
 
 def table(**columns):
@@ -22,7 +22,7 @@ def test_text_among_numbers_is_refused_by_column_row_and_value():
 
 
 def test_text_with_too_many_values_is_no_category():
-    n = MOST_CATEGORIES + 1
+    n = MAX_CATEGORIES + 1
     names = pd.DataFrame({"name": [f"row {i}" for i in range(n)], "y": np.arange(n) % 2})
     with pytest.raises(InvalidInputError, match="'name' holds text with 256 different values in 256 rows"):
         training_table(names, "y")

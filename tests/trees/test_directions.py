@@ -47,7 +47,7 @@ def test_every_leaf_has_the_best_value_of_every_output(problem):
 
 
 def test_no_step_is_larger_than_allowed(problem):
-    _, scores = grown(problem, np.full(4, 0.5), most_step=0.25)
+    _, scores = grown(problem, np.full(4, 0.5), max_step=0.25)
     assert np.abs(scores).max() == 0.25
 
 

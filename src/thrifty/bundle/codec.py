@@ -25,8 +25,8 @@ from thrifty.errors import InvalidInputError
 __all__ = ["NotPlainError", "Reader", "Writer", "known_name", "register", "type_problem"]
 
 _NUMBERS_BY_NAME = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
-_MOST_LEVELS = 40
-_MOST_OBJECTS = 100_000
+_MAX_LEVELS = 40
+_MAX_OBJECTS = 100_000
 
 AnyClass = TypeVar("AnyClass", bound=type)
 
@@ -151,8 +151,8 @@ class Writer:
 
     def value(self, value: Any, level: int = 0) -> Any:
         """The value as JSON; refuses what is not plain."""
-        if level > _MOST_LEVELS:
-            raise NotPlainError(f"values nested more than {_MOST_LEVELS} deep are not stored.")
+        if level > _MAX_LEVELS:
+            raise NotPlainError(f"values nested more than {_MAX_LEVELS} deep are not stored.")
         # Exact types: a subclass, numpy's numbers among them, would come back as something else.
         kind = type(value)
         if value is None or kind in (bool, int, str):
@@ -221,8 +221,8 @@ class Reader:
     def __init__(
         self, objects: Any, arrays: Sequence[Labels], lifted: Callable[[Any], Any] = lambda thing: thing
     ) -> None:
-        if not isinstance(objects, list) or not 0 < len(objects) <= _MOST_OBJECTS:
-            raise InvalidInputError(f"the bundle must list from 1 to {_MOST_OBJECTS} objects.")
+        if not isinstance(objects, list) or not 0 < len(objects) <= _MAX_OBJECTS:
+            raise InvalidInputError(f"the bundle must list from 1 to {_MAX_OBJECTS} objects.")
         self._listed, self._arrays, self._lifted = objects, arrays, lifted
         self._made: list[Any] = []
         self._used: set[tuple[str, int]] = set()

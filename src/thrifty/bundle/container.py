@@ -36,7 +36,7 @@ DEFAULT_MAX_BYTES = 1 << 30
 
 _HEADER = struct.Struct("<8sIQ")
 _DIGEST = 32
-_MOST_DIMENSIONS = 4
+_MAX_DIMENSIONS = 4
 _LONGEST_EMPTY_SIDE = 1 << 20
 _NUMERIC = frozenset({"|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8"})
 _LAST_CODE_POINT = 0x10FFFF
@@ -59,7 +59,7 @@ class Contents:
 
 def is_storable(array: Array) -> bool:
     """Whether an array is of a kind that a file may hold: numbers, truth values or text of fixed width."""
-    return array.ndim <= _MOST_DIMENSIONS and _known_dtype(array.dtype)
+    return array.ndim <= _MAX_DIMENSIONS and _known_dtype(array.dtype)
 
 
 def pack(contents: Contents) -> bytes:
@@ -204,7 +204,7 @@ def _check_entry(
     name, shape, length = entry.get("dtype"), entry.get("shape"), entry.get("length")
     if not isinstance(name, str) or not _known_name(name):
         raise _bad_entry(number, f"must hold numbers, truth values or text; its type is {str(name)[:30]!r}")
-    if not isinstance(shape, list) or len(shape) > _MOST_DIMENSIONS or not all(map(_is_count, shape)):
+    if not isinstance(shape, list) or len(shape) > _MAX_DIMENSIONS or not all(map(_is_count, shape)):
         raise _bad_entry(number, f"has the shape {str(shape)[:60]}, which is none")
     if (
         not isinstance(length, int)

@@ -20,13 +20,13 @@ __all__ = ["decoded", "encoded"]
 
 Array = NDArray[Any]
 
-FEWEST_BYTES = 1024
+MIN_BYTES = 1024
 """Shorter arrays are not worth a description of how they are stored."""
 
 WORTH = 0.9
 """Share of its bytes that an encoded array may have."""
 
-MOST_DISTINCT = 1 << 16
+MAX_DISTINCT = 1 << 16
 LEVEL = 6  # of DEFLATE: higher ones take several times as long for a hundredth of the bytes
 
 _BITS = "bits"
@@ -35,7 +35,7 @@ _NARROW = ("|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f4", "<f8")
 
 def encoded(flat: Array) -> tuple[dict[str, Any], bytes] | None:
     """How a little-endian array of one dimension is stored, and its bytes; None where nothing is saved."""
-    if flat.nbytes < FEWEST_BYTES or flat.dtype.kind == "U":
+    if flat.nbytes < MIN_BYTES or flat.dtype.kind == "U":
         return None
     values, narrow = _few(flat)
     form = {"type": _BITS if flat.dtype.kind == "b" else narrow.dtype.str, "distinct": len(values)}
@@ -60,7 +60,7 @@ def _few(flat: Array) -> tuple[Array, Array]:
         return nothing, single
     # Compared bit by bit: zero has two signs, and there are many kinds of NaN.
     words, place = np.unique(flat.view(f"<u{flat.dtype.itemsize}"), return_inverse=True)
-    if len(words) > min(MOST_DISTINCT, len(flat) // 2):
+    if len(words) > min(MAX_DISTINCT, len(flat) // 2):
         return nothing, flat
     return words.view(flat.dtype), place.astype("|u1" if len(words) <= 256 else "<u2")
 
@@ -70,7 +70,7 @@ def decoded(form: Any, blob: memoryview, dtype: np.dtype[Any], size: int) -> Arr
     if not isinstance(form, dict) or form.keys() != {"type", "distinct"}:
         raise InvalidInputError("is stored in a form that is not known")
     kind, n_distinct = form["type"], form["distinct"]
-    if kind not in (_BITS, *_NARROW) or type(n_distinct) is not int or not 0 <= n_distinct <= MOST_DISTINCT:
+    if kind not in (_BITS, *_NARROW) or type(n_distinct) is not int or not 0 <= n_distinct <= MAX_DISTINCT:
         raise InvalidInputError("is stored in a form that is not known")
     narrow = np.dtype(np.uint8 if kind == _BITS else kind)
     n_numbers = math.ceil(size / 8) if kind == _BITS else size

@@ -76,7 +76,7 @@ from thrifty.trees.foreign import Categories, ForeignTrees
 
 __all__ = ["NotStored", "from_bytes", "register_estimator", "to_bytes"]
 
-_MOST_NESTED = 8
+_MAX_NESTED = 8
 
 _PLAIN: tuple[type, ...] = (
     *(BoostedStage, CascadeStage, ConfidentStage, ForeignStage, ForkStage, LeafStage, LinearStage),
@@ -566,9 +566,9 @@ def _check_model(model: EstimatorFull, chain: Chain, n_columns: int, names: Any)
 
 def _check_nested(thing: Any, level: int = 0) -> None:
     """Refuse chains that stand in one another: they answer by recursion, which must not exhaust the interpreter."""
-    if level >= _MOST_NESTED:
+    if level >= _MAX_NESTED:
         raise InvalidInputError(
-            f"a bundle holds at most {_MOST_NESTED} chains and estimators within one another; here are more. "
+            f"a bundle holds at most {_MAX_NESTED} chains and estimators within one another; here are more. "
             f"Make them one chain of stages."
         )
     chain = getattr(thing, "chain_", thing)

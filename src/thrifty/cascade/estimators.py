@@ -9,8 +9,8 @@ from typing import Any, Self, get_args
 import numpy as np
 
 from thrifty.arrays import Floats
-from thrifty.cascade.evaluation import CLEARLY, lead
-from thrifty.cascade.learn import LearnedCascade, deals_for, learn_cascade
+from thrifty.cascade.evaluation import MIN_Z_OF_WARNING, paired_z_score
+from thrifty.cascade.learn import LearnedCascade, learn_cascade, n_repeats_for
 from thrifty.cascade.neighbours import unsupported_reason
 from thrifty.cascade.problem import CAPACITIES, CascadeProblem, NextChainRoutes, Structure, lighter
 from thrifty.chain.chain import Chain
@@ -200,7 +200,7 @@ class BudgetedCascade(ChainEstimator):
                 options.structure,  # type: ignore[arg-type]  # checked
                 budget,
                 # Folds of a splitter of the user's keep together what only the user knows to belong together.
-                deals_for(rows.task, len(rows.y)) if isinstance(self.cv, Integral) else 1,
+                n_repeats_for(rows.task, len(rows.y)) if isinstance(self.cv, Integral) else 1,
             )
             learned = learn_cascade(problem)
             _warn_if_full_is_worse(learned, judged, rows)
@@ -280,7 +280,7 @@ def _check_stage_options(options: Any) -> None:
             f"stages=StageOptions(max_stages=...)."
         )
     check_sizes(options.sizes)
-    check_count("max_bins", options.max_bins, least=2, most=255)
+    check_count("max_bins", options.max_bins, min_value=2, max_value=255)
     if options.structure not in get_args(Structure):
         raise InvalidInputError(
             f"structure must be 'line' (all rows buy in one order), 'graph' (each in its own), 'neighbours' (the "
@@ -306,7 +306,7 @@ def check_sizes(sizes: Any, n_rows: int = 0) -> tuple[Boosting, ...]:
     return tuple(
         Boosting(
             n_trees=check_count("n_trees in sizes", n_trees),
-            max_depth=check_count("max_depth in sizes", max_depth, most=12),
+            max_depth=check_count("max_depth in sizes", max_depth, max_value=12),
             l2=CAPACITIES[-1].l2,
         )
         for n_trees, max_depth in pairs
@@ -339,7 +339,7 @@ def _warn_if_full_is_worse(learned: LearnedCascade, judged: JudgedFull, rows: Tr
         full, stages = learned.evidence.of_places(judged.scores)
         weight = np.ones(len(full))
     best = int(np.argmax(weight @ stages))
-    if not learned.asks_full and lead(stages[:, best], full, weight) > CLEARLY:
+    if not learned.asks_full and paired_z_score(stages[:, best], full, weight) > MIN_Z_OF_WARNING:
         cost = float(np.mean(learned.evidence.cost_at(best)))
         name = rows.task.quality_name
         warnings.warn(

@@ -9,29 +9,29 @@ import numpy as np
 
 from thrifty.arrays import Floats, Numbers
 from thrifty.cascade.gates import LearnedGates, RowNodes, choose_gates, scores_on_served_scale
-from thrifty.cascade.problem import CascadeProblem, calibrate, judge_stages, mean_in_errors
+from thrifty.cascade.problem import CascadeProblem, calibrate, stage_evidence, z_score
 from thrifty.evidence.evidence import Evidence
 
 __all__ = [
-    "CLEARLY",
     "MAX_LOG_RATIO",
-    "Judged",
+    "MIN_Z_OF_WARNING",
+    "StageEvaluation",
     "choose_blend",
+    "evaluate_stages",
     "is_worth_asking",
-    "judge",
-    "lead",
     "overconfidence_ratio",
+    "paired_z_score",
 ]
 
 MAX_LOG_RATIO = 0.25
 """Largest logarithm of the overconfidence ratio."""
 
-CLEARLY = 3.0
+MIN_Z_OF_WARNING = 3.0
 """Standard errors by which one model must lead another before a warning says so."""
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class StageEvaluation:
     """Out-of-fold evidence of stages, before operating points are chosen."""
 
     calibrations: list[Floats]
@@ -49,14 +49,14 @@ class Judged:
         return self.evidence, self.loss, self.evidence.quality
 
 
-def judge(
+def evaluate_stages(
     problem: CascadeProblem,
     raw: Floats,
     served: Floats,
     ratio: Floats,
     costs: Floats,
-    standing: RowNodes | None,
-) -> Judged:
+    row_nodes: RowNodes | None,
+) -> StageEvaluation:
     """Calibrate held-out scores, blend the last with the full model, and learn gates.
 
     Parameters
@@ -69,13 +69,13 @@ def judge(
         By what factor the scores of the model that serves are larger.
     costs : ndarray
         What rows have paid at each stage and beyond.
-    standing : RowNodes, optional
+    row_nodes : RowNodes, optional
         What rows hold at each stage; without it no gates are learned.
     """
     task = problem.task
     calibrations, scores = calibrate(task, raw, problem.y, problem.weight)
     blend, answer, belief = choose_blend(problem, scores[:, -1])
-    evidence, loss = judge_stages(problem, costs, scores, answer, belief)
+    evidence, loss = stage_evidence(problem, costs, scores, answer, belief)
     full_quality = task.quality_of_scores(problem.y, problem.full_scores)
     evidence = replace(evidence, full_quality=full_quality, full_scores=problem.full_scores)
     if not is_worth_asking(evidence.quality, full_quality, problem.weight):
@@ -85,12 +85,12 @@ def judge(
     doubts = np.column_stack([task.uncertainty(settled[:, stage]) for stage in range(scores.shape[1])])
     evidence = replace(evidence, gate=doubts)
     gates = None
-    if standing is not None:
-        gates = choose_gates(problem, standing, evidence, loss, settled, served.shape[1])
+    if row_nodes is not None:
+        gates = choose_gates(problem, row_nodes, evidence, loss, settled, served.shape[1])
     problem.progress("learning gates", 1, 1)
     if gates is not None:
         evidence = replace(evidence, gate=gates.held_out)
-    return Judged(calibrations, blend, scores, answer, belief, evidence, loss, gates)
+    return StageEvaluation(calibrations, blend, scores, answer, belief, evidence, loss, gates)
 
 
 def overconfidence_ratio(own: Floats, of_copies: Floats) -> Floats:
@@ -150,13 +150,15 @@ def is_worth_asking(quality: Numbers, full_quality: Numbers, weight: Floats) -> 
         What rows count where answers are not just right or wrong.
     """
     blend, last = quality[:, -1], quality[:, -2]
-    return lead(blend, last, weight) > (1.0 if lead(last, full_quality, weight) > CLEARLY else 0.0)
+    return paired_z_score(blend, last, weight) > (
+        1.0 if paired_z_score(last, full_quality, weight) > MIN_Z_OF_WARNING else 0.0
+    )
 
 
-def lead(one: Numbers, other: Numbers, weight: Floats) -> float:
+def paired_z_score(one: Numbers, other: Numbers, weight: Floats) -> float:
     """By how many standard errors one model is better, or right more often, than another, row by row."""
     if one.dtype != bool and not _is_two_valued(one, other):  # errors of different size, not right or wrong
-        return mean_in_errors(np.asarray(one - other, dtype=np.float64), weight)
+        return z_score(np.asarray(one - other, dtype=np.float64), weight)
     gains, losses = int((one > other).sum()), int((other > one).sum())
     return float((gains - losses) / np.sqrt(max(gains + losses, 1)))
 

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Numbers
-from thrifty.cascade.problem import CascadeProblem, mean_in_errors
+from thrifty.cascade.problem import CascadeProblem, z_score
 from thrifty.cascade.stages import compact, narrow_table
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.stopping import StoppingRules, price_grid, sweep_prices
@@ -38,17 +38,17 @@ __all__ = [
     "LearnedGates",
     "RowNodes",
     "choose_gates",
-    "lead_of",
     "learn_gates",
     "n_tied_stages",
     "scores_on_served_scale",
+    "z_score_of_gain",
 ]
 
 Candidate = tuple[Evidence, Floats, Numbers]
 """Evidence, loss and score of every place."""
 
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 SCORE_ONLY = Boosting(n_trees=20, max_depth=4, learning_rate=0.3, step="gradient", min_child_samples=20)
 ALL_COLUMNS = Boosting(n_trees=30, max_depth=3, learning_rate=0.05, step="gradient", min_child_samples=40)
@@ -62,7 +62,7 @@ REGRESSION_GATE_SIZES = (
 ROWS_OF_LARGER = 1_500
 """Rows from which on the larger of them is tried: on fewer it would win by chance."""
 
-MOST_ROWS = 6_000
+MAX_ROWS = 6_000
 """Rows that gates are learned from: they are small, and every stage of every fold has one."""
 
 MAX_REGRESSION_ROWS = 20_000
@@ -76,7 +76,7 @@ MAX_TIED_GROUPS = 64
 ROWS_PER_TIED_GROUP = 20
 """Least mean size of those groups: on smaller ones the served model would overfit."""
 
-AHEAD = 2.0
+MIN_Z_OF_GATES = 2.0
 """Standard errors by which learned gates must lead."""
 
 
@@ -128,9 +128,9 @@ class RowNodes:
 
 def n_tied_stages(problem: CascadeProblem, sets: Sequence[Ints]) -> int:
     """Number of leading stages at which rows form a few large groups of identical inputs."""
-    most = min(MAX_TIED_GROUPS, len(problem.y) // ROWS_PER_TIED_GROUP)
+    max_groups = min(MAX_TIED_GROUPS, len(problem.y) // ROWS_PER_TIED_GROUP)
     for stage, columns in enumerate(sets):
-        if len(np.unique(uniforms(problem.table.codes[:, problem.table.places(columns)]))) > most:
+        if len(np.unique(uniforms(problem.table.codes[:, problem.table.places(columns)]))) > max_groups:
             return stage
     return len(sets)
 
@@ -155,26 +155,26 @@ def scores_on_served_scale(
 
 def choose_gates(
     problem: CascadeProblem,
-    standing: RowNodes,
+    row_nodes: RowNodes,
     evidence: Evidence,
     loss: Floats,
     scores: Floats,
     n_tied: int = 0,
 ) -> LearnedGates | None:
     """Learned gates, or None where the margin of the scores does as well out of fold."""
-    price, n_stages = middle_price(evidence, loss), len(standing.nodes)
+    price, n_stages = middle_price(evidence, loss), len(row_nodes.nodes)
     if not problem.task.has_uncertainty:
-        return _only_learned(problem, standing, evidence, loss, scores, price, n_tied)
-    learn = partial(learn_gates, problem, standing, evidence, loss, scores, price, n_tied)
+        return _choose_regression_gates(problem, row_nodes, evidence, loss, scores, price, n_tied)
+    learn = partial(learn_gates, problem, row_nodes, evidence, loss, scores, price, n_tied)
     # Every second stage first: half of the gates that are worth having should have half of the lead.
     first, learned = (n_stages - 1) % 2, evidence.gate.copy()
     some = learn(range(first, n_stages, 2))
     learned[:, first::2] = some.held_out
-    if _lead(problem, evidence, loss, learned) <= AHEAD / 2:
+    if _z_score_of_gates(problem, evidence, loss, learned) <= MIN_Z_OF_GATES / 2:
         return None
     others = learn(range(1 - first, n_stages, 2))
     learned[:, 1 - first :: 2] = others.held_out
-    if _lead(problem, evidence, loss, learned) <= AHEAD:
+    if _z_score_of_gates(problem, evidence, loss, learned) <= MIN_Z_OF_GATES:
         return None
 
     def grow() -> tuple[tuple[TreeEnsemble, ...], ...]:
@@ -185,9 +185,9 @@ def choose_gates(
     return LearnedGates(learned, grow)
 
 
-def _only_learned(
+def _choose_regression_gates(
     problem: CascadeProblem,
-    standing: RowNodes,
+    row_nodes: RowNodes,
     evidence: Evidence,
     loss: Floats,
     scores: Floats,
@@ -200,51 +200,51 @@ def _only_learned(
     those gates make of it.
     """
     learned = []
-    for most in REGRESSION_GATE_SIZES[: 2 if len(problem.y) >= ROWS_OF_LARGER else 1]:
+    for second in REGRESSION_GATE_SIZES[: 2 if len(problem.y) >= ROWS_OF_LARGER else 1]:
         found, at = evidence, price
         for _ in range(2):
-            gates = learn_gates(problem, standing, found, loss, scores, at, n_tied, most=most)
+            gates = learn_gates(problem, row_nodes, found, loss, scores, at, n_tied, second=second)
             found = replace(evidence, gate=gates.held_out)
             at = middle_price(found, loss)
-        learned.append((_lead(problem, evidence, loss, gates.held_out), gates))
-    lead, best = max(learned, key=lambda one: one[0])
-    return best if lead > 0.0 else None
+        learned.append((_z_score_of_gates(problem, evidence, loss, gates.held_out), gates))
+    score, best = max(learned, key=lambda one: one[0])
+    return best if score > 0.0 else None
 
 
 def learn_gates(
     problem: CascadeProblem,
-    standing: RowNodes,
+    row_nodes: RowNodes,
     evidence: Evidence,
     loss: Floats,
     scores: Floats,
     price: float,
     n_tied: int = 0,
     stages: Sequence[int] | None = None,
-    most: Boosting | None = None,
+    second: Boosting | None = None,
 ) -> LearnedGates:
     """Grow a gate per fold and node for the rows of the fold, and later, if it is taken, one per node on all rows.
 
-    With ``stages`` only for those; ``most`` are the trees that look at everything.
+    With ``stages`` only for those; ``second`` replaces ``ALL_COLUMNS``, the settings of trees over all columns.
     """
     target, n_scores = StoppingRules(evidence, loss).stop_minus_go(price), problem.task.n_scores
     # By content, so that equal rows are all used or not at all.
-    most_rows = MOST_ROWS if problem.task.has_uncertainty else MAX_REGRESSION_ROWS
-    used = uniforms(problem.table.codes, 1) < most_rows / len(problem.y)
+    max_rows = MAX_ROWS if problem.task.has_uncertainty else MAX_REGRESSION_ROWS
+    used = uniforms(problem.table.codes, 1) < max_rows / len(problem.y)
     held_out = np.empty(scores.shape[:2])
-    stages = range(len(standing.nodes)) if stages is None else stages
+    stages = range(len(row_nodes.nodes)) if stages is None else stages
 
     def part_of(stage: int, number: int) -> tuple[Ints, BinnedTable]:
-        rows = np.arange(len(problem.y))[standing.rows_at(stage, number)]
-        narrow = narrow_table(problem.table, np.sort(standing.nodes[stage][number]))
+        rows = np.arange(len(problem.y))[row_nodes.rows_at(stage, number)]
+        narrow = narrow_table(problem.table, np.sort(row_nodes.nodes[stage][number]))
         narrow = narrow if len(rows) == narrow.n_rows else narrow.take(rows)
         return rows, _with_scores(narrow, scores[rows, stage], problem.weight[rows])
 
     def regress(stage: int, rows: Ints, table: BinnedTable, is_used: Bools) -> TreeEnsemble:
         wanted, weight = target[rows, stage], problem.weight[rows]
-        return _regress(table, n_scores, wanted, weight, np.flatnonzero(is_used[rows]), most)
+        return _regress(table, n_scores, wanted, weight, np.flatnonzero(is_used[rows]), second)
 
     def judge(stage: int) -> None:
-        for number in range(len(standing.nodes[stage])):
+        for number in range(len(row_nodes.nodes[stage])):
             rows, table = part_of(stage, number)
             if stage < n_tied:
                 trees = compact(regress(stage, rows, table, used))
@@ -258,7 +258,7 @@ def learn_gates(
                 held_out[rows[own], stage] = trees.predict_binned(table.take(own))[:, 0]
 
     def serve_node(stage: int, number: int) -> TreeEnsemble:
-        listed, (rows, table) = standing.nodes[stage][number], part_of(stage, number)
+        listed, (rows, table) = row_nodes.nodes[stage][number], part_of(stage, number)
         if not len(rows):
             return TreeEnsemble.empty(len(listed) + n_scores)
         places = np.searchsorted(np.sort(listed), listed)
@@ -266,14 +266,14 @@ def learn_gates(
         return whole.over_columns(np.r_[places, len(places) + np.arange(n_scores)])
 
     def serve(stage: int) -> tuple[TreeEnsemble, ...]:
-        return tuple(serve_node(stage, number) for number in range(len(standing.nodes[stage])))
+        return tuple(serve_node(stage, number) for number in range(len(row_nodes.nodes[stage])))
 
-    each = partial(_of_each, problem.n_threads, stages)
+    each = partial(_map_stages, problem.n_threads, stages)
     each(judge)
     return LearnedGates(held_out[:, stages], partial(each, serve))
 
 
-def _of_each(n_threads: int, stages: Sequence[int], make: Callable[[int], Made]) -> tuple[Made, ...]:
+def _map_stages(n_threads: int, stages: Sequence[int], make: Callable[[int], Result]) -> tuple[Result, ...]:
     """What is made of each stage, side by side."""
     with ThreadPoolExecutor(n_threads) as pool:
         return tuple(pool.map(make, stages))
@@ -301,7 +301,7 @@ def _regress(
     target: Floats,
     weight: Floats,
     rows: Ints,
-    most: Boosting | None = None,
+    second: Boosting | None = None,
 ) -> TreeEnsemble:
     """Boosted least squares: the scores, which are the last columns, alone, then all columns."""
     if not len(rows):
@@ -310,7 +310,7 @@ def _regress(
     margin = np.arange(table.n_features - n_scores, table.n_features)
     score, loss = np.zeros((len(rows), 1)), SquaredLoss(wanted)
     parts = []
-    for boosting, columns in ((SCORE_ONLY, margin), (most or ALL_COLUMNS, np.arange(table.n_features))):
+    for boosting, columns in ((SCORE_ONLY, margin), (second or ALL_COLUMNS, np.arange(table.n_features))):
         grower, builder = boosting.grower(narrow_table(part, columns)), EnsembleBuilder(len(columns))
         boosting.add_trees(grower, builder, loss, counts, score, boosting.n_trees)
         trees = builder.ensemble()
@@ -336,13 +336,15 @@ def _with_scores(table: BinnedTable, scores: Floats, weight: Floats) -> BinnedTa
     return BinnedTable(padded, thresholds, names, categories)
 
 
-def _lead(problem: CascadeProblem, evidence: Evidence, loss: Floats, gate: Floats) -> float:
+def _z_score_of_gates(problem: CascadeProblem, evidence: Evidence, loss: Floats, gate: Floats) -> float:
     """By how many standard errors the second gates lead, by what their answers are expected to be worth."""
     expected = problem.task.expected_quality(loss)
-    return lead_of(problem, (evidence, loss, expected), (replace(evidence, gate=gate), loss, expected))
+    return z_score_of_gain(
+        problem, (evidence, loss, expected), (replace(evidence, gate=gate), loss, expected)
+    )
 
 
-def lead_of(problem: CascadeProblem, one: Candidate, other: Candidate) -> float:
+def z_score_of_gain(problem: CascadeProblem, one: Candidate, other: Candidate) -> float:
     """By how many standard errors the second leads: thresholds cut on half of the folds, answers of the others."""
     costs = [each[0].cost if each[0].cost.ndim == 1 else each[0].cost.mean(axis=0) for each in (one, other)]
     positive = np.concatenate(costs)
@@ -356,7 +358,7 @@ def lead_of(problem: CascadeProblem, one: Candidate, other: Candidate) -> float:
     for cut_on, counted_on in (halves, halves[::-1]):
         before, after = (_score_of_rows(*each, cut_on, counted_on, budgets) for each in (one, other))
         gains[counted_on] = after - before
-    return mean_in_errors(gains, problem.weight)
+    return z_score(gains, problem.weight)
 
 
 def _score_of_rows(

@@ -38,25 +38,25 @@ from thrifty.cascade.stages import (
     ROWS_PER_TREE,
     Stage,
     compact,
-    kept_share,
+    margins,
     narrow_table,
+    shrinkage_at,
     stored_bytes,
-    sureness,
 )
 from thrifty.chain.stage import CascadeStage, ForkStage, Turn
 from thrifty.prices.billing import PriceList
-from thrifty.rows import Draws, uniforms
+from thrifty.rows import Subsampler, uniforms
 from thrifty.tasks.task import Task
 from thrifty.trees import BinnedTable, EnsembleBuilder, TreeEnsemble
 from thrifty.trees.boosting import Boosting
 
 __all__ = [
-    "FEWEST_ROWS",
+    "MIN_ROWS",
     "GraphNode",
     "GraphTrees",
     "GrownNode",
-    "Lesson",
     "PurchaseGraph",
+    "TurnTargets",
     "find_graph",
     "grow_graph",
     "learn_turn",
@@ -67,7 +67,7 @@ TURNS = Boosting(n_trees=60, max_depth=5, learning_rate=0.1, step="gradient", mi
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class TurnTargets:
     """What the turns of a node are learned from.
 
     Attributes
@@ -94,14 +94,14 @@ class GraphNode:
         Node of the level before on that way.
     choices : ndarray
         Nodes of the next level that rows may go on to.
-    lesson : Lesson, optional
+    targets_of_turn : TurnTargets, optional
         What a choice among several is learned from.
     """
 
     columns: Ints
     parent: int
     choices: Ints
-    lesson: Lesson | None = None
+    targets_of_turn: TurnTargets | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,10 +137,10 @@ def learn_turn(table: BinnedTable, gains: Floats, weight: Floats, columns: Ints)
 TRIAL = Boosting(n_trees=12, max_depth=6, learning_rate=0.2, l2=5.0)
 """Trees that a trial of a purchase adds."""
 
-MOST_ROWS = 12_000
+MAX_ROWS = 12_000
 """Rows that a graph is found on."""
 
-FEWEST_ROWS = 300
+MIN_ROWS = 300
 """Rows that must come to a node before it is worth more than one choice."""
 
 POOL = 8
@@ -149,7 +149,7 @@ POOL = 8
 WIDTH, CHOICES = 12, 4
 """Most nodes of a level, but for those without which rows could not go on, and most choices of a node."""
 
-LEAST_GAIN = 0.02
+MIN_GAIN = 0.02
 """Share by which one more choice must raise what rows gain at a node."""
 
 SPLIT_SEED, N_FOLDS = 3, 4
@@ -185,7 +185,7 @@ class _Search:
     def __init__(self, problem: CascadeProblem, pool: Ints) -> None:
         # By content, so that equal rows are all used or not at all.
         chance = uniforms(problem.table.codes, 1)
-        self.rows = np.flatnonzero(chance < MOST_ROWS / len(problem.y))
+        self.rows = np.flatnonzero(chance < MAX_ROWS / len(problem.y))
         self.problem, self.pool = problem, [int(purchase) for purchase in pool]
         self.table, self.weight = problem.table.take(self.rows), problem.weight[self.rows]
         self.loss = problem.task.loss(problem.y[self.rows])
@@ -281,13 +281,13 @@ class _Search:
         state.candidates = [one for one in self.pool if one not in state.bought]
         if not state.bought and not len(self.columns_of(())):
             # A first purchase that is dearer than the line's would leave small budgets without an answer.
-            most = self.prices.prices[self.pool[0]]
-            state.candidates = [one for one in self.pool if self.prices.prices[one] <= most]
+            max_price = self.prices.prices[self.pool[0]]
+            state.candidates = [one for one in self.pool if self.prices.prices[one] <= max_price]
         held = np.zeros(len(self.prices.prices), dtype=bool)
         held[list(state.bought)] = True
         prices = self.prices.prices_after(held)
         before = self.losses(state.scores)
-        kept = kept_share(len(state.bought))
+        kept = shrinkage_at(len(state.bought))
         tried = [self.grown(state, self.columns_of((*state.order, one)), kept) for one in state.candidates]
         gains = [
             (before - self.losses(scores)) / max(float(prices[one]), 1e-12)
@@ -302,7 +302,7 @@ class _Search:
         weight, gains = self.weight[here], state.gains[here]
         chosen = [int(np.argmax(means))]
         columns = self.columns_of(state.order)
-        if len(here) < FEWEST_ROWS or len(columns) == 0 or gains.shape[1] < 2:
+        if len(here) < MIN_ROWS or len(columns) == 0 or gains.shape[1] < 2:
             return chosen
         predicted = self._predict(gains - gains.mean(axis=1, keepdims=True), here, columns)
         state.predicted = np.zeros(state.gains.shape)
@@ -315,7 +315,7 @@ class _Search:
                 taken = np.array(some)[predicted[:, some].argmax(axis=1)]
                 trials.append(float(np.average(gains[np.arange(len(here)), taken], weights=weight)))
             place = int(np.argmax(trials))
-            if place in chosen or trials[place] < best + LEAST_GAIN * max(abs(best), 1e-12):
+            if place in chosen or trials[place] < best + MIN_GAIN * max(abs(best), 1e-12):
                 break
             best = trials[place]
             chosen.append(place)
@@ -402,7 +402,7 @@ def _with_line(search: _Search, levels: list[list[_State]], plan: Plan) -> tuple
                     search.columns_of(state.order),
                     state.parent if number else 0,
                     np.zeros(1, np.intp) if is_last else np.array(list(state.children.values()), np.intp),
-                    None if is_last else _lesson(search, state),
+                    None if is_last else _turn_targets(search, state),
                 )
                 for state in level
             )
@@ -411,7 +411,7 @@ def _with_line(search: _Search, levels: list[list[_State]], plan: Plan) -> tuple
     return tuple(nodes)
 
 
-def _lesson(search: _Search, state: _State) -> Lesson | None:
+def _turn_targets(search: _Search, state: _State) -> TurnTargets | None:
     """What the choice among the children of a node is learned from."""
     if len(state.children) < 2:
         return None
@@ -419,13 +419,13 @@ def _lesson(search: _Search, state: _State) -> Lesson | None:
     here = np.flatnonzero(state.comes)
     places = np.array([state.candidates.index(one) for one in added])
     gains = state.gains[np.ix_(here, places)]
-    return Lesson(search.rows[here], gains - gains.mean(axis=1, keepdims=True))
+    return TurnTargets(search.rows[here], gains - gains.mean(axis=1, keepdims=True))
 
 
 OTHERS = 0.5
 """Weight, at a node, of the rows that do not come there."""
 
-MOST_OTHERS = 12_000
+MAX_OTHERS = 12_000
 """Rows among which these are: of many, those that come there are enough."""
 
 OTHERS_SEED = 5
@@ -458,13 +458,13 @@ class GraphTrees:
         Scores before any tree.
     levels : tuple of tuple of GrownNode
         The nodes.
-    sure : ndarray of shape (n_levels,)
+    mean_margin : ndarray of shape (n_levels,)
         How sure the answers are on average at each level, on the rows that the trees were grown on.
     """
 
     base: Floats
     levels: tuple[tuple[GrownNode, ...], ...]
-    sure: Floats
+    mean_margin: Floats
 
     @property
     def n_bytes(self) -> Ints:
@@ -525,13 +525,13 @@ def grow_graph(
     base = loss.base(counts)
     place_of = np.full(len(problem.y), -1, dtype=np.intp)
     place_of[rows] = np.arange(len(rows))
-    others = uniforms(table.codes, OTHERS_SEED) < MOST_OTHERS / len(rows)
-    draws = Draws(uniforms(table.codes)[:, None], ROWS_PER_TREE)
+    others = uniforms(table.codes, OTHERS_SEED) < MAX_OTHERS / len(rows)
+    subsampler = Subsampler(uniforms(table.codes)[:, None], ROWS_PER_TREE)
     before, came_from = [np.tile(base, (len(rows), 1))], np.zeros(len(rows), dtype=np.intp)
     node_of, scale, number_of_tree = np.zeros(len(rows), dtype=np.intp), 1.0, 0
-    levels, sure = [], np.zeros(len(graph.levels))
+    levels, mean_margin = [], np.zeros(len(graph.levels))
     for place, level in enumerate(graph.levels):
-        kept = kept_share(place)
+        kept = shrinkage_at(place)
         scale /= kept
         grown, after, following = [], [], np.zeros(len(rows), dtype=np.intp)
         for number, node in enumerate(level):
@@ -545,21 +545,21 @@ def grow_graph(
                 here = counts[some] * np.where(comes[some], 1.0, OTHERS)
                 for _ in range(n_trees[place]):
                     number_of_tree += 1
-                    stage.grow(part_of_loss, here * draws(number_of_tree)[some], own)
+                    stage.grow(part_of_loss, here * subsampler(number_of_tree)[some], own)
                 trees = stage.trees()
             score[some] = own
             following_nodes = graph.levels[place + 1] if place + 1 < len(graph.levels) else ()
             turn = _turn(table, counts, node, place_of) if len(following_nodes) > 1 else None
             one = GrownNode(node.columns, replace(trees, values=trees.values * scale), turn)
             if comes.any():
-                how_sure = sureness(score[comes] * scale, base)
-                sure[place] += float(how_sure @ counts[comes]) / float(counts.sum())
+                margin = margins(score[comes] * scale, base)
+                mean_margin[place] += float(margin @ counts[comes]) / float(counts.sum())
                 following[comes] = one.taken(table.take(np.flatnonzero(comes)))
             grown.append(one)
             after.append(score)
         levels.append(tuple(grown))
         before, came_from, node_of = after, node_of, following
-    return GraphTrees(base, tuple(levels), sure)
+    return GraphTrees(base, tuple(levels), mean_margin)
 
 
 def _start(before: list[Floats], node: GraphNode, comes: Bools, came_from: Ints) -> Floats:
@@ -574,10 +574,10 @@ def _start(before: list[Floats], node: GraphNode, comes: Bools, came_from: Ints)
 
 def _turn(table: BinnedTable, counts: Floats, node: GraphNode, place_of: Ints) -> Turn:
     """Where rows go on to from a node, learned from those of its lesson that are there."""
-    if node.lesson is None:
+    if node.targets_of_turn is None:
         return Turn(node.choices[:1])
-    places = place_of[node.lesson.rows]
+    places = place_of[node.targets_of_turn.rows]
     known = np.flatnonzero(places >= 0)
     some = places[known]
-    trees = learn_turn(table.take(some), node.lesson.gains[known], counts[some], node.columns)
+    trees = learn_turn(table.take(some), node.targets_of_turn.gains[known], counts[some], node.columns)
     return Turn(node.choices, trees)

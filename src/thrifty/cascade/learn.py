@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.cascade.evaluation import Judged, judge, overconfidence_ratio
+from thrifty.cascade.evaluation import StageEvaluation, evaluate_stages, overconfidence_ratio
 from thrifty.cascade.gates import RowNodes, n_tied_stages
 from thrifty.cascade.plan import choose_plan
-from thrifty.cascade.problem import CascadeProblem, Plan, mean_in_errors
-from thrifty.cascade.stages import StagedTrees, few_enough, grow_stages, score_fold
+from thrifty.cascade.problem import CascadeProblem, Plan, z_score
+from thrifty.cascade.stages import StagedTrees, grow_stages, score_fold, trees_within_bytes
 from thrifty.cascade.structure import Graph, best_graph
 from thrifty.chain.policy import Policy
 from thrifty.evidence.evidence import Evidence, route_by
@@ -25,15 +25,15 @@ from thrifty.rows import content_folds
 from thrifty.tasks.task import Task
 from thrifty.trees import TreeEnsemble
 
-__all__ = ["LearnedCascade", "deals_for", "learn_cascade", "most_accurate_point"]
+__all__ = ["LearnedCascade", "learn_cascade", "most_accurate_point", "n_repeats_for"]
 
 NOISE = 0.5
 """Standard errors by which a point may be less accurate than the most accurate one and still be level with it."""
 
-ROWS_OF_DEALS, MAX_DEALS = 10_000, 5
+ROWS_OF_REPEATS, MAX_REPEATS = 10_000, 5
 """Held-out answers that a choice among prices of mistakes is made on, and the most deals of folds that give them."""
 
-DEAL_SEED = 1_000
+REPEAT_SEED = 1_000
 """Seed of further deals of folds."""
 
 
@@ -85,20 +85,20 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
     staged, raw, n_trees, ratio = _grow(problem, plan)
     n_tied = n_tied_stages(problem, plan.sets)
     first = StagedTrees(staged.base, staged.sets[:n_tied], staged.parts[:n_tied]).scores(problem.table)
-    line = judge(problem, raw, first, ratio, problem.costs(plan.sets), RowNodes.on_line(plan.sets))
+    line = evaluate_stages(problem, raw, first, ratio, problem.costs(plan.sets), RowNodes.on_line(plan.sets))
     graph = best_graph(problem, plan, n_trees, line, staged, raw)
     if graph is not None:
-        served = _finished(problem, plan, graph[1], graph[0])
-    elif problem.n_deals > 1:
-        several, scores = _redealt(problem, plan, raw, n_trees)
-        first = np.tile(first, (problem.n_deals, 1, 1))
+        served = _with_operating_points(problem, plan, graph[1], graph[0])
+    elif problem.n_repeats > 1:
+        several, scores = _repeat_cross_validation(problem, plan, raw, n_trees)
+        first = np.tile(first, (problem.n_repeats, 1, 1))
         costs, nodes = several.costs(plan.sets), RowNodes.on_line(plan.sets)
-        line = judge(several, scores, first, ratio, costs, nodes)
-        served = without_idle_stages(_finished(several, plan, line, staged), several)
+        line = evaluate_stages(several, scores, first, ratio, costs, nodes)
+        served = without_idle_stages(_with_operating_points(several, plan, line, staged), several)
         evidence = served.evidence.take(np.arange(len(problem.y)))
         served = replace(served, evidence=replace(evidence, weight=problem.weight))
     else:
-        served = without_idle_stages(_finished(problem, plan, line, staged), problem)
+        served = without_idle_stages(_with_operating_points(problem, plan, line, staged), problem)
     served = replace(served, policy=measured(served.policy, served.evidence))
     if problem.task.mistake_price is None:
         served = replace(served, default_point=most_accurate_point(served.evidence))
@@ -117,12 +117,12 @@ def most_accurate_point(evidence: Evidence) -> int:
     quality = [np.asarray(one, dtype=np.float64) for _, one in seen]
     score = np.array([np.average(one, weights=evidence.weights) for one in quality])
     best = int(np.lexsort((cost, -np.round(score, 12)))[0])
-    behind = [mean_in_errors(quality[best] - one, evidence.weights) for one in quality]
+    behind = [z_score(quality[best] - one, evidence.weights) for one in quality]
     level = np.flatnonzero(np.array(behind) <= NOISE)
     return int(level[np.argmin(cost[level])])
 
 
-def deals_for(task: Task, n_rows: int) -> int:
+def n_repeats_for(task: Task, n_rows: int) -> int:
     """Deals of folds that stages are judged by.
 
     Where some mistakes cost more than others, a few rows of a rare class decide: on a small table another deal of folds
@@ -131,10 +131,10 @@ def deals_for(task: Task, n_rows: int) -> int:
     mistakes = getattr(task, "mistakes", None)
     if task.mistake_price is None or mistakes is None or mistakes.is_of_errors():
         return 1
-    return int(np.clip(ROWS_OF_DEALS // n_rows, 1, MAX_DEALS))
+    return int(np.clip(ROWS_OF_REPEATS // n_rows, 1, MAX_REPEATS))
 
 
-def _redealt(
+def _repeat_cross_validation(
     problem: CascadeProblem, plan: Plan, raw: Floats, n_trees: list[int]
 ) -> tuple[CascadeProblem, Floats]:
     """Every row once for each of several deals of folds, and its scores by copies that have not seen it.
@@ -142,12 +142,12 @@ def _redealt(
     The rows of the first deal come first. All copies of a row are in its fold of the first deal, so that whatever is
     learned on some folds and judged on others knows none of them.
     """
-    n_rows, n_deals, scores = len(problem.y), problem.n_deals, [raw]
+    n_rows, n_repeats, scores = len(problem.y), problem.n_repeats, [raw]
     known = (problem.task, problem.table, problem.y, problem.weight)
     with ThreadPoolExecutor(problem.n_threads) as pool:
-        for deal in range(1, n_deals):
+        for deal in range(1, n_repeats):
             dealt = content_folds(
-                problem.table.codes, problem.task.strata(problem.y), len(problem.folds), DEAL_SEED + deal
+                problem.table.codes, problem.task.strata(problem.y), len(problem.folds), REPEAT_SEED + deal
             )
             folds = [np.flatnonzero(dealt == fold) for fold in range(len(problem.folds))]
             jobs = [
@@ -156,15 +156,15 @@ def _redealt(
             scores.append(np.empty_like(raw))
             for fold, job in zip(folds, jobs, strict=True):
                 scores[-1][fold] = job.result()[0]
-            problem.progress("judging stages again", deal, n_deals - 1)
-    rows = np.tile(np.arange(n_rows), n_deals)
-    folds = [np.concatenate([fold + deal * n_rows for deal in range(n_deals)]) for fold in problem.folds]
+            problem.progress("judging stages again", deal, n_repeats - 1)
+    rows = np.tile(np.arange(n_rows), n_repeats)
+    folds = [np.concatenate([fold + deal * n_rows for deal in range(n_repeats)]) for fold in problem.folds]
     several = replace(problem.take(rows), table=problem.table.take(rows), folds=folds)
-    return replace(several, weight=several.weight / n_deals), np.concatenate(scores)
+    return replace(several, weight=several.weight / n_repeats), np.concatenate(scores)
 
 
-def _finished(
-    problem: CascadeProblem, plan: Plan, found: Judged, trees: StagedTrees | Graph
+def _with_operating_points(
+    problem: CascadeProblem, plan: Plan, found: StageEvaluation, trees: StagedTrees | Graph
 ) -> LearnedCascade:
     """Operating points of what was judged, and the outcome."""
     task, evidence, loss = problem.task, found.evidence, found.loss
@@ -200,27 +200,28 @@ def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats, lis
         first, *others = problem.folds
         # The rows of one fold tell how many trees a stage needs; the other copies have as many.
         job = pool.submit(score_fold, *known, first, plan.sets, plan.boosting)
-        scores[first], n_trees, sure = job.result()
+        scores[first], n_trees, mean_margin = job.result()
         problem.progress("growing stages", 1, len(others) + 2)
         if problem.max_bytes is not None:
 
             def bytes_of(cut: list[int]) -> Ints:
                 return grow_stages(*known, plan.sets, plan.boosting, n_trees=cut).n_bytes
 
-            fewer = few_enough(problem.max_bytes, n_trees, bytes_of)
+            fewer = trees_within_bytes(problem.max_bytes, n_trees, bytes_of)
             if fewer != n_trees:
                 n_trees = fewer
-                scores[first], _, sure = score_fold(*known, first, plan.sets, plan.boosting, n_trees)
+                scores[first], _, mean_margin = score_fold(*known, first, plan.sets, plan.boosting, n_trees)
         whole = pool.submit(grow_stages, *known, plan.sets, plan.boosting, n_trees=n_trees)
         judged = [pool.submit(score_fold, *known, fold, plan.sets, plan.boosting, n_trees) for fold in others]
         for number, (fold, job) in enumerate(zip(others, judged, strict=True)):
             scores[fold], _, of_fold = job.result()
-            sure = sure + of_fold
+            mean_margin = mean_margin + of_fold
             problem.progress("growing stages", number + 2, len(others) + 2)
         staged = whole.result().to_serve()
         problem.progress("growing stages", len(others) + 2, len(others) + 2)
-        assert staged.sure is not None
-        return staged, scores, n_trees, overconfidence_ratio(staged.sure, sure / len(problem.folds))
+        assert staged.mean_margin is not None
+        ratio = overconfidence_ratio(staged.mean_margin, mean_margin / len(problem.folds))
+        return staged, scores, n_trees, ratio
 
 
 def without_idle_stages(learned: LearnedCascade, problem: CascadeProblem) -> LearnedCascade:

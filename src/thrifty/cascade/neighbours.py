@@ -29,9 +29,9 @@ from thrifty.tasks.task import Task
 from thrifty.trees import TreeEnsemble
 from thrifty.trees.binning import BinnedTable
 
-__all__ = ["MOST_LEVELS", "NeighbourGraph", "coarse_levels", "find_neighbours", "unsupported_reason"]
+__all__ = ["MAX_LEVELS", "NeighbourGraph", "coarse_levels", "find_neighbours", "unsupported_reason"]
 
-MOST_LEVELS = 24
+MAX_LEVELS = 24
 """Levels of a column; more values are cut into as many parts of equally many rows."""
 
 UNEVEN = 1.5
@@ -41,7 +41,7 @@ UNEVEN = 1.5
 def coarse_levels(
     table: BinnedTable, columns: Ints, weight: Floats
 ) -> tuple[NDArray[np.uint8], Floats, NDArray[np.int64], Floats]:
-    """Columns in at most ``MOST_LEVELS`` levels: codes, ends, offsets, and positions with a standard deviation of one.
+    """Columns in at most ``MAX_LEVELS`` levels: codes, ends, offsets, and positions with a standard deviation of one.
 
     Few values at about even steps, such as counts, lie where they are; all others at their ranks, and where they are
     many, they are cut into levels of equally many rows.
@@ -54,11 +54,11 @@ def coarse_levels(
         is_there = own < n_bins
         mass = np.bincount(own[is_there], weight[is_there], minlength=n_bins)
         level_of, gaps = np.arange(n_bins), np.diff(cuts)
-        if n_bins > MOST_LEVELS:
+        if n_bins > MAX_LEVELS:
             middle = (np.cumsum(mass) - mass / 2) / max(mass.sum(), 1e-300)
-            level_of = np.minimum((middle * MOST_LEVELS).astype(int), MOST_LEVELS - 1)
+            level_of = np.minimum((middle * MAX_LEVELS).astype(int), MAX_LEVELS - 1)
             level_of = np.unique(level_of, return_inverse=True)[1]
-        if n_bins <= MOST_LEVELS and len(gaps) > 1 and gaps.max() <= UNEVEN * gaps.min():
+        if n_bins <= MAX_LEVELS and len(gaps) > 1 and gaps.max() <= UNEVEN * gaps.min():
             # Cuts lie half-way between values.
             place = np.r_[cuts[0] - gaps[0] / 2, (cuts[1:] + cuts[:-1]) / 2, cuts[-1] + gaps[-1] / 2]
         else:
@@ -76,10 +76,10 @@ def coarse_levels(
     return codes, flat[0], np.array(offsets, dtype=np.int64), flat[1]
 
 
-MOST_NEIGHBOURS = 16_000
+MAX_NEIGHBOURS = 16_000
 """Training rows that are kept as neighbours."""
 
-MOST_ROWS = 60_000
+MAX_ROWS = 60_000
 """With more rows, judging all of them by neighbours takes longer than trees do."""
 
 POOL = 24
@@ -227,12 +227,12 @@ def unsupported_reason(task: Task, n_rows: int, *, has_categories: bool) -> str:
         return "the target is not a choice between classes: neighbours predict numbers clearly worse than trees do"
     if has_categories:
         return "the table has columns of text or categories, between which there is no distance"
-    return f"they are at most {MOST_ROWS:,}, and here are {n_rows:,}" if n_rows > MOST_ROWS else ""
+    return f"they are at most {MAX_ROWS:,}, and here are {n_rows:,}" if n_rows > MAX_ROWS else ""
 
 
-def even_steps(n: int, most: int) -> Ints:
+def even_steps(n: int, max_places: int) -> Ints:
     """At most so many of ``n`` places, at even steps."""
-    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
+    return np.arange(n) if n <= max_places else np.linspace(0, n - 1, max_places).astype(np.intp)
 
 
 class _Search:
@@ -244,8 +244,8 @@ class _Search:
         self.free = np.flatnonzero(prices.prices[prices.group_of] == 0)
         known = np.sort(np.concatenate([self.free, *(self._delivered(one) for one in self.pool)]))
         self.known = known.astype(np.intp)
-        most = DEPTH if problem.n_stages is None else min(DEPTH, problem.n_stages - 1)
-        self.n_levels = min(most, len(self.pool) - 1) + (len(self.free) > 0)
+        max_levels = DEPTH if problem.n_stages is None else min(DEPTH, problem.n_stages - 1)
+        self.n_levels = min(max_levels, len(self.pool) - 1) + (len(self.free) > 0)
         self.fold = np.empty(len(problem.y), dtype=np.int64)
         for number, rows in enumerate(problem.folds):
             self.fold[rows] = number
@@ -257,7 +257,7 @@ class _Search:
         self.weight = problem.weight / problem.weight.mean()
         # At even steps through rows that are sorted by what they hold: in whatever order rows are listed, the same.
         by_content = np.lexsort((self.fold, self.weight, label, *self.codes.T))
-        some = by_content[even_steps(len(by_content), MOST_NEIGHBOURS)]
+        some = by_content[even_steps(len(by_content), MAX_NEIGHBOURS)]
         self.rows = some
         self.among = Neighbours(
             self.known,

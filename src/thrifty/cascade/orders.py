@@ -63,7 +63,7 @@ FORWARD_STEPS, FORWARD_CANDIDATES = 24, 16
 FORWARD_FLOOR = 1e-3
 """Share of the loss that every purchase is taken to be worth, whatever its trial says."""
 
-FEWEST_ROWS = 50
+MIN_ROWS = 50
 """With fewer rows to grow on or to judge on, forward selection would follow chance."""
 
 EVERY_PLACE = 7
@@ -106,7 +106,7 @@ class Learner:
         return worth
 
     @cached_property
-    def first_worth(self) -> Floats:
+    def gain_per_price_of_all(self) -> Floats:
         """What each purchase gains per unit of price where everything is bought: most orders begin with it."""
         return self.gain_per_price(self.priced)
 
@@ -114,7 +114,7 @@ class Learner:
 def by_gain(learner: Learner) -> Ints:
     """Purchases by falling gain per unit of price in one ensemble that reads everything."""
     purchases, price_list = learner.priced, learner.price_list
-    worth = learner.first_worth
+    worth = learner.gain_per_price_of_all
     if price_list.discounts is None:
         return purchases[np.argsort(-worth, kind="stable")]
     # A purchase makes those that share its discount cheaper, and then they may be worth more than others.
@@ -139,7 +139,7 @@ def by_elimination(learner: Learner) -> Ints:
     left = learner.priced
     dropped: list[int] = []
     while len(left) > 1:  # the last one left needs no trees
-        worth = learner.gain_per_price(left) if dropped else learner.first_worth
+        worth = learner.gain_per_price(left) if dropped else learner.gain_per_price_of_all
         rising = np.argsort(worth, kind="stable")
         n_out = max(1, int(DROPPED_SHARE * len(left)))
         dropped.extend(int(left[place]) for place in rising[:n_out])
@@ -149,7 +149,7 @@ def by_elimination(learner: Learner) -> Ints:
 
 def by_falling_price(learner: Learner) -> Ints:
     """Purchases in the order in which trees buy them while gamma falls; what is never bought comes by gain."""
-    start = learner.first_worth
+    start = learner.gain_per_price_of_all
     by_worth = learner.priced[np.argsort(-start, kind="stable")]
     highest = float(start.max()) if len(start) else 0.0
     if highest <= 0.0:
@@ -176,7 +176,7 @@ def by_forward_selection(learner: Learner) -> Ints:
     chance, share = uniforms(learner.table.codes, 2), min(1.0, FORWARD_ROWS / learner.table.n_rows)
     grown_on = np.flatnonzero(chance < 2 / 3 * share)
     judged_on = np.flatnonzero((chance >= 2 / 3 * share) & (chance < share))
-    if min(len(grown_on), len(judged_on)) < FEWEST_ROWS:
+    if min(len(grown_on), len(judged_on)) < MIN_ROWS:
         return by_worth
     search, price_list = _ForwardSearch(learner, grown_on, judged_on), learner.price_list
     bought = np.zeros(len(price_list.prices), dtype=bool)
@@ -184,9 +184,9 @@ def by_forward_selection(learner: Learner) -> Ints:
     while left and len(search.order) < FORWARD_STEPS:
         trials = [search.trial(purchase) for purchase in left[:FORWARD_CANDIDATES]]
         # What helps nobody by itself may help others later, and is then better bought cheaply.
-        least = FORWARD_FLOOR * search.loss
+        min_gain = FORWARD_FLOOR * search.loss
         prices = price_list.prices_after(bought)[[trial.purchase for trial in trials]]
-        worth = _per_price(np.array([max(search.loss - trial.loss, least) for trial in trials]), prices)
+        worth = _per_price(np.array([max(search.loss - trial.loss, min_gain) for trial in trials]), prices)
         # Whoever came out well is tried first the next time, then those that were not tried.
         ranked = [trials[place] for place in np.argsort(-worth, kind="stable")]
         search.accept(ranked[0])
@@ -244,20 +244,20 @@ ORDERS_OF_SEVERAL: dict[str, Callable[[Learner], Ints]] = ORDERS | {"forward sel
 """Those for tasks of several scores."""
 
 
-def stopping_places(n_purchases: int, most: int) -> Ints:
+def stopping_places(n_purchases: int, max_places: int) -> Ints:
     """After how many purchases a row may stop: each if they are few, else the first, some others and the last.
 
-    Where these would be more than ``most``, some are left out evenly; the first and the last stay.
+    Where these would be more than ``max_places``, some are left out evenly; the first and the last stay.
     """
-    if n_purchases <= most:
+    if n_purchases <= max_places:
         return np.arange(1, n_purchases + 1, dtype=np.intp)
     places = list(range(1, min(n_purchases, EVERY_PLACE) + 1))
     while places and places[-1] < n_purchases:
         step = max(1, round(places[-1] / 4))
         places.append(min(n_purchases, places[-1] + step))
-    if len(places) > most:
-        kept = np.unique(np.round(np.linspace(0, len(places) - 1, most)).astype(int))
-        places = [places[place] for place in kept] if most > 1 else [places[-1]]
+    if len(places) > max_places:
+        kept = np.unique(np.round(np.linspace(0, len(places) - 1, max_places)).astype(int))
+        places = [places[place] for place in kept] if max_places > 1 else [places[-1]]
     return np.array(places, dtype=np.intp)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints
 from thrifty.cascade.orders import ORDERS, ORDERS_OF_SEVERAL, Learner, nested_sets
-from thrifty.cascade.problem import CascadeProblem, Plan, calibrate, judge_stages, mean_in_errors
+from thrifty.cascade.problem import CascadeProblem, Plan, calibrate, stage_evidence, z_score
 from thrifty.cascade.stages import score_fold
 from thrifty.evidence.stopping import sweep_prices
 from thrifty.trees.boosting import Boosting
@@ -30,10 +30,10 @@ RACE_ROWS = 1_250
 
 RACE_BUDGETS = 25
 
-ENOUGH = 1.0
+MIN_Z_OF_SIZE = 1.0
 """Standard errors by which a larger size must lead: on few rows the larger one would be taken by chance."""
 
-ENOUGH_ON_FEW = 2.0
+MIN_Z_OF_SIZE_ON_FEW_ROWS = 2.0
 """The same, where all rows together are fewer than a comparison asks for."""
 
 
@@ -55,7 +55,7 @@ def choose_plan(problem: CascadeProblem) -> Plan:
 def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
     """Every order by name, found side by side: each is a sequence of ensembles that wait for each other."""
     learner = Learner(problem.table, problem.task, problem.y, problem.weight, problem.price_list, ORDERING)
-    _ = learner.first_worth  # before they would each find it
+    _ = learner.gain_per_price_of_all  # before they would each find it
     orders, ways = {}, ORDERS if problem.task.n_scores == 1 else ORDERS_OF_SEVERAL
     with ThreadPoolExecutor(problem.n_threads) as pool:
         jobs = {name: pool.submit(find, learner) for name, find in ways.items()}
@@ -77,22 +77,22 @@ def _affordable(problem: CascadeProblem, order: Ints) -> Ints:
 def _best_size(race: "_Race", plan: Plan) -> Boosting:
     """Sizes from small to large, until one is no better than the one before: large ones cost most and overfit first."""
     sizes, progress = list(race.problem.capacities), race.problem.progress
-    enough = ENOUGH if len(race.problem.y) >= RACE_ROWS else ENOUGH_ON_FEW
+    min_z = MIN_Z_OF_SIZE if len(race.problem.y) >= RACE_ROWS else MIN_Z_OF_SIZE_ON_FEW_ROWS
     for number, (best, size) in enumerate(pairwise(sizes)):
         pair = [replace(plan, boosting=one) for one in (best, size)]
         # One fold suffices to see that a size is behind; that it is ahead must be seen on all of them.
-        if not (_leads(race, pair, 1, 0.0) and _leads(race, pair, race.n_folds, enough)):
+        if not (_is_better_by(race, pair, 1, 0.0) and _is_better_by(race, pair, race.n_folds, min_z)):
             progress("comparing sizes", len(sizes), len(sizes))
             return best
         progress("comparing sizes", number + 2, len(sizes))
     return sizes[-1]
 
 
-def _leads(race: "_Race", plans: Sequence[Plan], n_folds: int, enough: float) -> bool:
+def _is_better_by(race: "_Race", plans: Sequence[Plan], n_folds: int, min_z: float) -> bool:
     """Whether the second plan has a loss that is smaller by so many standard errors, on some folds."""
     seen = race.seen(n_folds)
     losses, others = (_losses(seen, one) for one in race.scores(plans, n_folds))
-    return mean_in_errors(losses - others, seen.weight) > enough
+    return z_score(losses - others, seen.weight) > min_z
 
 
 def _plan(problem: CascadeProblem, name: str, order: Ints, boosting: Boosting) -> Plan:
@@ -168,7 +168,7 @@ def _worth(seen: CascadeProblem, plan: Plan, scores: Floats) -> float:
     last = calibrated[:, -1]
     weights = task.blend_weights(last, seen.full_scores, seen.y, seen.weight)
     belief = task.blended(weights, last, seen.full_scores)
-    evidence, loss = judge_stages(seen, seen.costs(plan.sets), calibrated, seen.full_scores, belief)
+    evidence, loss = stage_evidence(seen, seen.costs(plan.sets), calibrated, seen.full_scores, belief)
     policy = sweep_prices(evidence, loss, evidence.quality, n_prices=30)
     prices, total = seen.price_list.prices, seen.price_list.cost_of_everything
     low = float(prices[prices > 0].min()) if (prices > 0).any() else 0.1 * total

@@ -21,9 +21,9 @@ __all__ = [
     "NextChainRoutes",
     "Plan",
     "calibrate",
-    "judge_stages",
     "lighter",
-    "mean_in_errors",
+    "stage_evidence",
+    "z_score",
 ]
 
 CAPACITIES = (
@@ -33,7 +33,7 @@ CAPACITIES = (
 )
 """Sizes of a stage to choose from, out of fold."""
 
-MOST_STAGES = 16
+MAX_STAGES = 16
 
 Structure = Literal["line", "graph", "neighbours", "auto"]
 """Whether all rows buy in one order, or each in its own, with trees or neighbours at nodes, or what is clearly best."""
@@ -108,7 +108,7 @@ class CascadeProblem:
         Bytes that the trees of all stages may take in a file.
     budget : float, optional
         Mean cost that is wanted: every order begins with a purchase that it pays for.
-    n_deals : int
+    n_repeats : int
         Deals of folds that stages are judged by, of which ``folds`` is the first.
     """
 
@@ -128,13 +128,13 @@ class CascadeProblem:
     max_bytes: int | None = None
     structure: Structure = "line"
     budget: float | None = None
-    n_deals: int = 1
+    n_repeats: int = 1
 
     @property
     def places(self) -> Ints:
         """After how many purchases a row may stop."""
         n_purchases = int((self.price_list.prices > 0).sum())
-        return stopping_places(n_purchases, MOST_STAGES if self.n_stages is None else self.n_stages)
+        return stopping_places(n_purchases, MAX_STAGES if self.n_stages is None else self.n_stages)
 
     def costs(self, sets: Sequence[Ints]) -> Floats:
         """What a row has paid at each stage and, last, beyond them; per row where that differs."""
@@ -205,14 +205,14 @@ def calibrate(task: Task, scores: Floats, y: Floats, weight: Floats) -> tuple[li
     return found, calibrated
 
 
-def mean_in_errors(gains: Floats, weight: Floats) -> float:
+def z_score(gains: Floats, weight: Floats) -> float:
     """Mean gain in standard errors; a row of weight two counts as two rows."""
     mean = float(np.average(gains, weights=weight))
     spread = float(np.sqrt(np.average(np.square(gains - mean), weights=weight) / weight.sum()))
     return mean / max(spread, 1e-12)
 
 
-def judge_stages(
+def stage_evidence(
     problem: CascadeProblem, costs: Floats, scores: Floats, answer: Floats, belief: Floats
 ) -> tuple[Evidence, Floats]:
     """Evidence of every stage and, last, of the full model (blended or not), on held-out rows, and expected losses.

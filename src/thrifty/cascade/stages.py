@@ -26,7 +26,7 @@ import numpy as np
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.chain.stage import CascadeStage
 from thrifty.errors import InvalidInputError
-from thrifty.rows import Draws, uniforms
+from thrifty.rows import Subsampler, uniforms
 from thrifty.tasks.classes import lead_of_best
 from thrifty.tasks.task import Task
 from thrifty.trees import BinnedTable, EnsembleBuilder, TreeEnsemble
@@ -38,15 +38,15 @@ __all__ = [
     "Stage",
     "StagedTrees",
     "compact",
-    "few_enough",
     "grow_more",
     "grow_stages",
-    "kept_share",
+    "margins",
     "narrow_table",
     "score_fold",
+    "shrinkage_at",
     "stored_bytes",
-    "sureness",
     "total_gains",
+    "trees_within_bytes",
 ]
 
 SHRINKAGE, MAX_SHRUNK_STAGES = 0.7, 100
@@ -55,13 +55,13 @@ SHRINKAGE, MAX_SHRUNK_STAGES = 0.7, 100
 ROWS_PER_TREE = 0.6
 """Share of the rows that a tree is grown on."""
 
-LOOKS = 10
+N_LOSS_CHECKS = 10
 """How often the loss of the rows that watch is looked at, in a stage that is grown in full."""
 
 PATIENCE = 2
 """Looks without a lower loss that end a stage."""
 
-LEAST_DROP = 5e-4
+MIN_RELATIVE_DROP = 5e-4
 """A loss is lower if it fell by this share."""
 
 
@@ -77,14 +77,14 @@ class StagedTrees:
         Columns of each stage, those of the stage before it first.
     parts : tuple of TreeEnsemble
         Trees that each stage adds, over all columns of the table.
-    sure : ndarray of shape (n_stages,), optional
+    mean_margin : ndarray of shape (n_stages,), optional
         How sure the answers are on average after each stage, on the rows that the trees were grown on.
     """
 
     base: Floats
     sets: tuple[Ints, ...]
     parts: tuple[TreeEnsemble, ...]
-    sure: Floats | None = None
+    mean_margin: Floats | None = None
 
     def scores(self, table: BinnedTable) -> Floats:
         """Scores of every row after every stage, shape (n_rows, n_stages, n_scores)."""
@@ -121,7 +121,7 @@ class StagedTrees:
 
 
 @dataclass(frozen=True)
-class Watch:
+class ValidationRows:
     """Rows that no tree is grown on, which tell when a stage has learned what there is to learn.
 
     Attributes
@@ -146,7 +146,7 @@ def grow_stages(
     boosting: Boosting,
     *,
     n_trees: Sequence[int] | None = None,
-    watch: Watch | None = None,
+    validation: ValidationRows | None = None,
 ) -> StagedTrees:
     """Grow the ensemble.
 
@@ -164,39 +164,40 @@ def grow_stages(
         How trees are grown; Newton steps.
     n_trees : sequence of int, optional
         Trees of each stage; by default ``boosting.n_trees``.
-    watch : Watch, optional
+    validation : ValidationRows, optional
         Rows that end a stage earlier.
     """
     loss = task.loss(y)
     base = loss.base(counts)
     score = np.tile(base, (table.n_rows, 1))
-    watching = None if watch is None else _Watching(watch, task.loss(watch.y), base)
-    draws = Draws(uniforms(table.codes)[:, None], ROWS_PER_TREE)
-    parts, sure, scale, look_after = [], np.zeros(len(sets)), 1.0, max(boosting.n_trees // LOOKS, 1)
+    stopping = None if validation is None else _EarlyStopping(validation, task.loss(validation.y), base)
+    subsampler = Subsampler(uniforms(table.codes)[:, None], ROWS_PER_TREE)
+    parts, mean_margin, scale = [], np.zeros(len(sets)), 1.0
+    trees_per_check = max(boosting.n_trees // N_LOSS_CHECKS, 1)
     for place, columns in enumerate(sets):
-        if (kept := kept_share(place)) < 1.0:
+        if (kept := shrinkage_at(place)) < 1.0:
             score *= kept
             scale /= kept
-            if watching:
-                watching.score *= kept
+            if stopping:
+                stopping.score *= kept
         if not len(columns):
             parts.append(TreeEnsemble.empty(table.n_features, task.n_scores))
             continue
         stage = Stage(table, columns, boosting, task.n_scores)
-        if watching:
-            watching.begin(score)
-        most = boosting.n_trees if n_trees is None else n_trees[place]
-        for first in range(0, most, look_after):
-            if watching and first and watching.has_seen_enough(stage, score):
+        if stopping:
+            stopping.begin(score)
+        max_trees = boosting.n_trees if n_trees is None else n_trees[place]
+        for first in range(0, max_trees, trees_per_check):
+            if stopping and first and stopping.should_stop(stage, score):
                 break
-            n_more, seed = min(look_after, most - first), place * boosting.n_trees + first + 1
-            stage.grow(loss, counts, score, n_more, draws.together(seed, n_more))
-        n_best = watching.restore(stage, score) if watching else stage.n_trees
+            n_more, seed = min(trees_per_check, max_trees - first), place * boosting.n_trees + first + 1
+            stage.grow(loss, counts, score, n_more, subsampler.masks(seed, n_more))
+        n_best = stopping.restore(stage, score) if stopping else stage.n_trees
         trees = stage.trees().first(n_best)
         parts.append(replace(trees, values=trees.values * scale))
-        sure[place] = np.average(sureness(score * scale, base), weights=counts)
+        mean_margin[place] = np.average(margins(score * scale, base), weights=counts)
     return StagedTrees(
-        base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts), sure
+        base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts), mean_margin
     )
 
 
@@ -217,14 +218,14 @@ def score_fold(
     rest = np.ones(table.n_rows, dtype=bool)
     rest[fold] = False
     held_out = table.take(fold)
-    watch = Watch(held_out, y[fold], counts[fold]) if n_trees is None else None
+    validation = ValidationRows(held_out, y[fold], counts[fold]) if n_trees is None else None
     known = (table.take(rest), y[rest], counts[rest])
-    grown = grow_stages(task, *known, sets, boosting, n_trees=n_trees, watch=watch)
-    assert grown.sure is not None
-    return grown.scores(held_out), [part.n_trees for part in grown.parts], grown.sure
+    grown = grow_stages(task, *known, sets, boosting, n_trees=n_trees, validation=validation)
+    assert grown.mean_margin is not None
+    return grown.scores(held_out), [part.n_trees for part in grown.parts], grown.mean_margin
 
 
-def sureness(scores: Floats, base: Floats) -> Floats:
+def margins(scores: Floats, base: Floats) -> Floats:
     """How sure each answer is, shape (n_rows,): how far from ``base``, or of several classes from the second best.
 
     With more rows the scores of rare classes fall, which says nothing about the best two.
@@ -250,24 +251,26 @@ def grow_more(
     return stage
 
 
-def kept_share(place: int) -> float:
+def shrinkage_at(place: int) -> float:
     """Share of the score of the stage before that the stage at a place starts from."""
     return SHRINKAGE if 0 < place < MAX_SHRUNK_STAGES else 1.0
 
 
-def few_enough(most: int, n_trees: list[int], bytes_of: Callable[[list[int]], Ints]) -> list[int]:
+def trees_within_bytes(
+    max_bytes: int, n_trees: list[int], bytes_of: Callable[[list[int]], Ints]
+) -> list[int]:
     """Trees of each stage, cut to a common number where all together would take more bytes than they may."""
     while True:
         taken = bytes_of(n_trees)
-        if taken.sum() <= most:
+        if taken.sum() <= max_bytes:
             return n_trees
         cuts = np.minimum(np.array(n_trees), np.arange(max(n_trees))[:, None])
         cut_to = taken / np.maximum(n_trees, 1) * cuts
-        fits = np.flatnonzero(cut_to.sum(axis=1) <= most)
+        fits = np.flatnonzero(cut_to.sum(axis=1) <= max_bytes)
         if fits[-1] == 0:
             raise InvalidInputError(
                 f"max_bytes must leave room for a tree in every stage, about {int(cut_to[1].sum())} bytes here; got "
-                f"{most}. Raise it, ask for fewer `stages`, or give a smaller depth in `sizes`."
+                f"{max_bytes}. Raise it, ask for fewer `stages`, or give a smaller depth in `sizes`."
             )
         n_trees = cuts[fits[-1]].tolist()
 
@@ -338,12 +341,12 @@ class Stage:
         return gains
 
 
-class _Watching:
+class _EarlyStopping:
     """Rows that watch while a stage grows: where their loss was lowest, and how to get back there."""
 
-    def __init__(self, watch: Watch, loss: Loss, base: Floats) -> None:
-        self._watch, self._loss = watch, loss
-        self.score = np.tile(base, (watch.table.n_rows, 1))
+    def __init__(self, validation: ValidationRows, loss: Loss, base: Floats) -> None:
+        self._validation, self._loss = validation, loss
+        self.score = np.tile(base, (validation.table.n_rows, 1))
 
     def begin(self, score: Floats) -> None:
         """Begin a stage, at the scores of the rows that it grows on."""
@@ -351,11 +354,11 @@ class _Watching:
         self._lowest = self._mean_loss()
         self._kept = score.copy(), self.score.copy()
 
-    def has_seen_enough(self, stage: Stage, score: Floats) -> bool:
+    def should_stop(self, stage: Stage, score: Floats) -> bool:
         """Look at the trees so far: whether there were enough looks since the lowest loss."""
-        stage.trees(self._n_seen).predict_binned(self._watch.table, self.score)
+        stage.trees(self._n_seen).predict_binned(self._validation.table, self.score)
         self._n_seen, loss = stage.n_trees, self._mean_loss()
-        if loss < self._lowest * (1.0 - LEAST_DROP):
+        if loss < self._lowest * (1.0 - MIN_RELATIVE_DROP):
             self._lowest, self._n_best, self._n_worse = loss, stage.n_trees, 0
             self._kept = score.copy(), self.score.copy()
         else:
@@ -365,9 +368,9 @@ class _Watching:
     def restore(self, stage: Stage, score: Floats) -> int:
         """Go back to the lowest loss; returns the number of trees there."""
         if stage.n_trees > self._n_seen:
-            self.has_seen_enough(stage, score)
+            self.should_stop(stage, score)
         score[:], self.score[:] = self._kept
         return self._n_best
 
     def _mean_loss(self) -> float:
-        return float(np.average(self._loss.values(self.score), weights=self._watch.counts))
+        return float(np.average(self._loss.values(self.score), weights=self._validation.counts))

@@ -10,12 +10,12 @@ from functools import partial
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.cascade.evaluation import Judged, judge, overconfidence_ratio
-from thrifty.cascade.gates import AHEAD, RowNodes, lead_of, n_tied_stages
-from thrifty.cascade.graph import FEWEST_ROWS, GraphTrees, find_graph, grow_graph
+from thrifty.cascade.evaluation import StageEvaluation, evaluate_stages, overconfidence_ratio
+from thrifty.cascade.gates import MIN_Z_OF_GATES, RowNodes, n_tied_stages, z_score_of_gain
+from thrifty.cascade.graph import MIN_ROWS, GraphTrees, find_graph, grow_graph
 from thrifty.cascade.neighbours import NeighbourGraph, find_neighbours
 from thrifty.cascade.problem import CascadeProblem, Plan
-from thrifty.cascade.stages import StagedTrees, few_enough
+from thrifty.cascade.stages import StagedTrees, trees_within_bytes
 
 __all__ = ["Graph", "best_graph"]
 
@@ -26,10 +26,10 @@ def best_graph(
     problem: CascadeProblem,
     plan: Plan,
     n_trees: Sequence[int],
-    line: Judged,
+    line: StageEvaluation,
     staged: StagedTrees,
     raw: Floats,
-) -> tuple[Graph, Judged] | None:
+) -> tuple[Graph, StageEvaluation] | None:
     """A graph of purchases, if one is wanted and, where it may be refused, clearly ahead of the line.
 
     One whose nodes answer by neighbours is found in a fraction of the time of the line; one whose nodes have trees of
@@ -38,7 +38,7 @@ def best_graph(
     if not supports_branching(problem):
         return None
     if problem.structure in ("neighbours", "auto"):
-        graph: tuple[Graph, Judged] | None = _learn_neighbours(problem, plan, staged, raw)
+        graph: tuple[Graph, StageEvaluation] | None = _learn_neighbours(problem, plan, staged, raw)
         if graph is not None and (problem.structure == "neighbours" or _is_ahead(problem, line, graph[1])):
             return graph
     if problem.structure in ("graph", "auto"):
@@ -48,13 +48,13 @@ def best_graph(
     return None
 
 
-def _is_ahead(problem: CascadeProblem, line: Judged, graph: Judged) -> bool:
-    return lead_of(problem, line.candidate, graph.candidate) > AHEAD
+def _is_ahead(problem: CascadeProblem, line: StageEvaluation, graph: StageEvaluation) -> bool:
+    return z_score_of_gain(problem, line.candidate, graph.candidate) > MIN_Z_OF_GATES
 
 
 def _learn_neighbours(
     problem: CascadeProblem, plan: Plan, staged: StagedTrees, raw: Floats
-) -> tuple[NeighbourGraph, Judged] | None:
+) -> tuple[NeighbourGraph, StageEvaluation] | None:
     """A graph whose nodes answer by neighbours, and what it is worth."""
     found = find_neighbours(problem, plan, staged, raw)
     if found is None:
@@ -63,12 +63,12 @@ def _learn_neighbours(
     n_tied = n_tied_stages(problem, graph.sets[0])
     costs = problem.costs_by_node(graph.sets, node)
     served, alike = first[:, None][:, :n_tied], np.ones(scores.shape[1])
-    return graph, judge(problem, scores, served, alike, costs, None)
+    return graph, evaluate_stages(problem, scores, served, alike, costs, None)
 
 
 def _learn_graph(
     problem: CascadeProblem, plan: Plan, n_trees: Sequence[int]
-) -> tuple[GraphTrees, Judged] | None:
+) -> tuple[GraphTrees, StageEvaluation] | None:
     """A graph whose nodes have trees of their own, and what it is worth."""
     graph = find_graph(problem, plan)
     if graph is None:
@@ -77,29 +77,31 @@ def _learn_graph(
     everyone = np.arange(len(problem.y))
     grow = partial(grow_graph, problem, graph, plan.boosting)
     if problem.max_bytes is not None:
-        sizes = few_enough(problem.max_bytes, sizes, lambda cut: grow(cut, everyone).n_bytes)
+        sizes = trees_within_bytes(problem.max_bytes, sizes, lambda cut: grow(cut, everyone).n_bytes)
 
     def without(fold: Ints) -> tuple[Floats, Ints, Floats]:
         grown = grow(sizes, np.setdiff1d(everyone, fold, assume_unique=True))
-        return *grown.walk(problem.table.take(fold)), grown.sure
+        return *grown.walk(problem.table.take(fold)), grown.mean_margin
 
     raw = np.empty((len(everyone), len(graph.levels), problem.task.n_scores))
     node = np.empty((len(everyone), len(graph.levels)), dtype=np.intp)
-    sure = np.zeros(len(graph.levels))
+    mean_margin = np.zeros(len(graph.levels))
     with ThreadPoolExecutor(problem.n_threads) as pool:
         whole = pool.submit(grow, sizes, everyone)
         for number, (fold, (scores, nodes, of_fold)) in enumerate(
             zip(problem.folds, pool.map(without, problem.folds), strict=True)
         ):
-            raw[fold], node[fold], sure = scores, nodes, sure + of_fold
+            raw[fold], node[fold], mean_margin = scores, nodes, mean_margin + of_fold
             problem.progress("growing a graph", number + 1, len(problem.folds) + 1)
         trees = whole.result().to_serve()
         problem.progress("growing a graph", len(problem.folds) + 1, len(problem.folds) + 1)
     sets = [[one.columns for one in level] for level in trees.levels]
     n_tied = n_tied_stages(problem, [level[0] for level in sets if len(level) == 1][:1])
     served = trees.walk(problem.table)[0][:, :n_tied]
-    ratio = overconfidence_ratio(trees.sure, sure / len(problem.folds))
-    judged = judge(problem, raw, served, ratio, problem.costs_by_node(sets, node), RowNodes(sets, node))
+    ratio = overconfidence_ratio(trees.mean_margin, mean_margin / len(problem.folds))
+    judged = evaluate_stages(
+        problem, raw, served, ratio, problem.costs_by_node(sets, node), RowNodes(sets, node)
+    )
     return trees, judged
 
 
@@ -107,7 +109,7 @@ def supports_branching(problem: CascadeProblem) -> bool:
     """Whether rows may buy in different orders: rows must be judged one by one, and have something to choose from."""
     is_alone = problem.task.query_of(problem.y) is None
     n_purchases = int((problem.price_list.prices > 0).sum())
-    return is_alone and n_purchases > 2 and len(problem.y) >= FEWEST_ROWS
+    return is_alone and n_purchases > 2 and len(problem.y) >= MIN_ROWS
 
 
 def _trees_of_level(n_columns: int, plan: Plan, n_trees: Sequence[int]) -> int:

@@ -33,7 +33,7 @@ from thrifty.chain.sources import (
     run_for_readable_rows,
 )
 from thrifty.chain.stage import LinearStage, Stage, check_stages, check_turns, nodes_of
-from thrifty.chain.walk import StagesSeen, Walk, Walker
+from thrifty.chain.walk import StageOutputs, Walk, Walker
 from thrifty.errors import InvalidInputError
 from thrifty.full.model import EstimatorFull, FullModel, PrecomputedFull, ask_model
 from thrifty.prices.billing import PriceList
@@ -47,7 +47,7 @@ from thrifty.tasks.task import Task
 __all__ = ["Chain", "Places"]
 
 
-MOST_STAGES = 1000
+MAX_STAGES = 1000
 """Stages of a chain that a file may hold."""
 
 
@@ -112,7 +112,7 @@ class Chain(Buys):
         """Refuse parts that do not fit together, beyond what is checked when a chain is made. Returns itself."""
         n_features, task = self.price_list.n_features, self.task
         rules = {
-            f"a chain must have at most {MOST_STAGES} stages": len(self.stages) <= MOST_STAGES,
+            f"a chain must have at most {MAX_STAGES} stages": len(self.stages) <= MAX_STAGES,
             f"names must name {n_features} columns": self.names is None or len(self.names) == n_features,
             "kind must be a kind of table": self.kind in (None, "pandas", "polars"),
             f"types must declare {n_features} columns": self.types is None or len(self.types) == n_features,
@@ -238,7 +238,7 @@ class Chain(Buys):
         walk.route[sent] += inner.route
         return replace(walk, behind=inner)
 
-    def visit_all(self, reader: Reader) -> StagesSeen:
+    def visit_all(self, reader: Reader) -> StageOutputs:
         """What every stage of this chain says about every row, as if it got there."""
         return self.walker.visit_all(reader)
 
@@ -293,12 +293,12 @@ class Chain(Buys):
             return None, None, self.ask_full(reader, walk.rows[sent])
         is_able, outputs = [np.zeros(0, dtype=bool)], [self.task.outputs(walk.scores[:0])]
         for part in reader.ledger.parts(walk.rows[sent]):
-            some, answers = self._ask_able(reader, part)
+            some, answers = self._ask_readable(reader, part)
             is_able.append(np.ones(len(part), dtype=bool) if some is None else some)
             outputs += [] if answers is None else [answers]
         return np.concatenate(is_able), None, np.concatenate(outputs)
 
-    def _ask_able(self, reader: Reader, rows: Ints) -> tuple[Bools | None, Floats | None]:
+    def _ask_readable(self, reader: Reader, rows: Ints) -> tuple[Bools | None, Floats | None]:
         """Which rows the full model can answer, None being all, and its outputs."""
         read = self.price_list.read_by_full
         return run_for_readable_rows(reader, rows, read, lambda kept: self.ask_full(reader, rows[kept]))

@@ -8,7 +8,7 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.chain.chain import Chain
-from thrifty.chain.purchases import in_words, verdict
+from thrifty.chain.purchases import answer_text, decision_text
 from thrifty.chain.sources import Reader, amounts_of
 from thrifty.chain.stage import nodes_of
 from thrifty.chain.walk import Walk
@@ -91,16 +91,16 @@ class Explanation:
         lines = []
         for number, stage in enumerate(self.stages):
             names = ", ".join(stage.bought) or "nothing new"
-            why = verdict(stage.probability, goes_on=stage.goes_on)
-            answer = in_words(stage.answer, stage.probability)
+            why = decision_text(stage.probability, goes_on=stage.goes_on)
+            answer = answer_text(stage.answer, stage.probability)
             then = "goes on" if stage.goes_on else "stops"
             lines.append(f"stage {number}: {names} (paid {stage.cost:g}); {answer}; {why}, {then}")
         if self.asked_full:
-            answer = in_words(self.answer, self.probability)
+            answer = answer_text(self.answer, self.probability)
             lines.append(f"full model: all that it reads (paid {self.cost:g}); {answer}")
         less = "less than" if self.saved >= 0 else "more than"
         lines.append(
-            f"answered {in_words(self.answer)} for {self.cost:g}, {abs(self.saved):g} {less} the full model"
+            f"answered {answer_text(self.answer)} for {self.cost:g}, {abs(self.saved):g} {less} the full model"
         )
         return "\n".join(lines)
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from thrifty.arrays import Floats, Ints
-from thrifty.chain.stage import MOST_NODES, Visit, shape_problem
+from thrifty.chain.stage import MAX_NODES, Visit, shape_problem
 from thrifty.errors import InvalidInputError
 from thrifty.full.foreign import models_of
 from thrifty.jit import kernel
@@ -42,16 +42,16 @@ NEGLIGIBLE = 1e-5
 FAR = 1e-12
 """Weight below which a training row is no neighbour: far less than the pull of the prior."""
 
-MOST_TABLES = 16
+MAX_TABLES = 16
 """Tables of kernels that are kept, one for each sharpness: a fit has a few."""
 
 PART_OF_WORK = 3_000_000
 """Pairs of a row and a neighbour that are worth a thread of their own."""
 
-MOST_LEVELS = 64
+MAX_LEVELS = 64
 """Levels of a column, missing counted; a fit makes fewer."""
 
-NOBODY = -1
+NO_FOLD = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ class Neighbours:
             and self.label.shape == self.weight.shape == (n_rows,)
             and n_rows > 0
         )
-        if not fits or np.any(self.n_levels > MOST_LEVELS) or np.any(codes >= self.n_levels[:, None]):
+        if not fits or np.any(self.n_levels > MAX_LEVELS) or np.any(codes >= self.n_levels[:, None]):
             raise InvalidInputError("levels of neighbours must be those of their columns.")
         if self.n_classes < 2 or np.any((self.label < 0) | (self.label >= self.n_classes)):
             raise InvalidInputError(f"labels of neighbours must number {self.n_classes} classes.")
@@ -151,7 +151,7 @@ class Neighbours:
                 table[:-1, :-1] = np.exp(-0.5 * np.square(own[:, None] - own[None, :]))
                 table[-1, -1] = 1.0
                 found.append(table.ravel() ** sharpness)
-            if len(self._tables) >= MOST_TABLES:
+            if len(self._tables) >= MAX_TABLES:
                 self._tables.clear()
             self._tables[sharpness] = known = np.concatenate([np.empty(0), *found])
         return known
@@ -187,7 +187,7 @@ class Neighbours:
             By how much the entropy of the class, in nats, is expected to fall once a candidate is known.
         """
         of_neighbour, of_row = (
-            (np.zeros(len(self.label), np.int64), np.full(len(codes), NOBODY, np.int64))
+            (np.zeros(len(self.label), np.int64), np.full(len(codes), NO_FOLD, np.int64))
             if fold is None
             else fold
         )
@@ -195,7 +195,7 @@ class Neighbours:
         wanted = none if candidates is None else self.places(candidates)
         starts = np.r_[0, np.cumsum(np.square(self.n_levels))]
         look = partial(
-            look_around,
+            neighbour_masses,
             self.codes,
             self.label,
             self.weight,
@@ -235,7 +235,7 @@ class Neighbours:
 
 
 @kernel
-def look_around(
+def neighbour_masses(
     codes: Any,
     label: Any,
     weight: Any,
@@ -253,10 +253,10 @@ def look_around(
     """Write the masses of the classes around each row and, for each candidate, how far entropy is expected to fall."""
     n, n_classes = len(label), masses.shape[1]
     near, found = np.empty(n), np.empty(n, np.int64)
-    most = 0
+    max_levels = 0
     for place in candidates:
-        most = max(most, n_levels[place])
-    spread, expected, around = np.empty((most, n_classes)), np.empty(most), np.empty(n_classes)
+        max_levels = max(max_levels, n_levels[place])
+    spread, expected, around = np.empty((max_levels, n_classes)), np.empty(max_levels), np.empty(n_classes)
     for row in range(len(rows)):
         n_near = 0
         first, second = held[0], held[1 % len(held)]
@@ -336,7 +336,7 @@ class NeighbourTurn:
     ----------
     nodes : ndarray of shape (n_choices,)
         Numbers of the nodes to choose from.
-    tells : ndarray of shape (n_choices, most), int
+    tells : ndarray of shape (n_choices, max_columns), int
         Columns that each choice delivers and neighbours know, -1 where there are no more.
     prices : ndarray of shape (n_choices,)
         What each choice costs.
@@ -349,8 +349,8 @@ class NeighbourTurn:
     def problem(self, among: Neighbours) -> str | None:
         """Why rows cannot take this turn by what some neighbours know, or None."""
         n_choices = len(self.nodes)
-        if not n_choices or not are_columns(self.nodes, MOST_NODES):
-            return f"nodes of a turn must be distinct numbers in [0, {MOST_NODES})"
+        if not n_choices or not are_columns(self.nodes, MAX_NODES):
+            return f"nodes of a turn must be distinct numbers in [0, {MAX_NODES})"
         tells = self.tells
         if tells.ndim != 2 or len(tells) != n_choices or not np.all(tells.max(axis=1, initial=-1) >= 0):
             return "each choice of a turn must tell a column"

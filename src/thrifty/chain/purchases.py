@@ -19,7 +19,7 @@ from thrifty.prices.billing import PriceList, RowPrices
 from thrifty.tables.frames import as_numbers, kind_of_table
 from thrifty.tables.reader import Schema, Unreadable
 
-__all__ = ["PurchaseReader", "Receipt", "in_words", "verdict"]
+__all__ = ["PurchaseReader", "Receipt", "answer_text", "decision_text"]
 
 
 @dataclass(frozen=True)
@@ -513,14 +513,14 @@ def _listed(cells: Bools, names: Sequence[Any]) -> list[tuple[Any, ...]]:
     return [listed[number] for number in pattern_of.reshape(-1)]
 
 
-def in_words(answer: Any, probability: float = np.nan) -> str:
+def answer_text(answer: Any, probability: float = np.nan) -> str:
     """An answer in words, with its probability where it has one."""
     if isinstance(answer, float):
         answer = float(f"{answer:.6g}")
     return f"{answer!r}" + ("" if np.isnan(probability) else f" with probability {probability:.3f}")
 
 
-def verdict(probability: float, *, goes_on: bool) -> str:
+def decision_text(probability: float, *, goes_on: bool) -> str:
     """Why a row goes on, or stops."""
     if np.isnan(probability):  # a number does not say how sure it is
         return "more would help" if goes_on else "more would help little"

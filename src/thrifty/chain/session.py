@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Words
-from thrifty.chain.purchases import PurchaseReader, in_words, verdict
+from thrifty.chain.purchases import PurchaseReader, answer_text, decision_text
 from thrifty.chain.sources import Ledger, error_text
 from thrifty.errors import FullModelFailedError, InvalidInputError, RowsLeftBehindError, ThriftyError
 from thrifty.prices.billing import PriceList
@@ -118,7 +118,7 @@ class Session:
         return self._route
 
     def __repr__(self) -> str:
-        answer = "no answer yet" if self.route < 0 else f"answer {in_words(self.answer, self.probability)}"
+        answer = "no answer yet" if self.route < 0 else f"answer {answer_text(self.answer, self.probability)}"
         who = "" if self.route < 0 else f" by stage {self.route}"
         who = " by the full model" if self.route == self._chain.n_stages else who
         wanted = self.next_purchase
@@ -158,10 +158,8 @@ class Session:
         reader = "the full model" if place == self._chain.n_stages else f"stage {place}"
         if self.route < 0:
             return f"{reader} reads it, where every row starts"
-        answer = in_words(self.answer, self.probability)
-        return (
-            f"{reader} reads it: stage {self.route} says {answer}; {verdict(self.probability, goes_on=True)}"
-        )
+        answer = answer_text(self.answer, self.probability)
+        return f"{reader} reads it: stage {self.route} says {answer}; {decision_text(self.probability, goes_on=True)}"
 
     def _called(self, columns: Sequence[int]) -> list[Any]:
         names = self._chain.names

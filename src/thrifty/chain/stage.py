@@ -33,7 +33,7 @@ from thrifty.threads import usable_threads
 from thrifty.trees import TreeEnsemble
 
 __all__ = [
-    "MOST_NODES",
+    "MAX_NODES",
     "BoostedStage",
     "CascadeStage",
     "ConfidentStage",
@@ -56,7 +56,7 @@ __all__ = [
 GATE, CHEAP = 0, slice(1, None)
 """Columns of the gate, and of the scores of the cheap model, where one array holds both."""
 
-MOST_NODES = 4096
+MAX_NODES = 4096
 """Nodes of a fork."""
 
 PART_OF_WORK = 300_000
@@ -337,8 +337,8 @@ class Turn:
 
     def problem(self, n_columns: int) -> str | None:
         """Why rows of so many columns cannot take this turn, or None."""
-        if not are_columns(self.nodes, MOST_NODES) or not len(self.nodes):
-            return f"nodes of a turn must be distinct numbers in [0, {MOST_NODES})"
+        if not are_columns(self.nodes, MAX_NODES) or not len(self.nodes):
+            return f"nodes of a turn must be distinct numbers in [0, {MAX_NODES})"
         if self.trees is None:
             return None if len(self.nodes) == 1 else "a turn to several nodes must have trees"
         return trees_problem(self.trees, n_columns, len(self.nodes))
@@ -425,8 +425,8 @@ class ForkStage:
 
     def validate(self) -> "ForkStage":
         """Refuse a fork without nodes, or of forks. Returns itself."""
-        if not 1 <= len(self.nodes) <= MOST_NODES or any(isinstance(one, ForkStage) for one in self.nodes):
-            raise InvalidInputError(f"a fork must have from 1 to {MOST_NODES} nodes, and none may be a fork.")
+        if not 1 <= len(self.nodes) <= MAX_NODES or any(isinstance(one, ForkStage) for one in self.nodes):
+            raise InvalidInputError(f"a fork must have from 1 to {MAX_NODES} nodes, and none may be a fork.")
         return self
 
     @cached_property

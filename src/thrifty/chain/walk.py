@@ -21,14 +21,14 @@ from thrifty.arrays import Bools, Floats, Int32s, Ints
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import Reader, run_for_readable_rows
 from thrifty.chain.stage import CascadeStage, ForkStage, Stage, Visit, joined_visit, nodes_of, rows_by_node
-from thrifty.errors import UnreadableRowsError, asking
+from thrifty.errors import UnreadableRowsError, renumber_rows_in_errors
 from thrifty.jit import kernel, lean_kernel
 from thrifty.tasks.task import Task
 from thrifty.trees import TreeEnsemble
 from thrifty.trees.binning import LevelSets
 from thrifty.trees.ensemble import holds
 
-__all__ = ["StackedStages", "StagesSeen", "Walk", "Walker", "stacked_stages"]
+__all__ = ["StackedStages", "StageOutputs", "Walk", "Walker", "stacked_stages"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Walk:
 
 
 @dataclass(frozen=True)
-class StagesSeen:
+class StageOutputs:
     """What every stage of a chain says about every row, as if it got there.
 
     Attributes
@@ -85,7 +85,7 @@ class StagesSeen:
 
 
 @dataclass
-class _RowsUnderWay:
+class _ActiveRows:
     """Rows that have not stopped yet: their places in the batch and in the reader, and what is known of them."""
 
     here: Ints
@@ -95,9 +95,9 @@ class _RowsUnderWay:
     follows_upper: Bools
     node: Ints | None
 
-    def only(self, kept: Bools) -> "_RowsUnderWay":
+    def only(self, kept: Bools) -> "_ActiveRows":
         """Some of them."""
-        return _RowsUnderWay(
+        return _ActiveRows(
             self.here[kept],
             self.rows[kept],
             self.carried[kept],
@@ -172,9 +172,9 @@ class Walker:
         # In a chain with forks: the node that a row stands at, and the one it was last seen at.
         last_node = np.zeros(n_rows, dtype=np.intp) if self.has_forks else None
         node = None if last_node is None else last_node.copy()
-        on = _RowsUnderWay(np.arange(n_rows), rows, self.carried_at_start(n_rows), scores, follows, node)
+        on = _ActiveRows(np.arange(n_rows), rows, self.carried_at_start(n_rows), scores, follows, node)
 
-        def others(goes_on: Bools, place: int) -> _RowsUnderWay:
+        def others(goes_on: Bools, place: int) -> _ActiveRows:
             """Rows that go on; the others stay at a place."""
             stays = on.here[~goes_on]
             route[stays], scores[stays] = place, on.latest[~goes_on]
@@ -271,7 +271,7 @@ class Walker:
 
     # -- as if every row got there ---------------------------------------------------------------
 
-    def visit_all(self, reader: Reader) -> StagesSeen:
+    def visit_all(self, reader: Reader) -> StageOutputs:
         """What every stage says about every row, as if it got there."""
         rows, carried = np.arange(reader.n_samples), self.carried_at_start(reader.n_samples)
         gate = np.empty((len(rows), len(self.stages)))
@@ -283,7 +283,7 @@ class Walker:
             gate[:, place] = self.gate_of(visit)
             if node is not None and visit.turn is not None:
                 node[:, place + 1] = visit.turn
-        return StagesSeen(gate, scores, None if node is None else node[:, :-1])
+        return StageOutputs(gate, scores, None if node is None else node[:, :-1])
 
     def visit_at(self, stage: Stage, reader: Reader, rows: Ints, carried: Floats, node: Ints | None) -> Visit:
         """What a stage makes of some rows, each of which stands at a node of it."""
@@ -298,7 +298,7 @@ class Walker:
     @staticmethod
     def visit(stage: Stage, reader: Reader, rows: Ints, carried: Floats) -> Visit:
         """What a stage makes of some rows of a reader."""
-        with asking(reader.numbers_of(rows)):
+        with renumber_rows_in_errors(reader.numbers_of(rows)):
             return stage.visit(reader.block(rows, stage.columns), carried)
 
     def gate_of(self, visit: Visit) -> Floats:
@@ -347,7 +347,7 @@ NODE = np.dtype(
 SIDE_BY_SIDE = 8
 """Trees that a row goes down together: their steps do not wait for each other."""
 
-MOST_TREES = 800
+MAX_TREES = 800
 """Trees that are worth a call. A row that stops early goes down trees in vain, one that does not makes more calls."""
 
 
@@ -542,7 +542,7 @@ def stacked_stages(stages: Sequence[Stage], n_features: int, task: Task) -> tupl
         if not isinstance(stage, CascadeStage) or stage.turn is not None:
             return ()
         n_trees += stage.trees.n_trees
-        if not legs or n_trees > MOST_TREES:
+        if not legs or n_trees > MAX_TREES:
             legs.append([])
             n_trees = stage.trees.n_trees
         legs[-1].append(stage)

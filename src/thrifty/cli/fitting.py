@@ -21,7 +21,7 @@ from thrifty.cascade.estimators import (
 from thrifty.cli.by_class import is_matrix_file, read_matrix
 from thrifty.cli.full_models import KINDS, Competition, best_kind, load_full, recipe
 from thrifty.cli.promise import Promise, promise_of
-from thrifty.errors import InvalidInputError, asking
+from thrifty.errors import InvalidInputError, renumber_rows_in_errors
 from thrifty.estimators.checks import check_seed
 from thrifty.evidence.certificate import check_hold_out
 from thrifty.evidence.tests import HELD_OUT
@@ -200,13 +200,13 @@ def fit_and_prove(
     rows, budget = data.cells.row_numbers, estimator.budget
     is_proved = max_loss is not None or (budget is not None and confidence is not None)
     is_proof = held_out_rows(estimator, data) if is_proved else np.zeros(len(rows), dtype=bool)
-    with asking(rows[~is_proof]):
+    with renumber_rows_in_errors(rows[~is_proof]):
         estimator.fit(data.X[~is_proof], data.y[~is_proof], progress=progress)
     if not is_proved:
         return estimator
     goal: dict[str, Any] = {"budget": budget} if max_loss is None else {"max_loss": max_loss}
     surely = USUAL_CONFIDENCE if confidence is None else confidence
-    with asking(rows[is_proof]):
+    with renumber_rows_in_errors(rows[is_proof]):
         return estimator.certified(
             data.X[is_proof], data.y[is_proof], **goal, confidence=surely, duplicates=HELD_OUT
         )

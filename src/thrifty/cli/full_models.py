@@ -43,7 +43,7 @@ __all__ = ["KINDS", "SAMPLE", "Competition", "best_kind", "load_foreign", "load_
 SAMPLE = 5_000
 """Rows that a competition of kinds looks at."""
 _FOLDS = 3
-_MOST_FOR_SVM = 20_000  # the time of a kernel machine grows with the square of the rows
+_MAX_SVM_ROWS = 20_000  # the time of a kernel machine grows with the square of the rows
 
 KINDS = {
     "forest": "a random forest of 300 trees",
@@ -238,7 +238,7 @@ def load_foreign(path: str | os.PathLike[str]) -> Any:
 
 def _eligible(n_rows: int, without_svm: bool) -> Sequence[str]:
     kinds = ["forest"]
-    if n_rows <= _MOST_FOR_SVM and not without_svm:
+    if n_rows <= _MAX_SVM_ROWS and not without_svm:
         kinds.append("svm")
     kinds.append("boosting")
     return [*kinds, *(kind for kind in _BOOSTERS if _is_installed(kind))]

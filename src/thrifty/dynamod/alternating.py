@@ -61,7 +61,7 @@ __all__ = [
     "check_pair",
 ]
 
-LEAST_SHARE = 0.01
+MIN_SHARE = 0.01
 """Share of the rows that may always be sent while learning: under the KL distance a gate that is shut stays shut."""
 
 
@@ -97,7 +97,7 @@ class CallBudget:
         sent = chain.spent(reader, Walk(everyone, self.route + 1, carried))
         extra: Floats = np.maximum(sent - stop, 0.0)
         mean_stop, mean_extra = (float(np.average(one, weights=rows.weight)) for one in (stop, extra))
-        return max(self.budget - mean_stop, LEAST_SHARE * mean_extra), extra
+        return max(self.budget - mean_stop, MIN_SHARE * mean_extra), extra
 
     def share_of(self, columns: Ints) -> float:
         """Share of the rows that could be sent if each cost the mean."""

@@ -60,7 +60,7 @@ _NUMBER, _NODE, _ROOT = 8, 21, 4
 """Bytes of a number; of a node: column, threshold, where missing values go, two children; and of the root of a tree."""
 
 LEAVES = (2, 4, 8, 16, 32, 64)
-MOST_TREES = 200
+MAX_TREES = 200
 
 
 def local_size(stage: Any, unit: Unit = "bytes", of: Part = "both") -> int:
@@ -111,11 +111,11 @@ def shapes_within(max_bytes: int, n_scores: int) -> list[tuple[int, int]]:
     values = _NUMBER * (1 + n_scores)
     left = max_bytes - values - _NUMBER
     trees = [(left // ((leaves - 1) * _NODE + leaves * values + _ROOT), leaves) for leaves in LEAVES]
-    shapes = [(int(np.clip(n_trees, 1, MOST_TREES)), leaves) for n_trees, leaves in trees if n_trees >= 1]
+    shapes = [(int(np.clip(n_trees, 1, MAX_TREES)), leaves) for n_trees, leaves in trees if n_trees >= 1]
     if not shapes:
-        least = values + _NUMBER + _NODE + 2 * values + _ROOT
+        min_bytes = values + _NUMBER + _NODE + 2 * values + _ROOT
         raise InvalidInputError(
-            f"max_bytes must hold one tree of two leaves, {least} bytes for these labels; got {max_bytes}."
+            f"max_bytes must hold one tree of two leaves, {min_bytes} bytes for these labels; got {max_bytes}."
         )
     return shapes
 

@@ -42,7 +42,7 @@ class BoostedEstimator(GatedEstimator):
 
     def _check_parameters(self) -> None:
         check_count("n_trees", self.n_trees)
-        check_count("max_depth", self.max_depth, most=12)
+        check_count("max_depth", self.max_depth, max_value=12)
         check_count("min_child_samples", self.min_child_samples)
         for name in ("gamma", "l2", "min_child_weight", "learning_rate"):
             check_amount(name, getattr(self, name))

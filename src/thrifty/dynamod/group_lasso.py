@@ -200,7 +200,7 @@ GOOD_LENGTH = 0.125  # a shorter step shows that the model does not hold as far 
 STALE_ABOVE = 0.1  # a step that leaves more than this share of the residual asks for a new Hessian
 MODEL_ACCURACY = 1e-2  # residual of the model's minimiser, relative to that of the point
 ROUNDING = 8.0 * float(np.finfo(np.float64).eps)
-FEWEST_NEWCOMERS = 10
+MIN_NEWCOMERS = 10
 LOOSE = 0.1  # accuracy of a working set that may still grow, relative to the residual of all groups
 
 
@@ -268,7 +268,7 @@ def _worth_solving(heads: LinearHeads, point: Point, gradient: Gradient, tol: fl
     inside = (group_norms(point.coef, heads.first) > 0.0) | (heads.penalties == 0.0)
     excess = np.where(inside, 0.0, heads.residuals(point, gradient))
     order = np.argsort(-excess / np.where(inside, 1.0, heads.penalties), kind="stable")
-    newcomers = order[: max(FEWEST_NEWCOMERS, 2 * int(inside.sum()))]
+    newcomers = order[: max(MIN_NEWCOMERS, 2 * int(inside.sum()))]
     inside[newcomers[excess[newcomers] > tol]] = True
     return np.asarray(inside)
 

@@ -264,11 +264,11 @@ def _gram_of_rows(indptr: Ints, indices: Ints, data: Floats, weight: Floats, n_c
 
 
 SWEEPS_PER_ROUND = 20
-MOST_ROUNDS = 50
+MAX_ROUNDS = 50
 PATIENCE = 3  # rounds of sweeps and Newton steps before the norms are smoothed
 LARGEST_SYSTEM = 3000  # unknowns; beyond, factoring costs more than it saves
 STEP_LENGTHS = 0.5 ** np.arange(12)
-LEAST_SMOOTHING = 1e-10
+MIN_SMOOTHING = 1e-10
 STEPS_PER_SMOOTHING = 8
 
 
@@ -327,7 +327,7 @@ def minimise_model(
     origin = start if basis is None else _rotate(basis, start)
     gradient_at_origin = gradient if basis is None else _rotate(basis, gradient)
     b, gradient = origin.copy(), gradient_at_origin.copy()
-    for round_ in range(MOST_ROUNDS):
+    for round_ in range(MAX_ROUNDS):
         _sweep_blocks(hessian, gradient, b, first, penalties, 0.2 * tol, SWEEPS_PER_ROUND)
         if not np.isfinite(b).all():
             return start  # a Hessian that rounding has made indefinite has no minimiser
@@ -407,7 +407,7 @@ class GroupModel:
         """``b`` after Newton's method on norms ever less smooth; never worse than ``b``."""
         everything = np.ones(len(self.penalties), dtype=bool)
         model = replace(self, smoothing=residual * float(group_norms(self.b, self.first).max(initial=0.0)))
-        while model.smoothing > LEAST_SMOOTHING * residual:
+        while model.smoothing > MIN_SMOOTHING * residual:
             for _ in range(STEPS_PER_SMOOTHING):
                 b = model._step(everything)
                 gain = -model.change(b)
@@ -557,7 +557,7 @@ def _minimise_block(curvature: Floats, linear: Floats, penalty: float, b: Floats
 
 @kernel
 def _sweep_blocks(
-    hessian: Floats, gradient: Floats, b: Floats, first: Ints, penalties: Floats, tol: float, most: int
+    hessian: Floats, gradient: Floats, b: Floats, first: Ints, penalties: Floats, tol: float, max_sweeps: int
 ) -> None:
     """Minimise group after group, in place, keeping ``gradient`` current, until no gradient moves by ``tol``."""
     n_heads, n_columns = b.shape
@@ -566,7 +566,7 @@ def _sweep_blocks(
         widest = max(widest, first[group + 1] - first[group])
     curvature, linear = np.empty(n_heads * widest), np.empty(n_heads * widest)
     block = np.empty(n_heads * widest)
-    for _ in range(most):
+    for _ in range(max_sweeps):
         largest = 0.0
         for group in range(penalties.size):
             size = 0

@@ -40,11 +40,11 @@ __all__ = [
     "LeafPair",
     "LocalTrees",
     "as_local",
-    "bare",
     "given_trees",
     "grow_local",
     "leaf_stage",
     "trees_without",
+    "unwrap_frozen",
 ]
 
 _PULLED = np.array([1.0, 0.0])  # the margin's weight towards its start; the constant is free
@@ -185,7 +185,7 @@ class LocalTrees:
     held_out: Floats
 
 
-def bare(local: Any) -> Any:
+def unwrap_frozen(local: Any) -> Any:
     """The model itself, out of the ``FrozenEstimator`` that says it stands as it is."""
     return local.estimator if isinstance(local, FrozenEstimator) else local
 
@@ -193,7 +193,7 @@ def bare(local: Any) -> Any:
 def given_trees(local: Any, n_features: int) -> AdditiveTrees | None:
     """Trees that were fitted elsewhere, checked; None for a recipe, which has none yet."""
     is_recipe = local is None or (is_estimator(local) and not isinstance(local, FrozenEstimator))
-    return None if is_recipe else _trees_of(bare(local), n_features)
+    return None if is_recipe else _trees_of(unwrap_frozen(local), n_features)
 
 
 def as_local(local: Any, rows: TrainingRows, *, n_jobs: int | None = None) -> LocalTrees:
@@ -201,7 +201,7 @@ def as_local(local: Any, rows: TrainingRows, *, n_jobs: int | None = None) -> Lo
     n_features = rows.X.shape[1]
     given = given_trees(local, n_features)
     if given is not None:
-        _check_scores(given, bare(local), rows.task)
+        _check_scores(given, unwrap_frozen(local), rows.task)
         return _with_log_odds(LocalTrees(given, given.scores(rows.X)), rows)
     judged = judge_full(local, rows, n_jobs=n_jobs, name="the local model")
     assert isinstance(judged.model, EstimatorFull)  # what becomes of a recipe

@@ -13,10 +13,10 @@ from thrifty.dynamod.leaf import (
     LeafPair,
     LocalTrees,
     as_local,
-    bare,
     given_trees,
     grow_local,
     trees_without,
+    unwrap_frozen,
 )
 from thrifty.dynamod.objective import check_distance
 from thrifty.dynamod.solution import warn_unless_converged
@@ -180,9 +180,9 @@ class DynaModLstsqClassifier(GatedClassifier):
         check_share("trust", self.trust, meaning="how far the full model's belief replaces the labels")
         check_distance(self.distance)
         check_count("n_trees", self.n_trees)
-        check_count("max_leaves", self.max_leaves, least=2)
-        check_count("max_depth", self.max_depth, most=12)
-        check_count("max_iter", self.max_iter, least=0)
+        check_count("max_leaves", self.max_leaves, min_value=2)
+        check_count("max_depth", self.max_depth, max_value=12)
+        check_count("max_iter", self.max_iter, min_value=0)
         if self.max_bytes is not None:
             check_count("max_bytes", self.max_bytes)
         for name in ("ridge", "learning_rate", "min_child_weight", "gate_weight", "tol"):
@@ -192,7 +192,7 @@ class DynaModLstsqClassifier(GatedClassifier):
         given_trees(self.local, n_features)
 
     def _other_models(self) -> list[Any]:
-        return [*super()._other_models(), *([] if self.local is None else [bare(self.local)])]
+        return [*super()._other_models(), *([] if self.local is None else [unwrap_frozen(self.local)])]
 
     def _learn(self, problem: PairProblem) -> LeafStage:
         rows = problem.rows

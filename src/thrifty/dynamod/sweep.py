@@ -43,7 +43,7 @@ from thrifty.errors import (
     FullModelNotWorthItWarning,
     InvalidInputError,
     OptimisticFullModelWarning,
-    asking,
+    renumber_rows_in_errors,
 )
 from thrifty.estimators.base import ChainEstimator, chain_behind, columns_of, link_of
 from thrifty.estimators.checks import check_seed, check_training_rows, known_levels, validated
@@ -511,7 +511,7 @@ def _judge(
             np.concatenate([train.keys, fingerprints(numbers_val, exact=True)]),
         )
         return known, _Answers(train, val)
-    with asking(table="X_val"):
+    with renumber_rows_in_errors(table="X_val"):
         val = ask_model(_innermost(model), rows.task, shared.table_val, numbers_val)
     chain = chain_behind(model)
     return model, _Answers(train, val, None if chain is None else chain.with_innermost(AbsentFull()))

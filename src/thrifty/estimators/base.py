@@ -38,10 +38,10 @@ __all__ = [
     "ChainEstimator",
     "ChainRegressor",
     "all_or_nothing",
-    "bare",
     "chain_behind",
     "columns_of",
     "link_of",
+    "unwrap_frozen",
 ]
 
 
@@ -66,7 +66,7 @@ def link_of(model: FullModel | Chain, prices: PriceList, task: Task) -> FullMode
 
 def chain_behind(full: Any) -> Chain | None:
     """Chain of a full model that is one, by itself or inside an estimator; None for other models."""
-    inner = getattr(bare(full), "chain_", full)
+    inner = getattr(unwrap_frozen(full), "chain_", full)
     return inner if isinstance(inner, Chain) else None
 
 
@@ -77,7 +77,7 @@ def _answers_of(task: Task) -> str:
     return f"numbers, by the {task.loss_name}"
 
 
-def bare(full: Any) -> Any:
+def unwrap_frozen(full: Any) -> Any:
     """Unwrap a ``FrozenEstimator`` or ``EstimatorFull``; any other object is returned unchanged."""
     return full.estimator if isinstance(full, EstimatorFull | FrozenEstimator) else full
 
@@ -243,8 +243,8 @@ class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: i
             names,
             RowsOfFit(rows.X, rows.weight, rows.positions, rows.table),
         )
-        told = () if prices.by_row is None else prices.by_row.price_column.tolist()
-        levels = [column for column in told if column in self._categorical]
+        price_columns = () if prices.by_row is None else prices.by_row.price_column.tolist()
+        levels = [column for column in price_columns if column in self._categorical]
         if levels:
             called = levels[0] if names is None else repr(str(names[levels[0]]))
             raise InvalidInputError(
@@ -334,7 +334,7 @@ class ChainRegressor(RegressorMixin, ChainEstimator):  # type: ignore[misc]  # s
 
 def columns_of(full: Any, prices: PriceList) -> Ints | None:
     """Columns of the table that a full model gets; None (all) for a chain, which selects its own."""
-    return None if isinstance(bare(full), Chain | ChainEstimator) else prices.full_columns
+    return None if isinstance(unwrap_frozen(full), Chain | ChainEstimator) else prices.full_columns
 
 
 @contextmanager

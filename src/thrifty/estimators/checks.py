@@ -42,7 +42,7 @@ _WAY_OUT = (
     "of DynaMod-Gbrt and GreedyMiser read text, categories and dates as they are."
 )
 
-MOST_WEIGHT = 1e100
+MAX_WEIGHT = 1e100
 """Largest weight, and largest ratio of two weights: beyond it, sums of weighted rows overflow."""
 
 _PLAIN_TYPES = frozenset(
@@ -127,13 +127,13 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
             culprit += _WAY_OUT
         is_type = isinstance(error, TypeError)
         # Numpy's messages about types do not name the column.
-        told = "X must hold numbers." if is_type and culprit and kind_of_table(X) else str(error).rstrip()
-        if told.startswith("Input X contains NaN"):
-            told = _who_reads_no_missing(estimator) or told
-        told = told if told.endswith((".", "\n")) or not culprit else f"{told}."
-        if told.startswith(_OTHER_NAMES):
-            told += _IN_ORDER
-        raise (InvalidTypeError if is_type else InvalidInputError)(f"{told}{culprit}") from error
+        message = "X must hold numbers." if is_type and culprit and kind_of_table(X) else str(error).rstrip()
+        if message.startswith("Input X contains NaN"):
+            message = _who_reads_no_missing(estimator) or message
+        message = message if message.endswith((".", "\n")) or not culprit else f"{message}."
+        if message.startswith(_OTHER_NAMES):
+            message += _IN_ORDER
+        raise (InvalidTypeError if is_type else InvalidInputError)(f"{message}{culprit}") from error
 
 
 def _plain_numbers(estimator: Any, X: Any) -> Floats | None:
@@ -254,9 +254,9 @@ def check_weights(sample_weight: Any, numbers: Any) -> Floats:
     if not weight.any():
         raise InvalidInputError("sample_weight must not be zero for every row; got zeros only.")
     heavy, light = float(weight.max()), float(weight[weight > 0].min())
-    if heavy > MOST_WEIGHT or light < heavy / MOST_WEIGHT:
+    if heavy > MAX_WEIGHT or light < heavy / MAX_WEIGHT:
         raise InvalidInputError(
-            f"sample_weight must be at most {MOST_WEIGHT:g}, and that many times the smallest one that is not zero; "
+            f"sample_weight must be at most {MAX_WEIGHT:g}, and that many times the smallest one that is not zero; "
             f"got {light:g} to {heavy:g}. Rescale the weights, or give rows that hardly count the weight 0."
         )
     return np.asarray(weight, dtype=np.float64)
@@ -304,11 +304,11 @@ def check_cap(p_full: Any) -> None:
         check_share("p_full", p_full, meaning="the share of samples allowed to reach the full model")
 
 
-def check_count(name: str, value: Any, *, least: int = 1, most: int | None = None) -> int:
-    """Check a whole number in [``least``, ``most``]."""
-    fits = not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= least
-    if not fits or (most is not None and int(value) > most):
-        rule = f">= {least}" if most is None else f"in [{least}, {most}]"
+def check_count(name: str, value: Any, *, min_value: int = 1, max_value: int | None = None) -> int:
+    """Check a whole number in [``min_value``, ``max_value``]."""
+    fits = not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= min_value
+    if not fits or (max_value is not None and int(value) > max_value):
+        rule = f">= {min_value}" if max_value is None else f"in [{min_value}, {max_value}]"
         raise InvalidInputError(f"{name} must be a whole number {rule}; got {value!r}.")
     return int(value)
 

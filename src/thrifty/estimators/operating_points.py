@@ -27,7 +27,7 @@ __all__ = ["OperatingPoints"]
 
 _LEVEL = 0.95
 _USUAL_FOLDS = 5
-_MOST_CUTS = 401
+_MAX_CUTS = 401
 """Thresholds of a single gate that are tried for a budget to be held: a quarter of a per cent of the rows apart."""
 
 
@@ -265,5 +265,5 @@ class OperatingPoints:
 def _cuts(evidence: Evidence) -> Policy:
     """Thresholds of a single gate, by rising cost."""
     every = cuts_of(evidence.gate[:, 0]).threshold
-    some = every[np.unique(np.linspace(0, len(every) - 1, _MOST_CUTS).astype(np.intp))]
+    some = every[np.unique(np.linspace(0, len(every) - 1, _MAX_CUTS).astype(np.intp))]
     return Policy.of(*some[:, None])

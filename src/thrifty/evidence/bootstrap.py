@@ -26,11 +26,11 @@ def check_bootstrap(level: float, n_boot: int) -> None:
         raise InvalidInputError(
             f"level must lie between 0 and 1; got {level!r}. It is the share a band holds."
         )
-    fewest = int(np.ceil(2 / (1 - level)))
-    if n_boot < fewest:
+    min_boot = int(np.ceil(2 / (1 - level)))
+    if n_boot < min_boot:
         raise InvalidInputError(
-            f"n_boot must be at least {fewest} for a band of level {level:g}: with fewer draws none falls outside it; "
-            f"got {n_boot!r}."
+            f"n_boot must be at least {min_boot} for a band of level {level:g}: with fewer draws none falls outside "
+            f"it; got {n_boot!r}."
         )
 
 

@@ -37,7 +37,7 @@ __all__ = [
     "within_floors",
 ]
 
-LEAST_PROBABILITY = 1e-15
+MIN_PROBABILITY = 1e-15
 """Probabilities are clipped here, so that one overconfident mistake does not make the log-loss infinite."""
 
 
@@ -117,7 +117,7 @@ class ClassRows:
         """Log-loss of each answer, shape (n_points, n_rows)."""
         assert self.outputs is not None  # only asked for where they are known
         given = np.array([one[np.arange(self.n_rows), self.strata] for one in self.outputs])
-        losses: Floats = -np.log(np.maximum(given, LEAST_PROBABILITY))
+        losses: Floats = -np.log(np.maximum(given, MIN_PROBABILITY))
         return losses
 
     @property

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from thrifty.arrays import Floats, Numbers, Words
 from thrifty.chain.chain import Chain
 from thrifty.chain.sources import TableReader
-from thrifty.chain.walk import StagesSeen, Walk
+from thrifty.chain.walk import StageOutputs, Walk
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence, QueryEvidence, check_threshold
 from thrifty.evidence.measures import with_classes
@@ -116,7 +116,7 @@ def evidence_of_known(
     *,
     full_quality: Numbers | None = None,
     threshold: float | None = None,
-    seen: StagesSeen | None = None,
+    seen: StageOutputs | None = None,
     **known: Any,
 ) -> Evidence:
     """Evidence of a chain where the outputs of the model, or chain, behind its stages are known.
@@ -127,7 +127,7 @@ def evidence_of_known(
         Outputs of the model behind the stages for every row; None where there is no model.
     full_quality : ndarray of shape (n_rows,), optional
         How good the full model's own answers are; by default those of ``outputs``.
-    seen : StagesSeen, optional
+    seen : StageOutputs, optional
         What the stages made of every row, if it is not what they make of it now: scores out of fold.
     """
     task, n_own = chain.task, chain.n_own_stages

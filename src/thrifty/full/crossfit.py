@@ -23,7 +23,7 @@ from thrifty.errors import (
     InvalidInputError,
     OptimisticFullModelWarning,
     RefittedFullModelWarning,
-    asking,
+    renumber_rows_in_errors,
 )
 from thrifty.full.foreign import models_of
 from thrifty.full.model import (
@@ -156,7 +156,7 @@ def judge_full(
         return _cross_fit(full, rows, n_jobs, name)
     model = _fitted_elsewhere(full, rows, name)
     if isinstance(model, EstimatorFull) and not models_of(task).is_calibrated(model.estimator):
-        with asking(rows.positions, name):
+        with renumber_rows_in_errors(rows.positions, name):
             raw = models_of(task).raw_outputs(model.estimator, rows.table)
         model = replace(model, calibration=models_of(task).calibrate(raw, rows.y, rows.weight))
     if isinstance(model, PrecomputedFull) and model.keys is None:
@@ -273,7 +273,7 @@ def held_out_rows(rows: TrainingRows) -> list[Ints]:
 
 def _ask_held_out(full: Any, rows: TrainingRows, train: Ints, held_out: Ints, name: str) -> Floats:
     # Folds run in parallel, and worker processes do not inherit the limits of this one.
-    with limited_threads(openmp=1, blas=1), asking(rows.positions[held_out], name):
+    with limited_threads(openmp=1, blas=1), renumber_rows_in_errors(rows.positions[held_out], name):
         fitted = fit_copy(full, rows, train)
         models_of(rows.task).check_fitted(fitted, name)
         return models_of(rows.task).raw_outputs(fitted, _safe_indexing(rows.table, held_out))

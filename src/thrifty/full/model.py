@@ -20,7 +20,13 @@ from sklearn.utils._indexing import _safe_assign
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Floats, Ints, Labels, Words
-from thrifty.errors import FULL_MODEL, FullModelFailedError, InvalidInputError, ThriftyError, asking
+from thrifty.errors import (
+    FULL_MODEL,
+    FullModelFailedError,
+    InvalidInputError,
+    ThriftyError,
+    renumber_rows_in_errors,
+)
 from thrifty.full.foreign import models_of
 from thrifty.rows import fingerprints
 from thrifty.tasks.task import Task
@@ -279,7 +285,7 @@ def ask_model(
     who : str
         Name of the model in error messages.
     """
-    with asking(rows, who):
+    with renumber_rows_in_errors(rows, who):
         outputs = model.outputs(table, numbers)
         if isinstance(model, EstimatorFull | CallableFull | PrecomputedFull):
             return outputs

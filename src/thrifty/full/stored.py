@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 _BLOCK_ROWS, _BLOCK_CELLS = 4096, 1 << 22
-_MOST_STEPS = 16
+_MAX_STEPS = 16
 _MIN_PROBABILITY = 1e-7  # of one class against another, in libsvm
 
 
@@ -359,7 +359,7 @@ class StoredModel:
             return f"{n_classes} classes and {n_features} columns are none"
         if self.names is not None and len(self.names) != n_features:
             return f"{len(self.names)} names do not fit {n_features} columns"
-        if self.reads not in ("finite", "nan", "any") or len(self.steps) > _MOST_STEPS:
+        if self.reads not in ("finite", "nan", "any") or len(self.steps) > _MAX_STEPS:
             return f"it reads {self.reads!r} numbers after {len(self.steps)} steps"
         problems = [
             self.core.problem(n_features, n_classes),

@@ -27,8 +27,8 @@ from thrifty.arrays import Bools, Floats, Ints
 from thrifty.errors import InvalidInputError
 
 __all__ = [
-    "LEAST_PRICE",
-    "MOST_PRICE",
+    "MAX_PRICE",
+    "MIN_PRICE",
     "Discounts",
     "ForgottenFunction",
     "PriceList",
@@ -40,7 +40,7 @@ __all__ = [
     "is_price",
 ]
 
-LEAST_PRICE, MOST_PRICE = 1e-100, 1e100
+MIN_PRICE, MAX_PRICE = 1e-100, 1e100
 """Bounds of a price that is not zero: products and ratios of two prices within them are numbers, neither 0 nor inf."""
 
 PriceFunction = Callable[[Any], Any]
@@ -399,7 +399,7 @@ class RowPrices:
                 f"0. Lower the saving, or raise the price."
             )
         return InvalidInputError(
-            f"{called} {rule}, 0 or a number between {LEAST_PRICE:g} and {MOST_PRICE:g}; row {row} has {amount:g}. "
+            f"{called} {rule}, 0 or a number between {MIN_PRICE:g} and {MAX_PRICE:g}; row {row} has {amount:g}. "
             f"Fill it in; 0 is a purchase that costs this row nothing."
         )
 
@@ -483,5 +483,5 @@ def check_amount(name: str, value: object, *, rule: str = "a finite number >= 0"
 
 
 def is_price(amount: Any) -> Any:
-    """Whether each amount is a valid price: 0, or within [LEAST_PRICE, MOST_PRICE]."""
-    return (amount == 0) | ((amount >= LEAST_PRICE) & (amount <= MOST_PRICE))
+    """Whether each amount is a valid price: 0, or within [MIN_PRICE, MAX_PRICE]."""
+    return (amount == 0) | ((amount >= MIN_PRICE) & (amount <= MAX_PRICE))

@@ -21,8 +21,8 @@ import numpy as np
 from thrifty.arrays import Floats, Ints, check_unmasked
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import (
-    LEAST_PRICE,
-    MOST_PRICE,
+    MAX_PRICE,
+    MIN_PRICE,
     Discounts,
     ForgottenFunction,
     PriceList,
@@ -50,7 +50,7 @@ __all__ = [
 FeatureCosts = Any  # ArrayLike | Mapping[str, float] | None, or a table of prices of some other library
 FeatureGroups = Sequence[object] | Mapping[str, object] | None
 
-A_PRICE = f"0, or lie between {LEAST_PRICE:g} and {MOST_PRICE:g}"
+A_PRICE = f"0, or lie between {MIN_PRICE:g} and {MAX_PRICE:g}"
 
 ALL_OTHERS = "*"
 """Name in a price file for all columns that it does not name."""
@@ -694,6 +694,6 @@ def name_of(column: int, names: list[str] | None) -> str:
     return f"column {names[column]!r}" if names else f"column {column}"
 
 
-def _some(names: Sequence[str], most: int = 5) -> str:
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+def _some(names: Sequence[str], max_names: int = 5) -> str:
+    shown = ", ".join(repr(name) for name in names[:max_names])
+    return shown if len(names) <= max_names else f"{shown} and {len(names) - max_names} more"

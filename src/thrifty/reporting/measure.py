@@ -282,12 +282,12 @@ def _shown_points(
     system: Any,
     deployed: Evidence | None,
     certificate: Any,
-    most: int,
+    max_points: int,
     *,
     with_least: bool,
 ) -> tuple[_Shown, dict[str, int]]:
-    """Thin the frontier to at most ``most`` points and those with a name; and the places of the latter."""
-    kept, marked, width = set(_evenly(frontier, most).tolist()), {}, frontier.thresholds.shape[1]
+    """Thin the frontier to at most ``max_points`` points and those with a name; and the places of the latter."""
+    kept, marked, width = set(_evenly(frontier, max_points).tolist()), {}, frontier.thresholds.shape[1]
     extra: list[tuple[str, int, Floats, float]] = []
     if with_least:
         marked["least total cost"] = frontier.least_total
@@ -327,16 +327,16 @@ def _padded(point: OperatingPoint, width: int) -> Floats:
     return padded
 
 
-def _evenly(frontier: Frontier, most: int) -> Ints:
-    """At most ``most`` points: those that evenly spaced budgets lead to, the cheapest and the dearest included."""
-    if len(frontier) <= most:
+def _evenly(frontier: Frontier, max_points: int) -> Ints:
+    """At most ``max_points`` points: those that evenly spaced budgets lead to, with the cheapest and the dearest."""
+    if len(frontier) <= max_points:
         return np.arange(len(frontier))
     cost = frontier.chosen.cost
     kept = np.array([0, len(cost) - 1])
     # Where points lie close together several budgets lead to one and the same; more budgets then find more points.
-    for n_budgets in most * 2 ** np.arange(8):
+    for n_budgets in max_points * 2 ** np.arange(8):
         finer = np.unique(frontier.within(np.linspace(cost[0], cost[-1], n_budgets)))
-        if len(finer) > most:
+        if len(finer) > max_points:
             break
         kept = finer
     return kept
@@ -529,9 +529,9 @@ def _purchases(
     return tuple(purchases), shares
 
 
-def _joined(names: list[str], most: int = 3) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+def _joined(names: list[str], max_names: int = 3) -> str:
+    shown = ", ".join(names[:max_names])
+    return shown if len(names) <= max_names else f"{shown} and {len(names) - max_names} more"
 
 
 # -- groups of rows --------------------------------------------------------------------------------

@@ -471,9 +471,9 @@ def _bought(facts: Facts, place: int) -> list[str]:
     return [_listed(always), _listed([f"{name} ({_portion(share)})" for share, name in later])]
 
 
-def _listed(names: list[str], most: int = 12) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+def _listed(names: list[str], max_names: int = 12) -> str:
+    shown = ", ".join(names[:max_names])
+    return shown if len(names) <= max_names else f"{shown} and {len(names) - max_names} more"
 
 
 # -- tables that follow the slider -------------------------------------------------------------------

@@ -46,7 +46,7 @@ SURE = 30.0
 def learn_from_answers(router: Any, X: Any, weak_right: Any, strong_right: Any) -> Any:
     """Fit a router on logged answers, and go to its budget; see ``ConfidenceRouter.from_answers``."""
     budget = None if router.budget is None else check_amount("budget", router.budget)
-    n_folds = check_count("cv", router.cv, least=2)
+    n_folds = check_count("cv", router.cv, min_value=2)
     with all_or_nothing(router):
         seed = check_seed(router.random_state)
         numbers = validated(router, X, reset=True)

@@ -215,7 +215,7 @@ def status_of(gateway: Any) -> dict[str, Any]:
     }
 
 
-LEAST_VALUES = 500
+MIN_VALUES = 500
 """With fewer new values chance alone moves the index by more than 0.02."""
 
 FLOOR = 1e-4
@@ -259,5 +259,5 @@ class Drift:
         counts = self._old + self._new
         n_values = counts.sum(axis=1)
         index = stability_index(counts / np.maximum(n_values, 1)[:, None], self._spread.shares)
-        index[(n_values < LEAST_VALUES) | (self._spread.shares.sum(axis=1) == 0)] = np.nan
+        index[(n_values < MIN_VALUES) | (self._spread.shares.sum(axis=1) == 0)] = np.nan
         return index

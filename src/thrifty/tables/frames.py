@@ -68,11 +68,11 @@ def declared_types(X: Any) -> list[str]:
     return [str(one).lower() for one in X.dtypes]
 
 
-def listed(names: Iterable[Any], most: int = 5) -> str:
+def listed(names: Iterable[Any], max_names: int = 5) -> str:
     """First few names, joined for a message."""
     names = list(names)
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+    shown = ", ".join(repr(name) for name in names[:max_names])
+    return shown if len(names) <= max_names else f"{shown} and {len(names) - max_names} more"
 
 
 def refuse_series(X: Any) -> None:

@@ -13,7 +13,7 @@ __all__ = ["N_BINS", "Spread"]
 N_BINS = 10
 """Bins of each column; with fewer different values, those with a share of their own."""
 
-MOST_ROWS = 100_000
+MAX_ROWS = 100_000
 """Rows that are looked at, spread evenly over the table: shares of tenths need no more."""
 
 
@@ -35,7 +35,7 @@ class Spread:
     @classmethod
     def of(cls, numbers: Floats) -> "Spread":
         """Deciles of the columns of a table, shape (n_rows, n_columns); NaN is missing."""
-        numbers = numbers[:: max(len(numbers) // MOST_ROWS, 1)]
+        numbers = numbers[:: max(len(numbers) // MAX_ROWS, 1)]
         edges = np.full((numbers.shape[1], N_BINS - 1), np.inf)
         for column, values in enumerate(numbers.T):
             there = values[~np.isnan(values)]

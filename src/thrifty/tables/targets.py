@@ -1,6 +1,6 @@
 """Targets of a training table: class labels, numbers, or grades of documents.
 
-Text and booleans are labels. Numbers are labels up to ``MOST_NUMBERED`` distinct ones; a column with more is predicted
+Text and booleans are labels. Numbers are labels up to ``MAX_NUMBERED`` distinct ones; a column with more is predicted
 as a number. Numbers are grades of relevance where another column names the query of each row.
 """
 
@@ -19,10 +19,10 @@ __all__ = ["classes_of", "is_number", "is_text_column", "labels_of", "numbers_of
 TASKS = ("classes", "number", "ranking")
 """Kinds of targets."""
 
-MOST_NUMBERED = 30
+MAX_NUMBERED = 30
 """A column with more distinct numbers than this holds numbers, not classes, unless the user says otherwise."""
 
-MOST_LABELS = 1000
+MAX_LABELS = 1000
 """A target with more distinct values than this holds numbers or names, not classes."""
 
 
@@ -67,7 +67,7 @@ def classes_of(frame: Any, target: str, task: str | None = None) -> NDArray[Any]
         _refuse_constant(numbers_of(frame, target), target)
         return np.empty(0)
     labels = labels_of(frame, target)
-    if task is None and labels.dtype.kind in "iuf" and len(np.unique(labels)) > MOST_NUMBERED:
+    if task is None and labels.dtype.kind in "iuf" and len(np.unique(labels)) > MAX_NUMBERED:
         numbers_of(frame, target)
         return np.empty(0)
     return _distinct(labels, target)
@@ -200,9 +200,9 @@ def _distinct(labels: NDArray[Any], target: str) -> NDArray[Any]:
             f"column {target!r} must hold two different labels or more; it holds only {plain(classes[0])!r}. "
             f"Give rows of other classes."
         )
-    if len(classes) > MOST_LABELS:
+    if len(classes) > MAX_LABELS:
         raise InvalidInputError(
             f"column {target!r} must hold labels; it holds {len(classes):,} different ones, and more than "
-            f"{MOST_LABELS} look like numbers or names of rows. Put them into fewer classes."
+            f"{MAX_LABELS} look like numbers or names of rows. Put them into fewer classes."
         )
     return classes.astype(str) if classes.dtype == object else classes

@@ -22,7 +22,7 @@ __all__ = ["TrainingTable", "refuse_few", "training_table"]
 FEWEST = 30
 """Fewest distinct rows of each class, or queries, for a fit: three in each tenth part. Regression needs twice that."""
 
-MOST_CATEGORIES = 255
+MAX_CATEGORIES = 255
 """Text columns with more distinct values than this hold names or notes, unless the values are repeated."""
 ROWS_PER_CATEGORY = 5
 
@@ -171,10 +171,10 @@ def _check_categories(column: Any) -> None:
                 f"column {column.name!r} holds {called} such as {alike[0]!r}, which would be read as names of "
                 f"categories. {way_out}, or leave the column out with --ignore."
             )
-    if len(found) > max(MOST_CATEGORIES, column.notna().sum() / ROWS_PER_CATEGORY):
+    if len(found) > max(MAX_CATEGORIES, column.notna().sum() / ROWS_PER_CATEGORY):
         raise InvalidInputError(
             f"column {column.name!r} holds text with {len(found):,} different values in {len(column):,} rows; more "
-            f"than {MOST_CATEGORIES} must be there {ROWS_PER_CATEGORY} times each on average. Leave it out with "
+            f"than {MAX_CATEGORIES} must be there {ROWS_PER_CATEGORY} times each on average. Leave it out with "
             f"--ignore, or group its values."
         )
 

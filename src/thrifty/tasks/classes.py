@@ -54,7 +54,7 @@ __all__ = [
     "soft_labels",
 ]
 
-MOST_CLASSES = 100_000
+MAX_CLASSES = 100_000
 """Labels of a task that a file may hold."""
 
 CLIP = 1e-6
@@ -86,8 +86,8 @@ class ClassTask:
         is_plain = self.classes.ndim == 1 and all(
             isinstance(one, str | int | float | np.generic) for one in labels
         )
-        if not is_plain or len(set(labels)) < len(labels) or not 2 <= len(labels) <= MOST_CLASSES:
-            raise InvalidInputError(f"classes must be from two to {MOST_CLASSES} distinct labels.")
+        if not is_plain or len(set(labels)) < len(labels) or not 2 <= len(labels) <= MAX_CLASSES:
+            raise InvalidInputError(f"classes must be from two to {MAX_CLASSES} distinct labels.")
         if (len(labels) == 2) != isinstance(self, BinaryTask):
             raise InvalidInputError(f"{type(self).__name__} does not answer with {len(labels)} classes.")
         if isinstance(self.mistakes, CostMatrix):

@@ -17,11 +17,11 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints, Labels
 from thrifty.errors import InvalidInputError
-from thrifty.prices.billing import MOST_PRICE
+from thrifty.prices.billing import MAX_PRICE
 
 __all__ = ["CostMatrix", "Mistakes", "ProbabilityLoss", "read_loss"]
 
-LEAST_PROBABILITY = 1e-6
+MIN_PROBABILITY = 1e-6
 """Smaller probabilities count as this: one answer loses at most 13.8."""
 
 
@@ -68,7 +68,7 @@ class ProbabilityLoss:
     def largest(self, n_classes: int) -> float:
         """That of a sure answer which is wrong."""
         if self.kind == "log":
-            return float(-np.log(LEAST_PROBABILITY))
+            return float(-np.log(MIN_PROBABILITY))
         return 1.0 if n_classes == 2 else 2.0
 
     def is_of_errors(self) -> bool:
@@ -83,7 +83,7 @@ class ProbabilityLoss:
     def by_truth(self, outputs: Floats) -> Floats:
         """Loss for every class that may be the true one."""
         if self.kind == "log":
-            losses: Floats = -np.log(np.maximum(outputs, LEAST_PROBABILITY))
+            losses: Floats = -np.log(np.maximum(outputs, MIN_PROBABILITY))
             return losses
         squares = np.square(outputs).sum(axis=1, keepdims=True)
         losses = 1.0 - 2.0 * outputs + squares
@@ -184,11 +184,11 @@ def read_loss(loss: Any, classes: Labels) -> Mistakes | None:
 
 def _check_entries(costs: Floats, classes: Labels) -> None:
     labels = classes.tolist()
-    wrong = ~((costs >= 0.0) & (costs <= MOST_PRICE))
+    wrong = ~((costs >= 0.0) & (costs <= MAX_PRICE))
     if wrong.any():
         truth, answer = np.argwhere(wrong)[0].tolist()
         raise InvalidInputError(
-            f"loss must hold numbers from 0 to {MOST_PRICE:g}; got {float(costs[truth, answer])!r} where "
+            f"loss must hold numbers from 0 to {MAX_PRICE:g}; got {float(costs[truth, answer])!r} where "
             f"{labels[truth]!r} is answered with {labels[answer]!r}. Add the same number to a whole line to make it "
             f"positive: that changes no answer."
         )

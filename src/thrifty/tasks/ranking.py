@@ -334,7 +334,7 @@ def _check_ties(ties: Ties) -> Ties:
     return ties
 
 
-LEAST_HESSIAN = 1e-3
+MIN_HESSIAN = 1e-3
 """Lower bound of the hessian: steps stay finite where a query has no information."""
 
 
@@ -372,7 +372,7 @@ class PairwiseLoss:
         wrong = expit(-self._lead(scores))
         slope = self._weight * wrong
         bend = slope * (1.0 - wrong)
-        hessian = np.maximum(self._of_rows(bend, bend), LEAST_HESSIAN)
+        hessian = np.maximum(self._of_rows(bend, bend), MIN_HESSIAN)
         return self._of_rows(-slope, slope)[:, None], hessian[:, None]
 
     def base(self, weight: Floats) -> Floats:
@@ -417,7 +417,7 @@ class ListwiseLoss:
         """Gradient and diagonal of the hessian of the sum over all rows, each of shape (n_rows, 1)."""
         softmax = np.exp(self._log_softmax(scores))
         gradient = self._of_rows(self._counts * (softmax - self._share))
-        hessian = np.maximum(self._of_rows(self._counts * softmax * (1.0 - softmax)), LEAST_HESSIAN)
+        hessian = np.maximum(self._of_rows(self._counts * softmax * (1.0 - softmax)), MIN_HESSIAN)
         return gradient[:, None], hessian[:, None]
 
     def base(self, weight: Floats) -> Floats:

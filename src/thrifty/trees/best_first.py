@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from thrifty.arrays import Floats, Int32s, Int64s, Words
 from thrifty.jit import Number, Record, lean, lean_kernel
 from thrifty.trees.binning import A_SET, BinnedTable
-from thrifty.trees.histogram import BYTE, CARRIED_FROM, CHUNK, MOST_CARRIED, ROW, fill, subtract
+from thrifty.trees.histogram import BYTE, CARRIED_FROM, CHUNK, MAX_CARRIED, ROW, fill, subtract
 from thrifty.trees.split import can_pay, choose, examine, lanes_score, leaf_offset
 from thrifty.trees.workspace import Limits, Workspace
 
@@ -317,7 +317,7 @@ def number_rows(ws: Workspace) -> None:
     n_words, up = len(words) // len(rows), np.uint64(8 * CARRIED_FROM)
     tree.n_carried = 0
     if tree.skips and tree.copy_is_used:
-        tree.n_carried = tree.n_free if tree.n_free < MOST_CARRIED else MOST_CARRIED
+        tree.n_carried = tree.n_free if tree.n_free < MAX_CARRIED else MAX_CARRIED
     if tree.n_carried == 0:
         for i in range(len(rows)):
             rows[i] = i
@@ -444,7 +444,7 @@ def divide(ws: Workspace, leaf: Number, new: Number, is_last: Number) -> None:
 
 SMOOTHING = 10.0
 """Added to hessians where levels are ordered, and to ``l2`` where sets are compared."""
-FEWEST = 2.5
+MIN_LEVEL_HESSIAN = 2.5
 """Least hessian of a level in a leaf that sets are made of; levels of less follow those that are in no set."""
 
 
@@ -479,9 +479,13 @@ def make_search(table: BinnedTable, limits: Limits, n_lanes: int) -> LevelSearch
     """Allocate for the search for sets of ``table`` within the limits of a tree."""
     assert table.categories is not None  # who has no columns of levels does not search them
     n_codes = np.where(table.categories.is_set, table.thresholds.n_bins, 0)
-    strict, most = limits._replace(l2=limits.l2 + SMOOTHING), int(n_codes.max())
+    strict, max_levels = limits._replace(l2=limits.l2 + SMOOTHING), int(n_codes.max())
     return LevelSearch(
-        strict, n_codes, np.empty(most, np.int64), np.empty(most), np.empty((2, n_lanes), np.int64)
+        strict,
+        n_codes,
+        np.empty(max_levels, np.int64),
+        np.empty(max_levels),
+        np.empty((2, n_lanes), np.int64),
     )
 
 
@@ -544,13 +548,13 @@ def search_levels(
         any_missing |= missing[lane] != 0
     for k in range(ws.units.shape[0]):
         n_there = sort_levels(ws, levels, k, n_codes, cells)
-        most = (n_there + 1) // 2  # a set, or what it leaves, has no more levels than that
+        max_levels = (n_there + 1) // 2  # a set, or what it leaves, has no more levels than that
         for from_high in range(2):
             for side in range(2 if any_missing else 1):
                 for lane in range(n_lanes):
                     left[lane] = missing[lane] if side == 1 else 0
                 n_best = 0
-                for at in range(most):
+                for at in range(max_levels):
                     code = order[n_there - 1 - at] if from_high else order[at]
                     for lane in range(n_lanes):
                         left[lane] += cells[code * n_lanes + lane]
@@ -593,7 +597,7 @@ def sort_levels(ws: Workspace, levels: LevelSearch, output: Number, n_codes: Num
     n_there = 0
     for code in range(n_codes - 1):
         H = (cells[code * n_lanes + h_lane] & mask) * ws.units[output, 1]
-        if H >= FEWEST:
+        if H >= MIN_LEVEL_HESSIAN:
             G = (cells[code * n_lanes + lane] >> shift) * ws.units[output, 0]
             keys[n_there], order[n_there] = G / (H + SMOOTHING), code
             n_there += 1

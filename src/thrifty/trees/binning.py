@@ -39,7 +39,7 @@ __all__ = [
 MAX_BINS = 255
 WORD = 8  # codes are read eight at a time, so rows are padded to whole words
 
-MOST_KEPT = 64 * 2**20  # bytes of a table that is kept for the next fit
+MAX_KEPT = 64 * 2**20  # bytes of a table that is kept for the next fit
 NEAR = 2**14  # cells hashed at once
 ONE = np.uint64(1)
 _last: "tuple[Any, BinnedTable] | None" = None
@@ -323,7 +323,7 @@ def bin_once(
     if kept is not None and kept[0] == key:
         return kept[1]
     table = Binner(max_bins).fit_transform(X, weight, categorical)
-    _last = (key, table) if table.n_bytes <= MOST_KEPT else None
+    _last = (key, table) if table.n_bytes <= MAX_KEPT else None
     return table
 
 
@@ -396,8 +396,8 @@ def blocks(shape: tuple[int, ...]) -> Iterator[slice]:
 # -- levels ----------------------------------------------------------------------------------------
 
 
-MOST_LEVELS = 253  # two codes of a byte are for other levels and for missing values
-FEWEST_ROWS = 5  # of a level with a code of its own, where there are more levels than codes
+MAX_LEVELS = 253  # two codes of a byte are for other levels and for missing values
+MIN_ROWS = 5  # of a level with a code of its own, where there are more levels than codes
 A_SET = 255
 """In the place of the last bin of the left child: a node asks for a set. No column has that many bins."""
 
@@ -465,12 +465,12 @@ def own_levels(column: Floats, weight: Floats | None) -> list[Ints]:
     weights = None if weight is None else weight[there]
     count = np.bincount(column[there].astype(np.intp), weights=weights)
     levels = np.flatnonzero(count)
-    if len(levels) > MOST_LEVELS:
+    if len(levels) > MAX_LEVELS:
         levels = levels[np.argsort(-count[levels], kind="stable")]
-        n_own = max(MOST_LEVELS, int((count >= FEWEST_ROWS).sum()))
+        n_own = max(MAX_LEVELS, int((count >= MIN_ROWS).sum()))
         levels = levels[:n_own]
-    parts = range(0, max(len(levels), 1), MOST_LEVELS)
-    return [np.sort(levels[start : start + MOST_LEVELS]) for start in parts]
+    parts = range(0, max(len(levels), 1), MAX_LEVELS)
+    return [np.sort(levels[start : start + MAX_LEVELS]) for start in parts]
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from thrifty.trees.output import EnsembleBuilder, GrownTree
 
 __all__ = ["Boosting", "Loss", "counts_of"]
 
-MOST_SUMMED = 2
+MAX_SUMMED = 2
 """Outputs of a tree whose gains are summed over outputs; with more, a tree is split along a random direction."""
 
-MOST_STEP = 2.0
+MAX_STEP = 2.0
 """Largest value of a leaf of many outputs, before the learning rate."""
 
 
@@ -130,11 +130,11 @@ class Boosting:
     ) -> None:
         """Grow one tree, keep it in ``builder`` and add it to the scores in place; parameters as in ``grow_tree``."""
         grad, hess = self._weighted(*derivatives, counts)
-        if builder.n_outputs <= MOST_SUMMED:
+        if builder.n_outputs <= MAX_SUMMED:
             grower.add_tree(builder, score, grad, hess, learning_rate=self.learning_rate)
             return
         direction = _direction(grad, counts, seed=[builder.n_features, builder.n_trees])
-        rate = {"learning_rate": self.learning_rate, "most_step": MOST_STEP}
+        rate = {"learning_rate": self.learning_rate, "max_step": MAX_STEP}
         one_grad, one_hess = derivatives_along(direction, grad, hess)
         if not np.all(counts == 1.0):
             one_grad = _rounded_alone(one_grad, counts, GRADIENT_BITS)

@@ -275,7 +275,7 @@ class TreeGrower:
         hess: Floats | None,
         *,
         learning_rate: float = 1.0,
-        most_step: float = np.inf,
+        max_step: float = np.inf,
     ) -> int:
         """Grow one tree of many outputs by the splits of one: the step along a direction of theirs.
 
@@ -287,7 +287,7 @@ class TreeGrower:
         ----------
         along : tuple of ndarray of shape (n_rows,)
             What ``derivatives_along`` makes of ``grad`` and ``hess``.
-        most_step : float, optional
+        max_step : float, optional
             Largest value of a leaf before ``learning_rate``: where a class has been held impossible, the hessian says
             nothing about how far to go.
         builder, scores, grad, hess, learning_rate
@@ -305,7 +305,7 @@ class TreeGrower:
             G = np.bincount(ws.leaf_of, weights=grad[:, k], minlength=len(values))
             H = np.bincount(ws.leaf_of, weights=None if hess is None else hess[:, k], minlength=len(values))
             step = np.divide(-G, H + self._limits.l2, out=np.zeros(len(G)), where=G != 0.0)
-            values[:, k] = learning_rate * np.clip(step, -most_step, most_step)
+            values[:, k] = learning_rate * np.clip(step, -max_step, max_step)
         add_leaf_values(values, ws.leaf_of, table)
         builder.add(1, sets)
         return int(ws.tree[0]["n_cells"])

@@ -19,7 +19,7 @@ __all__ = [
     "BYTE",
     "CARRIED_FROM",
     "CHUNK",
-    "MOST_CARRIED",
+    "MAX_CARRIED",
     "ROW",
     "TILE",
     "add_eight",
@@ -32,7 +32,7 @@ TILE = 512
 CHUNK = 256  # columns examined together, so that their histograms are still near when they are searched
 BYTE = np.uint64(255)
 # A row is a number of 64 bits: which row of the table, and the codes of up to four columns.
-ROW, CARRIED_FROM, MOST_CARRIED = np.uint64(2**32 - 1), 4, 4
+ROW, CARRIED_FROM, MAX_CARRIED = np.uint64(2**32 - 1), 4, 4
 LINE = 8  # words in a cache line
 
 

@@ -154,11 +154,11 @@ class EnsembleBuilder:
     def room_for(self, n_trees: int, n_splits: int) -> TreeArrays:
         """Arrays with room for more trees of so many splits each; twice as long as before if they were full."""
         kept, trees, splits = self._arrays, self.n_trees + n_trees, self.n_splits + n_trees * n_splits
-        most_trees, most_splits = len(kept.node_offsets) - 1, len(kept.feature)
-        if trees > most_trees or splits > most_splits:
+        max_trees, max_splits = len(kept.node_offsets) - 1, len(kept.feature)
+        if trees > max_trees or splits > max_splits:
             larger = make_arrays(
-                max(2 * most_trees, trees) if trees > most_trees else most_trees,
-                max(2 * most_splits, splits) if splits > most_splits else most_splits,
+                max(2 * max_trees, trees) if trees > max_trees else max_trees,
+                max(2 * max_splits, splits) if splits > max_splits else max_splits,
                 self.n_outputs,
             )
             for name in kept._fields:

@@ -56,11 +56,11 @@ def search(
     unit_g: Number,
     unit_h: Number,
     l2: Number,
-    least: Number,
+    min_hessian: Number,
 ) -> tuple[Number, Number, Number, Number]:
     """Largest ``(GL b - GR a)^2 / (a b)`` over the splits of one column, for one output in one lane.
 
-    The cell of missing values comes after those of all bins; a child must hold at least ``least`` hessian units.
+    The cell of missing values comes after those of all bins; a child must hold at least ``min_hessian`` hessian units.
     Returns the score, the last bin of the left child (-1 if no split is allowed), whether missing values go left, and
     the sum of the left child.
     """
@@ -73,10 +73,10 @@ def search(
         left = missing if side == 1 else np.int64(0)
         first, last, again = np.int64(0), np.int64(n_bins - 1), False
         right = missing - left
-        while last >= 0 and (right & mask) < least:
+        while last >= 0 and (right & mask) < min_hessian:
             right += cells[last]
             last -= 1
-        while first <= last and ((left + cells[first]) & mask) < least:
+        while first <= last and ((left + cells[first]) & mask) < min_hessian:
             left += cells[first]
             first += 1
         for b in range(first, last + 1):
@@ -104,18 +104,18 @@ def search(
 def examine(ws: Workspace, leaf: Number, columns: Int64s, first: Number, last: Number, hist: Int64s) -> None:
     """Best split of a leaf, whose histogram is given, on each column at places ``first .. last``: its candidates."""
     limits, fields, total = ws.limits, ws.lanes.fields, ws.totals[leaf, 0]
-    least: Number = np.int64(1)
+    min_hessian: Number = np.int64(1)
     l2, unit_g, unit_h, shift = limits.l2, ws.units[0, 0], ws.units[0, 1], fields[0, 1]
     if limits.min_child_weight > unit_h:
-        least = np.int64(math.ceil(limits.min_child_weight / unit_h))
-    if ws.lanes.constant and limits.min_child_samples > least:
-        least = limits.min_child_samples
+        min_hessian = np.int64(math.ceil(limits.min_child_weight / unit_h))
+    if ws.lanes.constant and limits.min_child_samples > min_hessian:
+        min_hessian = limits.min_child_samples
     both = (total & fields[0, 3]) * unit_h + 2 * l2
     offset = leaf_offset(ws.totals[leaf], ws.lanes, ws.units, l2)
     for place in range(first, last):
         f = columns[place]
         score, end, left, left_sum = search(
-            hist[f], ws.features[f].n_bins, total, shift, unit_g, unit_h, l2, least
+            hist[f], ws.features[f].n_bins, total, shift, unit_g, unit_h, l2, min_hessian
         )
         if end >= 0:
             found = ws.candidates[leaf, f]

@@ -245,15 +245,15 @@ def make_workspace(
 def fit_free_copy(ws: Workspace) -> Workspace:
     """Empty the copy of free columns if prices changed; enlarge it, up to a quarter of the table, to hold them all."""
     tree = ws.tree[0]
-    n_free, most = int((ws.charges == 0.0).sum()), max(8, len(ws.charges) // 4)
-    tree["copy_is_used"] = ws.limits.skips and n_free <= most
-    is_small = 8 * len(ws.free_words) // ws.rows.shape[1] < min(n_free + 4, most)
+    n_free, max_free = int((ws.charges == 0.0).sum()), max(8, len(ws.charges) // 4)
+    tree["copy_is_used"] = ws.limits.skips and n_free <= max_free
+    is_small = 8 * len(ws.free_words) // ws.rows.shape[1] < min(n_free + 4, max_free)
     is_stale = np.any(ws.charges[ws.places[1, : tree["n_free"]]] > 0.0)
     if not tree["copy_is_used"] or is_small or is_stale:
         tree["n_free"] = 0
         ws.features["place"] = -1
     if tree["copy_is_used"] and is_small:
-        ws = ws._replace(free_words=free_copy(ws.rows.shape[1], min(2 * n_free + 8, most)))
+        ws = ws._replace(free_words=free_copy(ws.rows.shape[1], min(2 * n_free + 8, max_free)))
     return ws
 
 

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from thrifty.serve.metrics import LEAST_VALUES
+from thrifty.serve.metrics import MIN_VALUES
 
 DEADLINE, SLACK = 0.15, 0.05
 
@@ -49,7 +49,7 @@ def test_a_gateway_asks_a_remote_that_behaves(misbehaving_port, open_gateway, nu
 
 
 def test_a_gateway_tells_the_drift_of_each_feature(open_gateway, numbers, make_table):
-    table = make_table(LEAST_VALUES, seed=1)[list(numbers.chain_.schema.names)].assign(age=9.0)
+    table = make_table(MIN_VALUES, seed=1)[list(numbers.chain_.schema.names)].assign(age=9.0)
     gateway = open_gateway(numbers)
     assert gateway.ask("/predict", {"rows": table.to_dict("records")}).status == 200
     text = gateway.admin("/metrics").said.decode()
