@@ -251,7 +251,7 @@ def test_what_makes_no_sense_is_refused_in_words(forest, rows):
         (lambda: audit(RandomForestClassifier(), X), "not fitted"),
         (lambda: audit(RandomForestClassifier, X), "not a class"),
         (lambda: audit("model.pkl", X), "got str"),
-        (lambda: audit(cascade.fit(X[FIT].fillna(0), y[FIT]), X[NEW]), "knows what it spends"),
+        (lambda: audit(cascade.fit(X[FIT].fillna(0), y[FIT]), X[NEW]), "has its own cost"),
         (lambda: audit(forest, X.iloc[:, :5]), "lacks"),
         (lambda: audit(forest, X.to_numpy()[:, :5]), "fitted on 8 columns, but X has 5"),
         (lambda: audit(forest, X[NEW], y=y[:5]), "each of the 269 rows"),

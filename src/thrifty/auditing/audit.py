@@ -344,9 +344,9 @@ def audit(
 ) -> Audit:
     """Audit a fitted model: what it spends per row, which purchases it hardly needs, and what a cascade would save.
 
-    Trees are followed row by row: a row pays for the columns on its paths, each purchase once. With ``y``, each purchase
-    is replaced by a typical value to measure the loss of score, purchases with a negligible loss are left out together,
-    and a small ``BudgetedClassifier`` or ``BudgetedRegressor`` is fitted with the model as its full model.
+    Trees are followed row by row: a row pays for the columns on its paths, each purchase once. With ``y``, each
+    purchase is replaced by a typical value to measure the loss of score, purchases with a negligible loss are left out
+    together, and a small ``BudgetedClassifier`` or ``BudgetedRegressor`` is fitted with the model as its full model.
 
     Parameters
     ----------
@@ -450,8 +450,8 @@ def _checked(model: Any) -> Any:
         raise InvalidInputError(f"model must be a fitted model, not a class; got {bare.__name__}.")
     if hasattr(bare, "chain_") or hasattr(bare, "frontier_"):
         raise InvalidInputError(
-            f"audit takes a model of another library; a {type(bare).__name__} has cost(X) and frontier_ of its own. Use "
-            f"these."
+            f"audit takes a model of another library; a {type(bare).__name__} has its own cost(X) and "
+            f"frontier_. Use these."
         )
     if is_booster(bare):
         return bare
