@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from thrifty.cli.by_class import read_matrix
 from thrifty.cli.system import load_system
+from thrifty.tables.files import read_cost_matrix
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_matrix_is_read_by_the_names_of_its_classes_from_both_kinds_of_files(t
     (tmp_path / "loss.json").write_text(json.dumps({"yes": {"yes": 0, "no": 200}, "no": {"no": 0, "yes": 5}}))
     for name in ("loss.csv", "loss.json"):
         np.testing.assert_array_equal(
-            read_matrix(str(tmp_path / name), np.array(["no", "yes"])), [[0, 5], [200, 0]]
+            read_cost_matrix(str(tmp_path / name), np.array(["no", "yes"])), [[0, 5], [200, 0]]
         )
 
 

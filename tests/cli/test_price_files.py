@@ -4,9 +4,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from thrifty.cli.price_file import read_prices
 from thrifty.errors import InvalidInputError
 from thrifty.prices.prices import check_price_list
+from thrifty.tables.files import read_prices
 
 
 def list_of(path, names, full_cost=0.0, **how):
@@ -42,8 +42,8 @@ def test_without_a_file_every_column_costs_one():
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("a,1\n", "gives no price for 'b'"),
-        ("a,1\nb,1\nc,1\n", "gives a price for 'c', not a feature of the table"),
+        ("a,1\n", "there is no price for 'b'"),
+        ("a,1\nb,1\nc,1\n", "there is a price for 'c', not a feature of the table"),
         ("a,1\nb,cheap\n", "the cost of 'b' must be a number; got 'cheap'"),
         ("a,1\nb,-1\n", "the cost of 'b' must be finite and at least 0; got -1"),
         ("a,1\nb,nan\n", "cost of 'b' must be finite and at least 0; got nan"),

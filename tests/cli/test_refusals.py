@@ -66,8 +66,8 @@ def test_prices(refused, fit, tmp_path, files):
     costs = tmp_path / "costs.csv"
     good = files.costs.read_text()
     for text, told in (
-        (good + "\nnobody,1,", "gives a price for 'nobody'"),
-        (good.replace("noise,2,\n", "").replace("old,0,", ""), "gives no price for 'noise', 'old'"),
+        (good + "\nnobody,1,", "there is a price for 'nobody'"),
+        (good.replace("noise,2,\n", "").replace("old,0,", ""), "there is no price for 'noise', 'old'"),
         (good.replace("noise,2", "noise,two"), "the cost of 'noise' must be a number; got 'two'"),
         (good.replace("age,0.5", "age,-1"), "cost of 'age' must be finite and at least 0; got -1"),
     ):

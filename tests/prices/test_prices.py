@@ -228,5 +228,5 @@ def test_the_command_line_bills_the_discounts_of_its_file(patients, tmp_path):
     ]
     run = CliRunner().invoke(app, ["fit", names[0], *options])
     assert run.exit_code == 0, run.output
-    prices = thrifty.load(names[2]).chain.price_list
+    prices = thrifty.load(names[2]).chain_.price_list
     assert prices.cost_of([1, 2]) == 24.0

@@ -55,8 +55,7 @@ def audit(
     from thrifty.auditing.audit import audit as look_at
     from thrifty.auditing.models import is_booster, with_categories
     from thrifty.cli.full_models import load_foreign
-    from thrifty.cli.price_file import read_prices
-    from thrifty.tables.files import read_table
+    from thrifty.tables.files import read_prices, read_table
     from thrifty.tables.targets import labels_of, numbers_of
 
     if out is not None:

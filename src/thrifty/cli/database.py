@@ -20,6 +20,7 @@ from thrifty.cli.options import (
     SystemFile,
     Unseen,
     UnseenText,
+    read_max_loss,
 )
 from thrifty.errors import InvalidInputError, PurchaseFailedError
 
@@ -112,7 +113,6 @@ def buy(
     json: AsJson = False,
 ) -> None:
     """Answer rows of a database, querying only the cells that each answer needs."""
-    from thrifty.cli.by_class import read_max_loss
     from thrifty.cli.system import RefusesUnseen, load_system, move, named_row_key
     from thrifty.evidence.observe import chain_of
     from thrifty.sources import SqlSource

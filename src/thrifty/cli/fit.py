@@ -7,7 +7,16 @@ from typing import Annotated
 import typer
 
 from thrifty.cli.console import check_output, note, notes_of_warnings, print_json, progress, write_file
-from thrifty.cli.options import AsJson, Confidence, MaxLoss, MinRecall, RowKey
+from thrifty.cli.options import (
+    AsJson,
+    Confidence,
+    MaxLoss,
+    MinRecall,
+    RowKey,
+    labels_by_name,
+    read_max_loss,
+    read_shares,
+)
 
 __all__ = ["fit"]
 
@@ -149,7 +158,6 @@ def fit(
     from thrifty.bundle import to_bytes
     from thrifty.bundle.signature import check_private_key
     from thrifty.cascade.estimators import BudgetedClassifier
-    from thrifty.cli.by_class import labels_by_name, read_max_loss, read_shares
     from thrifty.cli.fitting import (
         check_goal,
         choose_full,
@@ -160,9 +168,8 @@ def fit(
         refuse_early,
         remarks,
     )
-    from thrifty.cli.price_file import read_prices
     from thrifty.cli.summary import fit_in_words, fit_numbers
-    from thrifty.tables.files import read_table
+    from thrifty.tables.files import read_prices, read_table
     from thrifty.tables.frames import listed
     from thrifty.tables.training import training_table
     from thrifty.threads import limited_threads, threads_of

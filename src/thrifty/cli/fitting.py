@@ -18,7 +18,6 @@ from thrifty.cascade.estimators import (
     BudgetedRegressor,
     StageOptions,
 )
-from thrifty.cli.by_class import is_matrix_file, read_matrix
 from thrifty.cli.full_models import KINDS, Competition, best_kind, load_full, recipe
 from thrifty.cli.promise import Promise, promise_of
 from thrifty.errors import InvalidInputError, renumber_rows_in_errors
@@ -30,6 +29,7 @@ from thrifty.prices.billing import PriceList, RowsOfFit, check_amount
 from thrifty.prices.prices import check_price_list
 from thrifty.progress import Progress
 from thrifty.rows import content_folds, query_folds
+from thrifty.tables.files import read_cost_matrix
 from thrifty.tables.frames import listed
 from thrifty.tables.spread import Spread
 from thrifty.tables.targets import is_number
@@ -122,8 +122,8 @@ def new_estimator(
             f"Leave it out, or say --task number."
         )
     mistakes: Any = loss or "error"
-    if is_matrix_file(mistakes):
-        mistakes = read_matrix(mistakes, data.classes).tolist()
+    if Path(mistakes).suffix.lower() in (".csv", ".json"):
+        mistakes = read_cost_matrix(mistakes, data.classes).tolist()
     return BudgetedClassifier(loss=mistakes, stages=StageOptions(structure=structure))
 
 

@@ -1,10 +1,13 @@
-"""Arguments and options shared by several commands."""
+"""Arguments and options shared by several commands, and shares by class such as ``sick=0.9``."""
 
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from thrifty.errors import InvalidInputError
 
 __all__ = [
     "AsJson",
@@ -18,6 +21,9 @@ __all__ = [
     "SystemFile",
     "Unseen",
     "UnseenText",
+    "labels_by_name",
+    "read_max_loss",
+    "read_shares",
 ]
 
 
@@ -77,3 +83,55 @@ MinRecall = Annotated[
         metavar="CLASS=SHARE",
     ),
 ]
+
+
+def read_shares(option: str, texts: Sequence[str]) -> dict[str, float]:
+    """Parse texts such as ``sick=0.9`` into shares by class name."""
+    shares: dict[str, float] = {}
+    for text in texts:
+        name, equals, share = text.rpartition("=")
+        try:
+            number = float(share)
+        except ValueError:
+            number = -1.0
+        if not equals or not name or not 0 <= number <= 1:
+            raise InvalidInputError(
+                f"{option} must name a class and a share between 0 and 1, such as sick=0.9; got {text!r}."
+            )
+        if name in shares:
+            raise InvalidInputError(f"{option} names the class {name!r} twice. Keep one of them.")
+        shares[name] = number
+    return shares
+
+
+def read_max_loss(texts: Sequence[str] | None) -> float | dict[str, float] | None:
+    """Parse ``--max-loss``: one share for all rows, or shares by class name."""
+    if not texts:
+        return None
+    if len(texts) == 1 and "=" not in texts[0]:
+        try:
+            return float(texts[0])
+        except ValueError:
+            pass
+    if not all("=" in text for text in texts):
+        raise InvalidInputError(
+            f"--max-loss must be one share, such as 0.02, or one for each class named, such as sick=0.02; got "
+            f"{', '.join(map(repr, texts))}."
+        )
+    return dict(read_shares("--max-loss", texts))
+
+
+def labels_by_name(option: str, shares: Any, classes: Any) -> Any:
+    """Shares by label from shares by class name; a single number is returned unchanged."""
+    if not isinstance(shares, Mapping):
+        return shares
+    label_of = {str(label): label for label in classes.tolist()}
+    unknown = [name for name in shares if name not in label_of]
+    if unknown:
+        told = (
+            f"the classes are {', '.join(map(repr, label_of))}"
+            if label_of
+            else "numbers are predicted, or documents ranked, which have no classes"
+        )
+        raise InvalidInputError(f"{option} names the class {unknown[0]!r}; {told}.")
+    return {label_of[name]: share for name, share in shares.items()}

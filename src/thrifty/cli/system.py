@@ -18,7 +18,7 @@ from thrifty.bundle.storage import load
 from thrifty.cascade.estimators import BudgetedCascade, BudgetedClassifier
 from thrifty.chain.chain import Chain
 from thrifty.chain.sources import Delivery, TableReader
-from thrifty.cli.by_class import labels_by_name
+from thrifty.cli.options import labels_by_name
 from thrifty.cli.promise import Promise, promise_of
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator

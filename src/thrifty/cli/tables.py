@@ -25,6 +25,8 @@ from thrifty.cli.options import (
     SystemFile,
     Unseen,
     UnseenText,
+    read_max_loss,
+    read_shares,
 )
 from thrifty.errors import InvalidInputError
 
@@ -65,7 +67,6 @@ def predict(
     """Predict every row of a table. Write its answer, the label's probability, the stage that answered and the cost."""
     import pandas as pd
 
-    from thrifty.cli.by_class import read_max_loss, read_shares
     from thrifty.cli.summary import answers_in_words, answers_numbers
     from thrifty.cli.system import (
         answers_of,
@@ -154,7 +155,6 @@ def explain(
     import numpy as np
 
     from thrifty.chain.explain import explain_rows
-    from thrifty.cli.by_class import read_max_loss
     from thrifty.cli.system import load_system, move, named_row_key, text_columns
     from thrifty.evidence.observe import chain_of
     from thrifty.tables.files import name_of, read_table

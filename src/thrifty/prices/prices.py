@@ -200,6 +200,42 @@ class Prices:
         default = costs.pop(ALL_OTHERS, None)
         return cls(costs, default, groups or None, discounts, by_row)
 
+    def of_columns(self, names: Sequence[str], *, known: Sequence[str] = ()) -> Self:
+        """These prices for the columns of a table; every one of them must be priced.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The features.
+        known : sequence of str
+            Other columns of the table, which may have a price.
+        """
+        unknown = [name for name in (*self.costs, *self.by_row) if name not in {*names, *known}]
+        if unknown:
+            raise InvalidInputError(
+                f"there is a price for {_some(unknown)}, not a feature of the table, which has {_some(names)}."
+                f"{did_you_mean(unknown[0], names)}"
+            )
+        priced = {*self.costs, *self.by_row, *self.by_row.values()}
+        missing = [name for name in names if name not in priced]
+        if missing and self.default is None:
+            raise InvalidInputError(
+                f"there is no price for {_some(missing)}. Every feature needs one; 0 is a feature that is at hand, and "
+                f"the feature {ALL_OTHERS} prices all that are not named."
+            )
+        # What one feature alone would have saved is no discount.
+        discounts = {
+            label: ([name for name in columns if name in names], saving)
+            for label, (columns, saving) in self.discounts.items()
+        }
+        return replace(
+            self,
+            costs={name: cost for name, cost in self.costs.items() if name in names},
+            groups={name: group for name, group in (self.groups or {}).items() if name in names} or None,
+            discounts={label: one for label, one in discounts.items() if len(one[0]) > 1},
+            by_row={name: column for name, column in self.by_row.items() if name in names},
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """Arguments of the constructor as plain data, with None in the place of functions."""
         by_row = {column: None if callable(one) else one for column, one in self.by_row.items()}
