@@ -15,12 +15,13 @@ from sklearn.tree import DecisionTreeClassifier
 import thrifty
 from thrifty import BudgetedClassifier, ConfidenceRouter, load, save
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.cli import fitting, full_models
+from thrifty.cli import fitting
 from thrifty.cli.fitting import check_goal
 from thrifty.cli.system import at_hand, load_system, move, promised, starved
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.budgets import hold_budget
 from thrifty.evidence.observe import chain_of
+from thrifty.full import candidates
 from thrifty.tables.columns import learn_levels
 from thrifty.tables.training import FEWEST
 from thrifty.tasks.classes import classification
@@ -181,25 +182,23 @@ def test_the_best_kind_wins_and_models_that_cannot_take_part_do_not(make_table, 
     frame = make_table(500)
     X, y = numbers(frame).to_numpy(), (frame["label"] == "yes").to_numpy().astype(int)
     depths = {"forest": 1, "svm": 4, "boosting": 1}
-    monkeypatch.setattr(full_models, "_is_installed", lambda _: False)
-    monkeypatch.setattr(full_models, "SAMPLE", 300)
+    monkeypatch.setattr(candidates, "_is_installed", lambda _: False)
+    monkeypatch.setattr(candidates, "SAMPLE", 300)
     with monkeypatch.context() as patch:
         patch.setattr(
-            full_models,
+            candidates,
             "recipe",
             lambda kind, *_: DecisionTreeClassifier(max_depth=depths[kind], random_state=0),
         )
-        found = full_models.best_kind(
-            X, y, TWO, seed=0, n_jobs=1, has_missing=False, progress=lambda *_: None
-        )
+        found = candidates.best_kind(X, y, TWO, seed=0, n_jobs=1, has_missing=False, progress=lambda *_: None)
     assert list(found.accuracy) == ["forest", "svm", "boosting"]
     assert found.winner == "svm"
     assert found.n_rows == 300
-    assert full_models._eligible(500, True) == ["forest", "boosting"]
-    assert full_models._eligible(10**6, False) == ["forest", "boosting"]
+    assert candidates._eligible(500, True) == ["forest", "boosting"]
+    assert candidates._eligible(10**6, False) == ["forest", "boosting"]
     for kind, name in (("xgboost", "XGBoost"), ("lightgbm", "LightGBM")):
-        with pytest.raises(InvalidInputError, match=f"--full {kind} needs {name}"):
-            full_models.recipe(kind, 0, 1)
+        with pytest.raises(InvalidInputError, match=f"the full model {kind} needs {name}"):
+            candidates.recipe(kind, 0, 1)
 
 
 @pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
@@ -208,7 +207,7 @@ def test_boosters_of_others_learn_labels_of_text_and_are_kept_in_the_file(
     fit_by_command, make_table, monkeypatch, answers_to, kind
 ):
     pytest.importorskip(kind)
-    small = full_models.recipe(kind, 0, 1).set_params(n_estimators=10)
+    small = candidates.recipe(kind, 0, 1).set_params(n_estimators=10)
     monkeypatch.setattr(fitting, "recipe", lambda *_: small)
     read = ("--full-features", "age", "--full-features", "lab one")
     system = fit_by_command(make_table(600), "label", "--full", kind, *read)
@@ -319,9 +318,9 @@ def test_a_column_with_a_single_value_is_fitted_behind_histogram_boosting(
 
 
 def test_full_models_compete_on_a_column_that_gives_the_label_away(monkeypatch):
-    monkeypatch.setattr(full_models, "_eligible", lambda *_: ["svm"])
+    monkeypatch.setattr(candidates, "_eligible", lambda *_: ["svm"])
     y = np.arange(90) % 2
-    found = full_models.best_kind(
+    found = candidates.best_kind(
         y[:, None].astype(float), y, TWO, seed=0, n_jobs=1, has_missing=False, progress=lambda *_: None
     )
     assert found.accuracy == {"svm": 1.0}

@@ -9,12 +9,12 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.metrics import d2_pinball_score, mean_absolute_error, r2_score, root_mean_squared_error
 
-from thrifty.cli import full_models
-from thrifty.cli.full_models import best_kind, recipe
 from thrifty.cli.points import frontier_in_words, frontier_numbers
 from thrifty.cli.report import measured_on, report_in_words
 from thrifty.cli.summary import answers_numbers, fit_in_words, fit_numbers
 from thrifty.cli.system import promised
+from thrifty.full import candidates
+from thrifty.full.candidates import best_kind, recipe
 from thrifty.tasks.regression import regression_of
 
 pytestmark = pytest.mark.slow
@@ -157,8 +157,8 @@ def test_the_full_model_of_numbers_is_chosen_by_r2(monkeypatch):
     X = chance.normal(size=(300, 2))
     y = 10 + 5 * X[:, 0] + 0.1 * chance.normal(size=300)
     strengths = {"forest": 1e6, "boosting": 1e-3}
-    monkeypatch.setattr(full_models, "_eligible", lambda *_: list(strengths))
-    monkeypatch.setattr(full_models, "recipe", lambda kind, *_: Ridge(strengths[kind]))
+    monkeypatch.setattr(candidates, "_eligible", lambda *_: list(strengths))
+    monkeypatch.setattr(candidates, "recipe", lambda kind, *_: Ridge(strengths[kind]))
     task = regression_of(y, "squared")
     found = best_kind(X, y, task, seed=0, n_jobs=1, has_missing=False, progress=lambda *_: None)
     assert found.winner == "boosting"

@@ -10,9 +10,10 @@ from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import Ridge
 
 from thrifty import BudgetedRanker, StageOptions, load, save
-from thrifty.cli import full_models, main
+from thrifty.cli import main
 from thrifty.cli.report import measured_on
 from thrifty.cli.system import load_system, promised
+from thrifty.full import candidates
 from thrifty.tables.targets import targets_of
 from thrifty.tasks.ranking import ndcg_at, ranking_of
 
@@ -145,16 +146,16 @@ def test_the_full_model_of_documents_is_chosen_by_the_metric_of_whole_queries(mo
     X = frame[["title", "body", "links"]].to_numpy()
     y = np.column_stack([frame["relevance"], frame["qid"].str[1:].astype(int)])
     kinds = {"forest": DummyRegressor(), "boosting": Ridge()}
-    monkeypatch.setattr(full_models, "_eligible", lambda *_: list(kinds))
-    monkeypatch.setattr(full_models, "recipe", lambda kind, *_: kinds[kind])
+    monkeypatch.setattr(candidates, "_eligible", lambda *_: list(kinds))
+    monkeypatch.setattr(candidates, "recipe", lambda kind, *_: kinds[kind])
     task = ranking_of(y, "pointwise", "ndcg@4", 0.01)
     silent = {"has_missing": False, "progress": lambda *_: None}
-    found = full_models.best_kind(X, y, task, seed=0, n_jobs=1, **silent)
+    found = candidates.best_kind(X, y, task, seed=0, n_jobs=1, **silent)
     assert found.winner == "boosting"
     by_chance = ndcg_at(y[:, 0], np.zeros(len(y)), y[:, 1], k=4).value
     assert found.accuracy["forest"] == pytest.approx(np.nanmean(by_chance))  # one score for all is no order
-    monkeypatch.setattr(full_models, "SAMPLE", 100)
-    chosen = full_models._sample(X, 0, y[:, 1])
+    monkeypatch.setattr(candidates, "SAMPLE", 100)
+    chosen = candidates._sample(X, 0, y[:, 1])
     cut = [one for one in np.unique(y[chosen, 1]) if (y[chosen, 1] == one).sum() < (y[:, 1] == one).sum()]
     assert len(chosen) == 100
     assert len(cut) <= 1
@@ -164,5 +165,5 @@ def test_the_full_model_of_documents_is_chosen_by_the_metric_of_whole_queries(mo
 def test_a_booster_that_can_rank_is_asked_to(kind, name):
     pytest.importorskip(kind)
     y = np.column_stack([[0, 1, 0, 2], [0, 0, 1, 1]])
-    model = full_models.recipe(kind, 0, 1, ranking_of(y, "pointwise", "ndcg@4", 0.01))
+    model = candidates.recipe(kind, 0, 1, ranking_of(y, "pointwise", "ndcg@4", 0.01))
     assert type(model).__name__ == name

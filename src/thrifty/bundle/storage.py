@@ -1,13 +1,16 @@
 """Files of estimators and chains: what `thrifty.save` writes and `thrifty.load` reads."""
 
+import importlib.util
+from pathlib import Path
 from typing import Any
 
 from thrifty.bundle.container import DEFAULT_MAX_BYTES
 from thrifty.bundle.full_models import FullMode
 from thrifty.bundle.objects import from_bytes, to_bytes
+from thrifty.errors import InvalidInputError
 from thrifty.files import AnyPath, read_capped, write_atomically
 
-__all__ = ["load", "save"]
+__all__ = ["load", "load_model", "save"]
 
 
 def save(
@@ -82,3 +85,35 @@ def load(
     """
     data = read_capped(path, max_bytes)
     return from_bytes(data, full=full, max_bytes=max_bytes, public_key=public_key)
+
+
+def load_model(path: AnyPath) -> Any:
+    """A model of a .thrifty file, or a booster from the file that LightGBM or XGBoost wrote; never a pickle."""
+    kind = Path(path).suffix.lower()
+    if kind == ".thrifty":
+        return load(path)
+    library = {".txt": "LightGBM", ".json": "XGBoost", ".ubj": "XGBoost"}.get(kind)
+    if library is None:
+        raise InvalidInputError(
+            f"{path} must be a .thrifty file, a .txt file of LightGBM, or a .json or .ubj file of XGBoost; a pickle is "
+            f"never opened, because it may run anything. Write it with thrifty.save, or with its own save_model; any "
+            f"other model is given to the estimators in Python."
+        )
+    if importlib.util.find_spec(library.lower()) is None:
+        raise InvalidInputError(
+            f"{path} needs {library}, which is not installed. Install it with `pip install thrifty[boosters]`."
+        )
+    data = read_capped(path, DEFAULT_MAX_BYTES)
+    try:
+        if library == "LightGBM":
+            from lightgbm import Booster
+
+            return Booster(model_str=data.decode())
+        from xgboost import Booster as OtherBooster
+
+        return OtherBooster(model_file=bytearray(data))
+    except Exception as error:  # both raise classes of their own, which need not be importable here
+        told = " ".join(str(error).split())[:200]
+        raise InvalidInputError(
+            f"{path} cannot be read as a model of {library}: {told} Write it with save_model."
+        ) from error

@@ -54,7 +54,7 @@ def audit(
 
     from thrifty.auditing.audit import audit as look_at
     from thrifty.auditing.models import is_booster, with_categories
-    from thrifty.cli.full_models import load_foreign
+    from thrifty.bundle.storage import load_model
     from thrifty.tables.files import read_prices, read_table
     from thrifty.tables.targets import labels_of, numbers_of
 
@@ -62,7 +62,7 @@ def audit(
         check_output(out)
     with notes_of_warnings(), progress() as show:
         show("auditing", 0, 1)
-        known, frame = load_foreign(model), read_table(table)
+        known, frame = load_model(model), read_table(table)
         y = None
         if target is not None:
             is_number = not is_booster(known) and is_regressor(known)

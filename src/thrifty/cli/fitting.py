@@ -11,6 +11,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 
 from thrifty.arrays import Bools
+from thrifty.bundle.storage import load_model
 from thrifty.cascade.estimators import (
     BudgetedCascade,
     BudgetedClassifier,
@@ -18,13 +19,15 @@ from thrifty.cascade.estimators import (
     BudgetedRegressor,
     StageOptions,
 )
-from thrifty.cli.full_models import KINDS, Competition, best_kind, load_full, recipe
 from thrifty.cli.promise import Promise, promise_of
 from thrifty.errors import InvalidInputError, renumber_rows_in_errors
 from thrifty.estimators.checks import check_seed
 from thrifty.evidence.certificate import check_hold_out
 from thrifty.evidence.tests import HELD_OUT
+from thrifty.full.candidates import KINDS, Competition, best_kind, recipe
+from thrifty.full.convert import booster_model
 from thrifty.full.foreign import models_of
+from thrifty.full.model import is_estimator
 from thrifty.prices.billing import PriceList, RowsOfFit, check_amount
 from thrifty.prices.prices import check_price_list
 from thrifty.progress import Progress
@@ -252,7 +255,8 @@ def load_frozen(
             f"--full must be auto, one of {', '.join(KINDS)}, or a file with a fitted model: .thrifty, .txt of "
             f"LightGBM, .json or .ubj of XGBoost; got {full!r}."
         )
-    frozen, called = load_full(full), Path(full).name
+    found, called = load_model(full), Path(full).name
+    frozen = FrozenEstimator(found if is_estimator(found) else booster_model(found))
     known = getattr(frozen.estimator, "feature_names_in_", None)
     read = [str(one) for one in known] if known is not None else list(full_features or features)
     width = getattr(frozen.estimator, "n_features_in_", len(read))

@@ -8,12 +8,12 @@ from typing import Any
 
 from thrifty.arrays import Labels
 from thrifty.cli.console import number, quantity, say, size_of
-from thrifty.cli.full_models import KINDS
 from thrifty.cli.points import is_priced, parts_in_words
 from thrifty.cli.summary import asked_for, full_name, key_of, n_fitted, seed_of
 from thrifty.cli.system import at_hand, column_name, method_of, named_row_key, promised, refuse_unreadable
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.observe import chain_of
+from thrifty.full.candidates import KINDS
 from thrifty.reporting.facts import Facts
 from thrifty.reporting.measure import measure
 from thrifty.tables.frames import listed

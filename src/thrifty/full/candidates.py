@@ -1,4 +1,4 @@
-"""A full model for somebody who has a table: by name, by competition, or from a file.
+"""Full models to choose from where a user has only a table: by name, or the best of them by cross-validation.
 
 A competition is decided by cross-validated accuracy, R2, or the metric of queries whose documents are ranked, on at
 most ``SAMPLE`` rows, which is enough to tell kinds of models apart; the winner is then fitted on all rows there are to
@@ -6,7 +6,6 @@ learn from.
 """
 
 import importlib.util
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,26 +18,21 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from thrifty.arrays import Floats, Ints
-from thrifty.bundle.container import DEFAULT_MAX_BYTES
-from thrifty.bundle.storage import load
 from thrifty.errors import InvalidInputError
-from thrifty.files import read_capped
-from thrifty.full.convert import booster_model
 from thrifty.full.foreign import models_of
-from thrifty.full.model import fit_model, is_estimator
+from thrifty.full.model import fit_model
 from thrifty.progress import Progress
 from thrifty.rows import content_folds, fingerprints, query_folds, query_keys
 from thrifty.tasks.ranking import RankingTask
 from thrifty.tasks.regression import RegressionTask, default_regressor
 from thrifty.tasks.task import Task
 
-__all__ = ["KINDS", "SAMPLE", "Competition", "best_kind", "load_foreign", "load_full", "recipe"]
+__all__ = ["KINDS", "SAMPLE", "Competition", "best_kind", "recipe"]
 
 SAMPLE = 5_000
 """Rows that a competition of kinds looks at."""
@@ -77,12 +71,12 @@ def recipe(kind: str, seed: int, n_jobs: int, task: Task | None = None) -> Any:
     """An unfitted classifier of a kind; a regressor where the task is one of numbers, or a ranker of documents."""
     if kind not in KINDS:
         raise InvalidInputError(
-            f"--full must be auto, one of {', '.join(KINDS)}, or a file with a fitted model; got {kind!r}."
+            f"the full model must be auto, one of {', '.join(KINDS)}, or a file with a fitted model; got {kind!r}."
         )
     if kind in _BOOSTERS and not _is_installed(kind):
         raise InvalidInputError(
-            f"--full {kind} needs {KINDS[kind]}, which is not installed. Install it with "
-            f"`pip install thrifty[boosters]`, or use --full boosting."
+            f"the full model {kind} needs {KINDS[kind]}, which is not installed. Install it with "
+            f"`pip install thrifty[boosters]`, or use boosting."
         )
     if isinstance(task, RegressionTask):
         return _regressor(kind, seed, n_jobs, task)
@@ -111,7 +105,7 @@ def _regressor(kind: str, seed: int, n_jobs: int, task: RegressionTask) -> Any:
         kinds = ", ".join(one for one in KINDS if one != "svm")
         wanted = "documents are ranked" if is_ranking else "numbers are predicted"
         raise InvalidInputError(
-            f"--full svm answers with classes, and here {wanted}. Use auto, one of {kinds}, or a "
+            f"the full model svm answers with classes, and here {wanted}. Use auto, one of {kinds}, or a "
             f"file with a fitted regressor."
         )
     if kind == "boosting":
@@ -196,44 +190,6 @@ def _folds(numbers: Any, labels: NDArray[Any], seed: int, query: Ints | None) ->
         return folds
     placed = np.column_stack([numbers, np.arange(len(labels))])
     return content_folds(placed, labels, _FOLDS, seed)
-
-
-def load_full(path: str | os.PathLike[str]) -> Any:
-    """A fitted model from a file, frozen: what ``save`` wrote, or the trees of LightGBM or XGBoost."""
-    found = load_foreign(path)
-    return FrozenEstimator(found if is_estimator(found) else booster_model(found))
-
-
-def load_foreign(path: str | os.PathLike[str]) -> Any:
-    """A model of a .thrifty file, or a booster from the file that LightGBM or XGBoost wrote; never a pickle."""
-    kind = os.path.splitext(path)[1].lower()
-    if kind == ".thrifty":
-        return load(path)
-    library = {".txt": "lightgbm", ".json": "xgboost", ".ubj": "xgboost"}.get(kind)
-    if library is None:
-        raise InvalidInputError(
-            f"{path} must be a .thrifty file, a .txt file of LightGBM, or a .json or .ubj file of XGBoost; a pickle is "
-            f"never opened, because it may run anything. Write it with thrifty.save, or with its own save_model; any "
-            f"other model is given to the estimators in Python."
-        )
-    if not _is_installed(library):
-        raise InvalidInputError(
-            f"{path} needs {KINDS[library]}, which is not installed. Install it with `pip install thrifty[boosters]`."
-        )
-    data = read_capped(path, DEFAULT_MAX_BYTES)
-    try:
-        if library == "lightgbm":
-            from lightgbm import Booster
-
-            return Booster(model_str=data.decode())
-        from xgboost import Booster as OtherBooster
-
-        return OtherBooster(model_file=bytearray(data))
-    except Exception as error:  # both raise classes of their own, which need not be importable here
-        told = " ".join(str(error).split())[:200]
-        raise InvalidInputError(
-            f"{path} cannot be read as a model of {KINDS[library]}: {told} Write it with save_model."
-        ) from error
 
 
 def _eligible(n_rows: int, without_svm: bool) -> Sequence[str]:
