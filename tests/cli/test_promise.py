@@ -12,10 +12,10 @@ from sklearn.metrics import (
 )
 
 from thrifty.chain.policy import Policy
-from thrifty.cli.promise import Promise, promise_of
 from thrifty.cli.system import move, promised
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.promise import Promise, promise_of
 from thrifty.tasks.classes import BinaryTask
 from thrifty.tasks.regression import regression_of
 
@@ -99,7 +99,7 @@ def test_the_interval_of_new_rows_holds_their_own_chance_too():
 @pytest.mark.slow
 def test_the_interval_of_new_rows_covers_as_often_as_it_says(monkeypatch):
     # Bands of other measures take their time, and are not asked about here.
-    monkeypatch.setattr("thrifty.cli.promise._measures", lambda *_: {})
+    monkeypatch.setattr("thrifty.evidence.promise._measures", lambda *_: {})
     inside, inside_confidence = [], []
     for seed in range(120):
         promise = promise_of(estimator(Policy.of(np.array([-0.7])), seed=seed))

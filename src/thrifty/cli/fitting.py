@@ -19,10 +19,10 @@ from thrifty.cascade.estimators import (
     BudgetedRegressor,
     StageOptions,
 )
-from thrifty.cli.promise import Promise, promise_of
 from thrifty.errors import InvalidInputError, renumber_rows_in_errors
 from thrifty.estimators.checks import check_seed
 from thrifty.evidence.certificate import check_hold_out
+from thrifty.evidence.promise import Promise, promise_of
 from thrifty.evidence.tests import HELD_OUT
 from thrifty.full.candidates import KINDS, Competition, best_kind, recipe
 from thrifty.full.convert import booster_model

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from thrifty.cli.console import number, quantity, say, size_of
-from thrifty.cli.promise import Promise
 from thrifty.cli.system import column_name, is_number, method_of, promised
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.observe import chain_of
+from thrifty.evidence.promise import Promise
 from thrifty.full.candidates import KINDS, Competition
 from thrifty.tables.frames import listed
 from thrifty.tasks.ranking import check_metric

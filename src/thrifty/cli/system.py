@@ -19,12 +19,12 @@ from thrifty.cascade.estimators import BudgetedCascade, BudgetedClassifier
 from thrifty.chain.chain import Chain
 from thrifty.chain.sources import Delivery, TableReader
 from thrifty.cli.options import labels_by_name
-from thrifty.cli.promise import Promise, promise_of
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
 from thrifty.estimators.checks import check_goal
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import chain_of
+from thrifty.evidence.promise import Promise, promise_of
 from thrifty.evidence.tests import check_max_loss, empirical_risk_within
 from thrifty.tables.reader import Cells, Schema
 from thrifty.tasks.ranking import RankingTask

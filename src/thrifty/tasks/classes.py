@@ -40,8 +40,6 @@ __all__ = [
     "MulticlassLoss",
     "MulticlassTask",
     "SoftLoss",
-    "area_under_curve",
-    "auc_of",
     "both_probabilities",
     "class_task",
     "classification",
@@ -278,19 +276,6 @@ class ClassTask:
         raise NotImplementedError
 
 
-def auc_of(task: Any, y: Floats, scores: Floats) -> float | None:
-    """Area under the ROC curve, the mean over several classes, each against the rest; None where there are none."""
-    if not isinstance(task, ClassTask):
-        return None
-    place = task.strata(y)
-    if scores.shape[1] == 1:
-        return area_under_curve(place == 1, scores[:, 0])
-    outputs = task.outputs(scores)
-    areas = [area_under_curve(place == one, outputs[:, one]) for one in np.unique(place)]
-    known = [area for area in areas if area is not None]
-    return float(np.mean(known)) if known else None
-
-
 def default_classifier(random_state: Any) -> Any:
     """Histogram boosting with scikit-learn's settings."""
     from sklearn.ensemble import HistGradientBoostingClassifier  # takes a while to import
@@ -310,21 +295,6 @@ def class_task(task: Any) -> ClassTask:
 def clip_probability(probability: ArrayLike) -> Floats:
     """Probabilities moved to at least ``CLIP`` from 0 and 1."""
     return np.clip(np.asarray(probability, dtype=np.float64), CLIP, 1.0 - CLIP)
-
-
-def area_under_curve(is_second: Bools, scores: Floats) -> float | None:
-    """Area under the ROC curve of scores that are larger for rows of the second class; None if there is one class.
-
-    It is the probability that a row of the second class scores higher than a row of the first, ties counting half:
-    with the rows ranked by score, ``(sum of the second class's ranks - n1 (n1 + 1) / 2) / (n0 n1)``.
-    """
-    n_second, n_first = int(is_second.sum()), int((~is_second).sum())
-    if n_first == 0 or n_second == 0:
-        return None
-    _, of_row, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    # Rows with one score share the mean of the ranks they take up together.
-    rank = (np.cumsum(counts) - (counts - 1) / 2)[of_row.reshape(-1)]
-    return float((rank[is_second].sum() - n_second * (n_second + 1) / 2) / (n_first * n_second))
 
 
 def soft_labels(y: Floats) -> Floats:

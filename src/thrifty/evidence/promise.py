@@ -8,11 +8,9 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.errors import InvalidInputError
-from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.evidence import Evidence, QueryEvidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.measures import ClassRows, banded, with_classes
-from thrifty.tasks.classes import auc_of
 from thrifty.tasks.task import ERRORS, Task, mean_error, mean_errors
 
 __all__ = ["Promise", "promise_of"]
@@ -42,10 +40,6 @@ class Promise:
     majority : float, optional
         Accuracy of the more frequent class as the answer to every row; or R2 of the best number that is the same for
         every row.
-    recall, full_recall : tuple of float, optional
-        Share of the rows of each class that are answered rightly, by the system and by the full model.
-    auc, full_auc : float, optional
-        Area under the ROC curve.
     score_spread : float, optional
         Standard deviation of what one row adds to R2; None for an accuracy, which tells its own.
     measures : dict of str to tuple of float, optional
@@ -72,10 +66,6 @@ class Promise:
     full_cost: float
     full_accuracy: float | None = None
     majority: float | None = None
-    recall: tuple[float, ...] | None = None
-    full_recall: tuple[float, ...] | None = None
-    auc: float | None = None
-    full_auc: float | None = None
     score_spread: float | None = None
     errors: dict[str, tuple[float, ...]] | None = None
     full_errors: dict[str, float] | None = None
@@ -96,6 +86,26 @@ class Promise:
         raise InvalidInputError(
             "the file must hold numbers by name in promise_; got something else. Fit the system again."
         )
+
+    @property
+    def recall(self) -> tuple[float, ...] | None:
+        """Share of the rows of each class that are answered with it."""
+        return _recalls({name: value for name, (value, *_) in (self.measures or {}).items()})
+
+    @property
+    def full_recall(self) -> tuple[float, ...] | None:
+        """Share of the rows of each class that the full model answers with it."""
+        return _recalls(self.full_measures or {})
+
+    @property
+    def auc(self) -> float | None:
+        """Area under the ROC curve."""
+        return (self.measures or {}).get("AUC", (None,))[0]
+
+    @property
+    def full_auc(self) -> float | None:
+        """Area under the ROC curve of the full model."""
+        return (self.full_measures or {}).get("AUC")
 
     @property
     def query_cost(self) -> float | None:
@@ -120,6 +130,11 @@ class Promise:
         return max(low, 0.0) if spread is None else low, min(high, 1.0)
 
 
+def _recalls(measures: dict[str, float]) -> tuple[float, ...] | None:
+    """Recalls of the classes, in their order."""
+    return tuple(value for name, value in measures.items() if name.startswith("recall of ")) or None
+
+
 def _is_numbers(value: Any) -> bool:
     """Whether a value is a number, several, or some by name; None is one that is not known."""
     if isinstance(value, dict):
@@ -129,7 +144,7 @@ def _is_numbers(value: Any) -> bool:
     return value is None or (isinstance(value, int | float) and bool(np.isfinite(value)))
 
 
-def promise_of(estimator: ChainEstimator, known: Promise | None = None) -> Promise:
+def promise_of(estimator: Any, known: Promise | None = None) -> Promise:
     """What the evidence of an estimator says about its operating point in force.
 
     Parameters
@@ -174,8 +189,6 @@ def promise_of(estimator: ChainEstimator, known: Promise | None = None) -> Promi
         return replace(
             promise,
             majority=known.majority,
-            full_auc=known.full_auc,
-            full_recall=known.full_recall,
             full_measures=known.full_measures,
             full_errors=known.full_errors,
             constant_errors=known.constant_errors,
@@ -197,10 +210,6 @@ def promise_of(estimator: ChainEstimator, known: Promise | None = None) -> Promi
         full_measures=None
         if full is None or full_scores is None
         else _values(chain.task, strata, np.asarray(full, dtype=np.float64), full_scores),
-        recall=_recall(strata, right),
-        full_recall=None if full is None else _recall(strata, np.asarray(full, dtype=np.float64)),
-        auc=auc_of(chain.task, y, drawn),
-        full_auc=None if full_scores is None else auc_of(chain.task, y, full_scores),
     )
 
 
@@ -214,9 +223,10 @@ def _of_orders(promise: Promise, evidence: QueryEvidence) -> Promise:
     )
 
 
-def _as_served(estimator: ChainEstimator) -> Evidence:
+def _as_served(estimator: Any) -> Evidence:
     """The evidence, with the full model's own answers where the chain in force gives those and not a blend."""
-    chain, evidence = estimator.chain_, estimator.evidence_
+    chain = estimator.chain_
+    evidence: Evidence = estimator.evidence_
     alone = chain.blend is not None and np.array_equal(chain.blend, chain.task.full_alone)
     if not alone or evidence.full_quality is None:
         return evidence
@@ -306,7 +316,3 @@ def _values(task: Task, strata: Ints, quality: Floats, scores: Floats) -> dict[s
     rows = _rows(task, strata, quality, scores)
     found = rows.under(np.ones((len(strata), 1)), rows.names)
     return {name: float(value[0, 0]) for name, value in found.items()}
-
-
-def _recall(strata: Ints, quality: Floats) -> tuple[float, ...]:
-    return tuple(float(quality[strata == one].mean()) for one in np.unique(strata))
