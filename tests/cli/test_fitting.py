@@ -16,7 +16,6 @@ import thrifty
 from thrifty import BudgetedClassifier, ConfidenceRouter, load, save
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cli import fitting
-from thrifty.cli.fitting import check_goal
 from thrifty.cli.system import at_hand, load_system, move, promised, starved
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.budgets import hold_budget
@@ -259,22 +258,10 @@ def test_a_model_from_a_file_that_does_not_suit_is_refused(tmp_path, make_table,
 
 
 @pytest.mark.parametrize(
-    "goal",
-    [
-        {"budget": 1.0, "max_loss": 0.1},
-        {"budget": -1.0},
-        {"max_loss": 0.0},
-        {"max_loss": 0.1, "confidence": 1.0},
-    ],
-)
-def test_goals_that_exclude_each_other_or_that_no_fit_has_are_refused(goal):
-    with pytest.raises(InvalidInputError, match="must|at most one"):
-        check_goal(**{"budget": None, "max_loss": None, "confidence": None, "min_recall": {}, **goal})
-
-
-@pytest.mark.parametrize(
     ("options", "words"),
     [
+        (("--budget", 1, "--max-loss", 0.1), "give one of --budget, --max-loss; got"),
+        (("--max-loss", 0.1, "--confidence", 1), "--confidence must lie strictly between 0 and 1; got 1.0"),
         (("--budget", 0.5), "--budget must be at least 1, the price of the cheapest purchase"),
         (("--max-loss", 0.001), "held-out rows cannot show a loss of at most 0.1 %"),
         (("--full-features", "town"), "--full-features names 'town', not a feature"),

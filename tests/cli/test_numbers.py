@@ -114,7 +114,7 @@ def test_a_target_that_is_no_number_is_one_sentence(refused, make_bikes, tmp_pat
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--full", "svm"), "--full svm answers with classes, and here numbers are predicted"),
+        (("--full", "svm"), "the full model svm answers with classes, and here numbers are predicted"),
         (
             ("--task", "classes", "--loss", "absolute"),
             "--loss is for a target of numbers; got --loss absolute",

@@ -40,7 +40,7 @@ def changed(files, tmp_path):
 
 
 def test_wishes(refused, fit):
-    assert "got both" in refused(*fit(max_loss=0.01))
+    assert "give one of --budget, --max-loss" in refused(*fit(max_loss=0.01))
     assert "--budget must be a finite number >= 0; got -1.0" in refused(*fit(budget=-1))
     assert "strictly between 0 and 1; got 5.0" in refused(*fit(budget=None, max_loss=5))
     assert "held-out rows cannot show a loss of at most 0.1 %" in refused(*fit(budget=None, max_loss=0.001))
@@ -52,7 +52,7 @@ def test_a_budget_that_no_route_can_meet(refused, fit, tmp_path, files):
     told = refused(*fit(budget=0.25, costs=costs))
     assert "--budget must be at least 0.5, the price of the cheapest purchase" in told
     costs.write_text("\n".join(f"{line.split(',')[0]},0" for line in costs.read_text().splitlines()[1:]))
-    assert "all prices are 0, so there is nothing to save" in refused(*fit(costs=costs))
+    assert "so there is nothing to save" in refused(*fit(costs=costs))
 
 
 def test_targets(refused, fit, changed):
@@ -152,7 +152,7 @@ def test_new_rows_that_do_not_fit(refused, changed, files, tmp_path):
 @pytest.mark.slow
 def test_wishes_of_predict_and_explain(refused, files, tmp_path):
     predict = ["predict", files.system, files.new, "-o", tmp_path / "a.csv"]
-    assert "give one of budget, max_loss" in refused(*predict, "--budget", 5, "--max-loss", 0.1)
+    assert "give one of --budget, --max-loss" in refused(*predict, "--budget", 5, "--max-loss", 0.1)
     assert "--max-loss names none" in refused(*predict, "--hold-budget", "--max-loss", 0.1)
     assert "strictly between 0 and 1" in refused(*predict, "--max-loss", 2)
     train = pd.read_csv(files.train)

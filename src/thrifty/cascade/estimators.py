@@ -166,15 +166,14 @@ class BudgetedCascade(ChainEstimator):
             seed = check_seed(self.random_state)
             X = as_known_table(X)
             rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
-            prices = self._prices(rows)
+            prices = self._price_list(rows)
+            check_spending(prices, budget)
             if options.structure == "neighbours" and (
                 why := unsupported_reason(rows.task, len(rows.y), has_categories=len(self._categorical) > 0)
             ):
                 raise InvalidInputError(
                     f"structure='neighbours' cannot answer these rows: {why}. Give StageOptions(structure='graph')."
                 )
-            if budget is not None:
-                _check_affordable(budget, prices)
             full = self._full()
             report("judging the full model", 0, 1)
             judged = self._judged(rows, prices, self.n_jobs)
@@ -232,15 +231,6 @@ class BudgetedCascade(ChainEstimator):
     def _check_parameters(self) -> None:
         """Refuse bad constructor arguments before anything is computed."""
         _check_stage_options(self.stages)
-
-    def _prices(self, rows: TrainingRows) -> PriceList:
-        prices = self._price_list(rows)
-        if prices.cost_of_everything == 0.0:
-            raise InvalidInputError(
-                "the prices of all features and of the full model are zero, so there is nothing to save: use the full "
-                "model for every row. Give a price to at least one feature, or to the full model."
-            )
-        return prices
 
     def _assemble(
         self,
@@ -313,10 +303,15 @@ def check_sizes(sizes: Any, n_rows: int = 0) -> tuple[Boosting, ...]:
     )
 
 
-def _check_affordable(budget: float, prices: PriceList) -> None:
-    """Refuse, before anything is learned, a budget that no first purchase fits into."""
-    cheapest = 0.0 if (prices.prices == 0).any() else float(prices.prices.min())
-    if budget < cheapest:
+def check_spending(prices: PriceList, budget: float | None) -> None:
+    """Refuse, before anything is learned, prices of zero and a budget that no first purchase fits into."""
+    if prices.cost_of_everything == 0.0:
+        raise InvalidInputError(
+            "the prices of all features and of the full model are zero, so there is nothing to save: use the full "
+            "model for every row. Give a price to at least one feature, or to the full model."
+        )
+    cheapest = float(prices.prices.min())
+    if budget is not None and budget < cheapest:
         raise InvalidInputError(
             f"budget must be at least {cheapest:.6g}, the price of the cheapest purchase, which every row makes; got "
             f"{budget!r}. Raise the budget, or make the first purchase cheaper."

@@ -1,5 +1,6 @@
 """The command line: commands parse options, call the library and print; errors become one sentence and exit code 2."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -56,12 +57,22 @@ def _root(
     """Budgeted prediction: answer most rows with cheap features, and pay for more only where it matters."""
 
 
+_PARAMETER = re.compile(
+    r"^(?:budget|confidence)\b|\b(?:budget|confidence)(?=[=,])|\b(?:max_loss|min_recall|full_features)\b"
+)
+"""Parameters in the errors of estimators that are options of commands."""
+
+
+def _option(found: re.Match[str]) -> str:
+    return f"--{found[0].replace('_', '-')}"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 on success, 2 after bad input."""
     try:
         app(args=list(argv) if argv is not None else None, prog_name="thrifty", standalone_mode=True)
     except ThriftyError as error:
-        complain(str(error))
+        complain(_PARAMETER.sub(_option, str(error)))
         return 2
     except OSError as error:
         named = "" if error.filename is None else f"{error.filename}: "

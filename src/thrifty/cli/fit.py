@@ -17,6 +17,7 @@ from thrifty.cli.options import (
     read_max_loss,
     read_shares,
 )
+from thrifty.errors import InvalidInputError
 
 __all__ = ["fit"]
 
@@ -159,7 +160,6 @@ def fit(
     from thrifty.bundle.signature import check_private_key
     from thrifty.cascade.estimators import BudgetedClassifier
     from thrifty.cli.fitting import (
-        check_goal,
         choose_full,
         describe,
         fit_and_prove,
@@ -169,13 +169,19 @@ def fit(
         remarks,
     )
     from thrifty.cli.summary import fit_in_words, fit_numbers
+    from thrifty.estimators.checks import check_goal
+    from thrifty.evidence.tests import check_confidence
     from thrifty.tables.files import read_prices, read_table
     from thrifty.tables.frames import listed
     from thrifty.tables.training import training_table
     from thrifty.threads import limited_threads, threads_of
 
     limits, floors = read_max_loss(max_loss), read_shares("--min-recall", min_recall or ())
-    check_goal(budget, limits, confidence, floors)
+    check_goal(may_be_none=True, budget=budget, max_loss=limits)
+    if confidence is not None:
+        check_confidence(confidence)
+    if floors and (limits is not None or confidence is not None):
+        raise InvalidInputError("--min-recall goes with --budget or stands alone. Leave the others out.")
     check_output(out)
     key = None if private_key is None else check_private_key(private_key)
     with notes_of_warnings(), progress() as show:

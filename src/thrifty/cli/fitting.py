@@ -18,6 +18,7 @@ from thrifty.cascade.estimators import (
     BudgetedRanker,
     BudgetedRegressor,
     StageOptions,
+    check_spending,
 )
 from thrifty.errors import InvalidInputError, renumber_rows_in_errors
 from thrifty.estimators.checks import check_seed
@@ -28,7 +29,7 @@ from thrifty.full.candidates import KINDS, Competition, best_kind, recipe
 from thrifty.full.convert import booster_model
 from thrifty.full.foreign import models_of
 from thrifty.full.model import is_estimator
-from thrifty.prices.billing import PriceList, RowsOfFit, check_amount
+from thrifty.prices.billing import PriceList, RowsOfFit
 from thrifty.prices.prices import check_price_list
 from thrifty.progress import Progress
 from thrifty.rows import content_folds, query_folds
@@ -42,7 +43,6 @@ from thrifty.tasks.task import Task
 
 __all__ = [
     "FullChoice",
-    "check_goal",
     "choose_full",
     "describe",
     "fit_and_prove",
@@ -58,30 +58,6 @@ CERTIFYING_SHARE = 4
 USUAL_CONFIDENCE = 0.95
 
 _NEAR = 0.01  # a budget that is met up to this share of it needs no words
-
-
-def check_goal(
-    budget: float | None,
-    max_loss: float | Mapping[str, float] | None,
-    confidence: float | None,
-    min_recall: Mapping[str, float],
-) -> None:
-    """Refuse options that exclude each other, and values out of range."""
-    if budget is not None and max_loss is not None:
-        raise InvalidInputError(
-            "give at most one of --budget (mean cost per row) and --max-loss (share of answers that may become "
-            "worse than the full model's); got both."
-        )
-    if budget is not None:
-        check_amount("--budget", budget)
-    if min_recall and (max_loss is not None or confidence is not None):
-        raise InvalidInputError(
-            "--min-recall can be combined with --budget only. Leave --max-loss and --confidence out."
-        )
-    limits = max_loss.values() if isinstance(max_loss, Mapping) else [max_loss]
-    for name, value in (*(("--max-loss", one) for one in limits), ("--confidence", confidence)):
-        if value is not None and not 0 < value < 1:
-            raise InvalidInputError(f"{name} must lie strictly between 0 and 1; got {value!r}.")
 
 
 # -- the estimator ---------------------------------------------------------------------------------
@@ -161,17 +137,7 @@ def refuse_early(
     """Refuse, before anything is fitted, a table with too few rows, and prices and goals that no fit of it can meet."""
     task, prices = task_of(estimator, data), _price_list(estimator, data, costs)
     refuse_few(data, query)
-    cheapest = float(prices.prices.min())
-    if estimator.budget is not None and estimator.budget < cheapest:
-        raise InvalidInputError(
-            f"--budget must be at least {cheapest:g}, the price of the cheapest purchase, which every row makes; got "
-            f"{estimator.budget:g}. Raise the budget, or give a column the price 0 if it is at hand."
-        )
-    if prices.cost_of_everything == 0.0:
-        raise InvalidInputError(
-            "all prices are 0, so there is nothing to save: use the full model for every row. Give a price to at least "
-            "one column with --costs, or to the full model with --full-cost."
-        )
+    check_spending(prices, estimator.budget)
     if max_loss is not None:
         y = task.encode("y", data.y, len(data.y))
         classes = [str(label) for label in data.classes.tolist()]
