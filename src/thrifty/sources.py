@@ -24,6 +24,7 @@ from thrifty.arrays import Bools, Floats, Ints
 from thrifty.chain.sources import Delivery, offers_of, side_by_side
 from thrifty.errors import InvalidInputError, RemoteFailure
 from thrifty.prices.billing import check_amount
+from thrifty.tables.reader import Schema
 from thrifty.threads import call_within
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "DictSource",
     "HttpSource",
     "PatientSource",
+    "RefusesUnseen",
     "SqlSource",
     "http_session",
     "post",
@@ -702,3 +704,29 @@ class CircuitBreaker:
     def _abandoned(self) -> None:
         """A call that was cancelled tells nothing, and another probe may follow it."""
         self._is_probing = False
+
+
+class RefusesUnseen:
+    """A source of named columns in which a cell of text that the fit has not seen fails, for its row alone."""
+
+    def __init__(self, source: Any, schema: Schema) -> None:
+        self._source, self._schema = source, schema
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def check(self, names: Sequence[str]) -> None:
+        """Refuse columns that the source does not have."""
+        self._source.check(names)
+
+    def fetch(self, rows: Ints, names: Sequence[str]) -> Delivery:
+        """Ask the source, and look for text that is new."""
+        said: Delivery = self._source.fetch(rows, names)
+        columns = np.array([self._schema.names.index(name) for name in names], dtype=np.intp)
+        _, unreadable = self._schema.read(said.values, columns, unseen_is_missing=False)
+        failed = {
+            int(rows[place]): one.why(one.values[place], None)
+            for one in unreadable.values()
+            for place in np.flatnonzero(one.rows)
+        }
+        return Delivery(said.values, {**failed, **said.failed}, said.paid)

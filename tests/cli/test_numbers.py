@@ -9,9 +9,15 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.metrics import d2_pinball_score, mean_absolute_error, r2_score, root_mean_squared_error
 
-from thrifty.cli.points import frontier_in_words, frontier_numbers
-from thrifty.cli.report import measured_on, report_in_words
-from thrifty.cli.summary import answers_numbers, fit_in_words, fit_numbers
+from thrifty.cli.summary import (
+    answers_numbers,
+    fit_in_words,
+    fit_numbers,
+    frontier_in_words,
+    frontier_numbers,
+    measured_on,
+    report_in_words,
+)
 from thrifty.cli.system import promised
 from thrifty.full import candidates
 from thrifty.full.candidates import best_kind, recipe

@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 
 from thrifty import BudgetedRanker, StageOptions, load, save
 from thrifty.cli import main
-from thrifty.cli.report import measured_on
+from thrifty.cli.summary import measured_on
 from thrifty.cli.system import load_system, promised
 from thrifty.full import candidates
 from thrifty.tables.targets import targets_of

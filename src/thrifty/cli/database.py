@@ -113,9 +113,9 @@ def buy(
     json: AsJson = False,
 ) -> None:
     """Answer rows of a database, querying only the cells that each answer needs."""
-    from thrifty.cli.system import RefusesUnseen, load_system, move, named_row_key
+    from thrifty.cli.system import load_system, move, named_row_key
     from thrifty.evidence.observe import chain_of
-    from thrifty.sources import SqlSource
+    from thrifty.sources import RefusesUnseen, SqlSource
     from thrifty.tables.files import name_of, read_table, table_bytes
     from thrifty.tables.frames import listed
     from thrifty.tables.reader import keys_of

@@ -181,7 +181,9 @@ def fit(
     if confidence is not None:
         check_confidence(confidence)
     if floors and (limits is not None or confidence is not None):
-        raise InvalidInputError("--min-recall goes with --budget or stands alone. Leave the others out.")
+        raise InvalidInputError(
+            "--min-recall can be combined with --budget only. Leave --max-loss and --confidence out."
+        )
     check_output(out)
     key = None if private_key is None else check_private_key(private_key)
     with notes_of_warnings(), progress() as show:

@@ -1,17 +1,41 @@
-"""Summaries of ``thrifty fit`` and ``thrifty predict``: in words, and as numbers for ``--json``."""
+"""Output of ``thrifty fit``, ``predict``, ``frontier`` and ``report``: in words, and as numbers for ``--json``."""
 
+import datetime as dt
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from thrifty.arrays import Labels
 from thrifty.cli.console import number, quantity, say, size_of
-from thrifty.cli.system import column_name, is_number, method_of, promised
+from thrifty.cli.system import (
+    asked_for,
+    at_hand,
+    column_name,
+    frontier_of,
+    full_name,
+    is_number,
+    is_priced,
+    key_of,
+    method_of,
+    n_fitted,
+    named_row_key,
+    promised,
+    refuse_unreadable,
+    seed_of,
+    unit_of,
+)
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.certificate import Certificate
+from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.evidence.observe import chain_of
 from thrifty.evidence.promise import Promise
 from thrifty.full.candidates import KINDS, Competition
+from thrifty.plots import COLOURS, draw_marks, draw_measures, file_bytes, new_figure
+from thrifty.reporting.facts import Facts
+from thrifty.reporting.measure import measure
 from thrifty.tables.frames import listed
 from thrifty.tasks.ranking import check_metric
 from thrifty.tasks.task import ERRORS
@@ -19,24 +43,19 @@ from thrifty.tasks.task import ERRORS
 __all__ = [
     "answers_in_words",
     "answers_numbers",
-    "asked_for",
-    "built_in_words",
-    "certificate_of",
     "fit_in_words",
     "fit_numbers",
-    "full_name",
-    "key_of",
-    "n_fitted",
-    "named",
-    "numbers_of",
-    "paid_in_words",
-    "print_table",
-    "seed_of",
-    "share_text",
-    "unit_of",
+    "frontier_in_words",
+    "frontier_numbers",
+    "frontier_picture",
+    "measured_on",
+    "report_in_words",
+    "target_columns",
 ]
 
 _NEW_ROWS = 1000
+_N_POINTS = 14
+_N_BOOT = 400
 
 
 # -- fit -------------------------------------------------------------------------------------------
@@ -51,9 +70,9 @@ def fit_in_words(system: Any, numbers: dict[str, Any]) -> None:
         rivals = ", ".join(f"{name} {score:.3f}" for name, score in numbers["full_candidates"].items())
         on = f"cross-validated on {numbers['full_candidates_rows']:,} rows"
         say(f"The full model is {kind}: best of {rivals} ({on}).")
-    say(built_in_words(system, numbers))
+    say(_built_in_words(system, numbers))
     name, (low, high) = chain_of(system).task.quality_name, numbers[f"{key}_interval"]
-    paid = paid_in_words(numbers["mean_cost"], numbers.get("mean_cost_per_query"))
+    paid = _paid_in_words(numbers["mean_cost"], numbers.get("mean_cost_per_query"))
     say(
         f"{name[:1].upper()}{name[1:]} {numbers[key]:.4f} ({low:.4f} to {high:.4f}) at a mean cost of {paid}, measured "
         f"on {numbers.get('queries', numbers['rows']['measured']):,} {unit} by models that had not seen them."
@@ -78,59 +97,19 @@ def fit_numbers(
         "bytes": out.stat().st_size,
         "full_candidates": None if competition is None else competition.accuracy,
         "full_candidates_rows": None if competition is None else competition.n_rows,
-        **numbers_of(system),
+        **_numbers_of(system),
         "notes": list(notes),
     }
 
 
-def full_name(system: Any) -> str:
-    """The kind of the full model, or its class where the file does not tell."""
-    name, model = getattr(system, "full_name_", None), chain_of(system).innermost
-    return name if isinstance(name, str) else type(getattr(model, "estimator", model)).__name__
-
-
-def n_fitted(system: Any) -> int:
-    """Rows of the training table; 0 where the file does not tell."""
-    return int(getattr(system, "n_samples_fit_", 0))
-
-
-def seed_of(system: Any) -> int:
-    """Seed of the fit; 0 where it was no number."""
-    seed = getattr(system, "random_state", None)
-    return int(seed) if isinstance(seed, int | np.integer) else 0
-
-
-def asked_for(system: Any) -> dict[str, Any]:
-    """The goal of the fit: a budget, or a loss, by the names of classes where it is one of each."""
-    goal = getattr(system, "goal_", None)
-    return goal if isinstance(goal, dict) else {"budget": getattr(system, "budget", None), "max_loss": None}
-
-
-def certificate_of(system: Any) -> Certificate | None:
-    """What was proved about the operating point in force."""
-    certificate: Certificate | None = getattr(system, "certificate_", None)
-    return certificate
-
-
-def bought_by(system: Any) -> list[str]:
-    """Names of the columns that the stages buy, in order."""
-    chain = chain_of(system)
-    return [chain.schema.names[column] for column in chain.columns]
-
-
-def unit_of(system: Any) -> str:
-    """What is counted: queries where documents are ranked, else rows."""
-    return "queries" if column_name(system, "query") else "rows"
-
-
-def paid_in_words(cost: float, query_cost: float | None, interval: str = "") -> str:
+def _paid_in_words(cost: float, query_cost: float | None, interval: str = "") -> str:
     """The mean cost, and where it lies; per document and per query where documents are ranked."""
     if query_cost is None:
         return quantity(cost) + interval
     return f"{quantity(cost)}{interval} per document and {quantity(query_cost)} per query"
 
 
-def built_in_words(system: Any, numbers: dict[str, Any]) -> str:
+def _built_in_words(system: Any, numbers: dict[str, Any]) -> str:
     """What stands in front of the full model, and what it buys."""
     bought, stages, share = numbers["bought"], numbers["stages"], numbers["share_full"]
     order = "by row, of" if chain_of(system).has_forks else "in this order,"
@@ -173,7 +152,7 @@ def _print_promise(system: Any, numbers: dict[str, Any]) -> None:
     constant = "a random order" if queries else "a constant" if is_number(system) else "majority class"
     scores = (numbers[key], numbers[f"full_{key}"], promised(system).majority)
     rows = [
-        (chain_of(system).task.quality_name, *map(share_text, scores)),
+        (chain_of(system).task.quality_name, *map(_share_text, scores)),
         ("mean cost", quantity(numbers["mean_cost"]), quantity(numbers["full_cost"]), "0"),
     ]
     if queries:
@@ -181,18 +160,18 @@ def _print_promise(system: Any, numbers: dict[str, Any]) -> None:
         rows.append(("mean cost of a query", *map(quantity, costs), "0"))
     for name, one in numbers.get("measures", {}).items():
         if name != "accuracy":
-            ends = " to ".join(map(share_text, one["interval"]))
-            rows.append((name, f"{share_text(one['value'])} ({ends})", share_text(one["full"]), "-"))
+            ends = " to ".join(map(_share_text, one["interval"]))
+            rows.append((name, f"{_share_text(one['value'])} ({ends})", _share_text(one["full"]), "-"))
     for name in ERRORS:
         low = name.lower()
         if numbers.get(low) is not None:
             ends = " to ".join(map(number, numbers[f"{low}_interval"]))
             others = (numbers[f"full_{low}"], numbers[f"constant_{low}"])
             rows.append((name, f"{number(numbers[low])} ({ends})", *map(_error, others)))
-    print_table(("", "this system", "full model", constant), rows)
+    _print_table(("", "this system", "full model", constant), rows)
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table with its numbers to the right."""
     from rich.console import Console
     from rich.table import Table
@@ -205,7 +184,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     Console().print(table)
 
 
-def share_text(value: float | None) -> str:
+def _share_text(value: float | None) -> str:
     """Four decimals, or a dash for what is not known."""
     # Not "-0.0000", where a constant is the mean but for rounding.
     return "-" if value is None else f"{round(value, 4) + 0.0:.4f}"
@@ -215,16 +194,10 @@ def _error(value: float | None) -> str:
     return "-" if value is None else number(value)
 
 
-def key_of(system: Any) -> str:
-    """What programs call the score: accuracy, r2, d2, ndcg or ap, or minus what answers lose by its whole name."""
-    name = chain_of(system).task.quality_name.lower()
-    return name.replace(" ", "_") if name.startswith("minus") else name.split()[0].split("@")[0]
-
-
-def numbers_of(system: Any) -> dict[str, Any]:
+def _numbers_of(system: Any) -> dict[str, Any]:
     """The operating point in force, for programs."""
     promise, classes = promised(system), chain_of(system).classes.tolist()
-    certificate = certificate_of(system)
+    certificate: Certificate | None = getattr(system, "certificate_", None)
 
     def by_class(recall: Sequence[float] | None) -> dict[str, float] | None:
         return (
@@ -265,13 +238,13 @@ def numbers_of(system: Any) -> dict[str, Any]:
             }
         ),
         "stages": chain_of(system).n_own_stages,
-        "bought": bought_by(system),
+        "bought": [chain_of(system).schema.names[column] for column in chain_of(system).columns],
         "settings": dict(system.evidence_.settings),
         "rows": {"table": n_fitted(system), "measured": round(promise.n_rows * (promise.documents or 1.0))},
         "seed": seed_of(system),
         "certificate": None
         if certificate is None
-        else {"sentence": str(certificate), **named(system, certificate.as_dict())},
+        else {"sentence": str(certificate), **_named(system, certificate.as_dict())},
     }
 
 
@@ -300,7 +273,7 @@ def _error_numbers(promise: Promise) -> dict[str, Any]:
     return found
 
 
-def named(system: Any, entries: dict[str, Any]) -> dict[str, Any]:
+def _named(system: Any, entries: dict[str, Any]) -> dict[str, Any]:
     """Columns by name, and nothing that JSON has no word for."""
     if "features" in entries:
         entries = {
@@ -308,7 +281,7 @@ def named(system: Any, entries: dict[str, Any]) -> dict[str, Any]:
             "features": [chain_of(system).schema.names[column] for column in entries["features"]],
         }
     if isinstance(entries.get("point"), dict):
-        entries = {**entries, "point": named(system, entries["point"])}
+        entries = {**entries, "point": _named(system, entries["point"])}
     return entries
 
 
@@ -319,7 +292,7 @@ def answers_in_words(numbers: dict[str, Any], *, budget: float | None = None, ma
     """How many rows, who answered them, what they cost."""
     held, promised_cost = numbers["held_budget"], numbers["promised_cost"]
     paid, by_full = (
-        paid_in_words(numbers["mean_cost"], numbers.get("mean_cost_per_query")),
+        _paid_in_words(numbers["mean_cost"], numbers.get("mean_cost_per_query")),
         100 * numbers["share_full"],
     )
     say(
@@ -376,3 +349,303 @@ def _query_costs(answers: Any) -> dict[str, float]:
 def _spread_of(answers: Any) -> dict[str, float]:
     """Where numbers lie."""
     return {name: float(getattr(answers, name)()) for name in ("min", "mean", "max")}
+
+
+# -- frontier --------------------------------------------------------------------------------------
+
+
+def frontier_in_words(system: Any, numbers: dict[str, Any], path: Path) -> None:
+    """A table of efficient points, then the one in force."""
+    frontier, chosen, key = frontier_of(system), numbers["chosen"], key_of(system)
+    unit, name, priced = unit_of(system), chain_of(system).task.quality_name, is_priced(system)
+    say(f"{path}: {len(frontier):,} efficient points on {numbers[unit]:,} {unit}")
+    known = _measures(numbers["measures"] or [])
+    points = [numbers["points"][place] for place in np.unique(frontier.within(_budgets(frontier)))]
+    rows = [(*_scores(point, priced=priced), *known.get(point["cost"], ())) for point in points]
+    score = ("tests", "mistakes", "total cost") if priced else ("mean cost", name)
+    measured = ("balanced accuracy", "lowest recall") if known else ()
+    _print_table((*score, "answered by the full model", *measured), rows)
+    spent = " to ".join(map(quantity, chosen["mean_cost_interval"]))
+    ways = "`thrifty predict --budget` moves to any other point."
+    cost, full, full_cost = chosen["mean_cost"], chosen[f"full_{key}"], chosen["full_cost"]
+    low, high = chosen[f"{key}_interval"]
+    if priced:
+        least = numbers["least_total"]
+        say(f"Least total cost: {_parts_in_words(least['tests'], least['mistakes'])}.")
+        theirs = "unknown" if full is None else _parts_in_words(full_cost, -full)
+        say(
+            f"In force: {_parts_in_words(cost, -chosen[key])} (tests {spent}, mistakes {quantity(-high)} to "
+            f"{quantity(-low)}); the full model for every row: {theirs}. {ways}"
+        )
+    else:
+        paid = _paid_in_words(cost, chosen.get("mean_cost_per_query"), f" ({spent})")
+        say(
+            f"In force: mean cost {paid}, {name} {chosen[key]:.4f} ({low:.4f} to {high:.4f}); the full model for every "
+            f"row: {_share_text(full)} at {quantity(full_cost)}. {ways}"
+        )
+    told = [
+        f"{name} {_share_text(one['value'])} ({' to '.join(map(_share_text, one['interval']))})"
+        for name, one in chosen.get("measures", {}).items()
+        if priced or name != "accuracy"
+    ]
+    if told:
+        say(f"Measures of the point in force: {', '.join(told)}.")
+    say(_built_in_words(system, chosen))
+    if chosen["certificate"] is not None:
+        say(f"The system {chosen['certificate']['sentence']}.")
+
+
+def frontier_numbers(system: Any) -> dict[str, Any]:
+    """Every efficient point, the one in force, and measures at evenly spaced budgets."""
+    frontier = frontier_of(system)
+    table = _table(system)
+    return {
+        unit_of(system): frontier.n_rows,
+        "chosen": _numbers_of(system),
+        "points": [_named(system, point.as_dict()) for point in frontier],
+        "least_total": _total(frontier[frontier.least_total]) if is_priced(system) else None,
+        "measures": None if table is None else table.to_dict(orient="records"),
+    }
+
+
+def frontier_picture(system: Any, path: Path) -> bytes:
+    """The score, or what mistakes cost, against mean cost; the point in force and the full model are marked."""
+    kind = path.suffix.lower().lstrip(".") or "png"
+    if kind not in ("png", "svg", "pdf"):
+        raise InvalidInputError(f"--plot writes png, svg or pdf; got {path.name!r}.")
+    frontier, promise, priced = frontier_of(system), promised(system), is_priced(system)
+    table, sign = _table(system), -1.0 if priced else 1.0
+    figure, (ax, *beside) = new_figure(2 if priced and table is not None else 1)
+    frontier.plot(ax, color=COLOURS[0], linewidth=1.5, label="efficient points")
+    full = promise.full_accuracy
+    draw_marks(
+        ax,
+        (promise.cost, sign * promise.accuracy),
+        None if full is None else (promise.full_cost, sign * full),
+        xlabel="mean cost per document" if column_name(system, "query") else "",
+        falls=priced,
+    )
+    if beside:
+        draw_measures(beside[0], table, ["accuracy", "balanced accuracy"])
+    elif table is not None:
+        draw_measures(ax, table, ["balanced accuracy"])
+    return file_bytes(figure, kind)
+
+
+def _budgets(frontier: Frontier) -> Any:
+    return np.linspace(frontier.cost[0], frontier.cost[-1], _N_POINTS)
+
+
+def _table(system: Any) -> Any:
+    """Measures at evenly spaced budgets, one line per point; None where the file does not tell."""
+    frontier = frontier_of(system)
+    seen = frontier.evidence[0]
+    if is_number(system) or seen.strata is None:
+        return None
+    table = frontier.measures(_budgets(frontier), n_boot=_N_BOOT)
+    return table.drop_duplicates("cost")
+
+
+def _measures(lines: list[dict[str, Any]]) -> dict[float, tuple[str, str]]:
+    """Balanced accuracy with its interval and the lowest recall, by the cost of the point."""
+    found = {}
+    for line in lines:
+        recalls = [
+            name for name in line if name.startswith("recall of ") and not name.endswith(("_low", "_high"))
+        ]
+        value, low, high = (f"{line[f'balanced accuracy{end}']:.3f}" for end in ("", "_low", "_high"))
+        worst = min(recalls, key=line.__getitem__)
+        found[line["cost"]] = (
+            f"{value} ({low} to {high})",
+            f"{line[worst]:.3f} ({worst.removeprefix('recall of ')})",
+        )
+    return found
+
+
+def _scores(point: dict[str, Any], *, priced: bool) -> tuple[str, ...]:
+    cost, score, share = point["cost"], point["score"], f"{100 * point['share']:.1f} %"
+    if not priced:
+        return quantity(cost), f"{score:.4f}", share
+    return quantity(cost), quantity(-score), quantity(cost - score), share
+
+
+def _parts_in_words(tests: float, mistakes: float) -> str:
+    """A total and its two parts."""
+    return f"{quantity(tests)} for tests + {quantity(mistakes)} for mistakes = {quantity(tests + mistakes)}"
+
+
+def _total(point: OperatingPoint) -> dict[str, float]:
+    return {"tests": point.cost, "mistakes": -point.score, "total": point.cost - point.score}
+
+
+# -- report ----------------------------------------------------------------------------------------
+
+
+def target_columns(system: Any, target: str | None, query: str | None = None) -> tuple[str, str]:
+    """Names of the columns of labels, numbers or relevance, and of queries: as the file knows them, or the user says.
+
+    The target is named where the file does not know it; queries may be named where it holds a ranker by itself.
+    """
+    known, queries = column_name(system, "target"), column_name(system, "query")
+    if query is not None and (known or not queries):
+        told = f"the file knows {queries!r}" if queries else "the file ranks nothing"
+        raise InvalidInputError(
+            f"--query is for a ranker that was saved by itself; got --query {query}, and {told}. Leave it out."
+        )
+    if known and target not in (None, known):
+        raise InvalidInputError(
+            f"--target must be {known!r}, the column that the system was fitted to predict, or be left out; got "
+            f"{target!r}."
+        )
+    if not known and target is None:
+        raise InvalidInputError(
+            f"the file holds a {method_of(system)} that was saved by itself and does not say which column holds "
+            f"what it predicts. Name the column with --target."
+        )
+    return target or known, query or queries
+
+
+def measured_on(
+    system: Any, frame: Any, labels: Labels, by: Sequence[str], title: str, unit: str
+) -> tuple[Facts, dict[str, Any]]:
+    """What the page says; and the point in force on these rows beside what was promised, for programs."""
+    unknown = [name for name in by if name not in frame.columns]
+    if unknown:
+        raise InvalidInputError(
+            f"--by names {listed(unknown)}, not a column of the table, which has {listed(frame.columns)}."
+        )
+    chain, seed, kind = chain_of(system), seed_of(system), full_name(system)
+    cells = chain.schema.cells(frame, row_key=named_row_key(system, None))
+    refuse_unreadable(chain, cells)
+    groups = {name: frame[name].astype("object").map(str).to_numpy() for name in by}
+    facts = measure(system, at_hand(system, cells), labels, by=groups, seed=seed)
+    numbers = _report_numbers(system, facts)
+    facts = replace(
+        facts,
+        title=title,
+        method=f"thrifty ({method_of(system)})",
+        full_name=KINDS.get(kind, kind),
+        unit=unit,
+        date=dt.date.today().isoformat(),
+        notes=tuple(_page_notes(system, numbers).items()),
+    )
+    return facts, numbers
+
+
+def _report_numbers(system: Any, facts: Facts) -> dict[str, Any]:
+    """The point in force, where the page opens."""
+    key, place, n_queries, n_rows = (
+        key_of(system),
+        facts.start,
+        facts.measured.n_queries,
+        facts.measured.n_rows,
+    )
+    score, full = facts.points.score[place], None if facts.full is None else facts.full.score
+    if facts.kind == "bill":
+        score, full = -score, None if full is None else -full
+    curves = {one.name: one for one in facts.measures}
+    if facts.kind == "labels" and key != "accuracy":
+        score, lost = -curves["log-loss"].value[place], curves["log-loss"].full
+        full = None if lost is None else -lost
+    numbers: dict[str, Any] = {"rows": n_rows}
+    if n_queries is not None:
+        numbers |= {
+            "queries": n_queries,
+            "cost_per_query": facts.points.cost[place] * n_rows / n_queries,
+        }
+    numbers |= {key: score, f"full_{key}": full}
+    for name in ERRORS:
+        if name in curves:
+            numbers |= {
+                name.lower(): curves[name].value[place],
+                f"full_{name.lower()}": curves[name].full,
+            }
+    promise = promised(system)
+    return numbers | {
+        "cost": facts.points.cost[place],
+        "share_full": facts.points.share(place),
+        "measures": {
+            name: {
+                "value": one.value[place],
+                "interval": [one.low[place], one.high[place]],
+                "full": one.full,
+            }
+            for name, one in curves.items()
+            if one.low and name not in ERRORS
+        },
+        "promised": {
+            key: promise.accuracy,
+            "interval": list(promise.interval(n_queries or n_rows)),
+            "cost": promise.cost,
+            "cost_interval": list(system.expected_cost_interval_),
+        },
+    }
+
+
+def report_in_words(system: Any, numbers: dict[str, Any]) -> None:
+    """How the point in force did on the new rows, and where the page and its picture are."""
+    promise, key = numbers["promised"], key_of(system)
+    score, cost, full, full_cost = (
+        numbers[key],
+        numbers["cost"],
+        numbers[f"full_{key}"],
+        promised(system).full_cost,
+    )
+    queries = f" of {numbers['queries']:,} queries" if "queries" in numbers else ""
+    on = f"On {numbers['rows']:,} rows{queries}"
+    if is_priced(system):
+        say(
+            f"{on}: {_parts_in_words(cost, -score)} (promised {_parts_in_words(promise['cost'], -promise[key])}); the "
+            f"full model for every row: {_parts_in_words(full_cost, -full)}."
+        )
+    else:
+        low, high = promise["interval"]
+        say(
+            f"{on}: {chain_of(system).task.quality_name} {score:.4f} (promised for so many {low:.4f} to {high:.4f}) at "
+            f"a mean cost of {quantity(cost)} (promised {quantity(promise['cost'])}); the full model for every row: "
+            f"{full:.4f} at {quantity(full_cost)}."
+        )
+    if "queries" in numbers:
+        theirs = quantity(full_cost * numbers["rows"] / numbers["queries"])
+        say(
+            f"Mean cost of a query {quantity(numbers['cost_per_query'])}; the full model for every row: {theirs}."
+        )
+    for name in [one for one in ERRORS if one.lower() in numbers]:
+        ours, others = (number(numbers[f"{who}{name.lower()}"]) for who in ("", "full_"))
+        say(f"{name} {ours}; the full model for every row: {others}.")
+    measures = [
+        f"{name} {one['value']:.4f} ({one['interval'][0]:.4f} to {one['interval'][1]:.4f})"
+        for name, one in numbers["measures"].items()
+    ]
+    if measures:
+        say(f"Measures on these rows: {', '.join(measures)}.")
+    say("wrote " + ", ".join(f"{path} ({size_of(Path(path))})" for path in numbers["files"]))
+
+
+def _page_notes(system: Any, numbers: dict[str, Any]) -> dict[str, str]:
+    """Lines on how the page was measured: the goal, the point in force and what was promised, rows and seed."""
+    asked, promise = asked_for(system), numbers["promised"]
+    (low, high), (least, most) = promise["interval"], promise["cost_interval"]
+    name = chain_of(system).task.quality_name
+    goals = [
+        f"{goal.replace('_', ' ')} {_goal_text(value)}" for goal, value in asked.items() if value is not None
+    ]
+    force = {
+        "in force": f"{name} {numbers[key_of(system)]:.4f} at {numbers['cost']:.4g} on these rows; promised "
+        f"{low:.4f} to {high:.4f} at {promise['cost']:.4g} (mean cost of all new rows {least:.4g} to {most:.4g})"
+    }
+    if not n_fitted(system):
+        return force  # an estimator that was saved by itself does not say what it was fitted with
+    return {
+        "asked for": next(iter(goals), name),
+        **force,
+        "rows of the fit": f"{n_fitted(system):,}",
+        "seed": str(seed_of(system)),
+    }
+
+
+def _goal_text(value: Any) -> str:
+    """A budget or a loss; losses by class, one after the other."""
+    if isinstance(value, dict):
+        return ", ".join(f"{share:g} of {name}" for name, share in value.items())
+    return f"{value:g}"

@@ -6,18 +6,18 @@ A file of ``thrifty fit`` holds an estimator with additional attributes: ``targe
 estimators and chains saved from Python, which lack some of these.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Ints, Labels
+from thrifty.arrays import Labels
 from thrifty.bundle.storage import load
 from thrifty.cascade.estimators import BudgetedCascade, BudgetedClassifier
 from thrifty.chain.chain import Chain
-from thrifty.chain.sources import Delivery, TableReader
+from thrifty.chain.sources import TableReader
 from thrifty.cli.options import labels_by_name
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
@@ -26,24 +26,30 @@ from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import chain_of
 from thrifty.evidence.promise import Promise, promise_of
 from thrifty.evidence.tests import check_max_loss, empirical_risk_within
-from thrifty.tables.reader import Cells, Schema
+from thrifty.tables.reader import Cells
 from thrifty.tasks.ranking import RankingTask
 
 __all__ = [
-    "RefusesUnseen",
     "answers_of",
+    "asked_for",
     "at_hand",
     "column_name",
     "frontier_of",
+    "full_name",
     "is_number",
+    "is_priced",
+    "key_of",
     "load_system",
     "method_of",
     "move",
+    "n_fitted",
     "named_row_key",
     "promised",
     "refuse_unreadable",
+    "seed_of",
     "starved",
     "text_columns",
+    "unit_of",
 ]
 
 
@@ -72,6 +78,45 @@ def column_name(system: Any, what: str) -> str:
         return ""
     default = "qid" if what == "query" else ""  # chains of rankers do not tell
     return name if isinstance(name, str) and name else default
+
+
+def full_name(system: Any) -> str:
+    """The kind of the full model, or its class where the file does not tell."""
+    name, model = getattr(system, "full_name_", None), chain_of(system).innermost
+    return name if isinstance(name, str) else type(getattr(model, "estimator", model)).__name__
+
+
+def n_fitted(system: Any) -> int:
+    """Rows of the training table; 0 where the file does not tell."""
+    return int(getattr(system, "n_samples_fit_", 0))
+
+
+def seed_of(system: Any) -> int:
+    """Seed of the fit; 0 where it was no number."""
+    seed = getattr(system, "random_state", None)
+    return int(seed) if isinstance(seed, int | np.integer) else 0
+
+
+def asked_for(system: Any) -> dict[str, Any]:
+    """The goal of the fit: a budget, or a loss, by the names of classes where it is one of each."""
+    goal = getattr(system, "goal_", None)
+    return goal if isinstance(goal, dict) else {"budget": getattr(system, "budget", None), "max_loss": None}
+
+
+def unit_of(system: Any) -> str:
+    """What is counted: queries where documents are ranked, else rows."""
+    return "queries" if column_name(system, "query") else "rows"
+
+
+def key_of(system: Any) -> str:
+    """What programs call the score: accuracy, r2, d2, ndcg or ap, or minus what answers lose by its whole name."""
+    name = chain_of(system).task.quality_name.lower()
+    return name.replace(" ", "_") if name.startswith("minus") else name.split()[0].split("@")[0]
+
+
+def is_priced(system: Any) -> bool:
+    """Whether mistakes have prices."""
+    return chain_of(system).task.mistake_price is not None
 
 
 def named_row_key(system: Any, row_key: str | None) -> str | None:
@@ -191,29 +236,3 @@ def refuse_unreadable(chain: Chain, cells: Cells) -> None:
     reader, rows = chain.reader(cells), np.arange(len(cells))
     reader.block(rows, chain.columns)
     reader.table(rows, chain.price_list.full_columns)
-
-
-class RefusesUnseen:
-    """A source of named columns in which a cell of text that the fit has not seen fails, for its row alone."""
-
-    def __init__(self, source: Any, schema: Schema) -> None:
-        self._source, self._schema = source, schema
-
-    def __len__(self) -> int:
-        return len(self._source)
-
-    def check(self, names: Sequence[str]) -> None:
-        """Refuse columns that the source does not have."""
-        self._source.check(names)
-
-    def fetch(self, rows: Ints, names: Sequence[str]) -> Delivery:
-        """Ask the source, and look for text that is new."""
-        said: Delivery = self._source.fetch(rows, names)
-        columns = np.array([self._schema.names.index(name) for name in names], dtype=np.intp)
-        _, unreadable = self._schema.read(said.values, columns, unseen_is_missing=False)
-        failed = {
-            int(rows[place]): one.why(one.values[place], None)
-            for one in unreadable.values()
-            for place in np.flatnonzero(one.rows)
-        }
-        return Delivery(said.values, {**failed, **said.failed}, said.paid)

@@ -197,7 +197,7 @@ def frontier(
     json: AsJson = False,
 ) -> None:
     """List the efficient operating points: mean cost and score at every budget, estimated on rows of the fit."""
-    from thrifty.cli.points import frontier_in_words, frontier_numbers, frontier_picture
+    from thrifty.cli.summary import frontier_in_words, frontier_numbers, frontier_picture
     from thrifty.cli.system import load_system
 
     if plot is not None:
@@ -251,7 +251,7 @@ def report(
     json: AsJson = False,
 ) -> None:
     """Measure a system on labelled rows and write an HTML page that explains every operating point."""
-    from thrifty.cli.report import measured_on, report_in_words, target_columns
+    from thrifty.cli.summary import measured_on, report_in_words, target_columns
     from thrifty.cli.system import load_system, text_columns
     from thrifty.evidence.observe import chain_of
     from thrifty.reporting.page import write_page
