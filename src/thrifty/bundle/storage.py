@@ -88,7 +88,7 @@ def load(
 
 
 def load_model(path: AnyPath) -> Any:
-    """A model of a .thrifty file, or a booster from the file that LightGBM or XGBoost wrote; never a pickle."""
+    """Load a model from a .thrifty file, or a booster from a file of LightGBM or XGBoost; never a pickle."""
     kind = Path(path).suffix.lower()
     if kind == ".thrifty":
         return load(path)

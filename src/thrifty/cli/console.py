@@ -31,22 +31,22 @@ __all__ = [
 
 
 def print_json(facts: dict[str, Any]) -> None:
-    """Facts for programs, on standard output."""
+    """Print a dict as JSON on standard output."""
     typer.echo(json.dumps(facts, indent=1, allow_nan=False, default=_plain, ensure_ascii=False))
 
 
 def say(text: str) -> None:
-    """A sentence on standard output; on a screen it is broken between words."""
+    """Print a sentence on standard output, wrapped to the width of a terminal."""
     typer.echo(_fitted(text, sys.stdout))
 
 
 def note(text: str) -> None:
-    """Something the user should know, on standard error."""
+    """Print a note for the user on standard error."""
     typer.echo(_fitted(f"note: {text}", sys.stderr), err=True)
 
 
 def complain(text: str) -> None:
-    """A refusal, on standard error."""
+    """Print an error message on standard error."""
     typer.echo(_fitted(f"thrifty: {text}", sys.stderr), err=True)
 
 
@@ -62,7 +62,7 @@ def _fitted(text: str, stream: TextIO) -> str:
 
 @contextmanager
 def notes_of_warnings() -> Iterator[None]:
-    """Warnings of the work inside, as notes: once each, one line each, after it is done."""
+    """Print the warnings raised inside as notes, once each, at the end."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         yield
@@ -72,7 +72,7 @@ def notes_of_warnings() -> Iterator[None]:
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar per piece of work, with the time remaining; gone when the work is done, silent where nobody watches."""
+    """Progress bars with the time remaining, removed at the end; silent if standard error is not a terminal."""
     from rich import progress as bars
     from rich.console import Console
 
@@ -94,17 +94,17 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def quantity(value: float) -> str:
-    """A cost or budget: three digits after the point at most, none that say nothing."""
+    """Format a cost or budget with at most three decimals, without trailing zeros."""
     return f"{value:,.3f}".rstrip("0").rstrip(".") if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def number(value: float) -> str:
-    """A number that was predicted, or an error of it: five digits, and all of those before the point."""
+    """Format a predicted number or its error with five significant digits."""
     return f"{value:,.0f}" if abs(value) >= 1e5 else f"{value:.5g}"
 
 
 def size_of(path: Path) -> str:
-    """Size of a file, for people."""
+    """Format the size of a file."""
     n_bytes = path.stat().st_size
     return f"{n_bytes / 1e6:.1f} MB" if n_bytes >= 1e5 else f"{n_bytes / 1e3:.1f} kB"
 

@@ -1,9 +1,9 @@
-"""The demonstration: how much of a strong model's accuracy can be had for less, on data everyone has.
+"""``thrifty demo``: accuracy against mean cost on scikit-learn's digits.
 
-Pixels of scikit-learn's digits cost 1 each; the full model is an RBF-SVM that reads all 64. ``BudgetedClassifier``
-stands against two systems with one gate each: the paper's (DynaMod-Gbrt), which is learned together with the cheap
-model, and the confidence of boosted trees that read the columns which the paper's cheap model bought. Every method is
-fitted and chosen on the same rows; the table reports test rows.
+Each pixel costs 1; the full model is an RBF-SVM that reads all 64. ``BudgetedClassifier`` is compared with two systems
+with one gate each: the paper's (DynaMod-Gbrt), which is learned together with the cheap model, and the confidence of
+boosted trees on the columns that the paper's cheap model bought. Every method is fitted and chosen on the same rows;
+the table shows results on test rows.
 """
 
 import json
@@ -37,7 +37,7 @@ __all__ = ["run"]
 
 BUDGETS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
 LEVEL = 0.005
-"""Accuracy that the deployed budget may lose against the full model on the rows of the fit."""
+"""Largest loss of accuracy of the deployed budget against the full model, on the rows of the fit."""
 GAMMAS = np.logspace(0.3, 2.3, 7)
 """Weights of the prices that the systems with one gate are fitted with."""
 
@@ -103,7 +103,7 @@ def _rivals(full: Any, X: Any, y: Any, X_test: Any, y_test: Any, progress: Progr
 
 
 def _level_budget(clf: BudgetedClassifier) -> float:
-    """The least budget that is level with the full model, out of fold; the largest one where none is."""
+    """Smallest budget with the accuracy of the full model up to ``LEVEL``, out of fold; else the largest budget."""
     enough = clf.evidence_.full_score - LEVEL
     level = (budget for budget in BUDGETS if clf.at(budget=budget).expected_score_ >= enough)
     return next(level, BUDGETS[-1])
@@ -115,14 +115,14 @@ def _points_of_cascade(clf: BudgetedClassifier, X: Any, y: Any) -> list[Point]:
 
 
 def _points_of_frontier(frontier: Frontier) -> list[Point | None]:
-    """The point of each budget; None where the frontier has none so cheap."""
+    """The point of each budget; None for budgets below the cheapest point."""
     cheapest = frontier.chosen.cost[0]
     found = [frontier.best(budget=budget) if budget >= cheapest else None for budget in BUDGETS]
     return [None if one is None else (one.cost, one.score) for one in found]
 
 
 def _numbers(facts: Facts) -> dict[str, Any]:
-    """What the report says of the deployed point, the full model and the larger class."""
+    """Results of the deployed point, the full model and the larger class in the report."""
     place, classes = facts.start, facts.groupings[0]
     assert facts.full is not None  # the SVM is asked about every test row
     return {
@@ -145,7 +145,7 @@ def _picture(numbers: dict[str, Any]) -> Any:
 
 
 def _show(numbers: dict[str, Any], explanation: str, files: list[Path]) -> None:
-    """Print the table, what is deployed, the way of one row, and what was written."""
+    """Print the table, the deployed point, the route of one row, and the files written."""
     console, points = Console(), numbers["points"]
     table = Table(title=TITLE, title_justify="left")
     table.add_column("budget")

@@ -62,7 +62,7 @@ _N_BOOT = 400
 
 
 def fit_in_words(system: Any, numbers: dict[str, Any]) -> None:
-    """What was fitted, what to expect of it, and where it is."""
+    """Print the summary of a fit: the system, its expected results, and the path of the file."""
     kind, key, unit = KINDS.get(numbers["full"], numbers["full"]), key_of(system), unit_of(system)
     if numbers["full_candidates"] is None:
         say(f"The full model is {kind}.")
@@ -91,7 +91,7 @@ def fit_in_words(system: Any, numbers: dict[str, Any]) -> None:
 def fit_numbers(
     system: Any, competition: Competition | None, notes: Sequence[str], out: Path
 ) -> dict[str, Any]:
-    """All that a fit has to tell."""
+    """Summary of a fit for ``--json``."""
     return {
         "file": str(out),
         "bytes": out.stat().st_size,
@@ -103,14 +103,14 @@ def fit_numbers(
 
 
 def _paid_in_words(cost: float, query_cost: float | None, interval: str = "") -> str:
-    """The mean cost, and where it lies; per document and per query where documents are ranked."""
+    """Mean cost with its interval in words; per document and per query for rankings."""
     if query_cost is None:
         return quantity(cost) + interval
     return f"{quantity(cost)}{interval} per document and {quantity(query_cost)} per query"
 
 
 def _built_in_words(system: Any, numbers: dict[str, Any]) -> str:
-    """What stands in front of the full model, and what it buys."""
+    """Stages in front of the full model and their purchases, in words."""
     bought, stages, share = numbers["bought"], numbers["stages"], numbers["share_full"]
     order = "by row, of" if chain_of(system).has_forks else "in this order,"
     buys = f"buys, {order} {listed(bought, 8)}" if bought else "buys nothing"
@@ -124,7 +124,7 @@ def _built_in_words(system: Any, numbers: dict[str, Any]) -> str:
 
 
 def _strays(system: Any, numbers: dict[str, Any]) -> str:
-    """How far the mean cost of new rows may be from the one that was measured."""
+    """Interval of the mean cost of new rows, in words."""
     unit, what = unit_of(system), "per document " if column_name(system, "query") else ""
     cost, spread = numbers["mean_cost"], 1.96 * numbers[f"mean_cost_spread_1000_{unit}"]
     theirs = _between(max(cost - spread, 0.0), cost + spread)
@@ -141,13 +141,13 @@ def _strays(system: Any, numbers: dict[str, Any]) -> str:
 
 
 def _between(low: float, high: float) -> str:
-    """Where a cost lies, in words that go with it; one that does not vary is said once."""
+    """Interval of a cost in words; a single number if both ends are equal."""
     ends = quantity(low), quantity(high)
     return f"is {ends[0]}" if ends[0] == ends[1] else f"lies between {ends[0]} and {ends[1]}"
 
 
 def _print_promise(system: Any, numbers: dict[str, Any]) -> None:
-    """A small table: the system, the full model for every row, and the best answer that is the same for every row."""
+    """Print a table that compares the system, the full model for every row, and the best constant answer."""
     key, queries = key_of(system), column_name(system, "query")
     constant = "a random order" if queries else "a constant" if is_number(system) else "majority class"
     scores = (numbers[key], numbers[f"full_{key}"], promised(system).majority)
@@ -172,7 +172,7 @@ def _print_promise(system: Any, numbers: dict[str, Any]) -> None:
 
 
 def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table with its numbers to the right."""
+    """Print a table with numbers aligned to the right."""
     from rich.console import Console
     from rich.table import Table
 
@@ -195,7 +195,7 @@ def _error(value: float | None) -> str:
 
 
 def _numbers_of(system: Any) -> dict[str, Any]:
-    """The operating point in force, for programs."""
+    """Expected results at the operating point in force, for ``--json``."""
     promise, classes = promised(system), chain_of(system).classes.tolist()
     certificate: Certificate | None = getattr(system, "certificate_", None)
 
@@ -249,7 +249,7 @@ def _numbers_of(system: Any) -> dict[str, Any]:
 
 
 def _order_numbers(system: Any) -> dict[str, Any]:
-    """What is known of queries besides: places that count, what a query costs, and orders by chance."""
+    """Further numbers of a ranking: k, mean cost of a query, and the metric of random orders."""
     promise = promised(system)
     per_query = promise.documents or float("nan")
     return {
@@ -274,7 +274,7 @@ def _error_numbers(promise: Promise) -> dict[str, Any]:
 
 
 def _named(system: Any, entries: dict[str, Any]) -> dict[str, Any]:
-    """Columns by name, and nothing that JSON has no word for."""
+    """Columns by name, and values as JSON can hold them."""
     if "features" in entries:
         entries = {
             **entries,
@@ -289,7 +289,7 @@ def _named(system: Any, entries: dict[str, Any]) -> dict[str, Any]:
 
 
 def answers_in_words(numbers: dict[str, Any], *, budget: float | None = None, max_loss: Any = None) -> None:
-    """How many rows, who answered them, what they cost."""
+    """Print the number of rows, the shares of stages and full model, and their cost."""
     held, promised_cost = numbers["held_budget"], numbers["promised_cost"]
     paid, by_full = (
         _paid_in_words(numbers["mean_cost"], numbers.get("mean_cost_per_query")),
@@ -314,7 +314,7 @@ def answers_in_words(numbers: dict[str, Any], *, budget: float | None = None, ma
 
 
 def answers_numbers(system: Any, answers: Any, out: Path, held: float | None) -> dict[str, Any]:
-    """What a table of answers says, for programs."""
+    """Summary of a table of answers, for ``--json``."""
     promise = _promise_or_none(system) if held is None else None
     return {
         "file": str(out),
@@ -334,12 +334,12 @@ def answers_numbers(system: Any, answers: Any, out: Path, held: float | None) ->
 
 
 def _promise_or_none(system: Any) -> Promise | None:
-    """The promise that the file keeps; None for an estimator that was saved by itself."""
+    """Promise in the file; None for an estimator saved from Python."""
     return promised(system) if hasattr(system, "promise_") else None
 
 
 def _query_costs(answers: Any) -> dict[str, float]:
-    """What queries cost, where the table of answers says which they are."""
+    """Cost of each query, if the table of answers has a column of queries."""
     if "query" not in answers:
         return {}
     spent = answers.groupby("query", sort=False)["cost"].sum()
@@ -347,7 +347,7 @@ def _query_costs(answers: Any) -> dict[str, float]:
 
 
 def _spread_of(answers: Any) -> dict[str, float]:
-    """Where numbers lie."""
+    """Quantiles of numbers."""
     return {name: float(getattr(answers, name)()) for name in ("min", "mean", "max")}
 
 
@@ -355,7 +355,7 @@ def _spread_of(answers: Any) -> dict[str, float]:
 
 
 def frontier_in_words(system: Any, numbers: dict[str, Any], path: Path) -> None:
-    """A table of efficient points, then the one in force."""
+    """Print a table of efficient points, then the point in force."""
     frontier, chosen, key = frontier_of(system), numbers["chosen"], key_of(system)
     unit, name, priced = unit_of(system), chain_of(system).task.quality_name, is_priced(system)
     say(f"{path}: {len(frontier):,} efficient points on {numbers[unit]:,} {unit}")
@@ -396,7 +396,7 @@ def frontier_in_words(system: Any, numbers: dict[str, Any], path: Path) -> None:
 
 
 def frontier_numbers(system: Any) -> dict[str, Any]:
-    """Every efficient point, the one in force, and measures at evenly spaced budgets."""
+    """Efficient points, the point in force, and measures at evenly spaced budgets, for ``--json``."""
     frontier = frontier_of(system)
     table = _table(system)
     return {
@@ -409,7 +409,7 @@ def frontier_numbers(system: Any) -> dict[str, Any]:
 
 
 def frontier_picture(system: Any, path: Path) -> bytes:
-    """The score, or what mistakes cost, against mean cost; the point in force and the full model are marked."""
+    """Plot of the score, or the cost of mistakes, against mean cost, with the point in force and the full model."""
     kind = path.suffix.lower().lstrip(".") or "png"
     if kind not in ("png", "svg", "pdf"):
         raise InvalidInputError(f"--plot writes png, svg or pdf; got {path.name!r}.")
@@ -437,7 +437,7 @@ def _budgets(frontier: Frontier) -> Any:
 
 
 def _table(system: Any) -> Any:
-    """Measures at evenly spaced budgets, one line per point; None where the file does not tell."""
+    """Measures at evenly spaced budgets, one line per point; None where the file has none."""
     frontier = frontier_of(system)
     seen = frontier.evidence[0]
     if is_number(system) or seen.strata is None:
@@ -470,7 +470,7 @@ def _scores(point: dict[str, Any], *, priced: bool) -> tuple[str, ...]:
 
 
 def _parts_in_words(tests: float, mistakes: float) -> str:
-    """A total and its two parts."""
+    """A total cost and its two parts, in words."""
     return f"{quantity(tests)} for tests + {quantity(mistakes)} for mistakes = {quantity(tests + mistakes)}"
 
 
@@ -482,7 +482,7 @@ def _total(point: OperatingPoint) -> dict[str, float]:
 
 
 def target_columns(system: Any, target: str | None, query: str | None = None) -> tuple[str, str]:
-    """Names of the columns of labels, numbers or relevance, and of queries: as the file knows them, or the user says.
+    """Names of the columns of the target and of queries, from the file or from the options.
 
     The target is named where the file does not know it; queries may be named where it holds a ranker by itself.
     """
@@ -508,7 +508,7 @@ def target_columns(system: Any, target: str | None, query: str | None = None) ->
 def measured_on(
     system: Any, frame: Any, labels: Labels, by: Sequence[str], title: str, unit: str
 ) -> tuple[Facts, dict[str, Any]]:
-    """What the page says; and the point in force on these rows beside what was promised, for programs."""
+    """Facts of the page, and for ``--json`` the results of the point in force beside those expected at the fit."""
     unknown = [name for name in by if name not in frame.columns]
     if unknown:
         raise InvalidInputError(
@@ -533,7 +533,7 @@ def measured_on(
 
 
 def _report_numbers(system: Any, facts: Facts) -> dict[str, Any]:
-    """The point in force, where the page opens."""
+    """Results of the point in force, which the page shows first."""
     key, place, n_queries, n_rows = (
         key_of(system),
         facts.start,
@@ -583,7 +583,7 @@ def _report_numbers(system: Any, facts: Facts) -> dict[str, Any]:
 
 
 def report_in_words(system: Any, numbers: dict[str, Any]) -> None:
-    """How the point in force did on the new rows, and where the page and its picture are."""
+    """Print the results of the point in force on the new rows, and the paths of the page and its picture."""
     promise, key = numbers["promised"], key_of(system)
     score, cost, full, full_cost = (
         numbers[key],
@@ -623,7 +623,7 @@ def report_in_words(system: Any, numbers: dict[str, Any]) -> None:
 
 
 def _page_notes(system: Any, numbers: dict[str, Any]) -> dict[str, str]:
-    """Lines on how the page was measured: the goal, the point in force and what was promised, rows and seed."""
+    """Lines on how the page was measured: goal, point in force, results expected at the fit, rows and seed."""
     asked, promise = asked_for(system), numbers["promised"]
     (low, high), (least, most) = promise["interval"], promise["cost_interval"]
     name = chain_of(system).task.quality_name
@@ -645,7 +645,7 @@ def _page_notes(system: Any, numbers: dict[str, Any]) -> dict[str, str]:
 
 
 def _goal_text(value: Any) -> str:
-    """A budget or a loss; losses by class, one after the other."""
+    """A budget or a loss as text; losses by class are joined."""
     if isinstance(value, dict):
         return ", ".join(f"{share:g} of {name}" for name, share in value.items())
     return f"{value:g}"

@@ -54,7 +54,7 @@ __all__ = [
 
 
 def load_system(path: Path, *, public_key: Any = None) -> Any:
-    """The estimator or chain in a file."""
+    """Load the estimator or chain in a file."""
     return load(path, public_key=public_key)
 
 
@@ -62,17 +62,17 @@ def load_system(path: Path, *, public_key: Any = None) -> Any:
 
 
 def is_number(system: Any) -> bool:
-    """Whether a number is predicted, by which documents may be ranked, and not one of several labels."""
+    """Whether a number is predicted, as in regression and ranking, and not a label."""
     return len(chain_of(system).classes) == 0
 
 
 def method_of(system: Any) -> str:
-    """What stands in front of the full model, in a word."""
+    """Name of the method in front of the full model."""
     return "cascade" if isinstance(system, BudgetedCascade) else type(system).__name__
 
 
 def column_name(system: Any, what: str) -> str:
-    """Name of the column of the "target", "row_key" or "query"; empty where there is none that the file tells."""
+    """Name of the column of the "target", "row_key" or "query"; empty if the file has none."""
     name = getattr(system, f"{what}_name_", None)
     if what == "query" and not isinstance(chain_of(system).task, RankingTask):
         return ""
@@ -81,35 +81,35 @@ def column_name(system: Any, what: str) -> str:
 
 
 def full_name(system: Any) -> str:
-    """The kind of the full model, or its class where the file does not tell."""
+    """Kind of the full model, or its class if the file has no kind."""
     name, model = getattr(system, "full_name_", None), chain_of(system).innermost
     return name if isinstance(name, str) else type(getattr(model, "estimator", model)).__name__
 
 
 def n_fitted(system: Any) -> int:
-    """Rows of the training table; 0 where the file does not tell."""
+    """Number of rows of the training table; 0 if unknown."""
     return int(getattr(system, "n_samples_fit_", 0))
 
 
 def seed_of(system: Any) -> int:
-    """Seed of the fit; 0 where it was no number."""
+    """Seed of the fit; 0 if it was not a number."""
     seed = getattr(system, "random_state", None)
     return int(seed) if isinstance(seed, int | np.integer) else 0
 
 
 def asked_for(system: Any) -> dict[str, Any]:
-    """The goal of the fit: a budget, or a loss, by the names of classes where it is one of each."""
+    """Goal of the fit: budget and max_loss, the latter possibly by class name."""
     goal = getattr(system, "goal_", None)
     return goal if isinstance(goal, dict) else {"budget": getattr(system, "budget", None), "max_loss": None}
 
 
 def unit_of(system: Any) -> str:
-    """What is counted: queries where documents are ranked, else rows."""
+    """Unit of counts: queries for rankings, else rows."""
     return "queries" if column_name(system, "query") else "rows"
 
 
 def key_of(system: Any) -> str:
-    """What programs call the score: accuracy, r2, d2, ndcg or ap, or minus what answers lose by its whole name."""
+    """Key of the score in ``--json``: accuracy, r2, d2, ndcg, ap, or "minus_..." with the name of a loss."""
     name = chain_of(system).task.quality_name.lower()
     return name.replace(" ", "_") if name.startswith("minus") else name.split()[0].split("@")[0]
 
@@ -120,12 +120,12 @@ def is_priced(system: Any) -> bool:
 
 
 def named_row_key(system: Any, row_key: str | None) -> str | None:
-    """Column with the keys of the rows: the one that a command names, else that of the fit."""
+    """Column with the keys of the rows: that of the command line, else that of the fit."""
     return row_key or column_name(system, "row_key") or None
 
 
 def text_columns(system: Any, row_key: str | None = None) -> tuple[str, ...]:
-    """Columns that a file must be read as text for: levels, keys with their leading zeros, labels that are text."""
+    """Columns to read from a file as text: levels, keys with leading zeros, labels that are text."""
     keys, target = named_row_key(system, row_key), column_name(system, "target")
     is_text = chain_of(system).classes.dtype.kind in "UO"
     return (
@@ -136,7 +136,7 @@ def text_columns(system: Any, row_key: str | None = None) -> tuple[str, ...]:
 
 
 def promised(system: Any) -> Promise:
-    """What to expect of new rows at the operating point in force, or a refusal where nothing was measured."""
+    """Expected results of new rows at the operating point in force; an error where nothing was measured."""
     known = getattr(system, "promise_", None)
     if known is not None:
         return Promise.from_dict(known)
@@ -149,7 +149,7 @@ def promised(system: Any) -> Promise:
 
 
 def frontier_of(system: Any) -> Frontier:
-    """The efficient operating points on the rows that they are judged on."""
+    """Efficient operating points, with their results on the rows that they are judged on."""
     if not hasattr(system, "frontier_"):
         raise InvalidInputError(
             f"the file holds a {method_of(system)} without the rows that its operating points were judged on, so "
@@ -166,7 +166,7 @@ def move(
     max_loss: float | Mapping[str, float] | None = None,
     min_recall: Mapping[str, float] | None = None,
 ) -> Any:
-    """The system at another operating point; classes have the names that the table gives them."""
+    """The system at another operating point; ``max_loss`` and ``min_recall`` are by class name."""
     if not isinstance(system, ChainEstimator):
         raise InvalidInputError(
             f"the file holds a {method_of(system)} without what it takes to move to another operating point."
@@ -194,7 +194,7 @@ def move(
 
 
 def _threshold_within(system: ChainEstimator, max_loss: Any) -> float:
-    """Threshold of the cheapest cut of a gate that loses at most so much on the rows of the evidence."""
+    """Cheapest threshold of a gate with at most this empirical risk on the rows of the evidence."""
     check_max_loss(max_loss)
     against = Frontier.from_evidence([system.evidence_], against_full=True)
     allowed = np.flatnonzero(empirical_risk_within(against, max_loss))
@@ -205,7 +205,7 @@ def _threshold_within(system: ChainEstimator, max_loss: Any) -> float:
 
 
 def answers_of(system: Any, cells: Cells) -> dict[str, Any]:
-    """Answer, its probability if it is a label, the stage that gave it and what it cost, for each row."""
+    """Answer, probability (of a label), stage and cost of each row."""
     chain = chain_of(system)
     reader = chain.reader(cells)
     walk = chain.walk(reader)
@@ -220,19 +220,19 @@ def answers_of(system: Any, cells: Cells) -> dict[str, Any]:
 
 
 def starved(system: Any, cells: Cells, stage: Labels) -> int:
-    """How many rows the full model answered although more than half of the cells it reads were missing."""
+    """Number of rows answered by the full model with more than half of its cells missing."""
     asked = cells.numbers[np.ix_(stage == "full", chain_of(system).price_list.read_by_full)]
     return int((np.isnan(asked).mean(axis=1) > 0.5).sum())
 
 
 def at_hand(system: Any, cells: Cells) -> TableReader:
-    """Reads all cells, whether or not a row needs them; one that cannot be read is missing."""
+    """Reader of all cells, also those that a row does not need; unreadable cells are missing."""
     table = chain_of(system).schema.table_of(cells)
     return TableReader(cells.numbers, table, cells.row_numbers, cells.row_keys)
 
 
 def refuse_unreadable(chain: Chain, cells: Cells) -> None:
-    """Refuse a table of which some cell cannot be read that a stage or the full model reads."""
+    """Refuse a table with an unreadable cell in a column that a stage or the full model reads."""
     reader, rows = chain.reader(cells), np.arange(len(cells))
     reader.block(rows, chain.columns)
     reader.table(rows, chain.price_list.full_columns)

@@ -20,13 +20,13 @@ _Z95 = 1.96
 
 @dataclass(frozen=True)
 class Promise:
-    """What to expect of new rows at an operating point, measured on rows whose answering models had not seen them.
+    """Expected results of new rows at an operating point, measured out of fold.
 
     Attributes
     ----------
     accuracy, low, high : float
-        Accuracy, or R2 where numbers are predicted, with a 95 % bootstrap interval for the mean of all rows there are.
-        The mean of a few new ones strays further: see ``interval``.
+        Accuracy, or R2 where numbers are predicted, with a 95 % bootstrap interval of the population mean; for the mean
+        of a few new rows see ``interval``.
     cost, cost_spread : float
         Mean cost per row, and the standard deviation of the cost of one row.
     share : float
@@ -34,14 +34,13 @@ class Promise:
     n_rows : int
         Rows it was measured on.
     full_cost : float
-        What the full model costs for every row.
+        Mean cost per row of the full model for every row.
     full_accuracy : float, optional
         Accuracy, or R2, of the full model for every row.
     majority : float, optional
-        Accuracy of the more frequent class as the answer to every row; or R2 of the best number that is the same for
-        every row.
+        Accuracy of the most frequent class, or R2 of the best constant number.
     score_spread : float, optional
-        Standard deviation of what one row adds to R2; None for an accuracy, which tells its own.
+        Standard deviation of the contribution of one row to R2; None for an accuracy p, where it is sqrt(p (1 - p)).
     measures : dict of str to tuple of float, optional
         Where labels are predicted, accuracy, balanced accuracy, log-loss, AUC and the recall of each class by name: the
         value, and the ends of a 95 % bootstrap interval. Log-loss and AUC are lacking where scores are not known.
@@ -50,7 +49,7 @@ class Promise:
     errors : dict of str to tuple of float, optional
         Where numbers are predicted, by the name of each mean error: its value, and the ends of a 95 % interval.
     full_errors, constant_errors : dict of str to float, optional
-        The mean errors of the full model, and of the best number that is the same for every row.
+        Mean errors of the full model, and of the best constant number.
     documents : float, optional
         Where documents are ranked, their mean number in a query. Rows are then queries, ``accuracy`` is the mean of
         their metric and ``majority`` that of orders by chance; costs and ``share`` are means over documents.
@@ -76,7 +75,7 @@ class Promise:
 
     @classmethod
     def from_dict(cls, known: Any) -> "Promise":
-        """What a file keeps of a promise, or a refusal of anything else."""
+        """Promise from the entries in a file, checked."""
         names = {one.name for one in fields(cls)}
         if isinstance(known, dict) and set(known) <= names and all(map(_is_numbers, known.values())):
             try:
@@ -113,13 +112,13 @@ class Promise:
         return None if self.documents is None else self.cost * self.documents
 
     def spread(self, n_rows: int) -> float:
-        """Standard deviation of the mean cost of ``n_rows`` new rows by the chance of rows alone, theirs and ours."""
+        """Standard deviation of the mean cost of ``n_rows`` new rows around the measured one, by sampling of rows."""
         return self.cost_spread * float(np.sqrt(1.0 / n_rows + 1.0 / self.n_rows))
 
     def interval(self, n_rows: int) -> tuple[float, float]:
-        """Where the accuracy, or R2, of ``n_rows`` new rows lies, 19 times out of 20.
+        """95 % interval of the accuracy, or R2, of ``n_rows`` new rows.
 
-        Two independent errors, that of our rows and that of the new ones: their squares add up.
+        The squared errors of the measured and of the new rows, which are independent, add up.
         """
         spread = self.score_spread
         variance = self.accuracy * (1.0 - self.accuracy) if spread is None else spread**2
@@ -136,7 +135,7 @@ def _recalls(measures: dict[str, float]) -> tuple[float, ...] | None:
 
 
 def _is_numbers(value: Any) -> bool:
-    """Whether a value is a number, several, or some by name; None is one that is not known."""
+    """Whether a value is a number, a tuple or a dict of numbers, or None."""
     if isinstance(value, dict):
         return all(isinstance(name, str) and _is_numbers(one) for name, one in value.items())
     if isinstance(value, tuple):
@@ -145,7 +144,7 @@ def _is_numbers(value: Any) -> bool:
 
 
 def promise_of(estimator: Any, known: Promise | None = None) -> Promise:
-    """What the evidence of an estimator says about its operating point in force.
+    """Expected results at the operating point in force, from the evidence of an estimator.
 
     Parameters
     ----------
@@ -214,7 +213,7 @@ def promise_of(estimator: Any, known: Promise | None = None) -> Promise:
 
 
 def _of_orders(promise: Promise, evidence: QueryEvidence) -> Promise:
-    """The promise of queries whose documents are ranked, beside any order of them that looks at nothing."""
+    """Promise of a ranking, with the metric of random orders."""
     return replace(
         promise,
         full_accuracy=None if evidence.full_quality is None else evidence.full_score,
@@ -224,7 +223,7 @@ def _of_orders(promise: Promise, evidence: QueryEvidence) -> Promise:
 
 
 def _as_served(estimator: Any) -> Evidence:
-    """The evidence, with the full model's own answers where the chain in force gives those and not a blend."""
+    """Evidence with the full model's own answers, if the chain in force serves these and not a blend."""
     chain = estimator.chain_
     evidence: Evidence = estimator.evidence_
     alone = chain.blend is not None and np.array_equal(chain.blend, chain.task.full_alone)
@@ -253,7 +252,7 @@ def _is_right(task: Task, scores: Floats, strata: Ints) -> Bools:
 def _drawn_scores(evidence: Evidence, routes: list[tuple[float, Any]], seed: int) -> Floats:
     """Scores that rows are answered with; of two routes of a row, one is drawn."""
     scores, rows = evidence.scores, np.arange(evidence.n_rows)
-    assert scores is not None  # whoever calls has looked
+    assert scores is not None  # checked by the caller
     route = routes[0][1]
     if len(routes) > 1:
         follows = np.random.default_rng(seed).random(evidence.n_rows) < routes[1][0]
@@ -265,9 +264,9 @@ def _drawn_scores(evidence: Evidence, routes: list[tuple[float, Any]], seed: int
 def _with_errors(
     promise: Promise, task: Task, evidence: Evidence, quality: Floats, routes: list[tuple[float, Any]]
 ) -> Promise:
-    """The promise with mean errors in the unit of the targets, and with how far R2 strays on few rows."""
+    """Promise with mean errors in the unit of the target, and with the standard deviation of R2."""
     y, scores, rows = evidence.target, evidence.scores, np.arange(evidence.n_rows)
-    assert y is not None  # whoever calls has looked
+    assert y is not None  # checked by the caller
     assert scores is not None
     constant = np.tile(task.loss(y).base(np.ones(len(y))), (len(y), 1))
     errors = {}

@@ -35,7 +35,7 @@ from thrifty.tasks.task import Task
 __all__ = ["KINDS", "SAMPLE", "Competition", "best_kind", "recipe"]
 
 SAMPLE = 5_000
-"""Rows that a competition of kinds looks at."""
+"""Largest number of rows for the comparison of kinds."""
 _FOLDS = 3
 _MAX_SVM_ROWS = 20_000  # the time of a kernel machine grows with the square of the rows
 
@@ -60,7 +60,7 @@ _BOOSTED: dict[str, Any] = {"n_estimators": 300, "learning_rate": 0.1}
 
 @dataclass(frozen=True)
 class Competition:
-    """Which kind won, and the accuracy, R2 or metric of orders of all that took part."""
+    """The best kind, and the cross-validated accuracy, R2 or ranking metric of every kind."""
 
     winner: str
     accuracy: dict[str, float]
@@ -68,7 +68,7 @@ class Competition:
 
 
 def recipe(kind: str, seed: int, n_jobs: int, task: Task | None = None) -> Any:
-    """An unfitted classifier of a kind; a regressor where the task is one of numbers, or a ranker of documents."""
+    """Unfitted classifier, regressor or ranker of a kind."""
     if kind not in KINDS:
         raise InvalidInputError(
             f"the full model must be auto, one of {', '.join(KINDS)}, or a file with a fitted model; got {kind!r}."
@@ -96,7 +96,7 @@ def recipe(kind: str, seed: int, n_jobs: int, task: Task | None = None) -> Any:
 
 
 def _regressor(kind: str, seed: int, n_jobs: int, task: RegressionTask) -> Any:
-    """An unfitted regressor of a kind, for the error that counts where it knows several; or a ranker."""
+    """Unfitted regressor of a kind, with the loss of the task if the kind supports it; or a ranker."""
     is_ranking, quantile = isinstance(task, RankingTask), task.quantile
     if kind == "forest":
         # By the squared error always: trees of medians take a hundred times as long, and there are none of quantiles.
@@ -128,7 +128,7 @@ def _regressor(kind: str, seed: int, n_jobs: int, task: RegressionTask) -> Any:
 
 
 def _booster_of_orders(kind: str, **known: Any) -> Any:
-    """An unfitted ranker of a library that has one."""
+    """Unfitted ranker of XGBoost or LightGBM."""
     if kind == "xgboost":
         from xgboost import XGBRanker
 
@@ -141,7 +141,7 @@ def _booster_of_orders(kind: str, **known: Any) -> Any:
 def best_kind(
     X: Any, y: NDArray[Any], task: Task, *, seed: int, n_jobs: int, has_missing: bool, progress: Progress
 ) -> Competition:
-    """The kind with the best cross-validated accuracy, R2 or metric of orders, on a bounded sample of the rows."""
+    """Compare all kinds by cross-validated accuracy, R2 or ranking metric, on a bounded sample of the rows."""
     kinds = _eligible(len(y), has_missing or len(task.classes) == 0)
     chosen = _sample(X, seed, task.query_of(task.encode("y", y, len(y))))
     numbers, labels = np.asarray(X)[chosen], y[chosen]
@@ -159,9 +159,11 @@ def best_kind(
             quality = np.zeros(len(labels))
             for fold in range(_FOLDS):
                 out = folds == fold
-                said = fit_model(clone(model), numbers[~out], learned[~out]).predict(numbers[out])
+                answer = fit_model(clone(model), numbers[~out], learned[~out]).predict(numbers[out])
                 right = (
-                    said == learned[out] if len(task.classes) else task.quality(target[out], said[:, None])
+                    answer == learned[out]
+                    if len(task.classes)
+                    else task.quality(target[out], answer[:, None])
                 )
                 quality[out] = right
             accuracy[kind] = float(quality.mean())
@@ -171,7 +173,7 @@ def best_kind(
 
 
 def _mean_of_queries(model: Any, numbers: Any, target: Floats, folds: Ints, task: RankingTask) -> float:
-    """Mean metric of queries, whose documents are scored by a model that has learned from others."""
+    """Mean cross-validated ranking metric."""
     scores = np.zeros(len(target))
     for fold in np.unique(folds):
         out = folds == fold
@@ -201,7 +203,7 @@ def _eligible(n_rows: int, without_svm: bool) -> Sequence[str]:
 
 
 def _sample(X: Any, seed: int, query: Ints | None) -> NDArray[np.intp]:
-    """Rows drawn by their content, those of a query together: the same ones however the table is sorted."""
+    """Rows sampled by content, queries whole: the same rows in any order of the table."""
     keys = fingerprints(np.asarray(X, dtype=np.float64), seed)
     if query is not None:
         keys = query_keys(keys[:, None], query)[np.unique(query, return_inverse=True)[1], 0]
