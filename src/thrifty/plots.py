@@ -54,7 +54,7 @@ _APART = 0.015
 _MAX_LETTERS = 30
 """Length of a name on an axis."""
 _BARS_WIDTH = 1.8
-"""Width of a picture of bars in lengths of the longest one: notes stand behind the bars."""
+"""Width of a bar plot relative to the longest bar: notes are to the right of the bars."""
 
 
 # -- figures and files -------------------------------------------------------------------------

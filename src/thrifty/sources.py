@@ -721,12 +721,12 @@ class RefusesUnseen:
 
     def fetch(self, rows: Ints, names: Sequence[str]) -> Delivery:
         """Ask the source, and look for text that is new."""
-        said: Delivery = self._source.fetch(rows, names)
+        delivery: Delivery = self._source.fetch(rows, names)
         columns = np.array([self._schema.names.index(name) for name in names], dtype=np.intp)
-        _, unreadable = self._schema.read(said.values, columns, unseen_is_missing=False)
+        _, unreadable = self._schema.read(delivery.values, columns, unseen_is_missing=False)
         failed = {
             int(rows[place]): one.why(one.values[place], None)
             for one in unreadable.values()
             for place in np.flatnonzero(one.rows)
         }
-        return Delivery(said.values, {**failed, **said.failed}, said.paid)
+        return Delivery(delivery.values, {**failed, **delivery.failed}, delivery.paid)

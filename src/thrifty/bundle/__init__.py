@@ -1,4 +1,4 @@
-"""One file per fitted estimator or chain, without pickle: see docs/bundle.md for the format and what it promises."""
+"""Files of fitted estimators and chains, without pickle; docs/bundle.md describes the format and its guarantees."""
 
 from thrifty.bundle.codec import register
 from thrifty.bundle.objects import from_bytes, register_estimator, to_bytes

@@ -1,12 +1,12 @@
-"""Dataclasses of arrays as a list of JSON objects, and back: one codec for everything that a file holds.
+"""Codec between registered dataclasses of arrays and a list of JSON objects.
 
-A file may hold classes that were made known with ``register``, and no others. An object is its fields; what they may
-hold is said by their annotations: arrays, numbers, text, truth values, tuples, dicts, other objects. Objects stand in
-a list, each behind those that it refers to, so that nothing can refer to itself, and reading is one pass over the list.
+A file may hold classes that were registered with ``register``, and no others. An object is written as its fields, whose
+annotations define what they may hold: arrays, numbers, text, booleans, tuples, dicts, other objects. Objects form a
+list, each after those that it refers to, so that there are no cycles, and reading is one pass over the list.
 
-Nothing is taken from a file on trust: a field has the type that its annotation says, floats and arrays hold finite
-numbers unless the class was registered otherwise, an object stands in one place, and ``validate`` of the class, or the
-check that it was registered with, refuses fields that do not fit together.
+Every value of a file is checked: a field has the type of its annotation, floats and arrays are finite unless the class
+was registered otherwise, an object is referred to once, and ``validate`` of the class, or the check that it was
+registered with, refuses fields that do not fit together.
 """
 
 import math
@@ -32,12 +32,12 @@ AnyClass = TypeVar("AnyClass", bound=type)
 
 
 class NotPlainError(InvalidInputError):
-    """A value is not made of numbers, text, truth values, None, arrays, known objects and collections of them."""
+    """A value cannot be written: it is not made of numbers, text, booleans, None, arrays and registered objects."""
 
 
 @dataclass(frozen=True)
 class _Known:
-    """A class that files may hold, and what is special about it."""
+    """A registered class, and how it is checked and converted."""
 
     cls: type
     left_out: frozenset[str]
@@ -57,7 +57,7 @@ def register(
     shared: bool = False,
     check: Callable[[Any], object] | None = None,
 ) -> AnyClass:
-    """Let files hold objects of one more dataclass, under its name. Returns the class.
+    """Register a dataclass, so that files may hold its objects, and return it.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ class Writer:
         return {"$array": len(self.arrays) - 1}
 
     def value(self, value: Any, level: int = 0) -> Any:
-        """The value as JSON; refuses what is not plain."""
+        """Value as JSON; raises ``NotPlainError`` for values that cannot be written."""
         if level > _MAX_LEVELS:
             raise NotPlainError(f"values nested more than {_MAX_LEVELS} deep are not stored.")
         # Exact types: a subclass, numpy's numbers among them, would come back as something else.
@@ -175,7 +175,7 @@ class Writer:
 
 
 def _coerced(value: Any, hint: Any) -> Any:
-    """The value in the type of its annotation, where that is a number or an array: ints may stand for floats."""
+    """Value converted to the type of its annotation, if that is a number or an array: ints are allowed as floats."""
     if hint is float and isinstance(value, int | float | np.number):
         return float(value)
     if hint in (int, bool) and isinstance(value, int | np.integer | np.bool_):
@@ -215,7 +215,7 @@ class Reader:
     arrays : sequence of arrays
         Made when they are asked for.
     lifted : callable
-        ``(object) -> object``: what an object that was read stands for.
+        ``(object) -> object``: converts an object that was read into its final form.
     """
 
     def __init__(
@@ -309,7 +309,7 @@ class Reader:
         return self._made[number]
 
     def _take(self, kind: str, number: Any, n_known: int) -> None:
-        """Refuse a number that is none, or that was used before: what is made of a file is not larger than the file."""
+        """Refuse a reference that is invalid or was used before, so that a file cannot expand into a larger object."""
         if type(number) is not int or not 0 <= number < n_known:
             raise InvalidInputError(
                 f"the bundle refers to {kind} {str(number)[:30]}, and holds {n_known} of them at that place. The file "
@@ -331,7 +331,7 @@ class Reader:
 
 
 def _problem(value: Any, hint: Any, infinite: bool) -> str | None:
-    """Why a value is not what its annotation says, or None."""
+    """Reason why a value does not match its annotation, or None."""
     if hint is Any:
         return None
     origin, inner = get_origin(hint), get_args(hint)
@@ -370,7 +370,7 @@ def _problem(value: Any, hint: Any, infinite: bool) -> str | None:
 
 
 def type_problem(thing: Any) -> str | None:
-    """Why a field of a dataclass or named tuple is not what its annotation says, or None."""
+    """Reason why a field of a dataclass or named tuple does not match its annotation, or None."""
     hints = get_type_hints(type(thing))
     problems = ((name, _problem(getattr(thing, name), hint, infinite=True)) for name, hint in hints.items())
     return next((f"have a {name} that must {problem}" for name, problem in problems if problem), None)

@@ -1,12 +1,12 @@
-"""One file of arrays and a manifest, of which no byte can change unnoticed.
+"""Container format: a manifest and arrays in one file, protected by a checksum.
 
     magic (8) | format (4) | manifest length (8) | manifest, JSON | arrays, raw | SHA-256 of all before (32)
 
-Numbers are little-endian. The manifest says what the arrays are and where they lie; they follow one another without a
-gap, so every byte belongs to something. Large arrays are stored in fewer bytes where that loses nothing. Nothing is
-allocated because the file says so: every length is first compared with the bytes that are really there, text is
-measured before it is parsed, and all arrays together may not amount to more than ``EXPANSION`` times the file and a
-little room. An array is made when it is asked for, and not before.
+Numbers are little-endian. The manifest describes the arrays and their offsets; they follow one another without a gap,
+so every byte belongs to something. Large arrays are compressed without loss. No memory is allocated on the word of the
+file: every length is first compared with the bytes that are there, text is measured before it is parsed, and all arrays
+together may not take more than ``EXPANSION`` times the size of the file and a little more. An array is decoded when it
+is first used.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ MAGIC = b"thrifty\x00"
 FORMAT = 5
 """The layout this version writes and reads."""
 DEFAULT_MAX_BYTES = 1 << 30
-"""Files larger than this are refused unless the caller says otherwise."""
+"""Default limit of the size of a file."""
 
 _HEADER = struct.Struct("<8sIQ")
 _DIGEST = 32
@@ -51,7 +51,7 @@ _COSTS = {b"{": 240, b"[": 96, b'"': 32, b",": 48, b":": 100}
 
 @dataclass(frozen=True)
 class Contents:
-    """What a file holds: facts that are plain JSON, and the arrays they refer to by number."""
+    """Contents of a file: a JSON object, and the arrays it refers to by number."""
 
     facts: dict[str, Any]
     arrays: Sequence[Array]
@@ -87,12 +87,12 @@ def _stored(arrays: Sequence[Array]) -> list[tuple[dict[str, Any], bytes]]:
         for array, (form, raw) in zip(arrays, plain, strict=True)
     ]
     n_plain, n_few = (sum(len(blob) for _, blob in one) for one in (plain, few))
-    # What compresses better than this would be refused as a trap for whoever reads it.
+    # An array that compresses better than this would be refused on reading as a decompression bomb.
     return few if n_plain <= EXPANSION * n_few + _ROOM_FOR_ARRAYS else plain
 
 
 def unpack(data: Any, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Contents:
-    """Facts and arrays of a file whose every byte is as it was written, or a refusal."""
+    """Read the JSON and the arrays of a file, after its checksum."""
     if not isinstance(data, bytes | bytearray | memoryview):
         raise InvalidInputError(
             f"a bundle is read from bytes; got {type(data).__name__}. For a path use load."
@@ -122,7 +122,7 @@ def unpack(data: Any, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Contents:
 
 
 class Stored(Sequence[Array]):
-    """The arrays of a file, each made when it is asked for."""
+    """Arrays of a file, each decoded when it is first used."""
 
     def __init__(self, makers: Sequence[Callable[[], Array]]) -> None:
         self._makers = makers
@@ -142,7 +142,7 @@ def parsed_size(text: bytes) -> int:
 
 
 def _check_header(view: memoryview) -> int:
-    """Length of the manifest, once magic and format are known to be ours."""
+    """Check magic and format, and return the length of the manifest."""
     if len(view) < _HEADER.size + _DIGEST:
         raise InvalidInputError(
             f"this is no bundle: it has only {len(view)} bytes. It may have been cut off."

@@ -1,10 +1,10 @@
-"""Large arrays in fewer bytes, from which each of their bits comes back.
+"""Lossless compression of large arrays.
 
     narrow numbers -> their first bytes, their second bytes, ... -> DEFLATE
 
-Whole numbers take the narrowest type that holds all of them, numbers that single precision holds exactly take that,
-numbers with few distinct values are written once and then counted, and truth values are bits. An array is encoded only
-where that saves something; short ones stay as they are.
+Integers are stored in the narrowest type that holds all of them, floats in single precision where that is exact, arrays
+with few distinct values as values and codes, and booleans as bits. Short arrays, and those that would not shrink, are
+stored unchanged.
 """
 
 import math
@@ -21,10 +21,10 @@ __all__ = ["decoded", "encoded"]
 Array = NDArray[Any]
 
 MIN_BYTES = 1024
-"""Shorter arrays are not worth a description of how they are stored."""
+"""Shorter arrays are not compressed."""
 
 WORTH = 0.9
-"""Share of its bytes that an encoded array may have."""
+"""Largest share of its bytes that an encoded array may have; else it is stored unchanged."""
 
 MAX_DISTINCT = 1 << 16
 LEVEL = 6  # of DEFLATE: higher ones take several times as long for a hundredth of the bytes

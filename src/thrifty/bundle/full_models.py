@@ -1,7 +1,7 @@
-"""Full models (f0) in a file: as arrays of ours, or outside it and recognised by their answers.
+"""Full models (f0) in a file: stored as arrays, or left outside and recognised by a fingerprint of their answers.
 
-Trees, linear models, support vector machines and precomputed outputs go inside. Of any other model the file has the
-name of its class and its answers to made-up rows: whoever loads the file gives the model again, and another one is
+Trees, linear models, support vector machines and precomputed outputs are stored. Of any other model the file has the
+name of its class and its answers to synthetic rows: the caller of ``load`` gives the model again, and another one is
 refused. A function, or an estimator of another library, is never written.
 """
 
@@ -28,7 +28,7 @@ __all__ = ["FullMode", "SavedModel", "full_to_store", "with_given_full"]
 FullMode = Literal["inside", "outside", "absent"]
 
 TOLERANCE = 1e-6
-"""Answers may differ by this, relative to their size: a machine's last digit is not another model."""
+"""Relative tolerance of answers, for rounding that differs by machine."""
 
 
 @register
@@ -43,7 +43,7 @@ class SavedModel:
 
     @classmethod
     def of(cls, full: EstimatorFull) -> "SavedModel | None":
-        """What a file holds of a fitted estimator, or None where it has no form in a file."""
+        """Stored form of a fitted estimator, or None if it has none."""
         estimator = full.estimator
         if not isinstance(estimator, ChainEstimator):
             estimator = stored_model_of(estimator)
@@ -70,7 +70,7 @@ class SavedModel:
 
 
 def full_to_store(chain: Chain, mode: FullMode) -> tuple[Any, str]:
-    """What a file holds in the place of a chain's full model, and the name of a model that has no form in a file."""
+    """Stored form of a chain's full model; or a placeholder and the name of a model that cannot be stored."""
     full = chain.full
     if isinstance(full, Chain):
         return full, ""
@@ -88,7 +88,7 @@ def full_to_store(chain: Chain, mode: FullMode) -> tuple[Any, str]:
 
 
 def name_of(model: FullModel) -> str:
-    """What a reader of an error message knows the model by."""
+    """Name of a model in error messages."""
     inner = getattr(model, "estimator", getattr(model, "function", model))
     return str(getattr(inner, "__qualname__", type(inner).__name__))[:200]
 
@@ -100,7 +100,7 @@ def _columns_of(chain: Chain) -> tuple[int, tuple[str, ...] | None]:
 
 
 def _answers(model: FullModel, chain: Chain) -> Floats | None:
-    """What a model says about made-up rows; None where it cannot read them."""
+    """Answers of a model to synthetic rows; None where it cannot read them."""
     n_features, names = _columns_of(chain)
     numbers = probe_table(n_features)
     table: Any = numbers
@@ -114,7 +114,7 @@ def _answers(model: FullModel, chain: Chain) -> Floats | None:
         table = frame.table(numbers, np.arange(n_features))
     try:
         return np.asarray(model.outputs(table, numbers), dtype=np.float64)
-    except Exception:  # whatever a model of another make raises about rows that nobody measured
+    except Exception:  # models of other libraries raise errors of any type for synthetic rows
         return None
 
 
@@ -133,7 +133,7 @@ def _plausible(numbers: Floats, frame: Schema) -> Floats:
 
 
 def with_given_full(chain: Chain, full: Any) -> Chain:
-    """The chain with a model of the caller's at its end, which must be the one that the file names."""
+    """Chain with the full model that the caller gives, which must be the one that the file names."""
     if isinstance(chain.full, Chain):
         return replace(chain, full=with_given_full(chain.full, full))
     n_features, names = _columns_of(chain)

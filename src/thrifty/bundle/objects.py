@@ -1,9 +1,8 @@
 """Fitted estimators and chains as the bytes of one file, and back.
 
-Of an estimator a file keeps the chain that serves, the constructor arguments and learned attributes that are plain
-data, and what moving to another operating point takes: all points that were learned, the rows they were judged on, and
-the certificate. What follows from the chain (labels, columns, threshold) is not written twice: two copies could
-disagree.
+Of an estimator a file keeps the chain, the constructor arguments and learned attributes that are plain data, and what
+moving to another operating point needs: all learned points, the evidence they were judged on, and the certificate.
+Attributes that follow from the chain (labels, columns, threshold) are not written twice: two copies could disagree.
 """
 
 import warnings
@@ -96,7 +95,7 @@ register(Policy, infinite=("thresholds", "cost", "score"))
 register(TreeEnsemble, infinite=("threshold",))
 
 
-# -- what stands in a file for objects that are no dataclasses of arrays -----------------------------
+# -- stored forms of objects that are not dataclasses of arrays --------------------------------------
 
 
 @register
@@ -189,7 +188,7 @@ class NotStored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
 
     @classmethod
     def of(cls, value: Any) -> "NotStored":
-        """Stand in for a value; what has no ``fit`` sets no limit to the tables."""
+        """Placeholder for a value."""
         name = value.__name__ if isinstance(value, type) else type(value).__name__
         if not hasattr(value, "fit") or isinstance(value, type):
             return cls(name)
@@ -235,7 +234,7 @@ _ESTIMATORS: dict[str, type[ChainEstimator]] = {}
 
 
 def register_estimator(estimator: type[ChainEstimator]) -> None:
-    """Let bundles hold one more class of estimators."""
+    """Register a class of estimators, so that files may hold it."""
     _ESTIMATORS[estimator.__name__] = estimator
 
 
@@ -525,7 +524,7 @@ def _without_functions(prices: PriceList, names: tuple[str, ...] | None) -> Pric
 
 
 def _lifted(thing: Any) -> Any:
-    """What an object that was read stands for."""
+    """Final form of an object that was read."""
     if isinstance(thing, SavedTrees | SavedEntries | SavedModel | SavedEstimator):
         return thing.restored()
     if isinstance(thing, StoredModel):
@@ -565,7 +564,7 @@ def _check_model(model: EstimatorFull, chain: Chain, n_columns: int, names: Any)
 
 
 def _check_nested(thing: Any, level: int = 0) -> None:
-    """Refuse chains that stand in one another: they answer by recursion, which must not exhaust the interpreter."""
+    """Refuse deeply nested chains: they predict by recursion, which must not exhaust the interpreter."""
     if level >= _MAX_NESTED:
         raise InvalidInputError(
             f"a bundle holds at most {_MAX_NESTED} chains and estimators within one another; here are more. "
@@ -584,7 +583,7 @@ _MODES = ("inside", "outside", "absent")
 def to_bytes(
     thing: Any, *, full: FullMode = "inside", evidence: bool = True, private_key: Any = None
 ) -> bytes:
-    """What ``save`` would write into a file."""
+    """Bytes of the file that ``save`` would write."""
     if full not in _MODES:
         raise InvalidInputError(f"full must be one of {', '.join(map(repr, _MODES))}; got {full!r}.")
     key = None if private_key is None else check_private_key(private_key)
@@ -613,7 +612,7 @@ def to_bytes(
 def from_bytes(
     data: bytes, *, full: Any = None, max_bytes: int = DEFAULT_MAX_BYTES, public_key: Any = None
 ) -> Any:
-    """What ``load`` would read from a file of these bytes."""
+    """Object that ``load`` would read from a file of these bytes."""
     try:
         contents = unpack(without_signature(data, public_key), max_bytes=max_bytes)
         thing = Reader(contents.facts.get("objects"), contents.arrays, _lifted).root()

@@ -1,9 +1,9 @@
-"""Ed25519 signatures of files: who holds the public key knows that whoever holds the private key wrote the file.
+"""Ed25519 signatures of files: the public key verifies that the owner of the private key wrote the file.
 
     file | signature of it (64) | SHA-256 of the file's own checksum and the signature (32) | mark (8)
 
-The signature is appended to a whole file and covers all of it; the checksum behind it lets those who have no key see
-that nothing was changed by accident. A file that does not end with the mark is not signed.
+The signature is appended to a whole file and covers all of it; the checksum after it detects accidental changes without
+a key. A file that does not end with the mark is not signed.
 """
 
 import hashlib
@@ -61,7 +61,7 @@ def _verify(key: Any, signature: bytes, body: bytes) -> None:
     except InvalidSignature:
         raise InvalidInputError(
             "the signature of the bundle does not fit: it was changed after it was signed, or signed with a key that "
-            "does not belong to `public_key`. Ask whoever made it for the file, or for the key."
+            "does not belong to `public_key`. Ask its author for the file, or for the key."
         ) from None
 
 

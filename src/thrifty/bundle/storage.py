@@ -1,4 +1,4 @@
-"""Files of estimators and chains: what `thrifty.save` writes and `thrifty.load` reads."""
+"""``save`` and ``load``: estimators and chains in files."""
 
 import importlib.util
 from pathlib import Path

@@ -45,7 +45,7 @@ class OperatingPoints:
 
     @property
     def frontier_(self) -> Frontier:
-        """Every operating point, on the rows of ``evidence_``; every row counts once, whatever its weight."""
+        """Frontier of the operating points on the rows of ``evidence_``; every row counts once, without weights."""
         check_is_fitted(self)
         return Frontier.from_evidence([self._evidence()], task=self.chain_.task)
 

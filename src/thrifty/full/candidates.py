@@ -1,8 +1,7 @@
-"""Full models to choose from where a user has only a table: by name, or the best of them by cross-validation.
+"""Candidates for the full model, by kind: forest, SVM, boosting, XGBoost, LightGBM.
 
-A competition is decided by cross-validated accuracy, R2, or the metric of queries whose documents are ranked, on at
-most ``SAMPLE`` rows, which is enough to tell kinds of models apart; the winner is then fitted on all rows there are to
-learn from.
+Kinds are compared by cross-validated accuracy, R2, or the ranking metric, on at most ``SAMPLE`` rows; the best one is
+then fitted on all rows.
 """
 
 import importlib.util

@@ -267,6 +267,6 @@ def _answers_alike(model: Any, found: StoredClassifier | StoredRegressor) -> boo
         try:
             theirs = np.asarray(getattr(model, ask)(table), dtype=np.float64)
             ours = np.asarray(getattr(found, ask)(table), dtype=np.float64)
-        except Exception:  # whatever another library raises
+        except Exception:  # other libraries raise errors of any type
             return False
     return theirs.shape == ours.shape and np.allclose(ours, theirs, rtol=_SAME, atol=_SAME, equal_nan=True)

@@ -522,7 +522,7 @@ class _StoredEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
     def _table(self, X: Any) -> Any:
         """Validated table as numbers."""
         if self.model.names is None and hasattr(X, "to_numpy"):
-            X = X.to_numpy()  # boosters read columns by their place, whatever they are called
+            X = X.to_numpy()  # boosters read columns by place, not by name
         return validate_data(
             self,
             X,

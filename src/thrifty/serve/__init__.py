@@ -1,1 +1,1 @@
-"""The gateway: a system behind HTTP, in front of a full model that may be far away."""
+"""The gateway: a system served over HTTP, with its full model in the file or on another server."""

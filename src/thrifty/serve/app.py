@@ -44,7 +44,7 @@ __all__ = ["create_admin", "create_app", "direct"]
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 
 _PAGE = Path(__file__).with_name("status.html")
-"""The status page; it fetches what it shows once a second."""
+"""The status page, which updates once a second."""
 
 _PARSE_IN_THREAD = 2**16
 """Bytes of a body above which it is parsed in a thread, so that other requests do not wait."""

@@ -1,4 +1,4 @@
-"""Settings of the gateway: what may be written into serve.toml, checked before anything starts."""
+"""Settings of the gateway, read from serve.toml and checked before it starts."""
 
 import dataclasses
 import difflib
@@ -36,7 +36,7 @@ def _table(**how: Any) -> Any:
 
 @dataclass(frozen=True)
 class RemoteSettings:
-    """How a remote full model is asked: the table ``[remote]``.
+    """Settings of a remote full model: the table ``[remote]``.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class RemoteSettings:
 
 @dataclass(frozen=True)
 class ProviderSettings:
-    """How a provider is asked: a table ``[providers.NAME]`` with exactly one of ``url``, ``database`` and ``path``.
+    """Settings of a provider: a table ``[providers.NAME]`` with exactly one of ``url``, ``database`` and ``path``.
 
     Attributes
     ----------
@@ -140,7 +140,7 @@ class ProviderSettings:
 
     @property
     def names(self) -> dict[str, str]:
-        """What the provider calls each column."""
+        """Name of each column at the provider."""
         if isinstance(self.columns, Mapping):
             return dict(self.columns)
         return {name: name for name in self.columns}
@@ -288,7 +288,7 @@ class Config:
 
 
 def read_config(path: Path) -> Config:
-    """Settings in a TOML file; a name that is not known is refused."""
+    """Read settings from a TOML file; unknown names are refused."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -1,17 +1,17 @@
-"""A budget that a stream of rows holds, although its rows are not those that the operating points were chosen on.
+"""Budget controller: keeps the mean cost of a stream of rows at a target.
 
 The mean cost of an operating point is known on the rows of the fit. New rows may be harder: the same point then spends
-more. The controller asks the chain for a *setpoint*, a mean cost as measured in the fit, and moves it by what the
-stream really spends:
+more. The controller sets the chain to a *setpoint*, a mean cost as measured in the fit, and moves it by what the stream
+really spends:
 
     setpoint = target + correction - debt / horizon
 
 *Debt* is what rows have spent beyond the target so far: at this rate it is paid back within ``horizon`` rows.
-*Correction* follows the debt slowly; it is what rows of this stream cost less than those of the fit, so that a stream
-that stays harder leaves no debt behind. Neither grows while the setpoint has reached the cheapest or the dearest point
-and they ask for more of the same (anti-windup): hours of easy rows are no leave to spend without limit afterwards.
+*Correction* follows the debt slowly; it is the amount by which rows of this stream cost less than those of the fit, so
+that a stream that stays harder leaves no debt. Neither grows while the setpoint has reached the cheapest or the most
+expensive point (anti-windup): hours of easy rows must not allow unlimited spending afterwards.
 
-The same rows in the same order give the same points: there is no clock in this, and no chance.
+The same rows in the same order give the same points: neither time nor random numbers are involved.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""An endpoint: where a request is admitted or refused, its key and body checked, answered, counted and logged."""
+"""Endpoints: admission, API key, body, answer, metrics and log of a request."""
 
 import asyncio
 import contextlib
@@ -25,14 +25,14 @@ _FIRST_COST, _FIRST_ROW_COST = 5e-4, 3e-5
 """Seconds that a request of one row, and a row of a batch, take on a common machine, until more is known."""
 
 _MAX_GROWTH, _LEARNING_RATE = 2.0, 0.25
-"""How many times dearer the latest requests may look, and how much they count."""
+"""Largest growth of the estimated cost of a request in one step, and weight of the latest measurement."""
 
 _REFUSAL_DELAY = 0.1
 """Seconds that a request is kept before it is refused for overload: it slows clients that ask again at once."""
 
 
 class Refusal(Exception):  # noqa: N818
-    """A request that is not run: its status and the words of the response."""
+    """A refused request: HTTP status and message of the response."""
 
     def __init__(self, status: int, words: str, retry_after: int | None = None) -> None:
         super().__init__(words)
@@ -40,7 +40,7 @@ class Refusal(Exception):  # noqa: N818
 
 
 class OverloadedError(Exception):
-    """One more request is too many; the argument is why, in a word that can be counted."""
+    """The gateway is overloaded; the argument is the reason, as a word for metrics."""
 
 
 class _ClientGoneError(Exception):

@@ -46,7 +46,7 @@ class Loaded:
 
 
 class Gateway:
-    """The model that serves now, and what outlives it: metrics, limits, providers, threads.
+    """The model in force, and what outlives a reload: metrics, limits, providers, threads.
 
     Parameters
     ----------
@@ -92,14 +92,14 @@ class Gateway:
     # -- from start to end -------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Be ready to answer."""
+        """Start to answer requests."""
         self.in_background(self.limiter.run())
         if self.model.remote is not None:
             await self.model.remote.start()
         self.is_ready = True
 
     async def close(self) -> None:
-        """Answer no more."""
+        """Stop to answer requests, and close connections."""
         self.is_ready = False
         for task in self._tasks:
             task.cancel()

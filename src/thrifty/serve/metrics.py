@@ -89,7 +89,7 @@ class Metrics:
 
 
 def registry_of(gateway: Any) -> CollectorRegistry:
-    """What an exporter of Prometheus reads: the counts, and the state of the gateway when it asks."""
+    """Prometheus registry of the counts and of the state of the gateway."""
     registry = CollectorRegistry()
     registry.register(_Collector(gateway))
     return registry
@@ -182,7 +182,7 @@ def _filled(family: Any, values: Mapping[Any, float]) -> Metric:
 
 
 def status_of(gateway: Any) -> dict[str, Any]:
-    """What the status page shows, as plain data."""
+    """Contents of the status page, as plain data."""
     metrics, model = gateway.metrics, gateway.model
     remote, controller = model.remote, model.controller
     places = [*range(model.chain.n_stages + 1), -1]
@@ -219,7 +219,7 @@ MIN_VALUES = 500
 """With fewer new values chance alone moves the index by more than 0.02."""
 
 FLOOR = 1e-4
-"""The least share of a bin: the logarithm of an empty one would be infinite."""
+"""Lower bound of the share of a bin: the logarithm of an empty one would be infinite."""
 
 
 def stability_index(new: Floats, training: Floats) -> Floats:

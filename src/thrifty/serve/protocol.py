@@ -44,7 +44,7 @@ TABLE = "X"
 """Name of the tensor that holds all columns."""
 
 OUTPUTS = ("answer", "probability", "route", "cost", "degraded")
-"""What is answered unless a request says which outputs it wants; ``probabilities`` has one for each class."""
+"""Default outputs of a request; ``probabilities`` has one for each class."""
 
 _NUMPY_TYPES = {
     "FP16": "<f2",
@@ -64,7 +64,7 @@ _WRITTEN = {
     "cost": ("cost", "FP64"),
     "degraded": ("degraded", "BOOL"),
 }
-"""What each output is called in ``Answered``, and its type; that of answers depends on the model."""
+"""Attribute of ``Answered`` and type of each output; the type of answers depends on the model."""
 
 _DATATYPES = frozenset({"BYTES", *_NUMPY_TYPES})
 
@@ -112,9 +112,11 @@ def read_infer(
                 f"Inference-Header-Content-Length must be the length of the JSON in a body of {length} bytes."
             )
         length = int(json_length)
-    said = read_json(body[:length])
-    tensors = _tensors(said.get("inputs"), memoryview(body)[length:])
-    return InferRequest(_cells(tensors, rows), _wanted(said.get("outputs"), known), read_id(said.get("id")))
+    request = read_json(body[:length])
+    tensors = _tensors(request.get("inputs"), memoryview(body)[length:])
+    return InferRequest(
+        _cells(tensors, rows), _wanted(request.get("outputs"), known), read_id(request.get("id"))
+    )
 
 
 def infer_response(

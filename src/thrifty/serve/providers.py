@@ -1,9 +1,8 @@
-"""Providers: columns that a request does not carry are bought on its way through the stages, by a key.
+"""Providers: columns that a request lacks are bought by key on its way through the stages.
 
-A provider is a source of ``thrifty.sources``. What it delivered is kept for a while and costs nothing when another
-request needs it. Buying waits for providers, so all of this runs in a thread of its own. The walk, the bill and what
-becomes of a row for which a purchase fails are those of ``buy``: the request is a source whose cells are at hand or
-sold by a provider.
+A provider is a source of ``thrifty.sources``. Delivered values are cached for a while, and cost nothing when another
+request needs them. Buying waits for providers, so it runs in a thread of its own. The walk, the bill and the treatment
+of failed purchases are those of ``buy``: the request is a source whose cells are at hand or sold by a provider.
 """
 
 import sqlite3
@@ -144,7 +143,7 @@ class _CallableFull:
 
 
 def failure_reason(error: Exception) -> str:
-    """Why the full model did not answer, in a word that can be counted."""
+    """Reason why the full model did not answer, as a word for metrics."""
     default = "bad_answer" if isinstance(error, InvalidAnswerError) else "failed"
     return str(getattr(error, "reason", default))
 

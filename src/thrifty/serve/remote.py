@@ -1,7 +1,7 @@
-"""The remote full model: asked over HTTP, never trusted, never waited for longer than the deadline.
+"""The remote full model: called over HTTP within a deadline, and every response checked.
 
-Every failure is a ``RemoteFailure`` with a short reason that can be counted. A failure that may pass is tried once
-more, if the deadline allows it and if retries are few among all calls: a remote in trouble must not be given more work
+Every failure is a ``RemoteFailure`` with a short reason that can be counted. A failure that may be temporary is retried
+once, if the deadline allows it and if retries are few among all calls, so that a failing remote does not get more work
 than usual.
 """
 
@@ -23,10 +23,10 @@ from thrifty.sources import CircuitBreaker, http_session, post, response_limit
 __all__ = ["RemoteModel", "answer_of", "request_of"]
 
 MAX_SAVED_RETRIES = 10.0
-"""Retries that calls without failures can save up: a long good time is no leave to hammer on a remote that breaks."""
+"""Largest number of retries that successful calls can save up, to limit the load on a remote that breaks down."""
 
 _PASSING = frozenset({"connect", "closed", "status_500", "status_502", "status_503", "status_504"})
-"""Failures that the next try may not meet; a remote that is overloaded (429) is not asked again."""
+"""Failures that are retried; an overloaded remote (429) is not called again."""
 
 
 class RemoteModel:
@@ -176,7 +176,7 @@ def _tensor(name: str, values: Floats, datatype: str) -> dict[str, Any]:
 
 
 def answer_of(response: bytes, n_rows: int, n_outputs: int, output_name: str | None = None) -> Floats:
-    """Outputs in an answer, shape (n_rows, n_outputs), or a ``RemoteFailure`` that says what is wrong with it."""
+    """Outputs in a response, shape (n_rows, n_outputs); a bad response raises ``RemoteFailure``."""
     values = _numbers(_output(_parsed(response), output_name, n_outputs), n_rows, n_outputs)
     if not np.isfinite(values).all():
         raise RemoteFailure("nan", "its answer holds what is no finite number")

@@ -37,7 +37,7 @@ MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 _PARQUET = (".parquet", ".pq")
 
 STANDARD_INPUT = Path("-")
-"""Path that stands for CSV on standard input."""
+"""Path for CSV on standard input."""
 
 
 def _unzip(data: bytes) -> bytes:

@@ -379,7 +379,7 @@ class Schema:
         ]
 
     def _texts(self, column: int, numbers: Floats) -> list[str | None]:
-        """Text of the levels that some numbers stand for."""
+        """Text of the levels with some numbers."""
         assert self.levels is not None  # asked for only of columns that have levels
         texts = self.levels.of_column[column]
         return [None if np.isnan(number) else texts[int(number)] for number in numbers.tolist()]
