@@ -1,4 +1,4 @@
-"""Types of arrays, named once for the whole house, and what hides behind the mask of an array."""
+"""Types of numpy arrays, and checks of masked arrays."""
 
 from typing import Any
 
@@ -32,11 +32,11 @@ Codes = NDArray[np.unsignedinteger[Any]]
 Numbers = NDArray[np.float64] | NDArray[np.bool_]
 """Quality of answers: bool where an answer is right or wrong."""
 Labels = NDArray[Any]
-"""What a user calls the answers: numbers, truth values or text."""
+"""Labels of the user: numbers, booleans or text."""
 
 
 def unmasked(values: Any) -> Any:
-    """The values, with NaN where numpy's mask says that there is none: everybody else reads what the mask hides."""
+    """Return the values with NaN where numpy's mask is set: other functions would read the hidden values."""
     return np.ma.filled(values.astype(np.float64), np.nan) if np.ma.isMaskedArray(values) else values
 
 

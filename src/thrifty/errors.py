@@ -1,4 +1,4 @@
-"""Every error and warning that thrifty raises on purpose, and how one about an answer learns whose answer it is."""
+"""Errors and warnings that thrifty raises on purpose."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 FULL_MODEL = "the full model"
-"""What every model is called that nobody has given another part to play."""
+"""Default model name in error messages."""
 
 _ROWS_SHOWN = 5
 
@@ -60,11 +60,11 @@ class FullModelFailedError(InvalidInputError):
 
 
 class NoPriceOfMistakesError(InvalidInputError, AttributeError):
-    """A total of tests and mistakes was asked for where mistakes have no price; ``hasattr`` says that there is none."""
+    """The total cost of tests and mistakes is undefined because mistakes have no price; an ``AttributeError``, too."""
 
 
 class InvalidAnswerError(InvalidInputError):
-    """A model that was asked about some rows answered with what is no answer.
+    """A model returned invalid answers: wrong shape, not finite, or not probabilities or labels of the task.
 
     Attributes
     ----------
@@ -109,14 +109,14 @@ class InvalidAnswerError(InvalidInputError):
 
 @contextmanager
 def renumber_rows_in_errors(rows: Any = None, who: str = FULL_MODEL, table: str = "X") -> Iterator[None]:
-    """While a model is asked: a refusal of its answer counts rows as the caller does, and names the model by its role.
+    """Rewrite row numbers and model names of ``InvalidAnswerError`` into those of the caller.
 
     Parameters
     ----------
     rows : ndarray of int, optional
-        Numbers by which the caller knows the rows that the model is asked about; None leaves them as they are.
+        The caller's numbers of the rows that the model is asked about; None leaves numbers as they are.
     who : str
-        What the model is to the caller.
+        Name of the model in messages.
     table : str
         The argument that holds the rows; where their numbers are given, refusals about other tables stay as they are.
     """
@@ -127,14 +127,14 @@ def renumber_rows_in_errors(rows: Any = None, who: str = FULL_MODEL, table: str 
             error.table = table if error.table == "X" else error.table
         elif error.table == table:
             error.rows, error.table = [int(rows[row]) for row in error.rows], "X"
-        # Whoever is nearest to the model knows best what it is for: a name that was given stays.
+        # The innermost context knows the role of the model: a name that was set stays.
         if error.who.startswith(FULL_MODEL):
             error.who = who + error.who.removeprefix(FULL_MODEL)
         raise
 
 
 class PurchaseFailedError(ThriftyError, RuntimeError):
-    """A source, or the full model, failed where nothing may fail.
+    """A source or the full model failed, and ``on_failure`` is "raise".
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ class PurchaseFailedError(ThriftyError, RuntimeError):
 
 
 class RowsLeftBehindError(ThriftyError):
-    """Some rows of a batch cannot go on from where they are; whoever walks the batch catches it."""
+    """Some rows of a batch cannot go on from their stage; caught by the walk of the batch."""
 
     def __init__(self, rows: Any) -> None:
         super().__init__(f"{len(rows)} rows cannot go on")
@@ -201,7 +201,7 @@ class FullModelFailedWarning(UserWarning):
 
 
 class FullModelNotWorthItWarning(UserWarning):
-    """A cheap model answers better than the full one: asking it is money lost."""
+    """A cheap stage answers better than the full model, whose calls are not worth their price."""
 
 
 class FullModelOutsideWarning(UserWarning):
@@ -209,7 +209,7 @@ class FullModelOutsideWarning(UserWarning):
 
 
 class RefittedFullModelWarning(UserWarning):
-    """A full model that is fitted already will be fitted again: it was not frozen."""
+    """A fitted full model is cloned and fitted again, because it is not in a ``FrozenEstimator``."""
 
 
 class NothingSavedWarning(UserWarning):

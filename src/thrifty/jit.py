@@ -1,6 +1,6 @@
-"""Ways to compile: no interpreter lock held, cached on disk, on first call and never at import.
+"""Numba decorators: compiled on first call, cached on disk, without the interpreter lock.
 
-The compiler itself, which takes longer to import than most of this package, is imported by that first call.
+Importing numba takes longer than importing most of this package, so the first call of a compiled function imports it.
 """
 
 import contextlib
@@ -78,7 +78,7 @@ def fused(function: Function) -> Function:
 
 
 def compiled(function: Function, *, is_cached: bool, **options: Any) -> Function:
-    """Put off compiling ``function`` until something is called."""
+    """Return a placeholder that compiles ``function`` when any compiled function is first called."""
     with _lock:
         deferred = Deferred(function, is_cached, options)
         if _waiting is None:  # the compiler is there already
@@ -88,7 +88,7 @@ def compiled(function: Function, *, is_cached: bool, **options: Any) -> Function
 
 
 class Deferred:
-    """Stands for a compiled function until the first call of any of them."""
+    """Placeholder of a compiled function until the first call of any of them."""
 
     def __init__(self, function: Callable[..., Any], is_cached: bool, options: dict[str, Any]) -> None:
         functools.update_wrapper(self, function)
@@ -113,7 +113,7 @@ class Deferred:
             except (OSError, RuntimeError):  # numba found no folder that can be written to
                 log_once(NOT_KEPT, "no folder for it can be written to")
             self.real._cache = Cache(self.real._cache)
-        self.real.compile = undisturbed(self.real.compile)
+        self.real.compile = without_gc(self.real.compile)
         return self.real
 
 
@@ -121,9 +121,9 @@ class Deferred:
 def part_compiler() -> Any:
     """Numba's compiler of functions that only other compiled functions call.
 
-    Numba optimises every function and generates its machine code before it looks at the next. Of a function that is
-    a part of others nobody calls that machine code, and each of the others optimises it once more: so what
-    is linked into them is the code as it was written, which they optimise together with their own.
+    Numba optimises every function and generates its machine code before the next. The machine code of a function that
+    is inlined into others is never called, and each of the others optimises it once more: so they link the code as it
+    was written, and optimise it together with their own.
     """
     from numba.core.codegen import JITCodeLibrary
     from numba.core.compiler import Compiler
@@ -153,10 +153,10 @@ def part_compiler() -> Any:
     return PartCompiler
 
 
-def undisturbed(compile_one: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Compile without looking for garbage meanwhile: with all the objects of numba that is a tenth of the time."""
+def without_gc(compile_one: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Compile with garbage collection disabled, which would take a tenth of the time."""
 
-    def compile_undisturbed(signature: Any) -> Any:
+    def compile_without_gc(signature: Any) -> Any:
         was_enabled = gc.isenabled()
         gc.disable()
         try:
@@ -165,11 +165,11 @@ def undisturbed(compile_one: Callable[[Any], Any]) -> Callable[[Any], Any]:
             if was_enabled:
                 gc.enable()
 
-    return compile_undisturbed
+    return compile_without_gc
 
 
 class Cache:
-    """Numba's cache of one function, which says what a user waits for and goes on whatever its files are like.
+    """Numba's cache of one function that logs when it compiles and survives damaged files.
 
     Where nothing can be written, compiled code lives as long as the process. A damaged file is forgotten and replaced.
 
@@ -181,7 +181,7 @@ class Cache:
     def __init__(self, cache: Any) -> None:
         self._cache = cache
         if hasattr(cache, "_impl"):
-            cache._impl = Sealed(cache._impl)
+            cache._impl = Checksummed(cache._impl)
             # Code that was kept without a checksum, and is of another form, is not looked at.
             cache._cache_file._version += ", sealed"
 
@@ -194,7 +194,7 @@ class Cache:
             found = self._cache.load_overload(signature, context)
         except OSError:
             found = None
-        except Exception:  # reading damaged bytes raises whatever they happen to say
+        except Exception:  # damaged bytes may raise any error
             self._forget()
             found = None
         if found is None and is_first_of_installation(self._cache.cache_path):
@@ -206,7 +206,7 @@ class Cache:
         try:
             self._cache.save_overload(signature, result)
         except Exception as error:
-            # The index is written first: it would lead the next process to whatever old code has the name of the new.
+            # The index is written first: the next process would find old code under the name of the new.
             self._forget()
             log_once(NOT_KEPT, error)
 
@@ -216,8 +216,8 @@ class Cache:
             Path(self._cache._cache_file._index_path).unlink(missing_ok=True)
 
 
-class Sealed:
-    """How numba turns compiled code into bytes and back, with a checksum: damaged machine code could do anything.
+class Checksummed:
+    """Numba's serialisation of compiled code, with a checksum: damaged machine code could do anything.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ class Sealed:
         return hashlib.sha256(data).digest(), data
 
     def rebuild(self, context: Any, kept: tuple[bytes, bytes]) -> Any:
-        """The code, if it is what was kept."""
+        """The code, if its checksum agrees."""
         digest, data = kept
         if hashlib.sha256(data).digest() != digest:
             raise ValueError("compiled code on disk is damaged")
@@ -270,7 +270,7 @@ def import_compiler() -> None:
 
 
 def is_first_of_installation(folder: str | None) -> bool:
-    """Whether nothing was compiled before by this installation; whoever asks leaves a mark beside the compiled code.
+    """Whether this installation compiles for the first time; writes a mark beside the compiled code.
 
     A process that needs a function that no earlier one called compiles again, for a moment. Without a folder to write
     to every process compiles, and is the first.
@@ -293,7 +293,7 @@ def is_first_of_installation(folder: str | None) -> bool:
 
 
 def log_once(message: str, *details: object) -> None:
-    """Tell whoever waits, on the error stream unless logging is set up otherwise."""
+    """Log a message once per process: on the error stream, unless logging is configured."""
     if message not in _logged:
         _logged.add(message)
         logging.getLogger("thrifty").warning(message, *details)

@@ -1,4 +1,4 @@
-"""How long work tells whoever waits what is done."""
+"""Progress callbacks of fits and sweeps."""
 
 from collections.abc import Callable
 from time import perf_counter
@@ -10,7 +10,7 @@ Progress = Callable[[str, int, int], object]
 
 
 def silent(what: str, done: int, total: int) -> None:
-    """Progress that nobody asked for."""
+    """Ignore progress: the default callback."""
 
 
 def printed(verbose: int, who: str) -> Progress:

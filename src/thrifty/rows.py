@@ -1,11 +1,11 @@
-"""Chance that is a fixed function of a row: folds from what a row holds, routes from the key of the row.
+"""Identity of rows: fingerprints, folds and random numbers that are fixed functions of a row.
 
 Drawn from a generator, chance would depend on the order, the number and the batch of rows. Here it depends on
 
-* a *fingerprint of the content* of a row, for folds and subsamples of training rows: equal rows share their fate, so a
+* a *fingerprint of the content* of a row, for folds and subsamples of training rows: equal rows are treated alike, so a
   row of weight 2 is that row given twice, and no duplicate leaks from a fold into the model that is judged on it;
 * the *key* of a row, where two operating points are mixed: the same key takes the same route in one table, in
-  partitions, alone, and through every door.
+  partitions, alone, and through every entry point.
 
 Content is compared in single precision (24 bits, seven digits): a table in float32, or one whose numbers another
 processor computed with another last bit, falls into the same folds.
@@ -46,7 +46,7 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 _27, _30, _31 = np.uint64(27), np.uint64(30), np.uint64(31)
 
 BLOCK = 16_384
-"""Cells that are mixed together: enough that calls do not count, few enough that they stay in the cache."""
+"""Cells hashed in one call: enough to amortise the call, few enough to stay in the cache."""
 
 
 def fingerprints(X: object, seed: int = 0, *, exact: bool = False) -> Words:
@@ -65,7 +65,7 @@ def content_keys(X: object, strata: Ints) -> Words:
 
 
 def query_keys(keys: Words, query: Ints | None) -> Words:
-    """Fingerprints of queries from those of their rows, whatever the order of these; of rows if there are none."""
+    """Fingerprints of queries from those of their rows, in any order; of rows if there are no queries."""
     if query is None:
         return keys
     number = np.unique(query, return_inverse=True)[1]
@@ -106,10 +106,10 @@ def uniforms(X: object, seed: int = 0) -> NDArray[np.float64]:
 
 
 class Subsampler:
-    """Shares of the same rows under many seeds: as ``uniforms(X, seed) < share``, every bit of X counting, and faster.
+    """Random subsamples of the same rows under many seeds: ``uniforms(X, seed) < share`` with exact content, faster.
 
-    A share is compared with the words that uniform numbers are made of, which need not become numbers for that. Seeds
-    are usually asked for one after the other: where rows are few, those that follow are drawn in the same call.
+    The share is compared with the 64-bit words before they become floats. Seeds are usually asked for one after the
+    other: where rows are few, the next seeds are drawn in the same call.
     """
 
     def __init__(self, X: object, share: float) -> None:
@@ -127,14 +127,14 @@ class Subsampler:
         return drawn
 
     def masks(self, first: int, n_seeds: int) -> Bools:
-        """Whether each row is drawn under each of some seeds that follow each other, shape (n_seeds, n_rows)."""
+        """Whether each row is drawn under each of ``n_seeds`` consecutive seeds, shape (n_seeds, n_rows)."""
         return np.stack([self(seed) for seed in range(first, first + n_seeds)])
 
 
 def content_folds(X: object, strata: NDArray[Any], n_folds: int, seed: int = 0) -> NDArray[np.intp]:
-    """Fold of each row: stratified, equal rows together, whatever their order or number.
+    """Fold of each row: stratified, equal rows together, independent of the order and number of rows.
 
-    Distinct rows of each stratum are ordered by fingerprint and dealt to the folds in turn.
+    Distinct rows of each stratum are ordered by fingerprint and assigned to the folds in turn.
     """
     if n_folds < 2:
         raise InvalidInputError(f"cv must be at least 2 folds; got {n_folds!r}.")
@@ -152,7 +152,7 @@ def _assign_folds(keys: Words, strata: NDArray[Any], n_folds: int) -> NDArray[np
 
 
 def query_folds(X: object, query: Ints, strata: Ints, n_folds: int, seed: int = 0) -> Ints:
-    """Fold of each row: rows of one query together, and equal queries, whatever the order of their rows.
+    """Fold of each row: rows of one query together, and equal queries together, in any order of their rows.
 
     Each fold has its share of the queries in which a row of the last stratum is, where there are enough of both kinds.
     """

@@ -1,8 +1,8 @@
-"""Ready sources of features: values and functions in memory, tables of databases, services behind HTTP.
+"""Ready sources of features: values and functions in memory, SQL tables, HTTP services.
 
-``PatientSource`` is what they share: questions in chunks, side by side, asked again within a deadline, a circuit
-breaker, and a stock. What was delivered once is kept in stock, so that no cell is ever bought twice, not even by two
-batches: a cell from stock costs nothing. ``CircuitBreaker`` and ``post`` also serve the gateway's remote full model.
+``PatientSource`` is their base class: requests in chunks and threads, retries within a deadline, a circuit breaker and
+a cache. A delivered cell is cached, so that no cell is bought twice, not even by two batches: a cached cell costs
+nothing. ``CircuitBreaker`` and ``post`` also serve the gateway's remote full model.
 """
 
 import asyncio
@@ -41,14 +41,14 @@ __all__ = [
 ]
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
-"""Seconds before a question is asked again; every pause is twice as long as the one before."""
+"""Seconds before a retry, the first and the longest; every pause is twice as long as the one before."""
 
 NOT_TRIED = ("breaker_open", "too_many_in_flight", "deadline", "not_started")
-"""Reasons of failures in which nothing was sent."""
+"""Reasons of failures in which no request was sent."""
 
 
 class PatientSource:
-    """A source that is asked in chunks and asked again; subclasses say how one question is put.
+    """Base class of sources that send chunked requests with retries; subclasses implement ``ask``, one request.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class PatientSource:
         return self._n_rows
 
     def over(self, keys: Sequence[Any], deadline: float | None = None) -> Self:
-        """The same source, with an empty stock, to ask about the rows of some keys; both share the breaker."""
+        """The same source with an empty cache, for the rows of other keys; both share the circuit breaker."""
         other = copy.copy(self)
         other.keys, other._n_rows = _python_values(keys), len(keys)
         other._deadline, other._keeps = deadline, True
@@ -128,15 +128,15 @@ class PatientSource:
         return other
 
     def ask(self, rows: Ints, names: Sequence[Any]) -> Any:
-        """Put one question; return values, or a ``Delivery``, or raise."""
+        """Send one request; return values or a ``Delivery``, or raise."""
         raise NotImplementedError
 
     def ask_within(self, seconds: float | None, rows: Ints, names: Sequence[Any]) -> Any:
-        """Put one question that may take so many seconds; None waits."""
+        """Send one request that may take ``seconds``; None waits."""
         return call_within(seconds, lambda: self.ask(rows, names), type(self).__name__)
 
     def fetch(self, rows: Ints, names: Sequence[Any]) -> Delivery:
-        """Values of the named columns, from stock or bought, for the rows that could be had.
+        """Values of the named columns, cached or bought, for the rows that could be delivered.
 
         Several threads may call this at once: a cell that one of them is asking for is waited for by the others.
         """
@@ -164,7 +164,7 @@ class PatientSource:
 
     @contextmanager
     def _claimed(self, rows: Ints, names: Sequence[Any]) -> Iterator[tuple[Any, Bools]]:
-        """Values in stock, and the cells that this thread alone may ask for until the end of the block."""
+        """Cached values, and the cells that only this thread may request until the end of the block."""
         if not self._keeps:
             yield np.full((len(rows), len(names)), np.nan), np.ones((len(rows), len(names)), dtype=bool)
             return
@@ -198,7 +198,7 @@ class PatientSource:
                 raise
 
     def _ask_again(self, rows: Ints, names: Sequence[Any], ends: float) -> tuple[Floats, Mapping[int, str]]:
-        """Ask, and ask again about the rows that failed, as often and as long as it is allowed."""
+        """Send a request, and retry the rows that failed within ``retries`` and the deadline."""
         values = np.full((len(rows), len(names)), np.nan)
         waiting, reasons, pause = np.arange(len(rows)), dict[int, str](), FIRST_PAUSE
         for attempt in range(self._retries + 1):
@@ -219,7 +219,7 @@ class PatientSource:
         return values, reasons
 
     def _ask_once(self, rows: Ints, names: Sequence[Any], ends: float) -> tuple[Floats, dict[int, str], bool]:
-        """Put one question: its values, its rows that failed, all of them where it fails, and whether it was put."""
+        """Send one request: values, failed rows (all of them where the request fails), and whether it was sent."""
         left = min(np.inf if self._timeout is None else self._timeout, ends - time.monotonic())
         shape, reason = (len(rows), len(names)), ""
         try:
@@ -254,7 +254,7 @@ class PatientSource:
         return values, held
 
     def keep(self, rows: Ints, names: Sequence[Any], values: Floats) -> None:
-        """Put values of some cells into the stock."""
+        """Add values of some cells to the cache."""
         with self._lock:
             for place, name in enumerate(names):
                 if name not in self._stock:
@@ -313,7 +313,7 @@ class DictSource(PatientSource):
                 )
 
     def fetch(self, rows: Ints, group: Sequence[Any]) -> Delivery:
-        """Values of the columns of one purchase: what one function cannot deliver is not the problem of another."""
+        """Values of the columns of one purchase, so that a failing function affects only its own columns."""
         return super().fetch(rows, group)
 
     def ask(self, rows: Ints, names: Sequence[Any]) -> Delivery:
@@ -405,7 +405,7 @@ class SqlSource(PatientSource):
                 )
 
     def ask(self, rows: Ints, names: Sequence[Any]) -> Delivery:
-        """Put one query."""
+        """Send one query."""
         keys = [self.keys[row] for row in rows.tolist()]
         listed = ", ".join(self._quoted(self._column(name)) for name in names)
         query = (
@@ -481,7 +481,7 @@ class HttpSource(PatientSource):
         self._headers = {"Content-Type": "application/json", **(headers or {})}
 
     def ask_within(self, seconds: float | None, rows: Ints, names: Sequence[Any]) -> Delivery:
-        """Put one question; a request that takes too long is cancelled, and its connection closed."""
+        """Send one request; one that takes too long is cancelled, and its connection closed."""
         keys = [self.keys[row] for row in rows.tolist()]
         body = json.dumps({"rows": keys, "columns": list(names)}).encode()
         largest = response_limit(len(keys) * len(names)) if self._max_bytes is None else self._max_bytes
@@ -516,7 +516,7 @@ def _is_row(row: Any) -> bool:
 
 
 def response_limit(n_values: int) -> int:
-    """Bytes of the largest response with so many values: many times what they take, and no flood."""
+    """Size limit in bytes of a response with ``n_values`` values."""
     return int(2**16 + 2**10 * n_values)
 
 
@@ -601,7 +601,7 @@ State = Literal["closed", "open", "half_open"]
 
 
 class CircuitBreaker:
-    """Refuses calls of a service that fails again and again, or that too many wait for already.
+    """Refuse calls to a service that keeps failing, or that has too many calls in flight.
 
     Parameters
     ----------
@@ -702,7 +702,7 @@ class CircuitBreaker:
             self._is_probing = False
 
     def _abandoned(self) -> None:
-        """A call that was cancelled tells nothing, and another probe may follow it."""
+        """Count nothing for a cancelled call, and allow another probe."""
         self._is_probing = False
 
 

@@ -1,8 +1,8 @@
-"""How many threads run at once: those started here, and those of the libraries that are called.
+"""Limits on threads: those of thrifty, and those of the BLAS and OpenMP libraries that it calls.
 
-Libraries with OpenMP start a thread for each core and let it spin while it waits. Where cores are shared, with other
-fits or other programs, all of them then wait for the one that was interrupted, and a fit takes several times as long as
-with one thread. And sums of a BLAS depend in their last digit on the number of its threads.
+Libraries with OpenMP start a thread for each core and let it spin while it waits. Where cores are shared with other
+fits or programs, all threads then wait for the one that was interrupted, and a fit takes several times as long as with
+one thread. Sums of a BLAS depend in their last digit on the number of its threads.
 """
 
 import sys
@@ -21,7 +21,7 @@ from thrifty.errors import InvalidInputError
 __all__ = ["call_within", "limited_threads", "threads_for", "threads_of", "usable_threads"]
 
 FEW_ROWS = 1_000
-"""Rows that a model answers sooner than threads can share them."""
+"""Below this number of rows, starting threads takes longer than predicting."""
 
 Result = TypeVar("Result")
 
@@ -30,7 +30,7 @@ _seen: tuple[int, Any] = (0, None)
 
 
 def threads_of(n_jobs: Any) -> int:
-    """Threads that ``n_jobs`` stands for: at most the cores that this process may use, by affinity and quota."""
+    """Resolve ``n_jobs`` to a number of threads: at most the cores that affinity and quota allow this process."""
     is_count = n_jobs is None or (isinstance(n_jobs, Integral) and n_jobs != 0)
     if not is_count:
         raise InvalidInputError(
@@ -46,7 +46,7 @@ def usable_threads() -> int:
 
 
 def threads_for(n_rows: int) -> int:
-    """Threads worth having to answer so many rows."""
+    """Number of threads worth starting to predict ``n_rows`` rows."""
     return 1 if n_rows < FEW_ROWS else usable_threads()
 
 
@@ -68,7 +68,7 @@ def limited_threads(*, openmp: int, blas: int) -> Iterator[None]:
 
 
 def call_within(seconds: float | None, call: Callable[[], Result], who: str) -> Result:
-    """Return what a call returns, or raise ``TimeoutError`` where it takes longer; it then ends unheard.
+    """Return the result of a call, or raise ``TimeoutError``; the result of a late call is dropped.
 
     Parameters
     ----------

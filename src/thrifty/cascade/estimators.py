@@ -57,7 +57,7 @@ from thrifty.trees.boosting import Boosting
 __all__ = ["BudgetedCascade", "BudgetedClassifier", "BudgetedRanker", "BudgetedRegressor", "StageOptions"]
 
 ROWS_PER_TREE = 10
-"""Rows that a tree of a larger size must have before that size is tried: on fewer it would win by chance."""
+"""Rows per tree from which a larger size is tried: on fewer it would win by chance."""
 
 
 ROWS_TO_COMPARE = 100
@@ -102,7 +102,7 @@ class StageOptions:
 
 
 class BudgetedCascade(ChainEstimator):
-    """Fit and operating points of the Budgeted* estimators; subclasses say what an answer is."""
+    """Base class of the Budgeted* estimators: fit and operating points; subclasses define the task."""
 
     _accepts_missing = True
     _accepts_sparse = False
@@ -241,7 +241,7 @@ class BudgetedCascade(ChainEstimator):
         kind: str | None,
         seed: int,
     ) -> Chain:
-        """What serves, from what was learned: plain arrays, at the most accurate operating point."""
+        """Build the chain and the evidence from the learned cascade, at the most accurate operating point."""
         staged, names = learned.staged, getattr(self, "feature_names_in_", None)
         stages = staged.stages(rows.task, learned.calibrations, learned.gates)
         last = len(learned.policy) - 1
@@ -283,7 +283,7 @@ def _check_stage_options(options: Any) -> None:
 
 
 def check_sizes(sizes: Any, n_rows: int = 0) -> tuple[Boosting, ...]:
-    """Sizes of a stage to choose from, from pairs (n_trees, max_depth); those that so many rows can feed by default."""
+    """Candidate sizes of a stage, from pairs (n_trees, max_depth); by default those that ``n_rows`` suffice for."""
     if sizes is None:
         fed = [size for size in CAPACITIES[1:] if n_rows >= ROWS_PER_TREE * size.n_trees]
         return (CAPACITIES[0], *(fed or ([lighter(CAPACITIES[0])] if n_rows >= ROWS_TO_COMPARE else [])))
@@ -319,7 +319,7 @@ def check_spending(prices: PriceList, budget: float | None) -> None:
 
 
 def _behind(link: FullModel | Chain, rows: TrainingRows) -> NextChainRoutes | None:
-    """Where the training rows go in a chain that stands in the place of the full model."""
+    """Routes of the training rows in a chain used as the full model; None for other models."""
     if not isinstance(link, Chain):
         return None
     walk = link.walk(TableReader(rows.X, rows.table, rows.positions))
@@ -327,7 +327,7 @@ def _behind(link: FullModel | Chain, rows: TrainingRows) -> NextChainRoutes | No
 
 
 def _warn_if_full_is_worse(learned: LearnedCascade, judged: JudgedFull, rows: TrainingRows) -> None:
-    """Say so if a cheap stage answers clearly better than the full model, row by row, and asking both gains nothing."""
+    """Warn if a cheap stage is clearly better than the full model, row by row, and their blend gains nothing."""
     full, weight = rows.task.quality(rows.y, judged.outputs), rows.weight
     stages = learned.evidence.quality[:, :-1]
     if isinstance(learned.evidence, QueryEvidence):
@@ -401,7 +401,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     evidence_ : Evidence
         The rows of the fit at every stage, each answered by models that have not seen it.
     frontier_ : Frontier
-        Every operating point, with those answers; every row counts once, whatever its weight.
+        Every operating point, with those answers; weights are ignored, every row counts once.
     certificate_ : Certificate or None
         What ``certified`` proved against the full model.
     order_ : ndarray
@@ -501,7 +501,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             return super().at(budget=budget, max_loss=max_loss)
         if max_loss is not None:
             raise InvalidInputError(
-                f"min_recall goes with a budget or stands alone; got max_loss={max_loss!r} too. Leave one of them out."
+                f"min_recall must be given alone or with a budget; got max_loss={max_loss!r} too. Leave one out."
             )
         budget = check_goal(may_be_none=True, budget=budget).get("budget")
         other = self._without_certificate()
@@ -603,7 +603,7 @@ class BudgetedRanker(BudgetedCascade):
     """Ranks the documents of queries, and buys features of each document only until more would change little.
 
     The full model (f0) is the last resort, blended linearly with the last stage where that errs less. Every document
-    has its own way through the stages: one that stands far from the first places stops early. Scores of all stages
+    has its own route through the stages: one that ranks far below the first places stops early. Scores of all stages
     are on one scale, the gain that a document is expected to have, so that documents which stopped at different stages
     can be ranked together.
 
@@ -647,8 +647,8 @@ class BudgetedRanker(BudgetedCascade):
     Notes
     -----
     A query without a relevant document has no metric, and is left out of means and certificates; one with a single
-    document is in order whatever is bought. Both are common and are accepted: they cost what they cost, and say nothing
-    about order. A fit in which no query has documents of different relevance is refused.
+    document is always in order. Both are common and accepted: their costs count, their orders do not. A fit in which
+    no query has documents of different relevance is refused.
 
     Functions that take ``X`` and ``y``, such as ``evidence_of`` and ``sweep``, take the relevance and the query of each
     document in two columns: ``np.column_stack([relevance, qid])``.
@@ -718,7 +718,7 @@ class BudgetedRanker(BudgetedCascade):
         y : array-like of shape (n_documents,) or (n_documents, 2)
             Grades of relevance, whole numbers from 0 to 31; with the query in a second column in place of ``qid``.
         qid : array-like of shape (n_documents,)
-            Query of each document; documents of one query stand together. Required, unless ``y`` holds it: a table
+            Query of each document; documents of one query are contiguous. Required, unless ``y`` holds it: a table
             of one query would leave none to judge an order on.
         sample_weight : None
             Refused: queries count alike.
@@ -816,5 +816,5 @@ def _name_of_queries(y: Any, qid: Any) -> str:
 
 
 def _targets(y: Any, qid: Any) -> Any:
-    """Relevance and query in two columns, from that or from both; without targets None, which every fit refuses."""
+    """Stack relevance and query into two columns, unless ``y`` has both; None without targets, which a fit refuses."""
     return y if y is None or (qid is None and np.ndim(y) == 2) else with_queries(y, qid)

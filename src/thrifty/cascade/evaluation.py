@@ -1,7 +1,4 @@
-"""Out-of-fold evaluation of stages: calibration, the blend with the full model, gates.
-
-Out-of-fold evaluation of stages: calibration, the blend with the full model, gates.
-"""
+"""Out-of-fold evaluation of stages: calibration, the blend with the full model, gates."""
 
 from dataclasses import dataclass, replace
 
@@ -27,7 +24,7 @@ MAX_LOG_RATIO = 0.25
 """Largest logarithm of the overconfidence ratio."""
 
 MIN_Z_OF_WARNING = 3.0
-"""Standard errors by which one model must lead another before a warning says so."""
+"""z-score by which a stage must beat the full model before a fit warns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +42,7 @@ class StageEvaluation:
 
     @property
     def candidate(self) -> tuple[Evidence, Floats, Numbers]:
-        """What is compared with another structure: by labels, because each has a belief of its own."""
+        """Evidence, loss and quality for comparisons of structures: quality by labels, as each has its own belief."""
         return self.evidence, self.loss, self.evidence.quality
 
 
@@ -64,13 +61,13 @@ def evaluate_stages(
     raw : ndarray of shape (n_rows, n_stages, n_scores)
         Held-out scores.
     served : ndarray of shape (n_rows, n_tied, n_scores)
-        Scores of the model that serves, at the first stages, which tell rows apart in a few lumps only.
+        Scores of the served model at the first stages, at which rows form a few groups of identical inputs.
     ratio : ndarray of shape (n_stages,)
-        By what factor the scores of the model that serves are larger.
+        Overconfidence ratio of each stage.
     costs : ndarray
-        What rows have paid at each stage and beyond.
+        Cost of rows at each stage and, last, at the full model.
     row_nodes : RowNodes, optional
-        What rows hold at each stage; without it no gates are learned.
+        Columns that rows hold at each stage; None learns no gates.
     """
     task = problem.task
     calibrations, scores = calibrate(task, raw, problem.y, problem.weight)
@@ -96,11 +93,10 @@ def evaluate_stages(
 def overconfidence_ratio(own: Floats, of_copies: Floats) -> Floats:
     """Ratio of in-sample margins of the served model to those of the models of the folds, at each stage.
 
-    It is grown on more rows, which penalties of leaves shrink less. Neither has been asked about new rows; but both
-    were about the rows that they were grown on, and what makes them surer there makes them surer elsewhere.
-    Less than one is taken for one: with more rows trees follow single rows less, which makes them less sure of these
-    rows and of no others. Neighbouring stages are averaged, for the factor changes slowly and is the less certain the
-    fewer rows there are.
+    The served model is grown on more rows, so that penalties shrink its leaves less: its margins are larger, on its
+    training rows and on new ones alike. Only margins on training rows are known of both. A ratio below one is raised
+    to one: with more rows, trees follow single training rows less, which lowers margins there and nowhere else. The
+    ratio changes slowly from stage to stage and is noisy on few rows, so that neighbouring stages are averaged.
     """
     grown = (own > 0) & (of_copies > 0)
     logs = np.where(grown, np.log(np.where(grown, own, 1.0) / np.where(grown, of_copies, 1.0)), 0.0)
@@ -112,8 +108,8 @@ def overconfidence_ratio(own: Floats, of_copies: Floats) -> Floats:
 def choose_blend(problem: CascadeProblem, last: Floats) -> tuple[Floats, Floats, Floats]:
     """Choose whether the full model answers alone or blended with the last stage.
 
-    It and the last stage are blended if, on folds that the weights were not made on, that has the smaller loss and
-    errs no more often.
+    They are blended if, on folds that the weights were not fitted on, the blend has a smaller loss and at least the
+    same quality.
 
     Returns
     -------
@@ -135,19 +131,19 @@ def choose_blend(problem: CascadeProblem, last: Floats) -> tuple[Floats, Floats,
 
 
 def is_worth_asking(quality: Numbers, full_quality: Numbers, weight: Floats) -> bool:
-    """Whether asking the full model is better than the last stage, which holds every column too.
+    """Whether the answer with the full model is better than that of the last stage, which holds every column too.
 
-    Nor if it is by itself clearly worse and the blend with it is not clearly better: a call that costs nothing extra
-    would else be made for the sake of a few lucky rows.
+    Where the full model by itself is clearly worse than the last stage, the blend must be clearly better: a call that
+    costs nothing extra would otherwise be made for a few lucky rows.
 
     Parameters
     ----------
     quality : ndarray of shape (n_rows, n_stages + 1)
-        How good the answer of every stage is and, last, the answer with the full model.
+        Quality of the answer of every stage and, last, of the answer with the full model.
     full_quality : ndarray of shape (n_rows,)
-        How good the full model's own answer is.
+        Quality of the full model's own answer.
     weight : ndarray of shape (n_rows,)
-        What rows count where answers are not just right or wrong.
+        Weights of rows, used where quality has more than two values.
     """
     blend, last = quality[:, -1], quality[:, -2]
     return paired_z_score(blend, last, weight) > (
@@ -156,7 +152,7 @@ def is_worth_asking(quality: Numbers, full_quality: Numbers, weight: Floats) -> 
 
 
 def paired_z_score(one: Numbers, other: Numbers, weight: Floats) -> float:
-    """By how many standard errors one model is better, or right more often, than another, row by row."""
+    """z-score of the mean difference in quality of two models on the same rows; McNemar's for right and wrong."""
     if one.dtype != bool and not _is_two_valued(one, other):  # errors of different size, not right or wrong
         return z_score(np.asarray(one - other, dtype=np.float64), weight)
     gains, losses = int((one > other).sum()), int((other > one).sum())

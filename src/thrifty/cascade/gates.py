@@ -1,18 +1,18 @@
-"""A learned gate for every stage: from what is bought and the stage's own scores, what a row loses by stopping.
+"""Learned gates: expected loss of stopping at a stage, from the columns held there and the stage's own scores.
 
     gate_k(x) = E[ stop - go | columns of stage k, scores of stage k ]      by boosted least squares
 
-"Go" is what the rules of the later stages make of a row, at a price in the middle of the frontier. First come trees
-that look at the scores alone: what the margin says by itself. Then small trees with little say each look at
-everything, and correct it. Every row's gate is predicted by trees that were grown without the row's fold. In a
-graph of purchases every node has a gate of its own, learned from the rows that stand there.
+"Go" is the loss of the row under the stopping rules of the later stages, at a price in the middle of the frontier. The
+first trees read the scores alone, then small trees with a low learning rate read all columns. Every row's gate is
+predicted by trees grown without the row's fold. In a graph of purchases every node has its own gate, learned from the
+rows at that node.
 
 A stage that holds few distinct rows has large groups of tied rows. Each fold's model would give a group another score,
 and a threshold between those scores would split the group, which the served model cannot do. So gates of such stages
-are taken from the served model itself: many rows a group leave it little to overfit.
+are taken from the served model itself: with many rows in a group, it hardly overfits.
 
-The plain margin is a hard rival: a learned gate is used only if, with thresholds cut on some rows and counted on
-others, it is clearly ahead of it.
+The plain margin is a strong baseline: learned gates are used only if they are clearly better on folds that thresholds
+were not chosen on.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 Candidate = tuple[Evidence, Floats, Numbers]
-"""Evidence, loss and score of every place."""
+"""Evidence, loss and quality of every stage, to be compared with those of another structure or gate."""
 
 
 Result = TypeVar("Result")
@@ -57,16 +57,16 @@ REGRESSION_GATE_SIZES = (
     Boosting(n_trees=80, max_depth=4, learning_rate=0.08, step="gradient", min_child_samples=20),
     Boosting(n_trees=150, max_depth=5, learning_rate=0.1, step="gradient", min_child_samples=20),
 )
-"""Sizes of the second part for regression, where scores carry no uncertainty; the better one out of fold is taken."""
+"""Settings of the second trees for regression, where scores carry no uncertainty; chosen out of fold."""
 
 ROWS_OF_LARGER = 1_500
 """Rows from which on the larger of them is tried: on fewer it would win by chance."""
 
 MAX_ROWS = 6_000
-"""Rows that gates are learned from: they are small, and every stage of every fold has one."""
+"""Rows that gates are learned from: every stage of every fold has one."""
 
 MAX_REGRESSION_ROWS = 20_000
-"""The same, where everything depends on learned gates."""
+"""The same for regression, where there is no margin to fall back on."""
 
 N_BUDGETS = 25
 
@@ -77,7 +77,7 @@ ROWS_PER_TIED_GROUP = 20
 """Least mean size of those groups: on smaller ones the served model would overfit."""
 
 MIN_Z_OF_GATES = 2.0
-"""Standard errors by which learned gates must lead."""
+"""z-score by which learned gates must be better than the margin."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +87,9 @@ class LearnedGates:
     Attributes
     ----------
     held_out : ndarray of shape (n_rows, n_stages)
-        Gate scores by trees that have not seen the row, but for coarse stages.
+        Gate scores by trees that have not seen the row, except at tied stages.
     grow : callable
-        Grows the trees of each node of each stage on all rows that stand there.
+        Grows the trees of each node of each stage on all rows at that node.
     """
 
     held_out: Floats
@@ -110,7 +110,7 @@ class RowNodes:
     nodes : sequence of sequence of ndarray
         Columns of every node of every stage; a stage of a line has one.
     node : ndarray of shape (n_rows, n_stages), optional
-        The node of each stage at which a row stands; None where every stage has one.
+        Node of each row at each stage; None where every stage has one node.
     """
 
     nodes: Sequence[Sequence[Ints]]
@@ -118,11 +118,11 @@ class RowNodes:
 
     @classmethod
     def on_line(cls, sets: Sequence[Ints]) -> "RowNodes":
-        """All rows hold the same at a stage."""
+        """One node a stage: all rows hold the same columns."""
         return cls([[columns] for columns in sets])
 
     def rows_at(self, stage: int, number: int) -> Any:
-        """Which rows stand at a node: a mask, or a slice of all of them."""
+        """Rows at a node: a mask, or a slice of all of them."""
         return slice(None) if self.node is None else self.node[:, stage] == number
 
 
@@ -144,8 +144,8 @@ def scores_on_served_scale(
 ) -> Floats:
     """Out-of-fold scores on the scale of the served model: times the overconfidence ratio; at tied stages its own.
 
-    ``served`` are its scores at those stages, which are the first: (n_rows, n_tied, n_scores). Numbers that are
-    predicted, and not how sure an answer is, are left as they are.
+    ``served`` are the served model's scores at the tied stages, which are the first: (n_rows, n_tied, n_scores). Scores
+    of regression, which carry no uncertainty, are not scaled.
     """
     settled = scores * ratio[:, None] if problem.task.has_uncertainty else scores.copy()
     for stage in range(served.shape[1]):
@@ -166,7 +166,7 @@ def choose_gates(
     if not problem.task.has_uncertainty:
         return _choose_regression_gates(problem, row_nodes, evidence, loss, scores, price, n_tied)
     learn = partial(learn_gates, problem, row_nodes, evidence, loss, scores, price, n_tied)
-    # Every second stage first: half of the gates that are worth having should have half of the lead.
+    # Every second stage first: half of the gates should show half of the z-score.
     first, learned = (n_stages - 1) % 2, evidence.gate.copy()
     some = learn(range(first, n_stages, 2))
     learned[:, first::2] = some.held_out
@@ -196,8 +196,7 @@ def _choose_regression_gates(
 ) -> LearnedGates | None:
     """Learned gates for regression, where scores carry no uncertainty; None if a constant gate is better.
 
-    Learned twice: at first what a row gains by going on is what it would gain if all went equally far, and then what
-    those gates make of it.
+    Learned twice: the first gates assume that all rows stop at the same stage, the second that rows follow the first.
     """
     learned = []
     for second in REGRESSION_GATE_SIZES[: 2 if len(problem.y) >= ROWS_OF_LARGER else 1]:
@@ -222,9 +221,9 @@ def learn_gates(
     stages: Sequence[int] | None = None,
     second: Boosting | None = None,
 ) -> LearnedGates:
-    """Grow a gate per fold and node for the rows of the fold, and later, if it is taken, one per node on all rows.
+    """Grow a gate per fold and node for the rows of the fold and, once ``trees`` is read, one per node on all rows.
 
-    With ``stages`` only for those; ``second`` replaces ``ALL_COLUMNS``, the settings of trees over all columns.
+    ``stages`` limits this to some stages; ``second`` replaces ``ALL_COLUMNS``, the settings of trees over all columns.
     """
     target, n_scores = StoppingRules(evidence, loss).stop_minus_go(price), problem.task.n_scores
     # By content, so that equal rows are all used or not at all.
@@ -274,13 +273,13 @@ def learn_gates(
 
 
 def _map_stages(n_threads: int, stages: Sequence[int], make: Callable[[int], Result]) -> tuple[Result, ...]:
-    """What is made of each stage, side by side."""
+    """Map a function over stages in threads."""
     with ThreadPoolExecutor(n_threads) as pool:
         return tuple(pool.map(make, stages))
 
 
 def middle_price(evidence: Evidence, loss: Floats, n_prices: int = 30) -> float:
-    """The price whose rules spend the geometric mean of the least and the most that any rules spend."""
+    """Price whose stopping rules spend the geometric mean of the cheapest and the dearest rules."""
     rules = StoppingRules(evidence, loss)
     prices = price_grid(evidence, n_prices)
     spent = np.array([_spent(evidence, one) for one in rules.at_each(prices)])
@@ -337,7 +336,7 @@ def _with_scores(table: BinnedTable, scores: Floats, weight: Floats) -> BinnedTa
 
 
 def _z_score_of_gates(problem: CascadeProblem, evidence: Evidence, loss: Floats, gate: Floats) -> float:
-    """By how many standard errors the second gates lead, by what their answers are expected to be worth."""
+    """z-score of other gates against those of the evidence, by expected quality."""
     expected = problem.task.expected_quality(loss)
     return z_score_of_gain(
         problem, (evidence, loss, expected), (replace(evidence, gate=gate), loss, expected)
@@ -345,7 +344,7 @@ def _z_score_of_gates(problem: CascadeProblem, evidence: Evidence, loss: Floats,
 
 
 def z_score_of_gain(problem: CascadeProblem, one: Candidate, other: Candidate) -> float:
-    """By how many standard errors the second leads: thresholds cut on half of the folds, answers of the others."""
+    """z-score of the second candidate against the first: thresholds by half of the folds, quality by the others."""
     costs = [each[0].cost if each[0].cost.ndim == 1 else each[0].cost.mean(axis=0) for each in (one, other)]
     positive = np.concatenate(costs)
     if not (positive > 0).any():
@@ -364,13 +363,13 @@ def z_score_of_gain(problem: CascadeProblem, one: Candidate, other: Candidate) -
 def _score_of_rows(
     evidence: Evidence, loss: Floats, score: Numbers, cut_on: Ints, counted_on: Ints, budgets: Floats
 ) -> Floats:
-    """Mean over budgets of how good each row's answer is, at the mixes that these budgets afford."""
+    """Mean quality over budgets of each row, at the operating points (or mixes) that spend these budgets."""
     policy = sweep_prices(evidence.take(cut_on), loss[cut_on], score[cut_on], n_prices=30)
     there = evidence.take(counted_on)
     seen = [there.at_point(one) for one in policy.thresholds]
     row_scores = np.array([quality for _, _, quality in seen], dtype=np.float64)
     cost = np.array([np.average(paid, weights=there.weights) for _, paid, _ in seen])
-    # What is counted there must be what is paid there.
+    # Budgets are compared with the cost on the rows that are counted.
     cost = np.maximum.accumulate(cost)
     place = np.interp(budgets, cost, np.arange(len(cost)))
     share = np.zeros(len(cost))

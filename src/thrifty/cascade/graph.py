@@ -1,30 +1,25 @@
-"""Structure "graph": rows choose their next purchase; every set of purchases has trees of its own.
+"""Structure "graph": rows choose their next purchase, and every set of purchases has trees of its own.
 
-A graph of purchases: sets that were bought, the ways between them, and the trees that choose among the ways.
+A line buys for all rows in one order. In a graph, rows that hold the same columns may go on to different purchases,
+chosen by the values they hold. The graph is found level by level, from nothing bought:
 
-Which purchase next, for this row: a graph of sets of purchases, found out of fold.
+1. At every node each candidate purchase is tried: a few trees that may use it continue the scores, on one half of the
+   rows, and the other half measures, row by row, the gain per unit of price. Then the halves are swapped.
+2. The gain of each candidate is regressed on the held columns. A row takes the candidate with the largest predicted
+   gain. Candidates are added to a node one by one, as long as the held-out gain of rows that choose among them clearly
+   grows.
+3. Nodes of a level that hold the same columns are merged. Of too many, those with the most rows stay, and a row chooses
+   among all candidates that lead to one of them.
 
-A line buys for all rows in one order. Here rows that hold the same may go on to different purchases, chosen by what
-they hold. The graph is found level by level, from nothing bought:
+The candidates are the first ``POOL`` purchases of the line's order. So every row that buys all of them holds the same
+columns, on any path, and goes on along the line: paths part and merge without extra purchases.
 
-1. At every node each candidate is tried: a few trees that may use it continue the scores, on one half of the rows, and
-   the other half tells, row by row, what that gains per unit of price. Both halves judge each other.
-2. What each candidate gains is regressed on the columns that are held. A row takes the candidate with the largest
-   predicted gain. Candidates are added to a node one by one, as long as held-out gains of rows that choose among them
-   grow clearly.
-3. Nodes of a level that hold the same are one. Of too many, those with the most rows stay, and a row chooses among all
-   candidates that lead to one of them.
+The trees of a node continue the scores of the node before,
 
-The purchases to choose from are the first ``POOL`` of the line's order. So every row that buys all of them holds the
-same, whichever way it came, and goes on along the line: ways part and meet again without a purchase made for that.
+    f_node = shrinkage f_before + trees over the columns of the node
 
-Ensembles for the nodes of a graph of purchases, and the turns between them.
-
-    f_node = kept f_before + trees over the columns of the node
-
-where ``f_before`` is the score that a row brings from the node it comes from. A node's trees are grown on the rows that
-come there and, with less weight, on the others, whose cells are all known while a model is learned: they teach less to
-the point, but they are many. They start from the scores of the node's parent.
+and are grown on the rows that come to the node and, with less weight, on the others, whose cells are all known during a
+fit. The others start from the scores of the node's parent.
 """
 
 from collections.abc import Sequence
@@ -68,7 +63,7 @@ TURNS = Boosting(n_trees=60, max_depth=5, learning_rate=0.1, step="gradient", mi
 
 @dataclass(frozen=True, eq=False)
 class TurnTargets:
-    """What the turns of a node are learned from.
+    """Regression targets of the turn of a node.
 
     Attributes
     ----------
@@ -84,7 +79,7 @@ class TurnTargets:
 
 @dataclass(frozen=True, eq=False)
 class GraphNode:
-    """A set of columns that was bought.
+    """A node: a set of bought columns.
 
     Attributes
     ----------
@@ -111,7 +106,7 @@ class PurchaseGraph:
     Attributes
     ----------
     levels : tuple of tuple of GraphNode
-        A row stands at one node of each level it gets to.
+        A row is at one node of each level that it reaches.
     """
 
     levels: tuple[tuple[GraphNode, ...], ...]
@@ -166,7 +161,7 @@ def find_graph(problem: CascadeProblem, plan: Plan) -> PurchaseGraph | None:
 
 @dataclass(eq=False)
 class _State:
-    """A node while the graph is found: who comes here, and what copies grown on each half say of all rows."""
+    """A node during the search: its rows, and scores of all rows by models grown on each half."""
 
     bought: frozenset[int]
     order: tuple[int, ...]
@@ -253,7 +248,7 @@ class _Search:
             levels.append(self._next_level(levels[-1], step))
             self.problem.progress("finding a graph", step + 1, n_steps)
             if step == 2 and all(len(level) == 1 for level in levels):
-                break  # nobody parts where parting gains most
+                break  # no row chooses differently at the level where that gains most
         return levels if len(free) else levels[1:]
 
     def _next_level(self, level: list[_State], step: int) -> list[_State]:
@@ -353,7 +348,7 @@ class _Search:
         kept = {state.bought: state for state in found[:width]}
         for state in level:
             reached = self._reached(state, kept)
-            if not reached:  # its best child stays, whatever its size
+            if not reached:  # its best child stays, even a small one
                 best = state.bought | {state.candidates[int(np.argmax(self._means(state)))]}
                 child = next((one for one in found if one.bought == best), None)
                 child = child or next(one for one in found if state.bought < one.bought)
@@ -423,7 +418,7 @@ def _turn_targets(search: _Search, state: _State) -> TurnTargets | None:
 
 
 OTHERS = 0.5
-"""Weight, at a node, of the rows that do not come there."""
+"""Weight, at a node, of the rows that do not come to it."""
 
 MAX_OTHERS = 12_000
 """Rows among which these are: of many, those that come there are enough."""
@@ -450,7 +445,7 @@ class GrownNode:
 
 @dataclass(frozen=True)
 class GraphTrees:
-    """What was grown.
+    """Trees and turns of every node of a graph.
 
     Attributes
     ----------
@@ -484,7 +479,7 @@ class GraphTrees:
         calibrations: Sequence[Floats],
         gates: Sequence[Sequence[TreeEnsemble]] | None = None,
     ) -> tuple[CascadeStage | ForkStage, ...]:
-        """What serves; ``gates`` are the learned ones of the nodes of each level."""
+        """Stages that serve; ``gates`` are the learned gates of the nodes of each level."""
         found: list[CascadeStage | ForkStage] = []
         for place, level in enumerate(self.levels):
             nodes = []
@@ -573,7 +568,7 @@ def _start(before: list[Floats], node: GraphNode, comes: Bools, came_from: Ints)
 
 
 def _turn(table: BinnedTable, counts: Floats, node: GraphNode, place_of: Ints) -> Turn:
-    """Where rows go on to from a node, learned from those of its lesson that are there."""
+    """Turn of a node, learned from the rows of its targets that are in the table."""
     if node.targets_of_turn is None:
         return Turn(node.choices[:1])
     places = place_of[node.targets_of_turn.rows]

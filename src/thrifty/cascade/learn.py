@@ -1,7 +1,7 @@
-"""Learning a cascade: grow, calibrate, blend, sweep, and drop what earns nothing.
+"""Learning of a cascade: grow stages, calibrate, blend, choose operating points, drop idle stages.
 
-Everything is judged on rows that the judged model has not seen. What does not depend on the operating point (bins,
-order, ensembles, held-out scores) is computed once; the operating points then are sorts and running sums.
+Every model is evaluated on rows that it has not seen. What does not depend on the operating point (bins, order,
+ensembles, held-out scores) is computed once; operating points then take sorts and running sums.
 """
 
 from collections.abc import Sequence
@@ -28,13 +28,13 @@ from thrifty.trees import TreeEnsemble
 __all__ = ["LearnedCascade", "learn_cascade", "most_accurate_point", "n_repeats_for"]
 
 NOISE = 0.5
-"""Standard errors by which a point may be less accurate than the most accurate one and still be level with it."""
+"""z-score up to which a point counts as accurate as the most accurate one."""
 
 ROWS_OF_REPEATS, MAX_REPEATS = 10_000, 5
-"""Held-out answers that a choice among prices of mistakes is made on, and the most deals of folds that give them."""
+"""Held-out answers wanted for a choice by prices of mistakes, and most repeats of cross-validation for them."""
 
 REPEAT_SEED = 1_000
-"""Seed of further deals of folds."""
+"""Seed of the folds of further repeats."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +44,9 @@ class LearnedCascade:
     Attributes
     ----------
     plan : Plan
-        What was chosen.
+        The chosen order and size.
     staged : StagedTrees, GraphTrees or NeighbourGraph
-        What answers, learned from all rows; of a line only the stages that are kept.
+        Trees or neighbours learned from all rows; of a line only the stages that are kept.
     calibrations : list of ndarray
         Calibration of each stage.
     blend : ndarray
@@ -56,8 +56,8 @@ class LearnedCascade:
     evidence : Evidence
         Held-out rows they were chosen on.
     gates : tuple of tuple of TreeEnsemble, optional
-        Learned gates of the nodes of each stage, over its columns and its scores; None where the doubt of the task
-        decides.
+        Learned gates of the nodes of each stage, over its columns and its scores; None where the uncertainty of
+        the task decides.
     default_point : int
         Number of the operating point, among those of the evidence, for a fit without a budget.
     """
@@ -123,10 +123,10 @@ def most_accurate_point(evidence: Evidence) -> int:
 
 
 def n_repeats_for(task: Task, n_rows: int) -> int:
-    """Deals of folds that stages are judged by.
+    """Number of repeats of the cross-validation of stages.
 
-    Where some mistakes cost more than others, a few rows of a rare class decide: on a small table another deal of folds
-    would give another calibration and another operating point.
+    Where some mistakes cost more than others, a few rows of a rare class decide: on a small table other folds would
+    give another calibration and another operating point.
     """
     mistakes = getattr(task, "mistakes", None)
     if task.mistake_price is None or mistakes is None or mistakes.is_of_errors():
@@ -137,10 +137,10 @@ def n_repeats_for(task: Task, n_rows: int) -> int:
 def _repeat_cross_validation(
     problem: CascadeProblem, plan: Plan, raw: Floats, n_trees: list[int]
 ) -> tuple[CascadeProblem, Floats]:
-    """Every row once for each of several deals of folds, and its scores by copies that have not seen it.
+    """Repeat every row once for each of several assignments of folds, with its out-of-fold scores there.
 
-    The rows of the first deal come first. All copies of a row are in its fold of the first deal, so that whatever is
-    learned on some folds and judged on others knows none of them.
+    The rows of the first repeat come first. All repeats of a row are in its fold of the first repeat, so that models
+    learned on some folds and evaluated on others have seen none of them.
     """
     n_rows, n_repeats, scores = len(problem.y), problem.n_repeats, [raw]
     known = (problem.task, problem.table, problem.y, problem.weight)
@@ -166,7 +166,7 @@ def _repeat_cross_validation(
 def _with_operating_points(
     problem: CascadeProblem, plan: Plan, found: StageEvaluation, trees: StagedTrees | Graph
 ) -> LearnedCascade:
-    """Operating points of what was judged, and the outcome."""
+    """Choose operating points of evaluated stages, and build the learned cascade."""
     task, evidence, loss = problem.task, found.evidence, found.loss
     # Beliefs in place of labels again: among many points on few rows the luckiest would look best.
     judged = None
@@ -189,16 +189,13 @@ def _with_operating_points(
 
 
 def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats, list[int], Floats]:
-    """The ensemble on all rows, every row's scores by a copy that has not seen it, its trees by stage, the ratio.
-
-    The last is how much surer than its copies the ensemble is at each stage.
-    """
+    """Grow stages on all rows and in folds: ensemble, out-of-fold scores, trees of each stage, overconfidence."""
     known = (problem.task, problem.table, problem.y, problem.weight)
     scores = np.empty((len(problem.y), len(plan.sets), problem.task.n_scores))
     # The kernels release the interpreter's lock, so threads share one table of codes.
     with ThreadPoolExecutor(problem.n_threads) as pool:
         first, *others = problem.folds
-        # The rows of one fold tell how many trees a stage needs; the other copies have as many.
+        # The rows of one fold stop each stage early; the other models have as many trees.
         job = pool.submit(score_fold, *known, first, plan.sets, plan.boosting)
         scores[first], n_trees, mean_margin = job.result()
         problem.progress("growing stages", 1, len(others) + 2)
@@ -227,8 +224,8 @@ def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats, lis
 def without_idle_stages(learned: LearnedCascade, problem: CascadeProblem) -> LearnedCascade:
     """Leave out the stages at which no operating point lets a row stop.
 
-    The trees of such a stage are handed to the next one, which holds its columns anyway. Behind the last stage that
-    anybody reaches there is nothing to keep; the full model itself stays, in case it is wanted later.
+    The trees of such a stage are handed to the next one, which holds its columns anyway. Stages
+    that no row reaches are dropped; the full model is kept in any case.
     """
     gate, thresholds = learned.evidence.gate, learned.policy.thresholds
     points, staged = learned.evidence.points, learned.staged
@@ -243,7 +240,7 @@ def without_idle_stages(learned: LearnedCascade, problem: CascadeProblem) -> Lea
         # A new row must not get further than any held-out row did.
         thresholds[:, kept[-1]] = points[:, kept[-1]] = np.inf
     elif kept[-1:] != [n_stages - 1] and not np.array_equal(learned.blend, problem.task.full_alone):
-        kept.append(n_stages - 1)  # nobody stops there, and its score is part of the blend
+        kept.append(n_stages - 1)  # no row stops there, but its score is part of the blend
     if not kept:
         kept = [0]  # a cascade has a stage, even where no operating point lets a row stop
     thresholds = thresholds[:, kept]

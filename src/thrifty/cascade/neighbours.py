@@ -1,16 +1,13 @@
-"""Structure "neighbours": rows choose their next purchase, answered by training rows that are alike.
+"""Structure "neighbours": rows choose their next purchase, and are predicted by kernel neighbours.
 
-Columns in a few levels, and where these lie: how far apart two values are, for neighbours.
+Columns are cut into a few levels with positions, which define the distance of two values. Level by level, from the
+first purchase of the line, every row goes on to the purchase with the largest expected gain per unit of price
+(``thrifty.chain.neighbours``), neighbours of its own fold left out. Of the sets that rows come to, those with the most
+rows are the nodes of the next level; a row chooses among the purchases that lead to one of them. Behind the last level
+all rows buy all purchases of the line, and are scored by the trees of the line.
 
-A graph of purchases whose nodes answer by neighbours: many sets, and nothing to grow for any of them.
-
-Level by level, from the first purchase of the line, every row goes on to the purchase of which its neighbours expect to
-learn most for the price (``thrifty.chain.neighbours``), neighbours of its own fold left out. Of the sets that rows
-come to, those with the most rows are the nodes of the next level; a row chooses among the purchases that lead to one of
-them. Behind the last level all rows buy what the line buys in all, and are scored by the trees of the line.
-
-Bandwidths are found by turns, column after column, sharpness and pull level by level, by the held-out log-loss of some
-rows. Only choices between classes are learned so: numbers were predicted clearly worse than by trees.
+Bandwidths are found by coordinate descent over columns, sharpness and pull level by level, by the held-out log-loss of
+some rows. Only classification is supported: numbers were predicted clearly worse than by trees.
 """
 
 from collections.abc import Sequence
@@ -35,7 +32,7 @@ MAX_LEVELS = 24
 """Levels of a column; more values are cut into as many parts of equally many rows."""
 
 UNEVEN = 1.5
-"""How much larger than the smallest step between values the largest may be, if they are to lie where they are."""
+"""Largest ratio of steps between values for which positions are the values themselves, not their ranks."""
 
 
 def coarse_levels(
@@ -43,8 +40,8 @@ def coarse_levels(
 ) -> tuple[NDArray[np.uint8], Floats, NDArray[np.int64], Floats]:
     """Columns in at most ``MAX_LEVELS`` levels: codes, ends, offsets, and positions with a standard deviation of one.
 
-    Few values at about even steps, such as counts, lie where they are; all others at their ranks, and where they are
-    many, they are cut into levels of equally many rows.
+    Positions of few values at about even steps, such as counts, are the values; those of others are ranks, and many
+    values are cut into levels of equally many rows.
     """
     codes = np.empty((table.n_rows, len(columns)), dtype=np.uint8)
     ends, positions, offsets = [], [], [0]
@@ -59,7 +56,7 @@ def coarse_levels(
             level_of = np.minimum((middle * MAX_LEVELS).astype(int), MAX_LEVELS - 1)
             level_of = np.unique(level_of, return_inverse=True)[1]
         if n_bins <= MAX_LEVELS and len(gaps) > 1 and gaps.max() <= UNEVEN * gaps.min():
-            # Cuts lie half-way between values.
+            # Cuts are half-way between values.
             place = np.r_[cuts[0] - gaps[0] / 2, (cuts[1:] + cuts[:-1]) / 2, cuts[-1] + gaps[-1] / 2]
         else:
             shares = np.bincount(level_of, mass)
@@ -116,7 +113,7 @@ class NodeOfSets:
 
 @dataclass(frozen=True, eq=False)
 class NeighbourGraph:
-    """What was learned.
+    """Nodes of every level, neighbours that predict there, and trees of the last stage.
 
     Attributes
     ----------
@@ -161,7 +158,7 @@ class NeighbourGraph:
         calibrations: Sequence[Floats],
         gates: Sequence[Sequence[TreeEnsemble]] | None = None,
     ) -> tuple[Stage, ...]:
-        """What serves; gates are not learned here."""
+        """Stages that serve; gates are not learned here."""
         assert gates is None
         found: list[Stage] = []
         for place, level in enumerate(self.levels):
@@ -176,7 +173,7 @@ class NeighbourGraph:
 def find_neighbours(
     problem: CascadeProblem, plan: Plan, line: StagedTrees, raw: Floats
 ) -> tuple[NeighbourGraph, Floats, Ints, Floats] | None:
-    """A graph of neighbours, or None where there is none to be had.
+    """Find a graph of neighbours, or None where it is not supported.
 
     Parameters
     ----------
@@ -190,7 +187,7 @@ def find_neighbours(
     scores : ndarray of shape (n_rows, n_levels + 1, n_scores)
         Held-out scores at every level and behind them.
     node : ndarray of shape (n_rows, n_levels + 1)
-        Where each row stands.
+        Node of each row at each level.
     served : ndarray of shape (n_rows, n_scores)
         Scores of the first level with all neighbours, the row itself among them.
     """
@@ -222,7 +219,7 @@ def find_neighbours(
 
 
 def unsupported_reason(task: Task, n_rows: int, *, has_categories: bool) -> str:
-    """Why rows of a task cannot be answered by neighbours; empty if they can."""
+    """Why neighbours do not support a task; empty if they do."""
     if not task.has_uncertainty or len(task.classes) < 2:
         return "the target is not a choice between classes: neighbours predict numbers clearly worse than trees do"
     if has_categories:
@@ -255,7 +252,7 @@ class _Search:
         found = by_name[np.searchsorted(classes, problem.task.decode(problem.y), sorter=by_name)]
         self.label = label = found.astype(np.int32)
         self.weight = problem.weight / problem.weight.mean()
-        # At even steps through rows that are sorted by what they hold: in whatever order rows are listed, the same.
+        # At even steps through rows sorted by content: independent of the order of rows.
         by_content = np.lexsort((self.fold, self.weight, label, *self.codes.T))
         some = by_content[even_steps(len(by_content), MAX_NEIGHBOURS)]
         self.rows = some
@@ -323,7 +320,7 @@ class _Search:
     # -- levels ------------------------------------------------------------------------------------
 
     def levels(self) -> tuple[list[tuple[NodeOfSets, ...]], Floats, Ints]:
-        """Nodes of each level, and each row's held-out scores and node there."""
+        """Nodes of each level, and out-of-fold scores and nodes of the rows."""
         problem = self.problem
         n_rows = len(problem.y)
         scores = np.empty((n_rows, self.n_levels, problem.task.n_scores))

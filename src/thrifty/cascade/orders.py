@@ -1,19 +1,20 @@
-"""In which order to buy: candidate orders of purchases, and where along them a row may stop.
+"""Candidate orders of purchases, and the places along an order where a row may stop.
 
-A good order puts first what earns most per unit of price *together with what is bought before it*. That is a search
-over all orders, so there are three cheap guesses, and whoever asks compares them on rows they were not made on:
+A good order puts first what gains most per unit of price *together with what is bought before it*. The best order
+would take a search over all of them, so there are a few cheap candidates, compared by ``cascade/plan.py`` on held-out
+rows:
 
 ``by_gain``
-    What all splits on a purchase's columns gained in one ensemble that reads everything, per unit of its price.
+    Total gain of the splits on a purchase's columns in one ensemble that reads everything, per unit of its price.
 ``by_elimination``
-    From the back: the ensemble is grown on what is left, and what gained least per unit of price goes. Two
-    purchases that say the same share their gain in the first list; here one of them goes and the other inherits it.
+    Backward elimination: the ensemble is grown on what is left, and what gained least per unit of price goes. Two
+    redundant purchases share their gain in ``by_gain``; here one of them goes and the other inherits it.
 ``by_falling_price``
     Splits pay ``gamma`` times the price of what they buy, and gamma falls from tree to tree.
 ``by_forward_selection``
-    From the front: to what is bought already comes the purchase that lowers the loss of rows held out most, per unit
-    of price, when a few trees may use it. Gains on the rows of the fit mislead where classes are many and some of them
-    rare, so that this is tried there; it takes longer than the others together.
+    Forward selection: next comes the purchase that lowers the held-out loss most, per unit of price, when a few trees
+    may use it. In-sample gains mislead where classes are many and some of them rare, so that this is tried there; it
+    takes longer than the others together.
 
 A purchase is a group of columns with one price. Columns that cost nothing are held from the start, and in no order.
 """
@@ -55,13 +56,13 @@ FORWARD = Boosting(n_trees=12, max_depth=6, learning_rate=0.2)
 """Trees that a trial of forward selection adds."""
 
 FORWARD_ROWS = 6_000
-"""Rows that forward selection looks at, two thirds of them to grow trees on; a third of so many are held out."""
+"""Rows of forward selection: trees are grown on two thirds, a third is held out."""
 
 FORWARD_STEPS, FORWARD_CANDIDATES = 24, 16
 """Purchases that forward selection orders, and how many it tries for each; the others follow by gain."""
 
 FORWARD_FLOOR = 1e-3
-"""Share of the loss that every purchase is taken to be worth, whatever its trial says."""
+"""Smallest gain of a purchase in forward selection, as a share of the loss."""
 
 MIN_ROWS = 50
 """With fewer rows to grow on or to judge on, forward selection would follow chance."""
@@ -98,7 +99,7 @@ class Learner:
         return np.flatnonzero(held[self.price_list.group_of])
 
     def gain_per_price(self, purchases: Ints) -> Floats:
-        """What each of these purchases gains per unit of price in an ensemble that holds them and what is free."""
+        """Gain per unit of price of these purchases in an ensemble over them and the free columns."""
         gains = total_gains(self.table, self.loss, self.counts, self.columns_with(purchases), self.boosting)
         n_purchases = len(self.price_list.prices)
         per_purchase = np.bincount(self.price_list.group_of, weights=gains, minlength=n_purchases)
@@ -107,7 +108,7 @@ class Learner:
 
     @cached_property
     def gain_per_price_of_all(self) -> Floats:
-        """What each purchase gains per unit of price where everything is bought: most orders begin with it."""
+        """Gain per unit of price of each purchase in an ensemble over all columns; most orders begin with it."""
         return self.gain_per_price(self.priced)
 
 
@@ -183,11 +184,11 @@ def by_forward_selection(learner: Learner) -> Ints:
     left = [int(purchase) for purchase in by_worth]
     while left and len(search.order) < FORWARD_STEPS:
         trials = [search.trial(purchase) for purchase in left[:FORWARD_CANDIDATES]]
-        # What helps nobody by itself may help others later, and is then better bought cheaply.
+        # A purchase without a gain of its own may help later ones; then the cheaper one is better.
         min_gain = FORWARD_FLOOR * search.loss
         prices = price_list.prices_after(bought)[[trial.purchase for trial in trials]]
         worth = _per_price(np.array([max(search.loss - trial.loss, min_gain) for trial in trials]), prices)
-        # Whoever came out well is tried first the next time, then those that were not tried.
+        # The best of this step are tried first in the next, then those that were not tried.
         ranked = [trials[place] for place in np.argsort(-worth, kind="stable")]
         search.accept(ranked[0])
         bought[ranked[0].purchase] = True
@@ -197,7 +198,7 @@ def by_forward_selection(learner: Learner) -> Ints:
 
 @dataclass(frozen=True)
 class _Trial:
-    """What a few more trees that may use one more purchase make of the scores of both kinds of rows."""
+    """Scores of training and held-out rows after a few more trees that may use one more purchase."""
 
     purchase: int
     scores: tuple[Floats, Floats]
@@ -205,7 +206,7 @@ class _Trial:
 
 
 class _ForwardSearch:
-    """An order while it is made: what is bought, and how rows that trees are grown on and others score by then."""
+    """State of forward selection: purchases so far, and scores of training and held-out rows."""
 
     def __init__(self, learner: Learner, *rows: Ints) -> None:
         self._learner = learner

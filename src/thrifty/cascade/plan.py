@@ -1,8 +1,8 @@
-"""Which order to buy in and how large the stages are: candidates raced on held-out rows.
+"""Choice of the order of purchases and of the size of the stages, by comparison on held-out rows.
 
-The size is chosen first, with one order, by the mean log-loss of the stages, which tells sizes apart with fewer rows
-than counts of right answers do. Then the order, with that size: an order is worth its mean score over budgets that grow
-by a constant factor, as a cascade with the full model at its end.
+The size is chosen first, with one order, by the mean log-loss of the stages, which separates sizes with fewer rows than
+accuracy does. Then the order, with that size, by the mean score over budgets that grow by a constant factor, of a
+cascade with the full model at its end.
 """
 
 from collections.abc import Sequence
@@ -23,18 +23,18 @@ __all__ = ["choose_plan"]
 
 
 ORDERING = Boosting(n_trees=60, max_depth=6)
-"""Trees that an order is made from."""
+"""Trees from which an order is made."""
 
 RACE_ROWS = 1_250
-"""Held-out rows that candidates are compared on, at least: so many folds are grown for that, and no more."""
+"""Held-out rows wanted for comparisons: as many folds are grown as provide them."""
 
 RACE_BUDGETS = 25
 
 MIN_Z_OF_SIZE = 1.0
-"""Standard errors by which a larger size must lead: on few rows the larger one would be taken by chance."""
+"""z-score by which a larger size must be better: otherwise it would win by chance on few rows."""
 
 MIN_Z_OF_SIZE_ON_FEW_ROWS = 2.0
-"""The same, where all rows together are fewer than a comparison asks for."""
+"""The same where all rows together are fewer than ``RACE_ROWS``."""
 
 
 def choose_plan(problem: CascadeProblem) -> Plan:
@@ -53,9 +53,9 @@ def choose_plan(problem: CascadeProblem) -> Plan:
 
 
 def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
-    """Every order by name, found side by side: each is a sequence of ensembles that wait for each other."""
+    """Every candidate order by name, each found in a thread of its own."""
     learner = Learner(problem.table, problem.task, problem.y, problem.weight, problem.price_list, ORDERING)
-    _ = learner.gain_per_price_of_all  # before they would each find it
+    _ = learner.gain_per_price_of_all  # cached, before each thread would compute it
     orders, ways = {}, ORDERS if problem.task.n_scores == 1 else ORDERS_OF_SEVERAL
     with ThreadPoolExecutor(problem.n_threads) as pool:
         jobs = {name: pool.submit(find, learner) for name, find in ways.items()}
@@ -66,7 +66,7 @@ def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
 
 
 def _affordable(problem: CascadeProblem, order: Ints) -> Ints:
-    """The order with a purchase in front that the budget pays for: where nothing is free, every row makes it."""
+    """Move the first purchase that the budget affords to the front: where nothing is free, every row makes it."""
     prices = problem.price_list.prices
     if problem.budget is None or (prices == 0).any():
         return order
@@ -75,7 +75,7 @@ def _affordable(problem: CascadeProblem, order: Ints) -> Ints:
 
 
 def _best_size(race: "_Race", plan: Plan) -> Boosting:
-    """Sizes from small to large, until one is no better than the one before: large ones cost most and overfit first."""
+    """Try sizes from small to large until one is no better than the one before."""
     sizes, progress = list(race.problem.capacities), race.problem.progress
     min_z = MIN_Z_OF_SIZE if len(race.problem.y) >= RACE_ROWS else MIN_Z_OF_SIZE_ON_FEW_ROWS
     for number, (best, size) in enumerate(pairwise(sizes)):
@@ -89,7 +89,7 @@ def _best_size(race: "_Race", plan: Plan) -> Boosting:
 
 
 def _is_better_by(race: "_Race", plans: Sequence[Plan], n_folds: int, min_z: float) -> bool:
-    """Whether the second plan has a loss that is smaller by so many standard errors, on some folds."""
+    """Whether the second plan has a smaller loss by a z-score above ``min_z``, on the first folds."""
     seen = race.seen(n_folds)
     losses, others = (_losses(seen, one) for one in race.scores(plans, n_folds))
     return z_score(losses - others, seen.weight) > min_z
@@ -116,7 +116,7 @@ def _best(race: "_Race", plans: Sequence[Plan]) -> Plan:
 
 
 class _Race:
-    """Candidates and what their stages say about rows that they were not grown on; nothing is grown twice.
+    """Comparison of plans by out-of-fold scores of their stages, each computed once.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a cascade is learned from, and what stages are worth on rows that their models have not seen."""
+"""Data and settings of the learning of a cascade, and out-of-fold evidence of its stages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -36,20 +36,20 @@ CAPACITIES = (
 MAX_STAGES = 16
 
 Structure = Literal["line", "graph", "neighbours", "auto"]
-"""Whether all rows buy in one order, or each in its own, with trees or neighbours at nodes, or what is clearly best."""
+"""One order for all rows ("line"), orders by row with trees or neighbours at nodes, or the best of them ("auto")."""
 
 
 def lighter(size: Boosting) -> Boosting:
     """The same size with smaller penalties, for few rows.
 
-    The usual ones halve what a leaf of some ten rows says: right for labels that are half chance, wrong for others.
+    The usual ones halve the values of leaves of about ten rows: right for noisy labels, wrong for others.
     """
     return replace(size, l2=1.0, min_child_weight=1.0)
 
 
 @dataclass(frozen=True, eq=False)
 class NextChainRoutes:
-    """Where the training rows go in a chain that stands in the place of the full model.
+    """Routes of the training rows in a chain used as the full model.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class NextChainRoutes:
     bought: Bools
 
     def cost(self, prices: PriceList, held: Ints, amounts: Floats | None) -> Floats:
-        """What each row pays in all that holds some columns and then goes there, at its own prices if it has any."""
+        """Total cost of each row that holds some columns and then follows its route, at its own prices if given."""
         bought = self.bought.copy()
         bought[:, held] = True
         asks_full = np.arange(len(bought)) == len(bought) - 1
@@ -74,22 +74,22 @@ class NextChainRoutes:
 
 @dataclass(frozen=True, eq=False)
 class CascadeProblem:
-    """What a cascade is learned from.
+    """Training data and settings of a cascade.
 
     Attributes
     ----------
     table : BinnedTable
         Rows, all columns.
     task : Task
-        What is to be answered.
+        What is predicted.
     y, weight : ndarray of shape (n_rows,)
         Targets, as the task encodes them, and weights.
     folds : sequence of ndarray
         Rows of each fold.
     full_scores : ndarray of shape (n_rows, n_scores)
-        Scores of the full model, by copies that have not seen the row.
+        Out-of-fold scores of the full model.
     behind : NextChainRoutes, optional
-        Where rows go that pass every stage, if a chain stands in the place of the full model.
+        Routes of the rows behind the last stage, if a chain is used as the full model.
     price_list : PriceList
         Prices.
     amounts : ndarray of shape (n_rows, n_row_prices), optional
@@ -101,15 +101,15 @@ class CascadeProblem:
     structure : {"line", "graph", "neighbours", "auto"}
         Whether all rows buy in one order.
     n_threads : int
-        Folds are judged side by side.
+        Number of folds that are fitted in parallel.
     progress : callable
-        Told what is done.
+        Called as ``progress(what, done, total)``.
     max_bytes : int, optional
         Bytes that the trees of all stages may take in a file.
     budget : float, optional
-        Mean cost that is wanted: every order begins with a purchase that it pays for.
+        Wanted mean cost: every order begins with a purchase that it affords.
     n_repeats : int
-        Deals of folds that stages are judged by, of which ``folds`` is the first.
+        Repeats of cross-validation, of which ``folds`` is the first.
     """
 
     table: BinnedTable
@@ -137,7 +137,7 @@ class CascadeProblem:
         return stopping_places(n_purchases, MAX_STAGES if self.n_stages is None else self.n_stages)
 
     def costs(self, sets: Sequence[Ints]) -> Floats:
-        """What a row has paid at each stage and, last, beyond them; per row where that differs."""
+        """Cost of a row at each stage and, last, at the full model; per row where that differs."""
         prices = self.price_list
         if self.amounts is not None:
             return self._costs_by_row(sets, self.amounts)
@@ -148,7 +148,7 @@ class CascadeProblem:
         return np.column_stack([np.tile(paid, (len(beyond), 1)), beyond])
 
     def _costs_by_row(self, sets: Sequence[Ints], amounts: Floats) -> Floats:
-        """What each row has paid at each stage and beyond, where prices differ by row."""
+        """Cost of each row at each stage and at the full model, where prices differ by row."""
         prices = self.price_list
         held = np.zeros((len(sets) + 1, prices.n_features), dtype=bool)
         for place, columns in enumerate(sets):
@@ -163,7 +163,7 @@ class CascadeProblem:
         return np.column_stack([np.broadcast_to(one, len(amounts)) for one in paid])
 
     def costs_by_node(self, levels: Sequence[Sequence[Ints]], node: Ints) -> Floats:
-        """The same for rows that stand at a node of each level: (n_rows, n_levels + 1)."""
+        """The same for rows at a node of each level: (n_rows, n_levels + 1)."""
         paid = np.empty((len(node), len(levels) + 1))
         for place, sets in enumerate(levels):
             for number, columns in enumerate(sets):
@@ -206,7 +206,7 @@ def calibrate(task: Task, scores: Floats, y: Floats, weight: Floats) -> tuple[li
 
 
 def z_score(gains: Floats, weight: Floats) -> float:
-    """Mean gain in standard errors; a row of weight two counts as two rows."""
+    """z-score of the mean gain: mean over standard error; a row of weight two counts as two rows."""
     mean = float(np.average(gains, weights=weight))
     spread = float(np.sqrt(np.average(np.square(gains - mean), weights=weight) / weight.sum()))
     return mean / max(spread, 1e-12)
@@ -217,18 +217,18 @@ def stage_evidence(
 ) -> tuple[Evidence, Floats]:
     """Evidence of every stage and, last, of the full model (blended or not), on held-out rows, and expected losses.
 
-    The expected loss of an answer is not whether the row's label contradicts it but the probability, by the best belief
-    there is, that it does. Both have the same mean; the second varies far less, and thresholds that are cut where a
-    few lucky labels lie do not last.
+    The expected loss of an answer is its probability of being wrong by the best available belief, not whether the row's
+    label contradicts it. Both have the same mean, but the first varies far less: thresholds fitted to a few lucky
+    labels would not generalise.
 
     Parameters
     ----------
     costs : ndarray of shape (n_stages + 1,) or (n_rows, n_stages + 1)
-        What a row has paid at each stage and, last, beyond them.
+        Cost of a row at each stage and, last, at the full model.
     scores : ndarray of shape (n_rows, n_stages, n_scores)
         Calibrated scores of the stages.
     answer, belief : ndarray of shape (n_rows, n_scores)
-        Scores of the answer beyond the stages, and the best there are.
+        Scores of the answer with the full model, and of the best belief.
     """
     task = problem.task
     every = [*(scores[:, stage] for stage in range(scores.shape[1])), answer]

@@ -1,21 +1,19 @@
-"""Stages of a cascade: one ensemble that grows from stage to stage.
+"""Stages of a cascade: one boosted ensemble over nested sets of columns that grows from stage to stage.
 
-One growing ensemble over nested sets of columns: stage k continues stage k - 1's trees on more columns.
+    f_k = shrinkage f_(k-1) + trees over the columns of stage k,   each a Newton step of   sum_i w_i loss(y_i, f(x_i))
 
-    f_k = kept f_(k-1) + trees over the columns of stage k,   each a Newton step of   sum_i w_i loss(y_i, f(x_i))
+A row that goes on keeps its score: what was computed at the earlier stages is part of every later one. The columns of a
+stage include those of the stages before it, so that new trees may combine old and new columns.
 
-A row that goes on keeps the score it has: what was computed at the earlier stages is part of every later one. The
-columns of a stage include those of the stages before it, so that new trees may combine what is old and what is new.
+The score of the stage before is shrunk, because it is overconfident on the rows it was grown on: unshrunk, it would
+leave the next stage too little to learn. What is stored is f_k over the product of all shrinkages up to k, to which the
+score of the stage before is a plain summand; calibration undoes the scale.
 
-Only a part of the old score is kept, because it is surer of the rows it was grown on than of any others: taken as it
-is, it would leave the next stage too little to learn. What is stored is f_k over the product of all parts up to k, of
-which the score of the stage before is a plain summand; calibration undoes the scale.
+Each tree is grown on a subsample of the rows. Membership is a function of the content of a row and of the number of the
+tree, so equal rows are drawn together and a row of weight two is that row given twice.
 
-Each tree is grown on a share of the rows. Which ones is a function of what a row holds and of the number of the tree,
-so equal rows share their fate and a row of weight two is that row given twice.
-
-A stage ends when its trees no longer lower the loss of rows that they are not grown on: the first stages, which hold
-little, learn what there is to learn in a few trees, and more of them would only learn the rows by heart.
+A stage stops early when its trees no longer lower the loss of held-out rows: the first stages, which hold few columns,
+need few trees, and more of them would overfit.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,24 +48,24 @@ __all__ = [
 ]
 
 SHRINKAGE, MAX_SHRUNK_STAGES = 0.7, 100
-"""Factor on the score so far with which a stage starts, and stages with it: the stored scale must stay a number."""
+"""Factor on the score so far with which a stage starts, and number of stages with it: the scale must stay finite."""
 
 ROWS_PER_TREE = 0.6
 """Share of the rows that a tree is grown on."""
 
 N_LOSS_CHECKS = 10
-"""How often the loss of the rows that watch is looked at, in a stage that is grown in full."""
+"""Checks of the validation loss in a stage that is grown in full."""
 
 PATIENCE = 2
-"""Looks without a lower loss that end a stage."""
+"""Checks without a lower loss that end a stage."""
 
 MIN_RELATIVE_DROP = 5e-4
-"""A loss is lower if it fell by this share."""
+"""Relative drop from which on a loss counts as lower."""
 
 
 @dataclass(frozen=True)
 class StagedTrees:
-    """What was grown.
+    """Trees of every stage.
 
     Attributes
     ----------
@@ -78,7 +76,7 @@ class StagedTrees:
     parts : tuple of TreeEnsemble
         Trees that each stage adds, over all columns of the table.
     mean_margin : ndarray of shape (n_stages,), optional
-        How sure the answers are on average after each stage, on the rows that the trees were grown on.
+        Mean margin after each stage, on the training rows.
     """
 
     base: Floats
@@ -106,7 +104,7 @@ class StagedTrees:
         calibrations: Sequence[Floats],
         gates: Sequence[Sequence[TreeEnsemble]] | None = None,
     ) -> "tuple[CascadeStage, ...]":
-        """What serves; ``gates`` are the learned ones of the only node of each stage."""
+        """Stages that serve; ``gates`` are the learned gates of the only node of each stage."""
         learned = [None if gates is None else of_nodes[0] for of_nodes in gates or self.sets]
         return tuple(
             CascadeStage(columns, part.over_columns(columns), calibration, task, gate)
@@ -122,7 +120,7 @@ class StagedTrees:
 
 @dataclass(frozen=True)
 class ValidationRows:
-    """Rows that no tree is grown on, which tell when a stage has learned what there is to learn.
+    """Validation rows of early stopping: no tree is grown on them.
 
     Attributes
     ----------
@@ -148,12 +146,12 @@ def grow_stages(
     n_trees: Sequence[int] | None = None,
     validation: ValidationRows | None = None,
 ) -> StagedTrees:
-    """Grow the ensemble.
+    """Grow the stages of a cascade.
 
     Parameters
     ----------
     task : Task
-        What the stages answer.
+        What is predicted.
     table : BinnedTable
         Training rows.
     y, counts : ndarray of shape (n_rows,)
@@ -165,7 +163,7 @@ def grow_stages(
     n_trees : sequence of int, optional
         Trees of each stage; by default ``boosting.n_trees``.
     validation : ValidationRows, optional
-        Rows that end a stage earlier.
+        Rows for early stopping.
     """
     loss = task.loss(y)
     base = loss.base(counts)
@@ -211,9 +209,9 @@ def score_fold(
     boosting: Boosting,
     n_trees: Sequence[int] | None = None,
 ) -> tuple[Floats, list[int], Floats]:
-    """Scores of the rows of one fold at every stage, by an ensemble grown on all others; its trees, how sure it is.
+    """Out-of-fold scores of one fold at every stage, the trees of each stage, and their mean in-sample margins.
 
-    Without ``n_trees`` the rows of the fold tell when a stage ends.
+    Without ``n_trees`` each stage stops early by the loss of the fold.
     """
     rest = np.ones(table.n_rows, dtype=bool)
     rest[fold] = False
@@ -226,9 +224,9 @@ def score_fold(
 
 
 def margins(scores: Floats, base: Floats) -> Floats:
-    """How sure each answer is, shape (n_rows,): how far from ``base``, or of several classes from the second best.
+    """Margin of each row, shape (n_rows,): distance from ``base``, or of the best class from the second best.
 
-    With more rows the scores of rare classes fall, which says nothing about the best two.
+    With more rows the scores of rare classes fall, which does not affect the best two.
     """
     if scores.shape[1] > 1:
         return lead_of_best(scores)
@@ -237,7 +235,7 @@ def margins(scores: Floats, base: Floats) -> Floats:
 
 
 def total_gains(table: BinnedTable, loss: Loss, counts: Floats, columns: Ints, boosting: Boosting) -> Floats:
-    """What all splits on each column gained together, shape (n_features,)."""
+    """Total gain of the splits on each column, shape (n_features,)."""
     score = np.tile(loss.base(counts), (table.n_rows, 1))
     return grow_more(table, loss, counts, columns, boosting, score).gains
 
@@ -252,14 +250,14 @@ def grow_more(
 
 
 def shrinkage_at(place: int) -> float:
-    """Share of the score of the stage before that the stage at a place starts from."""
+    """Factor on the score of the stage before with which the stage at a place starts."""
     return SHRINKAGE if 0 < place < MAX_SHRUNK_STAGES else 1.0
 
 
 def trees_within_bytes(
     max_bytes: int, n_trees: list[int], bytes_of: Callable[[list[int]], Ints]
 ) -> list[int]:
-    """Trees of each stage, cut to a common number where all together would take more bytes than they may."""
+    """Trees of each stage, capped at a common number so that all together take at most ``max_bytes``."""
     while True:
         taken = bytes_of(n_trees)
         if taken.sum() <= max_bytes:
@@ -276,7 +274,7 @@ def trees_within_bytes(
 
 
 def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
-    """All rows with some of the columns: histograms of the others would be work for nothing."""
+    """Table of some of the columns, so that no histograms of the others are computed."""
     places, categories = table.places(columns), table.categories
     padded = np.zeros((table.n_rows, -(-len(places) // WORD) * WORD), dtype=np.uint8)
     padded[:, : len(places)] = table.codes[:, places]
@@ -307,10 +305,10 @@ def stored_bytes(trees: TreeEnsemble) -> int:
 
 
 class Stage:
-    """The trees of one stage while it grows; they speak of the columns of the whole table."""
+    """One stage while it grows; its trees use the column numbers of the whole table."""
 
     def __init__(self, table: BinnedTable, columns: Ints, boosting: Boosting, n_scores: int) -> None:
-        # In the order of the table, whatever the order of purchase: trees must not depend on how ties are listed.
+        # In the order of the table, not of purchase: trees must not depend on how ties are listed.
         self._columns, self._boosting, self._n_features = np.sort(columns), boosting, table.n_features
         self._grower = boosting.grower(narrow_table(table, self._columns))
         self._builder = EnsembleBuilder(len(columns), n_scores)
@@ -327,14 +325,14 @@ class Stage:
         return self._builder.n_trees
 
     def trees(self, first: int = 0) -> TreeEnsemble:
-        """The trees from one on."""
+        """The trees from number ``first`` on."""
         trees = self._builder.ensemble(first)
         feature = self._columns[trees.feature].astype(np.int32)
         return replace(trees, n_features=self._n_features, feature=feature)
 
     @property
     def gains(self) -> Floats:
-        """What all splits on each column gained together, shape (n_features,)."""
+        """Total gain of the splits on each column, shape (n_features,)."""
         feature = self._columns[self._builder.ensemble().feature]
         gains = np.zeros(self._n_features)
         np.add.at(gains, feature, self._builder.gains)
@@ -342,7 +340,7 @@ class Stage:
 
 
 class _EarlyStopping:
-    """Rows that watch while a stage grows: where their loss was lowest, and how to get back there."""
+    """Early stopping of a stage: tracks the lowest validation loss and restores its state."""
 
     def __init__(self, validation: ValidationRows, loss: Loss, base: Floats) -> None:
         self._validation, self._loss = validation, loss
@@ -355,7 +353,7 @@ class _EarlyStopping:
         self._kept = score.copy(), self.score.copy()
 
     def should_stop(self, stage: Stage, score: Floats) -> bool:
-        """Look at the trees so far: whether there were enough looks since the lowest loss."""
+        """Check the validation loss: whether ``PATIENCE`` checks have passed since the lowest."""
         stage.trees(self._n_seen).predict_binned(self._validation.table, self.score)
         self._n_seen, loss = stage.n_trees, self._mean_loss()
         if loss < self._lowest * (1.0 - MIN_RELATIVE_DROP):
@@ -366,7 +364,7 @@ class _EarlyStopping:
         return self._n_worse >= PATIENCE
 
     def restore(self, stage: Stage, score: Floats) -> int:
-        """Go back to the lowest loss; returns the number of trees there."""
+        """Restore the scores at the lowest loss, and return the number of trees there."""
         if stage.n_trees > self._n_seen:
             self.should_stop(stage, score)
         score[:], self.score[:] = self._kept

@@ -1,7 +1,4 @@
-"""Which structure a cascade has: one order for all rows, or an order for each row.
-
-Graphs of purchases beside the line: which are learned, what they are worth out of fold, and which is taken.
-"""
+"""Choice of the structure of a cascade: one order of purchases for all rows (line), or orders by row (graph)."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +27,7 @@ def best_graph(
     staged: StagedTrees,
     raw: Floats,
 ) -> tuple[Graph, StageEvaluation] | None:
-    """A graph of purchases, if one is wanted and, where it may be refused, clearly ahead of the line.
+    """The graph of purchases asked for or, with "auto", one that is clearly better than the line; else None.
 
     One whose nodes answer by neighbours is found in a fraction of the time of the line; one whose nodes have trees of
     their own takes several times as long as the line, and is looked for only where the first is not clearly ahead.
@@ -55,7 +52,7 @@ def _is_ahead(problem: CascadeProblem, line: StageEvaluation, graph: StageEvalua
 def _learn_neighbours(
     problem: CascadeProblem, plan: Plan, staged: StagedTrees, raw: Floats
 ) -> tuple[NeighbourGraph, StageEvaluation] | None:
-    """A graph whose nodes answer by neighbours, and what it is worth."""
+    """Learn and evaluate a graph whose nodes predict by neighbours."""
     found = find_neighbours(problem, plan, staged, raw)
     if found is None:
         return None
@@ -69,7 +66,7 @@ def _learn_neighbours(
 def _learn_graph(
     problem: CascadeProblem, plan: Plan, n_trees: Sequence[int]
 ) -> tuple[GraphTrees, StageEvaluation] | None:
-    """A graph whose nodes have trees of their own, and what it is worth."""
+    """Learn and evaluate a graph whose nodes have trees of their own."""
     graph = find_graph(problem, plan)
     if graph is None:
         return None
@@ -106,7 +103,7 @@ def _learn_graph(
 
 
 def supports_branching(problem: CascadeProblem) -> bool:
-    """Whether rows may buy in different orders: rows must be judged one by one, and have something to choose from."""
+    """Whether rows may buy in different orders: not for rankings, nor with few rows or purchases."""
     is_alone = problem.task.query_of(problem.y) is None
     n_purchases = int((problem.price_list.prices > 0).sum())
     return is_alone and n_purchases > 2 and len(problem.y) >= MIN_ROWS

@@ -1,1 +1,1 @@
-"""What serves: stages, then the full model; rows walk from one to the next and buy on the way."""
+"""Prediction: rows walk through stages to the full model and buy features on the way."""

@@ -1,4 +1,4 @@
-"""Buying from sources what rows need on their way through a chain, in a batch or one row at a time."""
+"""Mixin with ``buy``, ``predict_from`` and ``start``: prediction that buys features from a source."""
 
 import warnings
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class Buys:
         prices: Mapping[Any, Any] | None = None,
         row_key: Any = None,
     ) -> Labels:
-        """Label every row of a source, asking it only for the features each row really buys.
+        """Predict every row of a source, fetching only the features that each row buys.
 
         Errors of the source are raised as they are; ``buy`` keeps the answers of the other rows.
 
@@ -57,7 +57,7 @@ class Buys:
         prices: Mapping[Any, Any] | None = None,
         row_key: Any = None,
     ) -> Receipt:
-        """Answer every row of a source, and say what was bought, what it really cost and what failed.
+        """Predict every row of a source; return a receipt of what was bought, its cost and what failed.
 
         Parameters
         ----------

@@ -1,13 +1,13 @@
-"""What serves: stages, the cheapest first, then the full model.
+"""The chain that predicts: stages, the cheapest first, then the full model.
 
 A row enters at the first stage. Each stage buys its columns, scores the row, and either answers or, if its gate's score
-exceeds the threshold in force, sends the row on; the end is the full model (f0). A row that got there may be answered
-by a blend of the full model and the last stage. A chain is a model like the full model itself and can take its place
-behind a further, cheaper stage, the paper's general framework; a row then pays for what it really buys in it.
+exceeds the threshold in force, sends the row on; the last resort is the full model (f0). A row that reaches it may be
+answered by a blend of the full model and the last stage. A chain is a model like the full model itself and can take its
+place behind a further, cheaper stage, the paper's general framework; a row then pays only for what it buys in it.
 
-``Places`` bill rows. Places are the nodes of the stages, one after the other, then those of a chain behind them; the
-last is the full model. What a row holds is a function of its place. So is what it pays, unless prices differ by row, or
-the full model does not read the same columns of every row.
+``Places`` compute bills. Places are the nodes of the stages, one after the other, then those of a chain behind them;
+the last is the full model. What a row holds is a function of its place. So is what it pays, unless prices differ by
+row, or the full model does not read the same columns of every row.
 """
 
 import math
@@ -76,11 +76,11 @@ class Chain(Buys):
     kind : {"pandas", "polars"}, optional
         The kind of table the full model expects; None is an array.
     levels : Levels, optional
-        Levels of the columns of text or categories, which the stages read as numbers; the full model is given them as
-        they came.
+        Levels of the columns of text or categories, which the stages read as numbers; the full model is given the
+        original values.
     types : tuple of ColumnType, optional
-        How the columns of the data frame of the fit were declared: the full model is given such a frame again, whatever
-        the cells come from. None where it was no data frame, or where a file does not tell.
+        Column types of the data frame of the fit: the full model is given such a frame again, from any source of cells.
+        None where the fit had no data frame, or where a file does not hold them.
     """
 
     stages: tuple[Stage, ...]
@@ -213,21 +213,21 @@ class Chain(Buys):
         return self.with_full(full if self.behind is None else self.behind.with_innermost(full))
 
     def with_prices(self, prices: Mapping[Any, Any] | None) -> "Chain":
-        """The chain with other prices by row, as ``by_row`` of ``thrifty.Prices``; where None are given, as it is."""
+        """The chain with other prices by row, as ``by_row`` of ``thrifty.Prices``; unchanged for None."""
         if prices is None:
             return self
         full = self.behind.with_prices(prices) if self.behind else self.full
         return replace(self, full=full, price_list=with_prices(self.price_list, prices, self.names))
 
     def ready(self) -> "Chain":
-        """The chain itself, with everything made that single rows need, here and at its other operating points."""
+        """Build the caches that single rows need, for all operating points, and return the chain."""
         _ = self.walker.legs, self.cost_by_place
         return self
 
     # -- walking -----------------------------------------------------------------------------------
 
     def walk(self, reader: Reader, rows: Ints | None = None) -> Walk:
-        """Send every row as far as the policy says, without asking the full model anything."""
+        """Route every row by the policy, without calling the full model."""
         walk = self.walker.walk(reader, np.arange(reader.n_samples) if rows is None else rows, self.policy)
         if self.behind is None:
             return walk
@@ -239,7 +239,7 @@ class Chain(Buys):
         return replace(walk, behind=inner)
 
     def visit_all(self, reader: Reader) -> StageOutputs:
-        """What every stage of this chain says about every row, as if it got there."""
+        """Scores and gates of every stage of this chain for every row, as if every row reached it."""
         return self.walker.visit_all(reader)
 
     # -- answering ---------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ class Chain(Buys):
         return walk, outputs
 
     def _ask_behind(self, reader: Reader, walk: Walk, sent: Ints) -> tuple[Bools | None, Walk | None, Floats]:
-        """Which of the rows that were sent on are answered, None being all, and where and with what."""
+        """Mask of the rows sent on that are answered (None: all), and their routes and outputs."""
         if walk.behind is not None and self.behind:
             known = walk.behind.route >= 0
             inner = walk.behind if known.all() else walk.behind.take(np.flatnonzero(known))
@@ -299,7 +299,7 @@ class Chain(Buys):
         return np.concatenate(is_able), None, np.concatenate(outputs)
 
     def _ask_readable(self, reader: Reader, rows: Ints) -> tuple[Bools | None, Floats | None]:
-        """Which rows the full model can answer, None being all, and its outputs."""
+        """Mask of the rows that the full model can answer (None: all), and its outputs."""
         read = self.price_list.read_by_full
         return run_for_readable_rows(reader, rows, read, lambda kept: self.ask_full(reader, rows[kept]))
 
@@ -355,12 +355,12 @@ class Chain(Buys):
 
     @property
     def bought_by_place(self) -> Bools:
-        """Columns a row holds that was answered at each place: (n_places, n_features); the last is the full model."""
+        """Columns that a row holds once answered at each place: (n_places, n_features); the last is the full model."""
         return self._places.bought
 
     @property
     def cost_by_place(self) -> Floats:
-        """What a row pays that was answered at each place, by the listed prices: (n_places,)."""
+        """Price of an answer at each place, by the listed prices: (n_places,)."""
         return self._places.cost
 
     @property
@@ -377,7 +377,7 @@ class Chain(Buys):
         return self._places.spent(reader, walk)
 
     def spent_at(self, reader: Reader, place: int) -> Floats:
-        """What each row of a reader would pay that is answered at a place."""
+        """What each row of a reader would pay if answered at a place."""
         return self.spent(reader, *self._places.walks_to(reader, [place]))
 
     def spent_by_stage(self, reader: Reader) -> list[Floats]:
@@ -412,7 +412,7 @@ class Chain(Buys):
         return TableReader(numbers, X if kind_of_table(X) else numbers, row_keys=keys)
 
     def _cell_reader(self, cells: Cells) -> CellReader:
-        """Read cells, of which those are refused that a row needs and that cannot be read."""
+        """Read cells; unreadable cells are refused only where a row needs them."""
         if any(isinstance(stage, LinearStage) for stage in self.stages):
             columns = self.stages[0].columns
             cells.refuse_unreadable(columns=columns)
@@ -430,7 +430,7 @@ class Chain(Buys):
     def buyer(
         self, source: Any, ledger: Ledger | None = None, n_rows: int | None = None, row_key: Any = None
     ) -> PurchaseReader:
-        """Read from a source in any form, buying only what rows need on their way."""
+        """Read from a source of any form, buying only what routes need."""
         needed = np.flatnonzero(self.bought_by_place[-1])
         asked = as_source(source, self.names, self.price_list, needed, n_rows)
         keys = None if row_key is None else key_words(row_key)
@@ -445,7 +445,7 @@ class Chain(Buys):
         return PurchaseReader(source, self.price_list, self.names, ledger, self.schema, row_keys)
 
     def receipt(self, reader: PurchaseReader, rows: Ints) -> Receipt:
-        """What becomes of some rows that are bought for."""
+        """Receipt of some rows whose features are bought."""
         route, outputs = self.route_and_outputs(reader, rows)
         answer, probability = self.task.answers(outputs), self.task.confidence(outputs)
         unanswered = route < 0
@@ -470,11 +470,11 @@ class Chain(Buys):
         )
 
     def route(self, X: Any, row_key: Any = None) -> Ints:
-        """Place that answers each row; ``n_stages`` means the full model, which is not asked."""
+        """Stage that answers each row; ``n_stages`` means the full model, which is not called."""
         return self.walk(self.reader(X, row_key)).route
 
     def cost(self, X: Any, row_key: Any = None) -> Floats:
-        """What each row pays. The full model is not asked."""
+        """What each row pays. The full model is not called."""
         reader = self.reader(X, row_key)
         return self.spent(reader, self.walk(reader))
 
@@ -487,7 +487,7 @@ class Chain(Buys):
         return self.task.answers(self.predict_proba(X, row_key))
 
     def outputs(self, table: Any, numbers: Any) -> Floats:
-        """Answer as a full model would, so that this can stand behind another stage."""
+        """Outputs, as of a full model: a chain can take its place behind another stage."""
         return self.task.bounded(self.answer(TableReader(numbers, table)))
 
 
@@ -590,12 +590,12 @@ class Places:
         return prices.cost_of_rows(used, walk.route == self.n_stages, amounts)
 
     def walks_to(self, reader: Reader, routes: Sequence[int]) -> list[Walk]:
-        """The walks of rows that all get to a route, for each of some; what they score on the way is left out."""
+        """Walks in which all rows end at a route, one for each of ``routes``, without scores."""
         nodes = self._nodes(reader)
         return [self._walk_to(reader, route, nodes) for route in routes]
 
     def _nodes(self, reader: Reader) -> list[Ints | None]:
-        """Where each row would stand at each stage of all chains; None where there are no forks."""
+        """Node of each row at each stage of all chains; None where there are no forks."""
         if not self.has_forks:
             return [None] * self.n_stages
         seen = self.walker.visit_all(reader).node

@@ -18,7 +18,7 @@ __all__ = ["Explanation", "StageView", "explain_rows"]
 
 @dataclass(frozen=True)
 class StageView:
-    """One stage as one row met it.
+    """One stage of the explanation of a row.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class StageView:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The way of one row.
+    """Explanation of one row: its stages, answer, cost and savings.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class Explanation:
 
 
 def explain_rows(chain: Chain, reader: Reader, names: Sequence[str]) -> list[Explanation]:
-    """Every row's way through a chain; the full model is asked about the rows that reach it."""
+    """Explain the route of every row through a chain; the full model is called for the rows that reach it."""
     walk = chain.walk(reader)
     outputs, spent = chain.answer(reader, walk), chain.spent(reader, walk)
     answers, probability = chain.task.answers(outputs).tolist(), chain.task.confidence(outputs)
@@ -153,7 +153,7 @@ def _add_views(
     cost: Sequence[Floats],
     first: int,
 ) -> None:
-    """The stages of one chain as its rows met them, and those of the chain behind it; stages count from ``first``.
+    """Add the stages of one chain, and of the chain behind it, to the explanations; stages count from ``first``.
 
     ``held`` tells the columns that rows hold by then, and is brought up to date.
     """

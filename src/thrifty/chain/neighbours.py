@@ -1,15 +1,15 @@
-"""Kernel neighbours: answers from the training rows that are near in the columns a row holds, whichever these are.
+"""Kernel neighbours: predictions from the training rows that are near in any set of columns that a row holds.
 
-A row that holds the columns S is compared with training row i by a product of kernels over what is held,
+A row that holds the columns S is compared with training row i by a product of kernels over S,
 
     w_i = weight_i * prod over j in S of k_j(x_j, x_ij)^sharpness,   k_j(a, b) = exp(-(position_a - position_b)^2 / 2)
 
 and class c has the probability (sum of w_i over the rows of class c + prior_c * pull) / (sum of all w_i + pull).
-Columns are cut into levels, whose positions are in units of the column's bandwidth. One table of training rows answers
-for every set of columns: nothing is fitted for a set. That is what a graph of many purchase sets needs.
+Columns are cut into levels, whose positions are in units of the column's bandwidth. One table of training rows serves
+every set of columns, with nothing fitted for a set, as a graph of many sets of purchases needs.
 
-The same weights say what a further column would tell: which of its levels to expect, and how sure one would be of the
-class then. The *gain* of a column is the fall of the entropy of the class that is to be expected (Shannon 1948).
+The same weights predict the levels of a column not yet bought and the class probabilities after its purchase. The
+*gain* of a column is the expected fall of the entropy of the class (Shannon 1948).
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -37,7 +37,7 @@ OF_MISSING = 0.3
 """Kernel between a missing value and one that is there."""
 
 NEGLIGIBLE = 1e-5
-"""Neighbours, and levels, of less weight than this share say nothing about what a column would tell."""
+"""Share of weight below which neighbours and levels are ignored in the gain of a column."""
 
 FAR = 1e-12
 """Weight below which a training row is no neighbour: far less than the pull of the prior."""
@@ -67,7 +67,7 @@ class Neighbours:
     offsets : ndarray of shape (n_columns + 1,)
         ``ends[offsets[j]:offsets[j + 1]]`` belongs to column ``j``.
     positions : ndarray
-        Where the levels of each column lie, in units of its bandwidth, columns one after the other.
+        Positions of the levels of each column, in units of its bandwidth, columns one after the other.
     codes : ndarray of shape (n_columns, n_rows), uint8
         Level of each row; a missing value is the level behind the last.
     label : ndarray of shape (n_rows,), int32
@@ -128,7 +128,7 @@ class Neighbours:
         return np.asarray(counts / counts.sum())
 
     def places(self, columns: Ints) -> Ints:
-        """Where some columns stand among those that are known."""
+        """Positions of some columns in ``columns``."""
         return np.array([int(np.flatnonzero(self.columns == one)[0]) for one in columns], dtype=np.intp)
 
     def code(self, block: Floats, columns: Ints) -> NDArray[np.uint8]:
@@ -164,7 +164,7 @@ class Neighbours:
         candidates: Ints | None = None,
         fold: tuple[Ints, Ints] | None = None,
     ) -> tuple[Floats, Floats]:
-        """What the neighbours of some rows are, and what further columns would tell.
+        """Masses of the classes around some rows, and the expected gain of further columns.
 
         Parameters
         ----------
@@ -330,7 +330,7 @@ def neighbour_masses(
 
 @dataclass(frozen=True, eq=False)
 class NeighbourTurn:
-    """Which node of the next stage a row goes on to: where its neighbours expect to learn most for the price.
+    """Choice of the node of the next stage: the largest expected gain per unit of price.
 
     Attributes
     ----------
@@ -367,7 +367,7 @@ class NeighbourTurn:
     def taken(self, gain: Floats) -> Ints:
         """The node for each row, from what each of ``candidates`` gains; the first of those that gain equally much.
 
-        Several columns of one purchase are taken to tell what the best of them does.
+        The gain of a purchase is that of its best column.
         """
         place_of = {int(column): place for place, column in enumerate(self.candidates)}
         best = [
@@ -379,7 +379,7 @@ class NeighbourTurn:
 
 @dataclass(frozen=True, eq=False)
 class NeighbourStage:
-    """A node that answers by neighbours.
+    """A node that predicts by kernel neighbours.
 
     Attributes
     ----------

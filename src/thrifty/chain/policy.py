@@ -1,4 +1,4 @@
-"""Where rows stop: thresholds for every stage, at every operating point, and the point that is in force.
+"""Operating points: thresholds of the gates of all stages, and the point in force.
 
 A row goes on from a stage iff its gate score exceeds the stage's threshold. An *operating point* is one threshold per
 stage. Between two points chance decides whose thresholds a row follows, so that any budget between them is met in
@@ -18,7 +18,7 @@ from thrifty.rows import key_chance
 __all__ = ["SLACK", "Policy"]
 
 SLACK = 1e-12
-"""Relative: a mean over rows may miss a round number by its last digit."""
+"""Relative tolerance of budgets: a mean over rows may miss a round number by its last digit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Policy:
             )
 
     def validate(self) -> "Policy":
-        """Refuse arrays that are no operating points. Returns itself."""
+        """Refuse arrays that are not operating points, and return the policy."""
         n_points = len(self.cost)
         means = [self.cost, self.score]
         rules = {
@@ -78,7 +78,7 @@ class Policy:
 
     @classmethod
     def of(cls, *points: Floats, share: float = 0.0, seed: int = 0) -> "Policy":
-        """A policy of one point, or of a mix of two, about which nothing is known yet."""
+        """A policy of one point, or of a mix of two, whose costs and scores are not measured."""
         thresholds = np.array(points, dtype=np.float64).reshape(len(points), -1)
         unknown = np.full(len(points), np.nan)
         return cls(thresholds, unknown, unknown, 0, len(points) - 1, share, seed)
@@ -151,7 +151,7 @@ class Policy:
         return int(np.argmax(differs)) if differs.any() else -1
 
     def follows_upper(self, keys: Words) -> Bools:
-        """Which rows follow the upper point, by their keys.
+        """Mask of the rows that follow the upper point, by their keys.
 
         Chance is a fixed function of the key and the seed, so a row takes the same route in a table, in a partition of
         it and alone, and a table and a source send it the same way. What rows hold has no say: after one purchase many

@@ -1,7 +1,7 @@
-"""Purchases: what a route needs is bought from a source when it is needed, no cell twice; and the receipt of a batch.
+"""Purchases from a source, made when a route needs them and never twice, and the receipt of a batch.
 
-A purchase delivers all columns of its group. What was delivered is kept, and so is what failed: neither is asked for
-again. What a row pays is computed from what was delivered to it, here and nowhere else.
+A purchase delivers all columns of its group. Deliveries and failures are both kept: neither is requested again. This
+module alone computes what a row pays, from what was delivered to it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ __all__ = ["PurchaseReader", "Receipt", "answer_text", "decision_text"]
 
 @dataclass(frozen=True)
 class _Delivered:
-    """Outcome of one question to the source: values of some columns, for some rows, both in rising order.
+    """Delivery of one request: values of some columns, for some rows, both in rising order.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class _Delivered:
 
 
 class PurchaseReader:
-    """Buys from a source what a route needs, when it needs it, once.
+    """Reader that buys from a source what a route needs, when it needs it, once.
 
     A purchase delivers all columns of its group, so the source is asked for all of them together. Memory is taken for
     what was delivered, not for the whole table.
@@ -101,7 +101,7 @@ class PurchaseReader:
         self._keys = np.arange(self.n_samples, dtype=np.uint64) if row_keys is None else row_keys
 
     def block(self, rows: Ints, columns: Ints) -> Any:
-        """Buy what is lacking of these cells, then return them."""
+        """Buy the missing ones of these cells, and return all of them."""
         if len(rows) and len(columns):
             able = rows if self._price_list.by_row is None else self._with_prices(rows, columns)
             if len(able):
@@ -112,7 +112,7 @@ class PurchaseReader:
         return values
 
     def table(self, rows: Ints, columns: Ints | None = None) -> Any:
-        """Buy what is lacking of these columns and return them as the kind of table the full model reads."""
+        """Buy the missing cells of these columns, and return them as the kind of table the full model reads."""
         columns = np.arange(len(self._group_of)) if columns is None else columns
         numbers = self.block(rows, columns)
         raw = np.full(numbers.shape, None, dtype=object)
@@ -176,7 +176,7 @@ class PurchaseReader:
         return values, bought
 
     def _found(self, rows: Ints, columns: Ints) -> Iterator[tuple[_Delivered, Any, Any]]:
-        """Questions that brought some of these cells: which of them, and where they are in the answer."""
+        """Requests that delivered some of these cells, and the places of the cells in them."""
         for kept in self._kept:
             row, row_there = _places(kept.rows, rows)
             column, column_there = _places(kept.columns, columns)
@@ -211,7 +211,7 @@ class PurchaseReader:
         return rows if self.ledger is None or self.ledger.on_failure == "skip" else rows[able]
 
     def _looked_up(self, rows: Ints, has_price: Bools, places: Ints) -> Floats:
-        """What some purchases cost rows of which everything is there that tells it, and NaN for the others."""
+        """Prices of some purchases for the rows whose price is known; NaN for the others."""
         by_row = self._price_list.by_row
         assert by_row is not None  # asked for only where prices differ by row
         if self._amounts is None:
@@ -251,7 +251,7 @@ class PurchaseReader:
                     here = self._fetch(here, question)
 
     def _fetch(self, rows: Ints, columns: Ints) -> Ints:
-        """Ask for some columns of some rows, and return the rows that more is worth asking for."""
+        """Request some columns of some rows, and return the rows that did not fail."""
         ledger = self.ledger
         if ledger is None:
             kept = self.read(rows, columns)
@@ -277,7 +277,7 @@ class PurchaseReader:
         return rows if ledger is None or ledger.on_failure == "skip" else kept.rows[~kept.failed]
 
     def _keep(self, kept: _Delivered) -> None:
-        """Keep what was delivered, together with what the same rows got before: it is looked up sooner."""
+        """Keep a delivery, joined with earlier ones of the same rows, which makes look-ups faster."""
         rising = np.argsort(kept.rows, kind="stable")
         kept = _Delivered(
             kept.rows[rising],
@@ -304,7 +304,7 @@ class PurchaseReader:
             self._kept.append(kept)
 
     def _asked_within(self, ledger: Ledger, rows: Ints, columns: Ints) -> _Delivered:
-        """Ask the source; an error that it raises is a failure of all these rows."""
+        """Send a request to the source; an error is a failure of all these rows."""
         try:
             return self.read(rows, columns)
         except Exception as error:  # a user's source may raise anything
@@ -312,7 +312,7 @@ class PurchaseReader:
             return _nothing(rows, columns, has_raw=self._keeps_raw)
 
     def read(self, rows: Ints, columns: Ints) -> _Delivered:
-        """Ask for some cells, and read what is answered; nothing is kept."""
+        """Request some cells and parse the answer; nothing is kept."""
         # Copies: a source may use the arrays that it is given as it likes, and the one that it answers with again.
         answer = self._source.fetch(rows.copy(), columns.copy())
         delivery = answer if isinstance(answer, Delivery) else Delivery(answer)
@@ -356,7 +356,7 @@ class PurchaseReader:
         return failed
 
     def _refused(self, infinite: Bools, values: Floats, rows: Ints, columns: Ints) -> Bools:
-        """Rows that were answered with a number which is none, where that is their problem alone."""
+        """Record rows with an infinite value as failed, and return their mask; raise without a ledger."""
         row, column = np.argwhere(infinite)[0]
         refusal = InvalidInputError(
             f"the source must answer with finite numbers; got {values[row, column]} for row {rows[row]} of "
@@ -378,7 +378,7 @@ class PurchaseReader:
         return bad
 
     def _in_order(self, answer: Any, columns: Ints) -> Any:
-        """The answer with its columns in the order asked for, if they have names that can tell."""
+        """The answer with its columns in the requested order, where it names them."""
         given = list(answer.columns) if kind_of_table(answer) else []
         if self._names is None or not given or not all(isinstance(name, str) for name in given):
             return answer
@@ -404,7 +404,7 @@ def _nothing(rows: Ints, columns: Ints, *, has_raw: bool) -> _Delivered:
 
 
 def _joined(parts: Sequence[_Delivered]) -> _Delivered:
-    """Parts of one question as one: time to look something up grows with the number of questions."""
+    """Join the parts of one request: look-ups take longer with more requests."""
     return _Delivered(
         np.concatenate([part.rows for part in parts]),
         parts[0].columns,
@@ -416,7 +416,7 @@ def _joined(parts: Sequence[_Delivered]) -> _Delivered:
 
 
 def _places(known: Ints, wanted: Ints) -> tuple[Ints, Ints]:
-    """Places in ``wanted`` of what is among ``known``, which rises, and the places that it has there."""
+    """Places in ``wanted`` of the values that are in ``known`` (sorted), and their places there."""
     place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     found = np.flatnonzero(known[place] == wanted)
     return found, place[found]
@@ -427,7 +427,7 @@ def _places(known: Ints, wanted: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True, eq=False)
 class Receipt:
-    """A table with a line for each row that was bought for; ``receipt["cost"]`` is one of its columns.
+    """Table of answers, costs, purchases and failures, a line for each row; ``receipt["cost"]`` is a column.
 
     Attributes
     ----------

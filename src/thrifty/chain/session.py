@@ -1,6 +1,6 @@
-"""Sessions: one row at a time, of which more is known after each purchase.
+"""Sessions: one row whose features are given one purchase after another.
 
-A session is the walk of a batch for one row, in which every column that was not given yet is a purchase that failed.
+A session is the walk of a batch of one row, in which every column that was not given yet is a purchase that failed.
 """
 
 import copy
@@ -24,7 +24,7 @@ __all__ = ["GivenRow", "NextPurchase", "Session"]
 
 @dataclass(frozen=True)
 class NextPurchase:
-    """What a row needs next.
+    """The next purchase that a row needs.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class NextPurchase:
 
 
 class Session:
-    """One row on its way through a chain, one purchase after another; made by ``start`` of an estimator or a chain.
+    """Prediction of one row, one purchase after another; made by ``start`` of an estimator or a chain.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class Session:
         return f"Session({answer}{who}, paid {self.cost:g}; next: {columns} for {wanted.price:g})"
 
     def _price_of(self, columns: Sequence[int]) -> float:
-        """What the bill grows by with some more columns."""
+        """Increase of the bill by some more columns."""
         prices: PriceList = self._chain.price_list
         held = self._given.bought
         if prices.by_row is None and prices.discounts is None:
@@ -142,7 +142,7 @@ class Session:
         return float(after - before)
 
     def _walk(self, given: "GivenRow", *, is_new: bool = False) -> None:
-        """Send the row as far as it can be bought for; the session changes only if nothing is refused."""
+        """Route the row as far as its purchases allow; the session changes only if nothing is refused."""
         if is_new or self._given.lacking:  # a settled row needs nothing more
             ledger = given.ledger = Ledger("answer")
             given.lacking = []
@@ -167,7 +167,7 @@ class Session:
 
 
 def _of_full(error: Exception) -> Exception:
-    """An error of the full model as one of ours, which says what the row still has."""
+    """Convert an error of the full model into one of thrifty that names the last answer."""
     if isinstance(error, ThriftyError):
         return error
     reason = error_text(error).rstrip(".")
@@ -254,7 +254,7 @@ class GivenRow:
         self._looked_up = np.full((1, 0 if by_row is None else len(by_row)), np.nan)
 
     def with_cells(self, cells: Mapping[int, Any]) -> "GivenRow":
-        """The row with more cells, read as those of a batch are, or a refusal; this one stays as it is."""
+        """A copy of the row with more cells, parsed and checked as those of a batch."""
         columns, other = np.array(sorted(cells), dtype=np.intp), copy.copy(self)
         other.cells, other.visited = {**self.cells, **cells}, dict(self.visited or {})
         other.bought, other._looked_up = self.bought.copy(), self._looked_up.copy()
@@ -269,7 +269,7 @@ class GivenRow:
     # -- as a reader -------------------------------------------------------------------------------
 
     def block(self, rows: Ints, columns: Ints) -> Floats:
-        """The cells, or a note of those that are lacking of the purchases that deliver them."""
+        """The cells; missing ones are noted with the purchases that deliver them."""
         if self._prices.by_row is not None:
             self._look_up(rows, columns)
         self._pay(rows, columns)
@@ -282,7 +282,7 @@ class GivenRow:
         return self._reader.as_table(self._numbers[:, columns], self._raw[:, columns], columns)
 
     def numbers_of(self, rows: Ints) -> Ints:
-        """The row, which is alone."""
+        """The number of the only row."""
         return rows
 
     def keys(self, rows: Ints) -> Words:

@@ -1,13 +1,13 @@
-"""Where features are read from: a table at hand, or a source that sells them; and the ledger of what failed.
+"""Readers and sources of features, and the ledger of failures.
 
 A chain asks its reader for blocks, rows x columns. A ``TableReader`` slices a table. A *source* is asked for what a
-row's route needs, when it needs it, by ``thrifty.chain.purchases.PurchaseReader``. Sources come in every form that
-users have: by number, by name, by purchase, as a mapping or as a function; ``as_source`` makes of each a
-``FeatureSource`` that numbers its columns as the fit does.
+row's route needs, when it needs it, by ``thrifty.chain.purchases.PurchaseReader``. Users write sources by number, by
+name, by purchase, as a mapping or as a function; ``as_source`` adapts each to a ``FeatureSource`` that numbers its
+columns as the fit does.
 
-A failed purchase is the problem of its row, and so is a model that raises, takes too long or answers nonsense: the row
-is left behind where it is, and the others go on. The ``Ledger`` finds the rows to blame in this order: the rows that an
-error names, the rows that lack a value which the others have, all rows that were asked about together.
+A failed purchase affects only its row, and so does a model that raises, times out or answers nonsense: the row stays at
+its last stage, and the others go on. The ``Ledger`` finds the rows to blame in this order: the rows that an error
+names, the rows that lack a value which the others have, all rows of the request.
 """
 
 import inspect
@@ -48,7 +48,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Delivery:
-    """What a source answers that can tell more than values.
+    """Values of a source together with failures and payments.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Delivery:
 
 @runtime_checkable
 class FeatureSource(Protocol):
-    """Something that can be asked for features: a database, a lab, a paid service.
+    """Protocol of sources of features: a database, a lab, a paid service.
 
     The name of the second parameter of ``fetch`` says what it is given: ``columns`` are numbers of columns, ``names``
     a list of their names, and ``group`` a tuple of the names that come in one purchase; the source is then asked for
@@ -89,7 +89,7 @@ class FeatureSource(Protocol):
 
 
 class Reader(Protocol):
-    """Where a system reads its features from."""
+    """Protocol of readers, through which a chain reads features."""
 
     is_at_hand: bool
     """Whether any cell may be read, at no price."""
@@ -111,7 +111,7 @@ class Reader(Protocol):
         """Rows in the form the full model was fitted on; None is every column."""
 
     def numbers_of(self, rows: Ints) -> Ints:
-        """Numbers by which the user knows these rows."""
+        """Numbers of these rows in the user's table."""
 
     def keys(self, rows: Ints) -> Words:
         """Keys of these rows as words, which decide between two operating points."""
@@ -165,7 +165,7 @@ class TableReader:
 
 
 class CellReader(TableReader):
-    """Reads cells for a chain, and refuses those that cannot be read when they are asked for.
+    """Reader of cells that refuses unreadable ones only when they are read.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def amounts_of(
 
 @dataclass(frozen=True)
 class _AdaptedSource:
-    """A source of any form, as the reader asks it.
+    """A source of any form, adapted to ``FeatureSource``.
 
     Attributes
     ----------
@@ -251,14 +251,14 @@ class _AdaptedSource:
         return self.n_rows
 
     def fetch(self, rows: Ints, columns: Ints) -> Any:
-        """Ask for the columns as the source knows them."""
+        """Fetch columns by the names or numbers of the source."""
         return self.ask(rows, columns)
 
 
 def as_source(
     source: Any, names: Sequence[str] | None, price_list: PriceList, needed: Ints, n_rows: int | None
 ) -> FeatureSource:
-    """A source that counts its columns as a fit does.
+    """Adapt a source of any form to one that numbers its columns as a fit does.
 
     Parameters
     ----------
@@ -336,7 +336,7 @@ def _of_mapping(
 
 
 def offers_of(source: Mapping[Any, Any], n_rows: int | None) -> tuple[dict[Any, tuple[Any, int]], int]:
-    """Who offers each column of a mapping, and as which of several, and the number of rows.
+    """The entry of a mapping that delivers each column, the column's place in it, and the number of rows.
 
     Parameters
     ----------
@@ -375,7 +375,7 @@ def _values(key: Any, value: Any, n_columns: int) -> Any:
 
 
 def side_by_side(offers: Sequence[tuple[Any, int]], rows: Ints) -> Delivery:
-    """Columns that several offers deliver, each asked once; a row that one of them lacks is not delivered at all."""
+    """Columns of several entries of a mapping, each called once; a row that one of them lacks is not delivered."""
     answers: dict[int, Delivery] = {}
     failed: dict[int, str] = {}
     columns = []
@@ -427,7 +427,7 @@ def _second_parameter(fetch: Callable[..., Any]) -> str:
 
 
 ON_FAILURE = ("answer", "skip", "raise")
-"""How a row is treated whose purchase fails."""
+"""Treatments of a row whose purchase fails."""
 
 Result = TypeVar("Result")
 
@@ -483,11 +483,11 @@ class Ledger:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more is asked for, because something failed that may not."""
+        """Whether no further requests are made, after a failure with ``on_failure="raise"``."""
         return self.interrupted or (self.on_failure == "raise" and bool(self.reasons))
 
     def note(self, rows: Ints, reason: str, error: Exception | None = None) -> None:
-        """Remember why something failed for some rows; the first reason of a row stays."""
+        """Record why some rows failed; the first reason of a row stays."""
         # A model that cannot do without what another failure left out is not to blame.
         new = [row for row in rows.tolist() if row not in self.reasons]
         if any(error is one for one in self._full_errors):
@@ -497,19 +497,19 @@ class Ledger:
             self.errors.append(error)
 
     def calls(self, rows: Ints) -> Ints:
-        """How often the full model answered about each of some rows."""
+        """Number of billed calls of the full model for each of some rows."""
         if not self._called:
             return np.zeros(len(rows), dtype=np.intp)
         return np.bincount(np.concatenate(self._called), minlength=int(rows.max(initial=0)) + 1)[rows]
 
     def parts(self, rows: Ints) -> list[Ints]:
-        """The rows, in questions of the size that was asked for."""
+        """Split rows into requests of ``batch_size``."""
         if self.batch_size is None or len(rows) <= self.batch_size:
             return [rows]
         return np.split(rows, np.arange(self.batch_size, len(rows), self.batch_size))
 
     def ask_full(self, rows: Ints, ask: Callable[[], Floats]) -> Floats:
-        """Ask the full model about some rows; an answer is billed, and one that makes no sense is billed too.
+        """Call the full model for some rows; invalid answers are billed, too.
 
         Rows are asked about again where the answers of others made no sense, but only once: a model that answers at
         random would otherwise be paid for ever.
@@ -533,7 +533,7 @@ class Ledger:
 
     @contextmanager
     def blaming(self, rows: Ints, is_whole: Callable[[], Bools]) -> Iterator[None]:
-        """While something is done for some rows: an error leaves those behind that are to blame."""
+        """Context in which an error stops only the rows to blame."""
         try:
             yield
         except RowsLeftBehindError:

@@ -4,10 +4,10 @@ A stage of the paper is a pair (g, f1): it scores a row by itself and ignores wh
 cascade adds its trees to the score that the row carries. Nothing here knows how a stage was learned.
 
 A *fork* is a stage at which rows hold different columns. It has several *nodes*, each a set of bought columns with the
-trees that score rows holding just that; each row is at one of them. A row that goes on takes the *turn* that its node
-predicts to be best, from what the row holds: the turn leads to a node of the next stage, whose columns include those of
-this one. So what a row holds is a function of its node, whichever way it came. A line is the case of one node a stage.
-The last stage of a chain is never a fork, because what comes behind it is the same for all rows.
+trees that score rows holding exactly these; each row is at one node. The *turn* of a node predicts which node of the
+next stage is best for a row, from what the row holds; the columns of that node include those of this one. So what a row
+holds is a function of its node, on any path. A line has one node a stage. The last stage of a chain is never a fork,
+because the full model behind it is the same for all rows.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -65,7 +65,7 @@ PART_OF_WORK = 300_000
 
 @dataclass(frozen=True)
 class Visit:
-    """What a stage made of some rows.
+    """Outputs of a stage for some rows.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Visit:
 
 
 class Stage(Protocol):
-    """One place at which a row may be answered."""
+    """Protocol of stages."""
 
     @property
     def columns(self) -> Ints:
@@ -274,12 +274,12 @@ class LeafStage:
 
 @dataclass(frozen=True)
 class UniformGate:
-    """Sends on rows at random, fixed by what they hold: ``g`` is the log-odds of a uniform number."""
+    """Random gate: ``g`` is the log-odds of a uniform number that is a function of the row's content."""
 
     seed: int
 
     def validate(self) -> "UniformGate":
-        """Refuse a seed that is none. Returns itself."""
+        """Refuse an invalid seed, and return the gate."""
         if not 0 <= self.seed < 2**64:
             raise InvalidInputError(f"the seed of a gate must lie in [0, 2^64); got {self.seed}.")
         return self
@@ -291,7 +291,7 @@ class UniformGate:
 
 @dataclass(frozen=True)
 class ForeignStage:
-    """A model of the user's on some columns, with a gate that needs no learning.
+    """A model of the user on some columns, with a gate that is not learned.
 
     Attributes
     ----------
@@ -322,7 +322,7 @@ class ForeignStage:
 
 @dataclass(frozen=True)
 class Turn:
-    """Which node of the next stage a row goes on to.
+    """Choice of the node of the next stage.
 
     Attributes
     ----------
@@ -398,7 +398,7 @@ class CascadeStage:
         return Visit(scores, gate, carried, turn=None if self.turn is None else self.turn.taken(block))
 
     def _added(self, block: Any) -> Floats:
-        """What the trees say; many rows are shared among the processors."""
+        """Scores of the trees; many rows are split among threads."""
         n_parts = len(block) * self.trees.n_trees // PART_OF_WORK
         n_parts = n_parts if n_parts < 2 else min(n_parts, usable_threads())
         if n_parts < 2:
@@ -413,12 +413,12 @@ class CascadeStage:
 
 @dataclass(frozen=True)
 class ForkStage:
-    """Several nodes; each row is visited by the one it stands at.
+    """Several nodes; each row is scored by its own.
 
     Attributes
     ----------
     nodes : tuple of CascadeStage or NeighbourStage
-        What visits the rows.
+        The nodes.
     """
 
     nodes: tuple[Stage, ...]
@@ -496,7 +496,7 @@ def nodes_of(stage: Stage) -> tuple[Stage, ...]:
 
 
 def rows_by_node(stage: Stage, node: Ints | None) -> Iterator[tuple[int, Any]]:
-    """The nodes of a stage that rows stand at, each with the places of its rows."""
+    """The nodes of a stage that hold rows, each with the places of its rows."""
     if node is None or not isinstance(stage, ForkStage):
         yield 0, slice(None)
         return
@@ -505,7 +505,7 @@ def rows_by_node(stage: Stage, node: Ints | None) -> Iterator[tuple[int, Any]]:
 
 
 def joined_visit(n_rows: int, parts: list[tuple[Any, Visit]], doubt: Callable[[Visit], Floats]) -> Visit:
-    """One visit of all rows from those of the nodes, whose gates are given by ``doubt``."""
+    """Join the visits of the nodes into one of all rows; ``doubt`` gives the gates."""
     (places, first), *others = parts
     if not others and isinstance(places, slice):
         return first
@@ -519,7 +519,7 @@ def joined_visit(n_rows: int, parts: list[tuple[Any, Visit]], doubt: Callable[[V
 
 
 def check_turns(stages: tuple[Stage, ...]) -> None:
-    """Refuse forks whose turns lead nowhere, or to where a row would hold less than before."""
+    """Refuse forks whose turns lead to missing nodes, or to nodes with fewer columns."""
     has_turns = any(getattr(node, "turn", None) is not None for stage in stages for node in nodes_of(stage))
     if not has_turns and not any(isinstance(stage, ForkStage) for stage in stages):
         return

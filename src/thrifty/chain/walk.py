@@ -1,9 +1,9 @@
-"""How rows walk through the stages of a chain, and where they went.
+"""Routing of rows through the stages of one chain.
 
-A walker knows the stages of one chain and nothing of what is behind them: neither the full model nor prices. The policy
-is an argument of each walk.
+A walker knows the stages of one chain, but neither the full model, nor a chain behind them, nor prices. The policy is
+an argument of each walk.
 
-Stage after stage, sixteen stages are a few hundred calls of numpy and of compiled code, and for one row these calls
+Visiting sixteen stages one by one takes a few hundred calls of numpy and of compiled code, and for one row these calls
 take several times as long as the work itself. So one row is sent down the trees of several stages at once
 (``StackedStages``); scores and gates are then arrays over stages. Both ways give the same bits.
 """
@@ -33,7 +33,7 @@ __all__ = ["StackedStages", "StageOutputs", "Walk", "Walker", "stacked_stages"]
 
 @dataclass(frozen=True)
 class Walk:
-    """Where a batch went.
+    """Routes and scores of a batch.
 
     Attributes
     ----------
@@ -67,16 +67,16 @@ class Walk:
 
 @dataclass(frozen=True)
 class StageOutputs:
-    """What every stage of a chain says about every row, as if it got there.
+    """Outputs of every stage of a chain for every row, as if every row reached it.
 
     Attributes
     ----------
     gate : ndarray of shape (n_rows, n_stages)
         Gate scores.
     scores : ndarray of shape (n_rows, n_stages, n_scores)
-        What each stage would answer.
+        Scores of each stage.
     node : ndarray of shape (n_rows, n_stages), optional
-        The node of each stage at which a row would stand; None in a chain without forks.
+        Node of each row at each stage; None in a chain without forks.
     """
 
     gate: Floats
@@ -86,7 +86,7 @@ class StageOutputs:
 
 @dataclass
 class _ActiveRows:
-    """Rows that have not stopped yet: their places in the batch and in the reader, and what is known of them."""
+    """Rows that have not stopped yet: their places in the batch and in the reader, scores and nodes."""
 
     here: Ints
     rows: Ints
@@ -169,7 +169,7 @@ class Walker:
         n_rows = len(rows)
         route = np.full(n_rows, len(self.stages), dtype=np.intp)
         scores, follows = np.zeros((n_rows, self.task.n_scores)), np.zeros(n_rows, dtype=bool)
-        # In a chain with forks: the node that a row stands at, and the one it was last seen at.
+        # In a chain with forks: the current node of a row, and the last one that scored it.
         last_node = np.zeros(n_rows, dtype=np.intp) if self.has_forks else None
         node = None if last_node is None else last_node.copy()
         on = _ActiveRows(np.arange(n_rows), rows, self.carried_at_start(n_rows), scores, follows, node)
@@ -272,7 +272,7 @@ class Walker:
     # -- as if every row got there ---------------------------------------------------------------
 
     def visit_all(self, reader: Reader) -> StageOutputs:
-        """What every stage says about every row, as if it got there."""
+        """Outputs of every stage for every row, as if every row reached it."""
         rows, carried = np.arange(reader.n_samples), self.carried_at_start(reader.n_samples)
         gate = np.empty((len(rows), len(self.stages)))
         scores = np.empty((len(rows), len(self.stages), self.task.n_scores))
@@ -286,7 +286,7 @@ class Walker:
         return StageOutputs(gate, scores, None if node is None else node[:, :-1])
 
     def visit_at(self, stage: Stage, reader: Reader, rows: Ints, carried: Floats, node: Ints | None) -> Visit:
-        """What a stage makes of some rows, each of which stands at a node of it."""
+        """Visit a stage with some rows, each at its node."""
         parts = [
             (here, self.visit(nodes_of(stage)[number], reader, rows[here], carried[here]))
             for number, here in rows_by_node(stage, node)
@@ -297,7 +297,7 @@ class Walker:
 
     @staticmethod
     def visit(stage: Stage, reader: Reader, rows: Ints, carried: Floats) -> Visit:
-        """What a stage makes of some rows of a reader."""
+        """Visit a stage with some rows of a reader."""
         with renumber_rows_in_errors(reader.numbers_of(rows)):
             return stage.visit(reader.block(rows, stage.columns), carried)
 
@@ -342,13 +342,13 @@ NODE = np.dtype(
     ],
     align=True,
 )
-"""A node in one place: a row that is alone waits for memory, and this is one wait in place of four."""
+"""All fields of a node in one record: one memory access in place of four."""
 
 SIDE_BY_SIDE = 8
-"""Trees that a row goes down together: their steps do not wait for each other."""
+"""Trees that a row descends together, which hides the latency of each step."""
 
 MAX_TREES = 800
-"""Trees that are worth a call. A row that stops early goes down trees in vain, one that does not makes more calls."""
+"""Trees per call: with more, a row that stops early descends trees in vain; with fewer, others need more calls."""
 
 
 @dataclass(frozen=True)
@@ -419,7 +419,7 @@ def _moved(children: Any, n_nodes: int, n_leaves: int) -> Ints:
 
 @kernel
 def add_by_ensemble(table: Any, nodes: Any, roots: Any, parts: Any, values: Any, out: Any) -> None:
-    """Add to row ``i`` of ``out`` what the trees of ensemble ``i`` say about row ``i``, in the order of the trees."""
+    """Add the trees of ensemble ``i`` on row ``i`` to row ``i`` of ``out``, in the order of the trees."""
     reached = np.empty(SIDE_BY_SIDE, np.int64)
     for i in range(len(table)):
         for begin in range(parts[i], parts[i + 1], SIDE_BY_SIDE):
@@ -478,7 +478,7 @@ def add_by_levels(
 
 @dataclass(frozen=True)
 class StackedStages:
-    """What stages of a cascade that follow each other say about one row.
+    """Consecutive stages of a cascade, evaluated together for one row.
 
     Attributes
     ----------
@@ -525,7 +525,7 @@ class StackedStages:
         added = self.trees.predict(row.repeat(self.n_stages, axis=0))
         # Accumulating adds one stage after the other, as a row does that walks.
         carried = np.add.accumulate(np.concatenate([carried, added]))[1:]
-        # A calibration treats scores one by one, so that stages can stand in the place of rows.
+        # A calibration treats scores one by one, so that the axis of rows may be one of stages.
         scores = np.ascontiguousarray(self.task.calibrated(carried.T, self.calibrations).T)
         gate = self.task.uncertainty(scores)
         if self.gates is not None:

@@ -1,1 +1,1 @@
-"""Routers between models: by the confidence of a cheap one, or learned from a log of who was right."""
+"""Routers between two models: by the confidence of the cheap one, or learned from a log of which was right."""

@@ -1,4 +1,4 @@
-"""Gates that learn nothing: the margin of the cheap model, and chance."""
+"""Routers whose gate is not learned: by the margin of the cheap model, or at random."""
 
 from dataclasses import replace
 from typing import Any, Self
@@ -24,7 +24,7 @@ __all__ = ["ConfidenceRouter", "UniformRouter", "UniformRouterRegressor"]
 
 
 class _Router(GatedEstimator):
-    """A model the user chose, in front of the full model, with a gate that needs no fitting."""
+    """Base class: a cheap model of the user in front of the full model, with a gate that is not fitted."""
 
     _accepts_missing = True
     _accepts_several = True
@@ -208,7 +208,7 @@ class ConfidenceRouter(GatedClassifier, _Router):
 
 
 class _UniformRouter(_Router):
-    """Chance as a gate, whatever is answered."""
+    """Random gate, for any task."""
 
     def _gate(self, problem: PairProblem) -> UniformGate:
         return UniformGate(problem.seed)

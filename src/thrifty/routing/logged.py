@@ -1,12 +1,12 @@
-"""A router from a log that says only which of two models was right: the answers themselves are not needed.
+"""Router learned from a log of which of two models was right, without labels or answers.
 
-Whoever routes questions between a small and a large model often keeps no labels, only whether each model's answer was
-good. That is all a gate needs: from the features of a question it learns what asking the stronger model gains,
+A log of questions sent to a small and a large model often holds only whether each model's answer was good. The gate
+learns from the features of a question what calling the stronger model gains,
 
     g(x) = E[ strong_right - weak_right | x ]      by boosted least squares
 
-and sends on the rows for which that is largest. What serves is a chain like any other, whose answers are the names of
-the models: ``"weak"`` or ``"strong"``.
+and sends on the rows for which that is largest. The router serves as a chain whose answers are the names of the models:
+``"weak"`` or ``"strong"``.
 """
 
 from dataclasses import replace
@@ -40,7 +40,7 @@ WEAK, STRONG = "weak", "strong"
 GATE = Boosting(n_trees=80, max_depth=4, learning_rate=0.08, step="gradient", min_child_samples=20)
 
 SURE = 30.0
-"""Log-odds of the name that a side gives: it is not in doubt."""
+"""Log-odds of the model names as answers: practically certain."""
 
 
 def learn_from_answers(router: Any, X: Any, weak_right: Any, strong_right: Any) -> Any:
@@ -71,7 +71,7 @@ def learn_from_answers(router: Any, X: Any, weak_right: Any, strong_right: Any) 
         router.classes_ = np.array([STRONG, WEAK])
         columns = np.flatnonzero(trees.features_used)
         columns = columns if len(columns) else np.array([np.argmin(prices.prices[prices.group_of])])
-        # Whichever model is asked, a row has paid for the gate's columns, and for no others.
+        # With either model, a row pays for the gate's columns, and for no others.
         prices = replace(prices, full_columns=columns)
         router.chain_ = _chain(trees, base, columns, prices, router, names, kind_of_table(X), seed)
         router.features_ = columns
