@@ -1,13 +1,4 @@
-"""The alternation of (OPT2): q-steps and pair steps in turn, under a cap or a budget, in sample or out of fold.
-
-What a budget leaves for calls of the full model once a pair has bought its columns: the constraint of (OPT1).
-
-    mean[c(f1, x)] + mean[q w] <= budget,   w = c(f0, x) - c(f1, x)
-
-so that the q-step's limit is ``budget - mean[c(f1, x)]`` and its prices are ``w``, which may differ from row to row:
-behind a chain, or where a price does.
-
-The outer loop of the paper's Algorithms 1 to 3: shares, then the pair, until nothing moves.
+"""The alternation of (OPT2): the outer loop of the paper's Algorithms 1 to 3, q-steps and pair steps in turn.
 
     min_{f1, g, q}  mean[(1 - q) l(f1) + q l(f0) + D(q, g)] + Omega(f1, g)
     subject to      mean(w q) <= limit                                      (OPT2; OPT1 with prices w)
@@ -15,13 +6,19 @@ The outer loop of the paper's Algorithms 1 to 3: shares, then the pair, until no
 Each half-step minimises the same objective over some of its variables, so the objective never
 rises as long as the pair's own fit does not raise it: exact for linear pairs, approximate for trees.
 
-Pairs whose cheap model is judged on rows that it has not seen, fold by fold.
+*Budgets.* With a budget, the constraint of (OPT1) limits the calls of the full model once the pair has bought its
+columns,
 
-The q-step compares the loss of f1 with that of f0. f0 is judged out of fold; f1, on the rows that it was fitted on,
-looks better than it is, and the more it overfits, the fewer rows seem to be worth a call. So every fold has a pair of
-its own, fitted to the same shares without the rows of the fold, whose f1 answers for them.
+    mean[c(f1, x)] + mean[q w] <= budget,   w = c(f0, x) - c(f1, x)
 
-What every family of pairs keeps to, as a check that whoever writes one can run.
+so that the q-step's limit is ``budget - mean[c(f1, x)]`` and its prices are ``w``, which may differ from row to row:
+behind a chain, or where a price does.
+
+*Cross-fitting.* The q-step compares the loss of f1 with that of f0. f0 is evaluated out of fold; f1, on its own
+training rows, looks better than it is, and the more it overfits, the fewer rows seem to be worth a call. So every fold
+has a pair of its own, fitted to the same shares without the rows of the fold, whose f1 answers for them.
+
+``check_pair`` checks a pair written by a user against the protocol ``Pair``.
 """
 
 from collections.abc import Callable, Sequence
@@ -62,7 +59,7 @@ __all__ = [
 ]
 
 MIN_SHARE = 0.01
-"""Share of the rows that may always be sent while learning: under the KL distance a gate that is shut stays shut."""
+"""Share of rows that may always be sent during learning: under the KL distance a closed gate would stay closed."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +122,7 @@ class Pair(Protocol):
 AnyPair = TypeVar("AnyPair", bound=Pair)
 
 Limit = float | Callable[[Any], tuple[float, Floats]]
-"""A cap on the spend on calls; or the cap and the price of each row's call, of a pair, or of None at the start."""
+"""A cap on the spend on calls, or a function of the pair (None at the start) that returns the cap and the prices."""
 
 
 class QStep(Protocol):
@@ -157,7 +154,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Alternation(Generic[AnyPair]):
-    """Where the loop ended and how it got there.
+    """Result of an alternation: the pair, the shares and the rounds.
 
     Attributes
     ----------
@@ -187,7 +184,7 @@ class Alternation(Generic[AnyPair]):
 
 @dataclass(frozen=True)
 class Problem:
-    """Everything of the objective that stays fixed while the loop runs."""
+    """The parts of the objective that are fixed during an alternation."""
 
     loss: Loss
     full_loss: Floats
@@ -279,7 +276,7 @@ def alternate(
         if change <= tol * max(1.0, abs(after_pair)):
             break
     converged = change <= tol * max(1.0, abs(last))
-    assert log_odds is not None  # max_iter >= 1 is checked by whoever takes it from a user
+    assert log_odds is not None  # max_iter >= 1 is checked by the estimators
     excess = float(weight @ excess_loss(problem.loss.values(pair.scores(X)[1]), full_loss))
     ended = Alternation(pair, log_odds, tuple(rounds), excess)
     return Solution(ended, float(change), len(rounds), bool(converged))
@@ -316,7 +313,7 @@ def _improved_shares(problem: Problem, pair: Pair, X: Any, previous: Floats | No
 
 @dataclass(frozen=True)
 class Fold(Generic[AnyPair]):
-    """A pair that is fitted without some of the rows.
+    """A pair fitted without the rows of one fold.
 
     Attributes
     ----------
@@ -338,7 +335,7 @@ class Fold(Generic[AnyPair]):
 
 
 class CrossFittedPair(Generic[AnyPair]):
-    """A pair, and one for each fold: the pair's own gate, and for every row the f1 of the fold that it is in.
+    """A pair and one for each fold: scores are the pair's own gate and, for every row, the f1 of its fold.
 
     Parameters
     ----------
@@ -402,7 +399,7 @@ def alternate_in_folds(
 def check_pair(
     pair: Pair, X: Any, y: Floats, *, task: Task, distance: DistanceName | Distance = "kl", seed: int = 0
 ) -> None:
-    """Fit a pair to shares of the rows and refuse it, in words, where it does not keep to ``Pair``.
+    """Check that a pair follows the protocol ``Pair``: fit it to shares, and raise a descriptive error.
 
     Checked are the shapes of the scores, that they are finite and the same when asked for twice, that ``fit`` returns
     the pair and changes nothing it was given, that a second fit forgets the shares of the first, that the penalty is no

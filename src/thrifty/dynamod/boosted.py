@@ -1,17 +1,14 @@
 """Boosted pairs (g, f1) by Algorithm 2, and a boosted gate that reads the scores of f1.
 
-The boosted pair: trees of f1 and of g in turn, over one set of bought features (Algorithm 2).
-
-Given the shares q sent on, each round adds one tree to f1 and one to g. A tree fits the negative
-gradient of
+Given the shares q sent on, each round adds one tree to f1 and one to g. A tree fits the negative gradient of
 
     sum_i [(1 - q_i) loss(y_i, f1(x_i)) + D(q_i, g(x_i))]
 
-and pays ``gamma * price`` for every feature that neither model has used before. The sum is over rows,
-not their mean: with a mean, the gains of the paper's impurity would shrink with the square of the number of rows,
-and no value of gamma in the range it sweeps would buy anything.
+and pays ``gamma * price`` for every feature that neither model has used before. The sum is over rows, not their mean:
+with a mean, the gains of the paper's impurity would shrink with the square of the number of rows, and no value of gamma
+in the range it sweeps would buy anything.
 
-A boosted gate that reads the scores of its cheap model, which cost nothing once they are known.
+``ScoreReadingGate`` grows the gate again with the scores of f1 as further columns, which cost nothing once computed.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Base class of the estimators with one gate: ``fit``, thresholds, and the size of the gate and the cheap model.
 
-A subclass says how its stage (g, f1) is learned; everything else is here or in the base class. ``fit`` is all or
-nothing: after a refusal the estimator is exactly as it was before.
+A subclass implements how its stage (g, f1) is learned; everything else is here or in the base class. ``fit`` is all or
+nothing: if it raises, the estimator is exactly as before.
 
 The paper counts local costs by the complexity of the model, and what only the gate or only the cheap model needs apart.
 In a stage that walks one ensemble for both, the trees are the cheap model's, and the gate adds a number to each leaf.
@@ -64,7 +64,7 @@ MAX_TREES = 200
 
 
 def local_size(stage: Any, unit: Unit = "bytes", of: Part = "both") -> int:
-    """What a device stores for a stage, or walks for a row: for g and f1 together, for f1, or what g adds to it."""
+    """Bytes that a device stores for a stage, or trees that it walks for a row: of g and f1, of f1, or those g adds."""
     if unit not in ("bytes", "trees") or of not in ("both", "gate", "cheap"):
         raise InvalidInputError(
             f"unit must be 'bytes' or 'trees' and of one of 'both', 'gate' and 'cheap'; got {unit!r} and {of!r}."
@@ -121,12 +121,12 @@ def shapes_within(max_bytes: int, n_scores: int) -> list[tuple[int, int]]:
 
 
 DEFAULT_SHARE = 0.3
-"""Share of rows that may be sent while learning where neither ``p_full`` nor a budget says so."""
+"""Share of rows that may be sent during learning, without ``p_full`` and budget."""
 
 
 @dataclass(frozen=True)
 class PairProblem:
-    """All that a subclass needs to learn its stage.
+    """Data, prices and limits from which a subclass learns its stage.
 
     Attributes
     ----------
@@ -159,12 +159,12 @@ class PairProblem:
 
     @property
     def reader(self) -> TableReader:
-        """The rows, to be read."""
+        """Reader of the training rows."""
         return TableReader(self.rows.X, self.rows.table, self.rows.positions)
 
     @cached_property
     def _calls(self) -> CallBudget:
-        assert self.budget is not None  # whoever asks has looked
+        assert self.budget is not None  # checked by the callers
         return CallBudget(self.budget, self.behind, self.rows, self.behind.walk(self.reader).route)
 
     def limit(self, p_full: float | None) -> Limit:
@@ -192,7 +192,7 @@ class PairProblem:
 
 
 def extra_cost_of(behind: Chain, rows: TrainingRows) -> Floats | None:
-    """Price of sending each row on, scaled to a mean of 1; None where it does not differ or is nothing."""
+    """Price of sending each row on, scaled to a mean of 1; None where it is 0 or the same for all rows."""
     if behind.behind is None and behind.price_list.by_row is None:
         return None
     reader = TableReader(rows.X, rows.table, rows.positions)
@@ -276,7 +276,7 @@ class GatedEstimator(ChainEstimator):
         """Refuse constructor arguments that do not suit the table, before anything is computed."""
 
     def _learn(self, problem: PairProblem) -> Stage:
-        """Learn (g, f1); what else was learned is stored under names that end in ``_``.
+        """Learn the stage (g, f1); further learned attributes end in ``_``.
 
         A stage that was cross-fitted leaves its scores out of fold in ``_out_of_fold``.
         """
@@ -306,7 +306,7 @@ class GatedEstimator(ChainEstimator):
         return seen.gate[:, 0], self.chain_.task.decision(seen.scores[:, 0])
 
     def local_size(self, unit: Unit = "bytes", *, of: Part = "both") -> int:
-        """Complexity of what is answered with locally: bytes that are stored, or trees that are walked for a row.
+        """Complexity of the gate and the cheap model: bytes stored, or trees walked for a row.
 
         Parameters
         ----------
@@ -327,7 +327,7 @@ class GatedEstimator(ChainEstimator):
         accuracy: float | None = None,
         remote_share: float | None = None,
     ) -> float:
-        """Threshold of the gate that meets one wish on the rows ``X``, which should be new to the system.
+        """Threshold of the gate that meets a budget, an accuracy or a share on rows ``X`` not used in the fit.
 
         Parameters
         ----------

@@ -23,7 +23,7 @@ __all__ = ["BoostedEstimator", "DynaModGbrtClassifier", "DynaModGbrtRegressor"]
 
 
 class BoostedEstimator(GatedEstimator):
-    """What the boosted estimators share: their trees' parameters and the table of bins."""
+    """Base class of boosted estimators: parameters of trees and the binned table."""
 
     _accepts_missing = True
     _accepts_sparse = False
@@ -66,7 +66,7 @@ class BoostedEstimator(GatedEstimator):
 
 
 class _DynaModGbrt(BoostedEstimator):
-    """The alternation over a boosted gate and a boosted model, whatever they answer."""
+    """Base class of both DynaMod-Gbrt estimators: the alternation over a boosted gate and a boosted model."""
 
     def __init__(
         self,
@@ -243,7 +243,7 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
     """A boosted gate and a boosted regressor that share their bought features.
 
     The paper's (OPT2) with the error of a number in place of the loss of a label. Errors count in units of the spread
-    of ``y``, so that ``gamma`` means the same whatever ``y`` is measured in. A number does not say how sure it is: the
+    of ``y``, so that ``gamma`` does not depend on the unit of ``y``. A predicted number carries no uncertainty: the
     gate learns from the bought features where the cheap model errs by more than the full model.
 
     Parameters

@@ -1,32 +1,19 @@
-"""The group lasso of (OPT4): linear heads that share features, by proximal Newton steps.
-
-Several linear scores of one table, their fit and their price: what the group lasso evaluates.
-
-    F(B, b0) = sum_k fit_k(X B_k + b0_k) + (l2 / 2) ||B||^2 + sum_G penalty_G ||B_G||_F
-
-Arrays are head-first here, shape (n_heads, ...), so that the rows of one head lie together in memory. A fit has one
-head, or one for each class.
-
-Proximal Newton steps for linear heads under a group norm, on a growing working set of groups.
-
-Each step minimises the second-order model of the fits plus the exact norms, then walks towards that
-minimiser as far as the objective falls. Steps reuse the last Hessian while it still serves: on tall
-tables a Hessian costs several times everything else.
-
-At the optimum most groups are zero, and a group that stays zero need only be looked at, once a round, through
-its gradient. Steps, and their Hessians, are taken on the others alone: solve for the groups that matter, check the
-rest, let in those that would help.
-
-The gate and the cheap model fitted together, every purchase paid once: paper (OPT4), (OPT6), (OPT7).
+"""The group lasso of (OPT4): linear heads of a gate and a cheap model that pay every purchase once; proximal Newton.
 
     argmin_{B, b0}  sum_k fit_k(X B_k + b0_k) + gamma sum_G price_G ||B_G||_F + (l2 / 2) ||B||_F^2
 
 Head ``k`` is one score per row: the gate and f1, in the paper; f1 of several classes has a head for each of them, which
 share one fit. ``B_G`` holds the coefficients, in all heads, of the columns that purchase ``G`` delivers: they are zero
-together or not at all. Intercepts and purchases of price 0 are free.
+together or not at all. Intercepts and purchases of price 0 are free. Arrays are head-first, shape (n_heads, ...), so
+that the rows of one head are contiguous in memory.
 
-Working sets: the problem is solved by proximal Newton steps on the purchases that are in use, the
-others are checked, those that would lower the objective join, until none would.
+Each proximal Newton step minimises the second-order model of the fits plus the exact norms, then moves towards that
+minimiser as far as the objective falls. Steps reuse the last Hessian while it still serves: on tall tables a Hessian
+costs several times everything else.
+
+*Working sets.* At the optimum most groups are zero, and a group that stays zero need only be checked, once a round, by
+its gradient. Steps and Hessians are computed for the groups in use alone; then the others are checked, and those that
+would lower the objective join, until none would.
 """
 
 from collections.abc import Iterator, Sequence
@@ -399,7 +386,7 @@ def group_lasso(
     A head whose fit needs no coefficients is settled beforehand. If all its targets are 0, or all are 1, its
     infimum is at an infinite intercept, which no finite answer attains and which would drag the coefficients
     along: it gets coefficients of exactly 0 and the fit's farthest intercept, where its loss is below 1e-17
-    (whatever ``start`` says). If no row counts, coefficients and intercept are 0.
+    (for any ``start``). If no row counts, coefficients and intercept are 0.
 
     Parameters
     ----------

@@ -1,23 +1,20 @@
 """The quadratic model of a group lasso: Hessians of independent heads and of a softmax, and its minimiser.
 
-Second derivatives of linear heads, and where the model that they make is least.
-
-The Hessian of a head is a weighted Gram matrix, with the intercept eliminated. Forming ``X' diag(weight) X`` is the
-dearest thing a second-order method does with a tall table, so a Hessian of independent heads remembers the row weights
-it was made with and can be carried over to a slightly different set of columns at the price of the new ones only.
-
-The scores of a softmax are coupled: row ``i`` has a matrix ``W_i = diag(d_i) - u_i u_i'`` in place of a weight, and the
-Hessian a block for every pair of heads.
-
-A quadratic plus group norms, the model that each proximal Newton step minimises.
-
     argmin_b  sum_k [ gradient_k . (b_k - a_k) + (b_k - a_k)' H_k (b_k - a_k) / 2 ] + sum_G penalty_G ||b_G||_F
 
-``b`` has shape (n_heads, n_columns); a group is a run of neighbouring columns, of all heads. The heads meet
-only in the norms. Blocks are minimised exactly, one group after the other. Nearly collinear columns make
-that crawl. Away from zero a norm is smooth, so one Newton step on the groups in use usually finishes;
-where groups still have to leave or enter, norms are smoothed first, as in an interior point method, and
-the smoothing is taken back by degrees.
+is what each proximal Newton step solves. ``b`` has shape (n_heads, n_columns); a group is a run of neighbouring
+columns, of all heads.
+
+*Hessians.* The Hessian of a head is a weighted Gram matrix, with the intercept eliminated. ``X' diag(weight) X`` is the
+dearest operation of a second-order method on a tall table, so a Hessian of independent heads remembers the row
+weights it was made with and can be carried over to a slightly different set of columns at the price of the new ones
+only. The scores of a softmax are coupled: row ``i`` has a matrix ``W_i = diag(d_i) - u_i u_i'`` in place of a weight,
+and the Hessian a block for every pair of heads.
+
+*Minimiser.* The heads are coupled only by the norms. Blocks are minimised exactly, one group after the other, which is
+slow for nearly collinear columns. Away from zero a norm is smooth, so one Newton step on the groups in use usually
+finishes; where groups still have to leave or enter, norms are smoothed first, as in an interior point method, and the
+smoothing is reduced by degrees.
 """
 
 from collections.abc import Sequence
@@ -475,7 +472,7 @@ class GroupModel:
     def _downhill(self, direction: Floats) -> Floats:
         """The best of some steps along ``direction``, or none if none lowers the model.
 
-        A group that would turn round has no business beyond zero, where its norm has a kink: it stops there.
+        A group whose sign would flip stops at zero, where its norm has a kink.
         """
         ahead = np.add.reduceat((self.b * direction).sum(axis=0), self.first[:-1])
         here = np.square(group_norms(self.b, self.first))

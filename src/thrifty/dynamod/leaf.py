@@ -1,16 +1,12 @@
-"""Pairs (g, f1) over the leaves of one forest, and forests grown for them.
+"""Pairs (g, f1) over the leaves of a small ensemble (DynaMod-Lstsq), given by the user or grown here.
 
-The leaf pair: a given small ensemble as a linear model over its leaves, for f1 and for the gate (DynaMod-Lstsq).
-
-The trees stand on a device and are walked once per row; only what the leaves hold is learned. With ``phi(x)`` the
-leaves a row reaches,
+The ensemble is stored on a device and walked once per row; only the values of its leaves are learned. With ``phi(x)``
+the leaves a row reaches,
 
     f1(x) = b1 + phi(x) v         g(x) = b0 + phi(x) u + m |f1(x)|
 
 and the start ``v = the trees' own values, u = 0, m = -1`` is the gate by confidence, exactly. With several classes f1
-and v have a column for each of them, and |f1| is how far the best score leads the second.
-
-The small model of a local / remote system, in every form a user has it, or grown here.
+and v have a column for each of them, and |f1| is the margin of the best score over the second.
 """
 
 from dataclasses import dataclass, replace
@@ -170,7 +166,7 @@ class LeafPair:
 
 
 def leaf_stage(local: AdditiveTrees, gate: LeafWeights, cheap: Floats) -> LeafStage:
-    """The given trees with new values in their leaves, over the columns they look at."""
+    """Stage of the given trees with new leaf values, over the columns they read."""
     trees = replace(local.trees, values=np.column_stack([gate.leaf, cheap]))
     columns = np.flatnonzero(trees.features_used)
     margin, constant = gate.dense
@@ -179,25 +175,25 @@ def leaf_stage(local: AdditiveTrees, gate: LeafWeights, cheap: Floats) -> LeafSt
 
 @dataclass(frozen=True)
 class LocalTrees:
-    """A small model and its scores on the training rows, out of fold wherever we fitted a copy for that."""
+    """A small model and its scores on the training rows, out of fold where it was cross-fitted."""
 
     model: AdditiveTrees
     held_out: Floats
 
 
 def unwrap_frozen(local: Any) -> Any:
-    """The model itself, out of the ``FrozenEstimator`` that says it stands as it is."""
+    """Unwrap a ``FrozenEstimator``; any other object is returned unchanged."""
     return local.estimator if isinstance(local, FrozenEstimator) else local
 
 
 def given_trees(local: Any, n_features: int) -> AdditiveTrees | None:
-    """Trees that were fitted elsewhere, checked; None for a recipe, which has none yet."""
+    """Trees of a model fitted elsewhere, checked; None for an unfitted estimator."""
     is_recipe = local is None or (is_estimator(local) and not isinstance(local, FrozenEstimator))
     return None if is_recipe else _trees_of(unwrap_frozen(local), n_features)
 
 
 def as_local(local: Any, rows: TrainingRows, *, n_jobs: int | None = None) -> LocalTrees:
-    """The user's small model: as it stands, or, if it is a recipe, fitted and cross-fitted."""
+    """The user's small model: unchanged if it is fitted, else fitted and cross-fitted."""
     n_features = rows.X.shape[1]
     given = given_trees(local, n_features)
     if given is not None:
@@ -213,7 +209,7 @@ def as_local(local: Any, rows: TrainingRows, *, n_jobs: int | None = None) -> Lo
 
 
 def trees_without(local: Any, rows: TrainingRows, train: Ints) -> AdditiveTrees:
-    """The user's small model fitted on some of the rows; as it stands, if it was fitted elsewhere."""
+    """The user's small model fitted on some of the rows; unchanged if it was fitted elsewhere."""
     given = given_trees(local, rows.X.shape[1])
     if given is None:
         given = _trees_of(fit_copy(local, rows, train), rows.X.shape[1])
@@ -231,7 +227,7 @@ def _check_scores(found: AdditiveTrees, model: Any, task: Task) -> None:
 
 
 def _with_log_odds(local: LocalTrees, rows: TrainingRows) -> LocalTrees:
-    """Scores on the scale of log-odds: a sum of probabilities is stretched and shifted, as any decision values are."""
+    """Rescale summed probabilities to log-odds by a slope and shifts, as any decision values are."""
     if not local.model.are_probabilities:
         return local
     task = rows.task
@@ -245,8 +241,8 @@ def grow_local(
 ) -> LocalTrees:
     """Grow the small model for f1 and the gate at once.
 
-    What sending a row on gains is ``P(f0 right) - P(f1 right)``: nothing where both answer alike, and where they do
-    not, as much as the label, soft or hard, speaks for f0. It needs an f1, so trees for f1 alone come first.
+    What sending a row on gains is ``P(f0 right) - P(f1 right)``: 0 where both answer alike, else the difference
+    in the (soft or hard) label's probability of their answers. It needs an f1, so trees for f1 alone come first.
     """
     table = Binner().fit_transform(rows.X, rows.weight)
     alone, loss = np.ones(len(rows.y)), rows.task.loss(rows.y)
@@ -261,7 +257,7 @@ def grow_local(
 
 
 def _trees_of(model: Any, n_features: int) -> AdditiveTrees:
-    """Trees of another library, or of an estimator of ours that answers with trees."""
+    """Trees of a model of another library or of thrifty."""
     chain = getattr(model, "chain_", None)
     stage = chain.stages[0] if isinstance(chain, Chain) and chain.stages else None
     if not isinstance(chain, Chain) or not isinstance(stage, ConfidentStage):

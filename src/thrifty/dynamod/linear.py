@@ -26,7 +26,7 @@ __all__ = [
 
 
 def linear_stage(linear: LinearScores, scale: Floats) -> LinearStage:
-    """What serves: the columns with a weight, and the division of each column by its ``scale`` undone."""
+    """Stage that serves: the columns with a weight, on the original scale."""
     columns = np.flatnonzero(np.any(linear.coef != 0.0, axis=1))
     return LinearStage(columns, linear.coef[columns] / scale[columns, None], linear.intercept.copy())
 
@@ -145,7 +145,7 @@ def scaled(X: Any, weight: Floats, standardize: bool) -> tuple[Any, Floats]:
 
 
 class MarginGate:
-    """A gate that also reads the margin of f1, for an f1 that stands: a pair of which only g is fitted.
+    """A gate that also reads the margin of a fixed f1: a pair of which only g is fitted.
 
     A linear gate cannot say "f1 is unsure here": that is a band around f1 = 0, and a linear function of the features
     is high on one side of it. One more column, ``|f1|`` or how far the best of several classes leads, lets it; the gate
@@ -188,7 +188,7 @@ class MarginGate:
         self.linear = LinearScores(coef, np.zeros(1))
         return self
 
-    def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:  # noqa: ARG002 - f1 stands
+    def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:  # noqa: ARG002 - f1 is fixed
         """Fit g to the shares on a table that ends in the margin."""
         fit = LogisticFit(expit(log_odds), weight) if self._distance == "kl" else SquaredFit(log_odds, weight)
         alone = np.arange(X.shape[1])

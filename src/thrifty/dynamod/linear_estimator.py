@@ -70,8 +70,8 @@ class DynaModLinClassifier(GatedClassifier):
         training rows spend at most.
         None keeps the paper's rule, ``g > 0``. Under it few rows, or none, may be sent: ``g`` is the log-odds of the
         share q, whose mean is at most ``p_full``. Where the features do not tell which rows gain, or none does because
-        f1 errs no more than f0, ``g`` lies near ``log(p_full / (1 - p_full))`` everywhere, which is below 0 for
-        a cap below 0.5. A budget sends the rows with the largest ``g`` wherever they lie; ``gate_reads_margin``
+        f1 errs no more than f0, ``g`` is near ``log(p_full / (1 - p_full))`` everywhere, which is below 0 for
+        a cap below 0.5. A budget sends the rows with the largest ``g``, positive or not; ``gate_reads_margin``
         lets ``g`` spread.
     init : {"logistic", "gaussian"} or tuple of two arrays, default="logistic"
         Start of (g, f1): g = 0 and f1 an L2-regularised logistic regression, Gaussian noise, or given slopes,
@@ -82,7 +82,7 @@ class DynaModLinClassifier(GatedClassifier):
         Once the columns are chosen, alternate again on them alone with no price to pay, only a ridge of
         C = 1: undoes the shrinkage that the choice cost f1 and g. Not in the paper.
     gate_reads_margin : bool, default=False
-        Once f1 stands, learn the gate again with ``|f1|`` (of several classes: how far the best score leads the
+        After f1, learn the gate again with ``|f1|`` (of several classes: how far the best score leads the
         second) as a further column, which costs nothing. Lets
         a linear gate say "f1 is unsure here". The paper has it for its local gates only. The margins are those of
         the training rows: a linear f1 on few columns hardly overfits.
@@ -259,7 +259,7 @@ class DynaModLinClassifier(GatedClassifier):
     def _alternate(
         self, pair: AnyPair, X: Any, problem: PairProblem, chosen: Ints | None
     ) -> Solution[Alternation[AnyPair]]:
-        """The alternation over a table; ``chosen`` are its columns if they are some of all, which all are bought."""
+        """Run the alternation over a table; ``chosen`` are its columns if it holds only some, all of them bought."""
         limit, extra = problem.limit(self.p_full), problem.extra_cost
         if chosen is not None:
             limit, extra = problem.limit_at(self.p_full, chosen)
@@ -286,7 +286,7 @@ class DynaModLinClassifier(GatedClassifier):
     def _refitted(
         self, chosen: LinearScores, X: Any, problem: PairProblem
     ) -> tuple[LinearScores, Solution[Alternation[LinearPair]]]:
-        """The alternation again, on the chosen columns, which are free now."""
+        """Run the alternation again on the chosen columns, now free."""
         columns = np.flatnonzero(np.any(chosen.coef != 0.0, axis=1))
         free = PriceList(np.zeros(len(columns)), np.arange(len(columns)))
         start = LinearScores(chosen.coef[columns], chosen.intercept)
@@ -300,7 +300,7 @@ class DynaModLinClassifier(GatedClassifier):
     def _margin_gate(
         self, chosen: LinearScores, X: Any, problem: PairProblem
     ) -> tuple[LinearScores, float, Solution[Alternation[MarginGate]]]:
-        """The gate again, on the chosen columns and the margin of f1, while f1 stands."""
+        """Learn the gate again, on the chosen columns and the margin of the fixed f1."""
         columns = np.flatnonzero(np.any(chosen.coef != 0.0, axis=1))
         f1 = chosen.scores(X)[:, CHEAP]
         margin = -problem.rows.task.uncertainty(f1)
@@ -337,7 +337,7 @@ class DynaModLinClassifier(GatedClassifier):
         self.n_iter_, self.excess_ = best.n_iter, best.value.excess
 
     def _warn_unless_converged(self, runs: list[Solution[Any]]) -> None:
-        """Warn once, of the run that was farthest from done."""
+        """Warn once, about the run farthest from convergence."""
         worst = max(runs, key=lambda run: 0.0 if run.converged else run.residual)
         warn_unless_converged(worst, self.tol)
 

@@ -50,7 +50,7 @@ class DynaModLstsqClassifier(GatedClassifier):
         The full model (f0), as in ``DynaModLinClassifier``.
     local : boosted trees, forest or None, default=None
         The small model: an XGBoost, LightGBM or scikit-learn boosting classifier, a forest of scikit-learn, or trees of
-        thrifty. A bare classifier is cloned and fitted here, one in a ``FrozenEstimator`` stands as it is. The leaves
+        thrifty. An estimator is cloned and fitted here; one in a ``FrozenEstimator`` is used as it is. The leaves
         of all its trees count, of several classes those of the trees of every class. The probabilities of a forest
         become scores by a slope and shifts that fit the labels best. None grows
         ``n_trees`` trees best-first, with at most ``max_leaves`` leaves each.
@@ -214,7 +214,7 @@ class DynaModLstsqClassifier(GatedClassifier):
         return stage
 
     def _shape(self, problem: PairProblem) -> tuple[int, int] | None:
-        """Numbers of trees and leaves: as given, or the best in which the size ends up."""
+        """Numbers of trees and leaves: as given, or the best ones within ``max_bytes``."""
         if self.local is not None:
             return None
         if self.max_bytes is None:
@@ -257,7 +257,7 @@ class DynaModLstsqClassifier(GatedClassifier):
         return grow_local(boosting, rows, full, labels, float(self.gate_weight))
 
     def _without(self, problem: PairProblem, threshold: float, train: Ints, out: Ints) -> Fold[LeafPair]:
-        """A pair over trees that have not seen some rows."""
+        """A pair over trees grown without some rows."""
         rows, part = problem.rows, problem.rows.take(train)
         if self.shape_ is not None:
             local = self._grown(
@@ -308,5 +308,5 @@ def _confidence_threshold(doubt: Floats, share: float, weight: Floats) -> float:
     """Cut of the gate by confidence that sends this share of the rows: where ``ConfidenceRouter`` cuts."""
     curve = threshold_curve(doubt, 0.0, 1.0, weight=weight)
     threshold = float(curve.threshold[curve.within(share)])
-    # "Nobody" and "everybody" as numbers that a gate can hold.
+    # Finite thresholds for "no row" and "every row".
     return float(np.clip(threshold, -1e6, 1e6))

@@ -1,20 +1,17 @@
-"""What (OPT2) minimises: distances between shares and gates, and data fits of linear models.
+"""The terms of (OPT2): distances between shares and gates, and data fits of linear models.
 
-How far the gate's log-odds ``g`` are from the wanted share ``q`` of rows sent on.
-
-Both distances are written in the *log-odds* of ``q``, ``t = log(q / (1 - q))``, because a share
-that rounds to 0 or 1 still has well-defined log-odds: at ``t = -1e4`` the share is exactly 0.0 in
-floating point, and the squared distance would be infinite if it were computed from ``q``.
+*Distances* between the gate's log-odds ``g`` and the wanted share ``q`` of a row sent on:
 
     KL       D(q, g) = q log(q / expit(g)) + (1 - q) log((1 - q) / expit(-g))
     squared  D(q, g) = (t - g)^2
 
-How well one column of scores, or one for each class, fits the rows: the smooth terms of (OPT4), (OPT6) and (OPT7).
+Both are written in the *log-odds* of ``q``, ``t = log(q / (1 - q))``, because a share that rounds to 0 or 1 still has
+well-defined log-odds: at ``t = -1e4`` the share is exactly 0.0 in floating point, and the squared distance would be
+infinite if it were computed from ``q``.
 
-A *data fit* is a convex function of one score per row, or of several that belong together. It carries its own
-``weight`` per row, which already contains the ``1 / N`` of the paper's means, so nothing here divides by the number of
-rows.
-With sample weights ``s`` that sum to 1 (``1 / N`` each when rows count alike):
+*Data fits* are the smooth terms of (OPT4), (OPT6) and (OPT7): convex functions of one score per row, or of one for each
+class. A fit carries its own ``weight`` per row, which already contains the ``1 / N`` of the paper's means, so nothing
+here divides by the number of rows. With sample weights ``s`` that sum to 1 (``1 / N`` each when rows count alike):
 
     gate, KL distance        LogisticFit(target=q,           weight=s)
     gate, squared distance   SquaredFit(target=log-odds q,   weight=s)
@@ -49,7 +46,7 @@ __all__ = [
 ]
 
 NEVER = -40.0
-"""Log-odds that stand for "never": expit(-40) = 4e-18 is invisible next to 1, and still finite."""
+"""Log-odds of a share of practically 0: expit(-40) = 4e-18 is below rounding next to 1, and still finite."""
 
 DistanceName = Literal["kl", "squared"]
 
@@ -112,7 +109,7 @@ DISTANCES: dict[DistanceName, Distance] = {"kl": KL(), "squared": Squared()}
 
 
 def check_distance(name: str) -> DistanceName:
-    """Return ``name`` if it is that of a distance, else say which ones there are."""
+    """Return ``name`` if it is that of a distance, else raise an error that lists them."""
     if name not in DISTANCES:
         known = " or ".join(repr(known) for known in DISTANCES)
         raise InvalidInputError(f"distance must be {known}; got {name!r}.")
@@ -184,7 +181,7 @@ class LogisticFit:
     def needs_no_coefficients(self) -> bool:
         """Whether every row that counts wants the same certain answer, or no row counts.
 
-        The infimum, 0, is then at an infinite intercept whatever the coefficients; at the farthest
+        The infimum, 0, is then at an infinite intercept for any coefficients; at the farthest
         intercept with coefficients of exactly 0 the fit is within 1e-17 of it and pays for nothing.
         """
         return self.weight.sum() == 0.0 or abs(self.best_intercept()) == FARTHEST_INTERCEPT

@@ -1,32 +1,33 @@
-"""The q-step: shares sent on, under the KL and under the squared distance, within a cap or a budget.
+"""The q-step: the share of each row sent to the full model, exactly for both distances: (OPT3), (OPT5), (OPT1).
 
-The limit that ties the rows of a q-step together: its data, checked, and the search for its multiplier.
+    argmin_q  mean_s[(1 - q) excess + D(q, g)]   subject to   mean_s[w q] <= limit
 
-    minimise over q   mean_s[(1 - q) excess + D(q, g)]   subject to   mean_s[w q] <= limit
+``w`` is the extra cost of sending a row on, ``c(f0, x) - c(f1)``, and ``limit`` what may be spent on top of the cheap
+model: the budget of (OPT1). With ``w = 1`` the limit is ``p_full``, the cap on the mean share of (OPT2), (OPT3) and
+(OPT5). ``mean_s`` is the mean weighted by ``sample_weight``. Answers are log-odds ``t = logit(q)``, which a share that
+rounds to 0 or 1 still has. The paper solves (OPT5) by the alternating direction method of multipliers (Boyd et al.,
+2011); the exact search is faster by orders of magnitude.
 
-``mean_s`` is the mean weighted by ``sample_weight``. Prices ``w`` are divided by the largest one (and
-the limit with them), which changes neither the answer nor the duality gap ``eta * (limit - spend)``.
-Every q-step is separable once the multiplier ``eta`` is fixed, so all that is left of the limit is a
-search in one variable,
+*The multiplier.* The rows separate once the multiplier ``eta`` of the constraint is fixed, so that one monotone search
+remains:
 
     min { eta >= 0 : spend(eta) <= limit },   spend non-increasing in eta.
 
-The spend may be flat over long stretches (saturated shares), change over many orders of magnitude
-(prices of very different size) and jump (rows with two equally good shares), so the search brackets
-first, interpolates while that pays, and otherwise halves the *exponent* of the bracket.
+Prices ``w`` are divided by the largest one (and the limit with them), which changes neither the answer nor the duality
+gap ``eta * (limit - spend)``. The spend may be flat over long stretches (saturated shares), change over many orders of
+magnitude (prices of very different size) and jump (rows with two equally good shares), so the search brackets first,
+interpolates while that pays, and otherwise halves the *exponent* of the bracket.
 
-Shares of the squared q-step: each row exactly, all rows as a function of the multiplier, and jumps settled.
-
-For a multiplier ``eta`` of the spending limit each row minimises its part of the Lagrangian,
+*Jumps.* Under the squared distance each row minimises its part of the Lagrangian,
 
     t(eta) = argmin_t  h(t) = (t - g)^2 - a expit(t),   a = excess - eta w,
 
-which never rises with ``eta``. It can jump, where a row has two equally good shares; the spend then
-jumps with it and may pass the limit without ever being equal to it. Either of the tied shares is as
-good for the Lagrangian, so tied rows are told which *side* to take and the multiplier moves a little,
-down or up, until the other rows make up the difference: what that loses is of second order.
+which never rises with ``eta``. It can jump, where a row has two equally good shares; the spend then jumps with it and
+may pass the limit without ever being equal to it. Either of the tied shares is as good for the Lagrangian, so tied rows
+are assigned a *side* and the multiplier moves a little, down or up, until the other rows make up the difference: what
+that loses is of second order.
 
-A row, a parabola minus a sigmoid, is not convex once ``|a| > 12 sqrt(3)``. For ``a < 0`` mirror everything
+*One row.* A parabola minus a sigmoid is not convex once ``|a| > 12 sqrt(3)``. For ``a < 0`` mirror everything
 (t -> -t, g -> -g). For ``a > 0`` the derivative ``h' = 2 (t - g) - a s'(t)``, with ``s = expit``, has these
 properties, which the code relies on:
 
@@ -36,19 +37,6 @@ properties, which the code relies on:
 * ``h'`` is concave left of ``t1``, convex from ``t2`` to ``c = log(2 + sqrt(3))`` and concave right of ``c``
   (``s'''`` vanishes at ``-c`` and ``c`` only), so Newton's method started at ``g`` for the low minimum and at
   ``max(c, g)`` for the high one moves in one direction only and cannot leave its piece.
-
-The q-step, the share of each row sent to the full model, exactly for both distances: (OPT3), (OPT5), (OPT1).
-
-    argmin_q  mean_s[(1 - q) excess + D(q, g)]   subject to   mean_s[w q] <= limit
-
-``w`` is the extra cost of sending a row on, ``c(f0, x) - c(f1)``, and ``limit`` what may be spent on top of
-the cheap model: the budget of (OPT1). With ``w = 1`` the limit is ``p_full``, the cap on the mean share of
-(OPT2), (OPT3) and (OPT5). For a fixed multiplier ``eta`` of the constraint the rows separate; what remains
-is one monotone search for ``eta``. Answers are log-odds ``t = logit(q)``: a share that rounds to 0 or 1
-still has them.
-
-The paper solves (OPT5) by the alternating direction method of multipliers (Boyd et al., 2011); the exact search is
-faster by orders of magnitude.
 """
 
 import math
@@ -439,7 +427,7 @@ def settle_jumps(crossing: Crossing, gap: float, tol: float) -> tuple[Floats, fl
                 break
             option = find_crossing(crossing.problem, side, crossing.above.eta, ratio=1.01)
             n_evaluations += option.n_evaluations
-            # A row told to keep its larger share may do so whatever it costs: then there is no answer.
+            # Rows assigned their larger share may exceed the limit at any multiplier: then there is no answer.
             if math.isfinite(option.above.eta):
                 t = _use_room(option)
                 options.append((first_gap + _objective_change(option.problem, t, start), option))
@@ -476,7 +464,7 @@ def _use_room(crossing: Crossing) -> Floats:
 def _sides_at_jump(crossing: Crossing) -> list[Sides]:
     """Sides to send tied rows to: as many as fit to their larger share, or one more than fit.
 
-    Nothing if the limit did not fall inside a jump, or only of rows that were told their side before.
+    An empty list if the limit is not inside a jump, or only inside jumps of rows that have a side already.
     """
     if crossing.below is None or math.isinf(crossing.above.eta):
         return []

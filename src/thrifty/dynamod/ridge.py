@@ -1,6 +1,4 @@
-"""Ridge regressions over leaves: least squares, logistic, and softmax (OPT6, OPT7).
-
-Linear models over leaves, held near a centre: least squares by one factorisation, logistic by Newton.
+"""Ridge regressions over leaves, pulled towards a centre: least squares (OPT6), logistic and softmax (OPT7).
 
 (OPT6)   min_{b, c}  sum_i w_i (t_i - phi_i b - d_i c)^2 + ridge/2 (||b||^2 + sum_k p_k (c_k - c0_k)^2)
 (OPT7)   min_{b, c}  sum_i w_i loss(target_i, offset_i + phi_i b + d_i c) + ridge/2 (||b - b0||^2 + ...)
@@ -8,14 +6,16 @@ Linear models over leaves, held near a centre: least squares by one factorisatio
 ``phi`` has a one for the leaf that a row reaches in each tree and zeros elsewhere, so a product with it is a look-up
 and a sum; ``d`` are a few dense columns (the margin, the constant) beside it. In (OPT6) rows, weights and leaves stay
 while an alternation runs, and only ``t`` and ``d`` move: the large block is factored once, and each solve borders it.
+Logistic (OPT7) is solved by Newton steps.
 
-A softmax over leaves, held near a centre: (OPT7) for several classes, by Newton steps that conjugate gradients find.
+(OPT7) for several classes is a softmax,
 
     min_V  sum_i w_i [log sum_k exp(s_ik) - sum_k target_ik s_ik] + ridge/2 ||V - V0||^2     with   s_i = base + phi_i V
 
-``V`` has a line for each leaf and a column for each class: too many numbers for their Hessian, of which only products
-are needed. Its bound by Boehning, ``phi' diag(w / 2) phi + ridge`` in every column, is the same in all rounds of an
-alternation but for the shares that stay; factored once, it makes the steps few.
+where ``V`` has a line for each leaf and a column for each class: too many numbers for their Hessian. Newton steps are
+found by conjugate gradients, which need only products with it, preconditioned by Boehning's bound
+``phi' diag(w / 2) phi + ridge`` in every column. The bound is the same in all rounds of an alternation but for the
+shares that stay, and is factored once.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What every solver hands back: the answer, and a certificate of how good it is."""
+"""Results of solvers: the answer, and a certificate of how good it is."""
 
 import warnings
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Solution(Generic[Value]):
-    """An answer and what is known about it.
+    """An answer, its residual, and whether the solver converged.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Solution(Generic[Value]):
 
 
 def warn_unless_converged(run: Solution[Any], tol: float) -> None:
-    """Tell the caller of ``fit`` that the rounds of an alternation ran out, and how far from done they were."""
+    """Warn that an alternation did not converge within its rounds, with its residual."""
     if run.converged:
         return
     warnings.warn(

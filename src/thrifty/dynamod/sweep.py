@@ -112,7 +112,7 @@ class Sweep:
         return Frontier.from_evidence([cell.evidence for cell in self.cells])
 
     def on(self, X: Any, y: Any, *, full_probability: ArrayLike | None = None) -> Frontier:
-        """The very same points on other rows, as chosen: no longer chosen by what they do there.
+        """The same points evaluated on other rows, without choosing again.
 
         Parameters
         ----------
@@ -214,13 +214,13 @@ def sweep(
 ) -> Sweep:
     """Fit every setting of a grid behind one full model and find the efficient operating points on validation rows.
 
-    The full model (f0) is judged once, not once per setting. Every result is the same, bit by bit, whatever ``n_jobs``
-    and joblib's backend, and however often the sweep was interrupted and taken up again.
+    The full model (f0) is judged once, not once per setting. Results do not depend, in any bit, on ``n_jobs``,
+    joblib's backend, or interruptions that ``memory`` resumes.
 
     Parameters
     ----------
     estimator : estimator of thrifty
-        What is fitted, with its full model, prices and whatever the grid leaves alone: a cascade
+        Estimator to fit, with its full model, prices and all settings not in the grid: a cascade
         (``BudgetedClassifier``), or any estimator with a single gate. A ``random_state`` of None, here or in an
         unfitted full model, is read as 0.
     grid : dict of lists, or list of dicts
@@ -380,7 +380,7 @@ def _starts_from_neighbour(estimator: Any) -> bool:
 
 @dataclass(frozen=True)
 class _Shared:
-    """What the cells of a sweep have in common, checked once for all of them.
+    """Arguments that all cells of a sweep share, checked once.
 
     Attributes
     ----------
@@ -409,7 +409,7 @@ class _Shared:
 
 @dataclass(frozen=True, eq=False)
 class _Answers:
-    """What the full model says: outputs on the training rows, by their content, and on the validation rows.
+    """Outputs of the full model on the training rows, by their content, and on the validation rows.
 
     Where the full model is a chain, ``chain_`` says what a row pays that is sent on.
     """
@@ -419,12 +419,12 @@ class _Answers:
     chain_: Chain | None = None
 
     def outputs(self, table: Any, numbers: Any) -> Floats:
-        """Look training rows up."""
+        """Look up outputs of training rows."""
         return self.train.outputs(table, numbers)
 
 
 def _check_shared(estimator: Any, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any) -> _Shared:
-    """Check everything that can be refused before the full model is asked anything."""
+    """Check all arguments before the full model is called."""
     _check_estimator(estimator)
     given = estimator.get_params(deep=False)
     probe = type(estimator)(**given)

@@ -445,7 +445,7 @@ def divide(ws: Workspace, leaf: Number, new: Number, is_last: Number) -> None:
 SMOOTHING = 10.0
 """Added to hessians where levels are ordered, and to ``l2`` where sets are compared."""
 MIN_LEVEL_HESSIAN = 2.5
-"""Least hessian of a level in a leaf that sets are made of; levels of less follow those that are in no set."""
+"""Smallest hessian of a level in a leaf that may be in a set; smaller levels go with those in no set."""
 
 
 class LevelSearch(NamedTuple):
@@ -590,7 +590,8 @@ def is_heavier(left: Int64s, total: Int64s, ws: Workspace) -> Number:
 def sort_levels(ws: Workspace, levels: LevelSearch, output: Number, n_codes: Number, cells: Int64s) -> Number:
     """Put the levels that a leaf has enough of in the order of gradient over smoothed hessian; returns their number.
 
-    Of equals the lower code is first. The last code before that of missing values stands for levels without one.
+    Of equals the lower code is first. The last code before that of missing values is shared by levels without a code of
+    their own.
     """
     order, keys, n_lanes = levels.order, levels.keys, ws.lanes.n_lanes
     lane, shift, h_lane, mask = ws.lanes.fields[output]

@@ -1,12 +1,12 @@
-"""Columns of numbers to columns of bytes: what the trees are grown on.
+"""Binning: columns of numbers become columns of one-byte codes, on which trees are grown.
 
 A column becomes at most 255 bins of values and one bin for missing values. Bin ``b`` holds the
 values in ``(thresholds[b - 1], thresholds[b]]``, so "code <= b" and "value <= thresholds[b]" are the
-same question, and a tree grown on bins answers raw numbers exactly as it answers bins. A column
+same question, and a tree grown on bins predicts the same from raw numbers and from bins. A column
 with few distinct values gets one bin each, with thresholds half-way; otherwise bins hold about
 equally many rows. Fit once: every fit of a sweep may share the table, from any thread.
 
-*Levels.* A level is a number from zero that stands for a category; the numbers have no order. A column of up to 253
+*Levels.* A level is the number of a category, from zero; the numbers have no order. A column of up to 253
 levels is one column of bytes. One of more is several, which are bought together: each holds some of the levels, the
 frequent ones first, and one code for all others. Where there are so many, levels of fewer than five rows have no code
 of their own. A node that looks at such a column sends a set of levels left and all other levels right.
@@ -399,7 +399,7 @@ def blocks(shape: tuple[int, ...]) -> Iterator[slice]:
 MAX_LEVELS = 253  # two codes of a byte are for other levels and for missing values
 MIN_ROWS = 5  # of a level with a code of its own, where there are more levels than codes
 A_SET = 255
-"""In the place of the last bin of the left child: a node asks for a set. No column has that many bins."""
+"""Marks a node that splits by a set of levels, in place of the last bin that goes left; never a number of a bin."""
 
 
 @dataclass(frozen=True)
@@ -532,7 +532,7 @@ class LevelSets:
         return number
 
     def problem(self, n_nodes: int) -> str | None:
-        """First reason why these are no sets of so many nodes, or None."""
+        """First reason why these are not valid sets of ``n_nodes`` nodes, or None."""
         nodes, offsets = self.nodes.astype(np.int64), self.offsets.astype(np.int64)
         if len(offsets) != len(nodes) + 1 or offsets[0] != 0 or offsets[-1] != len(self.levels):
             return "sets of levels do not begin at zero and end at the last level"

@@ -1,4 +1,4 @@
-"""Boosting: trees of one grower, one after the other, each from the derivatives of a loss at the scores so far."""
+"""Boosting: each tree is grown against the derivatives of a loss at the scores of the trees before it."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -40,7 +40,7 @@ class Loss(Protocol):
 
 @dataclass(frozen=True)
 class Boosting:
-    """How trees are grown.
+    """Settings of boosted trees.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class Boosting:
 def _direction(grad: Floats, counts: Floats, seed: list[int]) -> Floats:
     """A random direction of the outputs, of length one, that goes far in those with large gradients.
 
-    Classes that are told apart already, and rare ones, would else take as many splits as those that matter.
+    Classes that are separated already, and rare ones, would otherwise take as many splits as the others.
     """
     # Gradients are weighted already; their squares are weighted once, so that a row of weight two is two rows.
     size = np.sqrt((np.square(grad) / np.where(counts > 0.0, counts, 1.0)[:, None]).sum(axis=0))
@@ -175,7 +175,7 @@ def _direction(grad: Floats, counts: Floats, seed: list[int]) -> Floats:
 def weighted_on_grid(values: Floats, counts: Floats, bits: int) -> Floats:
     """Values, weighted, rounded before to a power of two so coarse that the grower can sum them without more rounding.
 
-    The grower rounds each row's weighted derivative. Two splits that tie would be told apart by those roundings, and
+    The grower rounds each row's weighted derivative. These roundings would break ties of equal splits, and
     a row of weight two would round otherwise than two rows of weight one; rounded before they are
     weighted, they do not.
     """

@@ -1,7 +1,7 @@
-"""Grown trees as flat arrays: what serves, and what is saved.
+"""Ensembles of trees as flat arrays, for prediction and for files.
 
 The score of a row is the sum, over trees, of the value of the leaf it reaches; there is no other state. Nodes and
-leaves of all trees lie one after the other, children are absolute, and a child comes after its parent, so the
+leaves of all trees follow one another, children are absolute, and a child comes after its parent, so the
 first ``k`` trees are the first parts of the same arrays.
 
 Rows walk down trees from raw numbers or from codes, in batches or alone. A child >= 0 is a node, a child < 0 is leaf
@@ -357,7 +357,7 @@ def find_child_problem(ensemble: TreeEnsemble) -> str | None:
 
 
 class Walk(NamedTuple):
-    """What a row needs on its way down: roots per tree; the other arrays per node.
+    """Arrays that a row reads on its way down: roots per tree; the others per node.
 
     Compiled code takes it apart at once: passing it on would count references at every step.
     """
@@ -582,7 +582,7 @@ def children_of(is_leaf: Bools, node_offsets: Int32s) -> Int32s:
     """Children of nodes in level order, from which of them are leaves; both of shape (n_nodes, 2)."""
     n_splits = np.diff(node_offsets)
     tree = np.repeat(np.arange(len(n_splits)), n_splits)[:, None]
-    # A tree without splits is one leaf, which is nobody's child.
+    # A tree without splits is one leaf, which is the child of no node.
     stumps = np.cumsum(n_splits == 0) - (n_splits == 0)
     grown = np.arange(len(n_splits)) - stumps
     leaves_before: Ints = np.cumsum(is_leaf.ravel()).reshape(is_leaf.shape) - is_leaf

@@ -510,7 +510,7 @@ class _Asked:
         self.sides: dict[tuple[int, bytes], int] = {}
 
     def split(self, feature: int, bits: NDArray[Any], missing_left: bool) -> int:
-        """Number of the column that stands for a split; ``bits`` are the categories that go left."""
+        """Number of the column of a split; ``bits`` are the categories that go left."""
         goes_left = np.zeros(self.width, dtype=bool)
         n_known = len(self.known[feature])
         goes_left[:n_known] = bits[:n_known]

@@ -1,7 +1,7 @@
 r"""Gradients and hessians of losses, as integers that are packed so that one addition sums both.
 
-Sums of integers do not depend on the order of the terms: whatever the number of threads or the order
-of the rows, every histogram, gain and leaf value comes out bit for bit the same. Real value = integer
+Sums of integers do not depend on the order of the terms: with any number of threads and any order
+of the rows, every histogram, gain and leaf value is the same, bit for bit. Real value = integer
 times a power of two, chosen from the data so that no sum can overflow.
 
 A row is ``n_lanes`` integers of 64 bits. With constant hessians (``hess=None``) lane 0 is
@@ -239,7 +239,7 @@ def fill_output(
     return 2 if is_negative else 0
 
 
-# Once to be called where a tree is begun, once for whoever packs several outputs.
+# Compiled twice: inlined where a tree is begun, and callable from Python to pack several outputs.
 pack_one, pack_output = lean(fill_output), lean_kernel(fill_output)
 
 

@@ -1,4 +1,4 @@
-"""Grows price-aware trees: one against given derivatives, or several against a loss that compiled code knows.
+"""Growing of price-aware trees: one from given derivatives, or several from a loss that compiled code knows.
 
     argmin over trees of   sum_i [ g_i v(x_i) + 1/2 h_i v(x_i)^2 ] + l2/2 sum_leaf v^2 + gamma * price of new groups
 
@@ -405,7 +405,7 @@ class TreeGrower:
         return np.where(self._can_split | (charges == 0.0), charges, np.inf)
 
     def _take_sets(self, ws: Workspace, out: TreeArrays, number: int) -> LevelSets | None:
-        """Sets of levels that nodes of a finished tree ask for, which from now on speaks of columns of the table."""
+        """Sets of levels of the nodes of a finished tree, whose columns are renumbered to those of the table."""
         categories = self.table.categories
         if categories is None:
             return None
@@ -448,7 +448,7 @@ def can_split(table: BinnedTable) -> Bools:
 def choice_order(table: BinnedTable, group_of: NDArray[np.int64], prices: Floats) -> NDArray[np.int64]:
     """Columns in the order of preference between exactly equal gains: by contents, the place only as last resort.
 
-    Columns of equal contents are told apart by what else their group delivers and costs, so that a permutation
+    Ties of equal contents are broken by the contents and price of their group, so that a permutation
     of the columns changes nothing but their names.
     """
     keys = table.column_keys

@@ -1,4 +1,4 @@
-"""Sums of packed gradients per bin: where the time of growing a tree goes.
+"""Histograms: sums of packed gradients per bin, which take most of the time of growing a tree.
 
 Cell ``(f, b)`` of a histogram is the sum, over the rows of a leaf, of the packed gradient of those whose
 code in column ``f`` is ``b``. Adding to a cell is one load, one addition and one store that land anywhere

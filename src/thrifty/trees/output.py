@@ -1,4 +1,4 @@
-"""Finished trees: out of the workspace they grew in, one by one or as an ensemble."""
+"""Finished trees, copied out of the workspace, one by one or as an ensemble."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple

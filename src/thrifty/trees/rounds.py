@@ -1,8 +1,8 @@
 """Rounds of boosting in one compiled call: derivatives, a tree, its values added to the scores, and again.
 
 A tree over a few hundred rows takes a tenth of a millisecond, and a call from Python that looks at all the arrays of a
-workspace a fifth of that, so there is one call for several trees, and one for all that a tree needs. Whatever is
-compiled for a tree is compiled as a part of it.
+workspace a fifth of that, so there is one call for several trees, and one for all that a tree needs. All
+compiled functions of a tree are inlined into it.
 """
 
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -38,7 +38,7 @@ EVERY_ROW = np.empty((0, 0), dtype=bool)
 
 
 class Rounds(NamedTuple):
-    """What trees are grown against, one after the other.
+    """Targets of successive trees: given derivatives, or a loss formula and the scores.
 
     Attributes
     ----------

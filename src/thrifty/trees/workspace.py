@@ -1,4 +1,4 @@
-"""Everything a tree needs while it grows, allocated once and reused for every tree.
+"""Memory of a growing tree, allocated once and reused for every tree.
 
 Compiled code takes it as one tuple. What is known of a leaf, of a split or of the tree is a record, not an array for
 each number: every array in the tuple lengthens the compilation of every function that takes it.
@@ -89,7 +89,7 @@ COLUMN_BYTES = 8 * 2**20  # a table up to this size is kept by columns too: a sp
 
 
 class Limits(NamedTuple):
-    """What a tree may become.
+    """Limits of the growth of a tree.
 
     Attributes
     ----------
