@@ -27,7 +27,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.model_selection import cross_val_predict
 
 from thrifty import BudgetedClassifier
-from thrifty.cli.promise import promise_of
+from thrifty.evidence.promise import promise_of
 
 DATA = Path(os.environ.get("THRIFTY_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 TABLES = {  # file, rows to fit on, new rows, budgets

@@ -63,8 +63,8 @@ def test_a_fit_of_numbers_speaks_of_r2_and_errors_and_not_of_classes(bike_system
         assert name not in words
     told = fit_numbers(bike_system, None, (), out)
     assert told["r2"] == promise.accuracy
-    assert [told["rmse"], *told["rmse_interval"]] == list(promise.errors["RMSE"])
-    assert told["full_mae"] == promise.full_errors["MAE"] < told["constant_mae"]
+    assert [told["rmse"], *told["rmse_interval"]] == list(promise.measures["RMSE"])
+    assert told["full_mae"] == promise.full_measures["MAE"] < told["constant_mae"]
     assert not {"accuracy", "auc", "recall", "majority_accuracy"} & set(told)
 
 

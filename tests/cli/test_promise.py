@@ -43,6 +43,10 @@ def estimator(policy, n_rows=400, seed=0, **known):
     return SimpleNamespace(chain_=chain, evidence_=evidence, **known)
 
 
+def recalls(measures):
+    return [np.atleast_1d(measures[f"recall of {label}"])[0] for label in (0, 1)]
+
+
 def test_a_promise_is_what_the_rows_of_the_evidence_say():
     system = estimator(Policy.of(np.array([-0.7])))
     evidence, promise = system.evidence_, promise_of(system)
@@ -54,11 +58,13 @@ def test_a_promise_is_what_the_rows_of_the_evidence_say():
     assert promise.share == pytest.approx(sent.mean())
     assert promise.cost == pytest.approx(1.0 + 4.0 * sent.mean())
     assert promise.cost_spread == pytest.approx(np.where(sent, 5.0, 1.0).std())
-    assert promise.recall == pytest.approx(recall_score(y, scores > 0, average=None))
-    assert promise.auc == pytest.approx(roc_auc_score(y, scores))
+    assert recalls(promise.measures) == pytest.approx(recall_score(y, scores > 0, average=None))
+    assert promise.measures["AUC"][0] == pytest.approx(roc_auc_score(y, scores))
     assert promise.full_accuracy == pytest.approx(np.mean(evidence.quality[:, 1]))
-    assert promise.full_recall == pytest.approx(recall_score(y, evidence.full_scores[:, 0] > 0, average=None))
-    assert promise.full_auc == pytest.approx(roc_auc_score(y, evidence.full_scores[:, 0]))
+    assert recalls(promise.full_measures) == pytest.approx(
+        recall_score(y, evidence.full_scores[:, 0] > 0, average=None)
+    )
+    assert promise.full_measures["AUC"] == pytest.approx(roc_auc_score(y, evidence.full_scores[:, 0]))
     assert promise.majority == pytest.approx(max(y.mean(), 1 - y.mean()))
 
 
@@ -68,7 +74,8 @@ def test_a_mix_of_two_points_promises_their_weighted_mean():
     for name in ("accuracy", "cost", "share"):
         expected = 0.7 * getattr(low, name) + 0.3 * getattr(high, name)
         assert getattr(mixed, name) == pytest.approx(expected)
-    assert mixed.recall == pytest.approx(np.average([low.recall, high.recall], axis=0, weights=[0.7, 0.3]))
+    expected = np.average([recalls(low.measures), recalls(high.measures)], axis=0, weights=[0.7, 0.3])
+    assert recalls(mixed.measures) == pytest.approx(expected)
 
 
 def test_what_a_file_does_not_keep_is_taken_from_the_promise_that_it_keeps():
@@ -80,12 +87,8 @@ def test_what_a_file_does_not_keep_is_taken_from_the_promise_that_it_keeps():
     system.chain_.policy = Policy.of(np.array([-0.1]))
     moved = promise_of(system, known)
     assert moved.accuracy != known.accuracy
-    assert (moved.recall, moved.auc) == (None, None)
-    assert (moved.majority, moved.full_auc, moved.full_recall) == (
-        known.majority,
-        known.full_auc,
-        known.full_recall,
-    )
+    assert moved.measures is None
+    assert (moved.majority, moved.full_measures) == (known.majority, known.full_measures)
 
 
 def test_the_interval_of_new_rows_holds_their_own_chance_too():
@@ -144,15 +147,14 @@ def test_a_promise_of_numbers_tells_r2_and_mean_errors_in_the_unit_of_the_target
     system = one_gate.system(kind)
     promise, sent = promise_of(system), one_gate.gate > 0
     served = np.where(sent, said[1], said[0])
-    rmse, mae = (promise.errors[name] for name in ("RMSE", "MAE"))
+    rmse, mae = (promise.measures[name] for name in ("RMSE", "MAE"))
     assert rmse[0] == pytest.approx(root_mean_squared_error(y, served))
     assert mae[0] == pytest.approx(mean_absolute_error(y, served))
     assert rmse[1] < rmse[0] < rmse[2]
     assert mae[1] < mae[0] < mae[2]
-    assert promise.full_errors["RMSE"] == pytest.approx(root_mean_squared_error(y, said[1]))
+    assert promise.full_measures["RMSE"] == pytest.approx(root_mean_squared_error(y, said[1]))
     best = np.full(len(y), y.mean() if kind == "squared" else np.sort(y)[(len(y) - 1) // 2])
-    assert promise.constant_errors["MAE"] == pytest.approx(mean_absolute_error(y, best))
-    assert promise.auc is promise.recall is None
+    assert promise.constant_measures["MAE"] == pytest.approx(mean_absolute_error(y, best))
     if kind == "squared":
         assert promise.accuracy == pytest.approx(r2_score(y, served))
         assert promise.majority == pytest.approx(0)
@@ -176,9 +178,9 @@ def test_a_point_that_a_file_does_not_tell_the_answers_of_keeps_what_does_not_de
     known = promise_of(system)
     system.evidence_ = Evidence.without_scores(system.evidence_)
     moved = promise_of(system, known)
-    assert moved.errors is None
-    assert moved.full_errors == known.full_errors
-    assert moved.constant_errors == known.constant_errors
+    assert moved.measures is None
+    assert moved.full_measures == known.full_measures
+    assert moved.constant_measures == known.constant_measures
     assert moved.score_spread > 0
 
 
@@ -190,12 +192,18 @@ def test_a_system_of_numbers_answers_with_numbers_and_no_probability(bike_system
     assert r2_score(new["count"], answers["answer"]) > 0.5
     cheaper = move(bike_system, budget=1.2)
     assert promised(cheaper).accuracy < promised(bike_system).accuracy
-    assert promised(cheaper).full_errors == promised(bike_system).full_errors
+    assert promised(cheaper).full_measures == promised(bike_system).full_measures
 
 
 @pytest.mark.parametrize(
     "damaged",
-    [{"cost": "cheap"}, {"errors": {"RMSE": (1.0, float("inf"))}}, {"wit": 1.0}, {"recall": ["a"]}, [1.0]],
+    [
+        {"cost": "cheap"},
+        {"measures": {"RMSE": (1.0, float("inf"))}},
+        {"wit": 1.0},
+        {"measures": {"AUC": ["a"]}},
+        [1.0],
+    ],
 )
 def test_a_promise_of_a_file_is_numbers_by_name_or_refused(damaged):
     known = dataclasses.asdict(PROMISE)

@@ -196,20 +196,10 @@ def _error(value: float | None) -> str:
 
 def _numbers_of(system: Any) -> dict[str, Any]:
     """Expected results at the operating point in force, for ``--json``."""
-    promise, classes = promised(system), chain_of(system).classes.tolist()
+    promise = promised(system)
     certificate: Certificate | None = getattr(system, "certificate_", None)
 
-    def by_class(recall: Sequence[float] | None) -> dict[str, float] | None:
-        return (
-            None if recall is None else {str(label): one for label, one in zip(classes, recall, strict=True)}
-        )
-
     score, unit = key_of(system), unit_of(system)
-    theirs = promise.full_measures or {}
-    measures = {
-        name: {"value": value, "interval": [low, high], "full": theirs.get(name)}
-        for name, (value, low, high) in (promise.measures or {}).items()
-    }
     return {
         "full": full_name(system),
         "method": method_of(system),
@@ -228,14 +218,7 @@ def _numbers_of(system: Any) -> dict[str, Any]:
             if column_name(system, "query")
             else _error_numbers(promise)
             if is_number(system)
-            else {
-                "auc": promise.auc,
-                "recall": by_class(promise.recall),
-                "measures": measures,
-                "full_auc": promise.full_auc,
-                "full_recall": by_class(promise.full_recall),
-                "majority_accuracy": promise.majority,
-            }
+            else _class_numbers(promise, chain_of(system).classes.tolist())
         ),
         "stages": chain_of(system).n_own_stages,
         "bought": [chain_of(system).schema.names[column] for column in chain_of(system).columns],
@@ -245,6 +228,23 @@ def _numbers_of(system: Any) -> dict[str, Any]:
         "certificate": None
         if certificate is None
         else {"sentence": str(certificate), **_named(system, certificate.as_dict())},
+    }
+
+
+def _class_numbers(promise: Promise, classes: Sequence[Any]) -> dict[str, Any]:
+    """Measures of labels, with intervals and those of the full model; recalls by class; the majority class."""
+    ours, theirs = promise.measures or {}, promise.full_measures or {}
+    recalls = {str(label): f"recall of {label!r}" for label in classes}
+    return {
+        "auc": ours.get("AUC", (None,))[0],
+        "recall": {label: ours[name][0] for label, name in recalls.items() if name in ours} or None,
+        "measures": {
+            name: {"value": value, "interval": [low, high], "full": theirs.get(name)}
+            for name, (value, low, high) in ours.items()
+        },
+        "full_auc": theirs.get("AUC"),
+        "full_recall": {label: theirs[name] for label, name in recalls.items() if name in theirs} or None,
+        "majority_accuracy": promise.majority,
     }
 
 
@@ -265,11 +265,11 @@ def _error_numbers(promise: Promise) -> dict[str, Any]:
     """Mean errors of the system, with intervals, of the full model and of a constant; null where they are unknown."""
     found: dict[str, Any] = {}
     for name in ERRORS:
-        value, low, high = (promise.errors or {}).get(name, (None, None, None))
+        value, low, high = (promise.measures or {}).get(name, (None, None, None))
         found[name.lower()] = value
         found[f"{name.lower()}_interval"] = None if value is None else [low, high]
-        found[f"full_{name.lower()}"] = (promise.full_errors or {}).get(name)
-        found[f"constant_{name.lower()}"] = (promise.constant_errors or {}).get(name)
+        found[f"full_{name.lower()}"] = (promise.full_measures or {}).get(name)
+        found[f"constant_{name.lower()}"] = (promise.constant_measures or {}).get(name)
     return found
 
 

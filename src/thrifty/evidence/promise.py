@@ -42,14 +42,11 @@ class Promise:
     score_spread : float, optional
         Standard deviation of the contribution of one row to R2; None for an accuracy p, where it is sqrt(p (1 - p)).
     measures : dict of str to tuple of float, optional
-        Where labels are predicted, accuracy, balanced accuracy, log-loss, AUC and the recall of each class by name: the
-        value, and the ends of a 95 % bootstrap interval. Log-loss and AUC are lacking where scores are not known.
-    full_measures : dict of str to float, optional
-        The same of the full model for every row, without intervals.
-    errors : dict of str to tuple of float, optional
-        Where numbers are predicted, by the name of each mean error: its value, and the ends of a 95 % interval.
-    full_errors, constant_errors : dict of str to float, optional
-        Mean errors of the full model, and of the best constant number.
+        By name, the value and the ends of a 95 % bootstrap interval. Where labels are predicted: accuracy, balanced
+        accuracy, log-loss, AUC and the recall of each class; log-loss and AUC are lacking where scores are not known.
+        Where numbers are predicted: mean errors in their unit.
+    full_measures, constant_measures : dict of str to float, optional
+        The same of the full model for every row, and of the best constant number.
     documents : float, optional
         Where documents are ranked, their mean number in a query. Rows are then queries, ``accuracy`` is the mean of
         their metric and ``majority`` that of orders by chance; costs and ``share`` are means over documents.
@@ -66,11 +63,9 @@ class Promise:
     full_accuracy: float | None = None
     majority: float | None = None
     score_spread: float | None = None
-    errors: dict[str, tuple[float, ...]] | None = None
-    full_errors: dict[str, float] | None = None
-    constant_errors: dict[str, float] | None = None
     measures: dict[str, tuple[float, ...]] | None = None
     full_measures: dict[str, float] | None = None
+    constant_measures: dict[str, float] | None = None
     documents: float | None = None
 
     @classmethod
@@ -85,26 +80,6 @@ class Promise:
         raise InvalidInputError(
             "the file must hold numbers by name in promise_; got something else. Fit the system again."
         )
-
-    @property
-    def recall(self) -> tuple[float, ...] | None:
-        """Share of the rows of each class that are answered with it."""
-        return _recalls({name: value for name, (value, *_) in (self.measures or {}).items()})
-
-    @property
-    def full_recall(self) -> tuple[float, ...] | None:
-        """Share of the rows of each class that the full model answers with it."""
-        return _recalls(self.full_measures or {})
-
-    @property
-    def auc(self) -> float | None:
-        """Area under the ROC curve."""
-        return (self.measures or {}).get("AUC", (None,))[0]
-
-    @property
-    def full_auc(self) -> float | None:
-        """Area under the ROC curve of the full model."""
-        return (self.full_measures or {}).get("AUC")
 
     @property
     def query_cost(self) -> float | None:
@@ -127,11 +102,6 @@ class Promise:
         high = self.accuracy + float(np.sqrt((self.high - self.accuracy) ** 2 + chance))
         # R2 has no lower end.
         return max(low, 0.0) if spread is None else low, min(high, 1.0)
-
-
-def _recalls(measures: dict[str, float]) -> tuple[float, ...] | None:
-    """Recalls of the classes, in their order."""
-    return tuple(value for name, value in measures.items() if name.startswith("recall of ")) or None
 
 
 def _is_numbers(value: Any) -> bool:
@@ -189,8 +159,7 @@ def promise_of(estimator: Any, known: Promise | None = None) -> Promise:
             promise,
             majority=known.majority,
             full_measures=known.full_measures,
-            full_errors=known.full_errors,
-            constant_errors=known.constant_errors,
+            constant_measures=known.constant_measures,
         )
     y, full_scores = evidence.target, evidence.full_scores
     promise = replace(promise, majority=chain.task.constant_quality(y, np.ones(len(y))))
@@ -284,9 +253,9 @@ def _with_errors(
     return replace(
         promise,
         score_spread=float(adds.std()),
-        errors=errors,
-        full_errors=None if full is None else mean_errors(task, y, full),
-        constant_errors=mean_errors(task, y, constant),
+        measures=errors,
+        full_measures=None if full is None else mean_errors(task, y, full),
+        constant_measures=mean_errors(task, y, constant),
     )
 
 
