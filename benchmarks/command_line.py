@@ -22,8 +22,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from thrifty.bundle.storage import load
 from thrifty.cli import main as thrifty
-from thrifty.cli.system import load_system, move, promised
+from thrifty.cli.system import move, promised
 
 DATA = Path(os.environ.get("THRIFTY_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 TABLES = {
@@ -69,7 +70,7 @@ def answered(folder, labels, *how):
 def one_budget(folder, budget, labels):
     spent, right = answered(folder, labels, "--budget", budget)
     held, held_right = answered(folder, labels, "--budget", budget, "--hold-budget")
-    promise = promised(move(load_system(folder / "system.thrifty"), budget=budget))
+    promise = promised(move(load(folder / "system.thrifty"), budget=budget))
     low, high = promise.interval(len(labels))
     # A budget that buys nothing more is not spent, and that is promised.
     off, held_off = (one["mean_cost"] / promise.cost - 1 for one in (spent, held))

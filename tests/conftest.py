@@ -116,8 +116,8 @@ def make_bikes():
 @pytest.fixture(scope="session")
 def fit_by_command(tmp_path_factory):
     """``fit_by_command(frame, target, *options)``: the estimator that `thrifty fit` writes, small and read again."""
+    from thrifty.bundle.storage import load
     from thrifty.cli import main
-    from thrifty.cli.system import load_system
 
     def fit(frame, target, *options):
         folder = tmp_path_factory.mktemp("fitted")
@@ -125,7 +125,7 @@ def fit_by_command(tmp_path_factory):
         how = ["--target", target, "--jobs", "1", *map(str, options), "-o", str(folder / "s.thrifty")]
         with _small_fits():
             assert main(["fit", str(folder / "train.csv"), *how]) == 0
-        return load_system(folder / "s.thrifty")
+        return load(folder / "s.thrifty")
 
     return fit
 

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from thrifty.cli.system import load_system
+from thrifty.bundle.storage import load
 from thrifty.errors import InvalidInputError, PurchaseFailedError
 
 
 @pytest.fixture(scope="module")
 def known(files):
-    return load_system(files.system)
+    return load(files.system)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from thrifty.cli.system import load_system
+from thrifty.bundle.storage import load
 from thrifty.tables.files import read_cost_matrix
 
 
@@ -80,7 +80,7 @@ def test_a_fit_with_limits_by_class_names_them_as_the_table_does(run, fit, tmp_p
     assert "20 % of answers to rows of 'no' and 20 % of answers to rows of 'yes'" in told.out.replace(
         "\n", " "
     )
-    system = load_system(tmp_path / "s.thrifty")
+    system = load(tmp_path / "s.thrifty")
     assert [one.label for one in system.certificate_.by_class] == ["no", "yes"]
     assert system.goal_["max_loss"] == {"no": 0.2, "yes": 0.2}
 

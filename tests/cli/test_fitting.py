@@ -16,7 +16,7 @@ import thrifty
 from thrifty import BudgetedClassifier, ConfidenceRouter, load, save
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cli import fitting
-from thrifty.cli.system import at_hand, load_system, move, promised, starved
+from thrifty.cli.system import at_hand, move, promised, starved
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.budgets import hold_budget
 from thrifty.evidence.observe import chain_of
@@ -144,7 +144,7 @@ def test_an_estimator_that_was_saved_by_itself_is_read(make_table, answers_to, t
     X = frame[["age", "lab one"]]
     clf = ConfidenceRouter(LogisticRegression(), features=[0]).fit(X, frame["label"])
     save(clf, tmp_path / "named.thrifty")
-    system = load_system(tmp_path / "named.thrifty")
+    system = load(tmp_path / "named.thrifty")
     np.testing.assert_array_equal(answers_to(system, frame)["answer"], clf.predict(X))
     with pytest.raises(InvalidInputError, match="Chain that was saved by itself"):
         promised(system.chain_)

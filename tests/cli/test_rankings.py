@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge
 from thrifty import BudgetedRanker, StageOptions, load, save
 from thrifty.cli import main
 from thrifty.cli.summary import measured_on
-from thrifty.cli.system import load_system, promised
+from thrifty.cli.system import promised
 from thrifty.full import candidates
 from thrifty.tables.targets import targets_of
 from thrifty.tasks.ranking import ndcg_at, ranking_of
@@ -40,7 +40,7 @@ def ranked(tmp_path_factory, while_fits_are_small):
     options = "--target relevance --query qid --task ranking --metric ndcg --k 4 --budget 1.6 --full boosting --jobs 1"
     with while_fits_are_small():
         assert main(["fit", str(train), *options.split(), "-o", str(system)]) == 0
-    return SimpleNamespace(train=train, test=test, system=system, known=load_system(system))
+    return SimpleNamespace(train=train, test=test, system=system, known=load(system))
 
 
 def test_documents_are_ranked_by_every_command_from_the_file(ranked, run, tmp_path):

@@ -12,9 +12,10 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import thrifty
 from thrifty import BudgetedClassifier, StageOptions
+from thrifty.bundle.storage import load
 from thrifty.cli.console import quantity
 from thrifty.cli.summary import _strays
-from thrifty.cli.system import load_system, promised
+from thrifty.cli.system import promised
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +39,7 @@ def test_a_graph_is_fitted_on_request_and_refused_where_nothing_has_one(run, sma
     said = run(*fit)
     assert said.code == 0
     assert "buys, by row, of 'way'" in said.out
-    assert load_system(tmp_path / "s.thrifty").chain_.has_forks
+    assert load(tmp_path / "s.thrifty").chain_.has_forks
     assert run("report", tmp_path / "s.thrifty", tmp_path / "t.csv", "-o", tmp_path / "r.html").code == 0
     table.assign(qid=np.arange(900) // 9).to_csv(tmp_path / "t.csv", index=False)
     said = run(*fit, "--query", "qid", "--full", "forest")
@@ -50,7 +51,7 @@ def test_a_fit_says_what_it_promises_in_words(run, files, small_fits, tmp_path):
     out = tmp_path / "s.thrifty"
     said = run(*FIT, files.train, "--costs", files.costs, "--budget", 3, "-o", out)
     assert said.code == 0
-    promise = promised(load_system(out))
+    promise = promised(load(out))
     for words in (
         f"Accuracy {promise.accuracy:.4f} ({promise.low:.4f} to {promise.high:.4f})",
         "The full model is an RBF support vector machine",
@@ -69,7 +70,7 @@ def test_a_fit_says_what_it_promises_in_words(run, files, small_fits, tmp_path):
 def test_a_fit_says_the_same_as_json_and_nothing_else_on_standard_output(run, files, small_fits, tmp_path):
     out = tmp_path / "s.thrifty"
     told = json.loads(run(*FIT, files.train, "--costs", files.costs, "--budget", 3, "-o", out, "--json").out)
-    promise = promised(load_system(out))
+    promise = promised(load(out))
     assert told["accuracy"] == promise.accuracy
     assert told["mean_cost"] == promise.cost
     assert told["full_cost"] == 6.5
@@ -105,7 +106,7 @@ def test_a_target_of_three_classes_goes_through_every_command(run, small_fits, m
 
 
 def test_a_fit_with_a_loss_says_what_it_proved(run, files):
-    told = str(load_system(files.certified).certificate_)
+    told = str(load(files.certified).certificate_)
     assert told in run("frontier", files.certified).out.replace("\n", " ")
     chosen = json.loads(run("frontier", files.certified, "--json").out)["chosen"]
     assert chosen["certificate"]["sentence"] == told
@@ -115,7 +116,7 @@ def test_a_fit_with_a_loss_says_what_it_proved(run, files):
 
 
 def test_the_mean_cost_that_is_expected_comes_with_its_interval(run, files, tmp_path):
-    estimator = load_system(files.certified)
+    estimator = load(files.certified)
     low, high = estimator.expected_cost_interval_
     chosen = json.loads(run("frontier", files.certified, "--json").out)["chosen"]
     assert chosen["mean_cost_interval"] == [low, high]
@@ -144,7 +145,7 @@ def test_the_mean_cost_that_is_expected_comes_with_its_interval(run, files, tmp_
 )
 def test_an_interval_is_told_once(files, spread, interval, words):
     numbers = {"mean_cost": 1.0, "mean_cost_spread_1000_rows": spread, "mean_cost_interval": interval}
-    told = _strays(load_system(files.certified), numbers)
+    told = _strays(load(files.certified), numbers)
     assert words in told
     assert told.count("0.804") <= 1
 
@@ -163,7 +164,7 @@ def test_a_loss_that_only_the_full_model_keeps_is_said(run, files, small_fits, m
     frame.to_csv(tmp_path / "noise.csv", index=False)
     said = run(*FIT, tmp_path / "noise.csv", "--max-loss", 0.03, "-o", tmp_path / "s.thrifty")
     assert said.code == 0
-    assert promised(load_system(tmp_path / "s.thrifty")).share == 1.0
+    assert promised(load(tmp_path / "s.thrifty")).share == 1.0
     assert "only by sending every row to the full model" in said.err
 
 
@@ -171,7 +172,7 @@ def test_without_prices_every_column_costs_one_and_that_is_said(run, files, smal
     said = run(*FIT, files.train, "--budget", 4, "-o", tmp_path / "s.thrifty", "--ignore", "noise")
     assert said.code == 0
     assert "note: no --costs file: every column costs 1" in said.err
-    system = load_system(tmp_path / "s.thrifty")
+    system = load(tmp_path / "s.thrifty")
     assert system.chain_.price_list.cost_of_everything == 5
     assert "noise" not in system.feature_names_in_
 
@@ -183,7 +184,7 @@ def test_answers_are_written_row_by_row_with_four_columns(run, files, answers_to
     assert "400 answers" in said.out
     found = pd.read_csv(out, dtype={"stage": str})
     assert list(found.columns) == ["answer", "probability", "stage", "cost"]
-    system = load_system(files.system)
+    system = load(files.system)
     expected = answers_to(system, pd.read_csv(files.test))
     for name in found.columns:
         np.testing.assert_array_equal(found[name], expected[name])
@@ -308,7 +309,7 @@ def test_the_frontier_is_shown_as_a_table_as_json_and_as_a_picture(run, files, t
     assert "mean cost" in said.out
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
     told = json.loads(run("frontier", files.system, "--json").out)
-    points = load_system(files.system).frontier_
+    points = load(files.system).frontier_
     assert [point["cost"] for point in told["points"]] == points.cost.tolist()
     assert set(told["points"][-1]["features"]) <= set(pd.read_csv(files.new).columns)
     assert "Measures of the point in force: balanced accuracy" in said.out.replace("\n", " ")

@@ -20,8 +20,9 @@ from thrifty import (
     DynaModLinClassifier,
     StageOptions,
 )
+from thrifty.bundle.storage import load
 from thrifty.cli import main
-from thrifty.cli.system import answers_of, load_system
+from thrifty.cli.system import answers_of
 from thrifty.errors import InvalidInputError
 from thrifty.tables.columns import learn_levels
 
@@ -157,7 +158,7 @@ def fit_by_command(folder, *options):
     """What `thrifty fit` makes of the training table."""
     wish = ["--target", "pay", "--budget", "2", "--seed", "0", "--jobs", "1", *options]
     assert main(["fit", str(folder / "train.csv"), *wish, "-o", str(folder / "fitted.thrifty")]) == 0
-    return load_system(folder / "fitted.thrifty")
+    return load(folder / "fitted.thrifty")
 
 
 def assert_answers_alike(system, table, model, same):
@@ -205,7 +206,7 @@ def test_commands_read_text_as_sets_and_dates_as_days_as_python_does(small_fits,
     assert_answers_alike(system, new, fitted, same)
     # The file of a system that was fitted on dates knows which text is dates.
     thrifty.save(fitted, folder / "saved.thrifty")
-    assert_answers_alike(load_system(folder / "saved.thrifty"), new, fitted, same)
+    assert_answers_alike(load(folder / "saved.thrifty"), new, fitted, same)
 
 
 @pytest.mark.slow

@@ -113,7 +113,8 @@ def buy(
     json: AsJson = False,
 ) -> None:
     """Answer rows of a database, querying only the cells that each answer needs."""
-    from thrifty.cli.system import load_system, move, named_row_key
+    from thrifty.bundle.storage import load
+    from thrifty.cli.system import move, named_row_key
     from thrifty.evidence.observe import chain_of
     from thrifty.sources import RefusesUnseen, SqlSource
     from thrifty.tables.files import name_of, read_table, table_bytes
@@ -123,7 +124,7 @@ def buy(
     check_output(out)
     database = Database.of(source)
     with notes_of_warnings():
-        known = load_system(system, public_key=public_key)
+        known = load(system, public_key=public_key)
         if budget is not None or max_loss:
             known = move(known, budget=budget, max_loss=read_max_loss(max_loss))
         as_text = {

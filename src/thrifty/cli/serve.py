@@ -50,7 +50,7 @@ def serve(
         raise InvalidInputError(
             f"thrifty serve needs {error.name}, which is not installed: pip install 'thrifty[serve]'."
         ) from error
-    from thrifty.cli.system import load_system
+    from thrifty.bundle.storage import load
     from thrifty.files import read_capped
     from thrifty.serve.config import Config, read_config
 
@@ -67,12 +67,12 @@ def serve(
         remote_api_key=os.environ.get("THRIFTY_REMOTE_API_KEY"),
     )
 
-    def load() -> Loaded:
+    def load_version() -> Loaded:
         version = hashlib.sha256(read_capped(system, 2**30)).hexdigest()[:12]
-        return Loaded(load_system(system, public_key=public_key), version)
+        return Loaded(load(system, public_key=public_key), version)
 
     with notes_of_warnings():
-        app = create_app(load(), settings, load=load)
+        app = create_app(load_version(), settings, load=load_version)
     say(
         f"{settings.name} answers at http://{settings.host}:{settings.port}; status at http://127.0.0.1:{settings.admin_port}"
     )

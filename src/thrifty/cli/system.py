@@ -1,4 +1,4 @@
-"""Systems as the commands use them: loaded from a file, moved to another operating point, applied to a table.
+"""Systems as the commands use them: what they know, moved to another operating point, applied to a table.
 
 A file of ``thrifty fit`` holds an estimator with additional attributes: ``target_name_``, ``row_key_name_`` and
 ``query_name_``, names of columns that are not features; ``full_name_``, the kind of its full model; ``n_samples_fit_``;
@@ -8,13 +8,11 @@ estimators and chains saved from Python, which lack some of these.
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from thrifty.arrays import Labels
-from thrifty.bundle.storage import load
 from thrifty.cascade.estimators import BudgetedCascade, BudgetedClassifier
 from thrifty.chain.chain import Chain
 from thrifty.chain.sources import TableReader
@@ -39,7 +37,6 @@ __all__ = [
     "is_number",
     "is_priced",
     "key_of",
-    "load_system",
     "method_of",
     "move",
     "n_fitted",
@@ -51,11 +48,6 @@ __all__ = [
     "text_columns",
     "unit_of",
 ]
-
-
-def load_system(path: Path, *, public_key: Any = None) -> Any:
-    """Load the estimator or chain in a file."""
-    return load(path, public_key=public_key)
 
 
 # -- what a system knows ---------------------------------------------------------------------------

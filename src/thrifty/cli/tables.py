@@ -67,12 +67,12 @@ def predict(
     """Predict every row of a table. Write its answer, the label's probability, the stage that answered and the cost."""
     import pandas as pd
 
+    from thrifty.bundle.storage import load
     from thrifty.cli.summary import answers_in_words, answers_numbers
     from thrifty.cli.system import (
         answers_of,
         at_hand,
         column_name,
-        load_system,
         move,
         named_row_key,
         starved,
@@ -94,7 +94,7 @@ def predict(
     if not on_screen:
         check_output(out)
     with notes_of_warnings():
-        known = load_system(system, public_key=public_key)
+        known = load(system, public_key=public_key)
         held = (getattr(known, "budget", None) if budget is None else budget) if hold_budget else None
         if hold_budget and held is None:
             raise InvalidInputError(
@@ -154,13 +154,14 @@ def explain(
     """Explain the answers row by row: purchases in their order, the answer of each stage, and why the row stopped."""
     import numpy as np
 
+    from thrifty.bundle.storage import load
     from thrifty.chain.explain import explain_rows
-    from thrifty.cli.system import load_system, move, named_row_key, text_columns
+    from thrifty.cli.system import move, named_row_key, text_columns
     from thrifty.evidence.observe import chain_of
     from thrifty.tables.files import name_of, read_table
 
     with notes_of_warnings():
-        known = load_system(system, public_key=public_key)
+        known = load(system, public_key=public_key)
         if budget is not None or max_loss:
             known = move(known, budget=budget, max_loss=read_max_loss(max_loss))
         chain, frame = chain_of(known), read_table(table, as_text=text_columns(known, row_key))
@@ -197,13 +198,13 @@ def frontier(
     json: AsJson = False,
 ) -> None:
     """List the efficient operating points: mean cost and score at every budget, estimated on rows of the fit."""
+    from thrifty.bundle.storage import load
     from thrifty.cli.summary import frontier_in_words, frontier_numbers, frontier_picture
-    from thrifty.cli.system import load_system
 
     if plot is not None:
         check_output(plot)
     with notes_of_warnings():
-        known = load_system(system, public_key=public_key)
+        known = load(system, public_key=public_key)
     if plot is not None:
         write_file(plot, frontier_picture(known, plot))
     numbers = frontier_numbers(known)
@@ -251,8 +252,9 @@ def report(
     json: AsJson = False,
 ) -> None:
     """Measure a system on labelled rows and write an HTML page that explains every operating point."""
+    from thrifty.bundle.storage import load
     from thrifty.cli.summary import measured_on, report_in_words, target_columns
-    from thrifty.cli.system import load_system, text_columns
+    from thrifty.cli.system import text_columns
     from thrifty.evidence.observe import chain_of
     from thrifty.reporting.page import write_page
     from thrifty.tables.files import read_table
@@ -261,7 +263,7 @@ def report(
     check_output(out)
     with notes_of_warnings(), progress() as show:
         show("measuring", 0, 1)
-        known = load_system(system, public_key=public_key)
+        known = load(system, public_key=public_key)
         target, query = target_columns(known, target, query)
         classes = chain_of(known).classes
         as_text = (*text_columns(known), *([target] if classes.dtype.kind in "UO" else []))
