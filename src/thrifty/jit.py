@@ -27,7 +27,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # No ``fastmath``: equal means must give a gain of exactly zero, which fused or re-ordered arithmetic would break. No
 # ``parallel``: threads belong to the caller, so that fits running side by side do not fight over one pool.
 ALWAYS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-# Numba's runtime counts who holds an array whenever one is passed, sliced or taken out of a tuple, which
+# Numba's runtime counts references to an array whenever one is passed, sliced or taken out of a tuple, which
 # shows in small trees. Without it nothing can be allocated, and numba refuses to compile what would.
 WITHOUT_RUNTIME = {"_nrt": False}
 

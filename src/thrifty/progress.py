@@ -30,7 +30,7 @@ def printed(verbose: int, who: str) -> Progress:
     def report(what: str, done: int, total: int) -> None:
         if done >= total or (verbose > 1 and done):
             steps = f" ({done} of {total})" if verbose > 1 and total > 1 else ""
-            # The user asked for it. Flushed: a pipe would show it only once its buffer is full.
+            # Printed because of ``verbose``. Flushed: a pipe would show it only once its buffer is full.
             print(f"[{who}] {what}{steps}: {perf_counter() - start:.1f} s", flush=True)  # noqa: T201
 
     return report

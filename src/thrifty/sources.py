@@ -65,7 +65,7 @@ class PatientSource:
     deadline : float, optional
         Seconds after which nothing is asked again; None is when the retries are used up.
     cache : bool
-        Whether what was delivered is kept in stock.
+        Whether delivered cells are cached.
 
     Attributes
     ----------
@@ -106,11 +106,11 @@ class PatientSource:
         self._chunk_size, self._threads, self._retries = chunk_size, threads, retries
         self._timeout, self._deadline = timeout, deadline
         self._keeps = cache
-        self._start_anew()
+        self._reset()
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Condition()
-        self._stock: dict[Any, tuple[Floats, Bools]] = {}
+        self._cached: dict[Any, tuple[Floats, Bools]] = {}
         # Cells that some thread is asking for.
         self._under_way: dict[Any, Bools] = {}
         self.n_questions = 0
@@ -124,7 +124,7 @@ class PatientSource:
         other = copy.copy(self)
         other.keys, other._n_rows = _python_values(keys), len(keys)
         other._deadline, other._keeps = deadline, True
-        other._start_anew()
+        other._reset()
         return other
 
     def ask(self, rows: Ints, names: Sequence[Any]) -> Any:
@@ -171,7 +171,7 @@ class PatientSource:
         with self._lock:
             claims = [self._under_way.setdefault(name, np.zeros(self._n_rows, dtype=bool)) for name in names]
             while True:
-                values, held = self._from_stock(rows, names)
+                values, held = self._from_cache(rows, names)
                 # A thread that waits has no claims, so that no two wait for each other.
                 if not any((claim[rows] & ~held[:, place]).any() for place, claim in enumerate(claims)):
                     break
@@ -193,7 +193,7 @@ class PatientSource:
         with ThreadPoolExecutor(n_threads) as pool:
             try:
                 return list(pool.map(lambda question: self._ask_again(*question), questions))
-            except BaseException:  # an interrupt: what was not asked yet is not bought
+            except BaseException:  # an interrupt: requests not sent yet are not made
                 pool.shutdown(cancel_futures=True)
                 raise
 
@@ -241,14 +241,14 @@ class PatientSource:
             return np.full(shape, np.nan), dict.fromkeys(rows.tolist(), words), reason not in NOT_TRIED
         return values, dict(delivery.failed), True
 
-    # -- the stock ---------------------------------------------------------------------------------
+    # -- the cache ---------------------------------------------------------------------------------
 
-    def _from_stock(self, rows: Ints, names: Sequence[Any]) -> tuple[Floats, Bools]:
+    def _from_cache(self, rows: Ints, names: Sequence[Any]) -> tuple[Floats, Bools]:
         values = np.full((len(rows), len(names)), np.nan)
         held = np.zeros(values.shape, dtype=bool)
         for place, name in enumerate(names):
-            if name in self._stock:
-                column, known = self._stock[name]
+            if name in self._cached:
+                column, known = self._cached[name]
                 values = _with_room_for(values, column)
                 values[:, place], held[:, place] = column[rows], known[rows]
         return values, held
@@ -257,12 +257,12 @@ class PatientSource:
         """Add values of some cells to the cache."""
         with self._lock:
             for place, name in enumerate(names):
-                if name not in self._stock:
-                    self._stock[name] = np.full(self._n_rows, np.nan), np.zeros(self._n_rows, dtype=bool)
-                column, known = self._stock[name]
+                if name not in self._cached:
+                    self._cached[name] = np.full(self._n_rows, np.nan), np.zeros(self._n_rows, dtype=bool)
+                column, known = self._cached[name]
                 column = _with_room_for(column, values)
                 column[rows], known[rows] = values[:, place], True
-                self._stock[name] = column, known
+                self._cached[name] = column, known
 
 
 def _as_array(values: Any) -> Any:
@@ -546,7 +546,7 @@ def http_session(headers: Mapping[str, str], **limits: Any) -> Any:
 
 
 async def post(session: Any, url: str, body: bytes, *, max_bytes: int, seconds: float | None) -> bytes:
-    """Body of the response to a POST; a ``RemoteFailure`` with a reason that can be counted where there is none.
+    """Return the body of the response to a POST; raise a ``RemoteFailure`` with a countable reason without one.
 
     Redirects are not followed: they would carry the authorisation to another server.
     """

@@ -107,7 +107,7 @@ class BudgetedCascade(ChainEstimator):
     _accepts_missing = True
     _accepts_sparse = False
     _accepts_levels = True
-    # Whether targets and scores of the training rows are kept in the evidence, for those who tell recall and AUC.
+    # Whether the evidence keeps targets and scores of the training rows, for measures such as recall and AUC.
     _keeps_scores = False
 
     def __init__(
@@ -198,7 +198,7 @@ class BudgetedCascade(ChainEstimator):
                 options.max_bytes,
                 options.structure,  # type: ignore[arg-type]  # checked
                 budget,
-                # Folds of a splitter of the user's keep together what only the user knows to belong together.
+                # Folds of the user's splitter are not reassigned: they may keep related rows together.
                 n_repeats_for(rows.task, len(rows.y)) if isinstance(self.cv, Integral) else 1,
             )
             learned = learn_cascade(problem)
@@ -743,7 +743,7 @@ class BudgetedRanker(BudgetedCascade):
         return float(np.nanmean(task.value_of_queries(target, self.predict(X))))
 
     def query_cost(self, X: Any, qid: Any) -> Floats:
-        """What the documents of each query spend together, in the order of the queries."""
+        """Total cost of the documents of each query, in the order of the queries."""
         spent = self.cost(X)
         return as_queries(qid if isinstance(qid, Queries) else Queries(qid), len(spent)).total(spent)
 

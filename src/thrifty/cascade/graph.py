@@ -317,7 +317,7 @@ class _Search:
         return chosen
 
     def _means(self, state: _State) -> Floats:
-        """What each candidate gains the rows that come to a node, or all rows where none does."""
+        """Mean gain of each candidate over the rows at a node, or over all rows where it has none."""
         counts = self.weight * state.comes if state.comes.any() else self.weight
         means: Floats = np.average(state.gains, axis=0, weights=counts)
         return means
@@ -407,7 +407,7 @@ def _with_line(search: _Search, levels: list[list[_State]], plan: Plan) -> tuple
 
 
 def _turn_targets(search: _Search, state: _State) -> TurnTargets | None:
-    """What the choice among the children of a node is learned from."""
+    """Regression targets of the choice among the children of a node."""
     if len(state.children) < 2:
         return None
     added = [next(iter(key - state.bought)) for key in state.children]

@@ -168,7 +168,7 @@ def _with_operating_points(
 ) -> LearnedCascade:
     """Choose operating points of evaluated stages, and build the learned cascade."""
     task, evidence, loss = problem.task, found.evidence, found.loss
-    # Beliefs in place of labels again: among many points on few rows the luckiest would look best.
+    # Expected instead of observed quality: among many points on few rows the luckiest would look best.
     judged = None
     if task.query_of(problem.y) is not None:
         ranked = replace(evidence, full_quality=problem.full_scores[:, 0])
@@ -183,7 +183,7 @@ def _with_operating_points(
         points = np.unique(np.vstack([points, least_total]), axis=0)
     evidence = replace(evidence, points=points)
     gates = None if found.gates is None else found.gates.trees
-    # By beliefs, as thresholds are: among many points the one whose rows had lucky labels would look best.
+    # By expected quality, as thresholds are: by labels, the luckiest of many points would look best.
     default = 0 if least_total is None else int(np.flatnonzero((points == least_total).all(axis=1))[0])
     return LearnedCascade(plan, trees, found.calibrations, found.blend, policy, evidence, gates, default)
 

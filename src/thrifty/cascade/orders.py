@@ -68,12 +68,12 @@ MIN_ROWS = 50
 """With fewer rows to grow on or to judge on, forward selection would follow chance."""
 
 EVERY_PLACE = 7
-"""Where purchases are many, each of the first so many may be the last; then come steps of a quarter."""
+"""With many purchases, a row may stop after each of the first seven; then places grow by a quarter."""
 
 
 @dataclass(frozen=True)
 class Learner:
-    """The rows that an order is made from, and how trees are grown on them."""
+    """Training rows and tree settings from which an order is made."""
 
     table: BinnedTable
     task: Task
@@ -239,7 +239,7 @@ ORDERS: dict[str, Callable[[Learner], Ints]] = {
     "gain": by_gain,
     "falling price": by_falling_price,
 }
-"""Every way to make an order, by name; the first is the one to begin with."""
+"""Functions that make a candidate order, by name; sizes are compared with the first."""
 
 ORDERS_OF_SEVERAL: dict[str, Callable[[Learner], Ints]] = ORDERS | {"forward selection": by_forward_selection}
 """Those for tasks of several scores."""

@@ -154,14 +154,14 @@ class Chain(Buys):
 
     @property
     def refuses_missing(self) -> str:
-        """The part that cannot read missing values, a stage or the full model; empty where there is none."""
+        """Name of the part that refuses missing values, a stage or the full model; empty if all accept them."""
         if any(isinstance(stage, LinearStage) for stage in self.stages):
             return "a linear stage"
         return "" if self.full_reads_missing else "the full model"
 
     @property
     def full_reads_missing(self) -> bool:
-        """Whether the model at the end reads missing values, as far as scikit-learn's tags say."""
+        """Whether the full model accepts missing values, by scikit-learn's tags."""
         model = self.innermost
         return not isinstance(model, EstimatorFull) or bool(get_tags(model.estimator).input_tags.allow_nan)
 
@@ -350,7 +350,7 @@ class Chain(Buys):
         return self._places.has_forks
 
     def places(self, walk: Walk) -> Ints:
-        """Where each row was answered, counted through the nodes of all stages; the route where there are no forks."""
+        """Place of the answer of each row, counted through the nodes of all stages; the route without forks."""
         return self._places.of(walk)
 
     @property
@@ -381,7 +381,7 @@ class Chain(Buys):
         return self.spent(reader, *self._places.walks_to(reader, [place]))
 
     def spent_by_stage(self, reader: Reader) -> list[Floats]:
-        """The same at each stage of all chains."""
+        """What each row of a reader would pay if answered at each stage of all chains."""
         walks = self._places.walks_to(reader, range(self.n_stages))
         return [self.spent(reader, walk) for walk in walks]
 
@@ -419,7 +419,7 @@ class Chain(Buys):
             cells.refuse_missing(np.arange(len(cells)), columns, "a linear stage")
         reads_numbers = getattr(self.innermost, "reads_numbers", False)
         table = cells.numbers if reads_numbers else self.schema.table_of(cells)
-        # Next to text and dates a full model says by itself what it cannot read.
+        # With text or dates, the full model itself refuses what it cannot read.
         is_plain = reads_numbers or all(one.holds in ("number", "truth") for one in self.types or ())
         is_needy = is_plain and not self.full_reads_missing
         return CellReader(cells, table, "the full model" if is_needy else None)
@@ -574,7 +574,7 @@ class Places:
 
     @cached_property
     def cost(self) -> Floats:
-        """What a row pays that was answered at each place, by the listed prices: (n_places,)."""
+        """Price of an answer at each place, by the listed prices: (n_places,)."""
         bought = self.bought
         return self.price_list.cost_of_rows(bought, np.arange(len(bought)) == len(bought) - 1)
 

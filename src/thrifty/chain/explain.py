@@ -78,9 +78,9 @@ class Explanation:
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for a JSON file: answers that are numbers have no probability, infinity is text."""
         entries = asdict(self)
-        for said in (entries, *entries["stages"]):
-            if np.isnan(said["probability"]):
-                del said["probability"]
+        for entry in (entries, *entries["stages"]):
+            if np.isnan(entry["probability"]):
+                del entry["probability"]
         for stage in entries["stages"]:
             stage["goes_on"] = stage["gate"] > stage["threshold"]
             if np.isinf(stage["threshold"]):

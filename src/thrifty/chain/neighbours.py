@@ -34,7 +34,7 @@ from thrifty.threads import usable_threads
 __all__ = ["NeighbourStage", "NeighbourTurn", "Neighbours"]
 
 OF_MISSING = 0.3
-"""Kernel between a missing value and one that is there."""
+"""Kernel between a missing and a known value."""
 
 NEGLIGIBLE = 1e-5
 """Share of weight below which neighbours and levels are ignored in the gain of a column."""
@@ -223,7 +223,7 @@ class Neighbours:
         if len(parts) == 1:
             part(parts[0])
         else:
-            # Rows do not know of each other, so it makes no difference who computes them.
+            # Rows are independent, so that any split among threads gives the same result.
             with ThreadPoolExecutor(len(parts)) as pool:
                 list(pool.map(part, parts))
         return masses[all_of.ravel()], gain[all_of.ravel()]

@@ -156,7 +156,7 @@ class PurchaseReader:
 
     def amounts(self, rows: Ints) -> Floats | None:
         """Prices of the purchases whose price differs by row, for some rows; 0 where they were not looked up."""
-        # A purchase that was made had its price looked at before, and a function is not asked twice.
+        # The price of a purchase was looked up before it was made, and price functions are called once.
         return None if self._amounts is None else np.nan_to_num(self._amounts[rows])
 
     def _marked(self, rows: Ints, mark: Callable[[_Delivered], Bools]) -> Bools:
@@ -341,7 +341,7 @@ class PurchaseReader:
         return _Delivered(rows, columns, values, failed, np.broadcast_to(paid, values.shape), raw)
 
     def _failed(self, delivery: Delivery, rows: Ints) -> Bools:
-        """The rows that a source says it could not deliver."""
+        """The rows that a source reports as failed."""
         if not delivery.failed:
             return np.zeros(len(rows), dtype=bool)
         failed = np.isin(rows, list(delivery.failed))
@@ -522,6 +522,6 @@ def answer_text(answer: Any, probability: float = np.nan) -> str:
 
 def decision_text(probability: float, *, goes_on: bool) -> str:
     """Why a row goes on, or stops."""
-    if np.isnan(probability):  # a number does not say how sure it is
+    if np.isnan(probability):  # predicted numbers have no probability
         return "more would help" if goes_on else "more would help little"
     return "not sure enough" if goes_on else "sure enough"

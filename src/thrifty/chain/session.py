@@ -86,7 +86,7 @@ class Session:
 
     @property
     def next_purchase(self) -> NextPurchase | None:
-        """What to give next; None once the row is settled."""
+        """The next purchase to give; None once the row is settled."""
         lacking = self._given.lacking
         if not lacking:
             return None
@@ -104,7 +104,7 @@ class Session:
 
     @property
     def probability(self) -> float:
-        """Probability of the answer; NaN where there is none."""
+        """Probability of the answer; NaN for a number or without an answer."""
         return float(self._chain.task.confidence(self._outputs)[0]) if self.route >= 0 else float("nan")
 
     @property

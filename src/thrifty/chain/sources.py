@@ -191,7 +191,7 @@ class CellReader(TableReader):
         return super().block(rows, columns)
 
     def table(self, rows: Ints, columns: Ints | None = None) -> Any:
-        """Rows for the full model, if they can be read and none is missing that it needs."""
+        """Rows for the full model; unreadable or missing cells that it needs are refused."""
         wanted = np.arange(len(self._cells.names)) if columns is None else columns
         self._cells.refuse_unreadable(rows, wanted)
         if self._full_needs is not None:
@@ -418,7 +418,7 @@ def _length(own: int | None, n_rows: int | None) -> int:
 def _second_parameter(fetch: Callable[..., Any]) -> str:
     try:
         names = list(inspect.signature(fetch).parameters)
-    except (TypeError, ValueError):  # a function that is compiled and does not say
+    except (TypeError, ValueError):  # a compiled function without a signature
         return ""
     return names[1] if len(names) > 1 else ""
 

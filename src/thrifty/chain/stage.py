@@ -403,7 +403,7 @@ class CascadeStage:
         n_parts = n_parts if n_parts < 2 else min(n_parts, usable_threads())
         if n_parts < 2:
             return self.trees.predict(block)
-        # Rows do not know of each other, so it makes no difference who computes them.
+        # Rows are independent, so that any split among threads gives the same result.
         with ThreadPoolExecutor(n_parts) as pool:
             return np.concatenate(list(pool.map(self.trees.predict, np.array_split(block, n_parts))))
 

@@ -57,7 +57,7 @@ class Walk:
     node: Ints | None = None
 
     def take(self, kept: Ints) -> "Walk":
-        """Where some of the rows went, none of which was sent on to a chain behind without being answered there."""
+        """Walk of some of the rows, all of which have an answer if sent on to a chain behind."""
         inner = self.behind
         if inner is not None:
             inner = inner.take(np.flatnonzero(np.isin(inner.rows, self.rows[kept])))
@@ -156,14 +156,14 @@ class Walker:
         return self._held[min(place + 1, len(self.stages))]
 
     def carried_at_start(self, n_rows: int) -> Floats:
-        """What rows carry into the first stage."""
+        """Scores that rows carry into the first stage."""
         start = np.zeros(self.task.n_scores) if self.base is None else self.base
         return start[None].repeat(n_rows, axis=0)
 
-    # -- as far as a policy says -----------------------------------------------------------------
+    # -- routing by a policy ---------------------------------------------------------------------
 
     def walk(self, reader: Reader, rows: Ints, policy: Policy) -> Walk:
-        """Send rows as far as a policy says; the number of stages is the route of those that went past all of them."""
+        """Route rows by a policy; the route of rows that pass all stages is the number of stages."""
         if len(rows) == 1 and reader.is_at_hand and self.legs:
             return self._walk_of_one(reader, rows, policy)
         n_rows = len(rows)
@@ -202,7 +202,7 @@ class Walker:
         return Walk(rows, route, scores, node=last_node)
 
     def _walk_of_one(self, reader: Reader, row: Ints, policy: Policy) -> Walk:
-        """Send one row as far as a policy says, several stages at a time."""
+        """Route one row by a policy, several stages at a time."""
         n_own, first, carried = len(self.stages), 0, self.carried_at_start(1)
         numbers, thresholds = reader.block(row, np.arange(self.n_features)), policy.thresholds
         point = policy.lower

@@ -1,4 +1,4 @@
-"""How the parts of a chain are learned, and what it takes to bring families F and G of one's own.
+"""The paper: DynaMod estimators, the alternation they share, and the protocol for families F and G of your own.
 
 (OPT2) leaves open what the cheap model f1 and the gate g are, and how far apart a share q and a gate g are:
 

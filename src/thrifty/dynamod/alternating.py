@@ -422,7 +422,7 @@ def check_pair(
     rng = np.random.default_rng(seed)
     weight = np.full(len(y), 1.0 / len(y))
     g, f1 = _scores(pair, X, y, task)
-    # Shares that f1's loss tells something about, as they are in an alternation.
+    # Shares that depend on the loss of f1, as in an alternation.
     loss = task.loss(y).values(f1)
     shares = logit(np.clip(0.2 + 0.3 * (loss > np.median(loss)) + 0.1 * rng.random(len(y)), 0.01, 0.99))
     given = shares.copy(), y.copy(), weight.copy()

@@ -123,7 +123,7 @@ class BoostedPair:
         return self._grower.gamma * spent / self._total
 
     def stage(self) -> BoostedStage:
-        """What serves."""
+        """Stage that serves."""
         columns = self.columns
         return BoostedStage(
             columns, self.gate.over_columns(columns), self.cheap.over_columns(columns), self.base

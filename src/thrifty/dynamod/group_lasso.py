@@ -213,7 +213,7 @@ class WorkingSet:
 
 @dataclass(frozen=True)
 class Descent:
-    """Where a descent ended, its KKT residual, its steps, and the working set to go on from."""
+    """Result of a descent: its last point, KKT residual, steps, and the working set to continue from."""
 
     point: Point
     residual: float
@@ -323,7 +323,7 @@ def _step(
     full = _walk(heads, point, coef, drift, path, 1.0)
     rounding = ROUNDING * (abs(point.value) + float(np.abs(point.pulls * point.scores).sum()))
     if abs(promised) <= rounding:
-        # The objective no longer tells better from worse; the residual does.
+        # The objective is down to rounding; the residual still decides.
         level = full.value <= point.value + rounding
         return (full, 1.0) if level and heads.residual(full, heads.gradient(full)) <= 0.5 * residual else None
     for length in STEP_LENGTHS:
@@ -341,7 +341,7 @@ def _walk(
     return heads.with_scores(coef, point.intercept + length * drift, point.scores + length * path)
 
 
-# The model without purchases is found to the same accuracy by all who need it, so that they agree
+# The model without purchases is always found to the same accuracy, so that all functions agree
 # on which gamma is just enough to buy nothing.
 NULL_TOL = 1e-10
 

@@ -114,7 +114,7 @@ class Hessian:
         return np.divide(self.sums, totals, out=np.zeros_like(self.sums), where=totals > 0.0)
 
     def centred(self, l2: float) -> Floats:
-        """What the coefficients feel when the intercepts follow them (Schur complement), plus ``l2``."""
+        """Schur complement of the intercepts (Hessian of the coefficients when intercepts follow), plus ``l2``."""
         means = self.means
         centred = self.squares - np.einsum("k,ki,kj->kij", self.totals, means, means, optimize=True)
         return _anchored(centred, self.squares, l2)

@@ -161,7 +161,7 @@ class LeafPair:
         return 0.5 * self._ridge * float(away @ away)
 
     def stage(self) -> LeafStage:
-        """What serves."""
+        """Stage that serves."""
         return leaf_stage(self._local, self.gate, self.cheap)
 
 

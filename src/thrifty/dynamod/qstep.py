@@ -345,7 +345,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Crossing:
-    """Where the spend passes the limit.
+    """Crossing of the spend with the limit.
 
     Attributes
     ----------
@@ -545,7 +545,7 @@ def minimise_tilted(a: Floats, g: Floats, side: Sides) -> Floats:
 def minimise_tilted_between(
     a: Floats, g: Floats, side: Sides, lower: Floats, upper: Floats, start: Floats
 ) -> Floats:
-    """What ``minimise_tilted`` finds, where that is known to lie in ``[lower, upper]``.
+    """``minimise_tilted`` for minimisers that are known to lie in ``[lower, upper]``.
 
     The bounds are answers for a smaller and a larger ``a``, and ``start`` is interpolated between the two. It is taken
     as it is where they are so close that its error, of the order of their squared distance, is rounding. Where

@@ -484,7 +484,7 @@ def _check_estimator(estimator: Any) -> None:
 
 
 def _judge(
-    key: str,  # noqa: ARG001 - what a cache knows the call by
+    key: str,  # noqa: ARG001 - cache key of the call
     shared: _Shared,
     full_val: ArrayLike | None,
     n_jobs: int | None,
@@ -518,7 +518,7 @@ def _judge(
 
 
 def _innermost(model: FullModel) -> FullModel:
-    """The full model at the end of the chain that the model is; the model itself if it is none."""
+    """The full model at the end of a chain; a model that is not a chain itself."""
     chain = chain_behind(model)
     return model if chain is None else chain.innermost
 
@@ -555,7 +555,7 @@ def _fit_series(cache: Any, key: str, cells: Mapping[int, Planned], *shared: Any
 
 
 def _fit_cell(
-    key: str,  # noqa: ARG001 - what a cache knows the shared tables by
+    key: str,  # noqa: ARG001 - cache key of the shared tables
     estimator: Any,
     settings: dict[str, Any],
     start: tuple[Floats, Floats] | None,

@@ -153,7 +153,7 @@ class ConfidenceRouter(GatedClassifier, _Router):
         cv: int = 5,
         random_state: Any = None,
     ) -> Self:
-        """Return a router learned from a log that says only which of two models was right.
+        """Return a router learned from a log of which of two models was right.
 
         No labels and no answers are needed, as where questions are routed between a small and a large language model.
         The router sends on the rows that the stronger model is expected to gain most on; ``predict`` names the model

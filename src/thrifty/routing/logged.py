@@ -131,7 +131,7 @@ def _evidence(
 
 
 def _regress(table: BinnedTable, gain: Floats, rows: Ints) -> tuple[float, TreeEnsemble]:
-    """What the stronger model gains, by boosted least squares on some rows."""
+    """Boosted least squares of the gain of the stronger model, on some rows."""
     part, wanted = table.take(rows), gain[rows]
     base = float(wanted.mean())
     score, ones = np.full(len(rows), base), np.ones(len(rows))

@@ -449,7 +449,7 @@ MIN_LEVEL_HESSIAN = 2.5
 
 
 class LevelSearch(NamedTuple):
-    """What the search for sets needs besides a workspace; each thread has its own.
+    """Memory of the search for sets, besides the workspace; each thread has its own.
 
     Attributes
     ----------
@@ -477,7 +477,7 @@ class LevelSearch(NamedTuple):
 
 def make_search(table: BinnedTable, limits: Limits, n_lanes: int) -> LevelSearch:
     """Allocate for the search for sets of ``table`` within the limits of a tree."""
-    assert table.categories is not None  # who has no columns of levels does not search them
+    assert table.categories is not None  # called for tables with columns of levels
     n_codes = np.where(table.categories.is_set, table.thresholds.n_bins, 0)
     strict, max_levels = limits._replace(l2=limits.l2 + SMOOTHING), int(n_codes.max())
     return LevelSearch(

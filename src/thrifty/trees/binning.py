@@ -47,7 +47,7 @@ _last: "tuple[Any, BinnedTable] | None" = None
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Where the bins of every column end.
+    """Upper ends of the bins of every column.
 
     Attributes
     ----------
@@ -404,7 +404,7 @@ A_SET = 255
 
 @dataclass(frozen=True)
 class Categories:
-    """How the columns of a table are laid out in bytes.
+    """Layout of columns of levels in columns of bytes.
 
     Attributes
     ----------

@@ -191,7 +191,7 @@ class TreeEnsemble:
         return leaves
 
     def touched(self, X: Any) -> Bools:
-        """Columns each row is really asked for on its way down, shape (n_rows, n_features)."""
+        """Mask of the columns that each row reads on its way down, shape (n_rows, n_features)."""
         X = self._check(X)
         touched = np.zeros((len(X), self.n_features), bool)
         if self.sets is not None:

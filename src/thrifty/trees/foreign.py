@@ -125,7 +125,7 @@ class ForeignTrees:
         return scores
 
     def touched(self, X: Floats) -> Bools:
-        """Columns that each row is asked for on its way down, shape (n_rows, n_features)."""
+        """Mask of the columns that each row reads on its way down, shape (n_rows, n_features)."""
         X = self._widened(X)
         asked = np.logical_or.reduce([part.touched(X) for part in self.parts])
         touched: Bools = asked[:, : self.n_features].copy()

@@ -63,7 +63,7 @@ MAGNITUDE, INFINITE, FRACTION = 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000, 0xFFFFFF
 
 
 class Lanes(NamedTuple):
-    """Where each output's gradient and hessian sit in the lanes of a row.
+    """Layout of the gradients and hessians of all outputs in the lanes of a row.
 
     Attributes
     ----------

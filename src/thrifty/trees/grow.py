@@ -399,7 +399,7 @@ class TreeGrower:
         return ws
 
     def _charges(self) -> Floats:
-        """What a split on each column pays today; infinite where no split is possible, so it is never waited for."""
+        """Current charge of a split on each column; infinite where no split is possible."""
         prices = self.prices if self._prices_after is None else self._prices_after(self._bought)
         charges = self._gamma * np.where(self._bought, 0.0, prices)[self.group_of[self._places_of]]
         return np.where(self._can_split | (charges == 0.0), charges, np.inf)

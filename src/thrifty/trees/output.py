@@ -183,7 +183,7 @@ class EnsembleBuilder:
 
     @property
     def gains(self) -> Floats:
-        """What each split gained, before it paid for anything."""
+        """Raw gain of each split, before charges."""
         return self._arrays.gain[: self.n_splits].copy()
 
 
