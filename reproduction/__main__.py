@@ -12,7 +12,7 @@ from rich.table import Table
 
 from reproduction.experiments import drawing, experiments
 from reproduction.experiments.experiment import Outcome, Run
-from thrifty.cli.console import complain, progress
+from thrifty.cli.console import print_error, progress
 from thrifty.errors import InvalidInputError, ThriftyError
 
 __all__ = ["Experiment", "Family", "Profile", "main", "names_of", "paper"]
@@ -132,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         app(args=list(argv) if argv is not None else None, prog_name="python -m reproduction")
     except ThriftyError as error:
-        complain(str(error))
+        print_error(str(error))
         return 2
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 1

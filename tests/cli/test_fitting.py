@@ -16,7 +16,7 @@ import thrifty
 from thrifty import BudgetedClassifier, ConfidenceRouter, load, save
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cli import fitting
-from thrifty.cli.system import at_hand, move, promised, starved
+from thrifty.cli.system import at_operating_point, count_mostly_missing, promised, reader_of_all_cells
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.budgets import hold_budget
 from thrifty.evidence.observe import chain_of
@@ -69,24 +69,24 @@ def test_the_estimator_in_the_file_answers_tables_as_the_commands_do(fitted, mak
 def test_one_fit_answers_any_budget_and_says_what_to_expect_of_it(fitted, make_table, answers_to):
     new, costs = make_table(3000, seed=4), []
     for budget in (1.2, 2.0, 3.0):
-        moved = move(fitted, budget=budget)
+        moved = at_operating_point(fitted, budget=budget)
         costs.append(answers_to(moved, new)["cost"].mean())
         assert promised(moved).cost <= budget + 1e-9
         assert abs(costs[-1] - promised(moved).cost) < 4 * promised(moved).spread(3000)
     assert costs[0] < costs[1] < costs[2]
     with pytest.raises(InvalidInputError, match="budget must be at least"):
-        move(fitted, budget=0.1)
+        at_operating_point(fitted, budget=0.1)
 
 
 def test_the_rows_at_hand_hold_a_budget(fitted, make_table, answers_to):
     new = make_table(1000, seed=2)
     for budget in (1.5, 2.0, 2.123):
-        held = hold_budget(fitted, at_hand(fitted, cells_of(fitted, new)), budget)
+        held = hold_budget(fitted, reader_of_all_cells(fitted, cells_of(fitted, new)), budget)
         assert budget - 6.0 / 1000 <= answers_to(held, new)["cost"].mean() <= budget + 1e-9
 
 
 def test_what_no_row_reads_may_be_absent_unseen_or_nonsense(fitted, make_table, answers_to):
-    system, new = move(fitted, budget=1.2), make_table(300, seed=5)
+    system, new = at_operating_point(fitted, budget=1.2), make_table(300, seed=5)
     names, before = system.chain_.schema.names, answers_to(system, new)
     place_of = {"full": system.n_stages_} | {str(place): place for place in range(system.n_stages_)}
     held = system.chain_.bought_by_place[[place_of[stage] for stage in before["stage"]]]
@@ -109,9 +109,9 @@ def test_a_loss_is_proved_on_rows_of_its_own_or_only_estimated(certified, fitted
     certificate = certified.certificate_
     assert certificate.max_loss == 0.1
     assert 300 < certificate.n_rows < 450
-    assert move(certified, budget=2.0).certificate_ is None
-    assert move(certified, max_loss=0.2).certificate_ is None
-    assert move(fitted, max_loss=0.1).certificate_ is None
+    assert at_operating_point(certified, budget=2.0).certificate_ is None
+    assert at_operating_point(certified, max_loss=0.2).certificate_ is None
+    assert at_operating_point(fitted, max_loss=0.1).certificate_ is None
 
 
 def test_without_a_goal_the_most_accurate_point_is_kept(fit_by_command, fitted, make_table):
@@ -130,7 +130,9 @@ def test_a_file_comes_back_as_the_estimator_and_answers_to_the_last_bit(
             np.testing.assert_array_equal(answers_to(again, new)[name], column)
         assert promised(again) == promised(system)
         assert again.certificate_ == system.certificate_
-        assert promised(move(again, budget=2.0)) == promised(move(system, budget=2.0))
+        assert promised(at_operating_point(again, budget=2.0)) == promised(
+            at_operating_point(system, budget=2.0)
+        )
     code = "import sys, thrifty; print(type(thrifty.load(sys.argv[1])).__name__)"
     command = [sys.executable, "-c", code, str(tmp_path / "system.thrifty")]
     told = subprocess.run(command, capture_output=True, check=True, text=True)
@@ -146,7 +148,7 @@ def test_an_estimator_that_was_saved_by_itself_is_read(make_table, answers_to, t
     save(clf, tmp_path / "named.thrifty")
     system = load(tmp_path / "named.thrifty")
     np.testing.assert_array_equal(answers_to(system, frame)["answer"], clf.predict(X))
-    with pytest.raises(InvalidInputError, match="Chain that was saved by itself"):
+    with pytest.raises(InvalidInputError, match="Chain that was saved from Python"):
         promised(system.chain_)
     nameless = ConfidenceRouter(LogisticRegression(), features=[0]).fit(X.to_numpy(), frame["label"])
     assert nameless.chain_.schema.names == ("x0", "x1")
@@ -169,12 +171,12 @@ def test_missing_values_are_fine_for_models_that_read_them_and_refused_by_column
     goal = ("--target", "label", "--budget", 4, "-o", tmp_path / "s.thrifty")
     told = refused("fit", tmp_path / "t.csv", *goal, "--full", "svm")
     assert "column 'age' is missing in row 6, and the full model (svm) reads no missing" in told
-    monkeypatch.setattr(fitting, "recipe", lambda *_: RandomForestClassifier(20, random_state=0))
+    monkeypatch.setattr(fitting, "new_model", lambda *_: RandomForestClassifier(20, random_state=0))
     system = fit_by_command(frame, "label", "--budget", 4, "--full", "forest")
     empty = frame.assign(noise=None, old=None, colour=None, age=None)
     assert len(answers_to(system, empty)["answer"]) == 600
-    assert starved(system, cells_of(system, empty), np.full(600, "full")) == 600
-    assert starved(system, cells_of(system, frame), np.full(600, "full")) == 0
+    assert count_mostly_missing(system, cells_of(system, empty), np.full(600, "full")) == 600
+    assert count_mostly_missing(system, cells_of(system, frame), np.full(600, "full")) == 0
 
 
 def test_the_best_kind_wins_and_models_that_cannot_take_part_do_not(make_table, monkeypatch):
@@ -186,18 +188,20 @@ def test_the_best_kind_wins_and_models_that_cannot_take_part_do_not(make_table, 
     with monkeypatch.context() as patch:
         patch.setattr(
             candidates,
-            "recipe",
+            "new_model",
             lambda kind, *_: DecisionTreeClassifier(max_depth=depths[kind], random_state=0),
         )
-        found = candidates.best_kind(X, y, TWO, seed=0, n_jobs=1, has_missing=False, progress=lambda *_: None)
-    assert list(found.accuracy) == ["forest", "svm", "boosting"]
-    assert found.winner == "svm"
+        found = candidates.compare_kinds(
+            X, y, TWO, seed=0, n_jobs=1, has_missing=False, progress=lambda *_: None
+        )
+    assert list(found.scores) == ["forest", "svm", "boosting"]
+    assert found.best == "svm"
     assert found.n_rows == 300
     assert candidates._eligible(500, True) == ["forest", "boosting"]
     assert candidates._eligible(10**6, False) == ["forest", "boosting"]
     for kind, name in (("xgboost", "XGBoost"), ("lightgbm", "LightGBM")):
         with pytest.raises(InvalidInputError, match=f"the full model {kind} needs {name}"):
-            candidates.recipe(kind, 0, 1)
+            candidates.new_model(kind, 0, 1)
 
 
 @pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
@@ -206,12 +210,12 @@ def test_boosters_of_others_learn_labels_of_text_and_are_kept_in_the_file(
     fit_by_command, make_table, monkeypatch, answers_to, kind
 ):
     pytest.importorskip(kind)
-    small = candidates.recipe(kind, 0, 1).set_params(n_estimators=10)
-    monkeypatch.setattr(fitting, "recipe", lambda *_: small)
+    small = candidates.new_model(kind, 0, 1).set_params(n_estimators=10)
+    monkeypatch.setattr(fitting, "new_model", lambda *_: small)
     read = ("--full-features", "age", "--full-features", "lab one")
     system = fit_by_command(make_table(600), "label", "--full", kind, *read)
     new = make_table(50, seed=8)
-    answers = answers_to(move(system, budget=4.0), new)
+    answers = answers_to(at_operating_point(system, budget=4.0), new)
     assert set(answers["answer"]) == {"no", "yes"}
     again = from_bytes(to_bytes(system))
     np.testing.assert_array_equal(
@@ -272,7 +276,7 @@ def test_what_no_fit_can_meet_is_refused_before_anything_is_fitted(
     make_table, monkeypatch, refused, tmp_path, options, words
 ):
     make_table().to_csv(tmp_path / "t.csv", index=False)
-    for name in ("best_kind", "recipe"):
+    for name in ("compare_kinds", "new_model"):
         monkeypatch.setattr(fitting, name, lambda *_, **__: pytest.fail("something was fitted"))
     assert words in refused(
         "fit", tmp_path / "t.csv", "--target", "label", *options, "-o", tmp_path / "s.thrifty"
@@ -307,7 +311,7 @@ def test_a_column_with_a_single_value_is_fitted_behind_histogram_boosting(
 def test_full_models_compete_on_a_column_that_gives_the_label_away(monkeypatch):
     monkeypatch.setattr(candidates, "_eligible", lambda *_: ["svm"])
     y = np.arange(90) % 2
-    found = candidates.best_kind(
+    found = candidates.compare_kinds(
         y[:, None].astype(float), y, TWO, seed=0, n_jobs=1, has_missing=False, progress=lambda *_: None
     )
-    assert found.accuracy == {"svm": 1.0}
+    assert found.scores == {"svm": 1.0}

@@ -20,7 +20,7 @@ from thrifty.cli.summary import (
 )
 from thrifty.cli.system import promised
 from thrifty.full import candidates
-from thrifty.full.candidates import best_kind, recipe
+from thrifty.full.candidates import compare_kinds, new_model
 from thrifty.tasks.regression import regression_of
 
 pytestmark = pytest.mark.slow
@@ -154,7 +154,7 @@ def test_a_full_model_of_a_quantile_is_above_that_share_of_the_targets(kind):
     pytest.importorskip(kind if kind != "boosting" else "sklearn")
     y = np.random.default_rng(0).exponential(size=400)
     X = np.repeat([[0.0], [1.0]], 200, axis=0)
-    model = recipe(kind, 0, 1, regression_of(y, "pinball", quantile=0.8))
+    model = new_model(kind, 0, 1, regression_of(y, "pinball", quantile=0.8))
     assert np.mean(y <= model.fit(X, y).predict(X)) == pytest.approx(0.8, abs=0.02)
 
 
@@ -164,8 +164,8 @@ def test_the_full_model_of_numbers_is_chosen_by_r2(monkeypatch):
     y = 10 + 5 * X[:, 0] + 0.1 * chance.normal(size=300)
     strengths = {"forest": 1e6, "boosting": 1e-3}
     monkeypatch.setattr(candidates, "_eligible", lambda *_: list(strengths))
-    monkeypatch.setattr(candidates, "recipe", lambda kind, *_: Ridge(strengths[kind]))
+    monkeypatch.setattr(candidates, "new_model", lambda kind, *_: Ridge(strengths[kind]))
     task = regression_of(y, "squared")
-    found = best_kind(X, y, task, seed=0, n_jobs=1, has_missing=False, progress=lambda *_: None)
-    assert found.winner == "boosting"
-    assert found.accuracy["forest"] < 0.1 < 0.99 < found.accuracy["boosting"] < 1
+    found = compare_kinds(X, y, task, seed=0, n_jobs=1, has_missing=False, progress=lambda *_: None)
+    assert found.best == "boosting"
+    assert found.scores["forest"] < 0.1 < 0.99 < found.scores["boosting"] < 1

@@ -12,7 +12,7 @@ from sklearn.metrics import (
 )
 
 from thrifty.chain.policy import Policy
-from thrifty.cli.system import move, promised
+from thrifty.cli.system import at_operating_point, promised
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.promise import Promise, promise_of
@@ -190,7 +190,7 @@ def test_a_system_of_numbers_answers_with_numbers_and_no_probability(bike_system
     answers = answers_to(bike_system, new.drop(columns="count"))
     assert list(answers) == ["answer", "stage", "cost"]
     assert r2_score(new["count"], answers["answer"]) > 0.5
-    cheaper = move(bike_system, budget=1.2)
+    cheaper = at_operating_point(bike_system, budget=1.2)
     assert promised(cheaper).accuracy < promised(bike_system).accuracy
     assert promised(cheaper).full_measures == promised(bike_system).full_measures
 

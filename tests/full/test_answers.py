@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from thrifty import ConfidenceRouter, DynaModLinClassifier, evidence_of, hold_budget, point_of, sweep
 from thrifty.chain.explain import explain_rows
-from thrifty.cli.system import answers_of, at_hand
+from thrifty.cli.system import answers_of, reader_of_all_cells
 from thrifty.errors import InvalidAnswerError, InvalidInputError
 from thrifty.reporting.measure import measure
 
@@ -211,7 +211,7 @@ def test_rows_keep_their_numbers_behind_a_gate_behind_a_chain_and_in_a_file(serv
     cells = chain.schema.cells(TABLE)
     for act in (
         lambda: answers_of(inner, cells),
-        lambda: measure(inner, at_hand(inner, cells), LABELS),
+        lambda: measure(inner, reader_of_all_cells(inner, cells), LABELS),
         lambda: explain_rows(chain, chain.reader(cells), chain.schema.names),
     ):
         with pytest.raises(InvalidAnswerError, match=r"nan in row 8 .*8, 31, 100"):

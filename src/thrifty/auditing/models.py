@@ -353,8 +353,8 @@ def _categories_of(model: Any) -> dict[int, list[Any]]:
     known: list[list[Any]] = getattr(booster, "pandas_categorical", None) or []
     if not known:
         return {}
-    told = re.search(r"^\[categorical_feature: ([\d,]+)\]$", booster.model_to_string(), re.MULTILINE)
-    places = [] if told is None else [int(place) for place in told[1].split(",")]
+    match = re.search(r"^\[categorical_feature: ([\d,]+)\]$", booster.model_to_string(), re.MULTILINE)
+    places = [] if match is None else [int(place) for place in match[1].split(",")]
     return dict(zip(places, known, strict=True)) if len(places) == len(known) else {}
 
 

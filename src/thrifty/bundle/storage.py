@@ -113,7 +113,7 @@ def load_model(path: AnyPath) -> Any:
 
         return OtherBooster(model_file=bytearray(data))
     except Exception as error:  # both raise classes of their own, which need not be importable here
-        told = " ".join(str(error).split())[:200]
+        reason = " ".join(str(error).split())[:200]
         raise InvalidInputError(
-            f"{path} cannot be read as a model of {library}: {told} Write it with save_model."
+            f"{path} cannot be read as a model of {library}: {reason} Write it with save_model."
         ) from error

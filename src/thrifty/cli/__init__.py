@@ -9,7 +9,7 @@ import typer
 
 import thrifty
 from thrifty.cli.audit import audit
-from thrifty.cli.console import complain, progress
+from thrifty.cli.console import print_error, progress
 from thrifty.cli.database import buy
 from thrifty.cli.fit import fit
 from thrifty.cli.serve import serve
@@ -72,11 +72,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         app(args=list(argv) if argv is not None else None, prog_name="thrifty", standalone_mode=True)
     except ThriftyError as error:
-        complain(_PARAMETER.sub(_option, str(error)))
+        print_error(_PARAMETER.sub(_option, str(error)))
         return 2
     except OSError as error:
         named = "" if error.filename is None else f"{error.filename}: "
-        complain(f"{named}{error.strerror or error}.")
+        print_error(f"{named}{error.strerror or error}.")
         return 2
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 1

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from thrifty.cli.console import check_output, notes_of_warnings, print_json, progress, say, write_file
+from thrifty.cli.console import check_output, notes_of_warnings, print_json, print_text, progress, write_file
 from thrifty.cli.options import AsJson
 from thrifty.errors import InvalidInputError
 
@@ -87,9 +87,9 @@ def audit(
         print_json(found.as_dict())
     else:
         for line in str(found).splitlines():
-            say(line)
+            print_text(line)
         if out is not None:
-            say(f"wrote {out}")
+            print_text(f"wrote {out}")
 
 
 def _features(model: Any, frame: Any, left_out: list[str], table: Path) -> Any:

@@ -17,14 +17,14 @@ from thrifty.files import write_atomically as write_file
 
 __all__ = [
     "check_output",
-    "complain",
-    "note",
     "notes_of_warnings",
     "number",
+    "print_error",
     "print_json",
+    "print_note",
+    "print_text",
     "progress",
     "quantity",
-    "say",
     "size_of",
     "write_file",
 ]
@@ -35,17 +35,17 @@ def print_json(facts: dict[str, Any]) -> None:
     typer.echo(json.dumps(facts, indent=1, allow_nan=False, default=_plain, ensure_ascii=False))
 
 
-def say(text: str) -> None:
+def print_text(text: str) -> None:
     """Print a sentence on standard output, wrapped to the width of a terminal."""
     typer.echo(_fitted(text, sys.stdout))
 
 
-def note(text: str) -> None:
+def print_note(text: str) -> None:
     """Print a note for the user on standard error."""
     typer.echo(_fitted(f"note: {text}", sys.stderr), err=True)
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     """Print an error message on standard error."""
     typer.echo(_fitted(f"thrifty: {text}", sys.stderr), err=True)
 
@@ -67,7 +67,7 @@ def notes_of_warnings() -> Iterator[None]:
         warnings.simplefilter("default")
         yield
     for text in dict.fromkeys(" ".join(str(one.message).split()) for one in caught):
-        note(text)
+        print_note(text)
 
 
 @contextmanager

@@ -10,7 +10,15 @@ from urllib.parse import parse_qsl, quote
 
 import typer
 
-from thrifty.cli.console import check_output, note, notes_of_warnings, print_json, quantity, say, write_file
+from thrifty.cli.console import (
+    check_output,
+    notes_of_warnings,
+    print_json,
+    print_note,
+    print_text,
+    quantity,
+    write_file,
+)
 from thrifty.cli.options import (
     AsJson,
     Budget,
@@ -114,7 +122,7 @@ def buy(
 ) -> None:
     """Answer rows of a database, querying only the cells that each answer needs."""
     from thrifty.bundle.storage import load
-    from thrifty.cli.system import move, named_row_key
+    from thrifty.cli.system import at_operating_point, named_row_key
     from thrifty.evidence.observe import chain_of
     from thrifty.sources import RefusesUnseen, SqlSource
     from thrifty.tables.files import name_of, read_table, table_bytes
@@ -126,7 +134,7 @@ def buy(
     with notes_of_warnings():
         known = load(system, public_key=public_key)
         if budget is not None or max_loss:
-            known = move(known, budget=budget, max_loss=read_max_loss(max_loss))
+            known = at_operating_point(known, budget=budget, max_loss=read_max_loss(max_loss))
         as_text = {
             *((database.key,) if database.has_text_keys else ()),
             *filter(None, [named_row_key(known, row_key)]),
@@ -170,12 +178,12 @@ def buy(
     if json:
         print_json(facts)
         return
-    say(
+    print_text(
         f"wrote {out}: {facts['answered']:,} answers for {facts['rows']:,} rows, mean cost "
         f"{quantity(facts['mean_cost'])}, {facts['queries']:,} queries"
     )
     if first:
-        note(f"{len(failures):,} rows failed; {first}")
+        print_note(f"{len(failures):,} rows failed; {first}")
 
 
 def _written(receipt: Any, n_stages: int, key: str, keys: Any) -> Any:

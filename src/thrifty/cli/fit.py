@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from thrifty.cli.console import check_output, note, notes_of_warnings, print_json, progress, write_file
+from thrifty.cli.console import check_output, notes_of_warnings, print_json, print_note, progress, write_file
 from thrifty.cli.options import (
     AsJson,
     Confidence,
@@ -251,8 +251,8 @@ def fit(
             f"column {target!r} holds numbers, and numbers are predicted; --task classes would predict labels"
         )
     for text in notes:
-        note(text)
-    numbers = fit_numbers(estimator, chosen.competition, notes, out)
+        print_note(text)
+    numbers = fit_numbers(estimator, chosen.comparison, notes, out)
     if json:
         print_json(numbers)
     else:

@@ -25,7 +25,7 @@ from thrifty.estimators.checks import check_seed
 from thrifty.evidence.certificate import check_hold_out
 from thrifty.evidence.promise import Promise, promise_of
 from thrifty.evidence.tests import HELD_OUT
-from thrifty.full.candidates import KINDS, Competition, best_kind, recipe
+from thrifty.full.candidates import KINDS, KindComparison, compare_kinds, new_model
 from thrifty.full.convert import booster_model
 from thrifty.full.foreign import models_of
 from thrifty.full.model import is_estimator
@@ -200,7 +200,7 @@ class FullChoice(NamedTuple):
     model: Any
     name: str
     reads_numbers: bool
-    competition: Competition | None = None
+    comparison: KindComparison | None = None
 
 
 def load_frozen(
@@ -270,10 +270,10 @@ def choose_full(
         # Next to text a full model says by itself what it cannot read.
         is_picky = not texts and not get_tags(frozen).input_tags.allow_nan
     else:
-        competition, kind = None, full
+        comparison, kind = None, full
         seed, n_jobs = estimator.random_state, estimator.n_jobs or 1
         if full == "auto":
-            competition = best_kind(
+            comparison = compare_kinds(
                 numbers,
                 data.y,
                 task,
@@ -282,9 +282,9 @@ def choose_full(
                 has_missing=bool(np.isnan(numbers).any()),
                 progress=progress,
             )
-            kind = competition.winner
+            kind = comparison.best
         choice = FullChoice(
-            recipe(kind, seed, n_jobs, task), kind, reads_numbers=True, competition=competition
+            new_model(kind, seed, n_jobs, task), kind, reads_numbers=True, comparison=comparison
         )
         is_picky = not get_tags(choice.model).input_tags.allow_nan
     if is_picky:
@@ -336,13 +336,13 @@ def remarks(
     """Notes for the user on how the goal was met."""
     certificate, budget = estimator.certificate_, estimator.budget
     # A cascade of which no point could be proved warns by itself.
-    is_said = certificate is not None and certificate.is_fallback
-    if max_loss is not None and promise.share == 1.0 and not is_said:
+    is_fallback = certificate is not None and certificate.is_fallback
+    if max_loss is not None and promise.share == 1.0 and not is_fallback:
         shares = max_loss.items() if isinstance(max_loss, Mapping) else [("", max_loss)]
         asked = " ".join(f"{name}{'=' if name else ''}{share:g}" for name, share in shares)
-        told = "can be met only by sending every row to the full model, which saves nothing"
-        return [f"--max-loss {asked} {told}. Give more rows, or allow a larger loss"]
+        reason = "can be met only by sending every row to the full model, which saves nothing"
+        return [f"--max-loss {asked} {reason}. Give more rows, or allow a larger loss"]
     if budget is not None and confidence is None and promise.cost < (1 - _NEAR) * budget:
-        told = f"more than {promise.cost:.4g} per row bought nothing that showed"
-        return [f"the budget of {budget:g} is not spent: {told}"]
+        reason = f"more than {promise.cost:.4g} per row bought nothing that showed"
+        return [f"the budget of {budget:g} is not spent: {reason}"]
     return []

@@ -128,10 +128,10 @@ def labels_by_name(option: str, shares: Any, classes: Any) -> Any:
     label_of = {str(label): label for label in classes.tolist()}
     unknown = [name for name in shares if name not in label_of]
     if unknown:
-        told = (
+        known = (
             f"the classes are {', '.join(map(repr, label_of))}"
             if label_of
             else "numbers are predicted, or documents ranked, which have no classes"
         )
-        raise InvalidInputError(f"{option} names the class {unknown[0]!r}; {told}.")
+        raise InvalidInputError(f"{option} names the class {unknown[0]!r}; {known}.")
     return {label_of[name]: share for name, share in shares.items()}

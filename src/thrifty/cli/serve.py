@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from thrifty.cli.console import notes_of_warnings, say
+from thrifty.cli.console import notes_of_warnings, print_text
 from thrifty.cli.options import PublicKey, RowKey, SystemFile
 from thrifty.errors import InvalidInputError
 
@@ -73,7 +73,7 @@ def serve(
 
     with notes_of_warnings():
         app = create_app(load_version(), settings, load=load_version)
-    say(
+    print_text(
         f"{settings.name} answers at http://{settings.host}:{settings.port}; status at http://127.0.0.1:{settings.admin_port}"
     )
     gateway = app.state.gateway

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Labels
-from thrifty.cli.console import number, quantity, say, size_of
+from thrifty.cli.console import number, print_text, quantity, size_of
 from thrifty.cli.system import (
-    asked_for,
-    at_hand,
     column_name,
     frontier_of,
     full_name,
+    goal_of,
     is_number,
     is_priced,
     key_of,
@@ -23,6 +22,7 @@ from thrifty.cli.system import (
     n_fitted,
     named_row_key,
     promised,
+    reader_of_all_cells,
     refuse_unreadable,
     seed_of,
     unit_of,
@@ -32,7 +32,7 @@ from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.evidence.observe import chain_of
 from thrifty.evidence.promise import Promise
-from thrifty.full.candidates import KINDS, Competition
+from thrifty.full.candidates import KINDS, KindComparison
 from thrifty.plots import COLOURS, draw_marks, draw_measures, file_bytes, new_figure
 from thrifty.reporting.facts import Facts
 from thrifty.reporting.measure import measure
@@ -65,38 +65,38 @@ def fit_in_words(system: Any, numbers: dict[str, Any]) -> None:
     """Print the summary of a fit: the system, its expected results, and the path of the file."""
     kind, key, unit = KINDS.get(numbers["full"], numbers["full"]), key_of(system), unit_of(system)
     if numbers["full_candidates"] is None:
-        say(f"The full model is {kind}.")
+        print_text(f"The full model is {kind}.")
     else:
         rivals = ", ".join(f"{name} {score:.3f}" for name, score in numbers["full_candidates"].items())
         on = f"cross-validated on {numbers['full_candidates_rows']:,} rows"
-        say(f"The full model is {kind}: best of {rivals} ({on}).")
-    say(_built_in_words(system, numbers))
+        print_text(f"The full model is {kind}: best of {rivals} ({on}).")
+    print_text(_built_in_words(system, numbers))
     name, (low, high) = chain_of(system).task.quality_name, numbers[f"{key}_interval"]
     paid = _paid_in_words(numbers["mean_cost"], numbers.get("mean_cost_per_query"))
-    say(
+    print_text(
         f"{name[:1].upper()}{name[1:]} {numbers[key]:.4f} ({low:.4f} to {high:.4f}) at a mean cost of {paid}, measured "
         f"on {numbers.get('queries', numbers['rows']['measured']):,} {unit} by models that had not seen them."
     )
     _print_promise(system, numbers)
     low, high = numbers[f"{key}_interval_1000_{unit}"]
-    say(
+    print_text(
         f"19 times out of 20, {_NEW_ROWS:,} new {unit} have {'a' if name[:1] in 'Dm' else 'an'} {name} of {low:.4f} to "
         f"{high:.4f}. {_strays(system, numbers)}"
     )
     if numbers["certificate"] is not None:
-        say(f"The system {numbers['certificate']['sentence']}.")
-    say(f"wrote {numbers['file']} ({size_of(Path(numbers['file']))})")
+        print_text(f"The system {numbers['certificate']['sentence']}.")
+    print_text(f"wrote {numbers['file']} ({size_of(Path(numbers['file']))})")
 
 
 def fit_numbers(
-    system: Any, competition: Competition | None, notes: Sequence[str], out: Path
+    system: Any, comparison: KindComparison | None, notes: Sequence[str], out: Path
 ) -> dict[str, Any]:
     """Summary of a fit for ``--json``."""
     return {
         "file": str(out),
         "bytes": out.stat().st_size,
-        "full_candidates": None if competition is None else competition.accuracy,
-        "full_candidates_rows": None if competition is None else competition.n_rows,
+        "full_candidates": None if comparison is None else comparison.scores,
+        "full_candidates_rows": None if comparison is None else comparison.n_rows,
         **_numbers_of(system),
         "notes": list(notes),
     }
@@ -131,13 +131,13 @@ def _strays(system: Any, numbers: dict[str, Any]) -> str:
     of_all = _between(*numbers["mean_cost_interval"])
     if theirs == of_all:
         same = "as is" if theirs.startswith("is ") else "and so does"
-        told = f"Their mean cost {what}{theirs}, {same} that of all new {unit}"
+        sentence = f"Their mean cost {what}{theirs}, {same} that of all new {unit}"
     else:
-        told = (
+        sentence = (
             f"Their mean cost {what}{theirs} by the chance of {unit} alone, and that of all new {unit} {of_all}, what "
             f"serves being fitted on few {unit} included"
         )
-    return f"{told}; `thrifty predict --hold-budget` holds a budget on just the rows at hand."
+    return f"{sentence}; `thrifty predict --hold-budget` holds a budget on just the rows at hand."
 
 
 def _between(low: float, high: float) -> str:
@@ -203,7 +203,7 @@ def _numbers_of(system: Any) -> dict[str, Any]:
     return {
         "full": full_name(system),
         "method": method_of(system),
-        "asked": asked_for(system),
+        "asked": goal_of(system),
         score: promise.accuracy,
         f"{score}_interval": [promise.low, promise.high],
         f"{score}_interval_1000_{unit}": list(promise.interval(_NEW_ROWS)),
@@ -295,22 +295,22 @@ def answers_in_words(numbers: dict[str, Any], *, budget: float | None = None, ma
         _paid_in_words(numbers["mean_cost"], numbers.get("mean_cost_per_query")),
         100 * numbers["share_full"],
     )
-    say(
+    print_text(
         f"wrote {numbers['file']}: {numbers['rows']:,} answers, {by_full:.1f} % of them by the full model, mean cost "
         f"{paid}"
     )
     if budget is not None and promised_cost is not None and promised_cost < 0.99 * budget:
-        say(
+        print_text(
             f"More than {quantity(promised_cost)} per row buys nothing more: the budget of {budget:g} is not spent."
         )
     if held is not None:
-        say(
+        print_text(
             f"The budget of {quantity(held)} was held on these rows together: in another file a row may be answered "
             f"by another stage."
         )
     if max_loss is not None:
         allowed = max_loss if isinstance(max_loss, dict) else f"{max_loss:g}"
-        say(f"A loss of at most {allowed} is estimated on the rows of the fit, and not proved.")
+        print_text(f"A loss of at most {allowed} is estimated on the rows of the fit, and not proved.")
 
 
 def answers_numbers(system: Any, answers: Any, out: Path, held: float | None) -> dict[str, Any]:
@@ -358,7 +358,7 @@ def frontier_in_words(system: Any, numbers: dict[str, Any], path: Path) -> None:
     """Print a table of efficient points, then the point in force."""
     frontier, chosen, key = frontier_of(system), numbers["chosen"], key_of(system)
     unit, name, priced = unit_of(system), chain_of(system).task.quality_name, is_priced(system)
-    say(f"{path}: {len(frontier):,} efficient points on {numbers[unit]:,} {unit}")
+    print_text(f"{path}: {len(frontier):,} efficient points on {numbers[unit]:,} {unit}")
     known = _measures(numbers["measures"] or [])
     points = [numbers["points"][place] for place in np.unique(frontier.within(_budgets(frontier)))]
     rows = [(*_scores(point, priced=priced), *known.get(point["cost"], ())) for point in points]
@@ -371,28 +371,28 @@ def frontier_in_words(system: Any, numbers: dict[str, Any], path: Path) -> None:
     low, high = chosen[f"{key}_interval"]
     if priced:
         least = numbers["least_total"]
-        say(f"Least total cost: {_parts_in_words(least['tests'], least['mistakes'])}.")
+        print_text(f"Least total cost: {_parts_in_words(least['tests'], least['mistakes'])}.")
         theirs = "unknown" if full is None else _parts_in_words(full_cost, -full)
-        say(
+        print_text(
             f"In force: {_parts_in_words(cost, -chosen[key])} (tests {spent}, mistakes {quantity(-high)} to "
             f"{quantity(-low)}); the full model for every row: {theirs}. {ways}"
         )
     else:
         paid = _paid_in_words(cost, chosen.get("mean_cost_per_query"), f" ({spent})")
-        say(
+        print_text(
             f"In force: mean cost {paid}, {name} {chosen[key]:.4f} ({low:.4f} to {high:.4f}); the full model for every "
             f"row: {_share_text(full)} at {quantity(full_cost)}. {ways}"
         )
-    told = [
+    measures = [
         f"{name} {_share_text(one['value'])} ({' to '.join(map(_share_text, one['interval']))})"
         for name, one in chosen.get("measures", {}).items()
         if priced or name != "accuracy"
     ]
-    if told:
-        say(f"Measures of the point in force: {', '.join(told)}.")
-    say(_built_in_words(system, chosen))
+    if measures:
+        print_text(f"Measures of the point in force: {', '.join(measures)}.")
+    print_text(_built_in_words(system, chosen))
     if chosen["certificate"] is not None:
-        say(f"The system {chosen['certificate']['sentence']}.")
+        print_text(f"The system {chosen['certificate']['sentence']}.")
 
 
 def frontier_numbers(system: Any) -> dict[str, Any]:
@@ -488,9 +488,9 @@ def target_columns(system: Any, target: str | None, query: str | None = None) ->
     """
     known, queries = column_name(system, "target"), column_name(system, "query")
     if query is not None and (known or not queries):
-        told = f"the file knows {queries!r}" if queries else "the file ranks nothing"
+        found = f"the file knows {queries!r}" if queries else "the file ranks nothing"
         raise InvalidInputError(
-            f"--query is for a ranker that was saved by itself; got --query {query}, and {told}. Leave it out."
+            f"--query is for a ranker that was saved from Python; got --query {query}, and {found}. Leave it out."
         )
     if known and target not in (None, known):
         raise InvalidInputError(
@@ -499,7 +499,7 @@ def target_columns(system: Any, target: str | None, query: str | None = None) ->
         )
     if not known and target is None:
         raise InvalidInputError(
-            f"the file holds a {method_of(system)} that was saved by itself and does not say which column holds "
+            f"the file holds a {method_of(system)} that was saved from Python and does not say which column holds "
             f"what it predicts. Name the column with --target."
         )
     return target or known, query or queries
@@ -518,7 +518,7 @@ def measured_on(
     cells = chain.schema.cells(frame, row_key=named_row_key(system, None))
     refuse_unreadable(chain, cells)
     groups = {name: frame[name].astype("object").map(str).to_numpy() for name in by}
-    facts = measure(system, at_hand(system, cells), labels, by=groups, seed=seed)
+    facts = measure(system, reader_of_all_cells(system, cells), labels, by=groups, seed=seed)
     numbers = _report_numbers(system, facts)
     facts = replace(
         facts,
@@ -594,37 +594,37 @@ def report_in_words(system: Any, numbers: dict[str, Any]) -> None:
     queries = f" of {numbers['queries']:,} queries" if "queries" in numbers else ""
     on = f"On {numbers['rows']:,} rows{queries}"
     if is_priced(system):
-        say(
+        print_text(
             f"{on}: {_parts_in_words(cost, -score)} (promised {_parts_in_words(promise['cost'], -promise[key])}); the "
             f"full model for every row: {_parts_in_words(full_cost, -full)}."
         )
     else:
         low, high = promise["interval"]
-        say(
+        print_text(
             f"{on}: {chain_of(system).task.quality_name} {score:.4f} (promised for so many {low:.4f} to {high:.4f}) at "
             f"a mean cost of {quantity(cost)} (promised {quantity(promise['cost'])}); the full model for every row: "
             f"{full:.4f} at {quantity(full_cost)}."
         )
     if "queries" in numbers:
         theirs = quantity(full_cost * numbers["rows"] / numbers["queries"])
-        say(
+        print_text(
             f"Mean cost of a query {quantity(numbers['cost_per_query'])}; the full model for every row: {theirs}."
         )
     for name in [one for one in ERRORS if one.lower() in numbers]:
         ours, others = (number(numbers[f"{who}{name.lower()}"]) for who in ("", "full_"))
-        say(f"{name} {ours}; the full model for every row: {others}.")
+        print_text(f"{name} {ours}; the full model for every row: {others}.")
     measures = [
         f"{name} {one['value']:.4f} ({one['interval'][0]:.4f} to {one['interval'][1]:.4f})"
         for name, one in numbers["measures"].items()
     ]
     if measures:
-        say(f"Measures on these rows: {', '.join(measures)}.")
-    say("wrote " + ", ".join(f"{path} ({size_of(Path(path))})" for path in numbers["files"]))
+        print_text(f"Measures on these rows: {', '.join(measures)}.")
+    print_text("wrote " + ", ".join(f"{path} ({size_of(Path(path))})" for path in numbers["files"]))
 
 
 def _page_notes(system: Any, numbers: dict[str, Any]) -> dict[str, str]:
     """Lines on how the page was measured: goal, point in force, results expected at the fit, rows and seed."""
-    asked, promise = asked_for(system), numbers["promised"]
+    asked, promise = goal_of(system), numbers["promised"]
     (low, high), (least, most) = promise["interval"], promise["cost_interval"]
     name = chain_of(system).task.quality_name
     goals = [
@@ -635,7 +635,7 @@ def _page_notes(system: Any, numbers: dict[str, Any]) -> dict[str, str]:
         f"{low:.4f} to {high:.4f} at {promise['cost']:.4g} (mean cost of all new rows {least:.4g} to {most:.4g})"
     }
     if not n_fitted(system):
-        return force  # an estimator that was saved by itself does not say what it was fitted with
+        return force  # an estimator that was saved from Python does not say what it was fitted with
     return {
         "asked for": next(iter(goals), name),
         **force,

@@ -29,22 +29,22 @@ from thrifty.tasks.ranking import RankingTask
 
 __all__ = [
     "answers_of",
-    "asked_for",
-    "at_hand",
+    "at_operating_point",
     "column_name",
+    "count_mostly_missing",
     "frontier_of",
     "full_name",
+    "goal_of",
     "is_number",
     "is_priced",
     "key_of",
     "method_of",
-    "move",
     "n_fitted",
     "named_row_key",
     "promised",
+    "reader_of_all_cells",
     "refuse_unreadable",
     "seed_of",
-    "starved",
     "text_columns",
     "unit_of",
 ]
@@ -89,7 +89,7 @@ def seed_of(system: Any) -> int:
     return int(seed) if isinstance(seed, int | np.integer) else 0
 
 
-def asked_for(system: Any) -> dict[str, Any]:
+def goal_of(system: Any) -> dict[str, Any]:
     """Goal of the fit: budget and max_loss, the latter possibly by class name."""
     goal = getattr(system, "goal_", None)
     return goal if isinstance(goal, dict) else {"budget": getattr(system, "budget", None), "max_loss": None}
@@ -135,7 +135,7 @@ def promised(system: Any) -> Promise:
     if isinstance(system, ChainEstimator) and hasattr(system, "frontier_"):
         return promise_of(system)
     raise InvalidInputError(
-        f"the file holds a {method_of(system)} that was saved by itself, about which nothing was measured on "
+        f"the file holds a {method_of(system)} that was saved from Python, about which nothing was measured on "
         f"new rows. `thrifty fit` writes files that can be asked for this."
     )
 
@@ -151,7 +151,7 @@ def frontier_of(system: Any) -> Frontier:
     return frontier
 
 
-def move(
+def at_operating_point(
     system: Any,
     *,
     budget: float | None = None,
@@ -211,13 +211,13 @@ def answers_of(system: Any, cells: Cells) -> dict[str, Any]:
     }
 
 
-def starved(system: Any, cells: Cells, stage: Labels) -> int:
+def count_mostly_missing(system: Any, cells: Cells, stage: Labels) -> int:
     """Number of rows answered by the full model with more than half of its cells missing."""
     asked = cells.numbers[np.ix_(stage == "full", chain_of(system).price_list.read_by_full)]
     return int((np.isnan(asked).mean(axis=1) > 0.5).sum())
 
 
-def at_hand(system: Any, cells: Cells) -> TableReader:
+def reader_of_all_cells(system: Any, cells: Cells) -> TableReader:
     """Reader of all cells, also those that a row does not need; unreadable cells are missing."""
     table = chain_of(system).schema.table_of(cells)
     return TableReader(cells.numbers, table, cells.row_numbers, cells.row_keys)

@@ -7,11 +7,11 @@ import typer
 
 from thrifty.cli.console import (
     check_output,
-    note,
     notes_of_warnings,
     print_json,
+    print_note,
+    print_text,
     progress,
-    say,
     write_file,
 )
 from thrifty.cli.options import (
@@ -71,11 +71,11 @@ def predict(
     from thrifty.cli.summary import answers_in_words, answers_numbers
     from thrifty.cli.system import (
         answers_of,
-        at_hand,
+        at_operating_point,
         column_name,
-        move,
+        count_mostly_missing,
         named_row_key,
-        starved,
+        reader_of_all_cells,
         text_columns,
     )
     from thrifty.evidence import budgets
@@ -105,9 +105,9 @@ def predict(
         schema = chain_of(known).schema
         cells = schema.cells(frame, unseen_is_missing=unseen is Unseen.missing, row_key=keys)
         if held is not None:
-            known = budgets.hold_budget(known, at_hand(known, cells), held)
+            known = budgets.hold_budget(known, reader_of_all_cells(known, cells), held)
         elif budget is not None or max_loss or floors:
-            known = move(known, budget=budget, max_loss=allowed, min_recall=floors)
+            known = at_operating_point(known, budget=budget, max_loss=allowed, min_recall=floors)
         answers = pd.DataFrame(answers_of(known, cells))
         if query in frame.columns:
             answers.insert(0, "query", frame[query].to_numpy())
@@ -117,12 +117,12 @@ def predict(
         if name not in {*schema.names, column_name(known, "target"), query, keys}
     ]
     if extra:
-        note(f"columns of {name_of(table)} that the system does not read: {listed(extra)}")
-    n_starved = starved(known, cells, answers["stage"].to_numpy())
-    if n_starved:
-        note(
-            f"{n_starved:,} row{'s were' if n_starved > 1 else ' was'} answered by the full model although more than "
-            f"half of the cells that it reads were missing"
+        print_note(f"columns of {name_of(table)} that the system does not read: {listed(extra)}")
+    n_mostly_missing = count_mostly_missing(known, cells, answers["stage"].to_numpy())
+    if n_mostly_missing:
+        print_note(
+            f"{n_mostly_missing:,} row{'s were' if n_mostly_missing > 1 else ' was'} answered by the full "
+            f"model although more than half of the cells that it reads were missing"
         )
     if on_screen:
         typer.echo(table_bytes(answers, "answers.csv", raw=raw), nl=False)
@@ -156,14 +156,14 @@ def explain(
 
     from thrifty.bundle.storage import load
     from thrifty.chain.explain import explain_rows
-    from thrifty.cli.system import move, named_row_key, text_columns
+    from thrifty.cli.system import at_operating_point, named_row_key, text_columns
     from thrifty.evidence.observe import chain_of
     from thrifty.tables.files import name_of, read_table
 
     with notes_of_warnings():
         known = load(system, public_key=public_key)
         if budget is not None or max_loss:
-            known = move(known, budget=budget, max_loss=read_max_loss(max_loss))
+            known = at_operating_point(known, budget=budget, max_loss=read_max_loss(max_loss))
         chain, frame = chain_of(known), read_table(table, as_text=text_columns(known, row_key))
         keys = named_row_key(known, row_key)
         cells = chain.schema.cells(frame, unseen_is_missing=unseen is Unseen.missing, row_key=keys)
@@ -182,11 +182,11 @@ def explain(
         )
     else:
         for number, one in zip(numbers, found, strict=True):
-            say(f"Row {number}")
+            print_text(f"Row {number}")
             for line in str(one).splitlines():
-                say(f"  {line}")
+                print_text(f"  {line}")
     if row is None and n_shown < n_rows:
-        note(
+        print_note(
             f"the first {n_shown} of {n_rows:,} rows are explained; --all explains them all, --row N one of them"
         )
 
@@ -213,7 +213,7 @@ def frontier(
     else:
         frontier_in_words(known, numbers, system)
         if plot is not None:
-            say(f"wrote {plot}")
+            print_text(f"wrote {plot}")
 
 
 def report(

@@ -32,10 +32,10 @@ from thrifty.rows import key_chance
 
 __all__ = ["CostBounds", "hold_budget"]
 
-Thing = TypeVar("Thing")
+System = TypeVar("System")
 
 
-def hold_budget(system: Thing, X: Any, budget: float, *, seed: int | None = None) -> Thing:
+def hold_budget(system: System, X: Any, budget: float, *, seed: int | None = None) -> System:
     """Choose the operating point by which one batch spends as much of a budget as possible, and no more.
 
     For a batch whose rows are all known, without a certificate; for future rows, use ``certified(X, y, budget=...)`` of

@@ -31,7 +31,7 @@ from thrifty.tasks.ranking import RankingTask
 from thrifty.tasks.regression import RegressionTask, default_regressor
 from thrifty.tasks.task import Task
 
-__all__ = ["KINDS", "SAMPLE", "Competition", "best_kind", "recipe"]
+__all__ = ["KINDS", "SAMPLE", "KindComparison", "compare_kinds", "new_model"]
 
 SAMPLE = 5_000
 """Largest number of rows for the comparison of kinds."""
@@ -58,15 +58,15 @@ _BOOSTED: dict[str, Any] = {"n_estimators": 300, "learning_rate": 0.1}
 
 
 @dataclass(frozen=True)
-class Competition:
+class KindComparison:
     """The best kind, and the cross-validated accuracy, R2 or ranking metric of every kind."""
 
-    winner: str
-    accuracy: dict[str, float]
+    best: str
+    scores: dict[str, float]
     n_rows: int
 
 
-def recipe(kind: str, seed: int, n_jobs: int, task: Task | None = None) -> Any:
+def new_model(kind: str, seed: int, n_jobs: int, task: Task | None = None) -> Any:
     """Unfitted classifier, regressor or ranker of a kind."""
     if kind not in KINDS:
         raise InvalidInputError(
@@ -137,9 +137,9 @@ def _booster_of_orders(kind: str, **known: Any) -> Any:
     return LGBMRanker(verbosity=-1, **_BOOSTED, **known)
 
 
-def best_kind(
+def compare_kinds(
     X: Any, y: NDArray[Any], task: Task, *, seed: int, n_jobs: int, has_missing: bool, progress: Progress
-) -> Competition:
+) -> KindComparison:
     """Compare all kinds by cross-validated accuracy, R2 or ranking metric, on a bounded sample of the rows."""
     kinds = _eligible(len(y), has_missing or len(task.classes) == 0)
     chosen = _sample(X, seed, task.query_of(task.encode("y", y, len(y))))
@@ -148,12 +148,12 @@ def best_kind(
     # XGBoost reads no labels but 0 and 1.
     learned = np.unique(labels, return_inverse=True)[1] if len(task.classes) else labels
     folds = _folds(numbers, task.strata(target), seed, task.query_of(target))
-    accuracy: dict[str, float] = {}
+    scores: dict[str, float] = {}
     progress("comparing full models", 0, len(kinds))
     for kind in kinds:
-        model = recipe(kind, seed, n_jobs, task)
+        model = new_model(kind, seed, n_jobs, task)
         if isinstance(task, RankingTask):
-            accuracy[kind] = _mean_of_queries(model, numbers, target, folds, task)
+            scores[kind] = _mean_of_queries(model, numbers, target, folds, task)
         else:
             quality = np.zeros(len(labels))
             for fold in range(_FOLDS):
@@ -165,10 +165,10 @@ def best_kind(
                     else task.quality(target[out], answer[:, None])
                 )
                 quality[out] = right
-            accuracy[kind] = float(quality.mean())
-        progress("comparing full models", len(accuracy), len(kinds))
+            scores[kind] = float(quality.mean())
+        progress("comparing full models", len(scores), len(kinds))
     # The first of equals: a dict keeps its order.
-    return Competition(max(accuracy, key=lambda kind: accuracy[kind]), accuracy, len(labels))
+    return KindComparison(max(scores, key=lambda kind: scores[kind]), scores, len(labels))
 
 
 def _mean_of_queries(model: Any, numbers: Any, target: Floats, folds: Ints, task: RankingTask) -> float:

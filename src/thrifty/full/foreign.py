@@ -418,8 +418,8 @@ def _numbers(outputs: Any, rule: str, who: str) -> Floats:
 
 def _check_length(values: Floats, n_rows: int | None, rule: str, who: str) -> None:
     if n_rows not in (None, len(values)):
-        told = "Give one line for each row, in the order of the rows."
-        raise InvalidAnswerError(who, rule, _shape(values), told)
+        hint = "Give one line for each row, in the order of the rows."
+        raise InvalidAnswerError(who, rule, _shape(values), hint)
 
 
 def _check_order(outputs: Any, classes: Labels, who: str) -> None:

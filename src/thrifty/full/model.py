@@ -59,10 +59,10 @@ def fit_model(model: Any, table: Any, labels: Labels, **arguments: Any) -> Any:
         empty = _empty_columns(table)
         if len(empty):
             return fit_model(clone(model), _with_zeros(table, empty), labels, **arguments)
-        told = " ".join(str(error).split())[:300].rstrip(".")
+        reason = " ".join(str(error).split())[:300].rstrip(".")
         way_out = _way_out(table) or "Give it rows that it can read, or take another model."
         raise InvalidInputError(
-            f"{type(model).__name__} cannot be fitted on {len(labels):,} of the rows: {told}. {way_out}"
+            f"{type(model).__name__} cannot be fitted on {len(labels):,} of the rows: {reason}. {way_out}"
         ) from error
 
 

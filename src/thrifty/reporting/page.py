@@ -194,10 +194,10 @@ def _certificate(facts: Facts) -> str:
     sentences = [escape(text) for text in certificate_text(facts)]
     if not sentences:
         return ""
-    told = "".join(f"<p>{text}</p>" for text in sentences[:-1])
+    paragraphs = "".join(f"<p>{text}</p>" for text in sentences[:-1])
     return (
         '<section class="certificate" aria-labelledby="certificate-title"><h2 id="certificate-title">Certificate</h2>'
-        f'{told}<p class="hint">{sentences[-1]}</p></section>'
+        f'{paragraphs}<p class="hint">{sentences[-1]}</p></section>'
     )
 
 

@@ -3,7 +3,7 @@
   document.documentElement.classList.add("js");
   /* All texts come from the page; the script formats no number. */
   const shown = JSON.parse(document.getElementById("facts").textContent);
-  const { marked, full, rivals, constant, texts, told, efficient } = shown;
+  const { marked, full, rivals, constant, texts, details, efficient } = shown;
   const { deployed = null, certified = null, "least total cost": least = null } = marked;
   const marks = (place) => Object.keys(marked).filter((name) => marked[name] === place);
   /* Points with a name; one that is both deployed and certified is one entry. */
@@ -191,7 +191,7 @@
   const HANDLE = 16;
   const show = (place) => {
     current = place;
-    const here = told[place];
+    const here = details[place];
     const [budget, spoken, summary, badge] = [here.budget, here.spoken, here.summary, here.badge].map(([k]) => texts[k]);
     slider.value = shown.budget[place];
     slider.setAttribute("aria-valuetext", spoken);

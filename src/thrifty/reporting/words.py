@@ -155,8 +155,8 @@ def _reaches(facts: Facts, score: float) -> str:
     """Score of a model, as the end of a sentence about it."""
     if facts.kind == "bill":
         return f"makes mistakes for {_money(facts, score)} per row"
-    told = _named_score(facts, score)
-    return f"has {told}" if facts.is_number else f"is right on {_score(facts, score)} of rows"
+    phrase = _named_score(facts, score)
+    return f"has {phrase}" if facts.is_number else f"is right on {_score(facts, score)} of rows"
 
 
 def _parts(facts: Facts, tests: float, mistakes: float) -> str:
@@ -177,20 +177,20 @@ def lead_text(facts: Facts) -> str:
     points, full, sentences = facts.points, facts.full, []
     if full is not None:
         named = f", {facts.full_name}," if facts.full_name else ""
-        told = f"{_reaches(facts, full.score)} and costs {_money(facts, full.cost)} per row"
+        phrase = f"{_reaches(facts, full.score)} and costs {_money(facts, full.cost)} per row"
         if facts.kind == "bill":
-            told = f"costs {_parts(facts, full.cost, full.score)}"
-        sentences.append(f"Asked about every row, the full model (f0){named} {told}.")
+            phrase = f"costs {_parts(facts, full.cost, full.score)}"
+        sentences.append(f"Asked about every row, the full model (f0){named} {phrase}.")
     places = [place for place in range(len(points)) if points.efficient[place]]
     low, high = places[0], places[-1]
     how = f"{facts.method} answers easy rows from few features and buys more only for the others"
     if facts.bill is not None:
         least = facts.bill.least
-        told = _parts(facts, points.cost[least], points.score[least])
-        sentences.append(f"{how}. Its point of least total cost costs {told}.")
+        phrase = _parts(facts, points.cost[least], points.score[least])
+        sentences.append(f"{how}. Its point of least total cost costs {phrase}.")
     elif low == high:
-        told = _reaches(facts, points.score[low])
-        sentences.append(f"{facts.method} {told} for {_money(facts, points.cost[low])} per row.")
+        phrase = _reaches(facts, points.score[low])
+        sentences.append(f"{facts.method} {phrase} for {_money(facts, points.cost[low])} per row.")
     else:
         first = f"{_score(facts, points.score[low])} right"
         first = _named_score(facts, points.score[low]) if facts.is_number else first
@@ -205,21 +205,21 @@ def _constant_sentence(facts: Facts) -> str:
     """Score of the best constant answer, as a sentence."""
     label, score = facts.constant.label, facts.constant.score
     if facts.kind == "ranking":
-        told = f"Orders by chance would have {_named_score(facts, score)}."
-        return f"{told} A row is a document; {facts.score_name} is a mean over queries."
+        phrase = f"Orders by chance would have {_named_score(facts, score)}."
+        return f"{phrase} A row is a document; {facts.score_name} is a mean over queries."
     if facts.kind == "bill":
-        told = _money(facts, score)
-        return f"Always answering with {label}, without any test, would cost {told} per row in mistakes."
+        phrase = _money(facts, score)
+        return f"Always answering with {label}, without any test, would cost {phrase} per row in mistakes."
     if facts.kind == "labels":
-        told = _score(facts, score)
-        return f"Always answering with the most frequent class ({label}) would be right on {told}."
+        phrase = _score(facts, score)
+        return f"Always answering with the most frequent class ({label}) would be right on {phrase}."
     errors = [
         f"{one.name} {_measure(facts, one.name, one.constant)}"
         for one in facts.measures
         if one.name in ERRORS
     ]
-    told = f"would have {_named_score(facts, score)} ({', '.join(errors)})"
-    return f"Always answering with the best constant ({label}) {told}."
+    phrase = f"would have {_named_score(facts, score)} ({', '.join(errors)})"
+    return f"Always answering with the best constant ({label}) {phrase}."
 
 
 def deployed_text(facts: Facts) -> str:
@@ -336,7 +336,7 @@ def view(facts: Facts) -> dict[str, Any]:
     tables, every = list(_tables(facts)), range(len(points))
     unit = f", {facts.unit}" if facts.unit else ""
     others = "".join(f"{rival.name}, " for rival in facts.rivals)
-    told = [_told(facts, place) for place in every]
+    details = [_point_details(facts, place) for place in every]
     efficient = [place for place in every if points.efficient[place]]
     return {
         "start": facts.start,
@@ -361,17 +361,17 @@ def view(facts: Facts) -> dict[str, Any]:
         "tables": [
             {**one, "at": [[number(text) for text in cells] for cells in one["at"]]} for one in tables
         ],
-        "told": [
+        "details": [
             {name: [number(text) for text in some] for name, some in one.items() if name != "tiles"}
             | {"tiles": [[number(text) for text in tile] for tile in one["tiles"]]}
-            for one in told
+            for one in details
         ],
         # Bars are as long as their texts say.
         "texts": list(texts),
     }
 
 
-def _told(facts: Facts, place: int) -> dict[str, Any]:
+def _point_details(facts: Facts, place: int) -> dict[str, Any]:
     """A point in words: its budget, tiles and purchases, and sentences for screen readers."""
     points, (own, whole) = facts.points, _spent(facts, place)
     budget, cost, score = (
@@ -383,20 +383,20 @@ def _told(facts: Facts, place: int) -> dict[str, Any]:
     if facts.kind == "bill":
         mistakes = _money(facts, points.score[place])
         spoken = f"{budget} per row for tests, {mistakes} for mistakes"
-        told = f"tests cost {cost} and mistakes {mistakes} ({ends}), together {_money(facts, facts.total(place))}"
+        phrase = f"tests cost {cost} and mistakes {mistakes} ({ends}), together {_money(facts, facts.total(place))}"
     else:
         spoken = f"{budget} per row: " + (
             f"{facts.score_name} {score}" if facts.is_number else f"{score} right"
         )
-        told = f"{facts.score_name} is {score}" if facts.is_number else f"{score} of answers are right"
-        told = f"{told} ({ends}) at a mean cost of {cost}"
+        phrase = f"{facts.score_name} is {score}" if facts.is_number else f"{score} of answers are right"
+        phrase = f"{phrase} ({ends}) at a mean cost of {cost}"
     if whole > 0:
-        told += f", {_percent(1 - own / whole)} less than the full model for every row"
+        phrase += f", {_percent(1 - own / whole)} less than the full model for every row"
     sent = f"{_portion(points.share(place))} of rows go to the full model"
     return {
         "budget": [f"{budget} per row"],
         "spoken": [spoken],
-        "summary": [f"For at most {budget} per row, {told}; {sent}."],
+        "summary": [f"For at most {budget} per row, {phrase}; {sent}."],
         "badge": [", ".join(facts.marks(place))],
         "bought": _bought(facts, place),
         "tiles": [texts for _, _, texts in _tiles(facts, place)],
@@ -433,13 +433,13 @@ def _tiles(facts: Facts, place: int) -> Iterator[tuple[str, str, list[str]]]:
 def _score_tile(facts: Facts, place: int) -> list[str]:
     points, full = facts.points, facts.full
     ends = _interval(lambda value: _score(facts, value), points.low[place], points.high[place])
-    told = [_score(facts, points.score[place]), ends]
+    phrase = [_score(facts, points.score[place]), ends]
     if full is not None and points.lead_low:
         lead = _lead(facts, points.score[place] - full.score) + (" points" if facts.kind == "labels" else "")
         ends = _interval(lambda value: _lead(facts, value), points.lead_low[place], points.lead_high[place])
-        told.append(f"{lead} against the full model ({ends})")
+        phrase.append(f"{lead} against the full model ({ends})")
     label = f" ({facts.constant.label})" if facts.is_number else ""
-    return [*told, constant_text(facts).replace(":", f"{label}:", 1)]
+    return [*phrase, constant_text(facts).replace(":", f"{label}:", 1)]
 
 
 def _measure_tile(facts: Facts, one: MeasureCurve, place: int) -> list[str]:

@@ -246,8 +246,8 @@ def _read_csv(path: Path, as_text: Collection[str]) -> Any:
         )
     except (ValueError, pd.errors.ParserError) as error:
         is_open = "EOF inside string" in str(error)
-        told = "a cell begins with a quotation mark that is never closed. Close it" if is_open else error
-        raise _unreadable(path, told) from error
+        reason = "a cell begins with a quotation mark that is never closed. Close it" if is_open else error
+        raise _unreadable(path, reason) from error
 
 
 def _text_of(path: Path) -> bytes:
@@ -261,8 +261,8 @@ def _text_of(path: Path) -> bytes:
         try:
             data = unpack(data)
         except Exception as error:  # every kind of archive has errors of its own
-            told = f"it is damaged, or no {path.suffix} file ({error}). Write it again"
-            raise _unreadable(path, told) from error
+            reason = f"it is damaged, or no {path.suffix} file ({error}). Write it again"
+            raise _unreadable(path, reason) from error
     way_out = "Save it as CSV in UTF-8, or as parquet with the ending .parquet"
     for signature, called in _SIGNATURES.items():
         if data.startswith(signature):
@@ -274,8 +274,8 @@ def _text_of(path: Path) -> bytes:
         wrong = error.start
     if wrong >= 0:
         line = data.count(b"\n", 0, wrong) + 1
-        told = f"line {line:,} holds the byte 0x{data[wrong]:02x}, which is no text in UTF-8. {way_out}"
-        raise _unreadable(path, told)
+        reason = f"line {line:,} holds the byte 0x{data[wrong]:02x}, which is no text in UTF-8. {way_out}"
+        raise _unreadable(path, reason)
     return data
 
 
@@ -295,8 +295,8 @@ def _check_lines(data: bytes, path: Path) -> list[str]:
             names = [name.strip() for name in cells]
             _check_names(names, path)
     except csv.Error as error:
-        told = f"a cell of the row that begins in line {end + 1:,} does not end ({error}). Close its quotation mark"
-        raise _unreadable(path, told) from error
+        reason = f"a cell of the row that begins in line {end + 1:,} does not end ({error}). Close its quotation mark"
+        raise _unreadable(path, reason) from error
     if not names:
         raise _unreadable(path, "it is empty. Give a line of names, and rows")
     return names
@@ -319,14 +319,16 @@ class _LastLine:
 
 def _ragged(begin: int, end: int, found: int, wanted: int) -> str:
     where = f"line {begin:,} has" if begin == end else f"lines {begin:,} to {end:,}, one row, have"
-    told = f"{where} {found} cell{'s' if found > 1 else ''}, and the line of names has {wanted}"
+    reason = f"{where} {found} cell{'s' if found > 1 else ''}, and the line of names has {wanted}"
     if begin < end:
-        return f"{told}. Close the quotation mark that a cell begins with"
+        return f"{reason}. Close the quotation mark that a cell begins with"
     if wanted == 1:
-        return f"{told}. Begin the file with the names of the columns"
+        return f"{reason}. Begin the file with the names of the columns"
     if found < wanted:
-        return f"{told}. Write a missing value as an empty cell, so that every line has as many commas"
-    return f"{told}. Put text that holds a comma into quotation marks, and end no line with a comma too many"
+        return f"{reason}. Write a missing value as an empty cell, so that every line has as many commas"
+    return (
+        f"{reason}. Put text that holds a comma into quotation marks, and end no line with a comma too many"
+    )
 
 
 def _exact_numbers(pd: Any) -> dict[str, Any]:
@@ -377,7 +379,7 @@ def _check_names(names: list[str], path: Path) -> None:
 
 
 def _unreadable(path: Path, why: Exception | str) -> InvalidInputError:
-    told = (getattr(why, "strerror", None) or str(why) or type(why).__name__).strip()
+    reason = (getattr(why, "strerror", None) or str(why) or type(why).__name__).strip()
     return InvalidInputError(
-        f"{name_of(path)} cannot be read as a table: {' '.join(told.split())[:300].rstrip('.')}."
+        f"{name_of(path)} cannot be read as a table: {' '.join(reason.split())[:300].rstrip('.')}."
     )

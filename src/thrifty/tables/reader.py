@@ -247,8 +247,10 @@ class Schema:
             cells = _cells_of(values)
             numbers, known = self.levels.codes(column, cells), self.levels.of_column[column]
             bad = np.isnan(numbers) & ~_missing(cells)
-            told = f"which was not there when the system was fitted; known are {listed(known)}. Correct it, or have it "
-            rule = f"{told}read as missing with --unseen missing."
+            rule = (
+                f"which was not there when the system was fitted; known are {listed(known)}. Correct it, or have it "
+                f"read as missing with --unseen missing."
+            )
             if unseen_is_missing or not bad.any():
                 return numbers, None
             return numbers, Unreadable(
