@@ -87,8 +87,8 @@ def fit(
     budget: Annotated[
         float | None,
         typer.Option(
-            help="Mean cost per row to spend. By default, without --max-loss and --min-recall too, the operating "
-            "point with the best score."
+            help="Mean cost per row to spend. Without --budget, --max-loss and --min-recall, the operating point with "
+            "the best score is chosen."
         ),
     ] = None,
     max_loss: MaxLoss = None,
@@ -137,8 +137,8 @@ def fit(
         Structure,
         typer.Option(
             help="Order of purchases: the same for all rows (line), or one for each row, chosen by trees (graph) or by "
-            "similar training rows (neighbours, for classes only); auto takes the best by cross-validation. graph and "
-            "auto take longer to fit."
+            "similar training rows (neighbours, for classes only); auto leaves line only for one that is clearly "
+            "better. graph and auto take longer to fit."
         ),
     ] = Structure.line,
     ignore: Annotated[
