@@ -191,9 +191,7 @@ def test_the_best_kind_wins_and_models_that_cannot_take_part_do_not(make_table, 
             "new_model",
             lambda kind, *_: DecisionTreeClassifier(max_depth=depths[kind], random_state=0),
         )
-        found = candidates.compare_kinds(
-            X, y, TWO, seed=0, n_jobs=1, has_missing=False, progress=lambda *_: None
-        )
+        found = candidates.compare_kinds(X, y, TWO, seed=0, n_jobs=1, progress=lambda *_: None)
     assert list(found.scores) == ["forest", "svm", "boosting"]
     assert found.best == "svm"
     assert found.n_rows == 300
@@ -312,6 +310,6 @@ def test_full_models_compete_on_a_column_that_gives_the_label_away(monkeypatch):
     monkeypatch.setattr(candidates, "_eligible", lambda *_: ["svm"])
     y = np.arange(90) % 2
     found = candidates.compare_kinds(
-        y[:, None].astype(float), y, TWO, seed=0, n_jobs=1, has_missing=False, progress=lambda *_: None
+        y[:, None].astype(float), y, TWO, seed=0, n_jobs=1, progress=lambda *_: None
     )
     assert found.scores == {"svm": 1.0}

@@ -166,6 +166,6 @@ def test_the_full_model_of_numbers_is_chosen_by_r2(monkeypatch):
     monkeypatch.setattr(candidates, "_eligible", lambda *_: list(strengths))
     monkeypatch.setattr(candidates, "new_model", lambda kind, *_: Ridge(strengths[kind]))
     task = regression_of(y, "squared")
-    found = compare_kinds(X, y, task, seed=0, n_jobs=1, has_missing=False, progress=lambda *_: None)
+    found = compare_kinds(X, y, task, seed=0, n_jobs=1, progress=lambda *_: None)
     assert found.best == "boosting"
     assert found.scores["forest"] < 0.1 < 0.99 < found.scores["boosting"] < 1

@@ -149,7 +149,7 @@ def test_the_full_model_of_documents_is_chosen_by_the_metric_of_whole_queries(mo
     monkeypatch.setattr(candidates, "_eligible", lambda *_: list(kinds))
     monkeypatch.setattr(candidates, "new_model", lambda kind, *_: kinds[kind])
     task = ranking_of(y, "pointwise", "ndcg@4", 0.01)
-    silent = {"has_missing": False, "progress": lambda *_: None}
+    silent = {"progress": lambda *_: None}
     found = candidates.compare_kinds(X, y, task, seed=0, n_jobs=1, **silent)
     assert found.best == "boosting"
     by_chance = ndcg_at(y[:, 0], np.zeros(len(y)), y[:, 1], k=4).value

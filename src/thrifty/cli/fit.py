@@ -236,16 +236,14 @@ def fit(
             estimator.query_name_ = query
         write_file(out, to_bytes(estimator, private_key=key))
     unread = [name for name in features if name not in read]
-    notes = [
-        *(
-            [f"{full} does not read {listed(unread)}: only the stages before it may buy them"]
-            if frozen and unread
-            else []
-        ),
-        *([f"dates are read as days since 1970-01-01: {listed(data.dates)}"] if data.dates else []),
-        *(["no --costs file: every column costs 1"] if costs is None else []),
-        *remarks(estimator, promise, limits, confidence),
-    ]
+    notes = []
+    if frozen is not None and unread:
+        notes.append(f"{full} does not read {listed(unread)}: only the stages before it may buy them")
+    if data.dates:
+        notes.append(f"dates are read as days since 1970-01-01: {listed(data.dates)}")
+    if costs is None:
+        notes.append("no --costs file: every column costs 1")
+    notes += remarks(estimator, promise, limits, confidence)
     if not len(data.classes) and not query and task is None:
         notes.append(
             f"column {target!r} holds numbers, and numbers are predicted; --task classes would predict labels"

@@ -254,7 +254,6 @@ def choose_full(
     """Full model from a file, of the kind named, or of the best kind by cross-validation."""
     task = task_of(estimator, data)
     columns = np.array([data.X.columns.get_loc(name) for name in read], dtype=np.intp)
-    numbers = data.cells.numbers[:, columns]
     if frozen is not None:
         name = Path(full).name
         models_of(task).check_fitted(frozen.estimator, name)
@@ -273,15 +272,8 @@ def choose_full(
         comparison, kind = None, full
         seed, n_jobs = estimator.random_state, estimator.n_jobs or 1
         if full == "auto":
-            comparison = compare_kinds(
-                numbers,
-                data.y,
-                task,
-                seed=seed,
-                n_jobs=n_jobs,
-                has_missing=bool(np.isnan(numbers).any()),
-                progress=progress,
-            )
+            numbers = data.cells.numbers[:, columns]
+            comparison = compare_kinds(numbers, data.y, task, seed=seed, n_jobs=n_jobs, progress=progress)
             kind = comparison.best
         choice = FullChoice(
             new_model(kind, seed, n_jobs, task), kind, reads_numbers=True, comparison=comparison

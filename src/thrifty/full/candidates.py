@@ -138,10 +138,10 @@ def _booster_of_orders(kind: str, **known: Any) -> Any:
 
 
 def compare_kinds(
-    X: Any, y: NDArray[Any], task: Task, *, seed: int, n_jobs: int, has_missing: bool, progress: Progress
+    X: Any, y: NDArray[Any], task: Task, *, seed: int, n_jobs: int, progress: Progress
 ) -> KindComparison:
     """Compare all kinds by cross-validated accuracy, R2 or ranking metric, on a bounded sample of the rows."""
-    kinds = _eligible(len(y), has_missing or len(task.classes) == 0)
+    kinds = _eligible(len(y), len(task.classes) == 0 or bool(np.isnan(X).any()))
     chosen = _sample(X, seed, task.query_of(task.encode("y", y, len(y))))
     numbers, labels = np.asarray(X)[chosen], y[chosen]
     target = task.encode("y", labels, len(labels))
