@@ -27,6 +27,7 @@ __all__ = [
     "name_of",
     "read_cost_matrix",
     "read_prices",
+    "read_rows",
     "read_table",
     "table_bytes",
 ]
@@ -80,7 +81,7 @@ def read_table(path: str | os.PathLike[str], *, as_text: Collection[str] = ()) -
     return frame
 
 
-def _read_rows(path: str | os.PathLike[str]) -> list[list[str]]:
+def read_rows(path: str | os.PathLike[str]) -> list[list[str]]:
     """Read the cells of a small CSV or parquet file as text, the header included."""
     path = _existing(path)
     if path.suffix.lower() in _PARQUET:
@@ -111,7 +112,7 @@ def read_prices(
     if path is None:
         return Prices(default=1.0)
     given = Prices.read(path) if Path(path).suffix.lower() == ".json" else None
-    rows = _read_rows(path) if given is None else []
+    rows = read_rows(path) if given is None else []
     try:
         return (given or Prices.from_rows(rows)).of_columns(names, known=known)
     except InvalidInputError as error:
@@ -164,7 +165,7 @@ def table_bytes(frame: Any, path: str | os.PathLike[str], *, raw: bool = False) 
 
 
 def _csv_matrix(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
-    header, *lines = _read_rows(path) or [[]]
+    header, *lines = read_rows(path) or [[]]
     for line in lines:
         if len(line) != len(header):
             raise InvalidInputError(
