@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from thrifty import BudgetedClassifier, Prices
-from thrifty.serve.controller import BudgetController
+from thrifty.serve.budget_controller import BudgetController
 
 DATA = Path(os.environ.get("THRIFTY_DATA", "../shared/data"))
 WINDOW, HALF, CAP = 2000, 10_000, 1.1

@@ -18,7 +18,7 @@ from reproduction.rivals.greedy_l1 import GreedyL1Classifier
 from thrifty.arrays import Floats
 from thrifty.dynamod.linear_estimator import DynaModLinClassifier
 from thrifty.evidence.frontier import efficient
-from thrifty.evidence.stopping import threshold_curve
+from thrifty.evidence.thresholds import threshold_curve
 from thrifty.plots import Curve, draw_tradeoff, new_figure, save_figure
 from thrifty.progress import Progress
 

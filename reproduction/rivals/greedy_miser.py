@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from thrifty.chain.sources import TableReader
+from thrifty.chain.readers import TableReader
 from thrifty.chain.stage import ConfidentStage
 from thrifty.dynamod.boosted import boost_labels
 from thrifty.dynamod.gated import GatedClassifier, GatedRegressor, PairProblem

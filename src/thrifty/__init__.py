@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from thrifty.chain.chain import Chain
     from thrifty.chain.policy import Policy
     from thrifty.chain.purchases import Receipt
+    from thrifty.chain.readers import Delivery
     from thrifty.chain.session import Session
-    from thrifty.chain.sources import Delivery
     from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier, DynaModGbrtRegressor
     from thrifty.dynamod.linear_estimator import DynaModLinClassifier
     from thrifty.dynamod.lstsq_estimator import DynaModLstsqClassifier
@@ -75,7 +75,7 @@ _HOME = {
     "Certificate": "evidence.certificate",
     "Chain": "chain.chain",
     "ConfidenceRouter": "routing.confidence",
-    "Delivery": "chain.sources",
+    "Delivery": "chain.readers",
     "DictSource": "sources",
     "DynaModGbrtClassifier": "dynamod.gbrt_estimators",
     "DynaModGbrtRegressor": "dynamod.gbrt_estimators",

@@ -21,7 +21,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.chain.sources import Delivery, offers_of, side_by_side
+from thrifty.chain.readers import Delivery, offers_of, side_by_side
 from thrifty.errors import InvalidInputError, RemoteFailure
 from thrifty.prices.billing import check_amount
 from thrifty.tables.reader import Schema

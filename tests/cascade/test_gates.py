@@ -19,7 +19,7 @@ from thrifty.cascade.gates import (
 from thrifty.cascade.problem import CascadeProblem
 from thrifty.cascade.stages import grow_stages
 from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.stopping import price_grid
+from thrifty.evidence.thresholds import price_grid
 from thrifty.prices.billing import PriceList
 from thrifty.rows import content_folds
 from thrifty.tasks.classes import BinaryTask

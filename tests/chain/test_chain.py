@@ -15,7 +15,7 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.explain import explain_rows
 from thrifty.chain.policy import Policy
 from thrifty.chain.purchases import PurchaseReader
-from thrifty.chain.sources import FeatureSource, TableReader
+from thrifty.chain.readers import FeatureSource, TableReader
 from thrifty.chain.stage import LinearStage, Visit
 from thrifty.errors import InvalidInputError
 from thrifty.full.model import CallableFull, PrecomputedFull

@@ -36,7 +36,7 @@ from thrifty import (
 )
 from thrifty.dynamod.sweep import _cells_of, _series
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.stopping import threshold_curve
+from thrifty.evidence.thresholds import threshold_curve
 
 pytestmark = pytest.mark.slow
 

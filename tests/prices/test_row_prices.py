@@ -23,8 +23,8 @@ from thrifty import (
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import RowsOfFit
 from thrifty.prices.prices import check_price_list, resolve_prices
+from thrifty.serve.budget_controller import BudgetController
 from thrifty.serve.config import Config
-from thrifty.serve.controller import BudgetController
 from thrifty.serve.gateway import Gateway
 
 NAMES = ["age", "pulse", "ecg", "ecg_price"]

@@ -7,7 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from thrifty.chain.sources import CellReader
+from thrifty.chain.readers import CellReader
 from thrifty.errors import InvalidInputError
 from thrifty.tables.columns import column_types, learn_levels
 from thrifty.tables.reader import Schema

@@ -14,7 +14,7 @@ from thrifty.cascade.learn import LearnedCascade, learn_cascade, n_repeats_for
 from thrifty.cascade.neighbours import unsupported_reason
 from thrifty.cascade.problem import CAPACITIES, CascadeProblem, NextChainRoutes, Structure, lighter
 from thrifty.chain.chain import Chain
-from thrifty.chain.sources import TableReader
+from thrifty.chain.readers import TableReader
 from thrifty.errors import (
     FullModelNotWorthItWarning,
     InvalidInputError,

@@ -27,7 +27,7 @@ from thrifty.arrays import Bools, Floats, Ints, Numbers
 from thrifty.cascade.problem import CascadeProblem, z_score
 from thrifty.cascade.stages import compact, narrow_table
 from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.stopping import StoppingRules, price_grid, sweep_prices
+from thrifty.evidence.thresholds import StoppingRules, price_grid, sweep_prices
 from thrifty.rows import uniforms
 from thrifty.tasks.regression import SquaredLoss
 from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble

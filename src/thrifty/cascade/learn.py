@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
+from thrifty.cascade.branching import Graph, best_graph
 from thrifty.cascade.evaluation import StageEvaluation, evaluate_stages, overconfidence_ratio
 from thrifty.cascade.gates import RowNodes, n_tied_stages
 from thrifty.cascade.plan import choose_plan
 from thrifty.cascade.problem import CascadeProblem, Plan, z_score
 from thrifty.cascade.stages import StagedTrees, grow_stages, score_fold, trees_within_bytes
-from thrifty.cascade.structure import Graph, best_graph
 from thrifty.chain.policy import Policy
 from thrifty.evidence.evidence import Evidence, route_by
 from thrifty.evidence.observe import judge_by_task
-from thrifty.evidence.stopping import StoppingRules, measured, sweep_prices
+from thrifty.evidence.thresholds import StoppingRules, measured, sweep_prices
 from thrifty.rows import content_folds
 from thrifty.tasks.task import Task
 from thrifty.trees import TreeEnsemble

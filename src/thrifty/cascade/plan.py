@@ -16,7 +16,7 @@ from thrifty.arrays import Floats, Ints
 from thrifty.cascade.orders import ORDERS, ORDERS_OF_SEVERAL, Learner, nested_sets
 from thrifty.cascade.problem import CascadeProblem, Plan, calibrate, stage_evidence, z_score
 from thrifty.cascade.stages import score_fold
-from thrifty.evidence.stopping import sweep_prices
+from thrifty.evidence.thresholds import sweep_prices
 from thrifty.trees.boosting import Boosting
 
 __all__ = ["choose_plan"]

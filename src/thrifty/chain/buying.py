@@ -8,8 +8,8 @@ import numpy as np
 
 from thrifty.arrays import Labels
 from thrifty.chain.purchases import Receipt
+from thrifty.chain.readers import Ledger
 from thrifty.chain.session import Session
-from thrifty.chain.sources import Ledger
 from thrifty.errors import FullModelFailedWarning, PurchaseFailedError
 
 __all__ = ["Buys"]

@@ -23,7 +23,7 @@ from thrifty.arrays import Bools, Floats, Ints, Labels, Words
 from thrifty.chain.buying import Buys
 from thrifty.chain.policy import Policy
 from thrifty.chain.purchases import PurchaseReader, Receipt
-from thrifty.chain.sources import (
+from thrifty.chain.readers import (
     CellReader,
     Ledger,
     Reader,

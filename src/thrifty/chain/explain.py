@@ -9,7 +9,7 @@ import numpy as np
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.chain.chain import Chain
 from thrifty.chain.purchases import answer_text, decision_text
-from thrifty.chain.sources import Reader, amounts_of
+from thrifty.chain.readers import Reader, amounts_of
 from thrifty.chain.stage import nodes_of
 from thrifty.chain.walk import Walk
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from thrifty.arrays import Bools, Floats, Ints, Labels, Words
-from thrifty.chain.sources import Delivery, FeatureSource, Ledger, error_text
+from thrifty.chain.readers import Delivery, FeatureSource, Ledger, error_text
 from thrifty.errors import FULL_MODEL, InvalidInputError, PurchaseFailedError, RowsLeftBehindError
 from thrifty.prices.billing import PriceList, RowPrices
 from thrifty.tables.frames import as_numbers, kind_of_table

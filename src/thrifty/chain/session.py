@@ -13,7 +13,7 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.chain.purchases import PurchaseReader, answer_text, decision_text
-from thrifty.chain.sources import Ledger, error_text
+from thrifty.chain.readers import Ledger, error_text
 from thrifty.errors import FullModelFailedError, InvalidInputError, RowsLeftBehindError, ThriftyError
 from thrifty.prices.billing import PriceList
 from thrifty.rows import key_words

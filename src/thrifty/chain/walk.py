@@ -19,7 +19,7 @@ from scipy import sparse
 
 from thrifty.arrays import Bools, Floats, Int32s, Ints
 from thrifty.chain.policy import Policy
-from thrifty.chain.sources import Reader, run_for_readable_rows
+from thrifty.chain.readers import Reader, run_for_readable_rows
 from thrifty.chain.stage import CascadeStage, ForkStage, Stage, Visit, joined_visit, nodes_of, rows_by_node
 from thrifty.errors import UnreadableRowsError, renumber_rows_in_errors
 from thrifty.jit import kernel, lean_kernel

@@ -33,9 +33,9 @@ from thrifty.prices.billing import PriceList, RowsOfFit
 from thrifty.prices.prices import check_price_list
 from thrifty.progress import Progress
 from thrifty.rows import content_folds, query_folds
+from thrifty.tables.deciles import Spread
 from thrifty.tables.files import read_cost_matrix
 from thrifty.tables.frames import listed
-from thrifty.tables.spread import Spread
 from thrifty.tables.targets import is_number
 from thrifty.tables.training import TrainingTable, refuse_few
 from thrifty.tasks.regression import RegressionLoss

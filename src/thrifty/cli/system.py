@@ -15,7 +15,7 @@ import numpy as np
 from thrifty.arrays import Labels
 from thrifty.cascade.estimators import BudgetedCascade, BudgetedClassifier
 from thrifty.chain.chain import Chain
-from thrifty.chain.sources import TableReader
+from thrifty.chain.readers import TableReader
 from thrifty.cli.options import labels_by_name
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator

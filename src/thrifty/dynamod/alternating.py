@@ -31,7 +31,7 @@ from scipy.special import expit, logit
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
-from thrifty.chain.sources import TableReader
+from thrifty.chain.readers import TableReader
 from thrifty.chain.stage import LinearStage
 from thrifty.chain.walk import Walk
 from thrifty.dynamod.objective import DISTANCES, NEVER, Distance, DistanceName, check_distance

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
-from thrifty.chain.sources import TableReader
+from thrifty.chain.readers import TableReader
 from thrifty.chain.stage import BoostedStage, ConfidentStage, LeafStage, LinearStage, Stage
 from thrifty.dynamod.alternating import AnyPair, CallBudget, Fold, Limit
 from thrifty.errors import InvalidInputError
@@ -33,7 +33,7 @@ from thrifty.estimators.checks import (
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.measures import with_classes
 from thrifty.evidence.observe import evidence_of, evidence_of_known, training_fingerprints
-from thrifty.evidence.stopping import ThresholdCurve, threshold_curve
+from thrifty.evidence.thresholds import ThresholdCurve, threshold_curve
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
 from thrifty.prices.billing import PriceList, check_amount
 from thrifty.progress import printed

@@ -22,7 +22,7 @@ from thrifty.dynamod.objective import check_distance
 from thrifty.dynamod.solution import warn_unless_converged
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_cap, check_count, check_share
-from thrifty.evidence.stopping import threshold_curve
+from thrifty.evidence.thresholds import threshold_curve
 from thrifty.full.crossfit import TrainingRows, held_out_rows
 from thrifty.prices.billing import check_amount
 from thrifty.prices.prices import Prices

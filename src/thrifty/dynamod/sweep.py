@@ -37,7 +37,7 @@ from sklearn.utils.validation import check_memory
 import thrifty
 from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
-from thrifty.chain.sources import TableReader
+from thrifty.chain.readers import TableReader
 from thrifty.dynamod.linear_estimator import DynaModLinClassifier
 from thrifty.errors import (
     FullModelNotWorthItWarning,
@@ -50,7 +50,7 @@ from thrifty.estimators.checks import check_seed, check_training_rows, known_lev
 from thrifty.evidence.evidence import Evidence, plain_settings
 from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.evidence.observe import evidence_of, training_fingerprints
-from thrifty.evidence.stopping import measured
+from thrifty.evidence.thresholds import measured
 from thrifty.full.crossfit import judge_full
 from thrifty.full.foreign import models_of
 from thrifty.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, ask_model, is_estimator

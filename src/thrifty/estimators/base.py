@@ -16,7 +16,7 @@ from thrifty.arrays import Floats, Ints, Labels
 from thrifty.chain.buying import Buys
 from thrifty.chain.chain import Chain
 from thrifty.chain.explain import Explanation, explain_rows
-from thrifty.chain.sources import TableReader
+from thrifty.chain.readers import TableReader
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import validated
 from thrifty.estimators.notebook import Notebook

@@ -22,7 +22,7 @@ from scipy.special import stdtrit
 from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import SLACK, Policy
-from thrifty.chain.sources import TableReader
+from thrifty.chain.readers import TableReader
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence, cuts_of
 from thrifty.evidence.observe import learned_chain_of

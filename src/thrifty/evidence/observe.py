@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats, Numbers, Words
 from thrifty.chain.chain import Chain
-from thrifty.chain.sources import TableReader
+from thrifty.chain.readers import TableReader
 from thrifty.chain.walk import StageOutputs, Walk
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence, QueryEvidence, check_threshold

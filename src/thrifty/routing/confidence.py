@@ -8,12 +8,12 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.multiclass import type_of_target
 
 from thrifty.arrays import Floats
-from thrifty.chain.sources import TableReader
+from thrifty.chain.readers import TableReader
 from thrifty.chain.stage import ForeignStage, UniformGate
 from thrifty.dynamod.gated import GatedClassifier, GatedEstimator, GatedRegressor, PairProblem
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_share
-from thrifty.evidence.stopping import threshold_curve
+from thrifty.evidence.thresholds import threshold_curve
 from thrifty.full.crossfit import JudgedFull, judge_full
 from thrifty.full.model import is_estimator
 from thrifty.prices.prices import Prices, check_columns

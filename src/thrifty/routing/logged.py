@@ -17,7 +17,7 @@ import numpy as np
 from thrifty.arrays import Floats, Ints, Numbers
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
-from thrifty.chain.sources import TableReader
+from thrifty.chain.readers import TableReader
 from thrifty.chain.stage import BoostedStage
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import all_or_nothing

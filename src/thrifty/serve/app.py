@@ -1,6 +1,6 @@
 """The gateway as two ASGI applications: routes for clients, and administration for operators.
 
-``serve/endpoint.py`` admits or refuses requests; ``/openapi.json`` describes every operation.
+``serve/admission.py`` admits or refuses requests; ``/openapi.json`` describes every operation.
 """
 
 import time
@@ -23,12 +23,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import thrifty
 from thrifty.errors import InvalidInputError
+from thrifty.serve.admission import Endpoint, Refusal, Request, error_body
 from thrifty.serve.config import Config
-from thrifty.serve.endpoint import Endpoint, Refusal, Request, error_body
 from thrifty.serve.gateway import Gateway
-from thrifty.serve.metrics import registry_of, status_of
-from thrifty.serve.model import Model
-from thrifty.serve.protocol import (
+from thrifty.serve.inference_protocol import (
     Answered,
     RequestCells,
     RequestRows,
@@ -38,6 +36,8 @@ from thrifty.serve.protocol import (
     read_infer,
     read_json,
 )
+from thrifty.serve.metrics import registry_of, status_of
+from thrifty.serve.model import Model
 
 __all__ = ["create_admin", "create_app", "direct"]
 

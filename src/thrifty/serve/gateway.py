@@ -20,16 +20,16 @@ from starlette.types import ASGIApp
 from thrifty.chain.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import check_amount
+from thrifty.serve.admission import Limiter
+from thrifty.serve.budget_controller import BudgetController
 from thrifty.serve.config import Config
 from thrifty.serve.connections import Connections, max_descriptors
-from thrifty.serve.controller import BudgetController
-from thrifty.serve.endpoint import Limiter
 from thrifty.serve.metrics import LOG, Drift, Metrics
 from thrifty.serve.model import Model
 from thrifty.serve.providers import Provider
 from thrifty.serve.remote import RemoteModel
 from thrifty.sources import PatientSource
-from thrifty.tables.spread import Spread
+from thrifty.tables.deciles import Spread
 
 __all__ = ["Gateway", "Loaded", "run"]
 

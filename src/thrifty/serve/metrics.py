@@ -17,8 +17,8 @@ from prometheus_client.core import (
 )
 
 from thrifty.arrays import Floats
-from thrifty.serve.protocol import Answered
-from thrifty.tables.spread import Spread
+from thrifty.serve.inference_protocol import Answered
+from thrifty.tables.deciles import Spread
 
 __all__ = ["BOUNDS", "LOG", "Drift", "Metrics", "registry_of", "stability_index", "status_of"]
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.chain.chain import Chain
-from thrifty.chain.sources import Reader, TableReader, amounts_of
+from thrifty.chain.readers import Reader, TableReader, amounts_of
 from thrifty.chain.walk import Walk
 from thrifty.errors import (
     FULL_MODEL,
@@ -30,11 +30,11 @@ from thrifty.errors import (
 from thrifty.evidence.observe import chain_of
 from thrifty.full.foreign import models_of
 from thrifty.full.model import PrecomputedFull
+from thrifty.serve.admission import Limiter
+from thrifty.serve.budget_controller import BudgetController, cost_at_hand
 from thrifty.serve.config import Config
-from thrifty.serve.controller import BudgetController, cost_at_hand
-from thrifty.serve.endpoint import Limiter
+from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows
 from thrifty.serve.metrics import Drift
-from thrifty.serve.protocol import Answered, RequestCells, RequestRows
 from thrifty.serve.providers import Buyer, Provider, Settled, failure_reason
 from thrifty.serve.remote import RemoteModel
 from thrifty.sources import NOT_TRIED

@@ -18,11 +18,11 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.chain.chain import Chain
-from thrifty.chain.sources import Delivery, Ledger
+from thrifty.chain.readers import Delivery, Ledger
 from thrifty.errors import InvalidAnswerError, InvalidInputError, PurchaseFailedError
+from thrifty.serve.budget_controller import BudgetController
 from thrifty.serve.config import ProviderSettings, closest
-from thrifty.serve.controller import BudgetController
-from thrifty.serve.protocol import RequestCells, RequestRows
+from thrifty.serve.inference_protocol import RequestCells, RequestRows
 from thrifty.sources import CircuitBreaker, HttpSource, PatientSource, SqlSource
 from thrifty.tables.files import read_table
 

@@ -1,10 +1,10 @@
 """Price-aware histogram trees: bins, growth, and the flat arrays that serve. Knows nothing of gates."""
 
 from thrifty.trees.binning import BinnedTable, Binner
+from thrifty.trees.builder import EnsembleBuilder, GrownTree
 from thrifty.trees.ensemble import TreeEnsemble
 from thrifty.trees.gradients import derivatives_along
 from thrifty.trees.grow import TreeGrower
-from thrifty.trees.output import EnsembleBuilder, GrownTree
 
 __all__ = [
     "BinnedTable",

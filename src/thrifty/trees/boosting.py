@@ -8,9 +8,9 @@ import numpy as np
 from thrifty.arrays import Bools, Floats
 from thrifty.prices.billing import PriceList
 from thrifty.trees.binning import BinnedTable
+from thrifty.trees.builder import EnsembleBuilder, GrownTree
 from thrifty.trees.gradients import CURVATURE_BITS, GRADIENT_BITS, WIDE_ROWS, derivatives_along, round_to
 from thrifty.trees.grow import Step, TreeGrower
-from thrifty.trees.output import EnsembleBuilder, GrownTree
 
 __all__ = ["Boosting", "Loss", "counts_of"]
 

@@ -18,9 +18,9 @@ from thrifty.arrays import Bools, Floats
 from thrifty.errors import InvalidInputError
 from thrifty.trees.best_first import FINISHED, LevelSearch, make_search
 from thrifty.trees.binning import A_SET, BinnedTable, LevelSets
+from thrifty.trees.builder import EnsembleBuilder, GrownTree, TreeArrays, make_arrays
 from thrifty.trees.ensemble import add_leaf_values
 from thrifty.trees.gradients import WIDE_ROWS, Formula, choose_lanes, describe_problem, pack
-from thrifty.trees.output import EnsembleBuilder, GrownTree, TreeArrays, make_arrays
 from thrifty.trees.rounds import Rounds, Threads, rounds_by, rounds_of, rounds_packed
 from thrifty.trees.workspace import Limits, Workspace, fit_free_copy, make_workspace
 

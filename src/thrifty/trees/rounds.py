@@ -15,6 +15,7 @@ from thrifty.arrays import Bools, Floats, Int64s
 from thrifty.jit import Number, lean, lean_kernel
 from thrifty.trees.best_first import FINISHED, LevelSearch, advance, advance_levels, examine_levels
 from thrifty.trees.binning import WORD, Thresholds
+from thrifty.trees.builder import TreeArrays, write_tree
 from thrifty.trees.gradients import (
     CURVATURE_BITS,
     GRADIENT_BITS,
@@ -24,7 +25,6 @@ from thrifty.trees.gradients import (
     round_to,
     write_derivatives,
 )
-from thrifty.trees.output import TreeArrays, write_tree
 from thrifty.trees.split import run_lanes
 from thrifty.trees.workspace import Workspace
 

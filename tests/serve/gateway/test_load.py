@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import uvicorn
 
+from thrifty.serve.admission import Limiter
 from thrifty.serve.config import Config
-from thrifty.serve.endpoint import Limiter
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ import pytest
 
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
-from thrifty.chain.sources import Ledger, TableReader
+from thrifty.chain.readers import Ledger, TableReader
 from thrifty.chain.stage import LinearStage
 from thrifty.errors import InvalidInputError, RowsLeftBehindError
 from thrifty.full.model import CallableFull
 from thrifty.prices.billing import PriceList
-from thrifty.serve.controller import BudgetController
+from thrifty.serve.budget_controller import BudgetController
 from thrifty.tasks.classes import BinaryTask
 
 WINDOW = 2000

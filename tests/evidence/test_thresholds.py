@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thrifty.evidence import stopping
+from thrifty.evidence import thresholds
 from thrifty.evidence.evidence import Evidence, route_by
-from thrifty.evidence.stopping import StoppingRules, convex_hull, price_grid, sweep_prices
+from thrifty.evidence.thresholds import StoppingRules, convex_hull, price_grid, sweep_prices
 
 
 def make(seed, n_rows=40, n_stages=3, ties=False, cost_per_row=False):
@@ -137,7 +137,7 @@ def test_prices_that_are_looked_at_together_have_the_thresholds_they_have_alone(
     ties, cost_per_row, n_together, monkeypatch
 ):
     evidence, loss = make(4, ties=ties, cost_per_row=cost_per_row)
-    monkeypatch.setattr(stopping, "BLOCK", n_together * evidence.n_rows)
+    monkeypatch.setattr(thresholds, "BLOCK", n_together * evidence.n_rows)
     rules, prices = StoppingRules(evidence, loss), price_grid(evidence, 30)
     alone = np.array([rules.at(float(price)) for price in prices])
     assert len(np.unique(alone, axis=0)) > 5
