@@ -112,8 +112,8 @@ def test_the_points_of_a_sweep_have_the_means_of_their_thresholds(cost_per_row):
     evidence, loss = make(4, cost_per_row=cost_per_row)
     policy = sweep_prices(evidence, loss, evidence.quality)
     assert len(policy) > 3
-    for place, thresholds in enumerate(policy.thresholds):
-        _, cost, quality = evidence.at_point(thresholds)
+    for place, point in enumerate(policy.thresholds):
+        _, cost, quality = evidence.at_point(point)
         assert policy.cost[place] == pytest.approx(np.average(cost, weights=evidence.weight))
         assert policy.score[place] == pytest.approx(np.average(quality, weights=evidence.weight))
 
