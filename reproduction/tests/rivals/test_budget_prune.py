@@ -83,8 +83,8 @@ def test_the_spend_it_reports_is_what_its_rows_pay(rows):
 def test_bought_is_what_stands_on_the_decision_paths_and_cost_is_its_price(rows):
     X, y = rows
     forest = RandomForestClassifier(5, max_depth=4, random_state=0).fit(X, y)
-    clf = BudgetPruneClassifier(FrozenEstimator(forest), gamma=0.0, feature_costs=[1, 2, 2, 0, 3, 1])
-    clf = clf.set_params(prices=Prices(groups=list("abbcde"))).fit(X, y)
+    prices = Prices([1, 2, 2, 0, 3, 1], groups=list("abbcde"))
+    clf = BudgetPruneClassifier(FrozenEstimator(forest), gamma=0.0, prices=prices).fit(X, y)
     bought = clf.bought(X)
     path, bounds = forest.decision_path(X)
     feature = np.concatenate([tree.tree_.feature for tree in forest.estimators_])

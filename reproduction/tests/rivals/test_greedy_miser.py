@@ -19,7 +19,9 @@ def test_without_a_full_model_there_is_nothing_to_lose_against():
     with pytest.raises(InvalidInputError, match="GreedyMiserClassifier has no full model.*`with_full"):
         miser.certified(*new_rows, max_loss=0.05)
     known = np.where(new_rows[1] == "yes", 0.9, 0.1)
-    with pytest.raises(InvalidInputError, match="was fitted without a full model.*Choose them on other rows"):
+    with pytest.raises(
+        InvalidInputError, match="was fitted without its full model.*Choose them on other rows"
+    ):
         miser.with_full(known, new_rows[0]).certified(*new_rows, max_loss=0.05)
     alone = evidence_of(miser, *new_rows)
     assert alone.full_quality is None
