@@ -132,7 +132,7 @@ def taken_apart(data):
 
 
 def sealed(manifest, blobs):
-    """The bundle of this manifest and these arrays; where arrays lie is told truly."""
+    """Pack a manifest and arrays into a bundle, with the right offsets of the arrays."""
     offset = 0
     for entry, blob in zip(manifest["entries"], blobs, strict=True):
         entry.update(offset=offset, length=len(blob))

@@ -66,7 +66,7 @@ def test_a_model_without_a_form_stays_outside_and_must_be_given_again(rows, tmp_
     ):
         alone.predict(rows[0])
     np.testing.assert_array_equal(alone.with_full(model).predict(rows[0]), before.predict(rows[0]))
-    # It is named again by whoever saves what was loaded without it.
+    # A system that was loaded without its full model still names it when it is saved again.
     assert (
         from_bytes(to_bytes(alone), full=model).predict(rows[0]).tolist() == before.predict(rows[0]).tolist()
     )

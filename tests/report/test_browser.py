@@ -419,7 +419,7 @@ def test_purchases_are_shown_with_their_stages_and_shares(browser, facts, addres
     assert texts(page, "#purchases tbody td:nth-child(2)") == [*words, "full model"]
     total = value(page, "document.querySelector('#purchases tfoot td:last-child').textContent")
     assert total == text(page, "cost")
-    # Of what not every row buys the share is told.
+    # The page shows the share of rows for purchases that not every row makes.
     every, others = text(page, "bought").split("Only where that is not enough: ")
     for one, share in zip(facts.purchases, facts.points.bought[place], strict=True):
         assert (f" {one.name}," in every.replace(".", ",")) == (share == 1)

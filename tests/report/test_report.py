@@ -51,7 +51,7 @@ def test_the_page_opens_at_the_point_in_force_and_shows_groups_rivals_and_the_fu
 
 
 class Untouched(np.ndarray):
-    """A table that nobody may read."""
+    """A table whose cells must not be read."""
 
     def __array_finalize__(self, other):
         if other is not None:

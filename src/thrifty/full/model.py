@@ -16,7 +16,6 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_array
-from sklearn.utils._indexing import _safe_assign
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Floats, Ints, Labels, Words
@@ -101,7 +100,11 @@ def _with_zeros(table: Any, columns: Ints) -> Any:
     if hasattr(table, "with_columns"):  # polars
         return table.with_columns(**dict.fromkeys([table.columns[column] for column in columns], 0.0))
     filled = table.copy()
-    _safe_assign(filled, np.zeros((len(filled), len(columns))), column_indexer=columns)
+    if hasattr(filled, "isetitem"):  # pandas; by number, because names may be there twice
+        for column in columns:
+            filled.isetitem(int(column), 0.0)
+    else:
+        filled[:, columns] = 0.0
     return filled
 
 
