@@ -23,9 +23,7 @@ from thrifty.prices.billing import PriceList
 
 __all__ = [
     "COLOURS",
-    "Constant",
     "Curve",
-    "Mark",
     "Purchased",
     "as_html",
     "check_installed",
@@ -34,7 +32,6 @@ __all__ = [
     "draw_marks",
     "draw_measures",
     "draw_purchases",
-    "draw_report",
     "draw_route",
     "draw_tradeoff",
     "file_bytes",
@@ -49,8 +46,6 @@ COLOURS = ("#0b5fa5", "#c8501e", "#3f7d20", "#7b3f9e", "#555555", "#b8860b", "#0
 _DASHES: Sequence[Any] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 1)))
 _MARKERS = "osD^vPX<>"
 _FLAG = "#b3261e"
-_APART = 0.015
-"""Least distance of two markers of a report's picture, as a part of the largest cost."""
 _MAX_LETTERS = 30
 """Length of a name on an axis."""
 _BARS_WIDTH = 1.8
@@ -286,115 +281,6 @@ def draw_tradeoff(
     ax.set_ylabel(f"test {score}")
     ax.set_title(title, loc="left", fontsize=11)
     ax.legend(frameon=False, fontsize=8, loc="lower right")
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A point of a report's picture with a name of its own; one with a ``flag`` is named above the picture too."""
-
-    cost: float
-    score: float
-    name: str
-    marker: str
-    colour: str
-    size: float
-    flag: str = ""
-
-
-@dataclass(frozen=True)
-class Constant:
-    """Score of the best answer that is the same for every row.
-
-    ``in_view`` says whether the axis reaches to it; else it is drawn in a strip under a break of the axis.
-    """
-
-    score: float
-    text: str
-    in_view: bool
-
-
-def draw_report(
-    curves: Mapping[str, Curve],
-    band: tuple[ArrayLike, ArrayLike],
-    *,
-    labels: tuple[str, str],
-    title: str,
-    full: tuple[float, float] | None,
-    constant: Constant | None,
-    marks: Sequence[Mark],
-) -> Any:
-    """The main picture of a report: the first curve with its band, the others, the full model, marked points.
-
-    Parameters
-    ----------
-    curves : dict of str to Curve
-        Curves by name, our own first. Of its points, those that crowd are left out.
-    band : tuple of two array-like
-        Lower and upper ends of the intervals of the first curve's scores.
-    labels : tuple of two str
-        Labels of the axes, the horizontal one first.
-    title, full, constant, marks
-        What else is shown.
-    """
-    (first, own), *others = curves.items()
-    cost = np.asarray(own.cost, dtype=float)
-    kept = _apart(cost)
-    low, high, score = (np.asarray(values, dtype=float)[kept] for values in (*band, own.accuracy))
-    shown = {_plain(first): Curve(cost[kept], score, own.steps)}
-    shown |= {_plain(name): curve for name, curve in others}
-    figure, (ax,) = new_figure(width=7.2, height=4.6)
-    ax.fill_between(cost[kept], low, high, color=COLOURS[0], alpha=0.15, linewidth=0, step="post")
-    draw_tradeoff(ax, shown, full=full)
-    pad = 22 if any(mark.flag for mark in marks) else 6
-    ax.set_title(_plain(title), loc="left", fontsize=11, pad=pad)
-    ax.set_xlabel(_plain(labels[0]))
-    ax.set_ylabel(_plain(labels[1]))
-    if constant is not None:
-        _draw_constant(ax, constant)
-    for mark in marks:
-        _draw_mark(ax, mark)
-    ax.get_legend().remove()
-    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
-    return figure
-
-
-def _apart(cost: Floats) -> list[int]:
-    """Places of points by rising cost, without those that crowd: their markers would hide the line."""
-    places = [0]
-    for place in range(1, len(cost)):
-        if cost[place] - cost[places[-1]] >= max(_APART * cost[-1], 1e-300):
-            places.append(place)
-    return places
-
-
-def _draw_constant(ax: Any, constant: Constant) -> None:
-    """A dashed line with its name."""
-    line = {"color": "#444444", "linewidth": 1.1, "linestyle": (0, (6, 4)), "zorder": 1.5}
-    level, across = constant.score, ax.get_yaxis_transform()
-    if not constant.in_view:
-        low, high = ax.get_ylim()
-        ticks = [tick for tick in ax.get_yticks() if low <= tick <= high]
-        level = low - 0.09 * (high - low)
-        ax.set_ylim(low - 0.12 * (high - low), high)
-        names = ax.yaxis.get_major_formatter().format_ticks(ticks)
-        ax.set_yticks([*ticks, level], labels=[*names, f"{constant.score:.2f}"])
-        slash = {"marker": [(-1, -0.6), (1, 0.6)], "markersize": 9, "linestyle": "none", "color": "black"}
-        ax.plot([0, 0], [low, low - 0.02 * (high - low)], transform=across, clip_on=False, **slash)
-    ax.axhline(level, **line)
-    text = {"fontsize": 8, "color": "#444444", "ha": "right", "va": "bottom"}
-    ax.annotate(
-        _plain(constant.text), (1, level), (0, 2), xycoords=across, textcoords="offset points", **text
-    )
-
-
-def _draw_mark(ax: Any, mark: Mark) -> None:
-    at = mark.cost, mark.score
-    if mark.flag:
-        pole = {"arrowstyle": "-", "color": _FLAG, "linewidth": 1.5, "shrinkA": 0, "shrinkB": 0}
-        top = {"textcoords": ax.get_xaxis_transform(), "ha": "center", "arrowprops": pole}
-        ax.annotate(mark.flag, at, (mark.cost, 1.03), fontsize=9, weight="bold", color=_FLAG, **top)
-    style = {"markeredgecolor": "white", "linestyle": "none", "zorder": 5, "label": mark.name}
-    ax.plot(*at, marker=mark.marker, markersize=mark.size, color=mark.colour, **style)
 
 
 def _plain(text: str) -> str:

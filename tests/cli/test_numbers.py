@@ -91,7 +91,9 @@ def test_a_report_of_numbers_measures_as_scikit_learn_does(
     assert measured["mae"] == pytest.approx(mean_absolute_error(y, said))
     assert facts.points.score[facts.deployed] == pytest.approx(measured["r2"])
     assert facts.full.score == pytest.approx(measured["full_r2"])
-    report_in_words(bike_system, {**measured, "files": []})
+    page = tmp_path / "r.html"
+    page.write_text("")
+    report_in_words(bike_system, {**measured, "file": str(page)})
     words = capsys.readouterr().out
     assert f"R2 {measured['r2']:.4f} (promised for so many" in words
     assert "accuracy" not in words

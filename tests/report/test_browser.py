@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from thrifty.reporting.facts import Bill, Constant, MistakeKind
-from thrifty.reporting.page import write_page
+from thrifty.reporting.page import page_of
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")
@@ -47,9 +47,14 @@ def browser(tmp_path_factory):
     driver.quit()
 
 
+def written(path, facts):
+    path.write_text(page_of(facts), encoding="utf-8")
+    return path.as_uri()
+
+
 @pytest.fixture(scope="module")
 def address(facts, tmp_path_factory):
-    return write_page(tmp_path_factory.mktemp("page") / "report.html", facts, picture=False)[0].as_uri()
+    return written(tmp_path_factory.mktemp("page") / "report.html", facts)
 
 
 @pytest.fixture
@@ -204,7 +209,7 @@ def test_the_line_of_the_deployed_point_is_in_sight_in_the_table(page):
 def test_a_point_that_is_deployed_and_certified_is_marked_once_with_both_words(browser, facts, tmp_path):
     place = facts.certified.point
     both = replace(facts, deployed=place, start=place)
-    page = opened(browser, write_page(tmp_path / "both.html", both, picture=False)[0].as_uri())
+    page = opened(browser, written(tmp_path / "both.html", both))
     assert texts(page, "#marks .mark") == ["deployed, certified"]
     assert (text(page, "badge"), text(page, "flag")) == ("deployed, certified", "deployed, certified")
 
@@ -214,7 +219,7 @@ def test_a_point_that_is_deployed_and_certified_is_marked_once_with_both_words(b
 def test_flag_and_mark_of_a_deployed_point_at_either_end_stay_inside(browser, facts, tmp_path, place, width):
     place %= len(facts.points)
     end = replace(facts, deployed=place, start=place)
-    address = write_page(tmp_path / "end.html", end, picture=False)[0].as_uri()
+    address = written(tmp_path / "end.html", end)
     page = opened(browser, address, width=width)
     for inner, outer in (("#flag", "#chart"), (".mark.deployed", ".slider")):
         a, b = value(
@@ -247,7 +252,7 @@ def test_recall_by_class_and_auc_stand_beside_those_of_the_full_model(page, fact
 @pytest.mark.parametrize("level", [0.3, 0.9, 0.995])
 def test_the_majority_class_is_a_dashed_line_with_its_name(browser, facts, tmp_path, level):
     other = replace(facts, constant=Constant("a", level))
-    page = opened(browser, write_page(tmp_path / "m.html", other, picture=False)[0].as_uri())
+    page = opened(browser, written(tmp_path / "m.html", other))
     assert value(page, "getComputedStyle(document.getElementById('majority')).strokeDasharray") != "none"
     name = f"majority class: {100 * level:.1f}\u00a0%"
     assert name in texts(page, "#chart text")
@@ -337,8 +342,6 @@ def test_on_paper_there_is_a_table_of_points_in_the_place_of_the_slider(browser,
     assert value(page, shown.format(".buttons")) == "none"
     assert value(page, shown.format(".points")) == "table"
     assert value(page, "getComputedStyle(document.querySelector('.tall')).overflow") == "visible"
-    printed = "[...document.querySelectorAll('.points tbody tr')].filter(r => r.offsetHeight > 0).length"
-    assert 10 <= value(page, printed) <= 25
     assert value(page, "getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
 
 
@@ -364,7 +367,7 @@ def test_without_scripts_the_table_is_there_and_what_needs_them_is_not(browser, 
 
 
 def test_hostile_names_are_shown_and_do_nothing(browser, hostile_facts, hostile_words, tmp_path):
-    address = write_page(tmp_path / "hostile.html", hostile_facts, picture=False)[0].as_uri()
+    address = written(tmp_path / "hostile.html", hostile_facts)
     page = opened(browser, address, width=360)
     press(page, "right")
     assert value(page, "window.hacked") is None
@@ -387,7 +390,7 @@ def test_a_page_of_one_point_of_which_little_is_known_works_as_well(browser, fac
     )
     known = {"full": None, "certified": None, "deployed": None, "rivals": (), "measures": (), "start": 0}
     one = replace(facts, points=replace(facts.points, **points), groupings=(classes,), unit="\u20ac", **known)
-    page = opened(browser, write_page(tmp_path / "one.html", one)[0].as_uri(), width=360)
+    page = opened(browser, written(tmp_path / "one.html", one), width=360)
     for key in ("right", "left", "home", "end"):
         press(page, key)
     shown = numbers(page)
@@ -469,7 +472,7 @@ def test_a_bill_of_tests_and_mistakes_follows_the_slider_and_marks_the_least_tot
         "rivals": (),
     }
     other = replace(facts, constant=Constant("a", 10.0), **changed)
-    page = opened(browser, write_page(tmp_path / "b.html", other, picture=False)[0].as_uri(), width=width)
+    page = opened(browser, written(tmp_path / "b.html", other), width=width)
     page.find_element("id", "show-least").click()
     total = points.cost[1] + mistakes[1]
     assert text(page, "total") == f"{total:.2f}"

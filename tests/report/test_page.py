@@ -3,9 +3,7 @@
 import base64
 import hashlib
 import json
-import os
 import re
-import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,10 +13,9 @@ import pytest
 
 import thrifty.reporting
 from thrifty.errors import InvalidInputError
-from thrifty.plots import new_figure
-from thrifty.reporting.facts import Constant, Facts, Purchase, Rival
+from thrifty.reporting.facts import Constant, Facts, Purchase
 from thrifty.reporting.measure import measure
-from thrifty.reporting.page import page_of, picture_of, write_page
+from thrifty.reporting.page import page_of
 from thrifty.reporting.words import is_constant_in_view
 
 
@@ -114,7 +111,6 @@ def test_the_page_says_what_the_deployed_point_achieves_and_marks_its_line(facts
     )
     classes = {a["data-point"]: a.get("class", "") for tag, a in reading.tags if "data-point" in a}
     assert [number for number, kind in classes.items() if "deployed" in kind] == [str(place)]
-    assert "minor" not in classes[str(place)]
     unsaid = Reading(page_of(replace(facts, deployed=None))).text
     assert not {"Deployed:", "(deployed)"} & set(unsaid.split())
 
@@ -175,76 +171,6 @@ def test_a_page_of_two_hundred_points_stays_below_half_a_megabyte(facts):
         measures=measures,
     )
     assert len(page_of(large)) < 500_000
-
-
-@pytest.mark.slow
-def test_writing_gives_the_page_and_a_picture_beside_it(facts, tmp_path):
-    written = write_page(tmp_path / "report.html", facts)
-    assert written == [tmp_path / "report.html", tmp_path / "report.png"]
-    assert written[0].read_text(encoding="utf-8") == page_of(facts)
-    assert written[1].read_bytes().startswith(b"\x89PNG")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.png"]
-    assert write_page(tmp_path / "other.html", facts, picture=False) == [tmp_path / "other.html"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("level", [0.2, 0.9])
-def test_the_picture_names_the_deployed_point_and_the_majority_class(facts, monkeypatch, level):
-    kept = []
-
-    def keep(**size):
-        kept.append(new_figure(**size))
-        return kept[-1]
-
-    monkeypatch.setattr("thrifty.plots.new_figure", keep)
-    picture_of(replace(facts, constant=Constant("a", level)))
-    figure, (ax,) = kept[0]
-    assert {text.get_text() for text in ax.texts} == {
-        "deployed",
-        f"majority class: {100 * level:.1f}\N{NO-BREAK SPACE}%",
-    }
-    legend = {text.get_text() for text in figure.legends[0].get_texts()}
-    assert legend == {"BudgetedClassifier", "one fit", "full model for every row", "deployed", "certified"}
-    flag = next(text for text in ax.texts if text.get_text() == "deployed")
-    assert flag.xy == (facts.points.cost[facts.deployed], facts.points.score[facts.deployed])
-    # A line below the break stands at the lower edge, under its own number.
-    ticks = dict(zip((float(t.get_text()) for t in ax.get_yticklabels()), ax.get_yticks(), strict=True))
-    dashed = [
-        line.get_ydata()[0] for line in ax.lines if len(set(line.get_ydata())) == 1 and line.is_dashed()
-    ]
-    assert dashed == [pytest.approx(level if level == 0.9 else ticks[0.2])]
-
-
-@pytest.mark.slow
-def test_a_name_with_dollars_and_underscores_does_not_break_the_picture(facts, tmp_path):
-    odd = replace(
-        facts, title="$x_$", unit="US$", rivals=(Rival("_hidden $\\frac$", (1.0, 2.0), (0.5, 0.6)),)
-    )
-    write_page(tmp_path / "odd.html", odd)
-    assert (tmp_path / "odd.png").stat().st_size > 10_000
-
-
-def test_a_write_that_fails_leaves_the_old_report(facts, tmp_path, monkeypatch):
-    page = tmp_path / "report.html"
-    page.write_text("old")
-
-    def fail(*_):
-        raise OSError("no room")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(InvalidInputError, match="no room"):
-        write_page(page, facts, picture=False)
-    assert page.read_text() == "old"
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
-
-
-def test_without_matplotlib_nothing_is_written_before_that_is_said(facts, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(InvalidInputError, match=r"pip install thrifty\[report\]"):
-        write_page(tmp_path / "report.html", facts)
-    assert list(tmp_path.iterdir()) == []
-    with pytest.raises(InvalidInputError, match="there is no folder"):
-        write_page(tmp_path / "missing" / "report.html", facts, picture=False)
 
 
 def test_facts_without_points_or_of_uneven_length_are_refused(facts):

@@ -30,7 +30,7 @@ from thrifty.plots import Curve, draw_tradeoff, new_figure, save_figure
 from thrifty.progress import Progress, silent
 from thrifty.reporting.facts import Facts
 from thrifty.reporting.measure import measure
-from thrifty.reporting.page import write_page
+from thrifty.reporting.page import page_of
 from thrifty.routing.confidence import ConfidenceRouter
 
 __all__ = ["run"]
@@ -74,9 +74,12 @@ def run(out: Path, *, progress: Progress = silent) -> None:
     }
     out.mkdir(parents=True, exist_ok=True)
     files = [save_figure(_picture(numbers), out / "tradeoff.png")]
-    files += write_page(out / "report.html", facts, picture=False)
-    files.append(out / "demo.json")
-    files[-1].write_text(json.dumps(numbers, indent=1, allow_nan=False) + "\n")
+    for name, text in {
+        "report.html": page_of(facts),
+        "demo.json": json.dumps(numbers, indent=1) + "\n",
+    }.items():
+        files.append(out / name)
+        files[-1].write_text(text, encoding="utf-8")
     _show(numbers, str(deployed.explain(X_test[:1])[0]), files)
 
 

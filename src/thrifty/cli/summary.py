@@ -583,7 +583,7 @@ def _report_numbers(system: Any, facts: Facts) -> dict[str, Any]:
 
 
 def report_in_words(system: Any, numbers: dict[str, Any]) -> None:
-    """Print the results of the point in force on the new rows, and the paths of the page and its picture."""
+    """Print the results of the point in force on the new rows, and the path of the page."""
     promise, key = numbers["promised"], key_of(system)
     score, cost, full, full_cost = (
         numbers[key],
@@ -619,7 +619,7 @@ def report_in_words(system: Any, numbers: dict[str, Any]) -> None:
     ]
     if measures:
         print_text(f"Measures on these rows: {', '.join(measures)}.")
-    print_text("wrote " + ", ".join(f"{path} ({size_of(Path(path))})" for path in numbers["files"]))
+    print_text(f"wrote {numbers['file']} ({size_of(Path(numbers['file']))})")
 
 
 def _page_notes(system: Any, numbers: dict[str, Any]) -> dict[str, str]:

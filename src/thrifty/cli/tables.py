@@ -256,7 +256,7 @@ def report(
     from thrifty.cli.summary import measured_on, report_in_words, target_columns
     from thrifty.cli.system import text_columns
     from thrifty.evidence.observe import chain_of
-    from thrifty.reporting.page import write_page
+    from thrifty.reporting.page import page_of
     from thrifty.tables.files import read_table
     from thrifty.tables.targets import targets_of
 
@@ -272,8 +272,8 @@ def report(
         words = title or f"What {system.stem} does on {table.name}"
         facts, numbers = measured_on(known, frame, labels, by or (), words, unit)
         show("measuring", 1, 1)
-    written = write_page(out, facts)
-    numbers = {"files": [str(path) for path in written], **numbers}
+    write_file(out, page_of(facts).encode())
+    numbers = {"file": str(out), **numbers}
     if json:
         print_json(numbers)
     else:

@@ -65,7 +65,7 @@ def measure(
     level: float = 0.95,
     n_boot: int = 1000,
     seed: int = 0,
-    max_points: int = 200,
+    max_points: int = 100,
 ) -> Facts:
     """Measure a fitted system on labelled rows, for a report.
 
@@ -84,7 +84,7 @@ def measure(
         Other systems; a frontier must be scored on these rows.
     level, n_boot, seed
         Share of the draws that a bootstrap interval holds, number of draws, and their seed.
-    max_points : int, default=200
+    max_points : int, default=100
         Points that are shown; of more, those that evenly spaced budgets lead to.
     """
     check_bootstrap(level, n_boot)
