@@ -26,7 +26,7 @@ from thrifty.cli import main
 from thrifty.errors import FullModelFailedError, FullModelFailedWarning, InvalidInputError
 from thrifty.serve.config import Config
 from thrifty.serve.gateway import Gateway
-from thrifty.sources import PatientSource
+from thrifty.sources import RetryingSource
 from thrifty.tables.columns import column_types, learn_levels, plain_table
 from thrifty.tables.frames import as_numbers, kind_of_table
 from thrifty.tables.reader import Schema
@@ -260,7 +260,7 @@ def test_a_gateway_that_buys_answers_as_the_table(fitted, new, expected):
     cells, sold = plain(new), ["colour", "city", "member", "since", "seen"]
     given = cells.drop(columns=sold).assign(row=np.arange(N_NEW)).to_dict("records")
 
-    class Shop(PatientSource):
+    class Shop(RetryingSource):
         def ask(self, rows, names):
             return cells[list(names)].to_numpy(dtype=object)[[self.keys[row] for row in rows]]
 

@@ -48,7 +48,7 @@ from thrifty.reporting.measure import measure
 from thrifty.reporting.page import page_of
 from thrifty.serve.config import Config
 from thrifty.serve.gateway import Gateway
-from thrifty.sources import PatientSource
+from thrifty.sources import RetryingSource
 
 COSTS = {"radius": 1.0, "texture": 2.0, "area": 2.0, "shape": 3.0, "points": 1.5}
 TRAIN, VAL, NEW = slice(0, 260), slice(260, 400), slice(400, 520)
@@ -762,7 +762,7 @@ def test_the_gateway_buys_for_rows_that_come_with_nothing_but_a_key(thing, rows)
     one, new = thing[1], rows[0][NEW]
     columns = {"columns": list(new.columns), "key": "row", "path": "unread.csv"}
 
-    class Shop(PatientSource):
+    class Shop(RetryingSource):
         def ask(self, rows, names):
             return new[list(names)].to_numpy()[[self.keys[row] for row in rows]]
 

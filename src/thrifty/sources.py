@@ -1,6 +1,6 @@
 """Ready sources of features: values and functions in memory, SQL tables, HTTP services.
 
-``PatientSource`` is their base class: requests in chunks and threads, retries within a deadline, a circuit breaker and
+``RetryingSource`` is their base class: requests in chunks and threads, retries within a deadline, a circuit breaker and
 a cache. A delivered cell is cached, so that no cell is bought twice, not even by two batches: a cached cell costs
 nothing. ``CircuitBreaker`` and ``post`` also serve the gateway's remote full model.
 """
@@ -32,10 +32,11 @@ __all__ = [
     "CircuitBreaker",
     "DictSource",
     "HttpSource",
-    "PatientSource",
     "RefusesUnseen",
+    "RetryingSource",
     "SqlSource",
     "http_session",
+    "parse_json",
     "post",
     "response_limit",
 ]
@@ -47,7 +48,7 @@ NOT_TRIED = ("breaker_open", "too_many_in_flight", "deadline", "not_started")
 """Reasons of failures in which no request was sent."""
 
 
-class PatientSource:
+class RetryingSource:
     """Base class of sources that send chunked requests with retries; subclasses implement ``ask``, one request.
 
     Parameters
@@ -286,7 +287,7 @@ def _python_values(keys: Any) -> list[Any]:
     return list(keys.tolist() if hasattr(keys, "tolist") else keys)
 
 
-class DictSource(PatientSource):
+class DictSource(RetryingSource):
     """A mapping from columns to values or to functions of rows.
 
     Parameters
@@ -296,13 +297,13 @@ class DictSource(PatientSource):
         columns that come together.
     n_rows : int, optional
         Rows that can be asked about, where there are only functions.
-    **patience
-        ``chunk_size``, ``threads``, ``timeout``, ``retries``, ``deadline`` and ``cache`` of ``PatientSource``.
+    **options
+        ``chunk_size``, ``threads``, ``timeout``, ``retries``, ``deadline`` and ``cache`` of ``RetryingSource``.
     """
 
-    def __init__(self, columns: Mapping[Any, Any], n_rows: int | None = None, **patience: Any) -> None:
+    def __init__(self, columns: Mapping[Any, Any], n_rows: int | None = None, **options: Any) -> None:
         self._offers, length = offers_of(columns, n_rows)
-        super().__init__(length, **patience)
+        super().__init__(length, **options)
 
     def check(self, names: Sequence[Any]) -> None:
         """Refuse columns that are not there."""
@@ -321,7 +322,7 @@ class DictSource(PatientSource):
         return side_by_side([self._offers[name] for name in names], rows)
 
 
-class SqlSource(PatientSource):
+class SqlSource(RetryingSource):
     """A table, or a view, with a row for each key.
 
     Each stage puts one query for every ``chunk_size`` rows that get there: the columns that they lack, for their keys.
@@ -343,8 +344,8 @@ class SqlSource(PatientSource):
         How the driver writes a parameter: "?" for sqlite3, "%s" for most others.
     quote : str, default='"'
         What the database puts around names.
-    **patience
-        ``chunk_size``, ``threads``, ``timeout``, ``retries``, ``deadline`` and ``cache`` of ``PatientSource``; a chunk
+    **options
+        ``chunk_size``, ``threads``, ``timeout``, ``retries``, ``deadline`` and ``cache`` of ``RetryingSource``; a chunk
         is one query.
 
     Examples
@@ -370,14 +371,14 @@ class SqlSource(PatientSource):
         columns: Mapping[Any, str] | None = None,
         placeholder: str = "?",
         quote: str = '"',
-        **patience: Any,
+        **options: Any,
     ) -> None:
         if not callable(connect):
             raise InvalidInputError(
                 f"connect must be a function that opens a connection, because every query has one of its own; got "
                 f"{type(connect).__name__}. Write lambda: sqlite3.connect(path)."
             )
-        super().__init__(len(keys), **patience)
+        super().__init__(len(keys), **options)
         self.keys = _python_values(keys)
         self._connect = connect
         self._table, self._key = table, key
@@ -439,7 +440,7 @@ class SqlSource(PatientSource):
         return f"{self._quote}{name}{self._quote}"
 
 
-class HttpSource(PatientSource):
+class HttpSource(RetryingSource):
     """A service that takes a POST of ``{"rows": [keys], "columns": [names]}``; needs aiohttp (``thrifty[serve]``).
 
     It answers with ``{"values": [[...], ...]}``, a list per row in the order asked for and ``null`` where a value is
@@ -456,9 +457,9 @@ class HttpSource(PatientSource):
     max_bytes : int, optional
         Size of the largest response that is read; None is 64 KiB, and 1 KiB for each value that was asked for.
     threads, timeout, retries : int, float, int
-        As ``PatientSource`` takes them.
-    **patience
-        ``chunk_size``, ``deadline`` and ``cache`` of ``PatientSource``.
+        As ``RetryingSource`` takes them.
+    **options
+        ``chunk_size``, ``deadline`` and ``cache`` of ``RetryingSource``.
     """
 
     def __init__(
@@ -471,11 +472,11 @@ class HttpSource(PatientSource):
         threads: int = 4,
         timeout: float | None = 30.0,
         retries: int = 3,
-        **patience: Any,
+        **options: Any,
     ) -> None:
         if not str(url).startswith(("http://", "https://")):
             raise InvalidInputError(f"url must begin with http:// or https://; got {url!r}.")
-        super().__init__(len(keys), threads=threads, timeout=timeout, retries=retries, **patience)
+        super().__init__(len(keys), threads=threads, timeout=timeout, retries=retries, **options)
         self.keys = _python_values(keys)
         self._url, self._max_bytes = url, max_bytes
         self._headers = {"Content-Type": "application/json", **(headers or {})}
@@ -487,9 +488,11 @@ class HttpSource(PatientSource):
         largest = response_limit(len(keys) * len(names)) if self._max_bytes is None else self._max_bytes
         response = _run_in_event_loop(self._post(body, largest, seconds))
         try:
-            found = json.loads(response)
+            found = parse_json(response)
         except ValueError as error:
-            raise RemoteFailure("bad_json", f"the response is not JSON: {error}") from error
+            raise RemoteFailure(
+                "bad_json", f"the response must be JSON with different keys: {error}"
+            ) from error
         values = found.get("values") if isinstance(found, dict) else None
         if not isinstance(values, list) or not all(map(_is_row, values)):
             raise RemoteFailure(
@@ -513,6 +516,19 @@ def _is_row(row: Any) -> bool:
 
 
 # -- HTTP ------------------------------------------------------------------------------------------
+
+
+def parse_json(text: bytes) -> Any:
+    """Parse JSON; a key that an object has twice raises ``ValueError``, as everything that is no JSON."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            repeated, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+            raise ValueError(f"an object has the key {repeated[:60]!r} twice")
+        return found
+
+    return json.loads(text, object_pairs_hook=unique)
 
 
 def response_limit(n_values: int) -> int:

@@ -213,6 +213,13 @@ def test_a_remote_that_was_not_started_says_so():
         asyncio.run(remote.ask(ROWS))
 
 
+def test_an_answer_with_a_key_twice_is_none():
+    output = b'{"name": "probabilities", "datatype": "FP64", "shape": [1, 2], "data": [0.5, 0.5]}'
+    assert answer_of(b'{"outputs": [' + output + b"]}", 1, 2).tolist() == [[0.5, 0.5]]
+    with pytest.raises(RemoteFailure, match="'data' twice"):
+        answer_of(b'{"outputs": [' + output[:-1] + b', "data": [0.9, 0.1]}]}', 1, 2)
+
+
 def test_two_classes_may_come_as_the_probability_of_the_second():
     said = b'{"outputs": [{"name": "p", "datatype": "FP32", "shape": [2], "data": [0.25, 1.0]}]}'
     np.testing.assert_array_equal(answer_of(said, 2, 2), [[0.75, 0.25], [0.0, 1.0]])

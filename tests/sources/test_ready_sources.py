@@ -106,6 +106,7 @@ class Service(BaseHTTPRequestHandler):
         failed = {"k7": "sold out"} if self.path == "/short" else {}
         values = [[[1]] for _ in asked["rows"]] if self.path == "/lists" else values
         body = json.dumps({"values": values, "failed": failed}).encode()
+        body = body.replace(b"{", b'{"values": [], ', 1) if self.path == "/twice" else body
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -117,6 +118,8 @@ class Service(BaseHTTPRequestHandler):
 ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Service).serve_forever()
 """
 """Answers in JSON; at other addresses one row is sold out, the answer comes byte by byte, or is none."""
+
+PATHS = ("moved", "drip", "lists", "twice")
 
 
 @pytest.mark.slow
@@ -139,7 +142,7 @@ def test_a_service_that_is_killed_and_comes_back_is_waited_for(clf, tmp_path):
         receipt = clf.buy(source)
         starter.join()
         short = clf.buy(HttpSource(f"http://127.0.0.1:{port}/short", KEYS[:20], retries=0))
-        reasons = {path: reason_at(f"http://127.0.0.1:{port}/{path}") for path in ("moved", "drip", "lists")}
+        reasons = {path: reason_at(f"http://127.0.0.1:{port}/{path}") for path in PATHS}
     finally:
         for service in services:
             service.kill()
@@ -147,7 +150,7 @@ def test_a_service_that_is_killed_and_comes_back_is_waited_for(clf, tmp_path):
     np.testing.assert_array_equal(receipt.answer, clf.predict(TABLE))
     assert np.flatnonzero(~short.is_answered).tolist() == [7]
     assert short.reason[7] == "sold out"
-    assert reasons == {"moved": "status_307", "drip": "timeout", "lists": "bad_json"}
+    assert reasons == {"moved": "status_307", "drip": "timeout", "lists": "bad_json", "twice": "bad_json"}
     assert not [one.name for one in threading.enumerate() if "HttpSource" in one.name]
     down = clf.buy(HttpSource(f"http://127.0.0.1:{port}", KEYS, retries=0))
     assert not down.is_answered.any()

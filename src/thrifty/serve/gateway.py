@@ -28,7 +28,7 @@ from thrifty.serve.metrics import LOG, Drift, Metrics
 from thrifty.serve.model import Model
 from thrifty.serve.providers import Provider
 from thrifty.serve.remote import RemoteModel
-from thrifty.sources import PatientSource
+from thrifty.sources import RetryingSource
 from thrifty.tables.deciles import Spread
 
 __all__ = ["Gateway", "Loaded", "run"]
@@ -58,7 +58,7 @@ class Gateway:
         Reads the file again.
     connect : callable, optional
         Makes the remote full model for a model; None makes the one of ``config.full``.
-    sources : dict of str to PatientSource, optional
+    sources : dict of str to RetryingSource, optional
         Sources of providers by name, in the place of those that ``config.providers`` describes: they are asked
         ``over`` the keys of each request.
     """
@@ -70,7 +70,7 @@ class Gateway:
         *,
         load: Callable[[], Loaded] | None = None,
         connect: Callable[[Model], RemoteModel] | None = None,
-        sources: Mapping[str, PatientSource] | None = None,
+        sources: Mapping[str, RetryingSource] | None = None,
     ) -> None:
         self.config, self.metrics, self.limiter = config, Metrics(), Limiter(config)
         self.is_ready = False

@@ -24,6 +24,7 @@ from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.errors import InvalidInputError
 from thrifty.rows import key_words
 from thrifty.serve.config import closest
+from thrifty.sources import parse_json
 from thrifty.tables.frames import listed
 from thrifty.tables.reader import Cells, Schema, Unreadable
 
@@ -35,6 +36,7 @@ __all__ = [
     "RequestRows",
     "datatype_of",
     "infer_response",
+    "parse_unique",
     "read_id",
     "read_infer",
     "read_json",
@@ -88,13 +90,34 @@ class InferRequest:
     id: str | None
 
 
+def parse_unique(text: bytes) -> Any:
+    """Parse JSON with finite numbers; a key that an object has twice raises ``ValueError`` too."""
+    found = orjson.loads(text)
+    # orjson keeps the last of repeated keys. Every key has a colon: with no more colons than keys, none is repeated.
+    try:
+        if text.count(b":") != _count_keys(found):
+            parse_json(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return found
+
+
+def _count_keys(value: Any) -> int:
+    """Number of keys in nested objects; those in a list that begins with a plain value are not looked for."""
+    if isinstance(value, dict):
+        return len(value) + sum(map(_count_keys, value.values()))
+    if isinstance(value, list) and value and isinstance(value[0], dict | list):
+        return sum(map(_count_keys, value))
+    return 0
+
+
 def read_json(body: bytes) -> dict[str, Any]:
     """The JSON object of a request."""
     try:
-        found = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
+        found = parse_unique(body)
+    except ValueError as error:
         raise InvalidInputError(
-            f"the body must be JSON with finite numbers: {error}. A missing value is null."
+            f"the body must be JSON with finite numbers and different keys: {error}. A missing value is null."
         ) from None
     if not isinstance(found, dict):
         raise InvalidInputError(f"the body must be a JSON object; got {type(found).__name__}.")

@@ -23,7 +23,7 @@ from thrifty.errors import InvalidAnswerError, InvalidInputError, PurchaseFailed
 from thrifty.serve.budget_controller import BudgetController
 from thrifty.serve.config import ProviderSettings, closest
 from thrifty.serve.inference_protocol import RequestCells, RequestRows
-from thrifty.sources import CircuitBreaker, HttpSource, PatientSource, SqlSource
+from thrifty.sources import CircuitBreaker, HttpSource, RetryingSource, SqlSource
 from thrifty.tables.files import read_table
 
 __all__ = ["Buyer", "Provider", "Settled", "failure_reason"]
@@ -267,7 +267,7 @@ class Provider:
         Its name in metrics.
     settings : ProviderSettings
         How it is asked.
-    source : PatientSource, optional
+    source : RetryingSource, optional
         What is asked about the keys of each request; None makes what the settings describe.
 
     Attributes
@@ -278,7 +278,7 @@ class Provider:
         Questions that failed, by the type of the error or the reason, and rows that were "not_delivered".
     """
 
-    def __init__(self, name: str, settings: ProviderSettings, source: PatientSource | None = None) -> None:
+    def __init__(self, name: str, settings: ProviderSettings, source: RetryingSource | None = None) -> None:
         self.name, self.settings = name, settings
         try:
             self._source = _source_of(settings) if source is None else source
@@ -327,24 +327,24 @@ class Provider:
                 self._kept.popitem(last=False)
 
 
-def _source_of(settings: ProviderSettings) -> PatientSource:
+def _source_of(settings: ProviderSettings) -> RetryingSource:
     """The source that settings describe, for keys that are still to come."""
-    patience: Any = {"timeout": settings.timeout, "retries": settings.retries}
+    options: Any = {"timeout": settings.timeout, "retries": settings.retries}
     if settings.url is not None:
-        return HttpSource(settings.url, [], headers=settings.headers, **patience)
+        return HttpSource(settings.url, [], headers=settings.headers, **options)
     if settings.database is not None:
         address = f"{Path(settings.database).resolve().as_uri()}?mode=ro"
 
         def connect() -> sqlite3.Connection:
             return sqlite3.connect(address, uri=True, timeout=settings.timeout)
 
-        table = SqlSource(connect, str(settings.table), settings.key, [], columns=settings.names, **patience)
+        table = SqlSource(connect, str(settings.table), settings.key, [], columns=settings.names, **options)
         table.check(list(settings.names))
         return table
     return _FileSource(settings)
 
 
-class _FileSource(PatientSource):
+class _FileSource(RetryingSource):
     """Lines of a CSV or Parquet file by key, read once."""
 
     def __init__(self, settings: ProviderSettings) -> None:

@@ -18,6 +18,7 @@ from thrifty.arrays import Floats
 from thrifty.errors import InvalidAnswerError, InvalidInputError, RemoteFailure
 from thrifty.full.foreign import check_numbers, check_probabilities
 from thrifty.serve.config import RemoteSettings
+from thrifty.serve.inference_protocol import parse_unique
 from thrifty.sources import CircuitBreaker, http_session, post, response_limit
 
 __all__ = ["RemoteModel", "answer_of", "request_of"]
@@ -193,12 +194,12 @@ def answer_of(response: bytes, n_rows: int, n_outputs: int, output_name: str | N
 
 def _parsed(response: bytes) -> Any:
     try:
-        return orjson.loads(response)
-    except orjson.JSONDecodeError as error:
+        return parse_unique(response)
+    except ValueError as error:
         # JSON knows no such numbers, but many that write it do not care.
         if b"NaN" in response or b"Infinity" in response:
             raise RemoteFailure("nan", "its answer holds what is no finite number") from error
-        raise RemoteFailure("bad_json", f"its answer is no JSON: {error}") from error
+        raise RemoteFailure("bad_json", f"its answer must be JSON with different keys: {error}") from error
 
 
 def _output(parsed: Any, name: str | None, n_outputs: int) -> dict[str, Any]:

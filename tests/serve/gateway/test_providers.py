@@ -10,10 +10,10 @@ import pytest
 from thrifty.errors import InvalidInputError
 from thrifty.serve.config import Config
 from thrifty.serve.gateway import Gateway
-from thrifty.sources import PatientSource
+from thrifty.sources import RetryingSource
 
 
-class Down(PatientSource):
+class Down(RetryingSource):
     """A source that fails, after a while, and counts how often it was asked."""
 
     def __init__(self, seconds=0.0, **how):
@@ -26,7 +26,7 @@ class Down(PatientSource):
         raise ConnectionError("the service is down")
 
 
-class Sold(PatientSource):
+class Sold(RetryingSource):
     """Lines of a table by key; counts what was asked for."""
 
     def __init__(self, table):

@@ -1,6 +1,7 @@
 """What the gateway answers, and what it refuses."""
 
 import asyncio
+import json
 
 import numpy as np
 import pytest
@@ -144,6 +145,27 @@ def test_a_row_that_cannot_be_read_is_refused_by_column(open_gateway, colours, r
     said = gateway.ask("/predict", {"rows": [{k: v for k, v in row.items() if v is not ...}]})
     assert said.status == 400
     assert words in said.said["error"]
+
+
+def test_a_key_that_an_object_has_twice_is_refused(open_gateway, colours, numbers, rows):
+    gateway, row = open_gateway(colours), json.dumps(records(rows)[0])
+    for body in (
+        f'{{"rows": [{row[:-1]}, "age": 1}}]}}',
+        f'{{"rows": [{row}], "id": "a:b", "id": "c"}}',
+        f'{{"rows": [{row}], "rows": [{row}]}}',
+    ):
+        said = gateway.ask("/predict", body.encode())
+        assert said.status == 400
+        assert "' twice. A missing value" in said.said["error"]
+    # Colons within text are no keys.
+    assert gateway.ask("/predict", f'{{"rows": [{row}], "id": "a:b"}}'.encode()).status == 200
+    deep = '{"rows": ' + '{"a":' * 900 + '":"' + "}" * 901
+    assert gateway.ask("/predict", deep.encode()).status == 400
+    names = list(numbers.chain_.schema.names)
+    tensor = f'"name": "X", "datatype": "FP64", "shape": [1, {len(names)}], "data": {[0.5] * len(names)}'
+    twice = f'{{"inputs": [{{{tensor}, "data": {[0.1] * len(names)}}}]}}'
+    said = open_gateway(numbers).ask(INFER, twice.encode())
+    assert (said.status, "'data' twice" in said.said["error"]) == (400, True)
 
 
 def test_a_column_that_no_route_reads_may_be_left_out(open_gateway, colours, rows):
