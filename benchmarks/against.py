@@ -1,0 +1,144 @@
+"""Speed of this checkout beside another one, in turns: import, fit, predict, one row, one request.
+
+    python benchmarks/against.py ../old-checkout --rounds 5
+
+Every measurement runs in a process of its own that imports thrifty from one of the two checkouts; the two take turns, and
+the medians of their processor times are compared. Compiled code is cached in a folder for each checkout, filled by a first
+round that is not counted. The machine must be idle.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+MEASURE = r"""
+import json, os, socket, subprocess, sys, time, warnings
+begin = time.process_time()
+import thrifty
+from thrifty import BudgetedClassifier
+found = {"import": time.process_time() - begin}
+import numpy as np
+from sklearn.datasets import make_classification
+from sklearn.ensemble import HistGradientBoostingClassifier
+warnings.simplefilter("ignore")
+folder = sys.argv[1]
+
+def table(n_rows, n_columns):
+    return make_classification(n_rows, n_columns, n_informative=n_columns // 2, random_state=0)
+
+def seconds(call, repeats=1):
+    best = np.inf
+    for _ in range(repeats):
+        begin = time.process_time()
+        result = call()
+        best = min(best, time.process_time() - begin)
+    return best, result
+
+for n_rows, n_columns in [(500, 10), (4000, 23)]:
+    X, y = table(n_rows, n_columns)
+    clf = BudgetedClassifier(HistGradientBoostingClassifier(random_state=0), n_jobs=1, random_state=0)
+    found[f"fit {n_rows} x {n_columns}"], clf = seconds(lambda: clf.fit(X, y))
+clf = clf.at(budget=8)
+many = np.tile(X, (25, 1))
+found["predict 100,000 rows"] = seconds(lambda: clf.predict(many), 5)[0]
+found["predict 1 row"] = seconds(lambda: [clf.predict(X[:1]) for _ in range(100)], 10)[0] / 100
+path = os.path.join(folder, "system.thrifty")
+if os.path.exists(path):
+    os.remove(path)
+thrifty.save(clf, path)
+found["load"] = seconds(lambda: thrifty.load(path), 3)[0]
+
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+server = subprocess.Popen([sys.executable, "-c", "from thrifty.cli import main; main()", "serve", path, "--port", str(port)],
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+try:
+    import http.client
+    def ask(row):
+        body = json.dumps({"inputs": [{"name": "X", "shape": [1, X.shape[1]], "datatype": "FP64",
+                                       "data": [row.tolist()]}]})
+        link.request("POST", "/v2/models/system/infer", body, {"Content-Type": "application/json"})
+        reply = link.getresponse()
+        reply.read()
+        assert reply.status == 200, reply.status
+    for _ in range(600):
+        try:
+            link = http.client.HTTPConnection("127.0.0.1", port)
+            link.request("GET", "/v2/health/ready")
+            reply = link.getresponse()
+            reply.read()
+            if reply.status == 200:
+                break
+        except OSError:
+            pass
+        if server.poll() is not None:
+            sys.exit("the gateway did not start")
+        time.sleep(.1)
+    def spent():
+        with open(f"/proc/{server.pid}/stat") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    for row in X[:500]:
+        ask(row)
+    before = spent()
+    for row in X[:3000]:
+        ask(row)
+    found["gateway, 1 request"] = (spent() - before) / 3000
+finally:
+    server.terminate()
+    server.wait()
+print(json.dumps(found))
+"""
+
+
+def measure(checkout, folder):
+    """Times of one process that imports thrifty from the checkout, in seconds by name."""
+    environment = os.environ | {
+        "PYTHONPATH": str(Path(checkout, "src").resolve()),
+        "NUMBA_CACHE_DIR": folder,
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, folder],
+        env=environment,
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+        cwd=folder,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("other", help="folder of the other checkout")
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    here = Path(__file__).resolve().parents[1]
+    times = {here: [], arguments.other: []}
+    with tempfile.TemporaryDirectory() as root:
+        folders = {}
+        for number, checkout in enumerate(times):
+            folders[checkout] = str(Path(root, str(number)))
+            os.mkdir(folders[checkout])
+            measure(checkout, folders[checkout])
+        for _ in range(arguments.rounds):
+            for checkout, rows in times.items():
+                rows.append(measure(checkout, folders[checkout]))
+    print(f"{'milliseconds of processor':26}{'here':>12}{'other':>12}{'ratio':>8}")
+    for name in times[here][0]:
+        ours, other = (1e3 * statistics.median(row[name] for row in rows) for rows in times.values())
+        print(f"{name:26}{ours:12.3f}{other:12.3f}{ours / other:8.2f}")
+
+
+if __name__ == "__main__":
+    main()
