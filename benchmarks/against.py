@@ -2,9 +2,9 @@
 
     python benchmarks/against.py ../old-checkout --rounds 5
 
-Every measurement runs in a process of its own that imports thrifty from one of the two checkouts; the two take turns, and
-the medians of their processor times are compared. Compiled code is cached in a folder for each checkout, filled by a first
-round that is not counted. The machine must be idle.
+Every measurement runs in a process of its own that imports thrifty from one of the two checkouts; the two take turns,
+and the medians of their processor times are compared. Compiled code is cached in a folder for each checkout, filled by
+a first round that is not counted. The machine must be idle.
 """
 
 import argparse
@@ -56,7 +56,8 @@ found["load"] = seconds(lambda: thrifty.load(path), 3)[0]
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
     port = free.getsockname()[1]
-server = subprocess.Popen([sys.executable, "-c", "from thrifty.cli import main; main()", "serve", path, "--port", str(port)],
+serve = "from thrifty.cli import main; main()"
+server = subprocess.Popen([sys.executable, "-c", serve, "serve", path, "--port", str(port)],
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 try:
     import http.client
