@@ -26,7 +26,7 @@ from thrifty.dynamod.solution import Solution
 from thrifty.errors import InvalidInputError
 from thrifty.full.crossfit import TrainingRows, fit_copy, judge_full
 from thrifty.full.model import EstimatorFull, is_estimator
-from thrifty.tasks.classes import ClassTask, class_task
+from thrifty.tasks.classes import BinaryTask, MulticlassTask, class_task
 from thrifty.tasks.task import Task
 from thrifty.trees import Binner
 from thrifty.trees.boosting import Boosting
@@ -62,7 +62,7 @@ class LeafPair:
         towards -1, for weights that sum to 1.
     threshold : float
         Where confidence is cut at the start: rows with ``-|f1| > threshold`` are sent on.
-    task : ClassTask
+    task : BinaryTask or MulticlassTask
         What f1 answers.
     """
 
@@ -73,7 +73,7 @@ class LeafPair:
         distance: DistanceName,
         ridge: float,
         threshold: float,
-        task: ClassTask,
+        task: BinaryTask | MulticlassTask,
     ) -> None:
         self._local, self._task = local, task
         self._distance = distance

@@ -30,6 +30,7 @@ from thrifty.tasks.logistic import (
     soft_logistic_loss,
 )
 from thrifty.tasks.mistakes import CostMatrix, Mistakes, read_loss
+from thrifty.tasks.task import Task
 from thrifty.trees.gradients import BLOCK, exponential
 
 __all__ = [
@@ -60,7 +61,7 @@ CLIP = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class ClassTask:
+class ClassTask(Task):
     """Base class of classification tasks.
 
     Attributes
@@ -74,8 +75,6 @@ class ClassTask:
     classes: Labels
     mistakes: Mistakes | None = None
 
-    has_uncertainty: ClassVar[bool] = True
-    tolerance: ClassVar[float] = 0.0
     loss_name: ClassVar[str] = "log-loss"
 
     def validate(self) -> Self:
@@ -149,38 +148,13 @@ class ClassTask:
             place[found == label] = number
         return self.targets(place)
 
-    @property
-    def n_scores(self) -> int:
-        """Scores per row."""
-        raise NotImplementedError
-
     def targets(self, place: Ints) -> Floats:
         """Targets from the class number of each row."""
-        raise NotImplementedError
-
-    def strata(self, y: Floats) -> Ints:
-        """Class number of each target."""
-        raise NotImplementedError
-
-    def distributions(self, y: Floats) -> Floats:
-        """Probabilities of the second of two classes, or of each of several, of targets, soft ones included."""
-        raise NotImplementedError
-
-    def soft_targets(self, y: Floats, outputs: Floats, trust: float) -> Floats:
-        """Soft targets between those given (``trust`` 0) and the probabilities of a model (``trust`` 1)."""
-        raise NotImplementedError
-
-    def gain_of(self, scores: Floats, over: Floats, y: Floats) -> Floats:
-        """How much more often one model's scores are right than another's, by targets, soft ones included."""
         raise NotImplementedError
 
     def decode(self, y: Floats) -> Labels:
         """Labels as the user wrote them."""
         return self.classes[self.strata(y)]
-
-    def query_of(self, y: Floats) -> Ints | None:  # noqa: ARG002 - part of the contract
-        """None: classification has no queries."""
-        return None
 
     def constant_quality(self, y: Floats, weight: Floats) -> float:
         """Share of the most frequent class, or minus the loss of the class shares as probabilities."""
@@ -263,18 +237,6 @@ class ClassTask:
         quality: Floats = 1.0 - loss if self.mistakes is None else -loss * self.mistakes.unit
         return quality
 
-    def errors(self, y: Floats, scores: Floats) -> Floats | None:  # noqa: ARG002 - part of the contract
-        """None: labels are right or wrong."""
-        return None
-
-    def score(self, y: Floats, quality: Any) -> Any:  # noqa: ARG002 - part of the contract
-        """The share of right answers."""
-        return quality
-
-    def outputs(self, scores: Floats) -> Floats:
-        """Probabilities of all classes."""
-        raise NotImplementedError
-
 
 def default_classifier(random_state: Any) -> Any:
     """Histogram boosting with scikit-learn's settings."""
@@ -283,9 +245,9 @@ def default_classifier(random_state: Any) -> Any:
     return HistGradientBoostingClassifier(random_state=random_state)
 
 
-def class_task(task: Any) -> ClassTask:
+def class_task(task: Any) -> "BinaryTask | MulticlassTask":
     """Check that a task is classification and return it."""
-    if not isinstance(task, ClassTask):
+    if not isinstance(task, BinaryTask | MulticlassTask):
         raise InvalidInputError(
             f"this model answers with labels; the task here is one of numbers ({task.quality_name}). Use a regressor."
         )
@@ -329,9 +291,6 @@ class BinaryLoss:
 @dataclass(frozen=True, eq=False)
 class BinaryTask(ClassTask):
     """Answers with one of two labels; inside, the second one is +1 and the first -1."""
-
-    n_scores: ClassVar[int] = 1
-    full_alone: ClassVar[Floats] = np.array([0.0, 0.0, 1.0])
 
     def targets(self, place: Ints) -> Floats:
         """-1 / +1 for the first and the second class."""
@@ -406,19 +365,9 @@ class BinaryTask(ClassTask):
         """Slope and intercept of Platt's sigmoid."""
         return np.array(platt(scores[:, 0], y, weight))
 
-    def calibrated(self, scores: Floats, calibration: Floats) -> Floats:
-        """``slope * score + intercept``."""
-        log_odds: Floats = scores * calibration[0] + calibration[1]
-        return log_odds
-
     def blend_weights(self, last: Floats, full: Floats, y: Floats, weight: Floats) -> Floats:
         """Intercept and weights of both log-odds, by logistic regression."""
         return logistic_weights(np.hstack([last, full]), y, weight)
-
-    def blended(self, weights: Floats, last: Floats, full: Floats) -> Floats:
-        """Log-odds of the blend."""
-        blended: Floats = weights[0] + weights[1] * last + weights[2] * full
-        return blended
 
 
 def both_probabilities(positive: Floats) -> Floats:

@@ -41,6 +41,7 @@ from scipy.special import expit
 from thrifty.arrays import Bools, Floats, Ints, Labels, check_unmasked
 from thrifty.errors import InvalidInputError
 from thrifty.tasks.regression import RegressionTask, SquaredLoss, linear_weights
+from thrifty.tasks.task import Task
 from thrifty.trees.boosting import Loss
 
 __all__ = [
@@ -619,13 +620,10 @@ class RankingTask(RegressionTask):
         """One, minus the squared error of the gain: what a document by itself is judged by."""
         return super().quality_of_scores(self.targets(y), scores)
 
-    def errors(self, y: Floats, scores: Floats) -> Floats | None:  # noqa: ARG002 - part of the contract
-        """None: an order has no error per document."""
-        return None
-
-    def score(self, y: Floats, quality: Any) -> Any:  # noqa: ARG002 - part of the contract
-        """The mean over queries, as it is."""
-        return quality
+    errors, score = (
+        Task.errors,
+        Task.score,
+    )  # an order has no error per document, and its score is a mean over queries
 
     def value_of_queries(self, y: Floats, scores: Floats) -> Floats:
         """The measure of each query in rising order of their numbers; NaN where no document is relevant."""

@@ -5,7 +5,7 @@ There is one score, the predicted number in units of the spread of the targets o
     squared    loss(y, s) = (y - s)^2 / 2,    derivatives   s - y        and   1
     absolute   loss(y, s) = |y - s|,          derivatives   sign(s - y)  and   1 / max(|y - s|, SMOOTH)
     pinball    loss(y, s) = stretch (|y - s| / 2 + (quantile - 1/2) (y - s)),
-               stretch = 1 / (2 quantile (1 - quantile))
+               stretch = 1 / (2 quantile (1 - quantile));      the absolute error is that of the quantile one half
 
 The second derivatives of the absolute and the pinball loss are those of the parabola that touches the loss from above,
 so a step minimises a weighted sum of squares, and repeated steps converge to the median or quantile. Stretched, the
@@ -28,12 +28,12 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats, Ints, Labels, check_unmasked
 from thrifty.errors import InvalidInputError
+from thrifty.tasks.task import Task
 from thrifty.trees.boosting import Loss
 from thrifty.trees.gradients import SQUARED, Formula
 
 __all__ = [
     "SMOOTH",
-    "AbsoluteLoss",
     "PinballLoss",
     "RegressionLoss",
     "RegressionTask",
@@ -140,11 +140,13 @@ def regret_of_quantile(away: Floats, quantile: float, unknown: float) -> Floats:
 
 @dataclass(frozen=True)
 class PinballLoss:
-    """The pinball loss of one score against targets, for one quantile; errors below ``smooth`` count as that large."""
+    """The pinball loss of one score against targets, which is the absolute error for the quantile one half.
+
+    In the second derivative, errors below ``SMOOTH`` count as that large.
+    """
 
     y: Floats
-    quantile: float
-    smooth: float
+    quantile: float = 0.5
 
     def values(self, scores: Floats) -> Floats:
         """Loss of each row."""
@@ -153,7 +155,7 @@ class PinballLoss:
     def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
         """Gradient and hessian of the parabola that touches the loss from above, each of shape (n_rows, 1)."""
         error, scale = scores - self.y[:, None], pinball_scale(self.quantile)
-        hessian: Floats = 0.5 * scale / np.maximum(np.abs(error), self.smooth)
+        hessian: Floats = 0.5 * scale / np.maximum(np.abs(error), SMOOTH)
         return error * hessian - scale * (self.quantile - 0.5), hessian
 
     def base(self, weight: Floats) -> Floats:
@@ -194,30 +196,6 @@ class SquaredLoss:
         return np.array([np.average(self.y, weights=weight)])
 
 
-@dataclass(frozen=True)
-class AbsoluteLoss:
-    """The absolute error."""
-
-    y: Floats
-
-    def values(self, scores: Floats) -> Floats:
-        """Loss of each row."""
-        losses: Floats = np.abs(scores[:, 0] - self.y)
-        return losses
-
-    def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
-        """Gradient and hessian of the parabola that touches the loss from above, each of shape (n_rows, 1)."""
-        error = scores - self.y[:, None]
-        hessian: Floats = 1.0 / np.maximum(np.abs(error), SMOOTH)
-        return error * hessian, hessian
-
-    def base(self, weight: Floats) -> Floats:
-        """The weighted median."""
-        order = np.argsort(self.y, kind="stable")
-        passed = np.cumsum(weight[order])
-        return self.y[order][[np.searchsorted(passed, passed[-1] / 2)]]
-
-
 def linear_weights(scores: Floats, y: Floats, weight: Floats, kind: str, quantile: float = 0.5) -> Floats:
     """Intercept and slopes, shape (1 + n_scores,), with the least squared or absolute error, or pinball loss.
 
@@ -246,7 +224,7 @@ RegressionLoss = Literal["squared", "absolute", "pinball"]
 
 
 @dataclass(frozen=True)
-class RegressionTask:
+class RegressionTask(Task):
     """Regression: predicts a number.
 
     Attributes
@@ -258,7 +236,7 @@ class RegressionTask:
     tolerance : float
         How much less good than the full model's an answer may be before it counts as worse.
     quantile : float
-        Quantile that is answered, in (0, 1), where the error is the pinball loss; else one half, which plays no part.
+        Quantile that is answered, in (0, 1), where the error is the pinball loss; one half for absolute errors.
     """
 
     kind: RegressionLoss
@@ -267,12 +245,9 @@ class RegressionTask:
     tolerance: float = 0.01
     quantile: float = 0.5
 
-    n_scores: ClassVar[int] = 1
+    classes: ClassVar[Labels] = np.empty(0)  # type: ignore[misc]  # the same for all
     has_uncertainty: ClassVar[bool] = False
-    mistake_price: ClassVar[float | None] = None
-    best_quality: ClassVar[float] = 1.0
     largest_loss: ClassVar[float] = 4.0
-    full_alone: ClassVar[Floats] = np.array([0.0, 0.0, 1.0])
 
     def validate(self) -> Self:
         """Refuse numbers that make no task. Returns itself."""
@@ -282,11 +257,6 @@ class RegressionTask:
                 f"{self.tolerance!r}, {self.quantile!r}."
             )
         return self
-
-    @property
-    def classes(self) -> Labels:
-        """None: there is no list of answers."""
-        return np.empty(0)
 
     @property
     def loss_name(self) -> str:
@@ -330,10 +300,6 @@ class RegressionTask:
         """Whether a target is above the centre, for stratified folds."""
         return (y > 0).astype(np.intp)
 
-    def query_of(self, y: Floats) -> Ints | None:  # noqa: ARG002 - part of the contract
-        """None: a row is judged by itself."""
-        return None
-
     def constant_quality(self, y: Floats, weight: Floats) -> float:
         """Quality of the best constant."""
         best = np.tile(self.loss(y).base(weight), (len(y), 1))
@@ -343,9 +309,7 @@ class RegressionTask:
 
     def loss(self, y: Floats) -> Loss:
         """The loss of scores against encoded targets."""
-        if self.kind == "pinball":
-            return PinballLoss(y, self.quantile, SMOOTH)
-        return SquaredLoss(y) if self.kind == "squared" else AbsoluteLoss(y)
+        return SquaredLoss(y) if self.kind == "squared" else PinballLoss(y, self.quantile)
 
     # -- scores, outputs, answers ------------------------------------------------------------------
 
@@ -353,18 +317,10 @@ class RegressionTask:
         """Numbers, shape (n_rows, 1)."""
         return self.decode(scores)
 
-    def bounded(self, outputs: Floats) -> Floats:
-        """Numbers as they are: none of them is a certainty."""
-        return outputs
-
     def scores(self, outputs: Floats) -> Floats:
         """Numbers in units of the spread."""
         scores: Floats = (outputs - self.centre) / self.spread
         return scores
-
-    def exact_scores(self, outputs: Floats) -> Floats:
-        """Numbers in units of the spread."""
-        return self.scores(outputs)
 
     def decision(self, scores: Floats) -> Floats:
         """The numbers."""
@@ -390,10 +346,10 @@ class RegressionTask:
 
     def quality_of_scores(self, y: Floats, scores: Floats) -> Floats:
         """One, minus the error in units of the spread."""
-        if self.kind == "pinball":
-            return 1.0 - pinball(y - scores[:, 0], self.quantile)
-        error = np.abs(scores[:, 0] - y)
-        quality: Floats = 1.0 - (np.square(error) if self.kind == "squared" else error)
+        missing = y - scores[:, 0]
+        quality: Floats = 1.0 - (
+            np.square(missing) if self.kind == "squared" else pinball(missing, self.quantile)
+        )
         return quality
 
     def errors(self, y: Floats, scores: Floats) -> Floats | None:
@@ -418,11 +374,8 @@ class RegressionTask:
         the median while that is small against what is unknown anyway, which is taken to be ``UNKNOWN``; so do those of
         a quantile, on either side at its own price.
         """
-        if self.kind == "pinball":
-            return regret_of_quantile(scores[:, 0] - belief[:, 0], self.quantile, UNKNOWN)
-        squares = np.square(scores[:, 0] - belief[:, 0])
-        loss: Floats = squares if self.kind == "squared" else np.sqrt(squares + UNKNOWN**2) - UNKNOWN
-        return loss
+        away = scores[:, 0] - belief[:, 0]
+        return np.square(away) if self.kind == "squared" else regret_of_quantile(away, self.quantile, UNKNOWN)
 
     def expected_quality(self, loss: Floats) -> Floats:
         """How much is lost against the best belief, from one downwards."""
@@ -438,19 +391,9 @@ class RegressionTask:
             return np.array([slope, intercept])
         return np.array([0.0, float(self.loss(y).base(weight)[0])])
 
-    def calibrated(self, scores: Floats, calibration: Floats) -> Floats:
-        """``slope * score + intercept``."""
-        calibrated: Floats = scores * calibration[0] + calibration[1]
-        return calibrated
-
     def blend_weights(self, last: Floats, full: Floats, y: Floats, weight: Floats) -> Floats:
         """Intercept and the weights of both models, by linear regression."""
         return linear_weights(np.hstack([last, full]), y, weight, self.kind, self.quantile)
-
-    def blended(self, weights: Floats, last: Floats, full: Floats) -> Floats:
-        """Scores of the blend."""
-        blended: Floats = weights[0] + weights[1] * last + weights[2] * full
-        return blended
 
 
 UNKNOWN = 0.25

@@ -27,23 +27,30 @@ def mean_error(powers: Any, power: int) -> Any:
 
 
 class Task(Protocol):
-    """Interface of classification, regression and ranking."""
+    """Interface of classification, regression and ranking; tasks derive from it.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (n_classes,)
+        Class labels in the order of the outputs; empty for regression and ranking.
+    """
+
+    classes: Labels
 
     @property
     def n_scores(self) -> int:
         """Scores per row."""
+        return 1
 
     @property
     def has_uncertainty(self) -> bool:
         """Whether scores measure the uncertainty of an answer; if not, every gate is learned."""
+        return True
 
     @property
     def tolerance(self) -> float:
         """Difference in quality to the full model up to which an answer does not count as worse."""
-
-    @property
-    def classes(self) -> Labels:
-        """Class labels in the order of the outputs; empty for regression and ranking."""
+        return 0.0
 
     @property
     def loss_name(self) -> str:
@@ -56,6 +63,7 @@ class Task(Protocol):
     @property
     def best_quality(self) -> float:
         """Quality of an answer that loses nothing."""
+        return 1.0
 
     @property
     def largest_loss(self) -> float:
@@ -68,6 +76,7 @@ class Task(Protocol):
     @property
     def mistake_price(self) -> float | None:
         """Cost of one unit of ``expected_loss`` in the unit of the prices; None where mistakes have no prices."""
+        return None
 
     # -- targets -------------------------------------------------------------------------------
 
@@ -80,8 +89,9 @@ class Task(Protocol):
     def strata(self, y: Floats) -> Ints:
         """Stratum of each row by its target, for stratified folds, shape (n_rows,)."""
 
-    def query_of(self, y: Floats) -> Ints | None:
+    def query_of(self, y: Floats) -> Ints | None:  # noqa: ARG002 - for ranking
         """Query of each row, for ranking; None for other tasks."""
+        return None
 
     def constant_quality(self, y: Floats, weight: Floats) -> float:
         """Mean quality of the best constant answer."""
@@ -97,13 +107,15 @@ class Task(Protocol):
         """Outputs of scores, shape (n_rows, n_outputs)."""
 
     def bounded(self, outputs: Floats) -> Floats:
-        """Clipped outputs, with no probability of 0 or 1."""
+        """Clipped outputs, with no probability of 0 or 1; numbers are unchanged."""
+        return outputs
 
     def scores(self, outputs: Floats) -> Floats:
         """Scores of outputs, shape (n_rows, n_scores); finite, because outputs are clipped."""
 
     def exact_scores(self, outputs: Floats) -> Floats:
         """Scores of outputs without clipping; infinite where a probability is 0 or 1."""
+        return self.scores(outputs)
 
     def decision(self, scores: Floats) -> Floats:
         """Scores in the form of scikit-learn's ``decision_function``."""
@@ -125,11 +137,13 @@ class Task(Protocol):
     def quality_of_scores(self, y: Floats, scores: Floats) -> Numbers:
         """Quality of the answers of some scores, shape (n_rows,)."""
 
-    def errors(self, y: Floats, scores: Floats) -> Floats | None:
-        """Absolute error of each answer in the unit of the target, shape (n_rows,); None for labels."""
+    def errors(self, y: Floats, scores: Floats) -> Floats | None:  # noqa: ARG002 - for regression
+        """Absolute error of each answer in the unit of the target, shape (n_rows,); None for labels and ranking."""
+        return None
 
-    def score(self, y: Floats, quality: Any) -> Any:
+    def score(self, y: Floats, quality: Any) -> Any:  # noqa: ARG002 - for regression
         """Score, such as accuracy or R2, of rows with these targets from their mean quality, or several of them."""
+        return quality
 
     def expected_loss(self, scores: Floats, belief: Floats) -> Floats:
         """Expected loss of the answers of ``scores`` under the probabilities of ``belief``, shape (n_rows,)."""
@@ -143,17 +157,22 @@ class Task(Protocol):
         """Fit the calibration of scores; ``calibrated`` applies it."""
 
     def calibrated(self, scores: Floats, calibration: Floats) -> Floats:
-        """Scores after calibration."""
+        """Scores after calibration: ``slope * score + intercept``, unless there are several scores."""
+        calibrated: Floats = scores * calibration[0] + calibration[1]
+        return calibrated
 
     def blend_weights(self, last: Floats, full: Floats, y: Floats, weight: Floats) -> Floats:
         """Fit the weights of a blend of the scores of two models; ``blended`` applies them."""
 
     def blended(self, weights: Floats, last: Floats, full: Floats) -> Floats:
-        """Scores of the blend."""
+        """Scores of the blend: an intercept and a weight for each model, unless there are several scores."""
+        blended: Floats = weights[0] + weights[1] * last + weights[2] * full
+        return blended
 
     @property
     def full_alone(self) -> Floats:
         """Weights of the blend that is the full model alone."""
+        return np.array([0.0, 0.0, 1.0])
 
 
 def mean_errors(task: Task, y: Floats, scores: Floats) -> dict[str, float]:
