@@ -377,7 +377,6 @@ def test_weights_that_weigh_nothing_are_refused(weight, fitted, forge):
 ])  # fmt: skip
 def test_a_certificate_that_is_none_is_refused(name, value, proved, forge):
     def change(manifest):
-        entries = next(one for one in forge.objects(manifest, "SavedEntries") if one["kind"] == "Certificate")
-        next(pair for pair in entries["entries"]["$dict"] if pair[0] == name)[1] = value
+        forge.objects(manifest, "Certificate")[0][name] = value
 
-    refused(forge.with_fact(proved, change), "Certificate in the bundle must")
+    refused(forge.with_fact(proved, change), f"{name} of Certificate in the bundle must")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.certificate import Certificate, certify
+from thrifty.evidence.certificate import certify
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.tests import clopper_pearson_bound, rows_needed
@@ -281,20 +281,11 @@ def test_without_a_gate_that_can_be_opened_the_fallback_has_no_point():
     assert certificate.failed_losses == 500
 
 
-@pytest.mark.parametrize("n_losses", [[0, 0], [0, 900], [900, 900]], ids=["cheapest", "dearer", "fallback"])
-def test_a_certificate_comes_back_from_json(n_losses):
-    certificate = certify(with_losses(lost_rows(n_losses, 1000)), max_loss=0.01)
-    text = json.dumps(certificate.as_dict(), allow_nan=False)
-    assert Certificate.from_dict(json.loads(text)) == certificate
-
-
-def test_an_infinite_threshold_comes_back_from_json():
+def test_a_certificate_of_an_infinite_threshold_is_written_as_json():
     there = Frontier.from_evidence([gated(np.random.default_rng(0), 50)]).on([gate_that_fails(1000, 1)])
     certificate = certify(there, max_loss=0.01)
-    again = Certificate.from_dict(json.loads(json.dumps(certificate.as_dict(), allow_nan=False)))
-    assert again == certificate
-    with pytest.raises(InvalidInputError, match=r"missing or unknown: \['bound'\]"):
-        Certificate.from_dict({name: value for name, value in again.as_dict().items() if name != "bound"})
+    again = json.loads(json.dumps(certificate.as_dict(), allow_nan=False))
+    assert (again["bound"], again["point"]["threshold"]) == (certificate.bound, "-inf")
 
 
 def test_rows_the_points_were_chosen_on_certify_nothing():

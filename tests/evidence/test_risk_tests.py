@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom
 
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.certificate import Certificate, certify
+from thrifty.evidence.certificate import certify
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.tests import (
@@ -106,7 +106,7 @@ def test_a_certificate_by_class_names_each_class_with_its_rows_and_its_exact_bou
         "with 95 % confidence, on 1,000 held-out rows: of 100 of 'sick' 2 were worse (bound 6.16 %); "
         "of 900 of 'well' 0 were worse (bound 0.332 %)"
     )
-    assert Certificate.from_dict(certificate.as_dict()) == certificate
+    assert [one["label"] for one in certificate.as_dict()["by_class"]] == ["sick", "well"]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from thrifty.arrays import Labels
 from thrifty.bundle.container import is_storable
 from thrifty.errors import InvalidInputError
 
-__all__ = ["NotPlainError", "Reader", "Writer", "known_name", "register", "type_problem"]
+__all__ = ["NotPlainError", "Reader", "Writer", "known_name", "register"]
 
 _NUMBERS_BY_NAME = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 _MAX_LEVELS = 40
@@ -366,14 +366,7 @@ def _problem(value: Any, hint: Any, infinite: bool) -> str | None:
         return None if is_right else f"be a {kind.__name__}"
     if not isinstance(kind, type) or not isinstance(value, kind):
         return f"be a {getattr(kind, '__name__', kind)}"
-    return type_problem(value) if hasattr(kind, "_fields") else None
-
-
-def type_problem(thing: Any) -> str | None:
-    """Reason why a field of a dataclass or named tuple does not match its annotation, or None."""
-    hints = get_type_hints(type(thing))
-    problems = ((name, _problem(getattr(thing, name), hint, infinite=True)) for name, hint in hints.items())
-    return next((f"have a {name} that must {problem}" for name, problem in problems if problem), None)
+    return None
 
 
 def _array_problem(value: Any, hint: Any, infinite: bool) -> str | None:

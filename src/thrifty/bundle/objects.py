@@ -15,7 +15,7 @@ from sklearn.utils import get_tags
 
 import thrifty
 from thrifty.arrays import Bools, Floats, Int32s
-from thrifty.bundle.codec import NotPlainError, Reader, Writer, known_name, register, type_problem
+from thrifty.bundle.codec import NotPlainError, Reader, Writer, known_name, register
 from thrifty.bundle.container import DEFAULT_MAX_BYTES, Contents, pack, unpack
 from thrifty.bundle.full_models import FullMode, SavedModel, full_to_store, with_given_full
 from thrifty.bundle.signature import check_private_key, sign, without_signature
@@ -47,6 +47,8 @@ from thrifty.errors import FullModelOutsideWarning, InvalidInputError
 from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence, QueryEvidence
+from thrifty.evidence.frontier import OperatingPoint
+from thrifty.evidence.tests import ClassLoss
 from thrifty.full.convert import stored_model_of
 from thrifty.full.foreign import models_of
 from thrifty.full.model import AbsentFull, EstimatorFull, PrecomputedFull, as_full_model
@@ -82,7 +84,7 @@ _PLAIN: tuple[type, ...] = (
     *(NeighbourStage, NeighbourTurn, Turn, UniformGate, Chain, ColumnType, Levels),
     *(PriceList, Discounts, ForgottenFunction, RowPrices, CostMatrix, ProbabilityLoss),
     *(AbsentFull, PrecomputedFull, StoredModel, Impute, Scale, KernelScores, LinearScores),
-    *(ForeignTrees, Categories, LevelSets, StageOptions),
+    *(ForeignTrees, Categories, LevelSets, StageOptions, Prices, Certificate, ClassLoss),
 )
 _SHARED: tuple[type, ...] = (BinaryTask, MulticlassTask, RankingTask, RegressionTask, Neighbours)
 for _class in (*_PLAIN, *_SHARED):
@@ -91,6 +93,7 @@ for _class in (*_PLAIN, *_SHARED):
 _OF_MEASURES = ("settings", "is_fixed", "target", "scores", "full_scores")
 register(Evidence, left_out=_OF_MEASURES, infinite=("points",))
 register(QueryEvidence, left_out=_OF_MEASURES, infinite=("points",))
+register(OperatingPoint, infinite=("threshold", "thresholds"))
 register(Policy, infinite=("thresholds", "cost", "score"))
 register(TreeEnsemble, infinite=("threshold",))
 
@@ -125,36 +128,6 @@ class SavedTrees:
 
 
 register(SavedTrees, infinite=("threshold",))
-
-
-@register
-@dataclass(frozen=True, eq=False)
-class SavedEntries:
-    """An object that has ``as_dict`` and ``from_dict``: a certificate, or prices as they were given."""
-
-    kind: str
-    entries: dict[str, Any]
-
-    def restored(self) -> Any:
-        """The object."""
-        kinds: dict[str, Any] = {"Certificate": Certificate, "Prices": Prices}
-        try:
-            made = kinds[self.kind].from_dict(self.entries)
-            problem = (
-                type_problem(made) or (made.point and type_problem(made.point))
-                if self.kind != "Prices"
-                else None
-            )
-        except (
-            TypeError,
-            ValueError,
-            AttributeError,
-            KeyError,
-        ) as error:  # InvalidInputError is a ValueError
-            problem = f"be one ({type(error).__name__})"
-        if problem:
-            raise InvalidInputError(f"{self.kind[:60]} in the bundle must {problem}.")
-        return made
 
 
 @register
@@ -458,8 +431,11 @@ class _Lowering:
             return saved
         if isinstance(thing, StoredClassifier | StoredRegressor):
             return thing.model
-        if isinstance(thing, Certificate | Prices):
-            return SavedEntries(type(thing).__name__, thing.as_dict())
+        if isinstance(thing, Prices):
+            by_row = {
+                key: ForgottenFunction(key) if callable(one) else one for key, one in thing.by_row.items()
+            }
+            return replace(thing, by_row=by_row)
         if isinstance(thing, NotStored):
             return SavedPlaceholder(thing.what[:100], thing.sparse, thing.allow_nan)
         return thing
@@ -525,7 +501,7 @@ def _without_functions(prices: PriceList, names: tuple[str, ...] | None) -> Pric
 
 def _lifted(thing: Any) -> Any:
     """Final form of an object that was read."""
-    if isinstance(thing, SavedTrees | SavedEntries | SavedModel | SavedEstimator):
+    if isinstance(thing, SavedTrees | SavedModel | SavedEstimator):
         return thing.restored()
     if isinstance(thing, StoredModel):
         return stored_estimator(thing)

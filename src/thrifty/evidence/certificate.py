@@ -12,8 +12,8 @@ sequence, which controls the family-wise error without a correction; ``certify``
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -269,13 +269,13 @@ class Certificate:
         The certified point. None: send every row to the full model, and no system at hand has a gate for that.
     is_fallback : bool
         Whether no candidate passed, so that every row goes to the full model: that loses nothing, and needs no test.
-    n_given, n_repeated : int or None
-        Rows that were given, and how many of them repeat another one that was counted.
+    n_given, n_repeated : int, int or None
+        Rows that were given, and how many of them repeat another one that was counted; None where that is not known.
     n_seen : int or None
         Rows that equal one of the fit; None where the rows of the fit are not known.
-    duplicates : str or None
+    duplicates : str
         What became of such rows; see ``certify``.
-    issued, rows : str or None
+    issued, rows : str, str or None
         Date of the test, and a fingerprint of the rows given, which does not depend on their order.
     by_class : tuple of ClassLoss or None
         Limit, rows, losses and bound of each class, where classes have limits of their own: ``max_loss`` is then the
@@ -302,12 +302,12 @@ class Certificate:
     failed_bound: float | None
     point: OperatingPoint | None
     is_fallback: bool
-    n_given: int | None = None
-    n_repeated: int | None = None
-    n_seen: int | None = None
-    duplicates: str | None = None
-    issued: str | None = None
-    rows: str | None = None
+    n_given: int
+    n_repeated: int | None
+    n_seen: int | None
+    duplicates: str
+    issued: str
+    rows: str | None
     by_class: tuple[ClassLoss, ...] | None = None
     excess: float | None = None
     largest: float | None = None
@@ -367,8 +367,6 @@ class Certificate:
     def _basis(self) -> str:
         """Basis of the claim in words: assumptions, rows counted, date and fingerprint of the rows."""
         basis = "This assumes that the rows are independent of each other and of the fit, and drawn as future rows are"
-        if self.issued is None:
-            return f"{basis}; an earlier version issued it, which did not look for rows that equal others"
         parts = [basis, *self._counted(), f"issued on {self.issued}"]
         return "; ".join(parts) + ("" if self.rows is None else f" for the rows {self.rows}")
 
@@ -392,34 +390,7 @@ class Certificate:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for a JSON file."""
-        entries = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        by_class = None if self.by_class is None else [one._asdict() for one in self.by_class]
-        point = None if self.point is None else self.point.as_dict()
-        return entries | {"point": point, "by_class": by_class}
-
-    @classmethod
-    def from_dict(cls, entries: Mapping[str, Any]) -> Self:
-        """The certificate that ``as_dict`` described."""
-        wanted = {entry.name for entry in fields(cls)}
-        # The first versions did not tell rows apart.
-        entries = {**{entry.name: None for entry in fields(cls) if entry.default is None}, **entries}
-        if set(entries) != wanted:
-            differing = sorted(wanted ^ set(entries))
-            raise InvalidInputError(
-                f"a certificate has the entries {sorted(wanted)}; missing or unknown: {differing}."
-            )
-        point = None if entries["point"] is None else OperatingPoint.from_dict(entries["point"])
-        by_class = (
-            None if entries["by_class"] is None else tuple(ClassLoss(**one) for one in entries["by_class"])
-        )
-        return cls(**{**entries, "point": point, "by_class": by_class})
-
-    def with_labels(self, names: Mapping[Any, Any]) -> "Certificate":
-        """The certificate with other names of the classes."""
-        if self.by_class is None:
-            return self
-        named = tuple(one._replace(label=names.get(one.label, one.label)) for one in self.by_class)
-        return replace(self, by_class=named)
+        return asdict(self) | {"point": None if self.point is None else self.point.as_dict()}
 
 
 def _worse(n_losses: int, bound: float, of_them: str = " of them") -> str:

@@ -5,8 +5,8 @@ does the point of each budget: choosing again by the scores of the new rows woul
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -548,33 +548,10 @@ class OperatingPoint:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for a JSON file, which knows no infinite numbers."""
-        entries = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         if self.threshold is not None and not np.isfinite(self.threshold):
-            entries["threshold"] = str(self.threshold)
+            return replace(self, threshold=None).as_dict() | {"threshold": str(self.threshold)}
         thresholds = [one if np.isfinite(one) else str(one) for one in self.thresholds]
-        return entries | {
-            "features": list(self.features),
-            "settings": dict(self.settings),
-            "thresholds": thresholds,
-        }
-
-    @classmethod
-    def from_dict(cls, entries: Mapping[str, Any]) -> Self:
-        """The point that ``as_dict`` described."""
-        wanted = {entry.name for entry in fields(cls)}
-        entries = {"thresholds": (), **entries}  # the first versions knew single gates only
-        if set(entries) != wanted:
-            differing = sorted(wanted ^ set(entries))
-            raise InvalidInputError(
-                f"an operating point has the entries {sorted(wanted)}; missing or unknown: {differing}."
-            )
-        threshold = entries["threshold"]
-        changed = {
-            "threshold": None if threshold is None else float(threshold),
-            "features": tuple(entries["features"]),
-            "thresholds": tuple(float(one) for one in entries["thresholds"]),
-        }
-        return cls(**{**entries, **changed})
+        return asdict(self) | {"features": list(self.features), "thresholds": thresholds}
 
 
 # -- data frames ------------------------------------------------------------------------------------

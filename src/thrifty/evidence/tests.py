@@ -61,7 +61,8 @@ __all__ = [
 MaxLoss = float | Mapping[Any, float]
 
 
-class ClassLoss(NamedTuple):
+@dataclass(frozen=True)
+class ClassLoss:
     """Test of one class: its limit, the rows counted, losses among them, and their bound."""
 
     label: Any
@@ -184,8 +185,8 @@ def rows_by_class(frontier: Frontier, limits: Mapping[Any, float]) -> dict[Any, 
     known = next((one for one in frontier.evidence if one.strata is not None and one.classes), None)
     if known is None or known.strata is None:
         raise InvalidInputError(
-            "max_loss by class needs to know the class of each row, and this evidence does not: numbers have none, and "
-            "files of earlier versions do not keep it. Give one number for all rows, or fit again."
+            "max_loss by class needs to know the class of each row, and this evidence does not: numbers have none. "
+            "Give one number for all rows."
         )
     check_max_loss(limits, known.classes)
     numbers = {label: known.classes.index(label) for label in limits}

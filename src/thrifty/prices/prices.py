@@ -12,7 +12,7 @@ import json
 import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,7 +24,6 @@ from thrifty.prices.billing import (
     MAX_PRICE,
     MIN_PRICE,
     Discounts,
-    ForgottenFunction,
     PriceList,
     RowPrices,
     RowsOfFit,
@@ -95,7 +94,7 @@ class Prices:
     costs: Any = None
     default: float | None = None
     groups: Any = None
-    discounts: Mapping[str, tuple[Sequence[Any], float]] = field(default_factory=dict)
+    discounts: Mapping[str, Any] = field(default_factory=dict)
     by_row: Mapping[Any, Any] = field(default_factory=dict)
     full: float = 0.0
     full_features: Any = None
@@ -235,18 +234,6 @@ class Prices:
             discounts={label: one for label, one in discounts.items() if len(one[0]) > 1},
             by_row={name: column for name, column in self.by_row.items() if name in names},
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Arguments of the constructor as plain data, with None in the place of functions."""
-        by_row = {column: None if callable(one) else one for column, one in self.by_row.items()}
-        return asdict(replace(self, by_row=by_row))
-
-    @classmethod
-    def from_dict(cls, arguments: Mapping[str, Any]) -> Self:
-        """Prices from the result of ``as_dict``; a function is replaced by a placeholder that asks for it."""
-        given = arguments.get("by_row", {})
-        by_row = {column: ForgottenFunction(column) if one is None else one for column, one in given.items()}
-        return cls(**{**arguments, "by_row": by_row})
 
 
 def _csv_rows(text: str) -> list[list[str]]:
