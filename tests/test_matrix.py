@@ -663,7 +663,7 @@ FUNCTIONS = {
     "hold_budget": lambda one, X, y: hold_budget(one, X, wide_budget(one)).chain_.policy.thresholds,
     "report": points_of_page,
     "chain": lambda one, X, y: chain_of(one).predict(X),
-    "source": lambda one, X, y: one.predict_from(NamedSource(X)),
+    "source": lambda one, X, y: one.buy(NamedSource(X), on_failure="raise").answer,
 }
 """What takes a system and a table, and no rule of scikit-learn's speaks of: names tell which column is which."""
 

@@ -264,20 +264,16 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         check_is_fitted(self)
         return Frontier.from_evidence([self.evidence_], task=classification(self.classes_))
 
-    def predict_from(self, source: Any, **how: Any) -> NoReturn:  # noqa: ARG002
+    def buy(self, source: Any, **how: Any) -> NoReturn:  # noqa: ARG002
         """Refuse: every split decides what to buy next."""
         raise InvalidInputError(
             "a pruned forest decides node by node what a row needs, and a source is asked stage by stage. Use "
             "BudgetedClassifier to buy from a source, or predict on a table."
         )
 
-    def buy(self, source: Any, **how: Any) -> NoReturn:  # noqa: ARG002
-        """Refuse: every split decides what to buy next."""
-        self.predict_from(source)
-
     def start(self, row: int = 0, **how: Any) -> NoReturn:  # noqa: ARG002
         """Refuse: every split decides what to buy next."""
-        self.predict_from(row)
+        self.buy(row)
 
     def explain(self, X: Any) -> NoReturn:  # noqa: ARG002
         """Refuse: there are no stages to tell of."""

@@ -128,7 +128,7 @@ def test_a_source_is_asked_for_exactly_what_is_paid_for_and_once(fitted, others)
     costs = fitted.chain_.policy.cost
     clf = fitted.at(budget=float(costs[len(costs) // 2]))  # a point of its own: nothing is left to chance
     source = Source(others[0][:300])
-    np.testing.assert_array_equal(clf.predict_from(source), clf.predict(others[0][:300]))
+    np.testing.assert_array_equal(clf.buy(source, on_failure="raise").answer, clf.predict(others[0][:300]))
     assert source.asked.max() == 1
     np.testing.assert_array_equal(source.asked.sum(axis=1), clf.cost(others[0][:300]))
 
@@ -139,7 +139,7 @@ def test_between_two_points_a_source_sends_rows_where_a_table_does_and_still_ask
     costs = fitted.chain_.policy.cost
     clf = fitted.at(budget=float(costs[0] + costs[1]) / 2)
     source = Source(others[0])
-    np.testing.assert_array_equal(clf.predict_from(source), clf.predict(others[0]))
+    np.testing.assert_array_equal(clf.buy(source, on_failure="raise").answer, clf.predict(others[0]))
     assert source.asked.max() == 1
     np.testing.assert_array_equal(source.asked.sum(axis=1), clf.cost(others[0]))
 
@@ -270,7 +270,7 @@ def test_a_full_model_worse_than_a_cheap_stage_is_reported_and_left_out(rows):
 def pays_for_what_it_asks(clf, X):
     """Cost, explanations and a source agree: every row pays for the distinct columns of its own way."""
     cost, source = clf.cost(X), Source(X)
-    np.testing.assert_array_equal(clf.predict_from(source), clf.predict(X))
+    np.testing.assert_array_equal(clf.buy(source, on_failure="raise").answer, clf.predict(X))
     assert source.asked.max() == 1
     np.testing.assert_array_equal(source.asked.sum(axis=1), cost)
     route, labels = clf.route(X), clf.predict(X).tolist()

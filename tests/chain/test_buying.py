@@ -331,7 +331,6 @@ def test_sources_of_every_form_are_answered_alike(fitted, form):
     receipt = fitted["cancer"].buy(FORMS[form](X), n_rows=len(X))
     assert np.array_equal(receipt.answer, fitted["cancer"].predict(X))
     np.testing.assert_allclose(receipt.cost, fitted["cancer"].cost(X))
-    assert np.array_equal(fitted["cancer"].predict_from(FORMS[form](X), n_rows=len(X)), receipt.answer)
 
 
 ARRAYS = {name: np.zeros(4) for name in NAMES}

@@ -17,7 +17,7 @@ from thrifty.chain.policy import Policy
 from thrifty.chain.purchases import PurchaseReader
 from thrifty.chain.readers import FeatureSource, TableReader
 from thrifty.chain.stage import LinearStage, Visit
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, PurchaseFailedError
 from thrifty.full.model import CallableFull, PrecomputedFull
 from thrifty.prices.billing import PriceList
 from thrifty.prices.prices import Prices, check_price_list
@@ -208,7 +208,7 @@ def check_a_source(system, X, ways):
         np.isin(group_of, group_of[sorted(way.held)]) if way.held else np.zeros(6, bool) for way in ways
     ]
     source = StrictSource(X, np.array(bought))
-    np.testing.assert_array_equal(system.predict_from(source), system.predict(X))
+    np.testing.assert_array_equal(system.buy(source, on_failure="raise").answer, system.predict(X))
     np.testing.assert_array_equal(source.asked, source.allowed)
     return source
 
@@ -431,7 +431,7 @@ def test_what_is_bought_reaches_the_full_model_as_the_kind_of_table_it_knows(kin
 
     system, X = chain(8, full_columns=np.array([1, 4])), rows_of(8)
     system = replace(system, full=CallableFull(note, TASK), names=tuple(NAMES), kind=kind)
-    system.at(Policy.of(np.full(2, -np.inf))).predict_from(StrictSource(X, np.ones(X.shape, bool)))
+    system.at(Policy.of(np.full(2, -np.inf))).buy(StrictSource(X, np.ones(X.shape, bool)), on_failure="raise")
     assert isinstance(seen[0], frame)
     assert list(seen[0].columns) == ["b", "e"]
     np.testing.assert_array_equal(seen[0].to_numpy(), X[:, [1, 4]])
@@ -446,7 +446,7 @@ def test_a_source_may_answer_with_named_columns_in_any_order():
     X = rows_of(8)
     system = replace(chain(8), names=tuple(NAMES))
     np.testing.assert_array_equal(
-        system.predict_from(Shuffled(X, np.ones(X.shape, bool))),
+        system.buy(Shuffled(X, np.ones(X.shape, bool)), on_failure="raise").answer,
         system.predict(pd.DataFrame(X, columns=NAMES)),
     )
 
@@ -468,14 +468,14 @@ def test_a_chain_reads_tables_of_every_kind_and_refuses_other_widths():
 def test_what_is_not_a_source_is_refused():
     system, X = chain(2), rows_of(2)
     with pytest.raises(InvalidInputError, match=r"fetch\(rows, columns\); got ndarray"):
-        system.predict_from(X)
+        system.buy(X)
 
     class Words(StrictSource):
         def fetch(self, rows, columns):
             return [["red"] * len(columns) for _ in rows]
 
-    with pytest.raises(InvalidInputError, match="what a source answers must hold numbers"):
-        system.predict_from(Words(X, np.ones(X.shape, bool)))
+    with pytest.raises(PurchaseFailedError, match="what a source answers must hold numbers"):
+        system.buy(Words(X, np.ones(X.shape, bool)), on_failure="raise")
 
 
 def test_a_table_reader_slices_rows_and_columns():

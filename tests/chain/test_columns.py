@@ -117,7 +117,9 @@ class Laboratory:
 def test_a_source_that_names_its_columns_is_asked_by_its_own_numbers(fitted):
     turned, expected = FRAME[NAMES[::-1]], fitted["named"].predict(FRAME)
     for source in (Laboratory(turned, NAMES[::-1]), Laboratory(FRAME, NAMES), Laboratory(FRAME)):
-        np.testing.assert_array_equal(fitted["named"].predict_from(source), expected)
-    np.testing.assert_array_equal(fitted["named"].predict_from(Laboratory(turned, turned.columns)), expected)
+        np.testing.assert_array_equal(fitted["named"].buy(source, on_failure="raise").answer, expected)
+    np.testing.assert_array_equal(
+        fitted["named"].buy(Laboratory(turned, turned.columns), on_failure="raise").answer, expected
+    )
     with pytest.raises(InvalidInputError, match="the source must have the columns of the fit.*lacks 'rate'"):
-        fitted["named"].predict_from(Laboratory(FRAME, ["age", "dose", "speed", "size"]))
+        fitted["named"].buy(Laboratory(FRAME, ["age", "dose", "speed", "size"]))

@@ -283,7 +283,7 @@ def test_lazy_buying_answers_as_predict_does(cancer, frozen):
             Source.cells += len(rows) * len(columns)
             return X[np.ix_(rows, columns)]
 
-    np.testing.assert_array_equal(clf.predict_from(Source()), clf.predict(frame))
+    np.testing.assert_array_equal(clf.buy(Source(), on_failure="raise").answer, clf.predict(frame))
     assert Source.cells == clf.cost(frame).sum()
 
 
@@ -380,7 +380,7 @@ def test_a_source_is_asked_for_the_columns_that_the_full_model_reads_and_no_othe
             asked[np.ix_(rows, columns)] += 1
             return X[np.ix_(rows, columns)]
 
-    np.testing.assert_array_equal(clf.predict_from(Source()), clf.predict(frame))
+    np.testing.assert_array_equal(clf.buy(Source(), on_failure="raise").answer, clf.predict(frame))
     assert asked.max() == 1
     np.testing.assert_allclose(asked.sum(axis=1) + 0.5 * clf.route(frame), clf.cost(frame))
 

@@ -94,7 +94,7 @@ def test_raw_tables_are_read_from_every_door_and_come_back_from_files(estimator,
     for again in (
         loaded.predict(X[NEW]),
         model.chain_.predict(X[NEW][X.columns[::-1]]),
-        model.predict_from(Source(X[NEW])),
+        model.buy(Source(X[NEW]), on_failure="raise").answer,
         np.concatenate([model.predict(X[row : row + 1]) for row in range(N, N + 5)]),
     ):
         if y is WORTH:  # a linear full model in another batch
@@ -182,9 +182,9 @@ def test_a_full_model_of_text_answers_alike_in_python_in_files_in_purchases_and_
     loaded = thrifty.load(folder / "saved.thrifty", full=full)
     np.testing.assert_array_equal(loaded.predict_proba(new), model.predict_proba(new))
     shops = {name: new[name].to_numpy() for name in new.columns}
-    bought = model.predict_from(
+    bought = model.buy(
         {name: (lambda rows, one=one: one[rows]) for name, one in shops.items()}, n_rows=len(new)
-    )
+    ).answer
     np.testing.assert_array_equal(bought, said)
     for row in range(5):
         session = loaded.start(row)

@@ -166,23 +166,11 @@ def test_probabilities_given_as_arrays_are_checked_row_by_row(served, fault):
             act()
 
 
-def source_of(table):
-    class Source:
-        def __len__(self):
-            return len(table)
-
-        def fetch(self, rows, columns):
-            return table.to_numpy()[np.ix_(rows, columns)]
-
-    return Source()
-
-
 DOORS = {
     "predict_proba": lambda clf: clf.predict_proba(TABLE),
     "decision_function": lambda clf: clf.decision_function(TABLE),
     "score": lambda clf: clf.score(TABLE, LABELS),
     "explain": lambda clf: clf.explain(TABLE),
-    "predict_from": lambda clf: clf.predict_from(source_of(TABLE)),
     "evidence_of": lambda clf: evidence_of(clf, TABLE, LABELS),
     "point_of": lambda clf: point_of(clf, TABLE, LABELS),
     "certified": lambda clf: clf.certified(TABLE, LABELS, max_loss=0.5),

@@ -20,7 +20,7 @@ from thrifty import (
     evidence_of,
     hold_budget,
 )
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, PurchaseFailedError
 from thrifty.prices.billing import RowsOfFit
 from thrifty.prices.prices import check_price_list, resolve_prices
 from thrifty.serve.budget_controller import BudgetController
@@ -160,8 +160,8 @@ def test_a_row_whose_price_is_none_is_not_bought_for_and_the_others_are(hearts, 
     assert not any(receipt.reason[~no_price])
     paid = receipt.bought[:, :3] @ [1.0, 2.0, 0.0] + receipt.bought[:, 2] * table["ecg_price"].fillna(0.0)
     np.testing.assert_allclose(receipt.cost, paid)
-    with pytest.raises(InvalidInputError, match="'ecg_price' holds prices.*row 0 has -1"):
-        cascade.predict_from(table.fillna(-1.0).to_dict("series"))
+    with pytest.raises(PurchaseFailedError, match="'ecg_price' holds prices.*row 0 has -1"):
+        cascade.buy(table.fillna(-1.0).to_dict("series"), on_failure="raise")
     with pytest.raises(InvalidInputError, match="row 0 has -1"):
         cascade.cost(table.fillna(-1.0))
 
@@ -257,7 +257,7 @@ def test_prices_at_the_time_of_the_purchase_are_billed_in_receipts_tables_and_se
     assert sum(asked) == receipt.bought[:, 2].sum(), "a function is asked once about a row"
     np.testing.assert_allclose(other.cost(table), receipt.cost)
     np.testing.assert_array_equal(
-        cascade.predict_from(table.to_dict("series"), prices=told), other.predict(table)
+        cascade.buy(table.to_dict("series"), prices=told, on_failure="raise").answer, other.predict(table)
     )
     session = cascade.start(prices={"ecg": lambda free: free["ecg_price"] + 7.0})
     session.give({"ecg_price": 1.0, "pulse": 0.01})
@@ -275,8 +275,8 @@ def test_a_function_that_fails_is_the_problem_of_its_rows(hearts, cascade):
     assert receipt.is_answered.all()
     assert not receipt.bought[:, 2].any()
     assert "no quotes today" in next(one for one in receipt.reason if one)
-    with pytest.raises(ConnectionError):
-        cascade.predict_from(table.to_dict("series"), prices={"ecg": down})
+    with pytest.raises(PurchaseFailedError, match="no quotes today"):
+        cascade.buy(table.to_dict("series"), prices={"ecg": down}, on_failure="raise")
 
 
 class Down:

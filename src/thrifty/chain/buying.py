@@ -1,4 +1,4 @@
-"""Mixin with ``buy``, ``predict_from`` and ``start``: prediction that buys features from a source."""
+"""Mixin with ``buy`` and ``start``: prediction that buys features from a source, or one purchase after another."""
 
 import warnings
 from collections.abc import Mapping
@@ -6,45 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Labels
 from thrifty.chain.purchases import Receipt
 from thrifty.chain.readers import Ledger
 from thrifty.chain.session import Session
 from thrifty.errors import FullModelFailedWarning, PurchaseFailedError
 
-__all__ = ["Buys"]
+__all__ = ["BuyingMixin"]
 
 
-class Buys:
-    """Mixin of estimators and chains that buy from sources: ``predict_from``, ``buy`` and ``start``."""
+class BuyingMixin:
+    """Mixin of estimators and chains that buy from sources: ``buy`` and ``start``."""
 
     def _served(self) -> Any:
         """The chain that buys."""
         raise NotImplementedError
-
-    def predict_from(
-        self,
-        source: Any,
-        *,
-        n_rows: int | None = None,
-        prices: Mapping[Any, Any] | None = None,
-        row_key: Any = None,
-    ) -> Labels:
-        """Predict every row of a source, fetching only the features that each row buys.
-
-        Errors of the source are raised as they are; ``buy`` keeps the answers of the other rows.
-
-        Parameters
-        ----------
-        source, n_rows, prices, row_key
-            As in ``buy``; a source is asked once per stage, for the rows that get there and the purchases they do not
-            hold yet.
-        """
-        chain = self._served().with_prices(prices)
-        answers: Labels = chain.task.answers(
-            chain.answer(chain.buyer(source, n_rows=n_rows, row_key=row_key))
-        )
-        return answers
 
     def buy(
         self,

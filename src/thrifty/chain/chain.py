@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.utils import get_tags
 
 from thrifty.arrays import Bools, Floats, Ints, Labels, Words
-from thrifty.chain.buying import Buys
+from thrifty.chain.buying import BuyingMixin
 from thrifty.chain.policy import Policy
 from thrifty.chain.purchases import PurchaseReader, Receipt
 from thrifty.chain.readers import (
@@ -52,7 +52,7 @@ MAX_STAGES = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Chain(Buys):
+class Chain(BuyingMixin):
     """Stages, then the full model.
 
     Attributes

@@ -4,6 +4,7 @@ A purchase delivers all columns of its group. Deliveries and failures are both k
 module alone computes what a row pays, from what was delivered to it.
 """
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -100,12 +101,20 @@ class PurchaseReader:
         self.n_samples = len(source)
         self._keys = np.arange(self.n_samples, dtype=np.uint64) if row_keys is None else row_keys
 
+    def with_source(self, source: FeatureSource, ledger: Ledger) -> "PurchaseReader":
+        """The reader with all that was delivered, in front of another source."""
+        other = copy.copy(self)
+        other._source, other.ledger, other._kept = source, ledger, list(self._kept)
+        other._amounts = None if self._amounts is None else self._amounts.copy()
+        other.visited = None if self.visited is None else dict(self.visited)
+        return other
+
     def block(self, rows: Ints, columns: Ints) -> Any:
         """Buy the missing ones of these cells, and return all of them."""
         if len(rows) and len(columns):
             able = rows if self._price_list.by_row is None else self._with_prices(rows, columns)
             if len(able):
-                self._buy(able, np.flatnonzero(np.isin(self._group_of, self._group_of[columns])))
+                self._buy(able, self._columns_of_purchases(columns))
         values, bought = self._delivered(rows, columns)
         if self.ledger is not None and self.ledger.on_failure != "skip" and not bought.all():
             raise RowsLeftBehindError(rows[~bought.all(axis=1)])
@@ -163,7 +172,7 @@ class PurchaseReader:
         marked = np.zeros((len(rows), len(self._group_of)), dtype=bool)
         for kept in self._kept:
             row, row_there = _places(kept.rows, rows)
-            marked[np.ix_(row, kept.columns)] |= mark(kept)[row_there]
+            marked[row[:, None], kept.columns] |= mark(kept)[row_there]
         return marked
 
     def _delivered(self, rows: Ints, columns: Ints) -> tuple[Floats, Bools]:
@@ -181,9 +190,13 @@ class PurchaseReader:
             row, row_there = _places(kept.rows, rows)
             column, column_there = _places(kept.columns, columns)
             if row.size and column.size:
-                yield kept, np.ix_(row, column), np.ix_(row_there, column_there)
+                yield kept, (row[:, None], column), (row_there[:, None], column_there)
 
     # -- asking ------------------------------------------------------------------------------------
+
+    def _columns_of_purchases(self, columns: Ints) -> Ints:
+        """All columns of the purchases that deliver some columns."""
+        return np.flatnonzero(self._price_list.bought_groups(columns)[self._group_of])
 
     def _with_prices(self, rows: Ints, columns: Ints) -> Ints:
         """Look up what some purchases cost each row, and return the rows that have a price for all of them."""
@@ -193,7 +206,7 @@ class PurchaseReader:
         if not len(places):
             return rows
         made = by_row.take(places)
-        self._buy(rows, np.flatnonzero(np.isin(group_of, group_of[made.columns])))
+        self._buy(rows, self._columns_of_purchases(made.columns))
         has_price: Bools = np.all(self._delivered(rows, made.columns)[1], axis=1)
         amounts = self._looked_up(rows, has_price, places)
         able = made.is_priced(amounts)
@@ -239,16 +252,24 @@ class PurchaseReader:
         lacking = ~self._delivered(rows, columns)[1]
         if self.ledger is not None and self.ledger.reasons:
             lacking &= ~self._marked(rows, lambda kept: kept.failed[:, None])[:, columns]
-        if (lacking == lacking[0]).all():  # in a chain always, and cheaper than to sort the rows
+        if (
+            len(rows) == 1 or (lacking == lacking[0]).all()
+        ):  # in a chain always, and cheaper than to sort the rows
             patterns, pattern_of = lacking[:1], np.zeros(len(rows), dtype=np.intp)
         else:
             patterns, pattern_of = np.unique(lacking, axis=0, return_inverse=True)
         for number, pattern in enumerate(patterns):
-            here, wanted = rows[pattern_of.reshape(-1) == number], columns[pattern]
-            parts = np.zeros(len(wanted)) if self._asked_apart is None else self._asked_apart[wanted]
-            for question in [wanted[parts == part] for part in dict.fromkeys(parts.tolist())]:
+            here = rows if len(patterns) == 1 else rows[pattern_of.reshape(-1) == number]
+            for question in self._questions(columns[pattern]):
                 if len(question) and len(here):
                     here = self._fetch(here, question)
+
+    def _questions(self, columns: Ints) -> list[Ints]:
+        """Columns that the source is asked for together."""
+        if self._asked_apart is None:
+            return [columns]
+        parts = self._asked_apart[columns]
+        return [columns[parts == part] for part in dict.fromkeys(parts.tolist())]
 
     def _fetch(self, rows: Ints, columns: Ints) -> Ints:
         """Request some columns of some rows, and return the rows that did not fail."""
@@ -307,6 +328,8 @@ class PurchaseReader:
         """Send a request to the source; an error is a failure of all these rows."""
         try:
             return self.read(rows, columns)
+        except RowsLeftBehindError:  # of a session: the rows may go on later
+            raise
         except Exception as error:  # a user's source may raise anything
             ledger.note(rows, error_text(error), error)
             return _nothing(rows, columns, has_raw=self._keeps_raw)
@@ -349,7 +372,7 @@ class PurchaseReader:
             first = int(rows[failed.argmax()])
             raise PurchaseFailedError(
                 f"the source could not deliver {int(failed.sum())} of {len(rows)} rows; row {first}: "
-                f"{delivery.failed[first]}. `buy` keeps the answers of the others."
+                f"{delivery.failed[first]}."
             )
         for row in rows[failed].tolist():
             self.ledger.note(np.array([row]), str(delivery.failed[row]))
@@ -417,8 +440,8 @@ def _joined(parts: Sequence[_Delivered]) -> _Delivered:
 
 def _places(known: Ints, wanted: Ints) -> tuple[Ints, Ints]:
     """Places in ``wanted`` of the values that are in ``known`` (sorted), and their places there."""
-    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    found = np.flatnonzero(known[place] == wanted)
+    place = np.minimum(known.searchsorted(wanted), len(known) - 1)
+    found = (known[place] == wanted).nonzero()[0]
     return found, place[found]
 
 

@@ -577,5 +577,5 @@ def run_for_readable_rows(
             with ledger.blaming(kept, lambda kept=kept: reader.is_whole(kept, columns)):  # type: ignore[misc]
                 return (None if able.all() else able), act(np.flatnonzero(able))
         except RowsLeftBehindError as left:
-            able[np.isin(rows, left.rows)] = False
+            able[np.isin(rows, left.rows) if len(rows) > 1 else 0] = False
     return able, None

@@ -3,15 +3,14 @@
 A session is the walk of a batch of one row, in which every column that was not given yet is a purchase that failed.
 """
 
-import copy
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Bools, Floats, Ints, Words
+from thrifty.arrays import Ints
 from thrifty.chain.purchases import PurchaseReader, answer_text, decision_text
 from thrifty.chain.readers import Ledger, error_text
 from thrifty.errors import FullModelFailedError, InvalidInputError, RowsLeftBehindError, ThriftyError
@@ -19,7 +18,9 @@ from thrifty.prices.billing import PriceList
 from thrifty.rows import key_words
 from thrifty.tables.frames import find_column
 
-__all__ = ["GivenRow", "NextPurchase", "Session"]
+__all__ = ["NextPurchase", "Session"]
+
+_ROW = np.zeros(1, dtype=np.intp)
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,11 @@ class Session:
         self._chain = chain
         # Were it the same for all sessions, all of them would follow the same point, and spend another budget.
         self.key = random.getrandbits(63) if key is None else key
-        self._given = GivenRow(self.key, chain.price_list, chain.names, chain.buying)
-        self._walk(self._given, is_new=True)
+        self._source = _GivenCells({})
+        self._reader: PurchaseReader = chain.buying(self._source, None, key_words([self.key], "key"))
+        # A walk that begins anew only visits stages that the row has not seen.
+        self._reader.visited = {}
+        self._walk(self._source)
 
     def give(self, values: Mapping[Any, Any]) -> "Session":
         """Give values of columns, by name, and return this session; None or NaN is a value that is missing.
@@ -78,16 +82,25 @@ class Session:
         for name, value in values.items():
             column = find_column(name, self._chain.names, self._chain.price_list.n_features, "give")
             read[column] = _number(name, value) if self._chain.is_number(column) else value
-        again = [self._called([column])[0] for column in read if column in self._given.cells]
+        again = [self._called([column])[0] for column in read if column in self._source.cells]
         if again:
             raise InvalidInputError(f"{again[0]!r} was given before. Start anew to give another value.")
-        self._walk(self._given.with_cells(read))
+        lacking = set(self._source.lacking)
+        # What completes the next purchase is read by the walk; the rest must be readable too, needed or not.
+        rest = sorted(read.keys() - lacking if lacking <= read.keys() else read)
+        if rest:
+            self._chain.buying(_GivenCells(read), None).read(_ROW, np.array(rest, dtype=np.intp))
+        source = _GivenCells({**self._source.cells, **read})
+        if lacking:
+            self._walk(source)
+        else:  # a settled row needs nothing more
+            self._source = source
         return self
 
     @property
     def next_purchase(self) -> NextPurchase | None:
         """The next purchase to give; None once the row is settled."""
-        lacking = self._given.lacking
+        lacking = self._source.lacking
         if not lacking:
             return None
         return NextPurchase(tuple(self._called(lacking)), self._price_of(lacking), self._why())
@@ -95,7 +108,7 @@ class Session:
     @property
     def is_settled(self) -> bool:
         """Whether the row needs nothing more."""
-        return not self._given.lacking
+        return not self._source.lacking
 
     @property
     def answer(self) -> Any:
@@ -110,7 +123,7 @@ class Session:
     @property
     def cost(self) -> float:
         """What was paid so far."""
-        return self._given.spent()
+        return float(self._reader.spent(_ROW, self._ledger.calls(_ROW))[0])
 
     @property
     def route(self) -> int:
@@ -130,27 +143,26 @@ class Session:
     def _price_of(self, columns: Sequence[int]) -> float:
         """Increase of the bill by some more columns."""
         prices: PriceList = self._chain.price_list
-        held = self._given.bought
+        held = self._reader.cells(_ROW)[0]
         if prices.by_row is None and prices.discounts is None:
             return prices.cost_of(columns)
         every = held.copy()
         every[0, columns] = True
         before, after = (
-            prices.cost_of_rows(used, np.zeros(1, dtype=bool), self._given.amounts)[0]
+            prices.cost_of_rows(used, np.zeros(1, dtype=bool), self._reader.amounts(_ROW))[0]
             for used in (held, every)
         )
         return float(after - before)
 
-    def _walk(self, given: "GivenRow", *, is_new: bool = False) -> None:
+    def _walk(self, source: "_GivenCells") -> None:
         """Route the row as far as its purchases allow; the session changes only if nothing is refused."""
-        if is_new or self._given.lacking:  # a settled row needs nothing more
-            ledger = given.ledger = Ledger("answer")
-            given.lacking = []
-            route, outputs = self._chain.route_and_outputs(given, given.rows)
-            if ledger.errors:
-                raise _of_full(ledger.errors[0]) if ledger.full_failed else ledger.errors[0]
-            self._route, self._outputs = int(route[0]), outputs
-        self._given = given
+        ledger = Ledger("answer")
+        reader = self._reader.with_source(source, ledger)
+        route, outputs = self._chain.route_and_outputs(reader, _ROW)
+        if ledger.errors:
+            raise _of_full(ledger.errors[0]) if ledger.full_failed else ledger.errors[0]
+        self._route, self._outputs = int(route[0]), outputs
+        self._source, self._reader, self._ledger = source, reader, ledger
 
     def _why(self) -> str:
         """The stage or model that reads the next columns, and the answer so far."""
@@ -196,132 +208,20 @@ def _number(name: Any, value: Any) -> float:
 
 
 class _GivenCells:
-    """A source of one row: the cells that the user gave last."""
+    """A source of one row: the cells that the user gave; a row that lacks one stays where it is."""
 
-    def __init__(self) -> None:
-        self.cells: Mapping[int, Any] = {}
+    def __init__(self, cells: Mapping[int, Any]) -> None:
+        self.cells = cells
+        self.lacking: list[int] = []
 
     def __len__(self) -> int:
         return 1
 
     def fetch(self, rows: Ints, columns: Ints) -> Any:
         """The cells as they were given."""
+        self.lacking = [column for column in columns.tolist() if column not in self.cells]
+        if self.lacking:
+            raise RowsLeftBehindError(rows)
         cells = [self.cells[column] for column in columns.tolist()]
         is_number = all(isinstance(cell, float) for cell in cells)
         return np.array([cells] * len(rows), dtype=np.float64 if is_number else object)
-
-
-class GivenRow:
-    """A reader of one row: a column that was not given yet is a purchase that fails, and the walk stops there.
-
-    Visits are remembered, so that a walk that begins anew only visits stages that the row has not seen.
-
-    Parameters
-    ----------
-    key : object
-        Key of the row.
-    price_list : PriceList
-        Which columns come in one purchase, and what it costs.
-    names : tuple of str, optional
-        Names of the columns.
-    reading : callable
-        Turns a source into what reads its answers as those of a batch are read.
-    """
-
-    is_at_hand = False
-
-    def __init__(
-        self,
-        key: Any,
-        price_list: PriceList,
-        names: tuple[str, ...] | None,
-        reading: Callable[[Any, Ledger | None], PurchaseReader],
-    ) -> None:
-        self.n_samples = 1
-        self._key = key_words([key], "key")
-        self.ledger: Ledger | None = None
-        self.visited: dict[int, Any] | None = {}
-        self.lacking: list[int] = []
-        self.cells: dict[int, Any] = {}
-        self.bought = np.zeros((1, price_list.n_features), dtype=bool)
-        self.amounts: Floats | None = None
-        self.rows, self._prices, self._names = np.zeros(1, dtype=np.intp), price_list, names
-        self._source = _GivenCells()
-        self._reader = reading(self._source, None)
-        self._numbers = np.full((1, price_list.n_features), np.nan)
-        self._raw = np.full((1, price_list.n_features), None, dtype=object)
-        by_row = price_list.by_row
-        self._looked_up = np.full((1, 0 if by_row is None else len(by_row)), np.nan)
-
-    def with_cells(self, cells: Mapping[int, Any]) -> "GivenRow":
-        """A copy of the row with more cells, parsed and checked as those of a batch."""
-        columns, other = np.array(sorted(cells), dtype=np.intp), copy.copy(self)
-        other.cells, other.visited = {**self.cells, **cells}, dict(self.visited or {})
-        other.bought, other._looked_up = self.bought.copy(), self._looked_up.copy()
-        other._numbers, other._raw = self._numbers.copy(), self._raw.copy()
-        if len(columns):
-            self._source.cells = cells
-            kept = self._reader.read(self.rows, columns)
-            other._numbers[:, columns] = kept.values
-            other._raw[:, columns] = kept.values if kept.raw is None else kept.raw
-        return other
-
-    # -- as a reader -------------------------------------------------------------------------------
-
-    def block(self, rows: Ints, columns: Ints) -> Floats:
-        """The cells; missing ones are noted with the purchases that deliver them."""
-        if self._prices.by_row is not None:
-            self._look_up(rows, columns)
-        self._pay(rows, columns)
-        return np.repeat(self._numbers[:, columns], len(rows), axis=0)
-
-    def table(self, rows: Ints, columns: Ints | None = None) -> Any:
-        """The row as the full model reads it."""
-        columns = np.arange(self._prices.n_features) if columns is None else columns
-        self.block(rows, columns)
-        return self._reader.as_table(self._numbers[:, columns], self._raw[:, columns], columns)
-
-    def numbers_of(self, rows: Ints) -> Ints:
-        """The number of the only row."""
-        return rows
-
-    def keys(self, rows: Ints) -> Words:
-        """The key of the row as a word."""
-        return self._key.repeat(len(rows))
-
-    def is_whole(self, rows: Ints, columns: Ints) -> Bools:
-        """Whether the row has a value in every one of some columns."""
-        return np.full(len(rows), not np.isnan(self._numbers[:, columns]).any())
-
-    def spent(self) -> float:
-        """What was paid so far: what was needed and given, and the calls of the full model."""
-        calls = np.zeros(1, dtype=np.intp) if self.ledger is None else self.ledger.calls(self.rows)
-        cost = self._prices.cost_of_rows(self.bought, calls > 0, self.amounts)
-        return float(cost[0] + self._prices.full_cost * max(int(calls[0]) - 1, 0))
-
-    def _look_up(self, rows: Ints, columns: Ints) -> None:
-        """Find what some purchases cost the row, before any of them is made."""
-        by_row = self._prices.by_row
-        assert by_row is not None  # asked for only where prices differ by row
-        places = np.flatnonzero(np.isin(by_row.purchases, self._prices.group_of[columns]))
-        if not len(places):
-            return
-        made = by_row.take(places)
-        self._pay(rows, made.columns)
-        new = np.flatnonzero(np.isnan(self._looked_up[0, places]))
-        if len(new):
-            unknown = made.take(new)
-            found = unknown.amounts(
-                1, lambda read: self._numbers[:, read], lambda read: self.table(self.rows, read)
-            )
-            self._looked_up[:, places[new]] = unknown.checked(found, self.rows, self._names)
-            self.amounts = np.nan_to_num(self._looked_up)
-
-    def _pay(self, rows: Ints, columns: Ints) -> None:
-        """Make the purchases that deliver some columns, if all that they deliver was given."""
-        group_of = self._prices.group_of
-        wanted = np.flatnonzero(self._prices.bought_groups(columns)[group_of]).tolist()
-        self.lacking = [column for column in wanted if column not in self.cells]
-        if self.lacking:
-            raise RowsLeftBehindError(rows)
-        self.bought[0, wanted] = True

@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Floats, Ints, Labels
-from thrifty.chain.buying import Buys
+from thrifty.chain.buying import BuyingMixin
 from thrifty.chain.chain import Chain
 from thrifty.chain.explain import Explanation, explain_rows
 from thrifty.chain.readers import TableReader
@@ -82,7 +82,7 @@ def unwrap_frozen(full: Any) -> Any:
     return full.estimator if isinstance(full, EstimatorFull | FrozenEstimator) else full
 
 
-class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Base class of estimators that predict with a ``chain_``; subclasses implement ``fit``.
 
     A fit stores ``chain_``, and ``evidence_``: results of the chain on the rows that operating points are judged on.
