@@ -88,6 +88,27 @@ def test_new_rows_spend_about_the_budget(fitted, others, budget):
     assert there.cost(others[0]).mean() == pytest.approx(budget, rel=0.12)
 
 
+def test_the_size_of_weights_changes_nothing_but_whole_numbers_count_rows():
+    X, y = make(400)
+    small = budgeted(stages=StageOptions(2, [(5, 3)]), budget=1.5)
+
+    def fitted_with(weight):
+        one = small.fit(X, y, sample_weight=weight)
+        return np.column_stack([one.predict_proba(X), one.cost(X)])
+
+    plain = fitted_with(None)
+    for uniform in (1e100, 1e-100, 1 / len(y), 3.0):
+        np.testing.assert_array_equal(fitted_with(np.full(len(y), uniform)), plain)
+    uneven = np.where(X[:, 3] > 0, 1.3, 0.8)
+    expected = fitted_with(uneven)
+    assert not np.array_equal(expected, plain)
+    for factor in (2.0**60, 2.0**-60):
+        np.testing.assert_array_equal(fitted_with(uneven * factor), expected)
+    assert not np.array_equal(
+        fitted_with(np.where(X[:, 3] > 0, 2, 4)), fitted_with(np.where(X[:, 3] > 0, 1, 2))
+    )
+
+
 @pytest.mark.slow
 def test_a_first_purchase_of_few_values_spends_about_the_budget_too():
     rng = np.random.default_rng(0)

@@ -152,7 +152,8 @@ class BudgetedCascade(ChainEstimator):
         y : array-like of shape (n_samples,)
             Labels, of two classes or more; numbers, for a regressor.
         sample_weight : array-like of shape (n_samples,), optional
-            Weights; a row of weight zero is left out.
+            Weights; a row of weight zero is left out. Whole numbers count rows: weight two is that row given twice.
+            Others are relative: multiplied by one number, they change nothing.
         progress : callable, optional
             Called as ``progress(what, done, total)`` whenever a step of some length ends, in the place of what
             ``verbose`` prints.

@@ -226,7 +226,7 @@ class GatedEstimator(ChainEstimator):
             Labels of two classes; of more for the estimators whose tag ``multi_class`` says so; numbers, for a
             regressor.
         sample_weight : array-like of shape (n_samples,), optional
-            Weights; a row of weight zero is left out.
+            Weights, as ``BudgetedClassifier.fit`` reads them; a row of weight zero is left out.
         """
         refuse_keywords(self, unknown)
         self._check_parameters()

@@ -45,6 +45,9 @@ _WAY_OUT = (
 MAX_WEIGHT = 1e100
 """Largest weight, and largest ratio of two weights: beyond it, sums of weighted rows overflow."""
 
+MAX_COUNT = 100
+"""Largest mean of whole weights that count rows; larger ones are relative, as weights with fractions are."""
+
 _PLAIN_TYPES = frozenset(
     map(np.dtype, ("float64", "float32", "int64", "int32", "int16", "int8", "uint8", "bool"))
 )
@@ -64,8 +67,7 @@ def check_training_rows(
     task = estimator._task_of(y, weight)
     encoded = task.encode("y", y, len(y))
     if class_weight is not None:
-        weight = weight * _weights_by_class(class_weight, y, task.classes)
-        check_weights(weight, numbers)
+        weight = check_weights(weight * _weights_by_class(class_weight, y, task.classes), numbers)
     kept = np.flatnonzero(weight > 0)
     # A splitter of the user splits all rows given; a number of folds splits the rows that count.
     given = (
@@ -89,7 +91,7 @@ def check_training_rows(
         folds=assign_folds(cv, numbers, encoded, strata, seed, query) if given is None else given,
         positions=kept,
         n_given=len(weight),
-        weighted=sample_weight is not None or class_weight is not None,
+        weighted=bool(np.any(weight[kept] != 1.0)),
         given=every,
     )
 
@@ -245,7 +247,12 @@ def _plain_labels(y: Any) -> Any:
 
 
 def check_weights(sample_weight: Any, numbers: Any) -> Floats:
-    """Check sample weights: one for each row, not all zero."""
+    """Check sample weights, one for each row and not all zero, and bring them to the scale of counts.
+
+    Whole numbers count rows: a row of weight two is that row given twice. Other weights are relative, and are
+    multiplied by a power of two, which rounds nothing, so that their mean is about one: trees are regularised on that
+    scale. Equal weights are no weights.
+    """
     check_unmasked("sample_weight", sample_weight)
     try:
         weight = _check_sample_weight(sample_weight, numbers, dtype=np.float64, ensure_non_negative=True)
@@ -259,7 +266,13 @@ def check_weights(sample_weight: Any, numbers: Any) -> Floats:
             f"sample_weight must be at most {MAX_WEIGHT:g}, and that many times the smallest one that is not zero; "
             f"got {light:g} to {heavy:g}. Rescale the weights, or give rows that hardly count the weight 0."
         )
-    return np.asarray(weight, dtype=np.float64)
+    if heavy == light:
+        return np.where(weight > 0, 1.0, 0.0)
+    mean = float(np.mean(weight[weight > 0]))
+    if mean <= MAX_COUNT and np.array_equal(weight, np.rint(weight)):
+        return np.asarray(weight, dtype=np.float64)
+    scaled: Floats = np.ldexp(weight, -round(np.log2(mean)))
+    return scaled
 
 
 def _weights_by_class(class_weight: Any, y: Labels, classes: Labels) -> Floats:
