@@ -1,6 +1,6 @@
 """Growing trees: thrifty's grower against LightGBM, side by side in one run.
 
-    python benchmarks/engine.py [--quick] [--tables 3] [--rounds 100] [--parts speed,threads,memory,profile,growth]
+    python benchmarks/engine.py [--quick] [--tables 3] [--rounds 100] [--parts speed,memory,profile,growth]
 
 Both sides boost two scores (f1 and g) for 100 rounds of two trees of depth 4, 255 bins, the same logistic gradients
 recomputed every round by the same compiled function. Binning is not timed. Runs alternate, the best of each is
@@ -14,6 +14,7 @@ import gc
 import os
 import time
 import tracemalloc
+from functools import partial
 
 import lightgbm as lgb
 import numpy as np
@@ -46,8 +47,8 @@ class Ours:
     def __init__(self, X, labels):
         self.table, self.labels = Binner().fit_transform(X), labels
 
-    def run(self, rounds, gamma=0.0, threads=1, newton=False, **options):
-        grower = TreeGrower(self.table, gamma=gamma, n_threads=threads, **options)
+    def run(self, rounds, gamma=0.0, newton=False, **options):
+        grower = TreeGrower(self.table, gamma=gamma, **options)
         scores = [np.zeros(self.table.n_rows) for _ in self.labels]
         grad, hess = np.empty(self.table.n_rows), np.empty(self.table.n_rows)
         builders, self.n_cells = [EnsembleBuilder(self.table.n_features) for _ in self.labels], 0
@@ -81,11 +82,11 @@ class LightGBM:
         )
         self.data.construct()
 
-    def run(self, rounds, penalty=0.0, threads=1, newton=False):
+    def run(self, rounds, penalty=0.0, newton=False):
         n = len(self.labels[0])
         params = {
             "objective": "none", "num_class": 2, "num_leaves": 16, "max_depth": 4, "max_bin": 255,
-            "learning_rate": RATE, "num_threads": threads, "min_data_in_leaf": 1, "min_sum_hessian_in_leaf": 0.0,
+            "learning_rate": RATE, "num_threads": 1, "min_data_in_leaf": 1, "min_sum_hessian_in_leaf": 0.0,
             "boost_from_average": False, "verbose": -1,
         }  # fmt: skip
         if penalty:
@@ -113,18 +114,18 @@ class LightGBM:
         return Ours.loss(self)
 
 
-def best_times(runs, repeats, clock=time.process_time):
+def best_times(runs, repeats):
     """Best seconds of each run, run in turn so that a busy moment hits all of them.
 
-    Processor seconds for one thread: they do not count the time that other programs took.
+    Processor seconds: they do not count the time that other programs took.
     """
     best = [np.inf] * len(runs)
     for _ in range(repeats):
         for i, run in enumerate(runs):
             gc.collect()
-            start = clock()
+            start = time.process_time()
             run()
-            best[i] = min(best[i], clock() - start)
+            best[i] = min(best[i], time.process_time() - start)
     return best
 
 
@@ -138,8 +139,8 @@ def penalty_for(ours, share, rounds):
     return high
 
 
-def report_speed(data, rounds, repeats, threads=1):
-    print(f"\n## Speed, {threads} thread(s) each: seconds for {rounds} rounds of two trees")
+def report_speed(data, rounds, repeats):
+    print(f"\n## Speed, one thread each: seconds for {rounds} rounds of two trees")
     print(
         "| rows x columns | penalty | bought ours / LightGBM | ours | LightGBM | ratio | ours without skipping | loss |"
     )
@@ -147,9 +148,9 @@ def report_speed(data, rounds, repeats, threads=1):
     for (n, p), (ours, theirs) in data.items():
         fifth = penalty_for(ours, 0.2, max(rounds // 5, 5))
         gammas = ((0.0, "none"), (fifth, "at most a fifth bought"), (8 * fifth, "8 x that"))
-        for gamma, name in gammas if threads == 1 else gammas[:2]:
-            for newton in (False, True) if threads == 1 else (False,):
-                options = {"threads": threads, "newton": newton}
+        for gamma, name in gammas:
+            for newton in (False, True):
+                options = {"newton": newton}
                 losses = []
                 mine, lights, plain = best_times(
                     [
@@ -161,7 +162,6 @@ def report_speed(data, rounds, repeats, threads=1):
                         ),
                     ],
                     repeats,
-                    time.process_time if threads == 1 else time.perf_counter,
                 )
                 plain_text = f"{plain:.2f}" if gamma else "-"
                 print(
@@ -227,11 +227,12 @@ def report_profile(data):
         shift = int(lanes.fields[0, 1])
         total = int(packed.sum())
         scan = best_of(lambda: search_all(hist, total, shift))
-        grower = TreeGrower(table)
-        grown = grower.grow(grad)
-        whole = best_of(lambda: grower.grow(grad))
+        grower, builder = TreeGrower(table), EnsembleBuilder(p)
+        n_cells = grower.add_tree(builder, np.zeros(n), grad)
+        n_leaves = len(builder.ensemble().values)
+        whole = best_of(lambda: grower.add_tree(EnsembleBuilder(p), np.zeros(n), grad))
         cell = root / (n * p)
-        histograms, searches = cell * grown.n_cells, scan * (grown.n_leaves - 1)
+        histograms, searches = cell * n_cells, scan * (n_leaves - 1)
         rest = whole - packing - histograms - searches
         micro = [1e6 * seconds for seconds in (gradient, packing, histograms, searches, rest, whole)]
         print(
@@ -303,11 +304,9 @@ def report_growth():
             case = {**base, name: value}
             X, labels = make_data(case["rows"], case["columns"])
             grower = TreeGrower(Binner(case["bins"]).fit_transform(X), max_depth=case["depth"])
-            grad = labels[0] - 0.5
-            grower.grow(grad)
-            cells.append(
-                f"{value:,}: {1e3 * best_of(lambda grower=grower, grad=grad: grower.grow(grad), 5):.2f}"
-            )
+            given = np.zeros(len(X)), labels[0] - 0.5
+            once = partial(grower.add_tree, EnsembleBuilder(X.shape[1]), *given)
+            cells.append(f"{value:,}: {1e3 * best_of(once, 5):.2f}")
         print(f"- {name}: " + ", ".join(cells), flush=True)
 
 
@@ -319,7 +318,7 @@ def main():
     parser.add_argument("--tables", type=int, default=len(SIZES), help="number of tables, the smallest first")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--parts", default="speed,threads,memory,profile,growth")
+    parser.add_argument("--parts", default="speed,memory,profile,growth")
     arguments = parser.parse_args()
     sizes = SIZES[: min(arguments.tables, 2 if arguments.quick else len(SIZES))]
     rounds = 10 if arguments.quick else arguments.rounds
@@ -333,8 +332,6 @@ def main():
         report_memory(data)
     if "speed" in parts:
         report_speed(data, rounds, arguments.repeats)
-    if "threads" in parts:
-        report_speed(data, max(rounds // 4, 5), arguments.repeats + 1, threads=2)
     if "profile" in parts:
         report_profile(data)
         report_floor()

@@ -11,7 +11,7 @@ import time
 import lightgbm as lgb
 import numpy as np
 
-from thrifty.trees import Binner, TreeEnsemble, TreeGrower
+from thrifty.trees import Binner, EnsembleBuilder, TreeGrower
 
 
 def make_pair(n_trees, n=20_000, p=30):
@@ -20,14 +20,13 @@ def make_pair(n_trees, n=20_000, p=30):
     y = (
         np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + X[:, 3:10].sum(axis=1) / 3 + rng.normal(size=n) > 0
     ).astype(float)
-    grower, score, trees = TreeGrower(Binner().fit_transform(X)), np.zeros(n), []
+    grower, score, builder = TreeGrower(Binner().fit_transform(X)), np.zeros(n), EnsembleBuilder(p)
     for _ in range(n_trees):
-        trees.append(grower.grow(1 / (1 + np.exp(-score)) - y, learning_rate=0.3))
-        trees[-1].add_to(score)
+        grower.add_tree(builder, score, 1 / (1 + np.exp(-score)) - y, learning_rate=0.3)
     params = {"objective": "binary", "num_leaves": 16, "max_depth": 4, "learning_rate": 0.1, "verbose": -1,
               "num_threads": 1, "min_data_in_leaf": 1}  # fmt: skip
     booster = lgb.train(params, lgb.Dataset(X, y), n_trees)
-    return TreeEnsemble.concatenate([tree.tree for tree in trees]), booster
+    return builder.ensemble(), booster
 
 
 def best(run, repeats):
@@ -59,8 +58,7 @@ def main():
     speeds = f"ours {0.1 / ours:,.2f}, LightGBM {0.1 / theirs:,.2f} million rows a second"
     print(f"batch of 100,000 rows: {speeds}; ratio {theirs / ours:.2f}")
     row = X[0]
-    ensemble.predict_one(row)
-    single = best(lambda: [ensemble.predict_one(row) for _ in range(1000)], 5) / 1000
+    single = best(lambda: [ensemble.predict(row[None]) for _ in range(1000)], 5) / 1000
     light = (
         best(lambda: [booster.predict(row[None], raw_score=True, num_threads=1) for _ in range(200)], 3) / 200
     )

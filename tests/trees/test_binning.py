@@ -8,7 +8,6 @@ from hypothesis.extra import numpy as hnp
 
 from thrifty.errors import InvalidInputError
 from thrifty.trees import Binner
-from thrifty.trees.binning import bin_once
 
 
 def test_few_distinct_values_get_a_bin_each_with_thresholds_half_way():
@@ -112,17 +111,6 @@ def test_column_keys_follow_the_columns_and_ignore_the_order_and_number_of_rows(
     )
     np.testing.assert_array_equal(Binner().fit_transform(np.vstack([X, X[:7]])).column_keys, keys)
     assert len(set(keys.tolist())) == 5
-
-
-def test_fits_of_the_same_numbers_share_one_table_and_others_do_not():
-    X = np.random.default_rng(0).normal(size=(50, 3))
-    table = bin_once(X, 15)
-    assert bin_once(X.copy(), 15) is table
-    np.testing.assert_array_equal(table.codes, Binner(15).fit_transform(X).codes)
-    for other, max_bins in ((X + 1e-9, 15), (X, 16), (X[:, ::-1], 15), (X.astype(np.float32), 15)):
-        again = bin_once(other, max_bins)
-        assert again is not table
-        np.testing.assert_array_equal(again.codes, Binner(max_bins).fit_transform(other).codes)
 
 
 def test_a_row_of_weight_two_is_that_row_given_twice_also_where_values_share_bins():

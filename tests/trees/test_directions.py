@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.trees.grown import grow
 from thrifty.trees import Binner, EnsembleBuilder, TreeGrower, derivatives_along
 from thrifty.trees.boosting import Boosting
 
@@ -28,7 +29,7 @@ def grown(problem, direction, **options):
 def test_along_one_output_the_splits_are_those_of_a_tree_of_that_output(problem):
     table, grad, hess = problem
     along = grown(problem, [0.0, 0.0, 1.0, 0.0])[0].ensemble()
-    alone = TreeGrower(table, max_depth=3, l2=1.0).grow(grad[:, 2], hess[:, 2]).tree
+    alone = grow(TreeGrower(table, max_depth=3, l2=1.0), grad[:, 2], hess[:, 2]).tree
     assert np.array_equal(along.feature, alone.feature)
     assert np.array_equal(along.threshold, alone.threshold)
     np.testing.assert_allclose(along.values[:, 2], alone.values[:, 0], rtol=1e-6)
@@ -55,7 +56,7 @@ def test_gains_are_those_of_all_outputs_on_average_over_directions(problem):
     table, grad, hess = problem
     for output in range(4):  # the mean of the four is the sum over outputs
         along = grown(problem, np.eye(4)[output])[0].gains.sum()
-        alone = TreeGrower(table, max_depth=3, l2=1.0).grow(grad[:, output], hess[:, output]).raw_gain.sum()
+        alone = grow(TreeGrower(table, max_depth=3, l2=1.0), grad[:, output], hess[:, output]).raw_gain.sum()
         np.testing.assert_allclose(along / 4, alone, rtol=1e-6)
 
 

@@ -3,6 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests.trees.grown import grow
 from thrifty.errors import InvalidInputError
 from thrifty.trees import Binner, TreeEnsemble, TreeGrower
 
@@ -13,8 +14,8 @@ def grown(priced_problem):
     grower = TreeGrower(Binner().fit_transform(X), gamma=0.2)
     score, trees = np.zeros(len(y)), []
     for _ in range(8):
-        trees.append(grower.grow(-y / (1 + np.exp(y * score)), learning_rate=0.5))
-        score += trees[-1].row_values()[:, 0]
+        trees.append(grow(grower, -y / (1 + np.exp(y * score)), learning_rate=0.5))
+        score += trees[-1].row_values[:, 0]
     return X, grower, trees, score
 
 
@@ -27,12 +28,6 @@ def test_the_ensemble_adds_up_its_trees(grown, ensemble):
     X, grower, _, score = grown
     np.testing.assert_allclose(ensemble.predict(X)[:, 0], score)
     np.testing.assert_array_equal(ensemble.predict(X), ensemble.predict_binned(grower.table))
-
-
-def test_one_row_scores_as_in_a_batch(grown, ensemble):
-    X = grown[0][:50]
-    np.testing.assert_array_equal([ensemble.predict_one(row) for row in X], ensemble.predict(X))
-    np.testing.assert_array_equal(ensemble.predict_one(list(X[0])), ensemble.predict(X)[0])
 
 
 def test_rows_it_never_saw_score_the_same_from_bins_and_from_numbers(grown, ensemble):
@@ -74,7 +69,7 @@ def test_no_trees_and_single_leaves_are_ensembles(grown):
     X = grown[0]
     empty = TreeEnsemble.empty(X.shape[1], 2).validate()
     assert empty.predict(X).shape == (len(X), 2)
-    stump = TreeGrower(grown[1].table, gamma=1e9).grow(np.ones(len(X))).tree
+    stump = grow(TreeGrower(grown[1].table, gamma=1e9), np.ones(len(X))).tree
     both = TreeEnsemble.concatenate(
         [TreeEnsemble.empty(X.shape[1]), stump, grown[2][0].tree, stump]
     ).validate()
@@ -115,8 +110,6 @@ def test_damaged_arrays_are_refused(ensemble, name, index, value):
 def test_wrong_tables_and_parts_are_refused(ensemble):
     with pytest.raises(InvalidInputError, match="X must have shape"):
         ensemble.predict(np.zeros((3, 2)))
-    with pytest.raises(InvalidInputError, match="X must have shape"):
-        ensemble.predict_one(np.zeros(2))
     with pytest.raises(InvalidInputError, match="agree in"):
         TreeEnsemble.concatenate([ensemble, TreeEnsemble.empty(2)])
     with pytest.raises(InvalidInputError, match="at least one"):

@@ -5,9 +5,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from thrifty.trees import Binner, EnsembleBuilder, TreeGrower
+from tests.trees.grown import grow
+from thrifty.trees import Binner, EnsembleBuilder, TreeGrower, rounds
 from thrifty.trees.best_first import SMOOTHING
-from thrifty.trees.rounds import Threads
 
 
 def table_of(n_levels, n=1500, seed=0):
@@ -35,7 +35,7 @@ def test_first_split_is_the_best_of_all_sets_of_levels():
         + np.array([1, -2, 0, 2, -1, 1])[levels.astype(int)]
     )
     table = Binner().fit_transform(levels[:, None], categorical=[0])
-    grown = TreeGrower(table, max_depth=1).grow(grad)
+    grown = grow(TreeGrower(table, max_depth=1), grad)
 
     def gain(chosen):
         left = np.isin(levels, chosen)
@@ -65,18 +65,17 @@ def test_trees_answer_numbers_as_they_answer_codes_and_tell_levels_apart(n_level
 
 
 @pytest.mark.parametrize("n_levels", [20, 600])
-def test_trees_of_levels_do_not_depend_on_threads_or_the_order_of_rows(n_levels):
+def test_trees_of_levels_do_not_depend_on_the_order_of_rows(n_levels):
     X, y = table_of(n_levels)
     trees, _ = boosted(Binner().fit_transform(X, categorical=[1]), y)
     order = np.random.default_rng(5).permutation(len(X))
     shuffled, _ = boosted(Binner().fit_transform(X[order], categorical=[1]), y[order])
-    threaded, _ = boosted(Binner().fit_transform(X, categorical=[1]), y, n_threads=2)
-    for other in (shuffled, threaded):
-        np.testing.assert_array_equal(other.predict(X), trees.predict(X))
+    np.testing.assert_array_equal(shuffled.predict(X), trees.predict(X))
 
 
 def test_a_tree_of_levels_is_grown_in_one_compiled_call(monkeypatch):
-    monkeypatch.setattr(Threads, "_run_job", None)
+    monkeypatch.setattr(rounds, "examine_levels", None)
+    monkeypatch.setattr(rounds, "run_lanes", None)
     X, y = table_of(20, n=300)
     trees, _ = boosted(Binner().fit_transform(X, categorical=[1]), y, n_trees=2)
     assert trees.sets is not None
@@ -93,7 +92,7 @@ def test_a_row_of_weight_two_is_that_row_given_twice(n_levels, twice):
     for given, of_row in ((np.arange(len(X)), weight), (rows, np.ones(len(rows)))):
         tables.append(Binner().fit_transform(X[given], of_row, categorical=[1]))
         grower = TreeGrower(tables[-1], max_depth=6, l2=1.0)
-        grown.append(grower.grow(grad[given] * of_row, of_row).tree)
+        grown.append(grow(grower, grad[given] * of_row, of_row).tree)
     for levels, again in zip(*(table.categories.levels for table in tables), strict=True):
         np.testing.assert_array_equal(levels, again)
     assert grown[0].sets is not None
@@ -106,7 +105,7 @@ def test_a_column_of_many_levels_is_bought_once():
     table = Binner().fit_transform(X, categorical=[1])
     assert table.n_features == 2
     assert table.n_codes > 2
-    grown = TreeGrower(table, max_depth=4, gamma=1.0, prices=[0.0, 1.0]).grow(-y)
+    grown = grow(TreeGrower(table, max_depth=4, gamma=1.0, prices=[0.0, 1.0]), -y)
     on_levels = grown.tree.feature == 1
     assert on_levels.sum() > 1
     assert grown.charge.sum() == 1.0

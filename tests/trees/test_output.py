@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.trees.grown import grow
 from thrifty.errors import InvalidInputError
 from thrifty.trees import Binner, EnsembleBuilder, TreeEnsemble, TreeGrower
 
@@ -29,8 +30,8 @@ def test_a_builder_holds_the_trees_that_grow_returns_and_adds_them_to_the_scores
     scores, expected = np.zeros_like(target), np.zeros_like(target)
     hess = np.full(target.shape, 0.5) if newton else None
     for _ in range(40):  # more trees and splits than a new builder has room for
-        grown = one_by_one.grow(expected - target, hess, learning_rate=0.3)
-        grown.add_to(expected)
+        grown = grow(one_by_one, expected - target, hess, learning_rate=0.3)
+        expected += grown.row_values
         trees.append(grown.tree)
         n_cells = at_once.add_tree(builder, scores, scores - target, hess, learning_rate=0.3)
         assert n_cells == grown.n_cells
@@ -76,6 +77,6 @@ def test_gradients_may_lie_apart_or_be_read_only():
     grad = np.ascontiguousarray(target[:, 0])
     read_only, apart = grad.copy(), np.repeat(grad, 2)[::2]
     read_only.flags.writeable = False
-    expected = TreeGrower(table).grow(grad).tree
+    expected = grow(TreeGrower(table), grad).tree
     for form in (read_only, apart, grad[:, None], list(grad)):
-        assert_same(TreeGrower(table).grow(form).tree, expected)
+        assert_same(grow(TreeGrower(table), form).tree, expected)

@@ -162,7 +162,7 @@ def by_falling_price(learner: Learner) -> Ints:
     bought: list[int] = []
     rank = {int(purchase): place for place, purchase in enumerate(by_worth)}
     for gamma in np.geomspace(highest, highest * GAMMA_RANGE, boosting.n_trees):
-        grower.reset(gamma=float(gamma))
+        grower.gamma = float(gamma)
         before = grower.bought
         boosting.add_trees(grower, builder, loss, learner.counts, score, n_trees=1)
         new = [int(purchase) for purchase in np.flatnonzero(grower.bought & ~before) if int(purchase) in rank]

@@ -90,7 +90,7 @@ class BoostedPair:
 
     def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:  # noqa: ARG002 - the table is known
         """Grow f1 and g in turn, from nothing, for the shares with these log-odds."""
-        self._grower.reset(bought=())
+        self._grower.reset()
         counts = counts_of(weight, self._total)
         stays = expit(-log_odds)
         of_label, of_gate = self._task.loss(y), _gate_loss(self._distance, log_odds)

@@ -16,7 +16,6 @@ from thrifty.estimators.checks import check_cap, check_count
 from thrifty.full.crossfit import TrainingRows
 from thrifty.prices.billing import check_amount
 from thrifty.trees import BinnedTable, Binner
-from thrifty.trees.binning import bin_once
 from thrifty.trees.boosting import Boosting
 
 __all__ = ["BoostedEstimator", "DynaModGbrtClassifier", "DynaModGbrtRegressor"]
@@ -62,7 +61,7 @@ class BoostedEstimator(GatedEstimator):
         )
 
     def _binned(self, rows: TrainingRows) -> BinnedTable:
-        return bin_once(rows.X, self.max_bins, rows.weight, self._categorical)
+        return Binner(self.max_bins).fit_transform(rows.X, rows.weight, self._categorical)
 
 
 class _DynaModGbrt(BoostedEstimator):

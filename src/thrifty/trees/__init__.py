@@ -1,7 +1,7 @@
 """Price-aware histogram trees: bins, growth, and the flat arrays that serve. Knows nothing of gates."""
 
 from thrifty.trees.binning import BinnedTable, Binner
-from thrifty.trees.builder import EnsembleBuilder, GrownTree
+from thrifty.trees.builder import EnsembleBuilder
 from thrifty.trees.ensemble import TreeEnsemble
 from thrifty.trees.gradients import derivatives_along
 from thrifty.trees.grow import TreeGrower
@@ -10,7 +10,6 @@ __all__ = [
     "BinnedTable",
     "Binner",
     "EnsembleBuilder",
-    "GrownTree",
     "TreeEnsemble",
     "TreeGrower",
     "derivatives_along",

@@ -24,8 +24,7 @@ from one to the other, left rows in order and right rows in reverse, which is as
 1958): as many sums are looked at as a column has levels. Levels of few rows come first and last by chance, so that
 hessians are smoothed in that order, and a set must gain with a larger ``l2`` than a threshold; both as LightGBM does.
 
-The search of levels is compiled apart from the growth of a tree, which leaves jobs to its caller where a table has
-columns of levels.
+Trees over columns of levels are compiled apart from those over numbers.
 """
 
 from typing import NamedTuple
@@ -41,64 +40,55 @@ from thrifty.trees.split import can_pay, choose, examine, lanes_score, leaf_offs
 from thrifty.trees.workspace import Limits, Workspace
 
 __all__ = [
-    "FINISHED",
     "SMOOTHING",
     "LevelSearch",
-    "advance",
-    "advance_levels",
     "copy_free_columns",
     "divide",
     "examine_levels",
     "make_search",
+    "next_job",
     "number_rows",
+    "run_job",
 ]
 
-FINISHED = 0
 TINY, HUGE = 2.0**-400, 2.0**400  # units of gradients between these have squares that are numbers
 
 
 @lean
-def advance(ws: Workspace, first: Number, last: Number) -> Number:
-    """Grow until the tree is finished (0) or a job over places up to a positive number is left to the caller.
+def next_job(ws: Workspace) -> Number:
+    """Grow until histograms are needed, those of a job, or the tree is finished: then False."""
+    tree = ws.tree[0]
+    if tree.n_leaves == 0:
+        begin(ws)
+    elif tree.small >= 0:
+        end_job(ws)
+    while not (review(ws) or plan_job(ws)):
+        if not split(ws):
+            return False
+    return True
 
-    Large jobs are left to its threads: each calls again with places ``first .. last``, its part of the job, and nothing
-    more. Parts are independent, and all are done before the tree is grown on, with ``last`` zero. (One function for
-    both, so that it is compiled once.)
-    """
-    tree, is_part = ws.tree[0], last > 0
-    while True:
-        if not is_part:
-            if tree.n_leaves == 0:
-                begin(ws)
-            elif tree.small >= 0:
-                end_job(ws)
-            while not (review(ws) or plan_job(ws)):
-                if not split(ws):
-                    return FINISHED
-            first, last = tree.first, tree.last
-            if last > first and (last - first) * n_rows(ws.leaves[tree.small]) >= ws.limits.shared_cells:
-                return last
-        words, places, n_carried = ws.free_words, ws.places[1], tree.n_carried
-        if tree.is_whole:
-            words, places, n_carried = ws.words, ws.places[0], np.int64(0)
-        for start in range(first, last, CHUNK):
-            stop = start + CHUNK if start + CHUNK < last else last
-            for leaf, slot in ((tree.small, tree.small_slot), (tree.big, tree.big_slot)):
-                if leaf < 0:
-                    continue
-                at, hist = ws.leaves[leaf], ws.hist[slot]
-                if leaf == tree.big and tree.from_parent:
-                    for place in range(start, stop):
-                        subtract(hist[places[place]], ws.hist[tree.small_slot, places[place]])
-                else:
-                    rows, packed = ws.rows[at.depth % 2], ws.packed[at.depth % 2]
-                    fill(
-                        words, places, start, stop, rows, packed, at.start, at.stop, n_carried, ws.tile, hist
-                    )
-                if may_split(at, ws.limits):
-                    examine(ws, leaf, places, start, stop, hist)
-        if is_part:
-            return FINISHED
+
+@lean
+def run_job(ws: Workspace) -> None:
+    """Build and search the histograms of the job, of one integer a cell."""
+    tree = ws.tree[0]
+    words, places, n_carried = ws.free_words, ws.places[1], tree.n_carried
+    if tree.is_whole:
+        words, places, n_carried = ws.words, ws.places[0], np.int64(0)
+    for start in range(tree.first, tree.last, CHUNK):
+        stop = start + CHUNK if start + CHUNK < tree.last else tree.last
+        for leaf, slot in ((tree.small, tree.small_slot), (tree.big, tree.big_slot)):
+            if leaf < 0:
+                continue
+            at, hist = ws.leaves[leaf], ws.hist[slot]
+            if leaf == tree.big and tree.from_parent:
+                for place in range(start, stop):
+                    subtract(hist[places[place]], ws.hist[tree.small_slot, places[place]])
+            else:
+                rows, packed = ws.rows[at.depth % 2], ws.packed[at.depth % 2]
+                fill(words, places, start, stop, rows, packed, at.start, at.stop, n_carried, ws.tile, hist)
+            if may_split(at, ws.limits):
+                examine(ws, leaf, places, start, stop, hist)
 
 
 @lean
@@ -449,7 +439,7 @@ MIN_LEVEL_HESSIAN = 2.5
 
 
 class LevelSearch(NamedTuple):
-    """Memory of the search for sets, besides the workspace; each thread has its own.
+    """Memory of the search for sets, besides the workspace.
 
     Attributes
     ----------
@@ -470,10 +460,6 @@ class LevelSearch(NamedTuple):
     keys: Floats
     sums: Int64s
 
-    def for_thread(self) -> "LevelSearch":
-        """The same search, with memory of its own."""
-        return self._replace(order=self.order.copy(), keys=self.keys.copy(), sums=self.sums.copy())
-
 
 def make_search(table: BinnedTable, limits: Limits, n_lanes: int) -> LevelSearch:
     """Allocate for the search for sets of ``table`` within the limits of a tree."""
@@ -489,38 +475,16 @@ def make_search(table: BinnedTable, limits: Limits, n_lanes: int) -> LevelSearch
     )
 
 
-@lean
-def advance_levels(ws: Workspace, levels: LevelSearch, first: Number, last: Number) -> Number:
-    """Grow until the tree is finished (0) or a job over places up to a positive number is left to the caller.
-
-    With ``last`` above zero only a part of the job is done, as in ``advance``.
-    """
-    tree, is_part = ws.tree[0], last > 0
-    while True:
-        left = advance(ws, first, last)
-        if last > 0:
-            examine_levels(ws, levels, first, last)
-            if is_part:
-                return FINISHED
-            first, last = 0, 0
-        elif left == FINISHED or (left - tree.first) * n_rows(ws.leaves[tree.small]) >= (
-            levels.limits.shared_cells
-        ):
-            return left
-        else:
-            first, last = tree.first, left
-
-
 @lean_kernel
-def examine_levels(ws: Workspace, levels: LevelSearch, first: Number, last: Number) -> None:
-    """Best set of levels of the leaves of a job, on each column of levels at places ``first .. last``."""
+def examine_levels(ws: Workspace, levels: LevelSearch) -> None:
+    """Best set of levels of the leaves of the job, on each column of levels."""
     tree, best = ws.tree[0], levels.sums[1]
     places = ws.places[0] if tree.is_whole else ws.places[1]
     for leaf, slot in ((tree.small, tree.small_slot), (tree.big, tree.big_slot)):
         if leaf < 0 or not may_split(ws.leaves[leaf], ws.limits):
             continue
         offset = leaf_offset(ws.totals[leaf], ws.lanes, ws.units, levels.limits.l2)
-        for place in range(first, last):
+        for place in range(tree.first, tree.last):
             f = places[place]
             if levels.n_codes[f] == 0:
                 continue

@@ -12,7 +12,6 @@ frequent ones first, and one code for all others. Where there are so many, level
 of their own. A node that looks at such a column sends a set of levels left and all other levels right.
 """
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -32,17 +31,14 @@ __all__ = [
     "LevelSets",
     "Thresholds",
     "as_float_matrix",
-    "bin_once",
     "own_levels",
 ]
 
 MAX_BINS = 255
 WORD = 8  # codes are read eight at a time, so rows are padded to whole words
 
-MAX_KEPT = 64 * 2**20  # bytes of a table that is kept for the next fit
 NEAR = 2**14  # cells hashed at once
 ONE = np.uint64(1)
-_last: "tuple[Any, BinnedTable] | None" = None
 
 
 @dataclass(frozen=True)
@@ -306,25 +302,6 @@ def quantile_ends(counts: NDArray[Any], max_bins: int) -> NDArray[Any]:
             ends.append(np.array([stop - 1]))
     every = np.unique(np.concatenate(ends))
     return every[every < len(counts) - 1][: max_bins - 1]
-
-
-def bin_once(
-    X: Floats, max_bins: int, weight: Floats | None = None, categorical: Sequence[int] = ()
-) -> BinnedTable:
-    """Bin a table as ``Binner(max_bins)`` does, or return the last such table if it was made of the same numbers.
-
-    The fits of a sweep differ in their settings, not in their rows: each process bins these once.
-    """
-    global _last
-    weighed = np.empty(0) if weight is None else weight
-    digests = tuple(hashlib.blake2b(np.ascontiguousarray(part).data).digest() for part in (X, weighed))
-    key = max_bins, X.shape, X.dtype.str, digests, tuple(categorical)
-    kept = _last
-    if kept is not None and kept[0] == key:
-        return kept[1]
-    table = Binner(max_bins).fit_transform(X, weight, categorical)
-    _last = (key, table) if table.n_bytes <= MAX_KEPT else None
-    return table
 
 
 def hash_bytes(values: Floats) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 from thrifty.arrays import Bools, Floats
 from thrifty.prices.billing import PriceList
 from thrifty.trees.binning import BinnedTable
-from thrifty.trees.builder import EnsembleBuilder, GrownTree
+from thrifty.trees.builder import EnsembleBuilder
 from thrifty.trees.gradients import CURVATURE_BITS, GRADIENT_BITS, WIDE_ROWS, derivatives_along, round_to
 from thrifty.trees.grow import Step, TreeGrower
 
@@ -128,7 +128,10 @@ class Boosting:
         counts: Floats,
         score: Floats,
     ) -> None:
-        """Grow one tree, keep it in ``builder`` and add it to the scores in place; parameters as in ``grow_tree``."""
+        """Grow one tree, keep it in ``builder`` and add it to the scores in place.
+
+        ``derivatives`` are those of the unweighted loss, each of shape (n_rows,) or (n_rows, n_outputs).
+        """
         grad, hess = self._weighted(*derivatives, counts)
         if builder.n_outputs <= MAX_SUMMED:
             grower.add_tree(builder, score, grad, hess, learning_rate=self.learning_rate)
@@ -140,13 +143,6 @@ class Boosting:
             one_grad = _rounded_alone(one_grad, counts, GRADIENT_BITS)
             one_hess = None if one_hess is None else _rounded_alone(one_hess, counts, CURVATURE_BITS)
         grower.add_tree_along((one_grad, one_hess), builder, score, grad, hess, **rate)
-
-    def grow_tree(self, grower: TreeGrower, grad: Floats, curvature: Floats, counts: Floats) -> GrownTree:
-        """Grow one tree.
-
-        ``grad`` and ``curvature`` are derivatives of the unweighted loss, shape (n_rows,) or (n_rows, n_outputs).
-        """
-        return grower.grow(*self._weighted(grad, curvature, counts), learning_rate=self.learning_rate)
 
     def _weighted(self, grad: Floats, curvature: Floats, counts: Floats) -> tuple[Floats, Floats | None]:
         grad = weighted_on_grid(grad, counts, GRADIENT_BITS)

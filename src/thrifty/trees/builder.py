@@ -1,12 +1,11 @@
-"""Finished trees, copied out of the workspace, one by one or as an ensemble."""
+"""Finished trees, copied out of the workspace."""
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.arrays import Bools, Floats, Int32s, Int64s, Ints
+from thrifty.arrays import Bools, Floats, Int32s, Int64s
 from thrifty.errors import InvalidInputError
 from thrifty.jit import Number, lean
 from thrifty.trees.binning import LevelSets
@@ -15,51 +14,7 @@ from thrifty.trees.gradients import Lanes
 from thrifty.trees.histogram import ROW
 from thrifty.trees.workspace import Workspace
 
-__all__ = ["EnsembleBuilder", "GrownTree", "TreeArrays", "make_arrays", "write_tree"]
-
-
-@dataclass(frozen=True)
-class GrownTree:
-    """One tree and how it came about: what it gained and paid, and where it sent the training rows.
-
-    Attributes
-    ----------
-    tree : TreeEnsemble
-        An ensemble of this one tree.
-    raw_gain, charge : ndarray of shape (n_splits,)
-        Per split, in the order they were made (node ``s`` is split ``s``): what it gained and what it paid.
-    leaf_of_row : ndarray of shape (n_rows,), int32
-        Leaf of every training row.
-    bought_groups : ndarray of int
-        Groups that this tree bought.
-    n_cells : int
-        (row, column) cells added to histograms: the work done.
-    """
-
-    tree: TreeEnsemble
-    raw_gain: Floats
-    charge: Floats
-    leaf_of_row: Int32s
-    bought_groups: Ints
-    n_cells: int
-
-    @property
-    def net_gain(self) -> Floats:
-        """Raw gain minus charge of every split, all positive."""
-        return self.raw_gain - self.charge
-
-    @property
-    def n_leaves(self) -> int:
-        """Number of leaves."""
-        return len(self.tree.values)
-
-    def row_values(self) -> Floats:
-        """What the tree adds to the scores of the training rows, shape (n_rows, n_outputs)."""
-        return self.tree.values[self.leaf_of_row]
-
-    def add_to(self, scores: Floats) -> None:
-        """Add the tree to the training rows' scores, in place; shape (n_rows,) or (n_rows, n_outputs)."""
-        add_leaf_values(self.tree.values, self.leaf_of_row, scores.reshape(len(scores), -1))
+__all__ = ["EnsembleBuilder", "TreeArrays", "make_arrays", "write_tree"]
 
 
 class TreeArrays(NamedTuple):
@@ -185,6 +140,11 @@ class EnsembleBuilder:
     def gains(self) -> Floats:
         """Raw gain of each split, before charges."""
         return self._arrays.gain[: self.n_splits].copy()
+
+    @property
+    def charges(self) -> Floats:
+        """What each split paid."""
+        return self._arrays.charge[: self.n_splits].copy()
 
 
 @lean

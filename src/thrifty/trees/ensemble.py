@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from thrifty.arrays import Bools, Floats, Int32s, Ints, Words
 from thrifty.errors import InvalidInputError
-from thrifty.jit import Number, kernel, lean, lean_kernel
+from thrifty.jit import Number, lean, lean_kernel
 from thrifty.trees.binning import BinnedTable, LevelSets
 
 __all__ = [
@@ -39,8 +39,6 @@ __all__ = [
     "find_leaves",
     "holds",
     "in_level_order",
-    "mark_touched",
-    "score_row",
     "walk_levels",
 ]
 
@@ -148,17 +146,6 @@ class TreeEnsemble:
         add_from_values(X, self._walk, self.values, nodes, out)
         return out
 
-    def predict_one(self, row: Any) -> Floats:
-        """Scores of shape (n_outputs,) of one row of raw numbers, in microseconds."""
-        X = np.asarray(row).reshape(1, -1)
-        if X.shape[1] != self.n_features or X.dtype.kind != "f":
-            X = self._check(X)
-        if self.sets is not None:
-            one: Floats = self.predict(X)[0]
-            return one
-        scores: Floats = score_row(X, self._walk, self.values)
-        return scores
-
     def predict_binned(self, table: BinnedTable, out: Floats | None = None) -> Floats:
         """Scores from a table coded by the binner the trees were grown on, added to ``out`` if given."""
         if out is None:
@@ -194,10 +181,7 @@ class TreeEnsemble:
         """Mask of the columns that each row reads on its way down, shape (n_rows, n_features)."""
         X = self._check(X)
         touched = np.zeros((len(X), self.n_features), bool)
-        if self.sets is not None:
-            self._walk_levels(X, touched=touched)
-            return touched
-        mark_touched(X, self._walk, touched)
+        self._walk_levels(X, touched=touched)
         return touched
 
     def first(self, n_trees: int) -> "TreeEnsemble":
@@ -270,14 +254,15 @@ class TreeEnsemble:
     def _walk_levels(
         self, X: Any, out: Floats = _NOTHING, leaves: Any = _NOTHING, touched: Any = _NOTHING
     ) -> None:
-        """Send rows down trees that ask for sets, and write what is asked for."""
-        assert self.sets is not None
+        """Send rows down trees that may ask for sets, and write what is asked for."""
+        nothing = np.empty(0, np.int32)
+        offsets, levels = (nothing, nothing) if self.sets is None else (self.sets.offsets, self.sets.levels)
         walk_levels(
             X,
             self._walk,
             self._set_of,
-            self.sets.offsets,
-            self.sets.levels,
+            offsets,
+            levels,
             self.values,
             out,
             leaves.astype(np.int32) if leaves is _NOTHING else leaves,
@@ -442,18 +427,6 @@ def add_from_codes(
                     out[i, k] += values[~node, k]
 
 
-@kernel
-def score_row(X: Any, walk: Walk, values: Floats) -> Floats:
-    """Sum of leaf values of the first row, added in the same order as in a batch."""
-    roots, feature, threshold, missing_left, children = walk
-    out = np.zeros(values.shape[1])
-    for root in roots:
-        leaf = descend(X, 0, root, feature, threshold, missing_left, children)
-        for k in range(values.shape[1]):
-            out[k] += values[leaf, k]
-    return out
-
-
 @lean_kernel
 def find_leaves(X: Any, walk: Walk, out: Int32s) -> None:
     """Leaf of every row in every tree."""
@@ -461,21 +434,6 @@ def find_leaves(X: Any, walk: Walk, out: Int32s) -> None:
     for i in range(len(X)):
         for t in range(len(roots)):
             out[i, t] = descend(X, i, roots[t], feature, threshold, missing_left, children)
-
-
-@lean_kernel
-def mark_touched(X: Any, walk: Walk, out: NDArray[np.bool_]) -> None:
-    """Set ``out[i, f]`` where row ``i`` meets a split on feature ``f``."""
-    roots, feature, threshold, missing_left, children = walk
-    for i in range(len(X)):
-        for root in roots:
-            node = root
-            while node >= 0:
-                f = feature[node]
-                out[i, f] = True
-                value, limit = X[i, f], threshold[node]
-                goes_left = not value > limit if missing_left[node] else value <= limit
-                node = children[node, 0] if goes_left else children[node, 1]
 
 
 @lean_kernel

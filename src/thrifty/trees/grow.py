@@ -9,36 +9,24 @@ this tree or in any earlier one.
 
 from collections.abc import Callable
 from math import isfinite
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from thrifty.arrays import Bools, Floats
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.errors import InvalidInputError
-from thrifty.trees.best_first import FINISHED, LevelSearch, make_search
+from thrifty.trees.best_first import LevelSearch, make_search
 from thrifty.trees.binning import A_SET, BinnedTable, LevelSets
-from thrifty.trees.builder import EnsembleBuilder, GrownTree, TreeArrays, make_arrays
+from thrifty.trees.builder import EnsembleBuilder, TreeArrays
 from thrifty.trees.ensemble import add_leaf_values
 from thrifty.trees.gradients import WIDE_ROWS, Formula, choose_lanes, describe_problem, pack
-from thrifty.trees.rounds import Rounds, Threads, rounds_by, rounds_of, rounds_packed
+from thrifty.trees.rounds import Rounds, rounds_by, rounds_of, rounds_packed, run_rounds
 from thrifty.trees.workspace import Limits, Workspace, fit_free_copy, make_workspace
 
-__all__ = [
-    "Step",
-    "TreeGrower",
-    "check_amount",
-    "check_bought",
-    "check_groups",
-    "check_prices",
-    "check_whole",
-    "choice_order",
-]
+__all__ = ["Step", "TreeGrower", "choice_order"]
 
 Step = Literal["gradient", "newton"]
-
-MAX_DEPTH = 12
-SHARED_CELLS = 200_000  # below this, waking a thread costs more than it saves
 
 
 class TreeGrower:
@@ -60,17 +48,15 @@ class TreeGrower:
         Least rows of a leaf. More than one together with ``hess`` makes histograms twice as wide.
     gamma : float, default=0.0
         Gain that one unit of price must bring.
-    prices : array-like of shape (n_groups,), optional
+    prices : ndarray of shape (n_groups,), optional
         Price of each group; default one each. A group of price zero is free, but counts as bought only once used.
-    group_of : array-like of shape (n_features,), optional
+    group_of : ndarray of shape (n_features,), optional
         Group of each column; default one column a group.
-    bought : array-like, optional
-        Groups bought already: a mask over groups, or their numbers.
+    bought : ndarray of bool of shape (n_groups,), optional
+        Groups bought already.
     prices_after : callable, optional
         Price of each group as a function of the mask of those bought, where one purchase makes another cheaper; a tree
         pays by what was bought before it was begun.
-    n_threads : int, default=1
-        Threads for large histograms. The trees do not depend on it.
     skip_hopeless : bool, default=True
         Leave unexamined what cannot pay. The trees do not depend on it.
     """
@@ -85,25 +71,14 @@ class TreeGrower:
         min_child_weight: float = 0.0,
         min_child_samples: int = 1,
         gamma: float = 0.0,
-        prices: ArrayLike | None = None,
-        group_of: ArrayLike | None = None,
-        bought: ArrayLike | None = None,
+        prices: Floats | None = None,
+        group_of: Ints | None = None,
+        bought: Bools | None = None,
         prices_after: Callable[[Bools], Floats] | None = None,
-        n_threads: int = 1,
         skip_hopeless: bool = True,
     ) -> None:
-        check_whole(
-            "max_depth", max_depth, 1, MAX_DEPTH, "Deeper trees are not grown; use more trees instead."
-        )
-        if max_leaves is not None:
-            check_whole("max_leaves", max_leaves, 2, None, "A tree needs room for at least one split.")
-        check_whole("min_child_samples", min_child_samples, 1, None, "A leaf needs at least one row.")
-        check_whole("n_threads", n_threads, 1, None, "Give the number of threads to use.")
-        check_amount("l2", l2, "It is added to the hessian of a leaf.")
-        check_amount("min_child_weight", min_child_weight, "It is a sum of hessians.")
         self.table = table
         n_leaves = min(2**max_depth, max(table.n_rows, 2), max_leaves or 2**max_depth)
-        shared_cells = SHARED_CELLS if n_threads > 1 else np.iinfo(np.int64).max
         self._limits = Limits(
             max_depth,
             n_leaves,
@@ -111,27 +86,29 @@ class TreeGrower:
             float(min_child_weight),
             min_child_samples,
             skip_hopeless,
-            shared_cells,
         )
-        self.group_of = check_groups(group_of, table)
-        self.prices = check_prices(prices, self.group_of)
+        self.group_of = np.arange(table.n_features) if group_of is None else np.asarray(group_of, np.int64)
+        self.prices = np.ones(self.group_of.max() + 1) if prices is None else np.asarray(prices, np.float64)
         self._places_of = (
             np.arange(table.n_codes) if table.categories is None else table.categories.feature_of
         )
         self._order = choice_order(table, self.group_of[self._places_of], self.prices)
         self._prices_after = prices_after
-        self._bought = np.zeros(len(self.prices), bool)
+        self._bought = np.zeros(len(self.prices), bool) if bought is None else bought.copy()
+        self._gamma = float(gamma)
         self._can_split = can_split(table)
         self._ws: Workspace | None = None
         self._levels: LevelSearch | None = None
         self._is_stale = True  # whether charges have changed since the workspace learned of them
-        self._threads = Threads(n_threads)
-        self.reset(bought=() if bought is None else bought, gamma=gamma)
 
     @property
     def gamma(self) -> float:
         """Gain that one unit of price must bring."""
         return self._gamma
+
+    @gamma.setter
+    def gamma(self, gamma: float) -> None:
+        self._gamma, self._is_stale = float(gamma), True
 
     @property
     def bought(self) -> Bools:
@@ -143,40 +120,10 @@ class TreeGrower:
         """Columns of the bought groups, shape (n_features,)."""
         return self._bought[self.group_of]
 
-    def reset(self, *, bought: ArrayLike | None = None, gamma: float | None = None) -> None:
-        """Change what is bought, or the price level, and keep the memory: for the next fit of a sweep."""
-        if gamma is not None:
-            check_amount("gamma", gamma, "It is the gain one unit of price must bring.")
-            self._gamma = float(gamma)
-        if bought is not None:
-            self._bought = check_bought(bought, len(self.prices))
+    def reset(self) -> None:
+        """Forget what was bought, and keep the memory for the next fit."""
+        self._bought = np.zeros(len(self.prices), bool)
         self._is_stale = True
-
-    def grow(
-        self, grad: ArrayLike, hess: ArrayLike | None = None, *, learning_rate: float = 1.0
-    ) -> GrownTree:
-        """Grow one tree against ``grad``, buying what pays.
-
-        Parameters
-        ----------
-        grad : array-like of shape (n_rows,) or (n_rows, n_outputs)
-            Derivative of the loss by each row's score, weights included.
-        hess : array-like of the same shape, optional
-            Second derivatives (Newton), or weights (weighted least squares). None: all one, the paper's impurity.
-        learning_rate : float, default=1.0
-            Factor on the values of the leaves.
-        """
-        gradients, hessians = self._derivatives(grad, hess)
-        got, before = make_arrays(1, self._limits.max_leaves - 1, len(gradients)), self._bought
-        nowhere = np.empty((0, len(gradients)))
-        ws, sets = self._grow_one(gradients, hessians, learning_rate, got, 0, nowhere)
-        new = (self._bought != before).nonzero()[0]
-        tree = got.ensemble(self.table.n_features, 1, sets=sets)
-        paid = slice(ws.tree[0]["n_splits"])
-        n_cells = int(ws.tree[0]["n_cells"])
-        return GrownTree(
-            tree, got.gain[paid].copy(), got.charge[paid].copy(), ws.leaf_of.copy(), new, n_cells
-        )
 
     def add_tree(
         self,
@@ -187,7 +134,7 @@ class TreeGrower:
         *,
         learning_rate: float = 1.0,
     ) -> int:
-        """Grow one tree, keep it in ``builder`` and add it to ``scores``, in place: what boosting needs of ``grow``.
+        """Grow one tree against ``grad``, buying what pays; keep it in ``builder`` and add it to ``scores``, in place.
 
         Parameters
         ----------
@@ -195,8 +142,12 @@ class TreeGrower:
             Made for as many columns and outputs.
         scores : ndarray of shape (n_rows,) or (n_rows, n_outputs), float64, C-contiguous
             Scores of the training rows.
-        grad, hess, learning_rate
-            As in ``grow``.
+        grad : array-like of shape (n_rows,) or (n_rows, n_outputs)
+            Derivative of the loss by each row's score, weights included.
+        hess : array-like of the same shape, optional
+            Second derivatives (Newton), or weights (weighted least squares). None: all one, the paper's impurity.
+        learning_rate : float, default=1.0
+            Factor on the values of the leaves.
 
         Returns
         -------
@@ -362,13 +313,13 @@ class TreeGrower:
                 f"learning_rate must be finite; got {rounds.learning_rate!r}. Use 0.1, say."
             )
         try:
-            left = self._threads.run(ws, self._levels, rounds, self.table.thresholds, out, number, scores)
+            left = run_rounds(ws, self._levels, rounds, self.table.thresholds, out, number, scores)
         except BaseException:
             self._is_stale = True  # what an unfinished tree bought is not bought
             raise
         if np.any(ws.bought != self._bought):
             self._bought, self._is_stale = ws.bought.copy(), True
-        if left < FINISHED:
+        if left < 0:
             raise describe_problem(-left, [rounds.grad], [rounds.hess])
         return self._take_sets(ws, out, number)
 
@@ -381,11 +332,8 @@ class TreeGrower:
             keep_count = self._limits.min_child_samples > 1
             lanes = choose_lanes(self.table.n_rows, n_outputs, constant=constant, keep_count=keep_count)
             n_groups = len(self.prices)
-            # Jobs of several lanes, and of columns of levels, are left to what is compiled for them.
-            is_plain = lanes.n_lanes == 1 and self.table.categories is None
-            limits = self._limits if is_plain else self._limits._replace(shared_cells=0)
             ws = make_workspace(
-                self.table, self.group_of[self._places_of], self._order, n_groups, limits, lanes
+                self.table, self.group_of[self._places_of], self._order, n_groups, self._limits, lanes
             )
             if self.table.categories is not None:
                 self._levels = make_search(self.table, self._limits, lanes.n_lanes)
@@ -442,9 +390,6 @@ def can_split(table: BinnedTable) -> Bools:
     return several
 
 
-# -- checks ----------------------------------------------------------------------------------------
-
-
 def choice_order(table: BinnedTable, group_of: NDArray[np.int64], prices: Floats) -> NDArray[np.int64]:
     """Columns in the order of preference between exactly equal gains: by contents, the place only as last resort.
 
@@ -455,71 +400,3 @@ def choice_order(table: BinnedTable, group_of: NDArray[np.int64], prices: Floats
     group_keys = np.zeros(len(prices), np.uint64)
     np.add.at(group_keys, group_of, keys)
     return np.lexsort((np.arange(len(keys)), prices[group_of], group_keys[group_of], keys))
-
-
-def check_whole(name: str, value: Any, low: int, high: int | None, way_out: str) -> None:
-    """Refuse what is not a whole number in range."""
-    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not is_whole or value < low or (high is not None and value > high):
-        rule = f"at least {low}" if high is None else f"in [{low}, {high}]"
-        raise InvalidInputError(f"{name} must be a whole number {rule}; got {value!r}. {way_out}")
-
-
-def check_amount(name: str, value: Any, way_out: str) -> None:
-    """Refuse what is not a finite number of at least zero."""
-    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not is_number or not (np.isfinite(value) and value >= 0):
-        raise InvalidInputError(f"{name} must be a finite number, zero or more; got {value!r}. {way_out}")
-
-
-def check_groups(group_of: ArrayLike | None, table: BinnedTable) -> NDArray[np.int64]:
-    """Group of every column as numbers from zero."""
-    if group_of is None:
-        return np.arange(table.n_features)
-    groups = np.asarray(group_of)
-    if groups.shape != (table.n_features,) or groups.dtype.kind not in "iu" or groups.min() < 0:
-        raise InvalidInputError(
-            f"group_of must hold one group number, from zero, for each of {table.n_features} columns; "
-            f"got {group_of!r}."
-        )
-    return groups.astype(np.int64)
-
-
-def check_prices(prices: ArrayLike | None, group_of: NDArray[np.int64]) -> Floats:
-    """Price of every group."""
-    n_groups = int(group_of.max()) + 1
-    if prices is None:
-        return np.ones(n_groups)
-    values = np.asarray(prices, dtype=np.float64)
-    if values.ndim != 1 or len(values) < n_groups:
-        raise InvalidInputError(
-            f"prices must hold one price for each of {n_groups} groups; got shape {values.shape}. "
-            "With group_of=None every column is a group of its own."
-        )
-    if not np.all(np.isfinite(values)) or np.any(values < 0):
-        wrong = int(np.flatnonzero(~(np.isfinite(values) & (values >= 0)))[0])
-        raise InvalidInputError(
-            f"prices must be finite and not negative; group {wrong} has {values[wrong]!r}. Use 0 for a free group."
-        )
-    return values
-
-
-def check_bought(bought: ArrayLike, n_groups: int) -> Bools:
-    """Mask over groups from a mask or from group numbers."""
-    seed = np.asarray(bought)
-    if seed.dtype == bool and seed.shape == (n_groups,):
-        return seed.copy()
-    if seed.size and (seed.dtype.kind not in "iu" or seed.ndim != 1):
-        raise InvalidInputError(
-            f"bought must be a mask over {n_groups} groups or a list of group numbers; got {bought!r}."
-        )
-    numbers: list[int] = seed.astype(np.intp).tolist()
-    unknown = [group for group in numbers if not 0 <= group < n_groups]
-    if unknown:
-        raise InvalidInputError(
-            f"bought names unknown groups {unknown}; groups are numbered 0 to {n_groups - 1}. "
-            "Check group_of, or drop them."
-        )
-    mask = np.zeros(n_groups, bool)
-    mask[numbers] = True
-    return mask

@@ -5,16 +5,14 @@ workspace a fifth of that, so there is one call for several trees, and one for a
 compiled functions of a tree are inlined into it.
 """
 
-from concurrent.futures import ThreadPoolExecutor, wait
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Int64s
 from thrifty.jit import Number, lean, lean_kernel
-from thrifty.trees.best_first import FINISHED, LevelSearch, advance, advance_levels, examine_levels
-from thrifty.trees.binning import WORD, Thresholds
+from thrifty.trees.best_first import LevelSearch, examine_levels, next_job, run_job
+from thrifty.trees.binning import Thresholds
 from thrifty.trees.builder import TreeArrays, write_tree
 from thrifty.trees.gradients import (
     CURVATURE_BITS,
@@ -28,12 +26,14 @@ from thrifty.trees.gradients import (
 from thrifty.trees.split import run_lanes
 from thrifty.trees.workspace import Workspace
 
-__all__ = ["Rounds", "Threads", "rounds_by", "rounds_of", "rounds_packed"]
+__all__ = ["Rounds", "rounds_by", "rounds_of", "rounds_packed", "run_rounds"]
 
 GIVEN, PACKED = (
     0,
     1,
 )  # derivatives come from the caller, who may have packed them already; others are formulas
+JOB = 1
+"""Returned where the histograms of a job have several lanes, which are compiled apart."""
 EVERY_ROW = np.empty((0, 0), dtype=bool)
 
 
@@ -127,77 +127,33 @@ def _plain(values: Floats) -> Floats:
     return values if is_plain else np.array(values, dtype=np.float64, order="C")
 
 
-class Threads:
-    """Runs rounds, and shares the jobs that they leave among threads.
+def run_rounds(
+    ws: Workspace,
+    levels: LevelSearch | None,
+    rounds: Rounds,
+    ends: Thresholds,
+    out: TreeArrays,
+    number: int,
+    scores: Floats,
+) -> int:
+    """Grow trees, write them to ``out`` from ``number`` on, and add them to ``scores``, which may be of no rows.
 
-    Parameters
-    ----------
-    n_threads : int
-        Threads, that of the caller included.
+    Returns 0, or -1 or -2 if a gradient or a hessian is not allowed.
     """
-
-    def __init__(self, n_threads: int) -> None:
-        self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
-        self._n_threads = n_threads
-
-    def run(
-        self,
-        ws: Workspace,
-        levels: LevelSearch | None,
-        rounds: Rounds,
-        ends: Thresholds,
-        out: TreeArrays,
-        number: int,
-        scores: Floats,
-    ) -> int:
-        """Grow trees, as ``grow_trees`` does; returns 0, or -1 or -2 if a gradient or a hessian is not allowed."""
-        ws.tree[0]["n_leaves"] = ws.tree[0]["n_grown"] = 0
-        rest: tuple[Any, ...] = (rounds, ends.values, ends.offsets, out, number, scores)
-        while (left := self._advance(ws, levels, rest, 0, 0)) > FINISHED:
-            self._run_job(ws, levels, rest)
-        return left
-
-    def _advance(
-        self, ws: Workspace, levels: LevelSearch | None, rest: tuple[Any, ...], first: int, last: int
-    ) -> int:
-        """Grow until all trees are finished or a job waits, or run a part of one."""
-        if levels is None or ws.lanes.n_lanes > 1:
-            return int(grow_trees(ws, first, last, *rest))
-        own = levels if last == 0 else levels.for_thread()
-        return int(grow_level_tree(ws, own, first, last, *rest))
-
-    def _run_job(self, ws: Workspace, levels: LevelSearch | None, rest: tuple[Any, ...]) -> None:
-        """Run the waiting job on all threads, each on its own words of columns."""
-        start, stop = int(ws.tree["first"][0]), int(ws.tree["last"][0])
-        if self._pool is None:
-            self._run_part(ws, levels, rest, start, stop)
-            return
-        n_words = -(-(stop - start) // WORD)
-        edges = [min(stop, start + WORD * (n_words * t // self._n_threads)) for t in range(self._n_threads)]
-        parts = [(first, last) for first, last in pairwise([*edges, stop]) if first < last]
-        others = [self._pool.submit(self._run_part, ws, levels, rest, *part) for part in parts[1:]]
-        self._run_part(ws, levels, rest, *parts[0])
-        wait(others)
-        for other in others:
-            other.result()
-
-    def _run_part(
-        self, ws: Workspace, levels: LevelSearch | None, rest: tuple[Any, ...], first: int, last: int
-    ) -> None:
-        """Run the waiting job on some places."""
-        if ws.lanes.n_lanes == 1:
-            self._advance(ws, levels, rest, first, last)
-            return
-        run_lanes(ws, first, last)
+    ws.tree[0]["n_leaves"] = ws.tree[0]["n_grown"] = 0
+    rest = (rounds, ends.values, ends.offsets, out, number, scores)
+    if levels is not None and ws.lanes.n_lanes == 1:
+        return int(grow_level_tree(ws, levels, *rest))
+    while (left := int(grow_trees(ws, *rest))) == JOB:
+        run_lanes(ws)
         if levels is not None:
-            examine_levels(ws, levels.for_thread(), first, last)
+            examine_levels(ws, levels)
+    return left
 
 
 @lean_kernel
 def grow_trees(
     ws: Workspace,
-    first: Number,
-    last: Number,
     rounds: Rounds,
     ends: Floats,
     offsets: Int64s,
@@ -205,22 +161,19 @@ def grow_trees(
     number: Number,
     scores: Floats,
 ) -> Number:
-    """Grow trees, write them to ``out`` from ``number`` on, and add them to ``scores``, which may be of no rows.
-
-    Returns 0 when all are grown, -1 or -2 if a gradient or a hessian is not allowed, and a positive number where a job
-    is left to the caller, who calls again with its parts, as ``advance`` has it, and then to go on.
-    """
+    """Grow trees over numbers, as ``run_rounds`` does; returns 1 where a job of several lanes is left to the caller."""
     tree = ws.tree[0]
     while True:
         if tree.n_leaves == 0:
             if tree.n_grown == rounds.n_trees:
-                return FINISHED
+                return 0
             problem = pack_next(ws, rounds)
             if problem != 0:
                 return -problem
-        left = advance(ws, first, last)
-        if last > 0 or left != FINISHED:
-            return left
+        while next_job(ws):
+            if ws.lanes.n_lanes > 1:
+                return JOB
+            run_job(ws)
         write_tree(ws, ends, offsets, rounds.learning_rate, out, number + tree.n_grown, scores)
         tree.n_leaves, tree.n_grown = 0, tree.n_grown + 1
 
@@ -229,8 +182,6 @@ def grow_trees(
 def grow_level_tree(
     ws: Workspace,
     levels: LevelSearch,
-    first: Number,
-    last: Number,
     rounds: Rounds,
     ends: Floats,
     offsets: Int64s,
@@ -238,18 +189,17 @@ def grow_level_tree(
     number: Number,
     scores: Floats,
 ) -> Number:
-    """Grow one tree over a table with columns of levels, as ``grow_trees`` does over numbers."""
+    """Grow one tree over a table with columns of levels, as ``run_rounds`` does."""
     tree = ws.tree[0]
-    if tree.n_leaves == 0:
-        problem = pack_next(ws, rounds)
-        if problem != 0:
-            return -problem
-    left = advance_levels(ws, levels, first, last)
-    if last > 0 or left != FINISHED:
-        return left
+    problem = pack_next(ws, rounds)
+    if problem != 0:
+        return -problem
+    while next_job(ws):
+        run_job(ws)
+        examine_levels(ws, levels)
     write_tree(ws, ends, offsets, rounds.learning_rate, out, number, scores)
     tree.n_leaves, tree.n_grown = 0, 1
-    return FINISHED
+    return 0
 
 
 @lean

@@ -173,12 +173,12 @@ def can_pay(ws: Workspace, leaf: Number) -> Number:
 
 
 @lean_kernel
-def run_lanes(ws: Workspace, first: Number, last: Number) -> None:
-    """Build and search the histograms of the job over places ``first .. last``, ``first`` a multiple of eight."""
+def run_lanes(ws: Workspace) -> None:
+    """Build and search the histograms of the job, of several integers a cell."""
     tree, limits = ws.tree[0], ws.limits
     places = ws.places[0] if tree.is_whole else ws.places[1]
-    for start in range(first, last, CHUNK):
-        stop = min(last, start + CHUNK)
+    for start in range(tree.first, tree.last, CHUNK):
+        stop = min(tree.last, start + CHUNK)
         for leaf, slot in ((tree.small, tree.small_slot), (tree.big, tree.big_slot)):
             if leaf < 0:
                 continue

@@ -98,8 +98,6 @@ class Limits(NamedTuple):
     min_child_samples : int
     skips : bool
         Whether features that cannot pay are left unexamined.
-    shared_cells : int
-        Histograms of at least so many (row, column) cells are left to the caller's threads.
     """
 
     max_depth: int
@@ -108,7 +106,6 @@ class Limits(NamedTuple):
     min_child_weight: float
     min_child_samples: int
     skips: bool
-    shared_cells: int
 
 
 class Workspace(NamedTuple):

@@ -1,0 +1,34 @@
+"""One tree at a time, with what it gained and paid."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from thrifty.trees import EnsembleBuilder, TreeEnsemble
+
+
+@dataclass(frozen=True)
+class Grown:
+    """A tree; gains and charges of its splits; leaf and score of each training row; cells added to histograms."""
+
+    tree: TreeEnsemble
+    raw_gain: np.ndarray
+    charge: np.ndarray
+    leaf_of_row: np.ndarray
+    row_values: np.ndarray
+    n_cells: int
+
+    @property
+    def n_leaves(self):
+        return len(self.tree.values)
+
+
+def grow(grower, grad, hess=None, learning_rate=1.0):
+    n_outputs = 1 if np.ndim(grad) == 1 else np.shape(grad)[1]
+    builder = EnsembleBuilder(grower.table.n_features, n_outputs)
+    scores = np.zeros((grower.table.n_rows, n_outputs))
+    n_cells = grower.add_tree(builder, scores, grad, hess, learning_rate=learning_rate)
+    tree = builder.ensemble()
+    numbered = replace(tree, values=np.arange(len(tree.values), dtype=float)[:, None])
+    leaf_of_row = numbered.predict_binned(grower.table)[:, 0].astype(int)
+    return Grown(tree, builder.gains, builder.charges, leaf_of_row, scores, n_cells)
