@@ -40,12 +40,8 @@ def main() -> None:
     print(
         f"{asked.data_set}: {half} rows for each model; the remote model alone {full.score(X_test, y_test):.4f}\n"
     )
-    print(
-        "| most bytes | trees x leaves | bytes | of the gate | "
-        + " | ".join(f"{s:.0%} sent" for s in SHARES)
-        + " |"
-    )
-    print("|---" * (4 + len(SHARES)) + "|")
+    print("| most bytes | trees x leaves | bytes | " + " | ".join(f"{s:.0%} sent" for s in SHARES) + " |")
+    print("|---" * (3 + len(SHARES)) + "|")
     began = time.process_time()
     for size in SIZES:
         clf = DynaModLstsqClassifier(FrozenEstimator(full), max_bytes=size, max_iter=10, random_state=0)
@@ -53,8 +49,7 @@ def main() -> None:
         found = [accuracy(clf, split, X_test, y_test, share) for share in SHARES]
         shown = " | ".join(f"{one:.4f}" for one in found)
         trees, leaves = clf.shape_
-        sizes = f"{clf.local_size():,} | {clf.local_size(of='gate'):,}"
-        print(f"| {size:,} | {trees} x {leaves} | {sizes} | {shown} |", flush=True)
+        print(f"| {size:,} | {trees} x {leaves} | {clf.n_bytes_:,} | {shown} |", flush=True)
         print(f"    {time.process_time() - began:.1f} s of processor", flush=True) if size == SIZES[
             -1
         ] else None

@@ -4,16 +4,9 @@ import pytest
 from scipy import sparse
 from scipy.special import expit
 
-from thrifty.dynamod.group_lasso import (
-    LinearScores,
-    gamma_max,
-    group_lasso,
-    group_lasso_path,
-    kkt_residual,
-    objective,
-)
+from tests.dynamod.lasso import gamma_max, kkt_residual, norms_of_groups, objective
+from thrifty.dynamod.group_lasso import LinearScores, group_lasso
 from thrifty.dynamod.objective import FARTHEST_INTERCEPT, LogisticFit, SquaredFit
-from thrifty.errors import InvalidInputError
 
 
 def table(n=80, p=8, seed=0, scale=1.0):
@@ -34,25 +27,6 @@ def heads(X, seed=0, gate="kl", weights="equal"):
     s /= s.sum()
     q = expit(t)
     return [LogisticFit(q, s) if gate == "kl" else SquaredFit(t, s), LogisticFit((y + 1) / 2, s * (1 - q))]
-
-
-def norms_of_groups(coef, group_of, n_groups):
-    return np.sqrt(np.bincount(group_of, (coef**2).sum(axis=1), minlength=n_groups))
-
-
-def plain_residual(X, fits, group_of, prices, gamma, found, l2=0.0):
-    """The KKT residual, written out once more with loops."""
-    pulls = [fit.gradient(X @ found.coef[:, k] + found.intercept[k]) for k, fit in enumerate(fits)]
-    D = np.column_stack([X.T @ pull for pull in pulls]) + l2 * found.coef
-    worst = max(abs(pull.sum()) for pull in pulls)
-    for group, price in enumerate(prices):
-        block, gradient = found.coef[group_of == group], D[group_of == group]
-        size = np.linalg.norm(block)
-        if size > 0:
-            worst = max(worst, np.linalg.norm(gradient + gamma * price * block / size))
-        else:
-            worst = max(worst, np.linalg.norm(gradient) - gamma * price)
-    return worst
 
 
 def best_objective(X, fits, group_of, prices, gamma, l2=0.0):
@@ -134,9 +108,8 @@ def test_the_residual_is_what_a_plain_computation_finds(name):
     *problem, l2 = make(**PROBLEMS[name])
     for max_iter in (1, 200):
         solution = group_lasso(*problem, l2=l2, max_iter=max_iter)
-        plain = plain_residual(*problem, solution.value, l2=l2)
+        plain = kkt_residual(*problem, solution.value, l2=l2)
         assert solution.residual == pytest.approx(plain, abs=1e-11)
-        assert kkt_residual(*problem, solution.value, l2=l2) == pytest.approx(plain, abs=1e-11)
         assert solution.converged == (plain <= 1e-8)
 
 
@@ -215,16 +188,6 @@ def test_a_warm_start_reaches_the_same_objective(name):
     assert again.n_iter == 0
 
 
-def test_a_path_is_returned_in_the_order_asked_for():
-    *problem, gamma, _ = make(group_of=GROUPED, prices=PRICES)
-    gammas = [gamma, 4 * gamma, 0.1 * gamma, gamma, 0.0]
-    path = group_lasso_path(*problem, gammas, tol=1e-10)
-    for at, solution in zip(gammas, path, strict=True):
-        assert solution.converged
-        alone = group_lasso(*problem, at, tol=1e-10)
-        np.testing.assert_allclose(solution.value.coef, alone.value.coef, atol=1e-6)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("size", [1.0, 1e2, 1e4])
@@ -277,7 +240,7 @@ def test_columns_of_very_different_scale_need_no_standardising():
     solution = group_lasso(X, fits, GROUPED, prices, gamma)
     assert solution.converged
     assert (norms_of_groups(solution.value.coef, GROUPED, 4) > 0).sum() >= 2
-    assert plain_residual(X, fits, GROUPED, prices, gamma, solution.value) <= 1e-8
+    assert kkt_residual(X, fits, GROUPED, prices, gamma, solution.value) <= 1e-8
     # The conic solver wants columns of one scale: prices of single columns can absorb it.
     gamma = 0.05 * gamma_max(X, fits, SINGLE, scale)
     found = group_lasso(X, fits, SINGLE, scale, gamma).value
@@ -369,7 +332,7 @@ def test_nearly_collinear_columns_far_from_zero_converge(share):
     gamma = share * gamma_max(*problem)
     solution = group_lasso(*problem, gamma, tol=1e-7)
     assert solution.converged
-    assert plain_residual(*problem, gamma, solution.value) <= 1e-7
+    assert kkt_residual(*problem, gamma, solution.value) <= 1e-7
 
 
 def test_separable_rows_without_a_price_end_finite_and_honest():
@@ -392,10 +355,12 @@ def test_more_columns_than_rows_and_a_growing_working_set():
     fits = heads(X)
     problem = (X, fits, np.arange(300) // 2, np.linspace(0.5, 2.0, 150))
     largest = gamma_max(*problem)
-    path = group_lasso_path(*problem, largest * np.geomspace(1.0, 0.02, 12))
-    assert all(solution.converged for solution in path)
-    assert plain_residual(*problem, 0.02 * largest, path[-1].value) <= 1e-8
-    assert 10 < (norms_of_groups(path[-1].value.coef, problem[2], 150) > 0).sum() < 150
+    solution = None
+    for gamma in largest * np.geomspace(1.0, 0.02, 12):
+        solution = group_lasso(*problem, gamma, start=None if solution is None else solution.value)
+        assert solution.converged
+    assert kkt_residual(*problem, 0.02 * largest, solution.value) <= 1e-8
+    assert 10 < (norms_of_groups(solution.value.coef, problem[2], 150) > 0).sum() < 150
 
 
 def test_a_table_without_columns_has_intercepts_only():
@@ -405,22 +370,3 @@ def test_a_table_without_columns_has_intercepts_only():
     assert solution.value.coef.shape == (0, 2)
     assert solution.value.scores(X[:, :0]).shape == (80, 2)
     np.testing.assert_allclose(solution.value.intercept, [fit.best_intercept() for fit in fits])
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"group_of": np.arange(7)}, "one group per column"),
-        ({"group_of": np.arange(1, 9)}, "must index the 8 prices"),
-        ({"prices": -np.ones(8)}, "prices must be"),
-        ({"gamma": -1.0}, "gamma must be"),
-        ({"l2": np.nan}, "l2 must be"),
-        ({"fits": [LogisticFit(np.ones(3), np.ones(3))]}, "one target per row"),
-        ({"start": LinearScores(np.zeros((8, 1)), np.zeros(1))}, "start must have"),
-    ],
-)
-def test_arguments_that_break_a_rule_are_refused_by_name(change, words):
-    X, fits, group_of, prices, gamma, _ = make()
-    arguments = {"X": X, "fits": fits, "group_of": group_of, "prices": prices, "gamma": gamma} | change
-    with pytest.raises(InvalidInputError, match=words):
-        group_lasso(**arguments)

@@ -42,7 +42,8 @@ def solve_generically(distance, excess, g, limit, price, weight, starts):
     p = weight / weight.sum()
 
     def gradient(t):
-        return p * (DISTANCES[distance].grad_log_odds(t, g) - excess * expit(t) * expit(-t))
+        slope = expit(t) * expit(-t)
+        return p * ((t - g) * (slope if distance == "kl" else 2.0) - excess * slope)
 
     room = {
         "type": "ineq",

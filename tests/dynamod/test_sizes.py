@@ -1,4 +1,4 @@
-"""Complexity as a price: bytes and trees, of the cheap model and of what the gate adds."""
+"""The size of a small model as a limit."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.naive_bayes import GaussianNB
 
-from thrifty import ConfidenceRouter, DynaModGbrtClassifier, DynaModLinClassifier, DynaModLstsqClassifier
-from thrifty.dynamod.gated import shapes_within
+from thrifty import DynaModLstsqClassifier
+from thrifty.dynamod.lstsq_estimator import shapes_within
 from thrifty.errors import InvalidInputError
 
 X, Y = load_breast_cancer(return_X_y=True)
@@ -19,34 +19,10 @@ def fitted(kind, *models, **how):
     return kind(GaussianNB(), *models, **QUICK, **how).fit(X, Y)
 
 
-@pytest.fixture(scope="module")
-def pairs():
-    return {
-        "leaf": fitted(DynaModLstsqClassifier, n_trees=4, max_leaves=4),
-        "boosted": fitted(DynaModGbrtClassifier, n_trees=4),
-        "linear": fitted(DynaModLinClassifier, gamma=0.001),
-    }
-
-
-@pytest.mark.parametrize(("name", "trees"), [("leaf", (4, 0)), ("boosted", (4, 4)), ("linear", (0, 0))])
-def test_a_pair_is_its_cheap_model_and_what_the_gate_adds(pairs, name, trees):
-    pair = pairs[name]
-    assert (pair.local_size("trees", of="cheap"), pair.local_size("trees", of="gate")) == trees
-    for unit in ("bytes", "trees"):
-        parts = [pair.local_size(unit, of=part) for part in ("cheap", "gate")]
-        assert sum(parts) == pair.local_size(unit)
-    stage = pair.chain_.stages[0]
-    if name == "leaf":  # a number a leaf, the constant and the weight of |f1|
-        assert pair.local_size(of="gate") == 8 * (len(stage.trees.values) + 2)
-        assert pair.local_size() == pair.n_bytes_
-    if name == "linear":
-        assert pair.local_size(of="cheap") == 8 * (len(stage.columns) + 1)
-
-
 @pytest.mark.parametrize("max_bytes", [200, 2000])
 def test_the_best_pair_under_a_size_keeps_to_it_and_is_the_best_of_its_fold(max_bytes):
     clf = fitted(DynaModLstsqClassifier, max_bytes=max_bytes)
-    assert clf.local_size() <= max_bytes
+    assert clf.n_bytes_ <= max_bytes
     assert clf.shape_ in shapes_within(max_bytes, 1)
     by_hand = DynaModLstsqClassifier(GaussianNB(), n_trees=clf.shape_[0], max_leaves=clf.shape_[1], **QUICK)
     np.testing.assert_array_equal(clf.scores(X), by_hand.fit(X, Y).scores(X))
@@ -69,11 +45,3 @@ def test_shapes_fill_the_room_that_there_is():
 def test_a_size_that_cannot_be_kept_is_refused_in_words(local, max_bytes, words):
     with pytest.raises(InvalidInputError, match=words):
         fitted(DynaModLstsqClassifier, local, max_bytes=max_bytes)
-
-
-def test_units_and_models_that_have_no_size_are_refused_in_words(pairs):
-    with pytest.raises(InvalidInputError, match="unit must be 'bytes' or 'trees'"):
-        pairs["leaf"].local_size("watts")
-    router = ConfidenceRouter(GaussianNB(), GaussianNB(), random_state=0).fit(X, Y)
-    with pytest.raises(InvalidInputError, match="the size of a ForeignStage is not known"):
-        router.local_size()

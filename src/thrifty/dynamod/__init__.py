@@ -20,7 +20,6 @@ from thrifty.dynamod.alternating import (
     QStep,
     Round,
     alternate,
-    alternate_in_folds,
     check_pair,
 )
 from thrifty.dynamod.objective import KL, Distance, Squared
@@ -41,7 +40,6 @@ __all__ = [
     "Stage",
     "Visit",
     "alternate",
-    "alternate_in_folds",
     "check_pair",
     "q_step_kl",
     "q_step_squared",

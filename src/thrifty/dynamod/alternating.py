@@ -54,7 +54,6 @@ __all__ = [
     "QStep",
     "Round",
     "alternate",
-    "alternate_in_folds",
     "check_pair",
 ]
 
@@ -225,6 +224,7 @@ def alternate(
     q_step: QStep | None = None,
     extra_cost: Floats | None = None,
     weight: Floats | None = None,
+    folds: "Sequence[Fold[AnyPair]] | None" = None,
     max_iter: int = 50,
     tol: float = 1e-6,
 ) -> Solution[Alternation[AnyPair]]:
@@ -250,6 +250,10 @@ def alternate(
         Solver of the shares; by default the one of the named distance.
     weight : ndarray of shape (n_samples,), optional
         Sample weights; normalised to sum to 1.
+    folds : sequence of Fold, optional
+        Pairs of which each judges f1 on rows that it was not fitted on; without them f1 is judged on its own rows, as
+        in the paper. The objective is then that of rows that f1 has not seen: no half-step minimises it, so it may
+        rise.
     max_iter, tol
         Stop after so many rounds, or when a round lowers the objective by less than
         ``tol * max(1, |objective|)``.
@@ -262,14 +266,16 @@ def alternate(
     weight = np.full(len(y), 1.0 / len(y)) if weight is None else weight / weight.sum()
     apart, solver = _gating(distance, q_step)
     problem = Problem(task.loss(y), full_loss, weight, apart, solver, limit, extra_cost)
+    crossed = None if folds is None else CrossFittedPair(pair, folds)
+    judged: Pair = pair if crossed is None else crossed
     rounds: list[Round] = []
     log_odds: Floats | None = None
     last = change = np.inf
     for _ in range(max_iter):
-        log_odds = _improved_shares(problem, pair, X, log_odds)
-        after_shares = problem.objective(pair, X, log_odds)
-        pair.fit(X, y, log_odds, weight)
-        after_pair = problem.objective(pair, X, log_odds)
+        log_odds = _improved_shares(problem, judged, X, log_odds)
+        after_shares = problem.objective(judged, X, log_odds)
+        judged.fit(X, y, log_odds, weight)
+        after_pair = problem.objective(judged, X, log_odds)
         rounds.append(Round(after_shares, after_pair, float(weight @ expit(log_odds))))
         change = abs(last - after_pair)
         last = after_pair
@@ -277,8 +283,9 @@ def alternate(
             break
     converged = change <= tol * max(1.0, abs(last))
     assert log_odds is not None  # max_iter >= 1 is checked by the estimators
-    excess = float(weight @ excess_loss(problem.loss.values(pair.scores(X)[1]), full_loss))
-    ended = Alternation(pair, log_odds, tuple(rounds), excess)
+    excess = float(weight @ excess_loss(problem.loss.values(judged.scores(X)[1]), full_loss))
+    held_out = None if crossed is None else crossed.held_out()
+    ended = Alternation(pair, log_odds, tuple(rounds), excess, held_out)
     return Solution(ended, float(change), len(rounds), bool(converged))
 
 
@@ -377,23 +384,6 @@ class CrossFittedPair(Generic[AnyPair]):
     def penalty(self) -> float:
         """What the pair itself pays for complexity."""
         return self.pair.penalty()
-
-
-def alternate_in_folds(
-    pair: AnyPair, folds: Sequence[Fold[AnyPair]] | None, *rows: Any, **how: Any
-) -> Solution[Alternation[AnyPair]]:
-    """Alternate with f1 judged out of fold; without folds, on the rows that it was fitted on, as in the paper.
-
-    Further parameters are those of ``alternate``. The objective is then that of rows that f1 has not seen: no half-step
-    minimises it, so it may rise.
-    """
-    if folds is None:
-        return alternate(pair, *rows, **how)
-    crossed = CrossFittedPair(pair, folds)
-    run = alternate(crossed, *rows, **how)
-    found = run.value
-    ended = Alternation(pair, found.log_odds, found.rounds, found.excess, crossed.held_out())
-    return Solution(ended, run.residual, run.n_iter, run.converged)
 
 
 def check_pair(

@@ -20,7 +20,7 @@ from scipy.special import expit, logit
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.stage import CHEAP, GATE, BoostedStage
 from thrifty.dynamod.alternating import Q_STEPS, Alternation
-from thrifty.dynamod.objective import DISTANCES, NEVER, DistanceName
+from thrifty.dynamod.objective import NEVER, DistanceName
 from thrifty.full.crossfit import TrainingRows, held_out_rows
 from thrifty.prices.billing import PriceList
 from thrifty.tasks.logistic import LogisticLoss, excess_loss
@@ -190,7 +190,7 @@ class _SquaredLoss:
     log_odds: Floats
 
     def derivatives(self, score: Floats) -> tuple[Floats, Floats]:
-        return DISTANCES["squared"].grad_gate(self.log_odds, score), np.full(len(score), 2.0)
+        return 2.0 * (score - self.log_odds), np.full(len(score), 2.0)
 
 
 def _gate_loss(distance: DistanceName, log_odds: Floats) -> LogisticLoss | _SquaredLoss:

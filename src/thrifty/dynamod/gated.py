@@ -1,16 +1,13 @@
-"""Base class of the estimators with one gate: ``fit``, thresholds, and the size of the gate and the cheap model.
+"""Base class of the estimators with one gate: ``fit``, the alternation, and thresholds.
 
 A subclass implements how its stage (g, f1) is learned; everything else is here or in the base class. ``fit`` is all or
 nothing: if it raises, the estimator is exactly as before.
-
-The paper counts local costs by the complexity of the model, and what only the gate or only the cheap model needs apart.
-In a stage that walks one ensemble for both, the trees are the cheap model's, and the gate adds a number to each leaf.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -19,8 +16,10 @@ from thrifty.arrays import Floats, Ints
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.readers import TableReader
-from thrifty.chain.stage import BoostedStage, ConfidentStage, LeafStage, LinearStage, Stage
-from thrifty.dynamod.alternating import AnyPair, CallBudget, Fold, Limit
+from thrifty.chain.stage import Stage
+from thrifty.dynamod.alternating import Alternation, AnyPair, CallBudget, Fold, Limit, alternate
+from thrifty.dynamod.objective import DistanceName
+from thrifty.dynamod.solution import Solution
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainClassifier, ChainEstimator, ChainRegressor, all_or_nothing, link_of
 from thrifty.estimators.checks import (
@@ -42,83 +41,13 @@ from thrifty.tables.frames import as_known_table, kind_of_table
 from thrifty.threads import limited_threads, threads_of
 
 __all__ = [
+    "AlternatingEstimator",
     "GatedClassifier",
     "GatedEstimator",
     "GatedRegressor",
     "PairProblem",
-    "Part",
-    "Unit",
     "extra_cost_of",
-    "local_size",
-    "shapes_within",
 ]
-
-Unit = Literal["bytes", "trees"]
-Part = Literal["both", "gate", "cheap"]
-
-_NUMBER, _NODE, _ROOT = 8, 21, 4
-"""Bytes of a number; of a node: column, threshold, where missing values go, two children; and of the root of a tree."""
-
-LEAVES = (2, 4, 8, 16, 32, 64)
-MAX_TREES = 200
-
-
-def local_size(stage: Any, unit: Unit = "bytes", of: Part = "both") -> int:
-    """Bytes that a device stores for a stage, or trees that it walks for a row: of g and f1, of f1, or those g adds."""
-    if unit not in ("bytes", "trees") or of not in ("both", "gate", "cheap"):
-        raise InvalidInputError(
-            f"unit must be 'bytes' or 'trees' and of one of 'both', 'gate' and 'cheap'; got {unit!r} and {of!r}."
-        )
-    cheap, gate = _bytes_of(stage) if unit == "bytes" else _trees_of(stage)
-    return {"both": cheap + gate, "cheap": cheap, "gate": gate}[of]
-
-
-def _bytes_of(stage: Any) -> tuple[int, int]:
-    if isinstance(stage, LeafStage):
-        gate = (
-            stage.trees.values[:, 0].nbytes + 2 * _NUMBER
-        )  # its values, its constant and the weight of the margin
-        return stage.n_bytes - gate, gate
-    if isinstance(stage, BoostedStage):
-        return stage.cheap.n_bytes + stage.base[1:].nbytes, stage.gate.n_bytes + _NUMBER
-    if isinstance(stage, ConfidentStage):
-        return stage.cheap.n_bytes + stage.base.nbytes, 0
-    if isinstance(stage, LinearStage):
-        gate = (len(stage.coef) + 2) * _NUMBER
-        return stage.coef.nbytes + stage.intercept.nbytes + _NUMBER - gate, gate
-    raise _unknown(stage)
-
-
-def _trees_of(stage: Any) -> tuple[int, int]:
-    if isinstance(stage, LeafStage):
-        return stage.trees.n_trees, 0
-    if isinstance(stage, BoostedStage | ConfidentStage):
-        return stage.cheap.n_trees, stage.gate.n_trees if isinstance(stage, BoostedStage) else 0
-    if isinstance(stage, LinearStage):
-        return 0, 0
-    raise _unknown(stage)
-
-
-def _unknown(stage: Any) -> InvalidInputError:
-    return InvalidInputError(
-        f"the size of a {type(stage).__name__} is not known: its cheap model was made elsewhere. Ask for the size of a "
-        f"pair that thrifty learned."
-    )
-
-
-def shapes_within(max_bytes: int, n_scores: int) -> list[tuple[int, int]]:
-    """Numbers of trees and of leaves each whose leaf stage, gate included, takes at most so many bytes."""
-    values = _NUMBER * (1 + n_scores)
-    left = max_bytes - values - _NUMBER
-    trees = [(left // ((leaves - 1) * _NODE + leaves * values + _ROOT), leaves) for leaves in LEAVES]
-    shapes = [(int(np.clip(n_trees, 1, MAX_TREES)), leaves) for n_trees, leaves in trees if n_trees >= 1]
-    if not shapes:
-        min_bytes = values + _NUMBER + _NODE + 2 * values + _ROOT
-        raise InvalidInputError(
-            f"max_bytes must hold one tree of two leaves, {min_bytes} bytes for these labels; got {max_bytes}."
-        )
-    return shapes
-
 
 DEFAULT_SHARE = 0.3
 """Share of rows that may be sent during learning, without ``p_full`` and budget."""
@@ -305,19 +234,6 @@ class GatedEstimator(ChainEstimator):
         seen = self.chain_.visit_all(self._reader(X))
         return seen.gate[:, 0], self.chain_.task.decision(seen.scores[:, 0])
 
-    def local_size(self, unit: Unit = "bytes", *, of: Part = "both") -> int:
-        """Complexity of the gate and the cheap model: bytes stored, or trees walked for a row.
-
-        Parameters
-        ----------
-        unit : {"bytes", "trees"}
-            What is counted.
-        of : {"both", "cheap", "gate"}
-            The pair, the cheap model alone, or what the gate adds to it.
-        """
-        check_is_fitted(self)
-        return local_size(self.chain_.stages[0], unit, of)
-
     def threshold_for(
         self,
         X: Any,
@@ -411,3 +327,53 @@ class GatedClassifier(ChainClassifier, GatedEstimator):
 
 class GatedRegressor(ChainRegressor, GatedEstimator):
     """A regressor with one cheap stage in front of the full model."""
+
+
+class AlternatingEstimator(GatedEstimator):
+    """Base of the estimators that learn a pair by alternation; see the subclasses."""
+
+    p_full: float | None
+    distance: DistanceName
+    cross_fit: bool
+    max_iter: int
+    tol: float
+
+    def _alternate(
+        self,
+        pair: AnyPair,
+        problem: PairProblem,
+        X: Any = None,
+        *,
+        without: Callable[[Ints, Ints], Fold[AnyPair]] | None = None,
+        chosen: Ints | None = None,
+        targets: tuple[Floats, Floats] | None = None,
+    ) -> Solution[Alternation[AnyPair]]:
+        """Run the alternation over a table ``X``.
+
+        ``without(train, out)`` is a pair fitted without some rows, for ``cross_fit``; ``chosen`` are the columns of a
+        pair that has bought them already; ``targets``, in the place of labels and of the full model's loss on them, are
+        soft ones.
+        """
+        rows, limit, extra = problem.rows, problem.limit(self.p_full), problem.extra_cost
+        if chosen is not None:
+            limit, extra = problem.limit_at(self.p_full, chosen)
+        y, full_loss = (rows.y, problem.full.loss(rows.y)) if targets is None else targets
+        return alternate(
+            pair,
+            X,
+            y,
+            full_loss,
+            task=rows.task,
+            limit=limit,
+            distance=self.distance,
+            extra_cost=extra,
+            weight=rows.weight,
+            folds=problem.folds(without) if self.cross_fit and without is not None else None,
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
+
+    def _report(self, run: Solution[Alternation[Any]]) -> None:
+        """Keep the rounds of an alternation."""
+        self.trace_ = np.array([[step.after_shares, step.after_pair] for step in run.value.rounds])
+        self.n_iter_, self.excess_ = run.n_iter, run.value.excess

@@ -6,11 +6,17 @@ import numpy as np
 
 from thrifty.arrays import Ints
 from thrifty.chain.stage import BoostedStage
-from thrifty.dynamod.alternating import Alternation, Fold, alternate_in_folds
+from thrifty.dynamod.alternating import Fold
 from thrifty.dynamod.boosted import BoostedPair, ScoreReadingGate
-from thrifty.dynamod.gated import GatedClassifier, GatedEstimator, GatedRegressor, PairProblem
+from thrifty.dynamod.gated import (
+    AlternatingEstimator,
+    GatedClassifier,
+    GatedEstimator,
+    GatedRegressor,
+    PairProblem,
+)
 from thrifty.dynamod.objective import check_distance
-from thrifty.dynamod.solution import Solution, warn_unless_converged
+from thrifty.dynamod.solution import warn_unless_converged
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_cap, check_count
 from thrifty.full.crossfit import TrainingRows
@@ -64,7 +70,7 @@ class BoostedEstimator(GatedEstimator):
         return Binner(self.max_bins).fit_transform(rows.X, rows.weight, self._categorical)
 
 
-class _DynaModGbrt(BoostedEstimator):
+class _DynaModGbrt(BoostedEstimator, AlternatingEstimator):
     """Base class of both DynaMod-Gbrt estimators: the alternation over a boosted gate and a boosted model."""
 
     def __init__(
@@ -127,7 +133,7 @@ class _DynaModGbrt(BoostedEstimator):
 
     def _learn(self, problem: PairProblem) -> BoostedStage:
         rows, boosting = problem.rows, self._boosting()
-        table, full_loss = self._binned(rows), problem.full.loss(rows.y)
+        table = self._binned(rows)
 
         def started(table: BinnedTable, some: Ints) -> BoostedPair:
             # The weights of some rows count as much as those of all, or gamma and l2 would weigh more.
@@ -141,34 +147,17 @@ class _DynaModGbrt(BoostedEstimator):
             return Fold(pair, None, train, out, lambda pair: pair.scores_of(unseen))
 
         pair = started(table, np.arange(len(rows.y)))
-        run = alternate_in_folds(
-            pair,
-            problem.folds(without) if self.cross_fit else None,
-            None,
-            rows.y,
-            full_loss,
-            task=rows.task,
-            limit=problem.limit(self.p_full),
-            distance=self.distance,
-            extra_cost=problem.extra_cost,
-            weight=rows.weight,
-            max_iter=self.max_iter,
-            tol=self.tol,
-        )
+        run = self._alternate(pair, problem, without=without)
         self._report(run)
+        if self.max_iter > 1:
+            warn_unless_converged(run, self.tol)
         stage = pair.stage()
         limit, extra = problem.limit_at(self.p_full, stage.columns)
         if self.gate_reads_score and limit > 0 and len(stage.columns):
             gate = ScoreReadingGate(boosting, self.distance, self.max_bins, limit, extra, self._categorical)
-            return gate.regrow(stage, run.value, rows, full_loss)
+            return gate.regrow(stage, run.value, rows, problem.full.loss(rows.y))
         self._out_of_fold = run.value.held_out
         return stage
-
-    def _report(self, run: Solution[Alternation[BoostedPair]]) -> None:
-        self.trace_ = np.array([[step.after_shares, step.after_pair] for step in run.value.rounds])
-        self.n_iter_, self.excess_ = run.n_iter, run.value.excess
-        if self.max_iter > 1:
-            warn_unless_converged(run, self.tol)
 
 
 class DynaModGbrtClassifier(GatedClassifier, _DynaModGbrt):

@@ -35,8 +35,6 @@ from thrifty.dynamod.group_quadratic import (
 )
 from thrifty.dynamod.objective import AnyFit, SoftmaxFit
 from thrifty.dynamod.solution import Solution
-from thrifty.errors import InvalidInputError
-from thrifty.prices.billing import check_amount
 
 __all__ = [
     "Descent",
@@ -46,11 +44,7 @@ __all__ = [
     "WorkingSet",
     "descend",
     "descend_on",
-    "gamma_max",
     "group_lasso",
-    "group_lasso_path",
-    "kkt_residual",
-    "objective",
     "proximal_newton",
 ]
 
@@ -341,9 +335,7 @@ def _walk(
     return heads.with_scores(coef, point.intercept + length * drift, point.scores + length * path)
 
 
-# The model without purchases is always found to the same accuracy, so that all functions agree
-# on which gamma is just enough to buy nothing.
-NULL_TOL = 1e-10
+NULL_TOL = 1e-10  # accuracy of the model without purchases, from which a fit starts
 
 
 @dataclass(frozen=True)
@@ -417,97 +409,19 @@ def group_lasso(
         ``||D_G + gamma price_G B_G / ||B_G|| ||_F`` over purchases in use,
         ``||D_G||_F - gamma price_G`` over purchases not in use, and ``|D_b0|`` over intercepts.
     """
-    return group_lasso_path(
-        X, fits, group_of, prices, [gamma], l2=l2, start=start, tol=tol, max_iter=max_iter
-    )[0]
-
-
-def group_lasso_path(
-    X: Any,
-    fits: Sequence[AnyFit],
-    group_of: ArrayLike,
-    prices: ArrayLike,
-    gammas: Sequence[float],
-    *,
-    l2: float = 0.0,
-    start: LinearScores | None = None,
-    tol: float = 1e-8,
-    max_iter: int = 200,
-) -> list[Solution[LinearScores]]:
-    """Fit linear heads at each of ``gammas``, in the order given: paper (OPT4).
-
-    Solved from the largest ``gamma`` down, each from the answer before. Other parameters as for one
-    ``gamma``; ``max_iter`` counts the steps of each.
-    """
-    gammas = [check_amount("gamma", gamma) for gamma in gammas]
     everything = _linear_heads(X, fits, group_of, prices, l2)
     live = np.array([not fit.needs_no_coefficients for fit in fits for _ in range(fit.n_heads)], dtype=bool)
-    priced = replace(everything, fits=_live(fits))
+    priced = replace(everything, fits=[fit for fit in fits if not fit.needs_no_coefficients])
     nothing = _intercepts_only(priced)
-    if start is None:
-        found = _null(priced, nothing, max_iter)
-    else:
-        found = Descent(_point_of(priced, _check_start(start, everything), live), np.inf, 0)
-    answers: dict[float, Solution[LinearScores]] = {}
-    spent = found.n_iter
-    for gamma in sorted(set(gammas), reverse=True):
-        heads = replace(priced, penalties=gamma * priced.penalties)
-        found = descend(heads, _better(heads, found.point, nothing), tol, max_iter - spent, found.last)
-        value = _scores_of(heads, found.point, fits, live)
-        answers[gamma] = Solution(value, found.residual, found.n_iter + spent, bool(found.residual <= tol))
-        spent = 0
-    return [answers[gamma] for gamma in gammas]
-
-
-def gamma_max(
-    X: Any, fits: Sequence[AnyFit], group_of: ArrayLike, prices: ArrayLike, *, l2: float = 0.0
-) -> float:
-    """Smallest ``gamma`` at which nothing that has a price is bought.
-
-        min gamma  such that  ||D_G||_F <= gamma price_G  for every G with price_G > 0
-
-    ``D`` is the gradient at the best model of intercepts and free purchases. 0 if nothing has a price.
-    """
-    heads = _linear_heads(X, _live(fits), group_of, prices, l2)
-    point = _null(heads, _intercepts_only(heads), max_iter=200).point
-    priced = heads.penalties > 0.0
-    norms = group_norms(heads.gradient(point).coef, heads.first)
-    return float((norms[priced] / heads.penalties[priced]).max(initial=0.0))
-
-
-def objective(
-    X: Any,
-    fits: Sequence[AnyFit],
-    group_of: ArrayLike,
-    prices: ArrayLike,
-    gamma: float,
-    scores: LinearScores,
-    *,
-    l2: float = 0.0,
-) -> float:
-    """Objective that ``group_lasso`` minimises, at ``scores``: paper (OPT4)."""
-    heads = _linear_heads(X, fits, group_of, gamma * np.asarray(prices, dtype=np.float64), l2)
-    return _point_of(heads, scores).value
-
-
-def kkt_residual(
-    X: Any,
-    fits: Sequence[AnyFit],
-    group_of: ArrayLike,
-    prices: ArrayLike,
-    gamma: float,
-    scores: LinearScores,
-    *,
-    l2: float = 0.0,
-) -> float:
-    """How far ``scores`` are from optimal: the ``residual`` of ``group_lasso``, 0 exactly at an optimum."""
-    heads = _linear_heads(X, fits, group_of, gamma * np.asarray(prices, dtype=np.float64), l2)
-    point = _point_of(heads, scores)
-    return heads.residual(point, heads.gradient(point))
-
-
-def _live(fits: Sequence[AnyFit]) -> list[AnyFit]:
-    return [fit for fit in fits if not fit.needs_no_coefficients]
+    found = (
+        _null(priced, nothing, max_iter)
+        if start is None
+        else Descent(_point_of(priced, start, live), np.inf, 0)
+    )
+    heads, spent = replace(priced, penalties=gamma * priced.penalties), found.n_iter
+    found = descend(heads, _better(heads, found.point, nothing), tol, max_iter - spent, found.last)
+    value = _scores_of(heads, found.point, fits, live)
+    return Solution(value, found.residual, found.n_iter + spent, bool(found.residual <= tol))
 
 
 def _null(heads: LinearHeads, nothing: Point, max_iter: int) -> Descent:
@@ -535,7 +449,7 @@ def _better(heads: LinearHeads, point: Point, nothing: Point) -> Point:
     return replace(point, value=value) if value <= nothing.value else nothing
 
 
-def _point_of(heads: LinearHeads, scores: LinearScores, live: Bools | slice = slice(None)) -> Point:
+def _point_of(heads: LinearHeads, scores: LinearScores, live: Bools) -> Point:
     coef = scores.coef if heads.columns is None else scores.coef[heads.columns]
     return heads.at(np.ascontiguousarray(coef[:, live].T), scores.intercept[live])
 
@@ -556,28 +470,11 @@ def _linear_heads(
     """The objective at ``gamma = 1``, its coefficients sorted by group."""
     table = _check_table(X)
     group, price = np.asarray(group_of, dtype=np.intp), np.asarray(prices, dtype=np.float64)
-    if group.shape != (table.shape[1],):
-        raise InvalidInputError(
-            f"group_of must name one group per column, {table.shape[1]} in all; got shape {group.shape}."
-        )
-    if group.size and not (group.min() >= 0 and group.max() < len(price)):
-        raise InvalidInputError(
-            f"group_of must index the {len(price)} prices; it spans [{group.min()}, {group.max()}]."
-        )
-    if not (np.isfinite(price).all() and (price >= 0.0).all()):
-        raise InvalidInputError("prices must be finite and >= 0; 0 is a purchase that is free.")
-    rows = {len(fit.weight) for fit in fits}
-    if rows - {table.shape[0]}:
-        raise InvalidInputError(
-            f"fits must have one target per row of X, {table.shape[0]}; got {sorted(rows)}."
-        )
     order = np.argsort(group, kind="stable")
     present, sizes = np.unique(group, return_counts=True)
     first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
     in_order = np.array_equal(order, np.arange(len(order)))
-    return LinearHeads(
-        table, tuple(fits), None if in_order else order, first, price[present], check_amount("l2", l2)
-    )
+    return LinearHeads(table, tuple(fits), None if in_order else order, first, price[present], l2)
 
 
 def _check_table(X: Any) -> Any:
@@ -589,13 +486,3 @@ def _check_table(X: Any) -> Any:
         table = table.copy()
         table.sum_duplicates()
     return table
-
-
-def _check_start(start: LinearScores, heads: LinearHeads) -> LinearScores:
-    n_features, n_heads = heads.X.shape[1], sum(fit.n_heads for fit in heads.fits)
-    if start.coef.shape != (n_features, n_heads) or start.intercept.shape != (n_heads,):
-        raise InvalidInputError(
-            f"start must have coef of shape {(n_features, n_heads)} and intercept of shape {(n_heads,)}; "
-            f"got {start.coef.shape} and {start.intercept.shape}."
-        )
-    return start

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.stage import LinearStage
-from thrifty.dynamod.alternating import Alternation, AnyPair, Fold, alternate_in_folds
-from thrifty.dynamod.gated import GatedClassifier, PairProblem
+from thrifty.dynamod.alternating import Alternation, Fold
+from thrifty.dynamod.gated import AlternatingEstimator, GatedClassifier, PairProblem
 from thrifty.dynamod.group_lasso import LinearScores, group_lasso
 from thrifty.dynamod.linear import (
     CHEAP,
@@ -30,7 +30,7 @@ from thrifty.prices.billing import PriceList, check_amount
 __all__ = ["DynaModLinClassifier"]
 
 
-class DynaModLinClassifier(GatedClassifier):
+class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
     """A linear gate and a linear classifier, of any number of classes, that share a sparse set of bought features.
 
     Minimises, by alternation, the paper's (OPT2)
@@ -226,11 +226,13 @@ class DynaModLinClassifier(GatedClassifier):
     def _learn(self, problem: PairProblem) -> LinearStage:
         X, scale = scaled(problem.rows.X, problem.rows.weight, self.standardize)
         runs = [
-            self._alternate(self._pair(start, problem.price_list, self.l2), X, problem, None)
+            self._alternate_linear(self._pair(start, problem.price_list, self.l2), X, problem)
             for start in self._starts(X, scale, problem)
         ]
         best = min(runs, key=lambda run: run.value.objective)
-        self._report(best, runs)
+        self._report(best)
+        self.objectives_ = np.array([run.value.objective for run in runs])
+        self.kkt_residual_ = best.value.pair.solution.residual
         extra: list[Solution[Any]] = []
         linear, margin = best.value.pair.linear, 0.0
         self._out_of_fold = best.value.held_out
@@ -256,32 +258,14 @@ class DynaModLinClassifier(GatedClassifier):
     def _pair(self, start: LinearScores, prices: PriceList, l2: float) -> LinearPair:
         return LinearPair(self.gamma, prices, distance=self.distance, l2=l2, start=start)
 
-    def _alternate(
-        self, pair: AnyPair, X: Any, problem: PairProblem, chosen: Ints | None
-    ) -> Solution[Alternation[AnyPair]]:
-        """Run the alternation over a table; ``chosen`` are its columns if it holds only some, all of them bought."""
-        limit, extra = problem.limit(self.p_full), problem.extra_cost
-        if chosen is not None:
-            limit, extra = problem.limit_at(self.p_full, chosen)
-
-        def without(train: Ints, out: Ints) -> Fold[AnyPair]:
+    def _alternate_linear(
+        self, pair: LinearPair, X: Any, problem: PairProblem, chosen: Ints | None = None
+    ) -> Solution[Alternation[LinearPair]]:
+        def without(train: Ints, out: Ints) -> Fold[LinearPair]:
             # Where a pair starts does not matter: each of its fits is convex.
             return Fold(copy(pair), X[train], train, out, lambda pair: pair.scores(X[out]))
 
-        return alternate_in_folds(
-            pair,
-            problem.folds(without) if self.cross_fit and isinstance(pair, LinearPair) else None,
-            X,
-            problem.rows.y,
-            problem.full.loss(problem.rows.y),
-            task=problem.rows.task,
-            limit=limit,
-            distance=self.distance,
-            extra_cost=extra,
-            weight=problem.rows.weight,
-            max_iter=self.max_iter,
-            tol=self.tol,
-        )
+        return self._alternate(pair, problem, X, without=without, chosen=chosen)
 
     def _refitted(
         self, chosen: LinearScores, X: Any, problem: PairProblem
@@ -290,9 +274,8 @@ class DynaModLinClassifier(GatedClassifier):
         columns = np.flatnonzero(np.any(chosen.coef != 0.0, axis=1))
         free = PriceList(np.zeros(len(columns)), np.arange(len(columns)))
         start = LinearScores(chosen.coef[columns], chosen.intercept)
-        run = self._alternate(
-            self._pair(start, free, 1.0 / problem.rows.weight.sum()), X[:, columns], problem, columns
-        )
+        pair = self._pair(start, free, 1.0 / problem.rows.weight.sum())
+        run = self._alternate_linear(pair, X[:, columns], problem, columns)
         coef = np.zeros_like(chosen.coef)
         coef[columns] = run.value.pair.linear.coef
         return LinearScores(coef, run.value.pair.linear.intercept), run
@@ -305,7 +288,8 @@ class DynaModLinClassifier(GatedClassifier):
         f1 = chosen.scores(X)[:, CHEAP]
         margin = -problem.rows.task.uncertainty(f1)
         gate = MarginGate(f1, margin, self.distance, 1.0 / problem.rows.weight.sum())
-        run = self._alternate(gate.start(len(columns)), gate.with_margin(X[:, columns]), problem, columns)
+        table = gate.with_margin(X[:, columns])
+        run = self._alternate(gate.start(len(columns)), problem, table, chosen=columns)
         coef = chosen.coef.copy()
         coef[columns, GATE] = gate.linear.coef[:-1, 0]
         intercept = np.r_[gate.linear.intercept, chosen.intercept[CHEAP]]
@@ -325,16 +309,6 @@ class DynaModLinClassifier(GatedClassifier):
         elif self.init == "logistic":
             starts[0] = _logistic_start(X, problem)
         return starts
-
-    def _report(
-        self,
-        best: Solution[Alternation[LinearPair]],
-        runs: list[Solution[Alternation[LinearPair]]],
-    ) -> None:
-        self.trace_ = np.array([[step.after_shares, step.after_pair] for step in best.value.rounds])
-        self.objectives_ = np.array([run.value.objective for run in runs])
-        self.kkt_residual_ = best.value.pair.solution.residual
-        self.n_iter_, self.excess_ = best.n_iter, best.value.excess
 
     def _warn_unless_converged(self, runs: list[Solution[Any]]) -> None:
         """Warn once, about the run farthest from convergence."""

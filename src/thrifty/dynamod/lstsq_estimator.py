@@ -7,8 +7,8 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.stage import LeafStage
-from thrifty.dynamod.alternating import Fold, alternate_in_folds
-from thrifty.dynamod.gated import GatedClassifier, PairProblem, shapes_within
+from thrifty.dynamod.alternating import Fold
+from thrifty.dynamod.gated import AlternatingEstimator, GatedClassifier, PairProblem
 from thrifty.dynamod.leaf import (
     LeafPair,
     LocalTrees,
@@ -30,10 +30,16 @@ from thrifty.tasks.classes import class_task
 from thrifty.trees.boosting import Boosting
 from thrifty.trees.foreign import AdditiveTrees
 
-__all__ = ["DynaModLstsqClassifier"]
+__all__ = ["DynaModLstsqClassifier", "shapes_within"]
+
+_NUMBER, _NODE, _ROOT = 8, 21, 4
+"""Bytes of a number; of a node: column, threshold, where missing values go, two children; and of the root of a tree."""
+
+LEAVES = (2, 4, 8, 16, 32, 64)
+MAX_TREES = 200
 
 
-class DynaModLstsqClassifier(GatedClassifier):
+class DynaModLstsqClassifier(GatedClassifier, AlternatingEstimator):
     """A few trees on the device, the full model (f0) behind a remote call: learns which rows need the call.
 
     The trees are given, or grown here; their leaves carry two values, one for f1 and one for the gate, so that the
@@ -203,7 +209,7 @@ class DynaModLstsqClassifier(GatedClassifier):
         pair = self._pair(local.model, rows, threshold)
         self.local_ = local.model
         if self.max_iter:
-            self._alternate(pair, problem, threshold)
+            self._alternate_leaves(pair, problem, threshold)
         stage = pair.stage()
         self.n_bytes_ = stage.n_bytes
         if self.max_bytes is not None and self.n_bytes_ > self.max_bytes:
@@ -277,31 +283,34 @@ class DynaModLstsqClassifier(GatedClassifier):
             rows.y, rows.task.outputs(problem.full.believed(rows)), trust
         )
 
-    def _alternate(self, pair: LeafPair, problem: PairProblem, threshold: float) -> None:
+    def _alternate_leaves(self, pair: LeafPair, problem: PairProblem, threshold: float) -> None:
         rows = problem.rows
         labels = self._labels(problem)
         # Log-odds of f0 on the labels' own scale: calibrated where f0 is believed, its own where it is not.
         f0 = problem.full.believed(rows) if self.trust else problem.full.scores
-        run = alternate_in_folds(
-            pair,
-            problem.folds(partial(self._without, problem, threshold)) if self.cross_fit else None,
-            None,
-            labels,
-            rows.task.loss(labels).values(f0),
-            task=rows.task,
-            limit=problem.limit(self.p_full),
-            distance=self.distance,
-            extra_cost=problem.extra_cost,
-            weight=rows.weight,
-            max_iter=self.max_iter,
-            tol=self.tol,
+        targets = labels, rows.task.loss(labels).values(f0)
+        run = self._alternate(
+            pair, problem, without=partial(self._without, problem, threshold), targets=targets
         )
         self._out_of_fold = run.value.held_out
-        self.trace_ = np.array([[step.after_shares, step.after_pair] for step in run.value.rounds])
-        self.n_iter_, self.excess_ = run.n_iter, run.value.excess
+        self._report(run)
         self.residuals_ = np.array([solution.residual for solution in pair.solutions])
         if self.max_iter > 1:
             warn_unless_converged(run, self.tol)
+
+
+def shapes_within(max_bytes: int, n_scores: int) -> list[tuple[int, int]]:
+    """Numbers of trees and of leaves each whose leaf stage, gate included, takes at most so many bytes."""
+    values = _NUMBER * (1 + n_scores)
+    left = max_bytes - values - _NUMBER
+    trees = [(left // ((leaves - 1) * _NODE + leaves * values + _ROOT), leaves) for leaves in LEAVES]
+    shapes = [(int(np.clip(n_trees, 1, MAX_TREES)), leaves) for n_trees, leaves in trees if n_trees >= 1]
+    if not shapes:
+        min_bytes = values + _NUMBER + _NODE + 2 * values + _ROOT
+        raise InvalidInputError(
+            f"max_bytes must hold one tree of two leaves, {min_bytes} bytes for these labels; got {max_bytes}."
+        )
+    return shapes
 
 
 def _confidence_threshold(doubt: Floats, share: float, weight: Floats) -> float:

@@ -57,12 +57,6 @@ class Distance(Protocol):
     def value(self, t: Floats, g: Floats) -> Floats:
         """Distance of each row."""
 
-    def grad_gate(self, t: Floats, g: Floats) -> Floats:
-        """Derivative of each row's distance in the gate score ``g``."""
-
-    def grad_log_odds(self, t: Floats, g: Floats) -> Floats:
-        """Derivative of each row's distance in the log-odds ``t``."""
-
 
 def entropy_of_log_odds(t: Floats) -> Floats:
     """Entropy ``H(q)`` of a share with log-odds ``t``, exact in both tails, 0 at infinite odds."""
@@ -80,14 +74,6 @@ class KL:
         """KL divergence per row; a share of exactly 0 or 1 is allowed."""
         return soft_logistic_loss(expit(t), g) - entropy_of_log_odds(t)
 
-    def grad_gate(self, t: Floats, g: Floats) -> Floats:
-        """Derivative in the gate score, ``expit(g) - q``."""
-        return np.asarray(expit(g) - expit(t), dtype=np.float64)
-
-    def grad_log_odds(self, t: Floats, g: Floats) -> Floats:
-        """Derivative in the log-odds, ``(t - g) q (1 - q)``."""
-        return np.asarray((t - g) * expit(t) * expit(-t), dtype=np.float64)
-
 
 class Squared:
     """``(log-odds of q - g)^2``: the paper's symmetrised distance (appendix, DynaMod-Lstsq)."""
@@ -95,14 +81,6 @@ class Squared:
     def value(self, t: Floats, g: Floats) -> Floats:
         """Squared difference of log-odds per row."""
         return np.square(t - g)
-
-    def grad_gate(self, t: Floats, g: Floats) -> Floats:
-        """Derivative in the gate score, ``2 (g - t)``."""
-        return 2.0 * (g - t)
-
-    def grad_log_odds(self, t: Floats, g: Floats) -> Floats:
-        """Derivative in the log-odds, ``2 (t - g)``."""
-        return 2.0 * (t - g)
 
 
 DISTANCES: dict[DistanceName, Distance] = {"kl": KL(), "squared": Squared()}
@@ -168,14 +146,6 @@ class LogisticFit:
     weight: Floats
 
     n_heads: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        _check_rows(self.target, self.weight)
-        if self.target.size and not (self.target.min() >= 0.0 and self.target.max() <= 1.0):
-            raise InvalidInputError(
-                f"target of a logistic fit must lie in [0, 1]; it spans "
-                f"[{self.target.min():g}, {self.target.max():g}]. Labels -1 / +1 become (y + 1) / 2."
-            )
 
     @property
     def needs_no_coefficients(self) -> bool:
@@ -244,9 +214,6 @@ class SquaredFit:
 
     n_heads: ClassVar[int] = 1
 
-    def __post_init__(self) -> None:
-        _check_rows(self.target, self.weight)
-
     @property
     def needs_no_coefficients(self) -> bool:
         """Whether no row counts."""
@@ -291,14 +258,6 @@ class SoftmaxFit:
     target: Floats
     weight: Floats
 
-    def __post_init__(self) -> None:
-        for target in self.target:
-            _check_rows(target, self.weight)
-        if self.target.size and not (self.target.min() >= 0.0 and np.allclose(self.target.sum(axis=0), 1.0)):
-            raise InvalidInputError(
-                "target of a softmax fit must hold probabilities >= 0 that sum to 1 over the classes."
-            )
-
     @property
     def n_heads(self) -> int:
         """Scores per row, one for each class."""
@@ -338,14 +297,3 @@ class SoftmaxFit:
 
 
 AnyFit = DataFit | SoftmaxFit
-
-
-def _check_rows(target: Floats, weight: Floats) -> None:
-    if target.ndim != 1 or target.shape != weight.shape:
-        raise InvalidInputError(
-            f"target and weight must be one-dimensional and of one length; got {target.shape} and {weight.shape}."
-        )
-    if not np.isfinite(target).all():
-        raise InvalidInputError("target must be finite; clip the log-odds of shares that are exactly 0 or 1.")
-    if not (np.isfinite(weight).all() and (weight >= 0.0).all()):
-        raise InvalidInputError("weight must be finite and >= 0; a row that does not count has weight 0.")
