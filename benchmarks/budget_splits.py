@@ -1,4 +1,4 @@
-"""What single fits spend on new rows against what they promise, over random splits of nine tables.
+"""What single fits spend on new rows against what they expect, over random splits of nine tables.
 
     python benchmarks/budget_splits.py --splits 20
     python benchmarks/budget_splits.py heart pima --splits 20
@@ -12,8 +12,8 @@ and others to count on; the full model is 100 extra trees, out of fold, and the 
     floor         what chance alone gives, were the model that serves known exactly: the standard deviation of a row's
                   cost over the root of the number of new rows ("new"), and of both kinds of rows ("both")
     inside        share of splits in which ``expected_cost_interval_`` holds what the new rows spent
-    accuracy      of the new rows, and by how much the fit promised more
-    inside        share of splits in which the interval that ``thrifty fit`` promises for so many rows holds it
+    accuracy      of the new rows, and by how much more the fit expected
+    inside        share of splits in which the interval that ``thrifty fit`` expects for so many rows holds it
 """
 
 import argparse
@@ -27,7 +27,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.model_selection import cross_val_predict
 
 from thrifty import BudgetedClassifier
-from thrifty.evidence.promise import promise_of
+from thrifty.reporting.measure import expected
 
 DATA = Path(os.environ.get("THRIFTY_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 TABLES = {  # file, rows to fit on, new rows, budgets
@@ -77,7 +77,7 @@ def fitted(X, y, costs, X_new, budget):
 
 
 def measure(name, seed):
-    """What the new rows spent, their accuracy, and whether both were promised, shape (n_budgets, 6)."""
+    """What the new rows spent, their accuracy, and whether both were expected, shape (n_budgets, 6)."""
     _, n_fit, n_new, budgets = TABLES[name]
     X, y, costs = load(name)
     rows = np.random.default_rng(seed).permutation(len(y))
@@ -87,16 +87,16 @@ def measure(name, seed):
     for budget in budgets:
         there = clf.at(budget=budget)
         paid, right = there.cost(X[new]), np.mean(there.predict(X[new]) == y[new])
-        expected, promise = there.expected_cost_, promise_of(there)
+        planned, results = there.expected_cost_, expected(there)
         inside, as_good = (
             low * (1 - 1e-9) <= value <= high * (1 + 1e-9)  # sums of equal costs differ in their last digit
             for value, (low, high) in (
                 (paid.mean(), there.expected_cost_interval_),
-                (right, promise.interval(n_new)),
+                (right, results.interval(n_new)),
             )
         )
-        ratio, spread = paid.mean() / expected, paid.std() / expected
-        found.append((ratio, spread, inside, right, promise.accuracy - right, as_good))
+        ratio, spread = paid.mean() / planned, paid.std() / planned
+        found.append((ratio, spread, inside, right, results.score.value[0] - right, as_good))
     return np.array(found)
 
 
@@ -110,7 +110,7 @@ def main():
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
     names = ("table, rows to fit on", "budget", "splits", "bias, %", "sd, %", "floor: new", "both", "inside")
-    print("| " + " | ".join([*names, "accuracy", "promised more", "inside"]) + " |")
+    print("| " + " | ".join([*names, "accuracy", "expected more", "inside"]) + " |")
     print("|---" * 11 + "|")
     for name in chosen.tables:
         _, n_fit, n_new, budgets = TABLES[name]

@@ -1,11 +1,11 @@
-"""The command line on real data: is the budget met, is the promised accuracy kept, how long does it take to say hello?
+"""The command line on real data: is the budget met, is the expected accuracy kept, how long does it take to say hello?
 
-    python benchmarks/command_line.py [--seeds 1] [--method cascade] [letters] [miniboone]
+    python benchmarks/command_line.py [--seeds 1] [letters] [miniboone]
 
 For every seed the rows are dealt anew into a training table and a test table, written as CSV, and fitted once; the one
 file then answers every budget. Columns cost 1 each. Two ways to answer the test rows: "as fitted" with `predict
---budget`, and "held" with `--hold-budget` besides. "chance" is the standard deviation of the mean cost of so many new
-rows; the accuracy promised is the interval for so many.
+--budget`, and "held" with `--hold-budget` besides. "chance" is the standard error of the mean cost of the test rows;
+the accuracy expected is the interval for so many.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import pandas as pd
 
 from thrifty.bundle.storage import load
 from thrifty.cli import main as thrifty
-from thrifty.cli.system import move, promised
+from thrifty.reporting.measure import expected
 
 DATA = Path(os.environ.get("THRIFTY_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 TABLES = {
@@ -70,13 +70,13 @@ def answered(folder, labels, *how):
 def one_budget(folder, budget, labels):
     spent, right = answered(folder, labels, "--budget", budget)
     held, held_right = answered(folder, labels, "--budget", budget, "--hold-budget")
-    promise = promised(move(load(folder / "system.thrifty"), budget=budget))
-    low, high = promise.interval(len(labels))
-    # A budget that buys nothing more is not spent, and that is promised.
-    off, held_off = (one["mean_cost"] / promise.cost - 1 for one in (spent, held))
-    chance = promise.spread(len(labels)) / promise.cost
+    facts = expected(load(folder / "system.thrifty").at(budget=budget))
+    (cost,), (low, high) = facts.cost.value, facts.interval(len(labels))
+    # A budget that buys nothing more is not spent, and that is expected.
+    off, held_off = (one["mean_cost"] / cost - 1 for one in (spent, held))
+    chance = spent["mean_cost_error"] / cost
     print(
-        f"{budget:6g} {promise.cost:8.3f} {spent['mean_cost']:8.3f} {100 * off:+7.2f} % {100 * chance:5.2f} % "
+        f"{budget:6g} {cost:8.3f} {spent['mean_cost']:8.3f} {100 * off:+7.2f} % {100 * chance:5.2f} % "
         f"{held['mean_cost']:8.3f} {100 * held_off:+6.2f} %   {low:.4f}-{high:.4f} {right:.4f} {held_right:.4f} "
         f"{100 * spent['share_full']:5.1f} %",
         flush=True,
@@ -84,9 +84,9 @@ def one_budget(folder, budget, labels):
     return off, held_off, low <= right <= high
 
 
-def on_table(name, seeds, method):
+def on_table(name, seeds):
     _, _, n_train, kind, budgets = TABLES[name]
-    print(f"\n{name}: {n_train:,} training rows, full model {kind}, method {method}")
+    print(f"\n{name}: {n_train:,} training rows, full model {kind}")
     found = []
     for seed in range(seeds):
         with tempfile.TemporaryDirectory() as place:
@@ -95,12 +95,12 @@ def on_table(name, seeds, method):
             began = time.perf_counter()
             told = run(
                 "fit", folder / "train.csv", "--target", "label", "--full", kind, "--budget", budgets[-1],
-                "-o", folder / "system.thrifty", "--seed", seed, "--method", method,
+                "-o", folder / "system.thrifty", "--seed", seed,
             )  # fmt: skip
             print(
                 f"seed {seed}: fitted in {time.perf_counter() - began:.0f} s, {len(labels):,} test rows, full model "
-                f"{told['full_accuracy']:.4f} at {told['full_cost']:g}\n"
-                " asked promised    spent       off  chance     held      off   accuracy promised    got   held    full"
+                f"{told['measures']['accuracy']['full']:.4f} at {told['full_cost']:g}\n"
+                " asked expected    spent       off  chance     held      off   accuracy expected    got   held    full"
             )
             found += [one_budget(folder, budget, labels) for budget in budgets]
     off, held = (np.abs([one[place] for one in found]) for place in (0, 1))
@@ -124,11 +124,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tables", nargs="*", help=f"of {', '.join(TABLES)}; all by default")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--method", default="cascade")
     wanted = parser.parse_args()
     help_time()
     for name in wanted.tables or TABLES:
-        on_table(name, wanted.seeds, wanted.method)
+        on_table(name, wanted.seeds)
 
 
 if __name__ == "__main__":

@@ -551,11 +551,10 @@ def test_it_is_saved_and_answers_as_before(thing, rows):
 
 
 def _shares_explain_the_costs(facts):
-    call_price = 0.0 if facts.full is None else facts.full.call_price
-    for place, cost in enumerate(facts.points.cost):
-        bought = zip(facts.purchases, facts.points.bought[place], strict=True)
+    for place, cost in enumerate(facts.cost.value):
+        bought = zip(facts.purchases, facts.bought[place], strict=True)
         paid = sum(one.price * share for one, share in bought)
-        assert paid + call_price * facts.points.reach[place][-1] == pytest.approx(cost)
+        assert paid == pytest.approx(cost)
 
 
 def test_it_has_a_report(thing, rows):
@@ -575,7 +574,7 @@ def test_it_has_a_report(thing, rows):
     if thing[0] in RANKINGS:
         return
     if thing[0] in NUMBERS:
-        assert told == [*([] if facts.score_name == "R2" else ["R2"]), "RMSE", "MAE"]
+        assert told == [*([] if facts.score.name == "R2" else ["R2"]), "RMSE", "MAE"]
         seen = evidence_of(thing[1], table[NEW], y[NEW])
         told_by = Frontier.from_evidence([seen], task=thing[1].chain_.task).measures(n_boot=50)[told[0]]
         assert told[0] != "R2" or np.isclose(facts.measures[0].value, told_by.iloc[-1]).any()
@@ -647,7 +646,7 @@ def test_a_method_refuses_columns_in_another_order_or_with_other_names(thing, ro
 
 def points_of_page(one, X, y):
     facts = measure(one, X, y, n_boot=40, max_points=3)
-    return facts.points.cost, facts.points.score, facts.points.bought
+    return facts.cost.value, facts.score.value, facts.bought
 
 
 class NamedSource(Source):

@@ -29,8 +29,6 @@ __all__ = [
     "check_installed",
     "draw_frontier",
     "draw_in_force",
-    "draw_marks",
-    "draw_measures",
     "draw_purchases",
     "draw_route",
     "draw_tradeoff",
@@ -191,47 +189,24 @@ def draw_frontier(
     return ax
 
 
-def draw_in_force(ax: Any, cost: float, score: float, *, label: str = "", title: str = "") -> None:
-    """Mark the point in force on axes of score against cost; they begin at 0, so that savings are seen as lengths."""
+def draw_in_force(
+    ax: Any,
+    cost: float,
+    score: float,
+    *,
+    full: tuple[float, float] | None = None,
+    label: str = "",
+    title: str = "",
+) -> None:
+    """Mark the point in force, and the full model, beside a frontier; costs begin at 0: savings are seen as lengths."""
     ax.plot(cost, score, "o", color=_FLAG, label=label or "_in force")
+    if full is not None:
+        ax.plot(*full, "*", color="black", markersize=12, label="full model for every row")
     ax.set_xlim(left=0.0)
     if title:
         ax.set_title(title, loc="left", fontsize=10)
     if label:
         ax.legend(frameon=False, fontsize=8)
-
-
-def draw_marks(
-    ax: Any,
-    point: tuple[float, float],
-    full: tuple[float, float] | None,
-    *,
-    xlabel: str = "",
-    falls: bool = False,
-) -> None:
-    """Mark the point in force and the full model beside a frontier; ``falls`` where a lower score is better."""
-    ax.plot(*point, "o", color=COLOURS[1], markersize=4 if falls else 7, label="in force")
-    if full is not None:
-        ax.plot(*full, "*", color="black", markersize=12, label="full model for every row")
-    if xlabel:
-        ax.set_xlabel(xlabel)
-    ax.legend(frameon=False, fontsize=8, loc="upper right" if falls else "lower right")
-
-
-def draw_measures(ax: Any, table: Any, names: Sequence[str]) -> None:
-    """Draw measures with their bands over mean cost, from a table of ``Frontier.measures``.
-
-    One measure joins the line that is drawn already; several get labels of their own axes.
-    """
-    for name in names:
-        colour = COLOURS[0] if name == "accuracy" else COLOURS[2]
-        band = {"color": colour, "alpha": 0.15, "linewidth": 0, "step": "post"}
-        ax.fill_between(table["cost"], table[f"{name}_low"], table[f"{name}_high"], **band)
-        ax.step(table["cost"], table[name], where="post", color=colour, linestyle="--", label=name)
-    if len(names) > 1:
-        ax.set_xlabel("mean cost of tests per row")
-        ax.set_ylabel("share of rows")
-    ax.legend(frameon=False, fontsize=8, loc="lower right")
 
 
 @dataclass(frozen=True)

@@ -91,9 +91,9 @@ def test_a_fit_with_prices_of_mistakes_reaches_a_floor_and_tells_recalls_as_shar
     told = run(*fit("--loss", tmp_path / "loss.csv", "--min-recall", "yes=0.5", "--json"))
     assert told.code == 0, told.err
     found = json.loads(told.out)
-    assert next(value for name, value in found.items() if name.startswith("minus")) < 0
-    assert 0.5 <= found["recall"]["yes"] <= 1
-    assert 0 <= found["full_recall"]["no"] <= 1
+    assert found["measures"]["cost of mistakes"]["value"] > 0
+    assert 0.5 <= found["measures"]["recall of 'yes'"]["value"] <= 1
+    assert 0 <= found["measures"]["recall of 'no'"]["full"] <= 1
     asked = [
         "predict",
         tmp_path / "s.thrifty",

@@ -9,18 +9,11 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.metrics import d2_pinball_score, mean_absolute_error, r2_score, root_mean_squared_error
 
-from thrifty.cli.summary import (
-    answers_numbers,
-    fit_in_words,
-    fit_numbers,
-    frontier_in_words,
-    frontier_numbers,
-    measured_on,
-    report_in_words,
-)
-from thrifty.cli.system import promised
+from thrifty.cli.summary import answers_numbers, fit_in_words, frontier_in_words, measured_on, report_in_words
+from thrifty.cli.system import at_operating_point
 from thrifty.full import candidates
 from thrifty.full.candidates import compare_kinds, new_model
+from thrifty.reporting.measure import expected
 from thrifty.tasks.regression import regression_of
 
 pytestmark = pytest.mark.slow
@@ -33,39 +26,36 @@ def test_a_quantile_goes_through_every_command(run, small_fits, make_bikes, tmp_
     common = ("--target", "count", "--full", "boosting", "--jobs", 1)
     said = run("fit", tmp_path / "train.csv", *common, "--loss", "pinball:0.8", "--budget", 2, "-o", system)
     assert said.code == 0, said.err
-    assert "D2 of the pinball loss (quantile 0.8)" in said.out
+    assert all(name in said.out for name in ("D2 of the pinball loss (quantile 0.8)", "R2", "RMSE", "MAE"))
     assert "--task classes would predict labels" in said.err
     assert run("predict", system, test, "-o", out).code == 0
     answers, truth = pd.read_csv(out), pd.read_csv(test)["count"]
     assert list(answers.columns) == ["answer", "stage", "cost"]
     told = json.loads(run("report", system, test, "-o", tmp_path / "r.html", "--json").out)
-    assert told["d2"] == pytest.approx(d2_pinball_score(truth, answers["answer"], alpha=0.8))
+    measures = {name: one["value"] for name, one in told["measures"].items()}
+    assert measures[told["score"]] == pytest.approx(d2_pinball_score(truth, answers["answer"], alpha=0.8))
     assert (truth <= answers["answer"]).mean() > 0.65
-    assert told["mae"] == pytest.approx(mean_absolute_error(truth, answers["answer"]))
-    assert told["rmse"] == pytest.approx(root_mean_squared_error(truth, answers["answer"]))
+    assert measures["MAE"] == pytest.approx(mean_absolute_error(truth, answers["answer"]))
+    assert measures["RMSE"] == pytest.approx(root_mean_squared_error(truth, answers["answer"]))
     moved = json.loads(run("predict", system, test, "-o", out, "--budget", 1.2, "--json").out)
-    assert moved["promised_d2"] < told["promised"]["d2"]
+    assert moved["expected_score"] < told["expected"]["measures"][told["score"]]["value"]
     assert "probability" not in run("explain", system, test, "--row", 1).out
-    assert "D2 of the pinball loss (quantile 0.8)" in run("frontier", system).out
+    assert "D2 of the pinball" in run("frontier", system).out
     assert "D2 of the pinball loss (quantile 0.8)" in (tmp_path / "r.html").read_text()
 
 
-def test_a_fit_of_numbers_speaks_of_r2_and_errors_and_not_of_classes(bike_system, capsys, tmp_path):
-    out, promise = tmp_path / "s.thrifty", promised(bike_system)
+def test_a_fit_of_numbers_speaks_of_r2_and_not_of_classes(bike_system, capsys, tmp_path):
+    out, facts = tmp_path / "s.thrifty", expected(bike_system)
     out.write_bytes(b"")
-    fit_in_words(bike_system, fit_numbers(bike_system, None, (), out))
-    frontier_in_words(bike_system, frontier_numbers(bike_system), out)
+    fit_in_words(bike_system, facts, None, out)
+    frontier_in_words(bike_system, facts, out)
     words = capsys.readouterr().out
-    assert f"R2 {promise.accuracy:.4f} ({promise.low:.4f} to {promise.high:.4f})" in words
-    for name in ("RMSE", "MAE", "a constant", "new rows have an R2 of"):
+    low, value, high = (one[0] for one in (facts.score.low, facts.score.value, facts.score.high))
+    assert f"{value:.3f} ({low:.3f} to {high:.3f})" in words
+    for name in ("constant", "new rows have an R2 of"):
         assert name in words
     for name in ("accuracy", "AUC", "recall", "majority", "probability"):
         assert name not in words
-    told = fit_numbers(bike_system, None, (), out)
-    assert told["r2"] == promise.accuracy
-    assert [told["rmse"], *told["rmse_interval"]] == list(promise.measures["RMSE"])
-    assert told["full_mae"] == promise.full_measures["MAE"] < told["constant_mae"]
-    assert not {"accuracy", "auc", "recall", "majority_accuracy"} & set(told)
 
 
 def test_an_explanation_of_numbers_has_no_probability(bike_system, make_bikes):
@@ -83,22 +73,25 @@ def test_a_report_of_numbers_measures_as_scikit_learn_does(
     bike_system, make_bikes, answers_to, capsys, tmp_path
 ):
     new = make_bikes(200, 1)
-    facts, measured = measured_on(bike_system, new, new["count"].to_numpy(), ["weather"], "Bicycles", "")
+    facts, before = measured_on(bike_system, new, new["count"].to_numpy(), ["weather"], "Bicycles", "")
     answers = pd.DataFrame(answers_to(bike_system, new))
     y, said = new["count"], answers["answer"]
-    assert measured["r2"] == pytest.approx(r2_score(y, said))
-    assert measured["rmse"] == pytest.approx(root_mean_squared_error(y, said))
-    assert measured["mae"] == pytest.approx(mean_absolute_error(y, said))
-    assert facts.points.score[facts.deployed] == pytest.approx(measured["r2"])
-    assert facts.full.score == pytest.approx(measured["full_r2"])
+    measured = {name: one["value"] for name, one in facts.results(facts.start)["measures"].items()}
+    assert measured["R2"] == pytest.approx(r2_score(y, said))
+    assert measured["RMSE"] == pytest.approx(root_mean_squared_error(y, said))
+    assert measured["MAE"] == pytest.approx(mean_absolute_error(y, said))
     page = tmp_path / "r.html"
     page.write_text("")
-    report_in_words(bike_system, {**measured, "file": str(page)})
+    report_in_words(facts, before, page)
     words = capsys.readouterr().out
-    assert f"R2 {measured['r2']:.4f} (promised for so many" in words
+    assert f"{measured['R2']:.3f}" in words
+    assert "The fit expected an R2 of" in words
     assert "accuracy" not in words
     told = answers_numbers(bike_system, answers, tmp_path / "a.csv", None)
     assert told["answers"] == {"min": said.min(), "mean": pytest.approx(np.mean(said)), "max": said.max()}
+    assert list(answers) == ["answer", "stage", "cost"]
+    cheaper = at_operating_point(bike_system, budget=1.2)
+    assert expected(cheaper).score.value < before.score.value
 
 
 @pytest.mark.parametrize(

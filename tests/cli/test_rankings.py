@@ -1,6 +1,7 @@
 """Commands on a table of documents, whose target is their relevance to a query."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.linear_model import Ridge
 from thrifty import BudgetedRanker, StageOptions, load, save
 from thrifty.cli import main
 from thrifty.cli.summary import measured_on
-from thrifty.cli.system import promised
+from thrifty.cli.system import expected_of
 from thrifty.full import candidates
 from thrifty.tables.targets import targets_of
 from thrifty.tasks.ranking import ndcg_at, ranking_of
@@ -37,7 +38,9 @@ def ranked(tmp_path_factory, while_fits_are_small):
     train, test, system = folder / "docs.csv", folder / "test.csv", folder / "ranker.thrifty"
     documents(60).to_csv(train, index=False)
     documents(30, seed=1).to_csv(test, index=False)
-    options = "--target relevance --query qid --task ranking --metric ndcg --k 4 --budget 1.6 --full boosting --jobs 1"
+    options = (
+        "--target relevance --query qid --task ranking --metric ndcg@4 --budget 1.6 --full boosting --jobs 1"
+    )
     with while_fits_are_small():
         assert main(["fit", str(train), *options.split(), "-o", str(system)]) == 0
     return SimpleNamespace(train=train, test=test, system=system, known=load(system))
@@ -57,43 +60,42 @@ def test_documents_are_ranked_by_every_command_from_the_file(ranked, run, tmp_pa
     assert answers.groupby("query", sort=False)["cost"].sum().tolist() == pytest.approx(per_query.tolist())
     assert f"per document and {np.round(per_query.mean(), 3):g} per query" in told.out
     moved = json.loads(run("predict", ranked.system, ranked.test, "-o", out, "--budget", 1.2, "--json").out)
-    assert moved["promised_ndcg"] < promised(known).accuracy
+    assert moved["expected_score"] < known.expected_score_
     assert moved["mean_cost_per_query"] < per_query.mean()
     assert f"points on {known.frontier_.n_rows} queries" in run("frontier", ranked.system).out
     assert "probability" not in run("explain", ranked.system, ranked.test, "--row", 1).out
 
 
-def test_a_fit_promises_the_metric_and_the_cost_of_queries_that_the_ranker_expects(ranked, run):
-    promise, ranker = promised(ranked.known), ranked.known
+def test_a_fit_expects_the_metric_and_the_cost_of_queries_that_the_ranker_expects(ranked, run):
+    facts, ranker = expected_of(ranked.known), ranked.known
     train = pd.read_csv(ranked.train)
-    assert promise.n_rows == train["qid"].nunique()
-    assert promise.accuracy == pytest.approx(ranker.expected_score_)
-    assert promise.cost == pytest.approx(ranker.expected_cost_)
-    assert promise.query_cost == pytest.approx(ranker.expected_cost_ * len(train) / train["qid"].nunique())
+    assert (facts.n_queries, facts.n_rows) == (train["qid"].nunique(), len(train))
+    assert facts.score.value == pytest.approx([ranker.expected_score_])
+    assert facts.cost.value == pytest.approx([ranker.expected_cost_])
     by_chance = ndcg_at(train["relevance"], np.zeros(len(train)), train["qid"], k=4)
-    assert promise.majority == pytest.approx(np.nanmean(by_chance.value))
-    assert promise.majority < promise.low < promise.accuracy < promise.high < 1
+    assert facts.score.constant == pytest.approx(np.nanmean(by_chance.value))
+    assert facts.score.constant < facts.score.low[0] < facts.score.value[0] < facts.score.high[0] < 1
+    per_query = ranker.expected_cost_ * len(train) / train["qid"].nunique()
+    said = run("frontier", ranked.system)
+    assert re.search(rf"mean cost of a query .*{per_query:.2f}", said.out)
     told = json.loads(run("frontier", ranked.system, "--json").out)["chosen"]
-    assert told["random_ndcg"] == promise.majority < told["full_ndcg"]
-    assert told["full_cost_per_query"] == pytest.approx(3 * len(train) / 60)
-    assert {"k", "queries", "ndcg_interval_1000_queries"} <= set(told)
+    assert told["measures"]["NDCG@4"]["full"] > facts.score.constant
+    assert {"queries", "score_interval_1000_queries"} <= set(told)
 
 
 def test_a_report_of_documents_counts_queries_and_scores_as_the_ranker_does(ranked, run, refused, tmp_path):
     known, new, page = ranked.known, pd.read_csv(ranked.test), tmp_path / "r.html"
     X, y = new[list(known.chain_.schema.names)], new["relevance"].to_numpy()
-    facts, measured = measured_on(
-        known, new, targets_of(new, "relevance", np.empty(0), "qid"), (), "Documents", ""
-    )
-    assert measured["ndcg"] == pytest.approx(known.score(X, y, qid=new["qid"].to_numpy()))
-    assert facts.points.score[facts.deployed] == pytest.approx(measured["ndcg"])
-    assert facts.full.score == pytest.approx(measured["full_ndcg"])
-    lead = np.array(facts.points.score) - facts.full.score
-    assert np.all(np.array(facts.points.lead_low) <= lead)
-    assert np.all(lead <= np.array(facts.points.lead_high))
-    assert (facts.measured.n_rows, facts.measured.n_queries) == (len(new), 30)
+    facts, _ = measured_on(known, new, targets_of(new, "relevance", np.empty(0), "qid"), (), "Documents", "")
+    score = known.score(X, y, qid=new["qid"].to_numpy())
+    assert facts.score.value[facts.marked["deployed"]] == pytest.approx(score)
+    lead = np.array(facts.score.value) - facts.score.full
+    assert np.all(np.array(facts.lead.low) <= lead)
+    assert np.all(lead <= np.array(facts.lead.high))
+    assert (facts.n_rows, facts.n_queries) == (len(new), 30)
     told = run("report", ranked.system, ranked.test, "-o", page)
-    assert f"On {len(new)} rows of 30 queries: NDCG@4 {measured['ndcg']:.4f}" in told.out
+    assert f"On {len(new)} rows of 30 queries:" in told.out
+    assert f"{score:.3f} (" in told.out
     words = page.read_text()
     for part in ("Orders by chance would have", "documents of 30 queries", "resamples of the queries"):
         assert part in words
@@ -115,7 +117,7 @@ def test_a_ranker_that_was_saved_by_itself_knows_the_column_of_its_queries(run, 
     assert "has no column 'search', which should hold the query" in refused(*told)
     measured = json.loads(run(*told, "--query", "qid", "--json").out)
     expected = ranker.score(new[names], new["relevance"], qid=new["qid"].to_numpy())
-    assert (measured["queries"], measured["ndcg"]) == (12, pytest.approx(expected))
+    assert (measured["queries"], measured["measures"]["NDCG@4"]["value"]) == (12, pytest.approx(expected))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,8 @@ def test_a_ranker_that_was_saved_by_itself_knows_the_column_of_its_queries(run, 
         ({}, "--task ranking", "--task ranking needs --query"),
         ({}, "--query id", "--query must name a column of the table besides 'relevance'"),
         ({}, "--query qid --task number", "--query is for --task ranking"),
-        ({}, "--k 4 --ignore qid", "--k is for documents that are ranked"),
+        ({}, "--metric ap@4 --ignore qid", "--metric is for documents that are ranked"),
+        ({}, "--query qid --metric ndcg@0", "metric must be"),
         ({}, "--query qid --full svm", "here documents are ranked"),
         ({}, "--query qid --max-loss 0.01", "held-out queries cannot show a loss"),
         ({"qid": ["a", "b"] * 120}, "--query qid", "'a' comes back in row 3. Sort the table by 'qid'"),

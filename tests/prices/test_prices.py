@@ -199,7 +199,7 @@ def test_trees_buy_the_second_of_two_tests_for_less(patients):
 def test_a_report_adds_up_discounted_costs(patients, fitted):
     X, y = patients
     facts = measure(fitted, X, y, n_boot=40)
-    assert facts.full.cost == sum(COSTS) - 15.0
+    assert facts.cost.full == sum(COSTS) - 15.0
 
 
 @pytest.mark.slow

@@ -10,7 +10,6 @@ from sklearn.ensemble import ExtraTreesClassifier
 from reproduction.datasets import load_digits_at_least_five
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty import BudgetedClassifier, Prices, StageOptions
-from thrifty.reporting.facts import Certified
 from thrifty.reporting.measure import measure
 
 BUDGET = 12.0
@@ -65,10 +64,14 @@ def facts(deployed, digits):
     found = measure(
         deployed, digits.X, digits.y, by=digits.groups, rivals={"one fit": digits.gate.chain_}, n_boot=200
     )
-    place = next(place for place in range(len(found.points)) if found.points.share(place) > 0)
+    place = next(place for place in range(len(found)) if found.share[place] > 0)
     sentence = "loses at most 5 % against the full model, with 95 % confidence"
     return replace(
-        found, title="Digits: five or more?", date="1 April 2026", certified=Certified(sentence, place)
+        found,
+        title="Digits: five or more?",
+        notes=(("Date", "1 April 2026"),),
+        certificate=sentence,
+        marked={**found.marked, "certified": place},
     )
 
 

@@ -55,8 +55,8 @@ def test_measures_are_those_of_scikit_learn_with_the_bands_of_the_frontier(syste
         "log-loss": log_loss(y, one.predict_proba(X)),
     }
     assert set(curves) == {"AUC", *expected, *(["accuracy"] if name == "prices" else [])}
-    assert {key: curves[key].value[facts.deployed] for key in expected} == pytest.approx(expected)
-    shown = [place for place in range(len(facts.points)) if facts.points.efficient[place]]
+    assert {key: curves[key].value[facts.marked["deployed"]] for key in expected} == pytest.approx(expected)
+    shown = [place for place in range(len(facts)) if facts.efficient[place]]
     table = there.measures(there.chosen.cost, n_boot=60, seed=3)
     for key, curve in curves.items():
         if not curve.low:
@@ -71,51 +71,51 @@ def test_measures_are_those_of_scikit_learn_with_the_bands_of_the_frontier(syste
 
 def test_answers_that_lose_by_probability_are_shown_as_right_answers(systems):
     one, X, y, _, facts = measured(systems, "log")
-    assert facts.score_name == "accuracy"
-    assert facts.points.score[facts.deployed] == np.mean(one.predict(X) == y)
+    assert facts.score.name == "accuracy"
+    assert facts.score.value[facts.marked["deployed"]] == np.mean(one.predict(X) == y)
     full = one.chain_.ask_full(one.chain_.reader(X), np.arange(len(y))).argmax(axis=1)
-    assert facts.full.score == np.mean(one.classes_[full] == y)
-    assert facts.measured.held_out
+    assert facts.score.full == np.mean(one.classes_[full] == y)
+    assert facts.held_out
 
 
 def test_a_bill_adds_up_from_the_answers_and_their_prices(priced):
     one, X, y, _, facts = priced
-    place, bill = facts.deployed, facts.bill
+    place = facts.marked["deployed"]
     table = confusion_matrix(y, one.predict(X))
-    assert facts.points.score[place] == pytest.approx((table * PRICES).sum() / len(y))
-    assert facts.total(place) == pytest.approx(one.cost(X).mean() + (table * PRICES).sum() / len(y))
+    assert facts.score.value[place] == pytest.approx((table * PRICES).sum() / len(y))
+    assert facts.total.value[place] == pytest.approx(one.cost(X).mean() + (table * PRICES).sum() / len(y))
     classes = one.classes_.tolist()
-    kinds = {(classes.index(kind.truth), classes.index(kind.answer)): kind for kind in bill.kinds}
+    kinds = {(classes.index(kind.truth), classes.index(kind.answer)): kind for kind in facts.mistakes}
     assert set(kinds) == set(map(tuple, np.argwhere(PRICES > 0).tolist()))
     for pair, kind in kinds.items():
         assert (kind.price, kind.count[place]) == (PRICES[pair], table[pair])
         assert kind.lost[place] == pytest.approx(table[pair] * PRICES[pair] / len(y))
-    assert sum(kind.full for kind in bill.kinds) == pytest.approx(facts.full.score)
-    for at in range(len(facts.points)):
-        assert sum(kind.lost[at] for kind in bill.kinds) == pytest.approx(facts.points.score[at])
-        assert bill.low[at] < facts.total(at) < bill.high[at]
-        assert facts.points.low[at] < facts.points.score[at] < facts.points.high[at]
+    assert sum(kind.full for kind in facts.mistakes) == pytest.approx(facts.score.full)
+    for at in range(len(facts)):
+        assert sum(kind.lost[at] for kind in facts.mistakes) == pytest.approx(facts.score.value[at])
+        assert facts.total.low[at] < facts.total.value[at] < facts.total.high[at]
+        assert facts.score.low[at] < facts.score.value[at] < facts.score.high[at]
     constant = (np.unique(y, return_counts=True)[1] @ PRICES) / len(y)
-    assert facts.constant.score == pytest.approx(constant.min())
+    assert facts.score.constant == pytest.approx(constant.min())
 
 
 def test_the_point_of_least_total_cost_is_chosen_on_the_rows_of_the_choice_and_marked(systems, priced):
     _, _, _, there, facts = priced
     least = int(np.argmin(there.chosen.cost - there.chosen.score))
-    assert facts.points.budget[facts.bill.least] == pytest.approx(there.chosen.cost[least])
-    assert "least total cost" in facts.marks(facts.bill.least)
+    assert facts.budget[facts.marked["least total cost"]] == pytest.approx(there.chosen.cost[least])
+    assert "least total cost" in facts.marks(facts.marked["least total cost"])
     thinned = measured(systems, "prices", max_points=2)[-1]
-    assert thinned.points.budget[thinned.bill.least] == pytest.approx(there.chosen.cost[least])
+    assert thinned.budget[thinned.marked["least total cost"]] == pytest.approx(there.chosen.cost[least])
 
 
 def test_the_page_of_a_bill_tells_totals_and_does_not_count_right_answers(priced):
     facts = replace(priced[-1], unit="EUR")
     page = page_of(facts)
     shown = re.sub("<[^>]*>", " ", page.split('<script type="application')[0].split("</style>")[1])
-    point, full = facts.points, facts.full
+    least = facts.marked["least total cost"]
     for tests, mistakes in (
-        (point.cost[facts.bill.least], point.score[facts.bill.least]),
-        (full.cost, full.score),
+        (facts.cost.value[least], facts.score.value[least]),
+        (facts.cost.full, facts.score.full),
     ):
         total, *parts = (f"{amount * (1 + 1e-9):.2f}" for amount in (tests + mistakes, tests, mistakes))
         assert f"{total}\N{NO-BREAK SPACE}EUR per row, {parts[0]} for tests and {parts[1]} for" in shown
@@ -127,12 +127,12 @@ def test_the_page_of_a_bill_tells_totals_and_does_not_count_right_answers(priced
 
 def test_the_interval_of_a_total_holds_tests_and_mistakes_of_the_same_draws(priced):
     one, X, y, _, facts = priced
-    place, rng = facts.deployed, np.random.default_rng(0)
+    place, rng = facts.marked["deployed"], np.random.default_rng(0)
     said = one.classes_.searchsorted(one.predict(X))
     total = one.cost(X) + PRICES[one.classes_.searchsorted(y), said]
     drawn = total[rng.integers(0, len(y), size=(4000, len(y)))].mean(axis=1)
     width = np.subtract(*np.quantile(drawn, [0.975, 0.025]))
-    assert facts.bill.high[place] - facts.bill.low[place] == pytest.approx(width, rel=0.25)
+    assert facts.total.high[place] - facts.total.low[place] == pytest.approx(width, rel=0.25)
 
 
 def test_a_rival_that_is_judged_by_right_answers_is_refused_beside_a_bill(systems, priced):

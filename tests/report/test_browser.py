@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from thrifty.reporting.facts import Bill, Constant, MistakeKind
+from thrifty.reporting.facts import Curve, MistakeKind
 from thrifty.reporting.page import page_of
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -116,15 +116,15 @@ def requests_of(browser):
 
 def shown_facts(facts, place):
     return {
-        "budget-text": f"{facts.points.budget[place]:.2f} per row",
-        "accuracy": f"{100 * facts.points.score[place]:.1f}\u00a0%",
-        "cost": f"{facts.points.cost[place]:.2f}",
-        "saving": f"{100 * (1 - facts.points.cost[place] / facts.full.cost):.0f}\u00a0%",
+        "budget-text": f"{facts.budget[place]:.2f} per row",
+        "accuracy": f"{100 * facts.score.value[place]:.1f}\u00a0%",
+        "cost": f"{facts.cost.value[place]:.2f}",
+        "saving": f"{100 * (1 - facts.cost.value[place] / facts.cost.full):.0f}\u00a0%",
     }
 
 
 def test_the_arrow_keys_move_through_the_points_and_change_every_number(page, facts):
-    efficient = [place for place in range(len(facts.points)) if facts.points.efficient[place]]
+    efficient = [place for place in range(len(facts)) if facts.efficient[place]]
     assert numbers(page).items() >= shown_facts(facts, facts.start).items()
     press(page, "home")
     cheapest = numbers(page)
@@ -143,13 +143,13 @@ def test_the_arrow_keys_move_through_the_points_and_change_every_number(page, fa
 
 
 def test_dragging_to_a_budget_shows_the_best_point_it_affords(page, facts):
-    budgets = [b for b, ok in zip(facts.points.budget, facts.points.efficient, strict=True) if ok]
+    budgets = [b for b, ok in zip(facts.budget, facts.efficient, strict=True) if ok]
     between = (budgets[3] + budgets[4]) / 2
     value(
         page,
         f"(s => {{ s.value = {between}; s.dispatchEvent(new Event('input')) }})(document.getElementById('budget'))",
     )
-    place = facts.points.budget.index(budgets[3])
+    place = facts.budget.index(budgets[3])
     assert numbers(page).items() >= shown_facts(facts, place).items()
 
 
@@ -174,10 +174,10 @@ def test_the_tables_of_a_point_add_up_to_its_numbers(page, facts):
 
 
 def test_the_page_opens_at_the_deployed_point_and_says_so_everywhere(page, facts):
-    assert numbers(page).items() >= shown_facts(facts, facts.deployed).items()
+    assert numbers(page).items() >= shown_facts(facts, facts.marked["deployed"]).items()
     assert (text(page, "badge"), text(page, "flag")) == ("deployed", "deployed")
     assert texts(page, "#marks .mark") == ["deployed", "certified"]
-    assert texts(page, "tr.deployed th") == [f"{facts.points.budget[facts.deployed]:.2f} (deployed)"]
+    assert texts(page, "tr.deployed th") == [f"{facts.budget[facts.marked['deployed']]:.2f} (deployed)"]
     # The flag's pole and the mark under the slider point at the very place.
     ring, pole = value(
         page,
@@ -187,14 +187,14 @@ def test_the_page_opens_at_the_deployed_point_and_says_so_everywhere(page, facts
     slider, mark = value(
         page, "['#budget', '.mark.deployed'].map(e => document.querySelector(e).getBoundingClientRect())"
     )
-    low, high = facts.points.budget[0], facts.points.budget[-1]
-    share = (facts.points.budget[facts.deployed] - low) / (high - low)
+    low, high = facts.budget[0], facts.budget[-1]
+    share = (facts.budget[facts.marked["deployed"]] - low) / (high - low)
     assert mark["x"] == pytest.approx(slider["x"] + 8 + share * (slider["width"] - 16), abs=1)
     press(page, "home")
     assert value(page, "document.getElementById('badge').hidden") is True
     assert text(page, "flag") == "deployed"
     page.find_element("id", "show-deployed").click()
-    assert numbers(page).items() >= shown_facts(facts, facts.deployed).items()
+    assert numbers(page).items() >= shown_facts(facts, facts.marked["deployed"]).items()
     assert text(page, "badge") == "deployed"
 
 
@@ -207,8 +207,8 @@ def test_the_line_of_the_deployed_point_is_in_sight_in_the_table(page):
 
 
 def test_a_point_that_is_deployed_and_certified_is_marked_once_with_both_words(browser, facts, tmp_path):
-    place = facts.certified.point
-    both = replace(facts, deployed=place, start=place)
+    place = facts.marked["certified"]
+    both = replace(facts, marked={"deployed": place, "certified": place}, start=place)
     page = opened(browser, written(tmp_path / "both.html", both))
     assert texts(page, "#marks .mark") == ["deployed, certified"]
     assert (text(page, "badge"), text(page, "flag")) == ("deployed, certified", "deployed, certified")
@@ -217,8 +217,8 @@ def test_a_point_that_is_deployed_and_certified_is_marked_once_with_both_words(b
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("place", [0, -1])
 def test_flag_and_mark_of_a_deployed_point_at_either_end_stay_inside(browser, facts, tmp_path, place, width):
-    place %= len(facts.points)
-    end = replace(facts, deployed=place, start=place)
+    place %= len(facts)
+    end = replace(facts, marked={"deployed": place}, start=place)
     address = written(tmp_path / "end.html", end)
     page = opened(browser, address, width=width)
     for inner, outer in (("#flag", "#chart"), (".mark.deployed", ".slider")):
@@ -233,7 +233,7 @@ def test_recall_by_class_and_auc_stand_beside_those_of_the_full_model(page, fact
     classes = facts.groupings[0]
     heads = texts(page, "#groups table:first-of-type thead th")[:5]
     assert heads == ["class", "rows", "to the full model", "recall", "recall, full model"]
-    for key, place in ((None, facts.deployed), ("home", 0)):
+    for key, place in ((None, facts.marked["deployed"]), ("home", 0)):
         if key:
             press(page, key)
         recall = [right / n for right, n in zip(classes.sums[place], classes.n_rows, strict=True)]
@@ -251,7 +251,7 @@ def test_recall_by_class_and_auc_stand_beside_those_of_the_full_model(page, fact
 
 @pytest.mark.parametrize("level", [0.3, 0.9, 0.995])
 def test_the_majority_class_is_a_dashed_line_with_its_name(browser, facts, tmp_path, level):
-    other = replace(facts, constant=Constant("a", level))
+    other = replace(facts, score=replace(facts.score, constant=level))
     page = opened(browser, written(tmp_path / "m.html", other))
     assert value(page, "getComputedStyle(document.getElementById('majority')).strokeDasharray") != "none"
     name = f"majority class: {100 * level:.1f}\u00a0%"
@@ -262,17 +262,17 @@ def test_the_majority_class_is_a_dashed_line_with_its_name(browser, facts, tmp_p
         "[...document.querySelectorAll('#majority, #chart .dot')].map(e => e.getBoundingClientRect().y "
         "+ e.getBoundingClientRect().height / 2)",
     )
-    above = sum(accuracy > level for accuracy in facts.points.score)
+    above = sum(accuracy > level for accuracy in facts.score.value)
     assert sum(dot < line for dot in dots) == pytest.approx(above, abs=1)
 
 
 def test_the_certified_point_can_be_shown(page, facts):
     press(page, "home")
     page.find_element("id", "show-certified").click()
-    assert numbers(page).items() >= shown_facts(facts, facts.certified.point).items()
+    assert numbers(page).items() >= shown_facts(facts, facts.marked["certified"]).items()
     press(page, "right")
     budget = float(re.match(r"[\d.]+", text(page, "budget-text"))[0])
-    assert budget >= round(facts.points.budget[facts.certified.point], 2)
+    assert budget >= round(facts.budget[facts.marked["certified"]], 2)
 
 
 def test_the_page_asks_for_nothing_and_complains_about_nothing(page, address):
@@ -381,22 +381,23 @@ def test_hostile_names_are_shown_and_do_nothing(browser, hostile_facts, hostile_
 
 
 def test_a_page_of_one_point_of_which_little_is_known_works_as_well(browser, facts, tmp_path):
-    points = {name: values[:1] for name, values in vars(facts.points).items()} | {
-        "lead_low": (),
-        "lead_high": (),
-    }
-    classes = replace(
-        facts.groupings[0], sent=facts.groupings[0].sent[:1], sums=facts.groupings[0].sums[:1], full_sums=None
-    )
-    known = {"full": None, "certified": None, "deployed": None, "rivals": (), "measures": (), "start": 0}
-    one = replace(facts, points=replace(facts.points, **points), groupings=(classes,), unit="\u20ac", **known)
+    def cut(curve):
+        ends = {end: getattr(curve, end)[:1] for end in ("value", "low", "high")}
+        return replace(curve, **ends, full=None)
+
+    group = facts.groupings[0]
+    known = {name: getattr(facts, name)[:1] for name in ("share", "budget", "efficient", "bought")}
+    known |= {"score": cut(facts.score), "cost": cut(facts.cost), "lead": None}
+    known |= {"certificate": "", "marked": {}, "rivals": (), "measures": (), "start": 0}
+    known["groupings"] = (replace(group, sent=group.sent[:1], sums=group.sums[:1], full_sums=None),)
+    one = replace(facts, unit="\u20ac", **known)
     page = opened(browser, written(tmp_path / "one.html", one), width=360)
     for key in ("right", "left", "home", "end"):
         press(page, key)
     shown = numbers(page)
     assert (shown["accuracy"], shown["cost"], shown["saving"], shown["sent"]) == (
-        f"{100 * facts.points.score[0]:.1f}\u00a0%",
-        f"{facts.points.cost[0]:.2f}\u00a0\u20ac",
+        f"{100 * facts.score.value[0]:.1f}\u00a0%",
+        f"{facts.cost.value[0]:.2f}\u00a0\u20ac",
         "\u2013",
         "0\u00a0%",
     )
@@ -417,14 +418,14 @@ def test_a_page_of_one_point_of_which_little_is_known_works_as_well(browser, fac
 def test_purchases_are_shown_with_their_stages_and_shares(browser, facts, address, width):
     page = opened(browser, address, width=width)
     assert texts(page, "#purchases thead th") == ["feature", "stage", "price", "bought for", "per row"]
-    place, last = facts.deployed, len(facts.points.reach[0]) - 1
+    place, last = facts.marked["deployed"], facts.n_stages
     words = [str(one.first) if one.first < last else "full model" for one in facts.purchases]
-    assert texts(page, "#purchases tbody td:nth-child(2)") == [*words, "full model"]
+    assert texts(page, "#purchases tbody td:nth-child(2)") == words
     total = value(page, "document.querySelector('#purchases tfoot td:last-child').textContent")
     assert total == text(page, "cost")
     # The page shows the share of rows for purchases that not every row makes.
     every, others = text(page, "bought").split("Only where that is not enough: ")
-    for one, share in zip(facts.purchases, facts.points.bought[place], strict=True):
+    for one, share in zip(facts.purchases, facts.bought[place], strict=True):
         assert (f" {one.name}," in every.replace(".", ",")) == (share == 1)
     shares = [int(share) for share in re.findall(r"\((\d+)\u00a0%\)", others)]
     assert len(shares) > 3
@@ -452,7 +453,7 @@ def test_every_measure_has_a_tile_with_its_interval_and_that_of_the_full_model(p
 def test_a_bill_of_tests_and_mistakes_follows_the_slider_and_marks_the_least_total(
     browser, facts, tmp_path, width
 ):
-    mistakes = tuple(20 * (1 - one) for one in facts.points.score)
+    mistakes = tuple(20 * (1 - one) for one in facts.score.value)
     halves = tuple(one / 2 for one in mistakes)
     rows = tuple(range(len(mistakes)))
     kinds = tuple(
@@ -460,23 +461,21 @@ def test_a_bill_of_tests_and_mistakes_follows_the_slider_and_marks_the_least_tot
         for truth, answer, price in (("low", "high", 20.0), ("high", "low", 5.0))
     )
     ends = [tuple(one + by for one in mistakes) for by in (-0.2, 0.2)]
-    bill = Bill(*ends, least=1, kinds=kinds)
-    points = replace(facts.points, score=mistakes, low=ends[0], high=ends[1])
-    full = replace(facts.full, score=1.0)
-    changed = {
-        "points": points,
-        "full": full,
-        "kind": "bill",
-        "score_name": "cost of mistakes",
-        "bill": bill,
-        "rivals": (),
-    }
-    other = replace(facts, constant=Constant("a", 10.0), **changed)
+    totals = tuple(sum(pair) for pair in zip(facts.cost.value, mistakes, strict=True))
+    other = replace(
+        facts,
+        kind="bill",
+        score=Curve("cost of mistakes", mistakes, *ends, full=1.0, constant=10.0),
+        total=Curve("total", totals, *ends, full=facts.cost.full + 1.0),
+        marked={**facts.marked, "least total cost": 1},
+        mistakes=kinds,
+        rivals=(),
+    )
     page = opened(browser, written(tmp_path / "b.html", other), width=width)
     page.find_element("id", "show-least").click()
-    total = points.cost[1] + mistakes[1]
+    total = totals[1]
     assert text(page, "total") == f"{total:.2f}"
-    assert text(page, "saving") == f"{100 * (1 - total / (full.cost + 1.0)):.0f}\u00a0%"
+    assert text(page, "saving") == f"{100 * (1 - total / (facts.cost.full + 1.0)):.0f}\u00a0%"
     table = texts(page, "#mistakes tbody tr:first-child > *")
     assert table == ["low", "high", "20.00", "1", f"{halves[1]:.2f}", "0.50"]
     assert texts(page, "#mistakes tfoot td")[2:] == ["2", f"{mistakes[1]:.2f}", "1.00"]

@@ -24,12 +24,12 @@ def bikes(bike_system, make_bikes):
 
 def test_points_of_a_report_have_the_scores_of_scikit_learn(bikes):
     estimator, X, y, facts = bikes
-    place, said = facts.deployed, estimator.predict(X)
+    place, said = facts.marked["deployed"], estimator.predict(X)
     full = estimator.chain_.ask_full(estimator.chain_.reader(X), np.arange(len(y)))[:, 0]
-    points, errors = facts.points, {one.name: one for one in facts.measures}
-    assert facts.score_name == "R2"
-    assert points.score[place] == pytest.approx(r2_score(y, said))
-    assert facts.full.score == pytest.approx(r2_score(y, full))
+    score, errors = facts.score, {one.name: one for one in facts.measures}
+    assert facts.score.name == "R2"
+    assert score.value[place] == pytest.approx(r2_score(y, said))
+    assert facts.score.full == pytest.approx(r2_score(y, full))
     for name, error in (("RMSE", root_mean_squared_error), ("MAE", mean_absolute_error)):
         curve = errors[name]
         assert curve.value[place] == pytest.approx(error(y, said))
@@ -39,18 +39,18 @@ def test_points_of_a_report_have_the_scores_of_scikit_learn(bikes):
             low < value < high for low, value, high in zip(curve.low, curve.value, curve.high, strict=True)
         )
     assert all(
-        low < value < high for low, value, high in zip(points.low, points.score, points.high, strict=True)
+        low < value < high for low, value, high in zip(score.low, score.value, score.high, strict=True)
     )
-    lead = points.score[place] - facts.full.score
-    assert points.lead_low[place] < lead < points.lead_high[place]
-    assert facts.constant.score == 0
+    lead = score.value[place] - facts.score.full
+    assert facts.lead.low[place] < facts.lead.value[place] == lead < facts.lead.high[place]
+    assert facts.score.constant == 0
 
 
 def test_a_squared_error_has_one_band_whether_as_r2_or_as_rmse(bikes):
     *_, y, facts = bikes
     rmse = next(one for one in facts.measures if one.name == "RMSE")
-    np.testing.assert_allclose(1 - np.square(rmse.low) / y.var(), facts.points.high, rtol=1e-5)
-    np.testing.assert_allclose(1 - np.square(rmse.high) / y.var(), facts.points.low, rtol=1e-5)
+    np.testing.assert_allclose(1 - np.square(rmse.low) / y.var(), facts.score.high, rtol=1e-5)
+    np.testing.assert_allclose(1 - np.square(rmse.high) / y.var(), facts.score.low, rtol=1e-5)
 
 
 def test_errors_by_range_and_by_slice_add_up_to_the_mean_error(bikes):
@@ -60,11 +60,11 @@ def test_errors_by_range_and_by_slice_add_up_to_the_mean_error(bikes):
     assert by_weather.labels == ("clear", "mist", "rain")
     assert max(by_range.n_rows) < 1.5 * min(by_range.n_rows)
     for grouping in facts.groupings:
-        assert sum(grouping.n_rows) == facts.measured.n_rows
-        assert sum(grouping.sums[facts.deployed]) / facts.measured.n_rows == pytest.approx(
-            mae.value[facts.deployed]
+        assert sum(grouping.n_rows) == facts.n_rows
+        assert sum(grouping.sums[facts.marked["deployed"]]) / facts.n_rows == pytest.approx(
+            mae.value[facts.marked["deployed"]]
         )
-        assert sum(grouping.full_sums) / facts.measured.n_rows == pytest.approx(mae.full)
+        assert sum(grouping.full_sums) / facts.n_rows == pytest.approx(mae.full)
 
 
 def test_the_page_of_numbers_does_not_speak_of_classes(bikes):

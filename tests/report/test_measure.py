@@ -14,15 +14,15 @@ from thrifty.reporting.measure import MAX_LABELS, measure, partition_of
 
 def explained(facts, place):
     """Mean cost of a point from what the page says about purchases."""
-    bought = zip(facts.purchases, facts.points.bought[place], strict=True)
-    return sum(one.price * share for one, share in bought) + facts.full.call_price * facts.points.share(place)
+    bought = zip(facts.purchases, facts.bought[place], strict=True)
+    return sum(one.price * share for one, share in bought)
 
 
 def systems_of(facts, cascade, deployed):
     """The cascade at each point; a budget of just what a point costs mixes nothing in."""
     return [
-        deployed if place == facts.deployed else cascade.at(budget=budget)
-        for place, budget in enumerate(facts.points.budget)
+        deployed if place == facts.marked["deployed"] else cascade.at(budget=budget)
+        for place, budget in enumerate(facts.budget)
     ]
 
 
@@ -31,17 +31,18 @@ def test_every_point_is_answered_routed_and_paid_as_the_system_at_its_budget(
     cascade, deployed, digits, facts
 ):
     full = digits.full.predict(digits.X) == digits.y
-    bought_by_place, points = cascade.chain_.bought_by_place, facts.points
+    bought_by_place = cascade.chain_.bought_by_place
     auc = next(one for one in facts.measures if one.name == "AUC")
     for place, system in enumerate(systems_of(facts, cascade, deployed)):
         route, right = system.route(digits.X), system.predict(digits.X) == digits.y
-        assert points.cost[place] == pytest.approx(system.cost(digits.X).mean())
-        assert points.score[place] == pytest.approx(right.mean())
-        assert points.reach[place] == pytest.approx([(route >= stage).mean() for stage in range(6)])
+        assert facts.cost.value[place] == pytest.approx(system.cost(digits.X).mean())
+        assert facts.score.value[place] == pytest.approx(right.mean())
+        assert facts.share[place] == pytest.approx((route == 5).mean())
         share = dict(zip(digits.names, bought_by_place[route].mean(axis=0), strict=True))
-        for one, paid in zip(facts.purchases, points.bought[place], strict=True):
+        share["asking the full model"] = facts.share[place]
+        for one, paid in zip(facts.purchases, facts.bought[place], strict=True):
             assert paid == pytest.approx(share[one.name])
-        assert explained(facts, place) == pytest.approx(points.cost[place], rel=1e-12)
+        assert explained(facts, place) == pytest.approx(facts.cost.value[place], rel=1e-12)
         assert auc.value[place] == pytest.approx(
             roc_auc_score(digits.y, system.predict_proba(digits.X)[:, 1])
         )
@@ -52,7 +53,7 @@ def test_every_point_is_answered_routed_and_paid_as_the_system_at_its_budget(
                 assert grouping.sent[place][number] == (member & (route == 5)).sum()
                 assert grouping.sums[place][number] == (right & member).sum()
                 assert grouping.full_sums[number] == (full & member).sum()
-    json.dumps(facts.as_dict(), allow_nan=False)
+        json.dumps(facts.results(place), allow_nan=False)
 
 
 def test_a_purchase_is_first_made_where_its_stage_first_holds_it(cascade, digits, facts):
@@ -65,12 +66,12 @@ def test_a_purchase_is_first_made_where_its_stage_first_holds_it(cascade, digits
 
 
 def test_the_full_model_is_measured_on_every_row_and_costs_everything(digits, facts):
-    assert facts.full.score == pytest.approx(digits.full.score(digits.X, digits.y))
-    assert (facts.full.cost, facts.full.call_price) == (64 + 5, 5)
+    assert facts.score.full == pytest.approx(digits.full.score(digits.X, digits.y))
+    assert (facts.cost.full, facts.purchases[-1].price) == (64 + 5, 5)
     auc = next(one for one in facts.measures if one.name == "AUC")
     assert auc.full == pytest.approx(roc_auc_score(digits.y, digits.full.predict_proba(digits.X)[:, 1]))
     share = np.mean(digits.y)
-    assert (facts.constant.label, facts.constant.score) == (str(int(share > 0.5)), max(share, 1 - share))
+    assert (facts.constant, facts.score.constant) == (str(int(share > 0.5)), max(share, 1 - share))
 
 
 @pytest.fixture(scope="module")
@@ -85,29 +86,29 @@ def test_leads_over_the_full_model_are_paired_and_vanish_where_every_row_is_sent
     facts = measure(
         gate, digits.X, digits.y, rivals={"same": Frontier.from_evidence([everything])}, n_boot=100
     )
-    place = int(np.argmax([facts.points.share(place) for place in range(len(facts.points))]))
-    assert facts.rivals[0].score == (facts.full.score,)
-    if facts.points.share(place) == 1:
-        assert facts.points.lead_low[place] == facts.points.lead_high[place] == 0.0
-    assert facts.points.low[place] < facts.points.high[place]
+    place = int(np.argmax([facts.share[place] for place in range(len(facts))]))
+    assert facts.rivals[0].score == (facts.score.full,)
+    if facts.share[place] == 1:
+        assert facts.lead.low[place] == facts.lead.high[place] == 0.0
+    assert facts.score.low[place] < facts.score.high[place]
 
 
 def test_without_a_deployed_point_the_page_opens_at_the_cheapest_that_is_nearly_the_best(gate_facts):
-    score, start = gate_facts.points.score, gate_facts.start
-    assert (gate_facts.deployed, gate_facts.measured.held_out) == (None, False)
+    score, start = gate_facts.score.value, gate_facts.start
+    assert (gate_facts.marked, gate_facts.held_out) == ({}, False)
     assert score[start] >= score[-1] - 0.005
     assert start == 0 or score[start - 1] < score[-1] - 0.005
 
 
 def test_of_many_points_those_of_evenly_spaced_budgets_are_kept(digits, gate_facts):
-    budget = gate_facts.points.budget
+    budget = gate_facts.budget
     assert len(budget) > 15
     facts = measure(digits.gate.chain_, digits.X, digits.y, n_boot=40, max_points=10)
-    kept = facts.points.budget
+    kept = facts.budget
     assert 5 <= len(kept) <= 10
     assert (kept[0], kept[-1]) == (budget[0], budget[-1])
     assert set(kept) <= set(budget)
-    assert facts.measured.n_points == len(budget)
+    assert facts.n_points == len(budget)
     with pytest.raises(InvalidInputError, match="max_points must be at least 2"):
         measure(digits.gate, digits.X, digits.y, max_points=1)
 
@@ -115,20 +116,20 @@ def test_of_many_points_those_of_evenly_spaced_budgets_are_kept(digits, gate_fac
 def test_the_page_opens_at_the_point_in_force_also_where_only_few_points_are_shown(deployed, digits, facts):
     few = measure(deployed, digits.X, digits.y, n_boot=40, max_points=2)
     for one in (facts, few):
-        assert one.start == one.deployed
-        assert one.points.budget[one.deployed] == pytest.approx(deployed.expected_cost_)
-        assert one.marks(one.deployed) == ["deployed"]
-    assert few.points.efficient == (True, False, True)
-    assert list(facts.points.budget) == sorted(facts.points.budget)
+        assert one.start == one.marked["deployed"]
+        assert one.budget[one.marked["deployed"]] == pytest.approx(deployed.expected_cost_)
+        assert one.marks(one.marked["deployed"]) == ["deployed"]
+    assert few.efficient == (True, False, True)
+    assert list(facts.budget) == sorted(facts.budget)
 
 
 @pytest.mark.slow
 def test_a_certificate_is_shown_at_its_point_which_is_the_one_in_force(cascade, digits):
     sure = cascade.certified(digits.split.X_val, digits.split.y_val, max_loss=0.3)
     facts = measure(sure, digits.X, digits.y, n_boot=40)
-    assert facts.certified.sentence == str(sure.certificate_)
+    assert facts.certificate == str(sure.certificate_)
     assert facts.marks(facts.start) == ["deployed", "certified"]
-    assert facts.points.score[facts.start] == pytest.approx(sure.score(digits.X, digits.y))
+    assert facts.score.value[facts.start] == pytest.approx(sure.score(digits.X, digits.y))
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import thrifty.reporting
-from thrifty.errors import InvalidInputError
-from thrifty.reporting.facts import Constant, Facts, Purchase
+from thrifty.reporting.facts import Purchase
 from thrifty.reporting.measure import measure
 from thrifty.reporting.page import page_of
 from thrifty.reporting.words import is_constant_in_view
@@ -77,14 +76,14 @@ def test_hostile_words_stay_words(facts, hostile_words, hostile_facts):
 
 def test_without_a_script_every_point_stands_in_a_table(facts, reading):
     lines = [a for tag, a in reading.tags if tag == "tr" and "data-point" in a]
-    assert len(lines) == len(facts.points)
+    assert len(lines) == len(facts)
     place = facts.start
     for text in (
-        f"{100 * facts.points.score[place]:.1f} %",
-        f"{facts.points.cost[place]:.2f}",
-        f"{100 * facts.points.share(place):.1f} %",
-        f"{facts.points.budget[place]:.2f} (deployed)",
-        f"{facts.points.budget[facts.certified.point]:.2f} (certified)",
+        f"{100 * facts.score.value[place]:.1f} %",
+        f"{facts.cost.value[place]:.2f}",
+        f"{100 * facts.share[place]:.1f} %",
+        f"{facts.budget[place]:.2f} (deployed)",
+        f"{facts.budget[facts.marked['certified']]:.2f} (certified)",
     ):
         assert text in reading.text
 
@@ -92,7 +91,7 @@ def test_without_a_script_every_point_stands_in_a_table(facts, reading):
 def test_the_page_says_what_was_measured_and_how(facts, reading):
     for text in (
         "223, on which no operating point was chosen",
-        f"{facts.measured.n_points} efficient points, chosen on 900 other rows",
+        f"{facts.n_points} efficient points, chosen on 900 other rows",
         "95 % of 200 bootstrap resamples of the rows (seed 0)",
         f"thrifty {thrifty.__version__}",
         "1 April 2026",
@@ -102,38 +101,38 @@ def test_the_page_says_what_was_measured_and_how(facts, reading):
 
 
 def test_the_page_says_what_the_deployed_point_achieves_and_marks_its_line(facts, reading):
-    place = facts.deployed
-    cost, saved = facts.points.cost[place], 1 - facts.points.cost[place] / facts.full.cost
-    right = f"right on {100 * facts.points.score[place]:.1f} % of rows"
+    place = facts.marked["deployed"]
+    cost, saved = facts.cost.value[place], 1 - facts.cost.value[place] / facts.cost.full
+    right = f"right on {100 * facts.score.value[place]:.1f} % of rows"
     assert (
         f"Deployed: {right} for {cost:.2f} per row, {100 * saved:.0f} % less than the full model."
         in reading.text
     )
     classes = {a["data-point"]: a.get("class", "") for tag, a in reading.tags if "data-point" in a}
     assert [number for number, kind in classes.items() if "deployed" in kind] == [str(place)]
-    unsaid = Reading(page_of(replace(facts, deployed=None))).text
+    unsaid = Reading(page_of(replace(facts, marked={}))).text
     assert not {"Deployed:", "(deployed)"} & set(unsaid.split())
 
 
 def test_people_read_full_model_and_f0_only_where_it_is_introduced(facts, reading):
     assert len(re.findall(r"\bf0\b", reading.text)) == 1
     assert "the full model (f0), ExtraTreesClassifier, is right on" in reading.text
-    assert f"The certified point {facts.certified.sentence}." in reading.text
+    assert f"The certified point {facts.certificate}." in reading.text
     named = Reading(page_of(replace(facts, full_name="a forest of 40 trees"))).text
     assert "the full model (f0), a forest of 40 trees, is right on" in named
 
 
 def test_the_page_says_what_the_majority_class_would_achieve(facts, reading):
-    share = f"{100 * facts.constant.score:.1f} %"
-    assert f"the most frequent class ({facts.constant.label}) would be right on {share}." in reading.text
+    share = f"{100 * facts.score.constant:.1f} %"
+    assert f"the most frequent class ({facts.constant}) would be right on {share}." in reading.text
 
 
 def test_the_picture_reaches_down_to_the_majority_class_if_the_points_keep_half_of_it(facts):
-    low = min(*facts.points.low, facts.full.score)
-    high = max(*facts.points.high, facts.full.score)
+    low = min(*facts.score.low, facts.score.full)
+    high = max(*facts.score.high, facts.score.full)
     for below, in_view in ((-0.5, True), (0.5, True), (0.99, True), (1.01, False)):
         level = low - below * (high - low)
-        assert is_constant_in_view(replace(facts, constant=Constant("a", level))) is in_view
+        assert is_constant_in_view(replace(facts, score=replace(facts.score, constant=level))) is in_view
 
 
 def test_numbers_of_the_rows_of_the_choice_are_shown_with_a_warning(digits):
@@ -145,42 +144,34 @@ def test_numbers_of_the_rows_of_the_choice_are_shown_with_a_warning(digits):
 
 def test_the_same_facts_make_the_same_page_and_no_clock_is_asked(facts):
     assert page_of(facts) == page_of(facts)
-    undated = replace(facts, date=None)
+    undated = replace(facts, notes=())
     assert "Date" not in Reading(page_of(undated)).text
 
 
-def test_a_page_of_two_hundred_points_stays_below_half_a_megabyte(facts):
-    n_points, n_purchases, rng = 200, 150, np.random.default_rng(0)
-    rows = rng.integers(0, len(facts.points), n_points)
-    points = {name: [values[row] for row in rows] for name, values in vars(facts.points).items()}
-    points["bought"] = rng.random((n_points, n_purchases)).tolist()
-    points["cost"] = rng.uniform(0, 60, n_points).tolist()
+def test_a_page_of_a_hundred_points_stays_below_300_kilobytes(facts):
+    n_points, n_purchases, rng = 100, 150, np.random.default_rng(0)
+    rows = rng.integers(0, len(facts), n_points)
+
+    def drawn(curve, highest=1.0):
+        ends = {end: tuple(rng.uniform(0, highest, n_points).tolist()) for end in ("value", "low", "high")}
+        return replace(curve, **ends)
+
     groupings = tuple(
         replace(one, sent=[one.sent[row] for row in rows], sums=[one.sums[row] for row in rows])
         for one in facts.groupings * 3
     )
-    measures = tuple(
-        replace(one, **{end: tuple(rng.random(n_points)) for end in ("value", "low", "high")})
-        for one in facts.measures
-    )
     large = replace(
         facts,
-        points=replace(facts.points, **points),
+        score=drawn(facts.score),
+        cost=drawn(facts.cost, 60.0),
+        lead=drawn(facts.lead),
+        measures=tuple(map(drawn, facts.measures)),
+        **{name: [getattr(facts, name)[row] for row in rows] for name in ("share", "budget", "efficient")},
+        bought=rng.random((n_points, n_purchases)).tolist(),
         purchases=tuple(Purchase(f"pixel {k}", 1.7, k % 6) for k in range(n_purchases)),
         groupings=groupings,
-        measures=measures,
     )
-    assert len(page_of(large)) < 500_000
-
-
-def test_facts_without_points_or_of_uneven_length_are_refused(facts):
-    with pytest.raises(InvalidInputError, match=r"other lengths in \['cost'\]"):
-        replace(facts, points=replace(facts.points, cost=()))
-    with pytest.raises(InvalidInputError, match="start must be the place of one of"):
-        replace(facts, start=len(facts.points))
-    with pytest.raises(InvalidInputError, match="deployed must be the place of one of"):
-        replace(facts, deployed=-1)
-    assert isinstance(facts, Facts)
+    assert len(page_of(large)) < 300_000
 
 
 def luminance(colour):
@@ -207,10 +198,8 @@ def test_text_and_lines_stand_out_from_the_paper_by_day_by_night_and_printed():
 
 
 def test_a_number_in_the_middle_is_rounded_up(facts):
-    said = Reading(
-        page_of(replace(facts, points=replace(facts.points, score=[0.8005] * len(facts.points))))
-    ).text
-    assert said.count("80.1 %") > len(facts.points)
+    said = Reading(page_of(replace(facts, score=replace(facts.score, value=[0.8005] * len(facts))))).text
+    assert said.count("80.1 %") > len(facts)
 
 
 def test_the_script_of_the_page_formats_no_number():

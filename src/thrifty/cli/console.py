@@ -5,7 +5,7 @@ import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,10 +18,10 @@ from thrifty.files import write_atomically as write_file
 __all__ = [
     "check_output",
     "notes_of_warnings",
-    "number",
     "print_error",
     "print_json",
     "print_note",
+    "print_table",
     "print_text",
     "progress",
     "quantity",
@@ -38,6 +38,19 @@ def print_json(facts: dict[str, Any]) -> None:
 def print_text(text: str) -> None:
     """Print a sentence on standard output, wrapped to the width of a terminal."""
     typer.echo(_fitted(text, sys.stdout))
+
+
+def print_table(lines: Sequence[Sequence[str]]) -> None:
+    """Print a table on standard output: heads, then lines; numbers are aligned to the right."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table()
+    for place, head in enumerate(lines[0]):
+        table.add_column(head, justify="right" if place or head else "left")
+    for line in lines[1:]:
+        table.add_row(*line)
+    Console().print(table)
 
 
 def print_note(text: str) -> None:
@@ -96,11 +109,6 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
 def quantity(value: float) -> str:
     """Format a cost or budget with at most three decimals, without trailing zeros."""
     return f"{value:,.3f}".rstrip("0").rstrip(".") if abs(value) < 1000 else f"{value:,.0f}"
-
-
-def number(value: float) -> str:
-    """Format a predicted number or its error with five significant digits."""
-    return f"{value:,.0f}" if abs(value) >= 1e5 else f"{value:.5g}"
 
 
 def size_of(path: Path) -> str:

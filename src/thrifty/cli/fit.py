@@ -39,13 +39,6 @@ class Answers(StrEnum):
     ranking = "ranking"
 
 
-class Metric(StrEnum):
-    """Metric of a ranking."""
-
-    ndcg = "ndcg"
-    ap = "ap"
-
-
 def fit(
     table: Annotated[Path, typer.Argument(help="Training table, CSV or parquet.", metavar="TABLE")],
     target: Annotated[
@@ -120,11 +113,11 @@ def fit(
         ),
     ] = "",
     metric: Annotated[
-        Metric | None,
-        typer.Option(help="Metric of a ranking: ndcg (default) or ap (average precision).", metavar="METRIC"),
-    ] = None,
-    k: Annotated[
-        int | None, typer.Option(min=1, help="Number of top documents that --metric counts; 10 by default.")
+        str | None,
+        typer.Option(
+            help="Metric of a ranking: ndcg@K or ap@K (average precision) of the first K places; ndcg@10 by default.",
+            metavar="METRIC",
+        ),
     ] = None,
     tolerance: Annotated[
         float | None,
@@ -168,9 +161,10 @@ def fit(
         refuse_early,
         remarks,
     )
-    from thrifty.cli.summary import fit_in_words, fit_numbers
+    from thrifty.cli.summary import fit_in_words, system_numbers
     from thrifty.estimators.checks import check_goal
     from thrifty.evidence.tests import check_confidence
+    from thrifty.reporting.measure import expected
     from thrifty.tables.files import read_prices, read_table
     from thrifty.tables.frames import listed
     from thrifty.tables.training import training_table
@@ -206,8 +200,7 @@ def fit(
             query=query,
             loss=loss,
             tolerance=tolerance,
-            metric=None if metric is None else metric.value,
-            k=k,
+            metric=metric,
             structure=structure.value,
         ).set_params(
             prices=replace(
@@ -225,13 +218,13 @@ def fit(
         with limited_threads(openmp=threads_of(jobs), blas=threads_of(jobs)):
             chosen = choose_full(frozen, full, estimator, data, read, show)
             estimator.full, estimator._full_reads_numbers = chosen.model, chosen.reads_numbers
-            estimator._keeps_scores = True  # what to expect of new rows tells recall and AUC, or mean errors
+            estimator._keeps_scores = True  # for log-loss and AUC, or mean errors, of the summary
             estimator = fit_and_prove(
                 estimator, data, allowed, confidence if budget is not None or limits else None, show
             )
         if floors and isinstance(estimator, BudgetedClassifier):
             estimator = estimator.at(budget=budget, min_recall=floors)
-        promise = describe(estimator, data, full=chosen.name, target=target, row_key=row_key, max_loss=limits)
+        describe(estimator, data, full=chosen.name, target=target, row_key=row_key, max_loss=limits)
         if query:
             estimator.query_name_ = query
         write_file(out, to_bytes(estimator, private_key=key))
@@ -243,15 +236,25 @@ def fit(
         notes.append(f"dates are read as days since 1970-01-01: {listed(data.dates)}")
     if costs is None:
         notes.append("no --costs file: every column costs 1")
-    notes += remarks(estimator, promise, limits, confidence)
+    facts = expected(estimator)
+    notes += remarks(estimator, facts, limits, confidence)
     if not len(data.classes) and not query and task is None:
         notes.append(
             f"column {target!r} holds numbers, and numbers are predicted; --task classes would predict labels"
         )
     for text in notes:
         print_note(text)
-    numbers = fit_numbers(estimator, chosen.comparison, notes, out)
     if json:
-        print_json(numbers)
+        compared = chosen.comparison
+        print_json(
+            {
+                "file": str(out),
+                "bytes": out.stat().st_size,
+                "full_candidates": None if compared is None else compared.scores,
+                "full_candidates_rows": None if compared is None else compared.n_rows,
+                **system_numbers(estimator, facts),
+                "notes": notes,
+            }
+        )
     else:
-        fit_in_words(estimator, numbers)
+        fit_in_words(estimator, facts, chosen.comparison, out)

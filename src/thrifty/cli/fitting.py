@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -23,7 +22,6 @@ from thrifty.cascade.estimators import (
 from thrifty.errors import InvalidInputError, renumber_rows_in_errors
 from thrifty.estimators.checks import check_seed
 from thrifty.evidence.certificate import check_hold_out
-from thrifty.evidence.promise import Promise, promise_of
 from thrifty.evidence.tests import HELD_OUT
 from thrifty.full.candidates import KINDS, KindComparison, compare_kinds, new_model
 from thrifty.full.convert import booster_model
@@ -32,6 +30,7 @@ from thrifty.full.model import is_estimator
 from thrifty.prices.billing import PriceList, RowsOfFit
 from thrifty.prices.prices import check_price_list
 from thrifty.progress import Progress
+from thrifty.reporting.facts import Facts
 from thrifty.rows import content_folds, query_folds
 from thrifty.tables.deciles import Spread
 from thrifty.tables.files import read_cost_matrix
@@ -71,7 +70,6 @@ def new_estimator(
     loss: str | None,
     tolerance: float | None,
     metric: str | None,
-    k: int | None,
     structure: str,
 ) -> BudgetedCascade:
     """Unfitted estimator for the target: a classifier, a regressor, or a ranker where queries are named."""
@@ -82,12 +80,10 @@ def new_estimator(
                 f"--structure {structure} is for cascades that answer with classes or numbers, and a ranking of "
                 f"documents buys for all rows in one order. Leave --structure out."
             )
-        judged = f"{metric or 'ndcg'}@{10 if k is None else k}"
-        return BudgetedRanker(loss=loss or "pointwise", metric=judged, tolerance=allowed)
-    if metric is not None or k is not None:
-        given = f"--k {k}" if metric is None else f"--metric {metric}"
+        return BudgetedRanker(loss=loss or "pointwise", metric=metric or "ndcg@10", tolerance=allowed)
+    if metric is not None:
         raise InvalidInputError(
-            f"{given.split()[0]} is for documents that are ranked; got {given} without --query. Leave it out, or name "
+            f"--metric is for documents that are ranked; got --metric {metric} without --query. Leave it out, or name "
             f"the column of the queries with --query."
         )
     if not len(data.classes):
@@ -305,36 +301,31 @@ def describe(
     target: str,
     row_key: str | None,
     max_loss: Any,
-) -> Promise:
+) -> None:
     """Set attributes on a fitted estimator that commands and the gateway read: see ``thrifty.cli.system``."""
-    promise, spread = promise_of(estimator), Spread.of(data.cells.numbers)
+    spread = Spread.of(data.cells.numbers)
     known = {
         "target_name_": target,
         "full_name_": full,
-        "n_samples_fit_": len(data.y),
         "goal_": {"budget": estimator.budget, "max_loss": max_loss},
-        "promise_": asdict(promise),
         "spread_": {"edges": spread.edges, "shares": spread.shares},
         **({"row_key_name_": row_key} if row_key else {}),
     }
     for name, value in known.items():
         setattr(estimator, name, value)
-    return promise
 
 
-def remarks(
-    estimator: BudgetedCascade, promise: Promise, max_loss: Any, confidence: float | None
-) -> list[str]:
+def remarks(estimator: BudgetedCascade, facts: Facts, max_loss: Any, confidence: float | None) -> list[str]:
     """Notes for the user on how the goal was met."""
     certificate, budget = estimator.certificate_, estimator.budget
     # A cascade of which no point could be proved warns by itself.
     is_fallback = certificate is not None and certificate.is_fallback
-    if max_loss is not None and promise.share == 1.0 and not is_fallback:
+    if max_loss is not None and facts.share[0] == 1.0 and not is_fallback:
         shares = max_loss.items() if isinstance(max_loss, Mapping) else [("", max_loss)]
         asked = " ".join(f"{name}{'=' if name else ''}{share:g}" for name, share in shares)
         reason = "can be met only by sending every row to the full model, which saves nothing"
         return [f"--max-loss {asked} {reason}. Give more rows, or allow a larger loss"]
-    if budget is not None and confidence is None and promise.cost < (1 - _NEAR) * budget:
-        reason = f"more than {promise.cost:.4g} per row bought nothing that showed"
+    if budget is not None and confidence is None and facts.cost.value[0] < (1 - _NEAR) * budget:
+        reason = f"more than {facts.cost.value[0]:.4g} per row bought nothing that showed"
         return [f"the budget of {budget:g} is not spent: {reason}"]
     return []

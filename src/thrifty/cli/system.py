@@ -1,13 +1,11 @@
 """Systems as the commands use them: what they know, moved to another operating point, applied to a table.
 
 A file of ``thrifty fit`` holds an estimator with additional attributes: ``target_name_``, ``row_key_name_`` and
-``query_name_``, names of columns that are not features; ``full_name_``, the kind of its full model; ``n_samples_fit_``;
-``goal_``; ``promise_``, what to expect of new rows; and ``spread_``, deciles of each column. Commands also take
-estimators and chains saved from Python, which lack some of these.
+``query_name_``, names of columns that are not features; ``full_name_``, the kind of its full model; ``goal_``; and
+``spread_``, deciles of each column. Commands also take estimators and chains saved from Python, which lack these.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -22,8 +20,9 @@ from thrifty.estimators.base import ChainEstimator
 from thrifty.estimators.checks import check_goal
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import chain_of
-from thrifty.evidence.promise import Promise, promise_of
 from thrifty.evidence.tests import check_max_loss, empirical_risk_within
+from thrifty.reporting.facts import Facts
+from thrifty.reporting.measure import expected
 from thrifty.tables.reader import Cells
 from thrifty.tasks.ranking import RankingTask
 
@@ -32,21 +31,14 @@ __all__ = [
     "at_operating_point",
     "column_name",
     "count_mostly_missing",
+    "expected_of",
     "frontier_of",
-    "full_name",
-    "goal_of",
     "is_number",
-    "is_priced",
-    "key_of",
     "method_of",
-    "n_fitted",
     "named_row_key",
-    "promised",
     "reader_of_all_cells",
     "refuse_unreadable",
-    "seed_of",
     "text_columns",
-    "unit_of",
 ]
 
 
@@ -72,45 +64,6 @@ def column_name(system: Any, what: str) -> str:
     return name if isinstance(name, str) and name else default
 
 
-def full_name(system: Any) -> str:
-    """Kind of the full model, or its class if the file has no kind."""
-    name, model = getattr(system, "full_name_", None), chain_of(system).innermost
-    return name if isinstance(name, str) else type(getattr(model, "estimator", model)).__name__
-
-
-def n_fitted(system: Any) -> int:
-    """Number of rows of the training table; 0 if unknown."""
-    return int(getattr(system, "n_samples_fit_", 0))
-
-
-def seed_of(system: Any) -> int:
-    """Seed of the fit; 0 if it was not a number."""
-    seed = getattr(system, "random_state", None)
-    return int(seed) if isinstance(seed, int | np.integer) else 0
-
-
-def goal_of(system: Any) -> dict[str, Any]:
-    """Goal of the fit: budget and max_loss, the latter possibly by class name."""
-    goal = getattr(system, "goal_", None)
-    return goal if isinstance(goal, dict) else {"budget": getattr(system, "budget", None), "max_loss": None}
-
-
-def unit_of(system: Any) -> str:
-    """Unit of counts: queries for rankings, else rows."""
-    return "queries" if column_name(system, "query") else "rows"
-
-
-def key_of(system: Any) -> str:
-    """Key of the score in ``--json``: accuracy, r2, d2, ndcg, ap, or "minus_..." with the name of a loss."""
-    name = chain_of(system).task.quality_name.lower()
-    return name.replace(" ", "_") if name.startswith("minus") else name.split()[0].split("@")[0]
-
-
-def is_priced(system: Any) -> bool:
-    """Whether mistakes have prices."""
-    return chain_of(system).task.mistake_price is not None
-
-
 def named_row_key(system: Any, row_key: str | None) -> str | None:
     """Column with the keys of the rows: that of the command line, else that of the fit."""
     return row_key or column_name(system, "row_key") or None
@@ -127,13 +80,10 @@ def text_columns(system: Any, row_key: str | None = None) -> tuple[str, ...]:
     )
 
 
-def promised(system: Any) -> Promise:
+def expected_of(system: Any) -> Facts:
     """Expected results of new rows at the operating point in force; an error where nothing was measured."""
-    known = getattr(system, "promise_", None)
-    if known is not None:
-        return Promise.from_dict(known)
     if isinstance(system, ChainEstimator) and hasattr(system, "frontier_"):
-        return promise_of(system)
+        return expected(system)
     raise InvalidInputError(
         f"the file holds a {method_of(system)} that was saved from Python, about which nothing was measured on "
         f"new rows. `thrifty fit` writes files that can be asked for this."
@@ -180,8 +130,6 @@ def at_operating_point(
             moved = system.at(max_loss=goal["max_loss"])
         else:  # an estimator with a single gate
             moved = system.at(threshold=_threshold_within(system, goal["max_loss"]))  # type: ignore[call-arg]
-    if hasattr(system, "promise_"):
-        moved.promise_ = asdict(promise_of(moved, promised(system)))
     return moved
 
 

@@ -200,18 +200,20 @@ def frontier(
     """List the efficient operating points: mean cost and score at every budget, estimated on rows of the fit."""
     from thrifty.bundle.storage import load
     from thrifty.cli.summary import frontier_in_words, frontier_numbers, frontier_picture
+    from thrifty.cli.system import expected_of, frontier_of
 
     if plot is not None:
         check_output(plot)
     with notes_of_warnings():
         known = load(system, public_key=public_key)
+    frontier_of(known)  # refuses a file without one
+    facts = expected_of(known)
     if plot is not None:
-        write_file(plot, frontier_picture(known, plot))
-    numbers = frontier_numbers(known)
+        write_file(plot, frontier_picture(known, facts, plot))
     if json:
-        print_json(numbers)
+        print_json(frontier_numbers(known, facts))
     else:
-        frontier_in_words(known, numbers, system)
+        frontier_in_words(known, facts, system)
         if plot is not None:
             print_text(f"wrote {plot}")
 
@@ -253,7 +255,7 @@ def report(
 ) -> None:
     """Measure a system on labelled rows and write an HTML page that explains every operating point."""
     from thrifty.bundle.storage import load
-    from thrifty.cli.summary import measured_on, report_in_words, target_columns
+    from thrifty.cli.summary import measured_on, report_in_words, report_numbers, target_columns
     from thrifty.cli.system import text_columns
     from thrifty.evidence.observe import chain_of
     from thrifty.reporting.page import page_of
@@ -270,11 +272,10 @@ def report(
         frame = read_table(table, as_text=as_text)
         labels = targets_of(frame, target, classes, query)
         words = title or f"What {system.stem} does on {table.name}"
-        facts, numbers = measured_on(known, frame, labels, by or (), words, unit)
+        facts, expected = measured_on(known, frame, labels, by or (), words, unit)
         show("measuring", 1, 1)
     write_file(out, page_of(facts).encode())
-    numbers = {"file": str(out), **numbers}
     if json:
-        print_json(numbers)
+        print_json(report_numbers(facts, expected, out))
     else:
-        report_in_words(known, numbers)
+        report_in_words(facts, expected, out)

@@ -21,7 +21,7 @@ from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.chain.policy import SLACK, Policy
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.bootstrap import check_bootstrap, draws_of, tails
-from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.evidence import Answers, Evidence
 from thrifty.tasks.classes import ClassTask
 from thrifty.tasks.task import ERRORS, Task, mean_error
 
@@ -29,6 +29,7 @@ __all__ = [
     "ClassRows",
     "Measure",
     "NumberRows",
+    "answered_rows",
     "banded",
     "check_floors",
     "measures_along",
@@ -183,6 +184,27 @@ class NumberRows:
         return {name: found[name] for name in names}
 
 
+def answered_rows(
+    task: Task | None, first: Evidence, answers: Sequence[Answers]
+) -> ClassRows | NumberRows | None:
+    """Answers to the rows of some evidence, at one or more points, as measures need them; None where unknown."""
+    scores = [one.scores for one in answers if one.scores is not None]
+    has_scores = len(scores) == len(answers)
+    if task is not None and not isinstance(task, ClassTask):
+        if not has_scores or first.target is None:
+            return None
+        errors = np.array([task.errors(first.target, one) for one in scores])
+        return NumberRows(errors, np.asarray(task.decode(first.target)))
+    strata: Ints | None = None if first.strata is None else first.strata.astype(np.intp)
+    if strata is None and task is not None and first.target is not None:
+        strata = task.strata(first.target)
+    if strata is None or any(one.right is None for one in answers):
+        return None
+    labels = tuple(range(int(strata.max()) + 1)) if task is None else tuple(task.classes.tolist())
+    outputs = [task.outputs(one) for one in scores] if task is not None and has_scores else None
+    return ClassRows(np.array([one.right for one in answers], dtype=np.float64), strata, labels, outputs)
+
+
 def _measured(points: Sequence[tuple[Evidence, Floats]], task: Task | None) -> ClassRows | NumberRows:
     """Answers to the rows at some points; raises an error where the evidence allows no measure."""
     first = points[0][0]
@@ -191,28 +213,17 @@ def _measured(points: Sequence[tuple[Evidence, Floats]], task: Task | None) -> C
             "a frontier of rankings is scored by the measure of its queries already, and there is no other one. Its "
             "`score` is their mean, and `band` its interval."
         )
-    answers = [evidence.answers_at(point) for evidence, point in points]
-    scores = [one.scores for one in answers if one.scores is not None]
-    has_scores = len(scores) == len(points)
-    if task is not None and not isinstance(task, ClassTask):
-        if not has_scores or first.target is None:
-            raise InvalidInputError(
-                "errors of numbers need the targets and the answers, which a fitted estimator does not keep. Ask the "
-                "frontier of labelled rows: `frontier.on([evidence_of(estimator, X, y)])`."
-            )
-        errors = np.array([task.errors(first.target, one) for one in scores])
-        return NumberRows(errors, np.asarray(task.decode(first.target)))
-    strata: Ints | None = None if first.strata is None else first.strata.astype(np.intp)
-    if strata is None and task is not None and first.target is not None:
-        strata = task.strata(first.target)
-    if strata is None or any(one.right is None for one in answers):
-        raise InvalidInputError(
-            "balanced accuracy and recall need the class of each row, and this evidence does not hold it. Ask the "
-            "frontier of labelled rows: `frontier.on([evidence_of(estimator, X, y)])`."
+    rows = answered_rows(task, first, [evidence.answers_at(point) for evidence, point in points])
+    if rows is None:
+        what = (
+            "balanced accuracy and recall need the class of each row, and this evidence does not hold it"
+            if task is None or isinstance(task, ClassTask)
+            else "errors of numbers need the targets and the answers, which a fitted estimator does not keep"
         )
-    labels = tuple(range(int(strata.max()) + 1)) if task is None else tuple(task.classes.tolist())
-    outputs = [task.outputs(one) for one in scores] if task is not None and has_scores else None
-    return ClassRows(np.array([one.right for one in answers], dtype=np.float64), strata, labels, outputs)
+        raise InvalidInputError(
+            f"{what}. Ask the frontier of labelled rows: `frontier.on([evidence_of(estimator, X, y)])`."
+        )
+    return rows
 
 
 def _areas(is_second: Bools, scores: Floats, counts: Floats) -> Floats:

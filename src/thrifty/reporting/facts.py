@@ -1,71 +1,26 @@
-"""``Facts``: all contents of a report as plain numbers and text.
+"""``Facts``: results of a system on labelled rows, at one or more operating points, as plain numbers and text."""
 
-Tuples, numbers and text only, so that the facts of a report can be saved as JSON, compared, and rendered by a later
-version.
-"""
-
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from thrifty.errors import InvalidInputError
-
-__all__ = [
-    "Bill",
-    "Certified",
-    "Constant",
-    "Facts",
-    "FullPoint",
-    "Grouping",
-    "MeasureCurve",
-    "Measured",
-    "MistakeKind",
-    "Points",
-    "Purchase",
-    "Rival",
-]
+__all__ = ["Curve", "Facts", "Grouping", "MistakeKind", "Numbers", "Purchase", "Rival"]
 
 Numbers = tuple[float, ...]
 
 
 @dataclass(frozen=True)
-class Points:
-    """Operating points by rising budget, all tuples of one length.
+class Curve:
+    """A measure at each operating point, with its bootstrap interval, and of the full model and a constant answer.
 
-    Attributes
-    ----------
-    budget : tuple of float
-        Mean cost on the rows the point was chosen on: what a budget is compared with.
-    cost, score : tuple of float
-        Means on the rows of the report; ``Facts.score_name`` says what the score is.
-    low, high : tuple of float
-        Ends of the score's bootstrap interval.
-    lead_low, lead_high : tuple of float, or empty
-        Ends of the interval of "score minus that of the full model on the same rows"; empty if that is not known.
-    reach : tuple of tuple of float
-        Share of the rows that get to each stage: first 1, last the share sent to the full model.
-    bought : tuple of tuple of float
-        Share of the rows that make each purchase.
-    efficient : tuple of bool
-        Whether a budget can lead here; a point that is shown because it is deployed or certified need not be efficient.
+    ``low`` and ``high`` are empty for a measure without interval.
     """
 
-    budget: Numbers
-    cost: Numbers
-    score: Numbers
-    low: Numbers
-    high: Numbers
-    lead_low: Numbers
-    lead_high: Numbers
-    reach: tuple[Numbers, ...]
-    bought: tuple[Numbers, ...]
-    efficient: tuple[bool, ...]
-
-    def __len__(self) -> int:
-        return len(self.budget)
-
-    def share(self, place: int) -> float:
-        """Share of the rows that a point sends to the full model."""
-        return self.reach[place][-1]
+    name: str
+    value: Numbers
+    low: Numbers = ()
+    high: Numbers = ()
+    full: float | None = None
+    constant: float | None = None
 
 
 @dataclass(frozen=True)
@@ -106,21 +61,6 @@ class Grouping:
 
 
 @dataclass(frozen=True)
-class MeasureCurve:
-    """One measure, such as a mean error: of each point with its interval, of the full model, of a constant.
-
-    AUC has no interval, and ``low`` and ``high`` are empty then.
-    """
-
-    name: str
-    value: Numbers
-    low: Numbers
-    high: Numbers
-    full: float | None
-    constant: float
-
-
-@dataclass(frozen=True)
 class MistakeKind:
     """Rows of one class that are answered with another one, or several such kinds together.
 
@@ -147,26 +87,6 @@ class MistakeKind:
 
 
 @dataclass(frozen=True)
-class Bill:
-    """Total cost of features and mistakes, where mistakes have prices.
-
-    Attributes
-    ----------
-    low, high : tuple of float
-        Ends of the bootstrap interval of each point's total, which is ``points.cost`` plus ``points.score``.
-    least : int
-        The point of least total on the rows that points were chosen on.
-    kinds : tuple of MistakeKind
-        Mistakes by true class and answer, the most expensive first.
-    """
-
-    low: Numbers
-    high: Numbers
-    least: int
-    kinds: tuple[MistakeKind, ...]
-
-
-@dataclass(frozen=True)
 class Rival:
     """Another method's points on the same rows."""
 
@@ -176,165 +96,135 @@ class Rival:
 
 
 @dataclass(frozen=True)
-class FullPoint:
-    """The full model for every row: mean cost, score, and the price of a call."""
-
-    cost: float
-    score: float
-    call_price: float = 0.0
-
-
-@dataclass(frozen=True)
-class Constant:
-    """The best constant answer, such as the most frequent class, and its score."""
-
-    label: str
-    score: float
-
-
-@dataclass(frozen=True)
-class Certified:
-    """A certificate's sentence, and the place of the certified point, if it can be shown."""
-
-    sentence: str
-    point: int | None
-
-
-@dataclass(frozen=True)
-class Measured:
-    """How the numbers were measured.
-
-    Attributes
-    ----------
-    n_rows : int
-        Rows of the report; documents, where those are ranked.
-    held_out : bool
-        Whether they are others than those the points were chosen on.
-    n_chosen : int or None
-        Rows the points were chosen on, if known.
-    n_points : int
-        Efficient points before some were left out of the page.
-    level, n_boot, seed : float, int, int
-        Of the bootstrap.
-    version : str
-        Of thrifty.
-    n_queries : int or None
-        Queries of the documents, over which scores are means and which intervals draw; None where nothing is ranked.
-    """
-
-    n_rows: int
-    held_out: bool
-    n_chosen: int | None
-    n_points: int
-    level: float
-    n_boot: int
-    seed: int
-    version: str
-    n_queries: int | None = None
-
-
-@dataclass(frozen=True)
 class Facts:
-    """All contents of a report.
+    """Results of a system on labelled rows. Operating points are ordered by rising budget.
 
     Attributes
     ----------
     kind : str
-        Kind of report: "labels" judged by accuracy, labels judged by a "bill" of features and mistakes, "numbers", or a
-        "ranking".
-    score_name : str
-        Name of ``points.score``: "accuracy", "cost of mistakes", "R2", "NDCG@10", ...
-    points : Points
-        Operating points.
-    start : int
-        The point that is shown first.
-    purchases : tuple of Purchase
-        Purchases in the order of the stages.
+        What is judged: "labels" by accuracy, labels by a "bill" of features and mistakes, "numbers", or a "ranking".
+    score, cost : Curve
+        The score (accuracy, cost of mistakes, R2, NDCG@10, ...) and the mean cost per row of each point.
+    share : tuple of float
+        Share of the rows that the full model answers at each point.
+    n_rows, n_queries : int, int or None
+        Rows, or documents, and their queries, over which scores are means and which intervals draw.
+    constant : str
+        The best constant answer.
+    measures : tuple of Curve
+        Other measures: balanced accuracy, log-loss and AUC of labels, mean errors of numbers.
+    lead, total : Curve or None
+        Score minus that of the full model on the same rows; total cost of features and mistakes.
+    budget : tuple of float
+        Mean cost of each point on the rows it was chosen on: what a budget is compared with.
+    efficient : tuple of bool
+        Whether a budget can lead to a point; one that is deployed or certified is shown in any case.
+    start, marked : int, dict of str to int
+        The point that is shown first, and those with a name: "deployed", "certified", "least total cost".
+    n_stages, purchases, bought : int, tuple of Purchase, tuple of tuple of float
+        Number of stages, purchases in their order, and the share of the rows that make each of them at each point.
     groupings : tuple of Grouping
         Classes or ranges of the target first, then the groups that the caller named.
-    constant : Constant
-        The best constant answer.
-    measured : Measured
-        How the numbers were measured.
-    measures : tuple of MeasureCurve
-        Other measures: balanced accuracy, log-loss and AUC of labels, mean errors of numbers.
-    full : FullPoint or None
-        The full model's own point, if known.
+    mistakes : tuple of MistakeKind
+        Mistakes with a price, by true class and answer, the most expensive first.
     rivals : tuple of Rival
         Other methods.
-    certified : Certified or None
-        The certificate.
-    deployed : int or None
-        The place of the point that is deployed, if that is known.
-    bill : Bill or None
-        Totals of tests and mistakes, where mistakes have prices.
+    certificate : str
+        What the certified point is proved to keep to, if anything.
+    held_out, n_chosen, n_points : bool, int or None, int
+        Whether the rows are others than those the points were chosen on, the number of those, and the number of
+        efficient points before some were left out.
+    level, n_boot, seed : float, int, int
+        Of the bootstrap.
     title, method, full_name, unit : str
-        Title of the page, name of the system in the legend, name of the full model, and unit of prices; the last two
-        may be empty.
-    date : str or None
-        Date of the report, as the caller gives it.
+        Title of the page, name of the system, name of the full model, and unit of prices; the last two may be empty.
     notes : tuple of (str, str)
         Further lines on how it was measured.
     """
 
     kind: Literal["labels", "bill", "numbers", "ranking"]
-    score_name: str
-    points: Points
-    start: int
-    purchases: tuple[Purchase, ...]
-    groupings: tuple[Grouping, ...]
-    constant: Constant
-    measured: Measured
-    measures: tuple[MeasureCurve, ...] = ()
-    full: FullPoint | None = None
+    score: Curve
+    cost: Curve
+    share: Numbers
+    n_rows: int
+    n_queries: int | None = None
+    constant: str = ""
+    measures: tuple[Curve, ...] = ()
+    lead: Curve | None = None
+    total: Curve | None = None
+    budget: Numbers = ()
+    efficient: tuple[bool, ...] = ()
+    start: int = 0
+    marked: dict[str, int] = field(default_factory=dict)
+    n_stages: int = 0
+    purchases: tuple[Purchase, ...] = ()
+    bought: tuple[Numbers, ...] = ()
+    groupings: tuple[Grouping, ...] = ()
+    mistakes: tuple[MistakeKind, ...] = ()
     rivals: tuple[Rival, ...] = ()
-    certified: Certified | None = None
-    deployed: int | None = None
-    bill: Bill | None = None
+    certificate: str = ""
+    held_out: bool = True
+    n_chosen: int | None = None
+    n_points: int = 1
+    level: float = 0.95
+    n_boot: int = 1000
+    seed: int = 0
     title: str = "What accuracy costs"
     method: str = "thrifty"
     full_name: str = ""
     unit: str = ""
-    date: str | None = None
     notes: tuple[tuple[str, str], ...] = ()
 
-    def __post_init__(self) -> None:
-        n_points = len(self.points)
-        lengths = {name: len(values) for name, values in vars(self.points).items()}
-        optional = ("lead_low", "lead_high")
-        uneven = [name for name, n in lengths.items() if n != n_points and not (n == 0 and name in optional)]
-        if n_points == 0 or uneven:
-            raise InvalidInputError(
-                f"facts need at least one point, and an entry per point in every field; got {n_points} points and "
-                f"other lengths in {uneven}. Make facts with `measure`."
-            )
-        for name, place in (("start", self.start), ("deployed", self.deployed)):
-            if place is not None and not 0 <= place < n_points:
-                raise InvalidInputError(
-                    f"{name} must be the place of one of {n_points} points; got {place!r}."
-                )
+    def __len__(self) -> int:
+        return len(self.cost.value)
 
     @property
     def is_number(self) -> bool:
         """Whether the score is neither a share of right answers nor money."""
         return self.kind in ("numbers", "ranking")
 
-    def total(self, place: int) -> float:
-        """Total cost of features and mistakes at a point, where mistakes have prices."""
-        return self.points.cost[place] + self.points.score[place]
-
-    @property
-    def marked(self) -> dict[str, int]:
-        """Places of the points with a name: deployed, certified, least total cost."""
-        certified = None if self.certified is None else self.certified.point
-        least = None if self.bill is None else self.bill.least
-        known = {"deployed": self.deployed, "certified": certified, "least total cost": least}
-        return {name: place for name, place in known.items() if place is not None}
-
     def marks(self, place: int) -> list[str]:
         """Names of a point, if it has some."""
         return [name for name, at in self.marked.items() if at == place]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Facts as a dict for JSON."""
-        return asdict(self)
+    @property
+    def curves(self) -> tuple[Curve, ...]:
+        """The score, the total where mistakes have prices, and the other measures."""
+        return (self.score, *([] if self.total is None else [self.total]), *self.measures)
+
+    def results(self, place: int) -> dict[str, Any]:
+        """Results of one operating point, ready for JSON."""
+
+        def ends(curve: Curve) -> list[float] | None:
+            return [curve.low[place], curve.high[place]] if curve.low else None
+
+        return {
+            "rows": self.n_rows,
+            **({} if self.n_queries is None else {"queries": self.n_queries}),
+            "score": self.score.name,
+            "mean_cost": self.cost.value[place],
+            "mean_cost_interval": ends(self.cost),
+            "full_cost": self.cost.full,
+            "share_full": self.share[place],
+            "measures": {
+                one.name: {
+                    "value": one.value[place],
+                    "interval": ends(one),
+                    "full": one.full,
+                    "constant": one.constant,
+                }
+                for one in self.curves
+            },
+        }
+
+    def interval(self, n_new: int, place: int = 0) -> tuple[float, float]:
+        """Interval of the score of ``n_new`` new rows, or queries.
+
+        Intervals of means over n rows shrink with sqrt(n), and the variances of the measured rows and of the new ones,
+        which are independent, add up.
+        """
+        value, wider = self.score.value[place], (1.0 + (self.n_queries or self.n_rows) / n_new) ** 0.5
+        low, high = (value + wider * (end[place] - value) for end in (self.score.low, self.score.high))
+        if self.kind == "labels":
+            return max(low, 0.0), min(high, 1.0)
+        return (max(low, 0.0), high) if self.kind == "bill" else (low, min(high, 1.0))

@@ -1,7 +1,8 @@
-"""Measures a system on labelled rows: the ``Facts`` of a report.
+"""Results of a system: on new labelled rows at every operating point, and out of fold at the one in force.
 
 ``measure`` evaluates the system once per operating point: where each row stops, and how it is answered. Spend, score,
-measures, groups and the bill are functions of that. A score is a linear function of the mean quality that evidence
+measures, groups and kinds of mistakes are functions of that. ``expected`` takes the same numbers from the rows of the
+fit, each judged by models that had not learned from it. A score is a linear function of the mean quality that evidence
 averages, so its intervals are those of the quality: the cost of mistakes is minus the quality, and a squared error
 becomes R2.
 """
@@ -14,35 +15,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-import thrifty
 from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.bootstrap import check_bootstrap, resampled, tails
 from thrifty.evidence.evidence import Answers, Evidence, Means, QueryEvidence, means_at
 from thrifty.evidence.frontier import Frontier, OperatingPoint
-from thrifty.evidence.measures import ClassRows, NumberRows, banded
+from thrifty.evidence.measures import ClassRows, NumberRows, answered_rows, banded, with_classes
 from thrifty.evidence.observe import evidence_of, learned_chain_of, point_of
+from thrifty.full.candidates import KINDS
 from thrifty.prices.billing import PriceList
-from thrifty.reporting.facts import (
-    Bill,
-    Certified,
-    Constant,
-    Facts,
-    FullPoint,
-    Grouping,
-    MeasureCurve,
-    Measured,
-    MistakeKind,
-    Points,
-    Purchase,
-    Rival,
-)
+from thrifty.reporting.facts import Curve, Facts, Grouping, MistakeKind, Numbers, Purchase, Rival
 from thrifty.tasks.classes import ClassTask
 from thrifty.tasks.mistakes import CostMatrix
 from thrifty.tasks.ranking import RankingTask
 from thrifty.tasks.task import Task, mean_errors
 
-__all__ = ["MAX_LABELS", "measure", "mistake_kinds", "partition_of", "price_list_of"]
+__all__ = ["MAX_LABELS", "expected", "measure", "mistake_kinds", "partition_of", "price_list_of"]
 
 MAX_LABELS = 20
 """Labels of one grouping, and kinds of mistakes, that get a line of their own; the rarest of more are together."""
@@ -106,57 +94,93 @@ def measure(
     shown, marked = _shown_points(
         judged, system, deployed, certificate, max_points, with_least=_is_bill(task)
     )
-    own, scale = judged.evidence[0], _scale_of(task, judged.evidence[0])
-    rows = _Rows(task, own, y, dict(by or {}), _stops_of(system, X, frontier.evidence[0]), shown.answers())
-    purchases, bought = _purchases(rows, prices, _names_of(system))
+    own, answered = judged.evidence[0], shown.answers()
     draws: dict[str, Any] = {"level": level, "n_boot": n_boot, "seed": seed}
-    intervals = _intervals(shown, own, scale, **draws)
-    totals = intervals.pop("total_low"), intervals.pop("total_high")
-    means = shown.means()
-    points = Points(
-        budget=_plain(shown.budget),
-        cost=_plain(means.cost),
-        score=_plain(scale(means.score)),
-        reach=tuple(_plain(rows.reach(place)) for place in range(len(shown.budget))),
-        bought=bought,
-        efficient=tuple(shown.efficient.tolist()),
-        **intervals,
-    )
+    rows = _Answered.of(task, own, [answers for _, answers in answered])
+    parts = _results(rows, shown, prices.cost_of_full, draws)
+    held, places = _routes(system, X, answered)
+    purchases, bought = _purchases(held, places, prices, _names_of(system))
+    share = tuple(float(np.mean(one == len(held) - 1)) for one in places)
+    if prices.full_cost > 0:
+        purchases = (*purchases, Purchase("asking the full model", prices.full_cost, len(held) - 1, 0))
+        bought = tuple((*own_shares, sent) for own_shares, sent in zip(bought, share, strict=True))
     # The point in force has an entry of its own; a marked point with the same numbers is that one.
-    places = {name: _same_point(points, place, marked.get("deployed")) for name, place in marked.items()}
-    if _is_bill(task):
-        parts = _labels(rows, draws) | _bill(rows, *totals, places["least total cost"])
-    elif isinstance(task, ClassTask):
-        parts = _labels(rows, draws)
-    else:
-        parts = _ranking(rows) if isinstance(task, RankingTask) else _numbers(rows, draws)
-    start = (places[name] for name in ("deployed", "certified", "least total cost") if name in places)
+    numbers = np.array([shown.budget, parts["cost"].value, parts["score"].value]).T
+    places_of = {name: _same_point(numbers, place, marked.get("deployed")) for name, place in marked.items()}
+    names = ("deployed", "certified", "least total cost")
+    marks: dict[str, int] = {name: places_of[name] for name in names if name in places_of}
     return Facts(
-        points=points,
-        start=next(start, _nearly_best(judged, shown)),
+        **parts,
+        share=share,
+        n_rows=len(own.gate),
+        n_queries=own.n_rows if isinstance(own, QueryEvidence) else None,
+        budget=_plain(shown.budget),
+        efficient=tuple(shown.efficient.tolist()),
+        start=next(iter(marks.values()), _nearly_best(judged, shown)),
+        marked=marks,
+        n_stages=len(held) - 1,
         purchases=purchases,
-        measured=Measured(
-            n_rows=len(own.gate),
-            held_out=frontier.held_out,
-            n_chosen=None if chosen is None else chosen.n_rows,
-            n_points=len(frontier),
-            n_queries=own.n_rows if isinstance(own, QueryEvidence) else None,
-            version=thrifty.__version__,
-            **draws,
-        ),
-        full=None
-        if own.full_quality is None
-        else FullPoint(prices.cost_of_full, float(scale(own.full_score)), prices.full_cost),
+        bought=bought,
+        groupings=_groupings(rows, dict(by or {}), [one == len(held) - 1 for one in places]),
+        mistakes=_mistakes(rows),
         rivals=tuple(_rival(name, one, X, y, judged, task) for name, one in others.items()),
-        certified=None if certificate is None else Certified(str(certificate), places.get("certified")),
-        deployed=places.get("deployed"),
+        certificate="" if certificate is None else str(certificate),
+        held_out=frontier.held_out,
+        n_chosen=None if chosen is None else chosen.n_rows,
+        n_points=len(frontier),
         method=type(system).__name__,
         full_name=_full_name(system),
-        **parts,
+        **draws,
     )
 
 
-def _plain(values: Floats) -> tuple[float, ...]:
+def expected(system: Any, *, level: float = 0.95, n_boot: int = 1000, seed: int = 0) -> Facts:
+    """Results to expect of new rows at the operating point in force, estimated out of fold on the rows of the fit.
+
+    Log-loss, AUC and mean errors need the scores of these rows, which a file does not keep.
+    """
+    chain = system.chain_
+    own, policy = _judged_evidence(_as_served(system), chain.task), chain.policy
+    points = [(1.0 - policy.share, policy.lower), (policy.share, policy.upper)]
+    weights, thresholds = zip(*((one, policy.thresholds[at]) for one, at in points if one), strict=True)
+    answers = [own.answers_at(point) for point in thresholds]
+
+    def mixed(values: Sequence[Any]) -> Floats:
+        # With the probability that a row follows each point: nothing is drawn.
+        return np.asarray(np.average(np.asarray(values, dtype=np.float64), axis=0, weights=weights))
+
+    _, cost, quality = (mixed(one) for one in zip(*map(own.at_point, thresholds), strict=True))
+    place = answers[0].place
+    if len(answers) > 1:
+        follows = np.random.default_rng(policy.seed).random(len(place)) < weights[1]
+        place = np.where(follows, answers[1].place, place)
+    right = None if any(one.right is None for one in answers) else mixed([one.right for one in answers])
+    scores = None if own.scores is None else own.scores[np.arange(len(place)), place]
+    draws: dict[str, Any] = {"level": level, "n_boot": n_boot, "seed": seed}
+    rows = _Answered.of(chain.task, own, [Answers(place, right, scores)])  # type: ignore[arg-type]
+    in_force = Evidence.of_point(cost, quality, np.zeros(len(quality)))
+    one_point = _Shown((in_force,), np.zeros(1, np.intp), np.array([[0.5]]), np.zeros(1), np.ones(1, bool))
+    full_cost = chain.price_list.cost_of_full
+    parts = _results(rows, one_point, full_cost, draws, with_recalls=True)
+    low, high = system.expected_cost_interval_
+    parts["cost"] = replace(parts["cost"], low=(low,), high=(high,), full=full_cost)
+    if isinstance(rows.own, NumberRows) and parts["score"].name == "R2":
+        # The spread of the targets is drawn too, as it is for new rows.
+        (value,), (low,), (high,) = banded(rows.own, ["R2"], **draws)["R2"]
+        ((score,),) = [parts["score"].value]
+        parts["score"] = replace(parts["score"], low=(score + low - value,), high=(score + high - value,))
+    return Facts(
+        **parts,
+        share=(float(mixed([one.place == own.n_stages for one in answers]).mean()),),
+        n_rows=len(own.gate),
+        n_queries=own.n_rows if isinstance(own, QueryEvidence) else None,
+        method=type(system).__name__,
+        full_name=_full_name(system),
+        **draws,
+    )
+
+
+def _plain(values: Floats) -> Numbers:
     return tuple(values.tolist())
 
 
@@ -192,7 +216,10 @@ def _names_of(system: Any) -> list[str] | None:
 
 
 def _full_name(system: Any) -> str:
-    """Class of the full model, where it is an estimator."""
+    """Kind of the full model, or its class where it is an estimator."""
+    kind = getattr(system, "full_name_", None)
+    if isinstance(kind, str):
+        return KINDS.get(kind, kind)
     model = getattr(getattr(_served(system), "innermost", None), "estimator", None)
     model = getattr(model, "estimator", model) if type(model).__name__ == "FrozenEstimator" else model
     return "" if model is None else type(model).__name__
@@ -232,6 +259,21 @@ def _full_right(one: Evidence, task: Any) -> Bools | None:
     if one.full_scores is None or one.strata is None or not isinstance(task, ClassTask):
         return None
     return np.asarray(task.best(one.full_scores) == one.strata)
+
+
+def _as_served(system: Any) -> Evidence:
+    """Evidence with the full model's own answers, if the chain in force serves these and not a blend."""
+    chain = system.chain_
+    evidence: Evidence = system.evidence_
+    alone = chain.blend is not None and np.array_equal(chain.blend, chain.task.full_alone)
+    if not alone or evidence.full_quality is None:
+        return evidence
+    quality, scores = evidence.quality.copy(), evidence.scores
+    quality[:, -1] = evidence.full_quality
+    if scores is not None and evidence.full_scores is not None:
+        scores = np.concatenate([scores[:, :-1], evidence.full_scores[:, None]], axis=1)
+    served = replace(evidence, quality=quality, scores=scores)
+    return served if evidence.right is None else with_classes(served, chain.task)
 
 
 def _rival(name: str, rival: Any, X: Any, y: ArrayLike, ours: Frontier, task: Task) -> Rival:
@@ -348,14 +390,19 @@ def _nearly_best(frontier: Frontier, shown: _Shown) -> int:
     return int(np.argmax(shown.budget >= frontier.chosen.cost[good][0]))
 
 
-def _same_point(points: Points, place: int, deployed: int | None) -> int:
-    if deployed is None:
-        return place
-    numbers = (points.budget, points.cost, points.score)
-    return deployed if all(np.isclose(values[deployed], values[place]) for values in numbers) else place
+def _same_point(numbers: Floats, place: int, deployed: int | None) -> int:
+    """The deployed point in place of one with the same budget, cost and score."""
+    return place if deployed is None or not np.allclose(numbers[deployed], numbers[place]) else deployed
 
 
 # -- scores ----------------------------------------------------------------------------------------
+
+
+def _kind_of(task: Task) -> str:
+    """Kind of report."""
+    if isinstance(task, ClassTask):
+        return "bill" if _is_bill(task) else "labels"
+    return "ranking" if isinstance(task, RankingTask) else "numbers"
 
 
 class _Scale(NamedTuple):
@@ -373,20 +420,48 @@ def _scale_of(task: Task, own: Evidence) -> _Scale:
         return _Scale(0.0, -1.0)
     if isinstance(task, ClassTask | RankingTask):
         return _Scale(0.0, 1.0)
-    assert own.target is not None  # evidence of numbers has them
+    if own.target is None:  # read from a file
+        return _Scale(0.0, 1.0)
     none, one = task.score(own.target, np.array([0.0, 1.0])).tolist()
     return _Scale(none, one - none)
 
 
-def _intervals(
-    shown: _Shown, own: Evidence, scale: _Scale, *, level: float, n_boot: int, seed: int
-) -> dict[str, tuple[float, ...]]:
-    """Bootstrap intervals of scores, of leads over the full model, and of what tests and mistakes cost together.
+@dataclass(frozen=True, eq=False)
+class _Answered:
+    """Labelled rows with their answers at some points, and with those of the full model, as far as they are known."""
+
+    task: Task
+    evidence: Evidence
+    answers: Sequence[Answers]
+    own: ClassRows | NumberRows | None
+    full: ClassRows | NumberRows | None
+
+    @classmethod
+    def of(cls, task: Task, evidence: Evidence, answers: Sequence[Answers]) -> "_Answered":
+        """Answers as measures need them; a ranking has no measures besides its score."""
+        if isinstance(task, RankingTask):
+            return cls(task, evidence, answers, None, None)
+        full = Answers(answers[0].place, _full_right(evidence, task), evidence.full_scores)
+        return cls(
+            task,
+            evidence,
+            answers,
+            answered_rows(task, evidence, answers),
+            answered_rows(task, evidence, [full]),
+        )
+
+
+def _results(
+    rows: _Answered, shown: "_Shown", full_cost: float, draws: dict[str, Any], *, with_recalls: bool = False
+) -> dict[str, Any]:
+    """Kind, score, cost, lead, total and measures of some points, each with its interval.
 
     Leads are paired: both answers are averaged over the same draws.
     """
+    task, own = rows.task, rows.evidence
+    scale, means, has_full = _scale_of(task, own), shown.means(), own.full_quality is not None
     systems, source, thresholds = shown.systems, shown.source, shown.thresholds
-    if own.full_quality is not None:
+    if has_full:
         # The full model by itself is one more system, with a single point.
         alone = Evidence.of_point(
             np.zeros(len(own.gate)), np.asarray(own.full_quality), np.ones(len(own.gate))
@@ -395,53 +470,121 @@ def _intervals(
             alone = QueryEvidence.of_documents(alone, own.task, own.targets, alone.quality.astype(np.float64))
         source, systems = np.r_[source, len(systems)], (*systems, alone)
         thresholds = np.vstack([thresholds, np.full(thresholds.shape[1], 0.5)])
-    cost, quality = resampled(systems, source, thresholds, n_boot=n_boot, seed=seed)
-    lead = None
-    if own.full_quality is not None:
-        lead, cost, quality = quality[:-1] - quality[-1], cost[:-1], quality[:-1]
+    cost, quality = resampled(systems, source, thresholds, n_boot=draws["n_boot"], seed=draws["seed"])
+    n_points = len(shown.source)
 
-    def ends(draws: Floats) -> list[tuple[float, ...]]:
-        return [_plain(end) for end in np.sort(np.array(tails(draws, level)), axis=0)]
+    def curve(name: str, value: Any, drawn: Floats, full: Any = None, constant: float | None = None) -> Curve:
+        low, high = np.sort(np.array(tails(drawn, draws["level"])), axis=0)
+        own_full = None if full is None or not has_full else float(full)
+        return Curve(name, _plain(value), _plain(low), _plain(high), own_full, constant)
 
-    score_ends = ends(scale(quality))
-    lead_ends = [(), ()] if lead is None else ends(scale.slope * lead)
-    names = ("low", "high", "lead_low", "lead_high", "total_low", "total_high")
-    return dict(zip(names, (*score_ends, *lead_ends, *ends(cost - quality)), strict=True))
+    is_bill = _is_bill(task)
+    name = "cost of mistakes" if is_bill else "accuracy" if isinstance(task, ClassTask) else task.quality_name
+    label, constants = _constants(rows, name)
+    full_score = float(scale(own.full_score)) if has_full else 0.0
+    # Percentiles reorder the draws, so what is made of several of them comes first.
+    lead = scale.slope * (quality[:n_points] - quality[-1])
+    total = cost[:n_points] - quality[:n_points]
+    score = curve(name, scale(means.score), scale(quality[:n_points]), full_score, constants.get(name))
+    values = np.array(score.value)
+    return {
+        "kind": _kind_of(task),
+        "score": score,
+        "cost": curve("mean cost", means.cost, cost[:n_points], full_cost, 0.0),
+        "lead": curve("lead", values - full_score, lead) if has_full else None,
+        "total": curve("total", means.cost + values, total, full_cost + full_score, score.constant)
+        if is_bill
+        else None,
+        "constant": label,
+        "measures": _curves(rows, constants, draws, without=name, with_recalls=with_recalls),
+    }
+
+
+def _curves(
+    rows: _Answered,
+    constants: Mapping[str, float],
+    draws: dict[str, Any],
+    *,
+    without: str,
+    with_recalls: bool,
+) -> tuple[Curve, ...]:
+    """Measures besides the score, with intervals; AUC of many points has none, for each draw of it takes a sort."""
+    own, full = rows.own, rows.full
+    if own is None:
+        return ()
+    names = [
+        name for name in own.names if name != without and (with_recalls or not name.startswith("recall of "))
+    ]
+    every = np.ones((own.n_rows, 1))
+    quick = [name for name in names if name != "AUC" or len(rows.answers) == 1]
+    bands = banded(own, quick, **draws)
+    values = own.under(every, names)
+    alone = {} if full is None else full.under(every, [name for name in names if name in full.names])
+    return tuple(
+        Curve(
+            name,
+            _plain(values[name][:, 0]),
+            low=_plain(bands[name][1]) if name in bands else (),
+            high=_plain(bands[name][2]) if name in bands else (),
+            full=float(alone[name][0, 0]) if name in alone else None,
+            constant=constants.get(name),
+        )
+        for name in names
+    )
+
+
+def _constants(rows: _Answered, score: str) -> tuple[str, dict[str, float]]:
+    """The best constant answer, its score, and its measures; those of labels are what the shares of classes achieve."""
+    task, evidence, own = rows.task, rows.evidence, rows.own
+    if isinstance(evidence, QueryEvidence):
+        by_chance = float(np.nanmean(evidence.value(np.zeros(evidence.n_documents))))
+        return "the mean of all orders", {score: by_chance}
+    if isinstance(own, ClassRows):
+        counts = np.bincount(own.strata, minlength=len(task.classes))
+        shares = counts[counts > 0] / counts.sum()
+        best, found = int(counts.argmax()), {"accuracy": float(shares.max())}
+        if isinstance(task, ClassTask) and isinstance(task.mistakes, CostMatrix):
+            lost = counts @ task.mistakes.costs / counts.sum()
+            best, found = int(lost.argmin()), {score: float(lost.min()), **found}
+        entropy = -float(shares @ np.log(shares))
+        return str(own.labels[best]), found | {
+            "balanced accuracy": 1.0 / len(shares),
+            "log-loss": entropy,
+            "AUC": 0.5,
+        }
+    if own is None or evidence.target is None:
+        return "", {}
+    base = task.loss(evidence.target).base(np.ones(own.n_rows))
+    errors = mean_errors(task, evidence.target, np.tile(base, (own.n_rows, 1)))
+    r2 = 1.0 - errors["RMSE"] ** 2 / float(np.var(own.y))
+    # The constant that errs least has a score of 0 by definition.
+    return f"{float(task.decode(base)[0]):.5g}", {"R2": r2, **errors, score: 0.0}
 
 
 # -- routes and purchases --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Stops:
-    """Stages at which rows can stop, the full model last, and the columns they have bought there.
+def _routes(
+    system: Any, X: Any, answered: Sequence[tuple[Evidence, Answers]]
+) -> tuple[list[Bools], list[Ints]]:
+    """Purchases held at each place where rows can stop, the full model last; and the place of each row at each point.
 
-    Attributes
-    ----------
-    held : list of ndarray of shape (n_purchases,) or (n_rows, n_purchases)
-        What a row has bought at each place; by row where that differs.
-    behind, in_force : ndarray of shape (n_rows,)
-        The place of each row that goes beyond the stages of the evidence, and at the point in force.
+    Purchases are of shape (n_purchases,), or (n_rows, n_purchases) where rows buy in orders of their own.
     """
-
-    held: list[Bools]
-    behind: Ints
-    in_force: Ints
-
-    def places(self, one: Evidence, route: Ints) -> Ints:
-        """The place of each row, from the stage at which it stops by the evidence."""
-        return self.in_force if one.is_fixed else np.where(route == one.n_stages, self.behind, route)
-
-
-def _stops_of(system: Any, X: Any, one: Evidence) -> _Stops:
     chain = learned_chain_of(system)
     reader, read_by_full = chain.reader(X), chain.price_list.read_by_full
-    inner = np.zeros(len(one.gate), dtype=np.intp) if chain.behind is None else chain.behind.route(X)
+    inner = 0 if chain.behind is None else chain.behind.route(X)
     by_stage = chain.held_by_stage(reader) if chain.has_forks else chain.bought_by_place[: chain.n_stages]
     last = by_stage[-1].copy() if len(by_stage) else np.zeros(chain.price_list.n_features, dtype=bool)
     last[..., read_by_full] = True
     held = [_purchases_of(columns, chain.price_list) for columns in (*by_stage, last)]
-    return _Stops(held, len(chain.stages) + inner, _served(system).route(X))
+    places = [
+        _served(system).route(X)
+        if one.is_fixed
+        else np.where(answers.place == one.n_stages, len(chain.stages) + inner, answers.place)
+        for one, answers in answered
+    ]
+    return held, places
 
 
 def _purchases_of(columns: Bools, prices: PriceList) -> Bools:
@@ -452,55 +595,13 @@ def _purchases_of(columns: Bools, prices: PriceList) -> Bools:
     return bought
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """The labelled rows of a report, and how each point answers them."""
-
-    task: Task
-    own: Evidence
-    y: Any
-    by: dict[str, ArrayLike]
-    stops: _Stops
-    answered: list[tuple[Evidence, Answers]]
-
-    @property
-    def right(self) -> list[Bools]:
-        """Whether each answer is right, at each point."""
-        return [answers.right for _, answers in self.answered if answers.right is not None]
-
-    @property
-    def scores(self) -> list[Floats] | None:
-        """Scores of the answers at each point, where they are known."""
-        known = [answers.scores for _, answers in self.answered if answers.scores is not None]
-        return known if len(known) == len(self.answered) else None
-
-    def places(self, point: int) -> Ints:
-        """Where each row stops at a point."""
-        one, answers = self.answered[point]
-        return self.stops.places(one, answers.place)
-
-    def reach(self, point: int) -> Floats:
-        """Share of the rows that get to each place."""
-        stopped = np.bincount(self.places(point), minlength=len(self.stops.held))
-        return stopped[::-1].cumsum()[::-1] / len(self.stops.behind)
-
-    def shares(self, point: int) -> Floats:
-        """Share of the rows that make each purchase at a point."""
-        places, count = self.places(point), np.zeros(self.stops.held[0].shape[-1])
-        for place, held in enumerate(self.stops.held):
-            rows = np.flatnonzero(places == place)
-            count += held * len(rows) if held.ndim == 1 else held[rows].sum(axis=0)
-        return count / len(places)
-
-
 def _purchases(
-    rows: _Rows, prices: PriceList, names: list[str] | None
-) -> tuple[tuple[Purchase, ...], tuple[tuple[float, ...], ...]]:
+    held: Sequence[Bools], places: Sequence[Ints], prices: PriceList, names: list[str] | None
+) -> tuple[tuple[Purchase, ...], tuple[Numbers, ...]]:
     """Lines of what is bought, in the order of the stages, and the share of rows that pay for each at each point.
 
     Of purchases that no stage makes, many share a line: those that the full model reads, and those that no model does.
     """
-    held = rows.stops.held
     read = np.array([np.atleast_2d(one).any(axis=0) for one in held])
     first = np.where(read.any(axis=0), read.argmax(axis=0), len(held))
     order = np.lexsort((prices.prices, first))
@@ -524,9 +625,18 @@ def _purchases(
     weighted = list(zip(lines, weights, strict=True))
     shares = tuple(
         tuple(float(np.average(own[line], weights=weight)) for line, weight in weighted)
-        for own in map(rows.shares, range(len(rows.answered)))
+        for own in (_shares(held, one) for one in places)
     )
     return tuple(purchases), shares
+
+
+def _shares(held: Sequence[Bools], places: Ints) -> Floats:
+    """Share of the rows that make each purchase."""
+    count = np.zeros(held[0].shape[-1])
+    for place, bought in enumerate(held):
+        rows = np.flatnonzero(places == place)
+        count += bought * len(rows) if bought.ndim == 1 else bought[rows].sum(axis=0)
+    return count / len(places)
 
 
 def _joined(names: list[str], max_names: int = 3) -> str:
@@ -586,11 +696,25 @@ def _ranges(y: Floats) -> Partition:
     return Partition("target", tuple(words), np.searchsorted(cuts, y))
 
 
-def _groupings(rows: _Rows, first: Partition, values: Sequence[Any], full: Any) -> tuple[Grouping, ...]:
-    """Counts of rows sent, and sums of values ("is right", or errors), by class or range and by named groups."""
-    n_rows, last = len(first.of_row), len(rows.stops.held) - 1
-    partitions = [first, *(partition_of(str(name), labels, n_rows) for name, labels in rows.by.items())]
-    sent = [rows.places(point) == last for point in range(len(values))]
+def _groupings(rows: _Answered, by: Mapping[str, ArrayLike], sent: Sequence[Bools]) -> tuple[Grouping, ...]:
+    """Counts of rows sent, and sums of "is right" or of errors, by class or range and by named groups."""
+    own, full = rows.own, rows.full
+    if own is None:
+        if by:
+            raise InvalidInputError(
+                f"groups tell rows apart that are answered one by one; here the order of a query is judged as a whole. "
+                f"Leave {', '.join(map(repr, by))} out."
+            )
+        return ()
+    if isinstance(own, ClassRows):
+        first = partition_of("class", rows.task.classes[own.strata], own.n_rows)
+    else:
+        first = _ranges(own.y)
+    values, theirs = (
+        None if one is None else one.right if isinstance(one, ClassRows) else one.errors
+        for one in (own, full)
+    )
+    assert values is not None
     return tuple(
         Grouping(
             name=one.name,
@@ -598,91 +722,26 @@ def _groupings(rows: _Rows, first: Partition, values: Sequence[Any], full: Any) 
             n_rows=one.sums(),
             sent=tuple(tuple(int(count) for count in one.sums(mask)) for mask in sent),
             sums=tuple(one.sums(each) for each in values),
-            full_sums=None if full is None else one.sums(full),
+            full_sums=None if theirs is None else one.sums(theirs[0]),
         )
-        for one in partitions
+        for one in (first, *(partition_of(str(name), labels, own.n_rows) for name, labels in by.items()))
     )
 
 
-# -- what answers are: labels, numbers, orders -----------------------------------------------------
+# -- mistakes --------------------------------------------------------------------------------------
 
 
-def _curves(
-    rows: ClassRows | NumberRows,
-    full: ClassRows | NumberRows | None,
-    constants: Mapping[str, float],
-    **draws: Any,
-) -> tuple[MeasureCurve, ...]:
-    """Measures of every point with their intervals; AUC, which takes a sort for each draw, without."""
-    every = np.ones((rows.n_rows, 1))
-    names = [name for name in constants if name in rows.names]
-    bands = banded(rows, [name for name in names if name != "AUC"], **draws)
-    if "AUC" in names:
-        bands["AUC"] = rows.under(every, ["AUC"])["AUC"][:, 0], np.array([]), np.array([])
-    known = [] if full is None else [name for name in names if name in full.names]
-    alone = {} if full is None else full.under(every, known)
-    return tuple(
-        MeasureCurve(
-            name,
-            value=_plain(bands[name][0]),
-            low=_plain(bands[name][1]),
-            high=_plain(bands[name][2]),
-            full=float(alone[name][0, 0]) if name in alone else None,
-            constant=float(constants[name]),
-        )
-        for name in names
-    )
-
-
-def _labels(rows: _Rows, draws: dict[str, Any]) -> dict[str, Any]:
-    """Score, measures and recalls of labels."""
+def _mistakes(rows: _Answered) -> tuple[MistakeKind, ...]:
+    """Kinds of mistakes, where they have prices."""
     task, own = rows.task, rows.own
-    assert own.strata is not None  # evidence of labels has them
-    strata, labels = own.strata.astype(np.intp), tuple(task.classes.tolist())
-    right, scores, full_right = rows.right, rows.scores, _full_right(own, task)
-    outputs = None if scores is None else [task.outputs(one) for one in scores]
-    full = None
-    if full_right is not None:
-        theirs = None if own.full_scores is None else [task.outputs(own.full_scores)]
-        full = ClassRows(full_right[None].astype(np.float64), strata, labels, theirs)
-    words, of_row = _told_apart(np.asarray(rows.y))
-    shares = np.bincount(of_row) / len(of_row)
-    # Constants are what the shares of the classes achieve as the answer to every row.
-    constants = {
-        "balanced accuracy": 1.0 / len(shares),
-        "log-loss": -float(shares @ np.log(shares)),
-        "AUC": 0.5,
-    }
-    if _is_bill(task):  # else the share of right answers is the score of the page
-        constants = {"accuracy": float(shares.max()), **constants}
-    measured = ClassRows(np.array(right, dtype=np.float64), strata, labels, outputs)
-    classes = replace(partition_of("y", rows.y, len(of_row)), name="class")
-    return {
-        "kind": "labels",
-        "score_name": "accuracy",
-        "measures": _curves(measured, full, constants, **draws),
-        "groupings": _groupings(rows, classes, right, full_right),
-        "constant": Constant(words[int(shares.argmax())], float(shares.max())),
-    }
-
-
-def _bill(rows: _Rows, low: tuple[float, ...], high: tuple[float, ...], least: int) -> dict[str, Any]:
-    """Costs of mistakes in the place of accuracy, and the kinds of mistakes."""
-    task, own = rows.task, rows.own
-    assert isinstance(task, ClassTask)
-    assert isinstance(task.mistakes, CostMatrix)
-    assert own.strata is not None
-    costs, truth = task.mistakes.costs, own.strata.astype(np.intp)
-    answers = [task.best(one) for one in rows.scores or ()]
-    full = None if own.full_scores is None else task.best(own.full_scores)
-    constant = (np.bincount(truth, minlength=len(costs)) @ costs) / len(truth)
-    kinds = mistake_kinds([str(label) for label in task.classes.tolist()], costs, truth, answers, full)
-    return {
-        "kind": "bill",
-        "score_name": "cost of mistakes",
-        "constant": Constant(str(task.classes[constant.argmin()]), float(constant.min())),
-        "bill": Bill(low, high, least, kinds),
-    }
+    if not (
+        isinstance(task, ClassTask) and isinstance(task.mistakes, CostMatrix) and isinstance(own, ClassRows)
+    ):
+        return ()
+    answers = [task.best(one.scores) for one in rows.answers if one.scores is not None]
+    theirs = rows.evidence.full_scores
+    full = None if theirs is None else task.best(theirs)
+    return mistake_kinds([str(one) for one in own.labels], task.mistakes.costs, own.strata, answers, full)
 
 
 def mistake_kinds(
@@ -715,44 +774,3 @@ def mistake_kinds(
             )
         )
     return tuple(found)
-
-
-def _numbers(rows: _Rows, draws: dict[str, Any]) -> dict[str, Any]:
-    """Score and mean errors of numbers."""
-    task, own, scores = rows.task, rows.own, rows.scores
-    assert own.target is not None  # evidence of numbers has targets and scores
-    assert scores is not None
-    y = np.asarray(task.decode(own.target))
-    errors = np.array([task.errors(own.target, one) for one in scores])
-    theirs = None if own.full_scores is None else task.errors(own.target, own.full_scores)
-    base = task.loss(own.target).base(np.ones(len(y)))
-    constants = mean_errors(task, own.target, np.tile(base, (len(y), 1)))
-    if task.quality_name != "R2":
-        constants = {"R2": 1.0 - constants["RMSE"] ** 2 / float(np.var(y)), **constants}
-    full = None if theirs is None else NumberRows(theirs[None], y)
-    return {
-        "kind": "numbers",
-        "score_name": task.quality_name,
-        "measures": _curves(NumberRows(errors, y), full, constants, **draws),
-        "groupings": _groupings(rows, _ranges(y), list(errors), theirs),
-        # The constant that errs least has a score of 0 by definition.
-        "constant": Constant(f"{float(task.decode(base)[0]):.5g}", 0.0),
-    }
-
-
-def _ranking(rows: _Rows) -> dict[str, Any]:
-    """Score of orders; groups of documents have no order of their own."""
-    if rows.by:
-        raise InvalidInputError(
-            f"groups tell rows apart that are answered one by one; here the order of a query is judged as a whole. "
-            f"Leave {', '.join(map(repr, rows.by))} out."
-        )
-    own = rows.own
-    assert isinstance(own, QueryEvidence)
-    by_chance = float(np.nanmean(own.value(np.zeros(own.n_documents))))
-    return {
-        "kind": "ranking",
-        "score_name": rows.task.quality_name,
-        "groupings": (),
-        "constant": Constant("the mean of all orders", by_chance),
-    }

@@ -129,7 +129,7 @@ def page_of(facts: Facts) -> str:
         **{f"word_{name}": escape(text) for name, text in labels_of(facts).items()},
         lead=escape(lead_text(facts)),
         deployed=f'<p class="deployed"><strong>Deployed:</strong> {deployed}</p>' if deployed else "",
-        warning="" if facts.measured.held_out else _WARNING,
+        warning="" if facts.held_out else _WARNING,
         certificate=_certificate(facts),
         points=_points_table(facts),
         measured="\n".join(
@@ -185,7 +185,7 @@ def _certificate(facts: Facts) -> str:
 def _points_table(facts: Facts) -> str:
     head = "".join(f'<th scope="col">{escape(text)}</th>' for text, _ in point_cells(facts, facts.start))
     lines = []
-    for place in range(len(facts.points)):
+    for place in range(len(facts)):
         first, *others = (escape(text) for _, text in point_cells(facts, place))
         kinds = [mark.split()[0] for mark in facts.marks(place)]
         kind = f' class="{" ".join(kinds)}"' if kinds else ""

@@ -1,24 +1,28 @@
-"""Text of a report: every number and sentence of the page, formatted.
+"""Text of results: every number, sentence and table of the report page and of the commands.
 
 ``view`` is what the script of the page reads: numbers where something is drawn, text everywhere else.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from thrifty.reporting.facts import Facts, MeasureCurve
+import thrifty
+from thrifty.reporting.facts import Curve, Facts
 from thrifty.tasks.task import ERRORS
 
 __all__ = [
+    "amount_text",
     "certificate_text",
-    "constant_text",
     "deployed_text",
+    "interval_text",
     "is_constant_in_view",
     "labels_of",
     "lead_text",
     "measured_lines",
     "point_cells",
+    "results_table",
+    "value_text",
     "view",
 ]
 
@@ -62,7 +66,7 @@ LABELS = {
 
 def labels_of(facts: Facts) -> dict[str, str]:
     """Titles and names on the page."""
-    name = facts.score_name
+    name = facts.score.name
     shared = {"picture": f"{name} for the money", "score": name, "vertical": name}
     shared |= {"cost": "Mean cost per row", "across": "mean cost per row"}
     return shared | LABELS[facts.kind]
@@ -82,11 +86,6 @@ def _digits(largest: float) -> int:
     return min(8, max(0, 2 - math.floor(math.log10(largest)))) if largest > 0 else 2
 
 
-def _percent_digits(facts: Facts) -> int:
-    """Decimals of percentages of right answers: what the number of rows can tell apart."""
-    return 1 if facts.measured.n_rows < 20_000 else 2
-
-
 def _percent(share: float, digits: int = 0) -> str:
     return f"{_fixed(100 * share, digits)}{SPACE}%"
 
@@ -98,49 +97,68 @@ def _portion(share: float) -> str:
     return f">{SPACE}99{SPACE}%" if 0.995 < share < 1 else _percent(share)
 
 
-def _amount(facts: Facts, value: float) -> str:
-    """An amount of money without its unit."""
-    largest = max(*facts.points.cost, facts.points.cost[0], facts.full.cost if facts.full else 0.0)
-    largest = largest if facts.bill is None else max(largest, *facts.bill.high)
-    if 0 < largest < 1:
-        return _fixed(value, _digits(largest))
-    return _fixed(value, 2 if largest < 100 else 1 if largest < 1000 else 0)
+def amount_text(facts: Facts, value: float, *, unit: bool = False) -> str:
+    """An amount of money, by default without its unit."""
+    largest = max(*facts.cost.value, facts.cost.full or 0.0, *(facts.total.high if facts.total else ()))
+    digits = _digits(largest) if 0 < largest < 1 else 2 if largest < 100 else 1 if largest < 1000 else 0
+    return _fixed(value, digits) + (f"{SPACE}{facts.unit}" if unit and facts.unit else "")
 
 
 def _money(facts: Facts, value: float) -> str:
-    """An amount of money with its unit, if there is one."""
-    return _amount(facts, value) + (f"{SPACE}{facts.unit}" if facts.unit else "")
+    return amount_text(facts, value, unit=True)
 
 
-def _score(facts: Facts, score: float) -> str:
-    """A share of right answers in per cent, an R2 as it is, or what mistakes cost."""
-    if facts.kind == "bill":
-        return _amount(facts, score)
-    digits = _percent_digits(facts)
-    return _fixed(score, digits + 2) if facts.is_number else _percent(score, digits)
+def value_text(facts: Facts, name: str, value: float | None) -> str:
+    """A measure: shares in per cent, errors in the unit of the target, money, all others as they are."""
+    if value is None:
+        return DASH
+    if name in ("cost of mistakes", "total", "mean cost"):
+        return amount_text(facts, value)
+    if name in ERRORS:
+        largest = max(one.constant or one.value[0] for one in facts.measures if one.name in ERRORS)
+        return _fixed(value, _digits(largest))
+    digits = 1 if facts.n_rows < 20_000 else 2  # what the number of rows can tell apart
+    is_share = "accuracy" in name or name.startswith("recall of ")
+    return _percent(value, digits) if is_share else _fixed(value, digits + 2)
+
+
+def interval_text(facts: Facts, curve: Curve, place: int, between: str = " to ") -> str:
+    """Ends of the interval of a measure at a point; empty where it has none."""
+    ends = (curve.low[place], curve.high[place]) if curve.low else ()
+    return between.join(value_text(facts, curve.name, end) for end in ends)
+
+
+def _score(facts: Facts, score: float | None) -> str:
+    return value_text(facts, facts.score.name, score)
 
 
 def _lead(facts: Facts, lead: float) -> str:
     """A difference of two scores, with its sign; of shares of right answers in points."""
-    size = _score(facts, abs(lead)).removesuffix(f"{SPACE}%")
-    return (MINUS if lead < 0 else "+") + size
+    return (MINUS if lead < 0 else "+") + _score(facts, abs(lead)).removesuffix(f"{SPACE}%")
 
 
-def _measure(facts: Facts, name: str, value: float) -> str:
-    """Errors in the unit of the target, accuracies in per cent, all others as they are."""
-    if name in ERRORS:
-        return _fixed(value, _digits(max(one.constant for one in facts.measures if one.name in ERRORS)))
-    digits = _percent_digits(facts)
-    return _percent(value, digits) if "accuracy" in name else _fixed(value, digits + 2)
-
-
-def _interval(text: Callable[[float], str], low: float, high: float, between: str = " to ") -> str:
-    return f"{text(low)}{between}{text(high)}"
-
-
-def constant_text(facts: Facts) -> str:
+def _constant_text(facts: Facts) -> str:
     """The best answer that is the same for every row, and its score."""
-    return f"{labels_of(facts)['constant']}: {_score(facts, facts.constant.score)}"
+    return f"{labels_of(facts)['constant']}: {_score(facts, facts.score.constant)}"
+
+
+def results_table(facts: Facts, place: int = 0) -> list[tuple[str, str, str, str]]:
+    """Results of one point in lines: measure, this system with its interval, the full model, a constant answer."""
+
+    def line(name: str, curve: Curve, factor: float = 1.0) -> tuple[str, str, str, str]:
+        own = value_text(facts, curve.name, factor * curve.value[place])
+        ends = interval_text(facts, curve, place).replace(f"{SPACE}%", "") if factor == 1.0 else ""
+        others = (
+            value_text(facts, curve.name, None if one is None else factor * one)
+            for one in (curve.full, curve.constant)
+        )
+        return (name, f"{own} ({ends})" if ends else own, *others)  # type: ignore[return-value]
+
+    lines = [line(one.name, one) for one in (facts.score, facts.cost, *facts.curves[1:])]
+    if facts.n_queries:
+        lines.append(line("mean cost of a query", facts.cost, facts.n_rows / facts.n_queries))
+    head = ("", "this system", "full model", labels_of(facts)["constant"])
+    return [tuple(text.replace(SPACE, " ") for text in cells) for cells in (head, *lines)]  # type: ignore[misc]
 
 
 # -- sentences ---------------------------------------------------------------------------------------
@@ -148,7 +166,7 @@ def constant_text(facts: Facts) -> str:
 
 def _named_score(facts: Facts, score: float) -> str:
     """The score with its name and article."""
-    return f"{'a' if facts.score_name.startswith('D') else 'an'} {facts.score_name} of {_score(facts, score)}"
+    return f"{'a' if facts.score.name.startswith('D') else 'an'} {facts.score.name} of {_score(facts, score)}"
 
 
 def _reaches(facts: Facts, score: float) -> str:
@@ -162,51 +180,50 @@ def _reaches(facts: Facts, score: float) -> str:
 def _parts(facts: Facts, tests: float, mistakes: float) -> str:
     """A total and its two parts, where mistakes have prices."""
     total = _money(facts, tests + mistakes)
-    return f"{total} per row, {_amount(facts, tests)} for tests and {_amount(facts, mistakes)} for mistakes"
+    return f"{total} per row, {amount_text(facts, tests)} for tests and {amount_text(facts, mistakes)} for mistakes"
 
 
 def _spent(facts: Facts, place: int) -> tuple[float, float]:
     """Costs per row of a point and of the full model, with mistakes where they have prices; 0 if unknown."""
-    full, bill = facts.full, facts.kind == "bill"
-    whole = 0.0 if full is None else full.cost + (full.score if bill else 0.0)
-    return facts.total(place) if bill else facts.points.cost[place], whole
+    spent = facts.cost if facts.total is None else facts.total
+    return spent.value[place], spent.full or 0.0
 
 
 def lead_text(facts: Facts) -> str:
     """The first lines of the page: the full model, the system, and an answer that reads nothing."""
-    points, full, sentences = facts.points, facts.full, []
-    if full is not None:
+    cost, score, sentences = facts.cost, facts.score, []
+    if cost.full is not None and score.full is not None:
         named = f", {facts.full_name}," if facts.full_name else ""
-        phrase = f"{_reaches(facts, full.score)} and costs {_money(facts, full.cost)} per row"
+        phrase = f"{_reaches(facts, score.full)} and costs {_money(facts, cost.full)} per row"
         if facts.kind == "bill":
-            phrase = f"costs {_parts(facts, full.cost, full.score)}"
+            phrase = f"costs {_parts(facts, cost.full, score.full)}"
         sentences.append(f"Asked about every row, the full model (f0){named} {phrase}.")
-    places = [place for place in range(len(points)) if points.efficient[place]]
+    places = [place for place in range(len(facts)) if facts.efficient[place]]
     low, high = places[0], places[-1]
     how = f"{facts.method} answers easy rows from few features and buys more only for the others"
-    if facts.bill is not None:
-        least = facts.bill.least
-        phrase = _parts(facts, points.cost[least], points.score[least])
+    if facts.kind == "bill":
+        least = facts.marked["least total cost"]
+        phrase = _parts(facts, cost.value[least], score.value[least])
         sentences.append(f"{how}. Its point of least total cost costs {phrase}.")
     elif low == high:
-        phrase = _reaches(facts, points.score[low])
-        sentences.append(f"{facts.method} {phrase} for {_money(facts, points.cost[low])} per row.")
+        phrase = _reaches(facts, score.value[low])
+        sentences.append(f"{facts.method} {phrase} for {_money(facts, cost.value[low])} per row.")
     else:
-        first = f"{_score(facts, points.score[low])} right"
-        first = _named_score(facts, points.score[low]) if facts.is_number else first
+        first = f"{_score(facts, score.value[low])} right"
+        first = _named_score(facts, score.value[low]) if facts.is_number else first
         sentences.append(
-            f"{how}: from {first} for {_money(facts, points.cost[low])} to {_score(facts, points.score[high])} for "
-            f"{_money(facts, points.cost[high])}."
+            f"{how}: from {first} for {_money(facts, cost.value[low])} to {_score(facts, score.value[high])} for "
+            f"{_money(facts, cost.value[high])}."
         )
     return " ".join([*sentences, _constant_sentence(facts)])
 
 
 def _constant_sentence(facts: Facts) -> str:
     """Score of the best constant answer, as a sentence."""
-    label, score = facts.constant.label, facts.constant.score
+    label, score = facts.constant, facts.score.constant or 0.0
     if facts.kind == "ranking":
         phrase = f"Orders by chance would have {_named_score(facts, score)}."
-        return f"{phrase} A row is a document; {facts.score_name} is a mean over queries."
+        return f"{phrase} A row is a document; {facts.score.name} is a mean over queries."
     if facts.kind == "bill":
         phrase = _money(facts, score)
         return f"Always answering with {label}, without any test, would cost {phrase} per row in mistakes."
@@ -214,7 +231,7 @@ def _constant_sentence(facts: Facts) -> str:
         phrase = _score(facts, score)
         return f"Always answering with the most frequent class ({label}) would be right on {phrase}."
     errors = [
-        f"{one.name} {_measure(facts, one.name, one.constant)}"
+        f"{one.name} {value_text(facts, one.name, one.constant)}"
         for one in facts.measures
         if one.name in ERRORS
     ]
@@ -224,10 +241,10 @@ def _constant_sentence(facts: Facts) -> str:
 
 def deployed_text(facts: Facts) -> str:
     """Score and cost of the deployed point; empty where there is none."""
-    place = facts.deployed
+    place = facts.marked.get("deployed")
     if place is None:
         return ""
-    cost, score = facts.points.cost[place], facts.points.score[place]
+    cost, score = facts.cost.value[place], facts.score.value[place]
     text = (
         f"{_reaches(facts, score).removeprefix('is ').removeprefix('has ')} for {_money(facts, cost)} per row"
     )
@@ -241,82 +258,70 @@ def deployed_text(facts: Facts) -> str:
 
 def certificate_text(facts: Facts) -> list[str]:
     """The certificate, the score of its point on these rows, and what it bounds; empty where there is none."""
-    certified = facts.certified
-    if certified is None:
+    if not facts.certificate:
         return []
-    where = []
-    if certified.point is not None:
-        cost, score = facts.points.cost[certified.point], facts.points.score[certified.point]
+    where, place = [], facts.marked.get("certified")
+    if place is not None:
+        cost, score = facts.cost.value[place], facts.score.value[place]
         where = [f"On the rows of this report it {_reaches(facts, score)} for {_money(facts, cost)} per row."]
     bounds = f"The certificate bounds {labels_of(facts)['certified']}."
-    return [f"The certified point {certified.sentence}.", *where, bounds]
+    return [f"The certified point {facts.certificate}.", *where, bounds]
 
 
 def measured_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     """How the numbers were measured: term and text of each line."""
-    how = facts.measured
-    drawn = "rows" if how.n_queries is None else "queries"
-    rows = "" if how.n_queries is None else f" documents of {how.n_queries:,} queries"
+    drawn = "rows" if facts.n_queries is None else "queries"
+    rows = "" if facts.n_queries is None else f" documents of {facts.n_queries:,} queries"
     which = "on which no operating point was chosen"
-    which = which if how.held_out else "the very rows the operating points were chosen on"
-    yield "Rows", f"{how.n_rows:,}{rows}, {which}"
-    on = "" if how.n_chosen is None or not how.held_out else f", chosen on {how.n_chosen:,} other {drawn}"
-    shown = sum(facts.points.efficient)
-    fewer = "" if shown == how.n_points else f"; {shown:,} of them are shown, for evenly spaced budgets"
-    yield "Operating points", f"{how.n_points:,} efficient points{on}{fewer}"
-    scores = "accuracies" if facts.kind == "labels" else facts.score_name
+    which = which if facts.held_out else "the very rows the operating points were chosen on"
+    yield "Rows", f"{facts.n_rows:,}{rows}, {which}"
+    on = (
+        ""
+        if facts.n_chosen is None or not facts.held_out
+        else f", chosen on {facts.n_chosen:,} other {drawn}"
+    )
+    shown = sum(facts.efficient)
+    fewer = "" if shown == facts.n_points else f"; {shown:,} of them are shown, for evenly spaced budgets"
+    yield "Operating points", f"{facts.n_points:,} efficient points{on}{fewer}"
+    scores = "accuracies" if facts.kind == "labels" else facts.score.name
     compared = (
         f"compared with the mean cost on the rows of the choice; costs and {scores} are of the rows above"
     )
     yield "Budget", compared
-    level = f"{100 * how.level:g} % of {how.n_boot:,} bootstrap resamples of the {drawn}"
-    yield "Intervals", f"{level} (seed {how.seed}), point by point"
-    yield "Version", f"thrifty {how.version}"
-    if facts.date is not None:
-        yield "Date", facts.date
+    level = f"{100 * facts.level:g} % of {facts.n_boot:,} bootstrap resamples of the {drawn}"
+    yield "Intervals", f"{level} (seed {facts.seed}), point by point"
+    yield "Version", f"thrifty {thrifty.__version__}"
     yield from facts.notes
 
 
 def point_cells(facts: Facts, place: int) -> Iterator[tuple[str, str]]:
     """Line of the table of points: head and text of each column."""
-    points, marks = facts.points, ", ".join(facts.marks(place))
-
-    def amount(value: float) -> str:
-        return _amount(facts, value)
-
-    def score(value: float) -> str:
-        return _score(facts, value)
-
-    between = f" {DASH} "
-    yield "budget", amount(points.budget[place]) + (f" ({marks})" if marks else "")
-    interval = f"{100 * facts.measured.level:g} % interval"
-    if facts.bill is not None:
-        yield "total", amount(facts.total(place))
-        yield interval, _interval(amount, facts.bill.low[place], facts.bill.high[place], between)
-        yield "tests", amount(points.cost[place])
-        yield "mistakes", score(points.score[place])
-    else:
-        yield "mean cost", amount(points.cost[place])
-        yield facts.score_name if facts.is_number else "right", score(points.score[place])
-        yield interval, _interval(score, points.low[place], points.high[place], between)
+    between, marks = f" {DASH} ", ", ".join(facts.marks(place))
+    yield "budget", amount_text(facts, facts.budget[place]) + (f" ({marks})" if marks else "")
+    judged = facts.score if facts.total is None else facts.total
+    head = {
+        "accuracy": "right",
+        "cost of mistakes": "mistakes",
+        "mean cost": "tests" if facts.total else "mean cost",
+    }
+    first = (facts.cost, facts.score) if facts.total is None else (facts.total, facts.cost, facts.score)
+    for one in first:
+        yield head.get(one.name, one.name), value_text(facts, one.name, one.value[place])
+        if one is judged:
+            yield f"{100 * facts.level:g} % interval", interval_text(facts, one, place, between)
     for one in facts.measures:
-        value, low, high = (_measure_at(facts, one, end, place) for end in (one.value, one.low, one.high))
+        text = value_text(facts, one.name, one.value[place])
         # Beside a bill there is room for what is asked most.
-        has_ends = one.low and one.name != "accuracy"
-        yield one.name, value + (f" ({low.split()[0]}{between}{high.split()[0]})" if has_ends else "")
-    yield "full model", f"{_fixed(100 * points.share(place), 1)} %"
-    if facts.full is not None:
-        own, whole = _spent(facts, place)
+        ends = "" if one.name == "accuracy" else interval_text(facts, one, place, between)
+        yield one.name, text + (f" ({ends.replace(f'{SPACE}%', '')})" if ends else "")
+    yield "full model", f"{_fixed(100 * facts.share[place], 1)} %"
+    own, whole = _spent(facts, place)
+    if facts.cost.full is not None:
         yield "saved", _percent(1 - own / whole) if whole > 0 else ""
-    bought = zip(facts.purchases, points.bought[place], strict=True)
+    bought = zip(facts.purchases, facts.bought[place], strict=True)
     yield "features per row", _fixed(sum(one.n_columns * share for one, share in bought), 1)
-    if facts.measured.n_queries:
-        documents = facts.measured.n_rows / facts.measured.n_queries
-        yield "cost of a query", amount(points.cost[place] * documents)
-
-
-def _measure_at(facts: Facts, one: MeasureCurve, values: Sequence[float], place: int) -> str:
-    return _measure(facts, one.name, values[place]) if values else ""
+    if facts.n_queries:
+        yield "cost of a query", amount_text(facts, facts.cost.value[place] * facts.n_rows / facts.n_queries)
 
 
 # -- what the script shows ---------------------------------------------------------------------------
@@ -332,22 +337,22 @@ def view(facts: Facts) -> dict[str, Any]:
     def number(text: str) -> int:
         return texts.setdefault(text, len(texts))
 
-    points, labels, full = facts.points, labels_of(facts), facts.full
-    tables, every = list(_tables(facts)), range(len(points))
+    labels, cost, score = labels_of(facts), facts.cost, facts.score
+    tables, every = list(_tables(facts)), range(len(facts))
     unit = f", {facts.unit}" if facts.unit else ""
     others = "".join(f"{rival.name}, " for rival in facts.rivals)
     details = [_point_details(facts, place) for place in every]
-    efficient = [place for place in every if points.efficient[place]]
+    efficient = [place for place in every if facts.efficient[place]]
     return {
         "start": facts.start,
         "marked": facts.marked,
-        "budget": points.budget,
-        "cost": points.cost,
-        "score": points.score,
-        "low": points.low,
-        "high": points.high,
+        "budget": facts.budget,
+        "cost": cost.value,
+        "score": score.value,
+        "low": score.low,
+        "high": score.high,
         "efficient": efficient,
-        "full": None if full is None else [full.cost, full.score],
+        "full": None if cost.full is None else [cost.full, score.full],
         "rivals": [{"name": one.name, "cost": one.cost, "score": one.score} for one in facts.rivals],
         "constant": _constant(facts),
         "axes": _axes(facts),
@@ -355,8 +360,8 @@ def view(facts: Facts) -> dict[str, Any]:
         "across": labels["across"] + unit,
         "name": f"{labels['vertical']} against mean cost per row; {facts.method}, {others}the full model, and the "
         f"{labels['constant']}.",
-        "band": f"{facts.method}, with a {100 * facts.measured.level:g}{SPACE}% band",
-        "ends": [_money(facts, points.budget[place]) for place in (efficient[0], efficient[-1])],
+        "band": f"{facts.method}, with a {100 * facts.level:g}{SPACE}% band",
+        "ends": [_money(facts, facts.budget[place]) for place in (efficient[0], efficient[-1])],
         "tiles": [(name, head) for name, head, _ in _tiles(facts, facts.start)],
         "tables": [
             {**one, "at": [[number(text) for text in cells] for cells in one["at"]]} for one in tables
@@ -373,26 +378,23 @@ def view(facts: Facts) -> dict[str, Any]:
 
 def _point_details(facts: Facts, place: int) -> dict[str, Any]:
     """A point in words: its budget, tiles and purchases, and sentences for screen readers."""
-    points, (own, whole) = facts.points, _spent(facts, place)
-    budget, cost, score = (
-        _money(facts, points.budget[place]),
-        _money(facts, points.cost[place]),
-        _score(facts, points.score[place]),
-    )
-    ends = _interval(lambda value: _score(facts, value), points.low[place], points.high[place])
-    if facts.kind == "bill":
-        mistakes = _money(facts, points.score[place])
+    own, whole = _spent(facts, place)
+    budget, cost = _money(facts, facts.budget[place]), _money(facts, facts.cost.value[place])
+    score, ends = _score(facts, facts.score.value[place]), interval_text(facts, facts.score, place)
+    if facts.total is not None:
+        mistakes = _money(facts, facts.score.value[place])
         spoken = f"{budget} per row for tests, {mistakes} for mistakes"
-        phrase = f"tests cost {cost} and mistakes {mistakes} ({ends}), together {_money(facts, facts.total(place))}"
+        total = _money(facts, facts.total.value[place])
+        phrase = f"tests cost {cost} and mistakes {mistakes} ({ends}), together {total}"
     else:
         spoken = f"{budget} per row: " + (
-            f"{facts.score_name} {score}" if facts.is_number else f"{score} right"
+            f"{facts.score.name} {score}" if facts.is_number else f"{score} right"
         )
-        phrase = f"{facts.score_name} is {score}" if facts.is_number else f"{score} of answers are right"
+        phrase = f"{facts.score.name} is {score}" if facts.is_number else f"{score} of answers are right"
         phrase = f"{phrase} ({ends}) at a mean cost of {cost}"
     if whole > 0:
         phrase += f", {_percent(1 - own / whole)} less than the full model for every row"
-    sent = f"{_portion(points.share(place))} of rows go to the full model"
+    sent = f"{_portion(facts.share[place])} of rows go to the full model"
     return {
         "budget": [f"{budget} per row"],
         "spoken": [spoken],
@@ -405,67 +407,66 @@ def _point_details(facts: Facts, place: int) -> dict[str, Any]:
 
 def _tiles(facts: Facts, place: int) -> Iterator[tuple[str, str, list[str]]]:
     """Tiles beside the slider: identifier, heading, and the texts at a point, of which the first is the number."""
-    points, labels = facts.points, labels_of(facts)
-    planned = [f"planned: {_money(facts, points.budget[place])}"] if facts.measured.held_out else []
-    cost = ("cost", labels["cost"], [_money(facts, points.cost[place]), *planned])
+    labels = labels_of(facts)
+    planned = [f"planned: {_money(facts, facts.budget[place])}"] if facts.held_out else []
+    cost = ("cost", labels["cost"], [_money(facts, facts.cost.value[place]), *planned])
     score = ("accuracy", labels["score"], _score_tile(facts, place))
     own, whole = _spent(facts, place)
     saved = [DASH]
     if whole > 0:
-        note = f"{_amount(facts, whole - own)} of the {_money(facts, whole)} that the full model costs"
+        note = f"{amount_text(facts, whole - own)} of the {_money(facts, whole)} that the full model costs"
         saved = [_percent(1 - own / whole), note]
     saving = ("saving", "Saved", saved)
     measures = [
         (f"measure-{number}", one.name[0].upper() + one.name[1:], _measure_tile(facts, one, place))
         for number, one in enumerate(facts.measures)
     ]
-    if facts.bill is not None:
-        ends = _interval(lambda one: _amount(facts, one), facts.bill.low[place], facts.bill.high[place])
-        yield "total", "Tests and mistakes per row", [_money(facts, facts.total(place)), ends]
+    if facts.total is not None:
+        total = [_money(facts, facts.total.value[place]), interval_text(facts, facts.total, place)]
+        yield "total", "Tests and mistakes per row", total
         yield from (saving, score, cost, *measures)
     else:
         yield from (score, cost, *measures[:1], saving, *measures[1:])
-    yield "sent", "Full model asked for", [_portion(points.share(place)), "of rows"]
+    yield "sent", "Full model asked for", [_portion(facts.share[place]), "of rows"]
     if not facts.is_number:
         yield "recall", "Lowest recall of a class", _recall_tile(facts, place)
 
 
 def _score_tile(facts: Facts, place: int) -> list[str]:
-    points, full = facts.points, facts.full
-    ends = _interval(lambda value: _score(facts, value), points.low[place], points.high[place])
-    phrase = [_score(facts, points.score[place]), ends]
-    if full is not None and points.lead_low:
-        lead = _lead(facts, points.score[place] - full.score) + (" points" if facts.kind == "labels" else "")
-        ends = _interval(lambda value: _lead(facts, value), points.lead_low[place], points.lead_high[place])
-        phrase.append(f"{lead} against the full model ({ends})")
-    label = f" ({facts.constant.label})" if facts.is_number else ""
-    return [*phrase, constant_text(facts).replace(":", f"{label}:", 1)]
+    score, lead = facts.score, facts.lead
+    phrase = [_score(facts, score.value[place]), interval_text(facts, score, place)]
+    if lead is not None:
+        points = " points" if facts.kind == "labels" else ""
+        ends = f"{_lead(facts, lead.low[place])} to {_lead(facts, lead.high[place])}"
+        phrase.append(f"{_lead(facts, lead.value[place])}{points} against the full model ({ends})")
+    label = f" ({facts.constant})" if facts.is_number else ""
+    return [*phrase, _constant_text(facts).replace(":", f"{label}:", 1)]
 
 
-def _measure_tile(facts: Facts, one: MeasureCurve, place: int) -> list[str]:
+def _measure_tile(facts: Facts, one: Curve, place: int) -> list[str]:
     """A measure at a point, its interval, and what the full model and a constant reach."""
-    value, low, high = (_measure_at(facts, one, values, place) for values in (one.value, one.low, one.high))
-    others = f"constant: {_measure(facts, one.name, one.constant)}"
+    others = f"constant: {value_text(facts, one.name, one.constant)}"
     if one.full is not None:
-        others = f"full model: {_measure(facts, one.name, one.full)}; {others}"
-    return [value, *([f"{low} to {high}"] if one.low else []), others]
+        others = f"full model: {value_text(facts, one.name, one.full)}; {others}"
+    ends = interval_text(facts, one, place)
+    return [value_text(facts, one.name, one.value[place]), *([ends] if ends else []), others]
 
 
 def _recall_tile(facts: Facts, place: int) -> list[str]:
-    classes, digits = facts.groupings[0], _percent_digits(facts)
+    classes = facts.groupings[0]
     recalls = [right / n for right, n in zip(classes.sums[place], classes.n_rows, strict=True)]
     worst = recalls.index(min(recalls))
     note = f"class {classes.labels[worst]}"
     if classes.full_sums is not None:
-        note += f"; full model: {_percent(classes.full_sums[worst] / classes.n_rows[worst], digits)}"
-    return [_percent(recalls[worst], digits), note]
+        theirs = classes.full_sums[worst] / classes.n_rows[worst]
+        note += f"; full model: {value_text(facts, 'recall of a class', theirs)}"
+    return [value_text(facts, "recall of a class", recalls[worst]), note]
 
 
 def _bought(facts: Facts, place: int) -> list[str]:
     """Names of the purchases for every row, and of those for some, the most frequent first."""
-    last = len(facts.points.reach[place]) - 1
-    own = zip(facts.points.bought[place], facts.purchases, strict=True)
-    bought = [(share, one.name) for share, one in own if one.first < last]
+    own = zip(facts.bought[place], facts.purchases, strict=True)
+    bought = [(share, one.name) for share, one in own if one.first < facts.n_stages]
     always = [name for share, name in bought if share == 1]
     later = sorted(((share, name) for share, name in bought if 0 < share < 1), key=lambda one: -one[0])
     return [_listed(always), _listed([f"{name} ({_portion(share)})" for share, name in later])]
@@ -487,16 +488,14 @@ def _tables(facts: Facts) -> Iterator[dict[str, Any]]:
     """
     yield from _group_tables(facts)
     yield _purchase_table(facts)
-    if facts.bill is not None and facts.bill.kinds:
+    if facts.mistakes:
         yield _mistake_table(facts)
 
 
 def _group_tables(facts: Facts) -> Iterator[dict[str, Any]]:
     def means(sums: Sequence[float], counts: Sequence[int]) -> list[str]:
-        values = [one / n for one, n in zip(sums, counts, strict=True)]
-        if facts.is_number:
-            return [_measure(facts, "MAE", value) for value in values]
-        return [_percent(value, _percent_digits(facts)) for value in values]
+        name = "MAE" if facts.is_number else "recall of a class"
+        return [value_text(facts, name, one / n) for one, n in zip(sums, counts, strict=True)]
 
     for number, group in enumerate(facts.groupings):
         name = "MAE" if facts.is_number else "recall" if number == 0 else "right"
@@ -527,26 +526,18 @@ def _group_tables(facts: Facts) -> Iterator[dict[str, Any]]:
 
 
 def _purchase_table(facts: Facts) -> dict[str, Any]:
-    points, last = facts.points, len(facts.points.reach[0]) - 1
-    has_stages, call = last > 1, 0.0 if facts.full is None else facts.full.call_price
-    stages = [str(one.first) if one.first < last else DASH for one in facts.purchases]
-    stages = ["full model" if one.first == last else stages[k] for k, one in enumerate(facts.purchases)]
-    names = [
-        one.name + (f" ({one.n_columns:,} columns)" if one.n_columns > 1 else "") for one in facts.purchases
-    ]
-    prices = [one.price for one in facts.purchases]
-    if call > 0:
-        names, stages, prices = [*names, "asking the full model"], [*stages, "full model"], [*prices, call]
-    at = []
-    for place in range(len(points)):
-        shares = [*points.bought[place], *([points.share(place)] if call > 0 else [])]
-        pairs = zip(shares, prices, strict=True)
-        cells = [text for share, price in pairs for text in (_portion(share), _amount(facts, price * share))]
-        at.append([*cells, _amount(facts, points.cost[place])])
-    lines = [
-        [name, *([stage] if has_stages else []), _amount(facts, price), None, None]
-        for name, stage, price in zip(names, stages, prices, strict=True)
-    ]
+    last, has_stages = facts.n_stages, facts.n_stages > 1
+    lines, at = [], []
+    for one in facts.purchases:
+        name = one.name + (f" ({one.n_columns:,} columns)" if one.n_columns > 1 else "")
+        stage = str(one.first) if one.first < last else "full model" if one.first == last else DASH
+        lines.append([name, *([stage] if has_stages else []), amount_text(facts, one.price), None, None])
+    for bought, cost in zip(facts.bought, facts.cost.value, strict=True):
+        pairs = zip(bought, (one.price for one in facts.purchases), strict=True)
+        cells = [
+            text for share, price in pairs for text in (_portion(share), amount_text(facts, price * share))
+        ]
+        at.append([*cells, amount_text(facts, cost)])
     between = ["stage"] if has_stages else []
     return {
         "section": "purchases",
@@ -560,25 +551,26 @@ def _purchase_table(facts: Facts) -> dict[str, Any]:
 
 
 def _mistake_table(facts: Facts) -> dict[str, Any]:
-    kinds = facts.bill.kinds if facts.bill else ()
-    has_full = kinds[0].full is not None and facts.full is not None
+    kinds, full = facts.mistakes, facts.score.full
+    has_full = kinds[0].full is not None and full is not None
     lines = [
         [
             one.truth,
             one.answer,
-            DASH if one.price is None else _amount(facts, one.price),
+            DASH if one.price is None else amount_text(facts, one.price),
             None,
             None,
-            *([_amount(facts, one.full or 0.0)] if has_full else []),
+            *([amount_text(facts, one.full or 0.0)] if has_full else []),
         ]
         for one in kinds
     ]
-    whole = [_amount(facts, facts.full.score)] if has_full and facts.full else []
+    whole = [_score(facts, full)] if has_full else []
     at = []
-    for place in range(len(facts.points)):
-        cells = [text for one in kinds for text in (f"{one.count[place]:,}", _amount(facts, one.lost[place]))]
-        count = sum(one.count[place] for one in kinds)
-        at.append([*cells, f"{count:,}", _amount(facts, facts.points.score[place])])
+    for place, score in enumerate(facts.score.value):
+        cells = [
+            text for one in kinds for text in (f"{one.count[place]:,}", amount_text(facts, one.lost[place]))
+        ]
+        at.append([*cells, f"{sum(one.count[place] for one in kinds):,}", _score(facts, score)])
     return {
         "section": "mistakes",
         "caption": "Mistakes by kind",
@@ -600,10 +592,17 @@ def _mistake_table(facts: Facts) -> dict[str, Any]:
 # -- the picture -------------------------------------------------------------------------------------
 
 
+def _scores(facts: Facts) -> list[float]:
+    """Scores that the picture reaches to: intervals of all points, and the full model."""
+    return [*facts.score.low, *facts.score.high, *([] if facts.score.full is None else [facts.score.full])]
+
+
 def is_constant_in_view(facts: Facts) -> bool:
     """Whether a picture can reach to the constant answer and leave half of its height to the points."""
-    known = [*facts.points.low, *facts.points.high, *([] if facts.full is None else [facts.full.score])]
-    low, high, level = min(known), max(known), facts.constant.score
+    level = facts.score.constant
+    if level is None:
+        return False
+    low, high = min(_scores(facts)), max(_scores(facts))
     return high - low >= (level - low if facts.kind == "bill" else high - level) / 2
 
 
@@ -613,28 +612,23 @@ def _scale(facts: Facts) -> tuple[float, str]:
 
 
 def _constant(facts: Facts) -> dict[str, Any]:
-    scale, sign = _scale(facts)
+    (scale, sign), level = _scale(facts), facts.score.constant
     return {
-        "score": facts.constant.score,
-        "text": constant_text(facts),
-        "tick": _fixed(scale * facts.constant.score, 0) + sign,
+        "score": level,
+        "text": _constant_text(facts),
+        "tick": _fixed(scale * (level or 0.0), 0) + sign,
         "legend": f"{labels_of(facts)['constant']} for every row",
         "in_view": is_constant_in_view(facts),
         # Where it is far off, its line gets a strip of its own; of a bill, the page's first lines say what it costs.
-        "strip": not is_constant_in_view(facts) and facts.kind != "bill",
+        "strip": not is_constant_in_view(facts) and facts.kind != "bill" and level is not None,
     }
 
 
 def _axes(facts: Facts) -> dict[str, Any]:
     """Ends of both axes, and their ticks by how many there is room for."""
-    points, full = facts.points, facts.full
-    floor = [facts.constant.score] if is_constant_in_view(facts) else []
-    costs = [
-        *points.cost,
-        *(cost for one in facts.rivals for cost in one.cost),
-        *([full.cost] if full else []),
-    ]
-    own = [*points.low, *points.high, *([full.score] if full else [])]
+    floor = [facts.score.constant] if is_constant_in_view(facts) and facts.score.constant is not None else []
+    costs = [*facts.cost.value, *(cost for one in facts.rivals for cost in one.cost), facts.cost.full or 0.0]
+    own = _scores(facts)
     every = [*own, *floor, *(score for one in facts.rivals for score in one.score)]
     low, high = min(every), max(every)
     # A rival far beyond our cheapest point must not flatten the picture; its line is cut off.
