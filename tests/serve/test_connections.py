@@ -1,4 +1,4 @@
-"""Limits on connections and heads, in front of a real uvicorn."""
+"""Limits on connections and heads of requests, with a real uvicorn."""
 
 import contextlib
 import json
@@ -10,7 +10,10 @@ import pytest
 
 uvicorn = pytest.importorskip("uvicorn")
 
+from thrifty.serve.admission import Limiter  # noqa: E402
+from thrifty.serve.config import Config  # noqa: E402
 from thrifty.serve.connections import MAX_HEAD_BYTES, Connections  # noqa: E402
+from thrifty.serve.metrics import Metrics  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +35,8 @@ async def echo(scope, receive, send):
 
 @pytest.fixture(scope="module", params=["httptools", "h11"])
 def port(request):
-    connections = Connections(max_connections=20, max_per_address=12, head_timeout=0.5)
+    config = Config(max_connections_per_address=12, head_timeout=0.5)
+    connections = Connections(config, Limiter(config), Metrics())
     common = {"log_config": None, "lifespan": "off"}
     plain = uvicorn.Config(echo, http=request.param, **common)
     plain.load()

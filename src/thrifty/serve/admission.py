@@ -5,6 +5,7 @@ import contextlib
 import hmac
 import logging
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,19 +17,39 @@ from thrifty.errors import FullModelDownError, InvalidInputError, PurchaseFailed
 from thrifty.serve.config import Config
 from thrifty.serve.metrics import LOG, Metrics
 
-__all__ = ["ActiveCount", "Endpoint", "Limiter", "Refusal", "Request", "error_body"]
+__all__ = [
+    "ADMITTED",
+    "LARGE_BODY",
+    "TOO_MUCH",
+    "ActiveCount",
+    "Endpoint",
+    "Limiter",
+    "OverloadedError",
+    "Refusal",
+    "Request",
+    "error_body",
+]
 
 _LEARNING_INTERVAL = 0.05
 """Seconds between two measurements of what requests cost."""
 
-_FIRST_COST, _FIRST_ROW_COST = 5e-4, 3e-5
-"""Seconds that a request of one row, and a row of a batch, take on a common machine, until more is known."""
+_FIRST_COST, _FIRST_BYTE_COST = 5e-4, 1e-7
+"""Seconds that a request, and a byte of a batch, take on a common machine, until more is known."""
 
 _MAX_GROWTH, _LEARNING_RATE = 2.0, 0.25
-"""Largest growth of the estimated cost of a request in one step, and weight of the latest measurement."""
+"""Largest growth of an estimated cost in one step, and weight of the latest measurement."""
 
-_REFUSAL_DELAY = 0.1
-"""Seconds that a request is kept before it is refused for overload: it slows clients that ask again at once."""
+_REFUSAL_DELAY, _TICK = 0.1, 0.002
+"""Seconds that a request waits for room before it is refused, and between two looks at those that wait.
+
+Refusals that came at once would make clients ask again at once.
+"""
+
+LARGE_BODY = 2**16
+"""Bytes of a body above which a request is parsed and answered in the thread of batches."""
+
+ADMITTED = "thrifty.admitted"
+"""Key of an ASGI scope whose request was admitted before the application was called."""
 
 
 class Refusal(Exception):  # noqa: N818
@@ -64,6 +85,8 @@ class ActiveCount:
 class Limiter:
     """Bounds the requests under way, by their number and by the processor time that they need.
 
+    A request for which there is no room waits a moment for it, and is refused afterwards.
+
     Parameters
     ----------
     config : Config
@@ -79,50 +102,129 @@ class Limiter:
         Requests whose bodies are being read, and since when.
     cost : float
         Seconds of the processor that a request took of late, in the thread that answers.
-    row_cost : float
-        Seconds that a row of a batch took of late, in the thread of batches.
+    byte_cost : float
+        Seconds that a byte of a batch took of late, in the thread of batches.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self.in_flight, self.waiting = ActiveCount(), ActiveCount()
         self.reading: dict[asyncio.Task[None] | None, float] = {}
-        self.cost, self.row_cost = _FIRST_COST, _FIRST_ROW_COST
-        self._rows_in_batches = 0
+        self.cost, self.byte_cost = _FIRST_COST, _FIRST_BYTE_COST
+        # When requests that wait are refused, and how they learn of it; those of the surplus are not admitted before.
+        self._queue: deque[tuple[float, Callable[[str | None], bool]]] = deque()
+        self._surplus: deque[tuple[float, Callable[[str | None], bool]]] = deque()
+        self._batch_bytes = 0
+        self._batches_done = [
+            0.0,
+            0,
+        ]  # seconds in the thread of batches, and bytes, since the last measurement
 
-    def admit(self) -> None:
-        """Refuse one more request where that is too many."""
+    # -- admission ---------------------------------------------------------------------------------
+
+    def overload(self) -> str | None:
+        """Reason why there is no room for one more request, as a word for metrics."""
         if self.in_flight.now >= self._config.max_in_flight:
-            raise OverloadedError("in_flight")
+            return "in_flight"
         if (self.in_flight.now - self.waiting.now) * self.cost > self._config.max_delay:
-            raise OverloadedError("busy")
+            return "busy"
+        return None
+
+    def when_decided(self, decide: Callable[[str | None], bool]) -> bool:
+        """Call ``decide`` with None as soon as there is room, or after a while with the reason why there is none.
+
+        A request that is admitted is in flight from then on, until ``leave``; a ``decide`` that returns False has lost
+        its client. Returns whether the request may still be admitted: of those that wait, a limited number is.
+        """
+        if not self._queue and not self.overload():
+            self._admit(decide)
+            return True
+        loop = asyncio.get_running_loop()
+        if not self._queue and not self._surplus:
+            loop.call_later(_TICK, self._tick)
+        may_enter = len(self._queue) < self._config.max_in_flight
+        (self._queue if may_enter else self._surplus).append((loop.time() + _REFUSAL_DELAY, decide))
+        return may_enter
+
+    async def admit(self) -> None:
+        """Wait for room; without any, raise ``OverloadedError`` after a while."""
+        decided: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+        def decide(reason: str | None) -> bool:
+            if not decided.done():
+                decided.set_result(reason)
+            return not decided.cancelled()
+
+        self.when_decided(decide)
+        try:
+            reason = await decided
+        except asyncio.CancelledError:
+            if decided.done() and not decided.cancelled() and decided.result() is None:
+                self.leave()
+            raise
+        if reason is not None:
+            raise OverloadedError(reason)
+
+    def leave(self) -> None:
+        """Count an admitted request as answered, and admit those that wait for its place."""
+        self.in_flight.now -= 1
+        self.in_flight.finished += 1
+        self._admit_waiting()
+
+    def _admit(self, decide: Callable[[str | None], bool]) -> None:
+        self.in_flight.now += 1
+        if not decide(None):
+            self.in_flight.now -= 1
+
+    def _admit_waiting(self) -> None:
+        while self._queue and not self.overload():
+            self._admit(self._queue.popleft()[1])
+
+    def _tick(self) -> None:
+        """Admit or refuse requests that wait, and look again after a moment while there are some."""
+        self._admit_waiting()
+        loop = asyncio.get_running_loop()
+        for queue in (self._queue, self._surplus):
+            while queue and queue[0][0] <= loop.time():
+                queue.popleft()[1](self.overload() or "busy")
+        if self._queue or self._surplus:
+            loop.call_later(_TICK, self._tick)
 
     def admit_body(self) -> None:
         """Refuse one more body that comes in pieces where there are too many: that bounds memory."""
         if len(self.reading) > self._config.max_in_flight:
             raise OverloadedError("reading")
 
-    @contextlib.contextmanager
-    def batch(self, n_rows: int) -> Iterator[None]:
-        """Hold a place in the queue of batches; refused where those before it take too long."""
-        if self._rows_in_batches * self.row_cost > self._config.max_delay:
-            raise OverloadedError("batches")
-        self._rows_in_batches += n_rows
-        try:
-            with self.waiting:
-                yield
-        finally:
-            self._rows_in_batches -= n_rows
+    # -- batches -----------------------------------------------------------------------------------
 
-    def timed(self, n_rows: int, call: Callable[[], Any]) -> Any:
-        """Result of a call that answers a batch; how long it took is learned."""
+    def admit_batch(self) -> None:
+        """Refuse one more batch where those before it take too long."""
+        if self._batch_bytes * self.byte_cost > self._config.max_delay:
+            raise OverloadedError("batches")
+
+    @contextlib.contextmanager
+    def batch(self, n_bytes: int) -> Iterator[None]:
+        """Hold a place in the queue of batches."""
+        self.admit_batch()
+        self._batch_bytes += n_bytes
+        try:
+            yield
+        finally:
+            self._batch_bytes -= n_bytes
+            self._batches_done[1] += n_bytes
+
+    def timed(self, call: Callable[[], Any]) -> Any:
+        """Result of a call in the thread of batches; how long it took is learned."""
         began = time.thread_time()
-        result = call()
-        self.row_cost += _LEARNING_RATE * ((time.thread_time() - began) / n_rows - self.row_cost)
-        return result
+        try:
+            return call()
+        finally:
+            self._batches_done[0] += time.thread_time() - began
+
+    # -- costs -------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Learn what a request costs, and cut off slow bodies, until cancelled."""
+        """Learn what requests cost, and cut off slow bodies, until cancelled."""
         began, used, finished = time.perf_counter(), time.thread_time(), self.in_flight.finished
         while True:
             await asyncio.sleep(_LEARNING_INTERVAL)
@@ -130,6 +232,9 @@ class Limiter:
             used_before, used = used, time.thread_time()
             n_finished, finished = self.in_flight.finished - finished, self.in_flight.finished
             self.learn(began - before, used - used_before, n_finished)
+            seconds, n_bytes = self._batches_done
+            if n_bytes:
+                self.byte_cost, self._batches_done = _learned(self.byte_cost, seconds / n_bytes), [0.0, 0]
             self._cut_off()
 
     def _cut_off(self) -> None:
@@ -146,9 +251,12 @@ class Limiter:
         While there is little to do, other things than requests take most of what is used, and nothing is learned.
         """
         if n_finished and used > seconds / 2:
-            # One collection of garbage must not look like dear requests.
-            latest = min(used / n_finished, _MAX_GROWTH * self.cost)
-            self.cost += _LEARNING_RATE * (latest - self.cost)
+            self.cost = _learned(self.cost, used / n_finished)
+
+
+def _learned(cost: float, latest: float) -> float:
+    """An estimated cost after one more measurement: one collection of garbage must not look like dear requests."""
+    return cost + _LEARNING_RATE * (min(latest, _MAX_GROWTH * cost) - cost)
 
 
 _HEADERS = {
@@ -175,15 +283,15 @@ class Request:
         Parameters of the path.
     facts : dict
         What the log says of it.
+    batch : ExitStack
+        Its place in the queue of batches, to be closed once the thread of batches is done with it.
     """
 
     body: bytes
     headers: Mapping[bytes, bytes]
     path: Mapping[str, Any]
     facts: dict[str, Any] = field(default_factory=dict)
-
-
-_NOT_COUNTED: Any = contextlib.nullcontext()
+    batch: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
 
 class Endpoint:
@@ -228,24 +336,27 @@ class Endpoint:
         began = time.perf_counter()
         request = Request(b"", {}, scope.get("path_params", {}))
         status, retry_after = 200, None
+        is_admitted = scope.get(ADMITTED, False) or not self.is_limited
+        must_leave = False
         try:
-            if self.is_limited:
-                self._limiter.admit()  # before anything is read
             request.headers = {name: value for name, value in scope["headers"] if name in _HEADERS}
             self._check_key(request.headers)
             request.body = await self._body(request.headers, receive)
-            if self.is_limited:
-                self._limiter.admit()  # there may be more to do than when its body began to come
-            with self._limiter.in_flight if self.is_limited else _NOT_COUNTED:
+            if not is_admitted:
+                await self._limiter.admit()
+                must_leave = True
+            with request.batch:
+                if len(request.body) > LARGE_BODY:
+                    request.batch.enter_context(self._limiter.batch(len(request.body)))
                 response = await self._run(request)
         except _ClientGoneError:
             return
         except OverloadedError as error:  # no line in the log: refusals must stay cheap
             self._metrics.turned_away[str(error)] += 1
             self._metrics.requests[self.name, 503] += 1
-            await asyncio.sleep(_REFUSAL_DELAY)
-            words = error_body("there is too much to do. Ask again later.")
-            await _respond(send, 503, words, self._config.retry_after)
+            if str(error) in ("batches", "reading"):  # others have waited for room
+                await asyncio.sleep(_REFUSAL_DELAY)
+            await _respond(send, 503, TOO_MUCH, self._config.retry_after)
             return
         except Refusal as error:
             status, response, retry_after = error.status, error_body(str(error)), error.retry_after
@@ -257,6 +368,9 @@ class Endpoint:
             # The client learns that it is not its fault, and the log where it happened, without values.
             status, response = 500, error_body("the gateway failed. Its log says where.")
             request.facts["failure"] = _where(error)
+        finally:
+            if must_leave:
+                self._limiter.leave()
         self._metrics.requests[self.name, status] += 1
         if self._config.log_requests and LOG.isEnabledFor(logging.INFO):
             facts = {"operation": self.name, "status": status, **request.facts}
@@ -279,6 +393,8 @@ class Endpoint:
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or len(length) > 18 or int(length) > self._config.max_body_bytes:
             raise self._too_large()
+        if int(length) > LARGE_BODY:
+            self._limiter.admit_batch()  # before anything is read
         # ``asyncio.timeout`` would add several percent to every request: one loop cuts off all slow bodies.
         task, reading = asyncio.current_task(), self._limiter.reading
         reading[task] = asyncio.get_running_loop().time()
@@ -316,6 +432,10 @@ class Endpoint:
 def error_body(words: str) -> bytes:
     """The JSON of a refusal."""
     return orjson.dumps({"error": words})
+
+
+TOO_MUCH = error_body("there is too much to do. Ask again later.")
+"""Body of a refusal for overload."""
 
 
 async def _respond(send: Send, status: int, body: bytes, retry_after: int | None) -> None:

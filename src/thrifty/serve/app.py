@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import thrifty
 from thrifty.errors import InvalidInputError
-from thrifty.serve.admission import Endpoint, Refusal, Request, error_body
+from thrifty.serve.admission import LARGE_BODY, Endpoint, Refusal, Request, error_body
 from thrifty.serve.config import Config
 from thrifty.serve.gateway import Gateway
 from thrifty.serve.inference_protocol import (
@@ -45,9 +45,6 @@ _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 
 _PAGE = Path(__file__).with_name("status.html")
 """The status page, which updates once a second."""
-
-_PARSE_IN_THREAD = 2**16
-"""Bytes of a body above which it is parsed in a thread, so that other requests do not wait."""
 
 
 def create_app(system: Any, config: Config | None = None, **how: Any) -> Starlette:
@@ -187,10 +184,7 @@ class _Handlers:
         model = self._model(request)
         length = request.headers.get(b"inference-header-content-length")
         arguments = request.body, length, model.rows, model.output_names
-        if len(request.body) > _PARSE_IN_THREAD:
-            asked = await model.in_thread(lambda: read_infer(*arguments))
-        else:
-            asked = read_infer(*arguments)
+        asked = await self._read(model, request, lambda: read_infer(*arguments))
         cells = model.rows.with_request_id(asked.cells, asked.id or _header_id(request))
         answered = await self._answer(model, cells, request)
         return infer_response(answered, asked, self._config.name, model.version, _answer_type(model))
@@ -199,10 +193,7 @@ class _Handlers:
         """Answer rows by the names of their columns."""
         model = self._model(request)
         arguments = request.body, model.rows, _header_id(request)
-        if len(request.body) > _PARSE_IN_THREAD:
-            cells = await model.in_thread(lambda: _cells(*arguments))
-        else:
-            cells = _cells(*arguments)
+        cells = await self._read(model, request, lambda: _cells(*arguments))
         answered = await self._answer(model, cells, request)
         columns = {"answer": answered.answer, "probability": answered.probability, "route": answered.route}
         columns |= {"cost": answered.cost, "degraded": answered.degraded}
@@ -216,10 +207,19 @@ class _Handlers:
             {"model_name": self._config.name, "model_version": model.version, "answers": rows}
         )
 
+    async def _read(self, model: Model, request: Request, read: Callable[[], Any]) -> Any:
+        """What a body holds; a large one is parsed in the thread of batches."""
+        if len(request.body) <= LARGE_BODY:
+            return read()
+        with self._gateway.limiter.waiting:
+            return await model.in_thread(read)
+
     async def _answer(self, model: Model, cells: RequestCells, request: Request) -> Answered:
         began = time.perf_counter()
         request.facts |= {"version": model.version, "rows": len(cells)}
-        answered = await model.answer(cells)
+        if model.is_batch(cells) and len(request.body) <= LARGE_BODY:  # larger ones have a place in the queue
+            request.batch.enter_context(self._gateway.limiter.batch(cells.numbers.nbytes))
+        answered = await model.answer(cells, request.batch)
         self._gateway.metrics.answered(model, cells.numbers, answered, time.perf_counter() - began)
         if answered.n_sent:
             request.facts["sent"] = answered.n_sent

@@ -23,7 +23,7 @@ from thrifty.prices.billing import check_amount
 from thrifty.serve.admission import Limiter
 from thrifty.serve.budget_controller import BudgetController
 from thrifty.serve.config import Config
-from thrifty.serve.connections import Connections, max_descriptors
+from thrifty.serve.connections import Connections
 from thrifty.serve.metrics import LOG, Drift, Metrics
 from thrifty.serve.model import Model
 from thrifty.serve.providers import Provider
@@ -32,9 +32,6 @@ from thrifty.sources import RetryingSource
 from thrifty.tables.deciles import Spread
 
 __all__ = ["Gateway", "Loaded", "run"]
-
-_CONNECTIONS_PER_REQUEST = 16
-"""Connections for each request that may be in flight; more are closed."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,8 @@ class Gateway:
         self._load = load
         self._connect = connect if connect is not None or config.full is None else self._remote_model
         self._budget = config.budget
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="thrifty-serve")
+        self._batch_thread = ThreadPoolExecutor(1, thread_name_prefix="thrifty-batch")
+        self._full_thread = ThreadPoolExecutor(1, thread_name_prefix="thrifty-full")
         # A request waits for no other one's purchases; threads are started as they are needed.
         self._buyers = ThreadPoolExecutor(config.max_in_flight, thread_name_prefix="thrifty-buy")
         self.providers = tuple(
@@ -106,7 +104,7 @@ class Gateway:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self.model.remote is not None:
             await self.model.remote.close()
-        for pool in (self._worker, self._buyers):
+        for pool in (self._batch_thread, self._full_thread, self._buyers):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def in_background(self, work: Any) -> None:
@@ -186,7 +184,8 @@ class Gateway:
             loaded.system,
             version=loaded.version,
             config=self.config,
-            worker=self._worker,
+            batch_thread=self._batch_thread,
+            full_thread=self._full_thread,
             buyers=self._buyers,
             limiter=self.limiter,
             providers=self.providers,
@@ -236,11 +235,7 @@ def run(app: ASGIApp, admin: ASGIApp, gateway: Gateway) -> None:
         "timeout_graceful_shutdown": max(1, round(config.drain)),
         "ws": "none",
     }
-    connections = Connections(
-        min(_CONNECTIONS_PER_REQUEST * config.max_in_flight, max_descriptors()),
-        config.max_connections_per_address,
-        config.head_timeout,
-    )
+    connections = Connections(config, gateway.limiter, gateway.metrics)
     plain = uvicorn.Config(app, **common)
     plain.load()
     public = uvicorn.Server(
@@ -249,6 +244,7 @@ def run(app: ASGIApp, admin: ASGIApp, gateway: Gateway) -> None:
             host=config.host,
             port=config.port,
             http=connections.protocol(plain.http_protocol_class),
+            timeout_keep_alive=3600,  # idle connections are closed there, and those that wait for room are not
             **common,
         )
     )

@@ -1,7 +1,8 @@
 """Answers to the rows of a request: the walk through the stages, then the full model for the rows sent on.
 
 A row or a few are answered where the request is read: the walk takes less time than handing it to a thread. Larger
-batches, and the full model in the file, are left to one thread, so that other requests are read meanwhile.
+batches have a thread of their own, and the full model in the file another one, so that other requests are read
+meanwhile and a row does not wait behind batches.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -61,8 +63,8 @@ class Model:
         What answers.
     version : str
         What tells it from others of the same name.
-    worker : Executor
-        The thread for larger batches and for the full model in the file.
+    batch_thread, full_thread : Executor
+        The thread for batches, and the one in which the full model in the file answers other requests.
     buyers : Executor
         Threads that wait for providers.
     providers : sequence of Provider
@@ -70,7 +72,7 @@ class Model:
     config : Config
         Limits, and how rows are treated for which something fails.
     limiter : Limiter
-        Refuses batches, and counts requests that wait for the full model, for a provider or for another thread.
+        Counts requests that wait for the full model, for a provider or for another thread.
     """
 
     def __init__(
@@ -79,7 +81,8 @@ class Model:
         *,
         version: str,
         config: Config,
-        worker: Executor,
+        batch_thread: Executor,
+        full_thread: Executor,
         buyers: Executor,
         limiter: Limiter,
         providers: Sequence[Provider] = (),
@@ -114,7 +117,7 @@ class Model:
         self.cost_of_full = self.chain.price_list.cost_of_full
         self.cost_by_place = cost_at_hand(self.chain, is_free=bool(providers))
         self._on_failure = config.on_remote_failure
-        self._worker, self._buyers = worker, buyers
+        self._batch_thread, self._full_thread, self._buyers = batch_thread, full_thread, buyers
         self._buyer = None
         if providers:
             how = config.on_provider_failure, config.purchase_deadline
@@ -151,13 +154,18 @@ class Model:
             reader = TableReader(numbers, numbers)
             self.chain.answer(reader, _without_full(self.chain, self.chain.walk(reader)))
 
-    async def answer(self, cells: RequestCells) -> Answered:
-        """Answer the rows of a request."""
+    def is_batch(self, cells: Cells) -> bool:
+        """Whether rows are answered in the thread of batches."""
+        return len(cells) > FEW_ROWS
+
+    async def answer(self, cells: RequestCells, batch: ExitStack | None = None) -> Answered:
+        """Answer the rows of a request; ``batch`` is closed once the thread of batches has sent them on."""
         if self._buyer is not None and self._buyer.is_needed(cells):
             with self._waiting:
                 return self._answered_by_full(await self._bought(self._buyer, cells))
-        if len(cells) > FEW_ROWS:
-            walk = await self._walk_batch(cells)
+        if self.is_batch(cells):
+            with self._waiting, batch or nullcontext():
+                walk = await self.in_thread(lambda: self._send(self._reader(cells)))
         elif self._needs_care(cells):
             walk = self._send(self._reader(cells))
         else:
@@ -172,14 +180,6 @@ class Model:
     def _send(self, reader: Reader) -> Walk:
         """Send rows as far as the operating point, or the budget, says."""
         return self.chain.walk(reader) if self.controller is None else self.controller.walk(reader)
-
-    async def _walk_batch(self, cells: Cells) -> Walk:
-        """Send many rows through the stages, in the thread of batches."""
-        with self._limiter.batch(len(cells)):
-            walk: Walk = await self.in_thread(
-                lambda: self._limiter.timed(len(cells), lambda: self._send(self._reader(cells)))
-            )
-        return walk
 
     def _answered_by_full(self, settled: Settled) -> Answered:
         """Answers where rows were sent to the full model; those that it failed are treated as the settings say."""
@@ -216,7 +216,8 @@ class Model:
 
         def ask_full(table: Any, numbers: Any) -> Floats:
             if self.remote is None:
-                outputs: Floats = self._worker.submit(self.chain.innermost.outputs, table, numbers).result()
+                thread = self._batch_thread if self.is_batch(cells) else self._full_thread
+                outputs: Floats = thread.submit(self.chain.innermost.outputs, table, numbers).result()
                 return outputs
             outputs = asyncio.run_coroutine_threadsafe(self.remote.ask(numbers), loop).result()
             return models_of(self.chain.task).read_outputs(outputs, len(numbers), FULL_MODEL)
@@ -264,7 +265,10 @@ class Model:
         """Outputs of the full model for some rows, or why there are none."""
         try:
             if self.remote is None:
-                return await self.in_thread(lambda: self._ask_file(cells, rows)), ""
+                if self.is_batch(cells):
+                    return await self.in_thread(lambda: self._ask_file(cells, rows)), ""
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._full_thread, self._ask_file, cells, rows), ""
             reader = self._reader(cells)
             outputs = await self.remote.ask(reader.block(rows, self.chain.price_list.read_by_full))
             return models_of(self.chain.task).read_outputs(outputs, len(rows), FULL_MODEL), ""
@@ -320,8 +324,9 @@ class Model:
         return TableReader(cells.numbers, self.chain.schema.table_of(cells), row_keys=cells.row_keys)
 
     async def in_thread(self, call: Callable[[], Any]) -> Any:
-        """What a call returns, while other requests are read."""
-        return await asyncio.get_running_loop().run_in_executor(self._worker, call)
+        """Result of a call in the thread of batches, while other requests are read."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._batch_thread, self._limiter.timed, call)
 
 
 ROWS_PER_STAGE = 1.5

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 import uvicorn
 
-from thrifty.serve.admission import Limiter
+from thrifty import Policy
+from thrifty.serve.admission import LARGE_BODY, Limiter
 from thrifty.serve.config import Config
+from thrifty.serve.connections import Connections
 
 
 @pytest.fixture
@@ -45,8 +47,12 @@ def stalled(open_gateway, numbers, fake_remote):
 
 @contextlib.asynccontextmanager
 async def listening(app):
-    """Serve an application that has started; yields how to connect."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, lifespan="off", log_config=None))
+    """Serve an application that has started, as the command does; yields how to connect."""
+    gateway, common = app.state.gateway, {"port": 0, "lifespan": "off", "log_config": None}
+    connections, plain = Connections(gateway.config, gateway.limiter, gateway.metrics), uvicorn.Config(app)
+    plain.load()
+    http = connections.protocol(plain.http_protocol_class)
+    server = uvicorn.Server(uvicorn.Config(connections.app(app), http=http, **common))
     running = asyncio.ensure_future(server.serve())
     while not server.started:
         await asyncio.sleep(0.001)
@@ -91,7 +97,7 @@ async def until(is_so):
             await asyncio.sleep(0.001)
 
 
-def test_requests_over_the_limit_get_503_at_once_while_others_wait_and_health_answers(
+def test_requests_over_the_limit_get_503_in_a_moment_while_others_wait_and_health_answers(
     stalled, question, one_row
 ):
     under_test = stalled(max_in_flight=2, retry_after=7)
@@ -102,7 +108,11 @@ def test_requests_over_the_limit_get_503_at_once_while_others_wait_and_health_an
             waiting = [asyncio.ensure_future(exchange(await connect(), raw(question))) for _ in range(2)]
             await until(lambda: load.waiting.now == 2)
             kept = await connect()
-            refused = [await exchange(kept, raw(one_row)) for _ in range(3)]
+            in_pieces = raw(one_row)
+            refused = [await exchange(kept, raw(one_row)) for _ in range(2)]
+            kept[1].write(in_pieces[:-3])
+            await asyncio.sleep(0.01)
+            refused.append(await exchange(kept, in_pieces[-3:]))
             healthy = await exchange(kept, HEALTH)
             assert not any(one.done() for one in waiting)
             under_test.release.set()
@@ -115,29 +125,32 @@ def test_requests_over_the_limit_get_503_at_once_while_others_wait_and_health_an
         assert json.loads(body) == {"error": "there is too much to do. Ask again later."}
     assert [one[0] for one in (healthy, *answered, after)] == [200, 200, 200, 200]
     assert gateway.counts("turned_away") == {"in_flight": 3}
-    assert gateway.counts("requests") == {("predict", 503): 3, ("live", 200): 1, ("predict", 200): 3}
+    # Requests that came in one piece are refused before their address is read.
+    statuses = {("refused", 503): 2, ("predict", 503): 1, ("live", 200): 1, ("predict", 200): 3}
+    assert gateway.counts("requests") == statuses
     assert (load.in_flight.now, load.in_flight.finished) == (0, 3)
     assert "thrifty_in_flight 0.0" in gateway.admin("/metrics").said.decode()
 
 
-def test_a_body_of_a_refused_request_is_dropped_and_its_connection_serves_the_next_one(
-    stalled, question, one_row
+def test_a_batch_that_is_refused_before_its_body_came_leaves_the_connection_to_the_next_request(
+    open_gateway, numbers, one_row
 ):
-    under_test = stalled(max_in_flight=1)
+    gateway = open_gateway(numbers, max_delay=0.05)
+    limiter = gateway.serving.limiter
+    limiter.byte_cost = 1.0
+    batch = raw({"rows": one_row["rows"] * 3000})
+    assert len(batch) > LARGE_BODY
 
     async def refused():
-        async with listening(under_test.gateway.app) as connect:
-            first = asyncio.ensure_future(exchange(await connect(), raw(question)))
-            await until(lambda: under_test.load.waiting.now == 1)
-            kept, request = await connect(), raw(one_row)
-            before = await exchange(kept, request[:-3])  # refused before its body is whole
-            under_test.release.set()
-            await first
-            kept[1].write(request[-3:])
-            return before, await exchange(kept, request)
+        async with listening(gateway.app) as connect:
+            kept = await connect()
+            with limiter.batch(1):
+                before = await exchange(kept, batch[:200])
+            kept[1].write(batch[200:])
+            return before, await exchange(kept, raw(one_row)), await exchange(kept, batch)
 
-    before, after = under_test.gateway.run(refused())
-    assert (before[0], after[0]) == (503, 200)
+    assert [one[0] for one in gateway.run(refused())] == [503, 200, 200]
+    assert gateway.counts("turned_away") == {"batches": 1}
 
 
 @pytest.mark.parametrize("n_sent", [0, 20])
@@ -195,16 +208,48 @@ def test_a_client_that_leaves_before_its_answer_leaks_no_count(stalled, question
     assert under_test.load.waiting.now == 0
 
 
-def test_requests_that_would_wait_too_long_are_refused_before_they_begin(open_gateway, numbers, one_row):
+def test_a_request_waits_a_moment_for_room_and_is_refused_without(open_gateway, numbers, one_row):
     gateway = open_gateway(numbers, max_delay=0.05)
-    gateway.serving.limiter.cost = 0.0101  # five may wait before the next one would wait too long
+    limiter = gateway.serving.limiter
+    limiter.cost = 0.0101  # while five are under way the next one would wait too long
+    limiter.in_flight.now = 5
 
     async def crowd():
-        return await asyncio.gather(*(gateway.call("/predict", one_row) for _ in range(12)))
+        async with listening(gateway.app) as connect:
+            began = time.perf_counter()
+            asked = [await connect() for _ in range(3)]
+            refused = await asyncio.gather(*(exchange(one, raw(one_row)) for one in asked))
+            took = time.perf_counter() - began
+            waiting = [asyncio.ensure_future(exchange(one, raw(one_row))) for one in asked]
+            await until(lambda: gateway.serving.limiter._queue)
+            for _ in range(5):
+                limiter.leave()
+            return refused, took, await asyncio.gather(*waiting)
 
-    assert [one.status for one in gateway.run(crowd())] == 5 * [200] + 7 * [503]
-    assert gateway.counts("turned_away") == {"busy": 7}
-    assert gateway.ask("/predict", one_row).status == 200
+    refused, took, answered = gateway.run(crowd())
+    assert [one[0] for one in refused] == [503, 503, 503]
+    assert took >= 0.1
+    assert [one[0] for one in answered] == [200, 200, 200]
+    assert gateway.counts("turned_away") == {"busy": 3}
+    assert limiter.in_flight.now == 0
+
+
+def test_clients_that_ask_again_at_once_are_all_answered(open_gateway, numbers, one_row):
+    gateway = open_gateway(numbers, max_delay=0.05)
+    gateway.serving.limiter.cost = 0.02  # three at a time
+
+    async def storm():
+        async with listening(gateway.app) as connect:
+
+            async def client():
+                connection = await connect()
+                return [(await exchange(connection, raw(one_row)))[0] for _ in range(5)]
+
+            return await asyncio.gather(*(client() for _ in range(20)))
+
+    statuses = [one for statuses in gateway.run(storm()) for one in statuses]
+    assert statuses.count(200) >= 80
+    assert gateway.serving.limiter.in_flight.now == 0
 
 
 def test_a_long_pause_is_no_reason_to_refuse(open_gateway, numbers, one_row):
@@ -237,20 +282,29 @@ def test_requests_that_wait_for_the_full_model_are_no_work(stalled, question):
     assert load.waiting.now == 0
 
 
-def test_batches_that_would_wait_too_long_for_those_before_them_are_refused(open_gateway, numbers, question):
-    gateway = open_gateway(numbers, max_delay=0.05)
-    gateway.serving.limiter.row_cost = 0.0005  # behind two batches of 60 rows the next one waits too long
+def test_batches_that_would_wait_too_long_for_those_before_them_are_refused_and_no_row_waits(
+    open_gateway, numbers, question, one_row
+):
+    always_full = numbers.chain_.at(Policy.of(np.full(numbers.chain_.n_stages, -np.inf)))
+    gateway = open_gateway(always_full, max_delay=0.05)
+    # Behind two batches of 60 rows the next one waits too long.
+    gateway.serving.limiter.byte_cost = 0.03 / (60 * 8 * len(numbers.chain_.schema.names))
     held = threading.Event()
 
     async def crowd():
-        busy = asyncio.ensure_future(gateway.serving.model.in_thread(held.wait))
-        asked = [asyncio.ensure_future(gateway.call("/predict", question)) for _ in range(6)]
-        await until(lambda: gateway.counts("turned_away")["batches"] == 4)
-        held.set()
+        try:
+            busy = asyncio.ensure_future(gateway.serving.model.in_thread(held.wait))
+            asked = [asyncio.ensure_future(gateway.call("/predict", question)) for _ in range(6)]
+            await until(lambda: gateway.counts("turned_away")["batches"] == 4)
+            row = await asyncio.wait_for(gateway.call("/predict", one_row), 10)
+        finally:
+            held.set()
         await busy
-        return await asyncio.gather(*asked)
+        return row, await asyncio.gather(*asked)
 
-    assert [one.status for one in gateway.run(crowd())] == 2 * [200] + 4 * [503]
+    row, batches = gateway.run(crowd())
+    assert [one.status for one in batches] == 2 * [200] + 4 * [503]
+    assert row.said["answers"][0]["route"] == numbers.chain_.n_stages
     assert gateway.counts("turned_away") == {"batches": 4}
     assert gateway.ask("/predict", question).status == 200
 
