@@ -223,7 +223,7 @@ def change_entry(manifest, blobs, chance):
 
 def of_full(manifest):
     """Objects of the full model: those up to the model that stands in the file."""
-    end = next(place for place, one in enumerate(manifest["objects"]) if one["class"] == "SavedModel")
+    end = next(place for place, one in enumerate(manifest["objects"]) if one["class"] == "EstimatorFull")
     begin = max(
         place
         for place, one in enumerate(manifest["objects"][:end])

@@ -17,7 +17,7 @@ from thrifty.bundle import from_bytes, to_bytes
 from thrifty.chain.stage import LinearStage
 from thrifty.errors import FullModelOutsideWarning, InvalidInputError
 from thrifty.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull, as_full_model
-from thrifty.full.stored import StoredClassifier
+from thrifty.full.stored import StoredModel
 from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask
 
@@ -40,7 +40,7 @@ def test_what_is_inside_is_arrays_of_ours_whatever_the_model_was(rows):
     for model in (RandomForestClassifier(5), make_pipeline(StandardScaler(), SVC()), LogisticRegression()):
         chain = asking(model.fit(*rows))
         after = from_bytes(to_bytes(chain))
-        assert type(after.full.estimator) is StoredClassifier
+        assert type(after.full.estimator) is StoredModel
         np.testing.assert_allclose(after.predict_proba(rows[0]), chain.predict_proba(rows[0]), rtol=1e-10)
 
 

@@ -151,6 +151,48 @@ def test_imputers_and_scalers_go_before(name):
     assert_same(*both(IMPUTED[name], "two", HOLES), NEW_HOLES, rtol=1e-12)
 
 
+COLOURS = pd.DataFrame(X[:, :3], columns=["a", "b", "the c"]).assign(
+    colour=pd.Categorical(RNG.choice(["red", "green", "blue", "violet", "grey"], 300)),
+    grade=pd.Categorical(np.where(RNG.random(300) < 0.1, None, RNG.choice([1, 5, 30, 7], 300))),
+)
+ODD_COLOURS = SCORE + COLOURS["colour"].isin(["red", "grey"]) * 2.0 - COLOURS["grade"].isin([5]) * 1.5 > 0.3
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost", "histogram boosting"])
+@pytest.mark.parametrize("target", ["two", "three", "number"])
+def test_splits_on_categories_answer_to_the_last_bit_for_unseen_and_missing_levels_too(library, target):
+    y = {"two": ODD_COLOURS, "three": ODD_COLOURS + (SCORE > 1), "number": SCORE + 2 * ODD_COLOURS}[target]
+    kind = "Regressor" if target == "number" else "Classifier"
+    if library == "histogram boosting":
+        model = getattr(ensemble, f"HistGradientBoosting{kind}")(max_iter=9, min_samples_leaf=5)
+    elif library == "lightgbm":
+        kinds = pytest.importorskip(library)
+        model = getattr(kinds, f"LGBM{kind}")(**quiet, min_child_samples=5, min_data_per_group=5)
+    else:
+        kinds = pytest.importorskip(library)
+        model = getattr(kinds, f"XGB{kind}")(n_estimators=9, enable_categorical=True, max_cat_to_onehot=2)
+    found = stored_model_of(model.fit(COLOURS, y))
+    assert found is not None
+    assert any(part.sets is not None for part in found.core.parts)
+    unseen = COLOURS.assign(
+        colour=pd.Categorical(
+            RNG.choice(["red", "violet", "amber", "pink"], 300)
+        ),  # XGBoost refuses what sorts after all it knows
+        grade=COLOURS["grade"].where(RNG.random(300) < 0.5),
+    )
+    assert_same(model, found, COLOURS)
+    if library == "xgboost":  # which refuses some unseen levels and takes others for the next one
+        known = unseen.assign(colour=unseen["colour"].cat.set_categories(COLOURS["colour"].cat.categories))
+        np.testing.assert_array_equal(found.predict(unseen), model.predict(known))
+        unseen = known
+    assert_same(model, found, unseen)
+    assert found.touched(unseen)[:, 3].any()
+    if library != "histogram boosting":
+        codes = RNG.integers(-2, 9, (300, 5)) + np.array([0.25, 0.5, 0.75, 0.0, 0.0])
+        codes[::7, 3:] = np.nan
+        assert_same(model, found, codes)
+
+
 def test_a_table_with_names_or_a_sparse_one_is_read_as_the_original_reads_it():
     frame = pd.DataFrame(X, columns=list("abcde"))
     model, found = both(EXACT["forest"], "two", frame)

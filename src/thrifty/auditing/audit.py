@@ -15,17 +15,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.auditing.models import (
-    columns_read,
-    follows_paths,
-    is_booster,
-    names_of_booster,
-    task_and_function,
-)
+from thrifty.auditing.models import columns_read, follows_paths
 from thrifty.cascade.estimators import BudgetedClassifier, BudgetedRegressor, StageOptions
 from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
 from thrifty.evidence.frontier import Frontier
+from thrifty.full.convert import booster_model, is_booster
 from thrifty.full.model import as_full_model, ask_model
+from thrifty.full.stored import StoredModel
 from thrifty.plots import as_html, draw_in_force, html_table
 from thrifty.prices.billing import PriceList
 from thrifty.prices.prices import Prices, check_price_list, resolve_prices
@@ -454,7 +450,7 @@ def _checked(model: Any) -> Any:
             f"frontier_. Use these."
         )
     if is_booster(bare):
-        return bare
+        return booster_model(bare)
     if not hasattr(bare, "predict"):
         raise InvalidInputError(
             f"model must be a fitted estimator or a booster of LightGBM or XGBoost; got {type(bare).__name__}."
@@ -470,7 +466,7 @@ def _checked(model: Any) -> Any:
 
 def names_of(model: Any, X: Any) -> list[str] | None:
     """Names of the columns that a model was fitted on, as in the table; None if it was fitted without names."""
-    known = names_of_booster(model) if is_booster(model) else getattr(model, "feature_names_in_", None)
+    known = model.names if isinstance(model, StoredModel) else getattr(model, "feature_names_in_", None)
     if known is None:
         return None
     # LightGBM writes "_" for a blank, and makes up names of its own for arrays.
@@ -487,7 +483,7 @@ def _shape(model: Any, table: Any) -> tuple[int, int]:
         raise InvalidInputError(
             f"X must be a table of rows and columns, none of them zero; got shape {shape}."
         )
-    wanted = len(names_of_booster(model)) if is_booster(model) else getattr(model, "n_features_in_", shape[1])
+    wanted = getattr(model, "n_features_in_", shape[1])
     if wanted != shape[1]:
         raise InvalidInputError(
             f"the {_called(model)} was fitted on {wanted} columns, but X has {shape[1]}. Give the table it takes."
@@ -498,7 +494,8 @@ def _shape(model: Any, table: Any) -> tuple[int, int]:
 def _called(model: Any) -> str:
     if isinstance(model, Pipeline):
         return " > ".join(type(step).__name__ for _, step in model.steps if step not in (None, "passthrough"))
-    return type(model).__name__
+    library = model.library if isinstance(model, StoredModel) else None
+    return {"lightgbm": "LightGBM", "xgboost": "XGBoost"}.get(library or "", type(model).__name__)
 
 
 def _read(model: Any, table: Any) -> Bools:
@@ -606,16 +603,14 @@ class _Judge:
     @classmethod
     def of(cls, model: Any, table: Any, labels: Any, read: Bools) -> "_Judge":
         """Predict all rows with the model."""
-        if is_booster(model):
-            task, asked = task_and_function(model, labels)
-        elif is_classifier(model) or is_regressor(model):
-            task = classification_of(labels) if is_classifier(model) else regression_of(labels, "squared")
-            asked = model
-        else:
+        if not is_classifier(model) and not is_regressor(model):
             raise InvalidInputError(
                 f"y is for classifiers and regressors, and a {type(model).__name__} is neither. Audit it without y."
             )
-        full = as_full_model(asked, task, read.shape[1], who="model")
+        if isinstance(model, StoredModel):
+            model.validate()
+        task = classification_of(labels) if is_classifier(model) else regression_of(labels, "squared")
+        full = as_full_model(model, task, read.shape[1], who="model")
         target = task.encode("y", labels, len(labels))
         outputs = _ask(full, task, table)
         quality = np.asarray(task.quality(target, outputs), dtype=np.float64)

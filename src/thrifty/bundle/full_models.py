@@ -5,25 +5,23 @@ name of its class and its answers to synthetic rows: the caller of ``load`` give
 refused. A function, or an estimator of another library, is never written.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
 from thrifty.arrays import Floats
-from thrifty.bundle.codec import register
 from thrifty.chain.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator, link_of
 from thrifty.full.convert import N_PROBES, probe_table, stored_model_of
 from thrifty.full.foreign import models_of
 from thrifty.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
-from thrifty.full.stored import StoredClassifier, StoredRegressor, stored_estimator
+from thrifty.full.stored import StoredModel
 from thrifty.tables.columns import Levels
 from thrifty.tables.reader import Schema
-from thrifty.tasks.task import Task
 
-__all__ = ["FullMode", "SavedModel", "full_to_store", "with_given_full"]
+__all__ = ["FullMode", "as_stored", "check_stored", "full_to_store", "with_given_full"]
 
 FullMode = Literal["inside", "outside", "absent"]
 
@@ -31,41 +29,22 @@ TOLERANCE = 1e-6
 """Relative tolerance of answers, for rounding that differs by machine."""
 
 
-@register
-@dataclass(frozen=True, eq=False)
-class SavedModel:
-    """A model in a file: ``EstimatorFull`` with arrays, or an estimator of thrifty, in the place of the estimator."""
+def as_stored(full: EstimatorFull) -> EstimatorFull | None:
+    """Fitted estimator of thrifty, or another one as arrays; None if it has no form in a file."""
+    if isinstance(full.estimator, ChainEstimator):
+        return full
+    stored = stored_model_of(full.estimator)
+    return None if stored is None else replace(full, estimator=stored)
 
-    model: Any
-    task: Task
-    calibration: Floats | None
-    reads_numbers: bool = False
 
-    @classmethod
-    def of(cls, full: EstimatorFull) -> "SavedModel | None":
-        """Stored form of a fitted estimator, or None if it has none."""
-        estimator = full.estimator
-        if not isinstance(estimator, ChainEstimator):
-            estimator = stored_model_of(estimator)
-            if estimator is None:
-                return None
-            labels, core = full.task.classes, estimator.model.core
-            if getattr(core, "library", "") == "xgboost" and len(labels) == len(estimator.model.classes):
-                # XGBoost is fitted on numbers of classes, and is kept with their labels.
-                estimator = stored_estimator(replace(estimator.model, classes=labels))
-        return cls(estimator, full.task, full.calibration, full.reads_numbers)
-
-    def restored(self) -> EstimatorFull:
-        """The full model again."""
-        if not isinstance(self.model, StoredClassifier | StoredRegressor | ChainEstimator):
-            raise InvalidInputError(f"a model in the bundle must be one; got {type(self.model).__name__}.")
-        shape = models_of(self.task).no_calibration.shape
-        if self.calibration is not None and self.calibration.shape != shape:
-            raise InvalidInputError(
-                f"calibration of a model in the bundle must have the shape {shape}; got {self.calibration.shape}."
-            )
-        return EstimatorFull(
-            self.model, self.task, self.calibration, is_loaded=True, reads_numbers=self.reads_numbers
+def check_stored(full: EstimatorFull) -> None:
+    """Refuse a model of a file that is none, or whose calibration does not suit its task."""
+    if not isinstance(full.estimator, StoredModel | ChainEstimator):
+        raise InvalidInputError(f"a model in the bundle must be one; got {type(full.estimator).__name__}.")
+    shape = models_of(full.task).no_calibration.shape
+    if full.calibration is not None and full.calibration.shape != shape:
+        raise InvalidInputError(
+            f"calibration of a model in the bundle must have the shape {shape}; got {full.calibration.shape}."
         )
 
 
@@ -79,7 +58,7 @@ def full_to_store(chain: Chain, mode: FullMode) -> tuple[Any, str]:
     if isinstance(full, AbsentFull | PrecomputedFull):
         return full, ""
     if mode == "inside" and type(full) is EstimatorFull:
-        saved = SavedModel.of(full)
+        saved = as_stored(full)
         if saved is not None:
             return saved, ""
     name = name_of(full)

@@ -17,7 +17,7 @@ import thrifty
 from thrifty.arrays import Bools, Floats, Int32s
 from thrifty.bundle.codec import NotPlainError, Reader, Writer, known_name, register
 from thrifty.bundle.container import DEFAULT_MAX_BYTES, Contents, pack, unpack
-from thrifty.bundle.full_models import FullMode, SavedModel, full_to_store, with_given_full
+from thrifty.bundle.full_models import FullMode, as_stored, check_stored, full_to_store, with_given_full
 from thrifty.bundle.signature import check_private_key, sign, without_signature
 from thrifty.cascade.estimators import (
     BudgetedCascade,
@@ -52,16 +52,7 @@ from thrifty.evidence.tests import ClassLoss
 from thrifty.full.convert import stored_model_of
 from thrifty.full.foreign import models_of
 from thrifty.full.model import AbsentFull, EstimatorFull, PrecomputedFull, as_full_model
-from thrifty.full.stored import (
-    Impute,
-    KernelScores,
-    LinearScores,
-    Scale,
-    StoredClassifier,
-    StoredModel,
-    StoredRegressor,
-    stored_estimator,
-)
+from thrifty.full.stored import Impute, KernelScores, LinearScores, Scale, StoredModel
 from thrifty.prices.billing import Discounts, ForgottenFunction, PriceList, RowPrices
 from thrifty.prices.prices import Prices
 from thrifty.routing.confidence import ConfidenceRouter, UniformRouter, UniformRouterRegressor
@@ -73,7 +64,7 @@ from thrifty.tasks.regression import RegressionTask
 from thrifty.trees import TreeEnsemble
 from thrifty.trees.binning import LevelSets
 from thrifty.trees.ensemble import children_of
-from thrifty.trees.foreign import Categories, ForeignTrees
+from thrifty.trees.foreign import ForeignTrees
 
 __all__ = ["NotStored", "from_bytes", "register_estimator", "to_bytes"]
 
@@ -84,7 +75,7 @@ _PLAIN: tuple[type, ...] = (
     *(NeighbourStage, NeighbourTurn, Turn, UniformGate, Chain, ColumnType, Levels),
     *(PriceList, Discounts, ForgottenFunction, RowPrices, CostMatrix, ProbabilityLoss),
     *(AbsentFull, PrecomputedFull, StoredModel, Impute, Scale, KernelScores, LinearScores),
-    *(ForeignTrees, Categories, LevelSets, StageOptions, Prices, Certificate, ClassLoss),
+    *(ForeignTrees, LevelSets, StageOptions, Prices, Certificate, ClassLoss),
 )
 _SHARED: tuple[type, ...] = (BinaryTask, MulticlassTask, RankingTask, RegressionTask, Neighbours)
 for _class in (*_PLAIN, *_SHARED):
@@ -95,6 +86,7 @@ register(Evidence, left_out=_OF_MEASURES, infinite=("points",))
 register(QueryEvidence, left_out=_OF_MEASURES, infinite=("points",))
 register(OperatingPoint, infinite=("threshold", "thresholds"))
 register(Policy, infinite=("thresholds", "cost", "score"))
+register(EstimatorFull, check=check_stored)
 register(TreeEnsemble, infinite=("threshold",))
 
 
@@ -131,15 +123,7 @@ register(SavedTrees, infinite=("threshold",))
 
 
 @register
-@dataclass(frozen=True, eq=False)
-class SavedPlaceholder:
-    """A model, splitter or generator among the parameters, which a file does not hold."""
-
-    what: str
-    sparse: bool
-    allow_nan: bool
-
-
+@dataclass(eq=False, repr=False)
 class NotStored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """A model, splitter or generator among the parameters of an estimator that was saved.
 
@@ -154,15 +138,14 @@ class NotStored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         Whether the original could read sparse tables and missing values.
     """
 
-    def __init__(self, what: str = "object", sparse: bool = True, allow_nan: bool = True) -> None:
-        self.what = what
-        self.sparse = sparse
-        self.allow_nan = allow_nan
+    what: str = "object"
+    sparse: bool = True
+    allow_nan: bool = True
 
     @classmethod
     def of(cls, value: Any) -> "NotStored":
         """Placeholder for a value."""
-        name = value.__name__ if isinstance(value, type) else type(value).__name__
+        name = (value.__name__ if isinstance(value, type) else type(value).__name__)[:100]
         if not hasattr(value, "fit") or isinstance(value, type):
             return cls(name)
         tags = get_tags(value).input_tags
@@ -171,8 +154,8 @@ class NotStored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
     def fit(self, X: Any, y: Any = None) -> NoReturn:  # noqa: ARG002
         """Refuse."""
         raise InvalidInputError(
-            f"a {self.what} among the parameters was not stored in the bundle, so this estimator cannot be fitted "
-            f"again. Give it first, with set_params."
+            f"a {self.what[:100]} among the parameters was not stored in the bundle, so this estimator cannot be "
+            f"fitted again. Give it first, with set_params."
         )
 
     def predict_proba(self, X: Any) -> NoReturn:
@@ -422,22 +405,18 @@ class _Lowering:
             _check_nested(thing)
             return SavedEstimator.of(thing, evidence=self.evidence, writer=lambda: Writer(self))
         if type(thing) is EstimatorFull:  # the cheap model of a router
-            saved = SavedModel.of(thing)
+            saved = as_stored(thing)
             if saved is None:
                 raise InvalidInputError(
                     f"a {type(thing.estimator).__name__} has no form in a file, and the cheap model is part of what "
                     f"serves. Use trees, a linear model or a support vector machine as the cheap model."
                 )
             return saved
-        if isinstance(thing, StoredClassifier | StoredRegressor):
-            return thing.model
         if isinstance(thing, Prices):
             by_row = {
                 key: ForgottenFunction(key) if callable(one) else one for key, one in thing.by_row.items()
             }
             return replace(thing, by_row=by_row)
-        if isinstance(thing, NotStored):
-            return SavedPlaceholder(thing.what[:100], thing.sparse, thing.allow_nan)
         return thing
 
     def _chain(self, chain: Chain) -> Chain:
@@ -501,12 +480,8 @@ def _without_functions(prices: PriceList, names: tuple[str, ...] | None) -> Pric
 
 def _lifted(thing: Any) -> Any:
     """Final form of an object that was read."""
-    if isinstance(thing, SavedTrees | SavedModel | SavedEstimator):
+    if isinstance(thing, SavedTrees | SavedEstimator):
         return thing.restored()
-    if isinstance(thing, StoredModel):
-        return stored_estimator(thing)
-    if isinstance(thing, SavedPlaceholder):
-        return NotStored(thing.what[:100], thing.sparse, thing.allow_nan)
     if isinstance(thing, Chain):
         _check_nested(thing)
         return _with_checked_models(thing)
@@ -594,7 +569,7 @@ def from_bytes(
         thing = Reader(contents.facts.get("objects"), contents.arrays, _lifted).root()
     except RecursionError:
         raise InvalidInputError("the bundle is nested too deep to be one that `save` wrote.") from None
-    if isinstance(thing, StoredClassifier | StoredRegressor) and full is None:
+    if isinstance(thing, StoredModel) and full is None:
         return thing
     inner = getattr(thing, "estimator", thing)  # of a table system
     if not isinstance(inner, Chain | ChainEstimator):

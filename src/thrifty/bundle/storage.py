@@ -9,6 +9,7 @@ from thrifty.bundle.full_models import FullMode
 from thrifty.bundle.objects import from_bytes, to_bytes
 from thrifty.errors import InvalidInputError
 from thrifty.files import AnyPath, read_capped, write_atomically
+from thrifty.full.convert import booster_model
 
 __all__ = ["load", "load_model", "save"]
 
@@ -88,7 +89,7 @@ def load(
 
 
 def load_model(path: AnyPath) -> Any:
-    """Load a model from a .thrifty file, or a booster from a file of LightGBM or XGBoost; never a pickle."""
+    """Load a model from a .thrifty file, or from a file of LightGBM or XGBoost, as arrays; never a pickle."""
     kind = Path(path).suffix.lower()
     if kind == ".thrifty":
         return load(path)
@@ -108,12 +109,14 @@ def load_model(path: AnyPath) -> Any:
         if library == "LightGBM":
             from lightgbm import Booster
 
-            return Booster(model_str=data.decode())
-        from xgboost import Booster as OtherBooster
+            booster = Booster(model_str=data.decode())
+        else:
+            from xgboost import Booster as OtherBooster
 
-        return OtherBooster(model_file=bytearray(data))
+            booster = OtherBooster(model_file=bytearray(data))
     except Exception as error:  # both raise classes of their own, which need not be importable here
         reason = " ".join(str(error).split())[:200]
         raise InvalidInputError(
             f"{path} cannot be read as a model of {library}: {reason} Write it with save_model."
         ) from error
+    return booster_model(booster).validate()

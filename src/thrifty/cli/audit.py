@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from thrifty.cli.console import check_output, notes_of_warnings, print_json, print_text, progress, write_file
@@ -53,7 +54,6 @@ def audit(
     from sklearn.base import is_regressor
 
     from thrifty.auditing.audit import audit as look_at
-    from thrifty.auditing.models import is_booster, with_categories
     from thrifty.bundle.storage import load_model
     from thrifty.tables.files import read_prices, read_table
     from thrifty.tables.targets import labels_of, numbers_of
@@ -62,13 +62,12 @@ def audit(
         check_output(out)
     with notes_of_warnings(), progress() as show:
         show("auditing", 0, 1)
-        known, frame = load_model(model), read_table(table)
+        known = load_model(model)
+        frame = read_table(table, as_text=_text_columns(known))
         y = None
         if target is not None:
-            is_number = not is_booster(known) and is_regressor(known)
-            y = (numbers_of if is_number else labels_of)(frame, target)
+            y = (numbers_of if is_regressor(known) else labels_of)(frame, target)
         rows = _features(known, frame, [*(ignore or ()), *([target] if target else [])], table)
-        rows = with_categories(known, rows)
         prices = read_prices(costs, list(rows.columns), known=list(frame.columns))
         found = look_at(
             known,
@@ -102,4 +101,27 @@ def _features(model: Any, frame: Any, left_out: list[str], table: Path) -> Any:
         raise InvalidInputError(f"{table} has no column {listed(unknown)}; it has {listed(frame.columns)}.")
     rows = frame.drop(columns=left_out)
     known = names_of(model, rows)
-    return rows[known] if known is not None and set(known) <= set(rows.columns) else rows
+    rows = rows[known] if known is not None and set(known) <= set(rows.columns) else rows
+    levels: Any = getattr(model, "levels", None)
+    for place in levels.columns if levels is not None and rows.shape[1] == model.n_features else ():
+        column, texts = rows.iloc[:, place].dropna(), levels.of_column[place]
+        if len(column) and np.isnan(levels.codes(place, column.tolist())).all():
+            raise InvalidInputError(
+                f"column {rows.columns[place]!r} must hold the categories that the model was fitted on, such as "
+                f"{', '.join(map(repr, texts[:5]))}; got {column.iloc[0]!r} and no cell that is one of them. Give the "
+                f"table as it was fitted on it."
+            )
+    return rows
+
+
+def _text_columns(model: Any) -> set[str]:
+    """Columns with categories, such as 007, that would change if they were read as numbers."""
+    levels, names = getattr(model, "levels", None), getattr(model, "names", None)
+    if levels is None or names is None:
+        return set()
+    texts = {
+        names[column]
+        for column, known in levels.of_column.items()
+        if any(text.isdigit() and text != str(int(text)) for text in known)
+    }
+    return texts | {name.replace("_", " ") for name in texts}  # LightGBM writes "_" for a blank

@@ -24,7 +24,6 @@ from thrifty.estimators.checks import check_seed
 from thrifty.evidence.certificate import check_hold_out
 from thrifty.evidence.tests import HELD_OUT
 from thrifty.full.candidates import KINDS, KindComparison, compare_kinds, new_model
-from thrifty.full.convert import booster_model
 from thrifty.full.foreign import models_of
 from thrifty.full.model import is_estimator
 from thrifty.prices.billing import PriceList, RowsOfFit
@@ -218,7 +217,11 @@ def load_frozen(
             f"LightGBM, .json or .ubj of XGBoost; got {full!r}."
         )
     found, called = load_model(full), Path(full).name
-    frozen = FrozenEstimator(found if is_estimator(found) else booster_model(found))
+    if not is_estimator(found):
+        raise InvalidInputError(
+            f"--full must be a file with a fitted model; {called} holds a {type(found).__name__}."
+        )
+    frozen = FrozenEstimator(found)
     known = getattr(frozen.estimator, "feature_names_in_", None)
     read = [str(one) for one in known] if known is not None else list(full_features or features)
     width = getattr(frozen.estimator, "n_features_in_", len(read))

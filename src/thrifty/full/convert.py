@@ -21,19 +21,12 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 from sklearn.utils import get_tags
 
 from thrifty.arrays import Floats, Labels
-from thrifty.full.stored import (
-    Impute,
-    KernelScores,
-    LinearScores,
-    Scale,
-    StoredClassifier,
-    StoredModel,
-    StoredRegressor,
-    stored_estimator,
-)
-from thrifty.trees.foreign import foreign_trees
+from thrifty.errors import InvalidInputError
+from thrifty.full.stored import Impute, KernelScores, LinearScores, Scale, StoredModel
+from thrifty.tables.columns import Levels, level_text
+from thrifty.trees.foreign import categories_of, foreign_trees
 
-__all__ = ["N_PROBES", "booster_model", "probe_table", "stored_model_of"]
+__all__ = ["N_PROBES", "booster_model", "is_booster", "probe_table", "read_model", "stored_model_of"]
 
 N_PROBES = 16
 """Number of synthetic rows that models are compared on."""
@@ -76,63 +69,90 @@ _LOG_LINKS = (linear_model.PoissonRegressor, linear_model.GammaRegressor)
 _KERNELS = (svm.SVC, svm.NuSVC, svm.SVR, svm.NuSVR)
 
 
-def stored_model_of(model: Any) -> StoredClassifier | StoredRegressor | None:
-    """Convert a fitted model into a stored estimator with the same predictions; None for models of unknown classes."""
-    if isinstance(model, StoredClassifier | StoredRegressor):
+def stored_model_of(model: Any) -> StoredModel | None:
+    """Convert a fitted model into a stored one with the same predictions; None for models of unknown classes."""
+    if isinstance(model, StoredModel):
+        return model
+    last = _steps(model)[-1]
+    kind = type(last)
+    is_known = (
+        kind in (*_SCIKIT_TREES, *_HISTOGRAMS, *_LINEAR, *_KERNELS)
+        or f"{kind.__module__}.{kind.__qualname__}" in _BOOSTERS
+    )
+    found = read_model(model) if is_known else None
+    try:
+        return found.validate() if found is not None and _answers_alike(model, found) else None
+    except InvalidInputError:
+        return None
+
+
+def read_model(model: Any) -> StoredModel | None:
+    """Arrays of a fitted model, whether or not its answers can be made of them; None where they are not known.
+
+    Subclasses are read, too: the paths of their trees are known, even if they may predict otherwise.
+    """
+    if isinstance(model, StoredModel):
         return model
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of attributes that a library will rename
-            found = _converted(model)
+            return booster_model(model) if is_booster(model) else _converted(model)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return None  # InvalidInputError is a ValueError: what cannot be stored stays outside
-    return found if found is not None and _answers_alike(model, found) else None
 
 
-def _converted(model: Any) -> StoredClassifier | StoredRegressor | None:
+def _converted(model: Any) -> StoredModel | None:
     *before, last = _steps(model)
     steps = [_step(one) for one in before]
     core = _core(last)
     if core is None or any(one is None for one in steps):
         return None
-    is_scikit_tree = type(last) in _SCIKIT_TREES
     tags, own = get_tags(model).input_tags, get_tags(last).input_tags
     reads = "any" if core.link != "shares" and own.allow_nan else "nan" if own.allow_nan else "finite"
     first = [*before, last][0]
-    # LightGBM writes other names than those of the table, and compares none.
-    names = None if hasattr(first, "booster_") else getattr(first, "feature_names_in_", None)
-    return stored_estimator(
-        StoredModel(
-            _classes(last),
-            int(getattr(first, "n_features_in_", 0)),
-            None if names is None else tuple(str(one) for one in names),
-            tuple(one for one in steps if one is not None),
-            core,
-            reads,
-            is_single=is_scikit_tree,
-            takes_missing=bool(tags.allow_nan),
-            takes_sparse=bool(tags.sparse),
-        ).validate()
+    names = getattr(first, "feature_names_in_", None)
+    return StoredModel(
+        _classes(last),
+        int(getattr(first, "n_features_in_", 0)),
+        None if names is None else tuple(str(one) for one in names),
+        tuple(one for one in steps if one is not None),
+        core,
+        reads,
+        is_single=hasattr(last, "tree_") or hasattr(np.ravel(getattr(last, "estimators_", [0]))[0], "tree_"),
+        takes_missing=bool(tags.allow_nan),
+        takes_sparse=bool(tags.sparse),
+        levels=_levels(last),
     )
 
 
-def booster_model(booster: Any) -> StoredClassifier | StoredRegressor:
-    """Convert a booster of LightGBM or XGBoost into a stored estimator; classes are numbered from 0."""
+def is_booster(model: Any) -> bool:
+    """Whether this is a ``Booster`` of LightGBM or XGBoost."""
+    return hasattr(model, "dump_model") and not hasattr(model, "get_params")
+
+
+def booster_model(booster: Any) -> StoredModel:
+    """Convert a booster of LightGBM or XGBoost into a stored model; classes are numbered from 0."""
     trees = foreign_trees(booster)
     n_classes = {"logistic": 2, "softmax": len(trees.parts)}.get(trees.link, 0)
-    names = None if hasattr(booster, "feature_name") else booster.feature_names
-    return stored_estimator(
-        StoredModel(
-            np.arange(n_classes) if n_classes else np.empty(0),
-            trees.n_features,
-            None if names is None else tuple(names),
-            (),
-            trees,
-            "any",
-            takes_missing=True,
-            takes_sparse=True,
-        ).validate()
+    names = booster.feature_name() if hasattr(booster, "feature_name") else booster.feature_names
+    return StoredModel(
+        np.arange(n_classes) if n_classes else np.empty(0),
+        trees.n_features,
+        None if names is None else tuple(names),
+        (),
+        trees,
+        "any",
+        takes_missing=True,
+        takes_sparse=True,
+        levels=_levels(booster),
     )
+
+
+def _levels(model: Any) -> Levels | None:
+    """Categories of the columns that trees read as codes."""
+    found = categories_of(model)
+    texts = {place: tuple(level_text(one) for one in levels) for place, levels in found.items()}
+    return Levels(texts).validate() if texts else None
 
 
 def _steps(model: Any) -> list[Any]:
@@ -154,12 +174,9 @@ def _classes(model: Any) -> Labels:
 
 
 def _core(model: Any) -> Any:
-    kind = type(model)
-    if kind in (*_SCIKIT_TREES, *_HISTOGRAMS) or f"{kind.__module__}.{kind.__qualname__}" in _BOOSTERS:
-        return foreign_trees(model)
-    if kind in _LINEAR:
+    if isinstance(model, _LINEAR):
         return _linear(model)
-    return _kernel(model) if kind in _KERNELS else None
+    return _kernel(model) if isinstance(model, _KERNELS) else foreign_trees(model)
 
 
 def _linear(model: Any) -> LinearScores | None:
@@ -249,24 +266,31 @@ def probe_table(n_features: int) -> Floats:
     return table
 
 
-def _answers_alike(model: Any, found: StoredClassifier | StoredRegressor) -> bool:
+def _answers_alike(model: Any, found: StoredModel) -> bool:
     """Whether both models predict the same for synthetic rows, with missing values if allowed."""
-    table: Any = probe_table(found.n_features_in_)
-    if (found.model.takes_missing and found.model.steps == ()) or found.model.reads != "finite":
-        table[::3, :: max(1, table.shape[1] // 3)] = np.nan
-    if found.model.names is not None:
-        try:
-            import pandas as pd
-
-            table = pd.DataFrame(table, columns=list(found.model.names))
-        except ImportError:
-            pass
     ask = next(name for name in ("predict_proba", "decision_function", "predict") if hasattr(found, name))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
+            table = _probes(model, found)
             theirs = np.asarray(getattr(model, ask)(table), dtype=np.float64)
             ours = np.asarray(getattr(found, ask)(table), dtype=np.float64)
         except Exception:  # other libraries raise errors of any type
             return False
     return theirs.shape == ours.shape and np.allclose(ours, theirs, rtol=_SAME, atol=_SAME, equal_nan=True)
+
+
+def _probes(model: Any, found: StoredModel) -> Any:
+    """Synthetic rows as the model reads them: with categories, missing values and the names of its columns."""
+    import pandas as pd
+
+    table = probe_table(found.n_features)
+    if (found.takes_missing and found.steps == ()) or found.reads != "finite":
+        table[::3, :: max(1, table.shape[1] // 3)] = np.nan
+    frame = pd.DataFrame(table, columns=None if found.names is None else list(found.names))
+    categories = {} if found.levels is None else categories_of(_steps(model)[-1])
+    for place, levels in categories.items():
+        codes = np.nan_to_num(np.floor(np.abs(table[:, place])) % len(levels), nan=-1)
+        frame.isetitem(place, pd.Categorical.from_codes(codes.astype(int), categories=levels))
+    is_frame = hasattr(found, "feature_names_in_") or (categories and found.library != "scikit-learn")
+    return frame if is_frame else frame.to_numpy(dtype=np.float64)

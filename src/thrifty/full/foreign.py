@@ -17,6 +17,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from thrifty.arrays import Bools, Floats, Labels, unmasked
 from thrifty.errors import FULL_MODEL, InvalidAnswerError, InvalidInputError
+from thrifty.full.stored import StoredModel
 from thrifty.tasks.classes import BinaryTask, ClassTask, MulticlassTask, both_probabilities, clip_probability
 from thrifty.tasks.logistic import log_loss_of_probability
 from thrifty.tasks.ranking import RankingTask, grades_of, queries_of, rows_by_query
@@ -285,7 +286,9 @@ models_of.register(RankingTask, _RankingModels)
 
 
 def _takes_codes(model: Any) -> bool:
-    """Whether a classifier accepts only the labels 0, 1, ..., as XGBoost's does."""
+    """Whether a classifier accepts only the labels 0, 1, ..., as XGBoost's and stored boosters do."""
+    if isinstance(model, StoredModel):
+        return model.library != "scikit-learn"
     return type(model).__module__.startswith("xgboost.")
 
 

@@ -6,7 +6,7 @@ does not cost infinitely much.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,6 +27,7 @@ from thrifty.errors import (
     renumber_rows_in_errors,
 )
 from thrifty.full.foreign import models_of
+from thrifty.full.stored import StoredModel
 from thrifty.rows import fingerprints
 from thrifty.tasks.task import Task
 from thrifty.threads import limited_threads, threads_for, usable_threads
@@ -135,8 +136,6 @@ class EstimatorFull:
         What it answers.
     calibration : ndarray, optional
         Calibration that turns its raw outputs into outputs of the task; None for a model with ``predict_proba``.
-    is_loaded : bool
-        Whether it was read from a file, whose author may have made it fail when it predicts.
     reads_numbers : bool
         Whether it was fitted on the numbers that stages read, in the place of a table with text and dates.
     """
@@ -144,7 +143,6 @@ class EstimatorFull:
     estimator: Any
     task: Task
     calibration: Floats | None = None
-    is_loaded: bool = field(default=False, compare=False)
     reads_numbers: bool = False
 
     def outputs(self, table: Any, numbers: Any) -> Floats:
@@ -157,12 +155,13 @@ class EstimatorFull:
                 )
             return models_of(self.task).outputs(raw, self.calibration)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            if not self.is_loaded or isinstance(error, ThriftyError):
+            # Arrays of a file may have been made to fail.
+            if not isinstance(self.estimator, StoredModel) or isinstance(error, ThriftyError):
                 raise
             raise FullModelFailedError(
-                f"the full model {type(self.estimator).__name__}, which was read from a file, failed when it was asked "
-                f"about {n_rows} rows: {type(error).__name__}: {str(error)[:200]} If the rows are as it expects them, "
-                f"give another full model with `with_full`."
+                f"the full model, whose arrays are stored, failed when it was asked about {n_rows} rows: "
+                f"{type(error).__name__}: {str(error)[:200]} If the rows are as it expects them, give another full "
+                f"model with `with_full`."
             ) from error
 
 

@@ -15,7 +15,9 @@ import numpy as np
 from scipy import sparse
 from scipy.spatial.distance import cdist
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.extmath import softmax
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, validate_data
@@ -23,6 +25,8 @@ from sklearn.utils.validation import check_array, validate_data
 from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.errors import InvalidInputError
 from thrifty.jit import lean_kernel
+from thrifty.tables.columns import Levels
+from thrifty.tables.frames import kind_of_table, plain_frame
 from thrifty.trees import TreeEnsemble
 from thrifty.trees.foreign import ForeignTrees
 
@@ -31,11 +35,8 @@ __all__ = [
     "KernelScores",
     "LinearScores",
     "Scale",
-    "StoredClassifier",
     "StoredModel",
-    "StoredRegressor",
     "constant_classifier",
-    "stored_estimator",
 ]
 
 _BLOCK_ROWS, _BLOCK_CELLS = 4096, 1 << 22
@@ -312,18 +313,28 @@ def couple_pairs(of_first: Floats, found: Floats, Q: Floats, Qp: Floats) -> None
 # -- the whole model -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class StoredModel:
-    """Preprocessing, scores and link of a fitted model.
+def _has_probabilities(model: "StoredModel") -> bool:
+    return len(model.classes) > 0 and model.core.link != "decision"
 
-    Attributes
+
+def _has_decisions(model: "StoredModel") -> bool:
+    return len(model.classes) > 0 and not isinstance(model.core, ForeignTrees)
+
+
+@dataclass(eq=False, repr=False)
+class StoredModel(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """A fitted classifier, regressor or ranker without the library that fitted it: preprocessing, scores and link.
+
+    It answers as the original did; it cannot be fitted again.
+
+    Parameters
     ----------
     classes : ndarray of shape (n_classes,)
         Labels; none where it answers with a number.
     n_features : int
         Columns of the tables that it reads.
     names : tuple of str, optional
-        Their names.
+        Their names. Those of LightGBM, which writes "_" for a blank, are not compared with those of a table.
     steps : tuple of Scale or Impute
         What happens to a table before.
     core : ForeignTrees, LinearScores or KernelScores
@@ -334,6 +345,8 @@ class StoredModel:
         Whether rows are rounded to single precision first, which refuses those that are too large for it.
     takes_missing, takes_sparse : bool
         Whether a table, before the steps, may hold missing values, and whether it may be sparse.
+    levels : Levels, optional
+        Categories of the columns that the core reads as codes.
     """
 
     classes: Labels
@@ -345,6 +358,7 @@ class StoredModel:
     is_single: bool = False
     takes_missing: bool = False
     takes_sparse: bool = False
+    levels: Levels | None = None
 
     def validate(self) -> "StoredModel":
         """Refuse arrays that do not fit together, and return the model."""
@@ -361,13 +375,130 @@ class StoredModel:
             return f"{len(self.names)} names do not fit {n_features} columns"
         if self.reads not in ("finite", "nan", "any") or len(self.steps) > _MAX_STEPS:
             return f"it reads {self.reads!r} numbers after {len(self.steps)} steps"
+        if self.levels is not None and not all(0 <= column < n_features for column in self.levels.columns):
+            return f"it has categories of columns outside 0 .. {n_features - 1}"
         problems = [
             self.core.problem(n_features, n_classes),
             *(one.problem(n_features) for one in self.steps),
         ]
         return next((one for one in problems if one), None)
 
-    def blocks(self, X: Any) -> Iterator[tuple[slice, Floats]]:
+    # as scikit-learn sees it
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.takes_sparse
+        tags.input_tags.allow_nan = self.takes_missing
+        if len(self.classes):
+            tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
+        else:
+            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
+        return tags
+
+    @property
+    def n_features_in_(self) -> int:
+        """Columns of the tables that it reads."""
+        return self.n_features
+
+    @property
+    def feature_names_in_(self) -> Labels:
+        """Names of those columns, if tables must have them."""
+        if self.names is None or self.library == "lightgbm":
+            raise AttributeError("this model reads columns by place, not by name")
+        return np.array(self.names, dtype=object)
+
+    @property
+    def classes_(self) -> Labels:
+        """Labels of a classifier, shape (n_classes,)."""
+        if not len(self.classes):
+            raise AttributeError("this model predicts numbers")
+        return self.classes
+
+    @property
+    def library(self) -> str:
+        """Library whose trees these are, or scikit-learn."""
+        return self.core.library if isinstance(self.core, ForeignTrees) else "scikit-learn"
+
+    def fit(self, X: Any, y: Any = None) -> NoReturn:  # noqa: ARG002
+        """Raise an error: a stored model cannot be fitted."""
+        raise InvalidInputError(
+            "a StoredModel holds the arrays of a model that was fitted elsewhere, and cannot be fitted. Wrap it in "
+            "FrozenEstimator to use it as it is, or give an unfitted model."
+        )
+
+    @available_if(_has_decisions)  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> Floats:
+        """Decision values, shape (n_rows,) for two classes, else one for each class or pair of classes."""
+        scores, core = self._scores(X), self.core
+        if scores.shape[1] == 1:
+            one: Floats = scores[:, 0]
+            return one
+        return core.by_class(scores) if isinstance(core, KernelScores) and core.one_vs_rest else scores
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities of all classes, shape (n_rows, n_classes)."""
+        return self._answers(self._scores(X))
+
+    def predict(self, X: Any) -> Labels:
+        """Most probable label, or number, of each row."""
+        scores, core = self._scores(X), self.core
+        if not len(self.classes):
+            numbers: Labels = self._answers(scores)[:, 0]
+            return numbers
+        if core.link == "shares":
+            # Shares are compared as they are returned: dividing may make two of them equal.
+            scores = self._answers(scores)
+        if scores.shape[1] == 1:
+            best = (scores[:, 0] > 0).astype(np.intp)
+        else:
+            best = core.best(scores) if isinstance(core, KernelScores) else np.argmax(scores, axis=1)
+        labels: Labels = self.classes[best]
+        return labels
+
+    def score(self, X: Any, y: Any) -> float:
+        """Accuracy of a classifier, R2 of a regressor."""
+        return float((accuracy_score if len(self.classes) else r2_score)(y, self.predict(X)))
+
+    def touched(self, X: Any) -> Bools:
+        """Columns read of each row, shape (n_rows, n_features)."""
+        X = self._table(X)
+        touched = np.ones((X.shape[0], self.n_features), dtype=bool)
+        if isinstance(self.core, LinearScores):
+            touched[:] = self.core.coef.any(axis=0)
+        elif isinstance(self.core, ForeignTrees):
+            for rows, block in self._blocks(X):
+                touched[rows] = self.core.touched(block)
+        return touched
+
+    # from a table to answers
+
+    def _table(self, X: Any) -> Any:
+        """Validated table as numbers."""
+        kind = kind_of_table(X)
+        if self.levels is not None and kind:
+            X = plain_frame(kind, list(X.columns), self.levels.numbers(X))
+        if kind and not hasattr(self, "feature_names_in_"):
+            X = X.to_numpy()
+        X = validate_data(
+            self,
+            X,
+            reset=False,
+            dtype=[np.float64, np.float32],
+            accept_sparse="csr" if self.takes_sparse else False,
+            ensure_all_finite=False,
+        )
+        if self.levels is not None and not kind and self.library == "scikit-learn":
+            # Arrays hold categories here, and codes in other libraries.
+            X = X.astype(np.float64)
+            for column in self.levels.columns:
+                X[:, column] = self.levels.codes(column, X[:, column].tolist())
+        return X
+
+    def _blocks(self, X: Any) -> Iterator[tuple[slice, Floats]]:
         """Preprocessed rows in blocks."""
         width = len(self.core.vectors) if isinstance(self.core, KernelScores) else 1
         n_rows = max(1, min(_BLOCK_ROWS, _BLOCK_CELLS // max(width, self.n_features)))
@@ -381,12 +512,12 @@ class StoredModel:
             block = check_array(block, dtype=dtype, ensure_all_finite=finite, ensure_min_samples=0)
             yield rows, np.ascontiguousarray(block, dtype=np.float64)
 
-    def scores(self, X: Any) -> Floats:
+    def _scores(self, X: Any) -> Floats:
         """Scores of all rows, shape (n_rows, n_scores)."""
-        found = [self.core.scores(block) for _, block in self.blocks(X)]
+        found = [self.core.scores(block) for _, block in self._blocks(self._table(X))]
         return np.concatenate(found) if found else np.empty((0, 1))
 
-    def answers(self, scores: Floats) -> Floats:
+    def _answers(self, scores: Floats) -> Floats:
         """Probabilities of the classes, shape (n_rows, n_classes), or numbers, shape (n_rows, 1), of some scores."""
         core, link = self.core, self.core.link
         if isinstance(core, KernelScores):
@@ -444,10 +575,7 @@ def write_exponentials(values: Any, out: Any) -> None:
         out[i] = math.exp(values[i])
 
 
-# -- estimators --------------------------------------------------------------------------------------
-
-
-def constant_classifier(classes: Labels, shares: Floats, n_features: int) -> "StoredClassifier":
+def constant_classifier(classes: Labels, shares: Floats, n_features: int) -> StoredModel:
     """Classifier that predicts the same probabilities for every row."""
     leaf = replace(
         TreeEnsemble.empty(n_features, len(classes)),
@@ -456,150 +584,6 @@ def constant_classifier(classes: Labels, shares: Floats, n_features: int) -> "St
         leaf_offsets=np.array([0, 1], np.int32),
     )
     trees = ForeignTrees((leaf.validate(),), np.zeros(len(classes)), "shares", n_features)
-    model = StoredModel(classes, n_features, None, (), trees, "any", takes_missing=True, takes_sparse=True)
-    return StoredClassifier(model.validate())
-
-
-def stored_estimator(model: StoredModel) -> "StoredClassifier | StoredRegressor":
-    """Classifier or regressor of a stored model."""
-    return (StoredClassifier if len(model.classes) else StoredRegressor)(model)
-
-
-class _StoredEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """Base class of stored classifiers and regressors.
-
-    Parameters
-    ----------
-    model : StoredModel
-        What it answers by.
-    """
-
-    def __init__(self, model: StoredModel) -> None:
-        self.model = model
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self.model.takes_sparse
-        tags.input_tags.allow_nan = self.model.takes_missing
-        return tags
-
-    @property
-    def n_features_in_(self) -> int:
-        """Columns of the tables that it reads."""
-        return self.model.n_features
-
-    @property
-    def feature_names_in_(self) -> Labels:
-        """Names of those columns, if it was fitted on names."""
-        if self.model.names is None:
-            raise AttributeError("this model was fitted without names of columns")
-        return np.array(self.model.names, dtype=object)
-
-    def fit(self, X: Any, y: Any = None) -> NoReturn:  # noqa: ARG002
-        """Raise an error: a stored model cannot be fitted."""
-        raise InvalidInputError(
-            f"a {type(self).__name__} holds the arrays of a model that was fitted elsewhere, and cannot be fitted. "
-            f"Wrap it in FrozenEstimator to use it as it is, or give an unfitted model."
-        )
-
-    @property
-    def follows_paths(self) -> bool:
-        """Whether the columns read differ by row."""
-        return isinstance(self.model.core, ForeignTrees)
-
-    def touched(self, X: Any) -> Bools:
-        """Columns read of each row, shape (n_rows, n_features); all of them for models without trees."""
-        core, X = self.model.core, self._table(X)
-        touched = np.ones((X.shape[0], self.model.n_features), dtype=bool)
-        if isinstance(core, ForeignTrees):
-            for rows, block in self.model.blocks(X):
-                touched[rows] = core.touched(block)
-        return touched
-
-    def _table(self, X: Any) -> Any:
-        """Validated table as numbers."""
-        if self.model.names is None and hasattr(X, "to_numpy"):
-            X = X.to_numpy()  # boosters read columns by place, not by name
-        return validate_data(
-            self,
-            X,
-            reset=False,
-            dtype=[np.float64, np.float32],
-            accept_sparse="csr" if self.model.takes_sparse else False,
-            ensure_all_finite=False,
-        )
-
-    def _scores(self, X: Any) -> Floats:
-        return self.model.scores(self._table(X))
-
-
-def _has_probabilities(estimator: "StoredClassifier") -> bool:
-    return estimator.model.core.link != "decision"
-
-
-def _has_decisions(estimator: "StoredClassifier") -> bool:
-    return not isinstance(estimator.model.core, ForeignTrees)
-
-
-class StoredClassifier(ClassifierMixin, _StoredEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """A fitted classifier, without the library that fitted it.
-
-    It answers as the original did; it cannot be fitted again.
-
-    Parameters
-    ----------
-    model : StoredModel
-        What it answers by.
-    """
-
-    @property
-    def classes_(self) -> Labels:
-        """Labels, shape (n_classes,)."""
-        return self.model.classes
-
-    @available_if(_has_decisions)  # type: ignore[untyped-decorator]
-    def decision_function(self, X: Any) -> Floats:
-        """Decision values, shape (n_rows,) for two classes, else one for each class or pair of classes."""
-        scores, core = self._scores(X), self.model.core
-        if scores.shape[1] == 1:
-            one: Floats = scores[:, 0]
-            return one
-        return core.by_class(scores) if isinstance(core, KernelScores) and core.one_vs_rest else scores
-
-    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Floats:
-        """Probabilities of all classes, shape (n_rows, n_classes)."""
-        return self.model.answers(self._scores(X))
-
-    def predict(self, X: Any) -> Labels:
-        """Most probable label of each row."""
-        scores, core = self._scores(X), self.model.core
-        if core.link == "shares":
-            # Shares are compared as they are returned: dividing may make two of them equal.
-            scores = self.model.answers(scores)
-        if scores.shape[1] == 1:
-            best = (scores[:, 0] > 0).astype(np.intp)
-        else:
-            best = core.best(scores) if isinstance(core, KernelScores) else np.argmax(scores, axis=1)
-        labels: Labels = self.classes_[best]
-        return labels
-
-
-class StoredRegressor(RegressorMixin, _StoredEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """A fitted regressor or ranker, without the library that fitted it.
-
-    It answers as the original did; it cannot be fitted again.
-
-    Parameters
-    ----------
-    model : StoredModel
-        What it answers by.
-    """
-
-    def predict(self, X: Any) -> Floats:
-        """Number of each row."""
-        numbers: Floats = self.model.answers(self._scores(X))[:, 0]
-        return numbers
+    return StoredModel(
+        classes, n_features, None, (), trees, "any", takes_missing=True, takes_sparse=True
+    ).validate()

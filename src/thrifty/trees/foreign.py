@@ -2,16 +2,19 @@
 
 Libraries differ in how a node asks: some round rows to single precision, some send a number that equals the threshold
 right, some read a missing value as zero. Each question is rewritten as ``x <= threshold`` on double precision, so that
-every number goes where it went before. They differ in how leaves are added up, too: ``ForeignTrees`` keeps the order
-and the precision of the library, so that sums are the same to the last bit.
+every number goes where it went before; a split on categories becomes the set of codes that go left. Libraries differ in
+how leaves are added up, too: ``ForeignTrees`` keeps the order and the precision of the library, so that sums are the
+same to the last bit.
 
 This is the one module that reads private attributes of scikit-learn: ``_predictors``, ``_baseline_prediction`` and
 ``_preprocessor`` of histogram boosting, and ``_raw_predict_init`` of gradient boosting.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,69 +22,17 @@ from numpy.typing import NDArray
 
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.errors import InvalidInputError
+from thrifty.trees.binning import LevelSets
 from thrifty.trees.ensemble import TreeEnsemble
 
 __all__ = [
     "AdditiveTrees",
-    "Categories",
     "ForeignTrees",
     "additive_trees",
+    "categories_of",
     "foreign_trees",
     "largest_rounding_to",
 ]
-
-
-@dataclass(frozen=True, eq=False)
-class Categories:
-    """Splits that send some categories left: each is a column of its own, 1 where a row goes right.
-
-    Attributes
-    ----------
-    columns : ndarray of shape (n_categorical,)
-        Columns that hold categories.
-    known : tuple of ndarray
-        Categories of each of them, sorted.
-    asked : ndarray of shape (n_splits,)
-        Which of those columns each split looks at.
-    goes_right : ndarray of shape (n_splits, most categories + 1), bool
-        Whether a split sends a category right; the last place is for missing values and categories never seen.
-    """
-
-    columns: Ints
-    known: tuple[Floats, ...]
-    asked: Ints
-    goes_right: Bools
-
-    def answers(self, X: Floats) -> Floats:
-        """Columns of the splits, shape (n_rows, n_splits)."""
-        codes = np.full((len(X), len(self.columns)), self.goes_right.shape[1] - 1)
-        for place, (column, known) in enumerate(zip(self.columns, self.known, strict=True)):
-            if len(known):
-                values = X[:, column]
-                found = np.minimum(np.searchsorted(known, values), len(known) - 1)
-                seen = known[found] == values
-                codes[seen, place] = found[seen]
-        right = self.goes_right[np.arange(len(self.asked)), codes[:, self.asked]]
-        return np.asarray(right, dtype=np.float64)
-
-    def problem(self, n_features: int) -> str | None:
-        """Why these are no splits of tables of so many columns, or None."""
-        n_columns, n_splits = len(self.columns), len(self.asked)
-        arrays = (self.columns, self.asked, *self.known)
-        if any(one.ndim != 1 for one in arrays) or self.goes_right.ndim != 2:
-            return "categories have arrays of wrong dimensions"
-        if len(self.known) != n_columns or len(self.goes_right) != n_splits:
-            return "columns and splits of categories differ in number"
-        if n_columns and (self.columns.min() < 0 or self.columns.max() >= n_features):
-            return f"a column of categories lies outside 0 .. {n_features - 1}"
-        if n_splits and (self.asked.min() < 0 or self.asked.max() >= n_columns):
-            return "a split looks at a column without categories"
-        for known in self.known:
-            if not (np.isfinite(known).all() and np.all(known[1:] > known[:-1])):
-                return "categories do not rise"
-            if len(known) >= self.goes_right.shape[1]:
-                return "a category has no side at a split"
-        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,14 +45,12 @@ class ForeignTrees:
         One ensemble for each score; or, with the link "shares", one whose leaves hold all class shares or the number.
     base : ndarray of shape (n_scores,)
         Scores before any tree.
-    link : {"shares", "logistic", "doubled", "softmax", "identity", "exp"}
+    link : {"shares", "logistic", "doubled", "softmax", "identity", "exp", "unknown"}
         What makes answers of the scores: their mean over the trees, a probability, or a number.
     n_features : int
-        Columns of the tables that the model reads.
+        Columns of the tables that the model reads; those of categories hold their codes.
     library : {"scikit-learn", "lightgbm", "xgboost"}
         Whose arithmetic the sums and links repeat; that of XGBoost is in single precision.
-    categories : Categories, optional
-        Splits on categories, which are further columns of the trees.
     """
 
     parts: tuple[TreeEnsemble, ...]
@@ -109,11 +58,9 @@ class ForeignTrees:
     link: str
     n_features: int
     library: str = "scikit-learn"
-    categories: Categories | None = None
 
     def scores(self, X: Floats) -> Floats:
         """Sums over the trees, shape (n_rows, n_scores); NaN means missing."""
-        X = self._widened(X)
         if self.link == "shares":
             return self.parts[0].predict(X)
         scores = np.empty((len(X), len(self.parts)), order="F")
@@ -126,17 +73,8 @@ class ForeignTrees:
 
     def touched(self, X: Floats) -> Bools:
         """Mask of the columns that each row reads on its way down, shape (n_rows, n_features)."""
-        X = self._widened(X)
-        asked = np.logical_or.reduce([part.touched(X) for part in self.parts])
-        touched: Bools = asked[:, : self.n_features].copy()
-        if self.categories is not None:
-            for split, column in enumerate(self.categories.columns[self.categories.asked]):
-                touched[:, column] |= asked[:, self.n_features + split]
+        touched: Bools = np.logical_or.reduce([part.touched(X) for part in self.parts])
         return touched
-
-    def _widened(self, X: Floats) -> Floats:
-        """Rows with a column for each split on categories."""
-        return X if self.categories is None else np.hstack([X, self.categories.answers(X)])
 
     def problem(self, n_features: int, n_classes: int) -> str | None:
         """Why these trees cannot answer about so many columns and classes (0 for a number), or None."""
@@ -147,18 +85,15 @@ class ForeignTrees:
             return f"trees do not answer by {self.link!r} as {self.library!r} does"
         if self.n_features != n_features:
             return f"trees of {self.n_features} columns do not read {n_features}"
-        if self.categories is not None and self.categories.problem(n_features) is not None:
-            return self.categories.problem(n_features)
         is_forest = self.link == "shares"
         n_scores = max(n_classes, 1) if is_forest or self.link == "softmax" else 1
-        width = n_features + (0 if self.categories is None else len(self.categories.asked))
         n_parts, n_outputs = (1, n_scores) if is_forest else (n_scores, 1)
         if len(self.parts) != n_parts or self.base.shape != (n_scores,):
             return f"{len(self.parts)} ensembles do not give {n_scores} scores"
         if not np.isfinite(self.base).all() or (is_forest and not self.parts[0].n_trees):
             return "scores start from numbers that are not finite, or a forest has no tree"
         for part in self.parts:
-            if part.n_features != width or part.n_outputs != n_outputs or part.sets is not None:
+            if part.n_features != n_features or part.n_outputs != n_outputs:
                 return "trees read other columns, or answer with other classes, than there are"
         if is_forest and n_classes and not _are_shares(self.parts[0].values):
             return "leaves of a forest hold no shares of the classes"
@@ -238,7 +173,7 @@ def additive_trees(model: Any, n_features: int) -> AdditiveTrees:
 
 def _added(found: ForeignTrees, name: str) -> AdditiveTrees:
     """One ensemble with a column of values for each score."""
-    if found.categories is not None:
+    if any(part.sets is not None for part in found.parts):
         raise _unsuitable(name, "numeric splits", "a split on categories")
     if found.link == "shares" and found.parts[0].n_outputs > 1:
         trees = found.parts[0]
@@ -291,30 +226,31 @@ _XGBOOST_LINKS = {
 }
 
 
-def _from_xgboost(model: Any) -> ForeignTrees:
+def _xgboost_learner(model: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    """Booster of a model, its description, and the description of its trees."""
     booster = model.get_booster() if hasattr(model, "get_booster") else model
     learner = json.loads(bytes(booster.save_raw("json")))["learner"]
-    kind, objective = learner["gradient_booster"]["name"], learner["objective"]["name"]
-    known = learner["learner_model_param"]
-    if kind != "gbtree" or objective not in _XGBOOST_LINKS or int(known.get("num_target", 1)) > 1:
-        raise _unsuitable(
-            "XGBoost",
-            "booster 'gbtree' and objective 'binary:logistic' or 'multi:softprob'",
-            f"{kind}, {objective}",
-        )
+    described = learner["gradient_booster"]
+    # Trees that are dropped in training are wrapped once more.
+    return booster, learner, described.get("gbtree", described).get("model", {})
+
+
+def _from_xgboost(model: Any) -> ForeignTrees:
+    booster, learner, forest = _xgboost_learner(model)
+    kind, known = learner["gradient_booster"]["name"], learner["learner_model_param"]
+    if "trees" not in forest or int(known.get("num_target", 1)) > 1:
+        raise _unsuitable("XGBoost", "trees and one target", kind)
     missing = getattr(model, "missing", np.nan)
     if missing is not None and not np.isnan(missing):
         raise _unsuitable("XGBoost", "missing=nan", f"missing={missing!r}")
-    n_features, link = int(known["num_feature"]), _XGBOOST_LINKS[objective]
-    forest = learner["gradient_booster"]["model"]
-    n_scores = max(int(known["num_class"]), 1)
+    # Dropped trees are weighted.
+    link = "unknown" if kind != "gbtree" else _XGBOOST_LINKS.get(learner["objective"]["name"], "unknown")
+    n_features, n_scores = int(known["num_feature"]), max(int(known["num_class"]), 1)
     a_round = n_scores * max(int(forest["gbtree_model_param"].get("num_parallel_tree", 1)), 1)
     best = getattr(booster, "best_iteration", None) if booster.attr("best_iteration") else None
     n_trees = len(forest["trees"]) if best is None else (best + 1) * a_round
     parts: list[list[TreeEnsemble]] = [[] for _ in range(n_scores)]
     for tree, score in list(zip(forest["trees"], forest["tree_info"], strict=True))[:n_trees]:
-        if any(tree.get("split_type", ())):
-            raise _unsuitable("XGBoost", "numeric splits", "a split on categories")
         if int(tree["tree_param"].get("size_leaf_vector", 1)) > 1:
             raise _unsuitable("XGBoost", "multi_strategy='one_output_per_tree'", "'multi_output_tree'")
         parts[int(score)].append(_xgboost_tree(tree, n_features))
@@ -336,6 +272,13 @@ def _margin(base_score: NDArray[np.float32], link: str) -> Floats:
 
 def _xgboost_tree(tree: Mapping[str, Any], n_features: int) -> TreeEnsemble:
     left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
+    missing_left = np.array(tree["default_left"], dtype=bool)
+    sets: dict[int, Ints] = {}
+    begins, sizes = tree.get("categories_segments", ()), tree.get("categories_sizes", ())
+    for node, begin, size in zip(tree.get("categories_nodes", ()), begins, sizes, strict=True):
+        # The categories of a node go right, and all others, unknown ones too, left.
+        sets[node] = np.sort(tree["categories"][begin : begin + size])
+        left[node], right[node], missing_left[node] = right[node], left[node], not missing_left[node]
     order = _preorder(left, right)
     place = np.full(len(left), -1)
     place[order] = np.arange(len(order))
@@ -350,8 +293,9 @@ def _xgboost_tree(tree: Mapping[str, Any], n_features: int) -> TreeEnsemble:
         np.where(is_leaf, -1, place[right[order]]),
         np.array(tree["split_indices"])[order],
         largest_rounding_to(just_below),
-        np.array(tree["default_left"])[order],
+        missing_left[order],
         condition[:, None],
+        {int(place[node]): levels for node, levels in sets.items() if place[node] >= 0},
     )
 
 
@@ -368,7 +312,8 @@ def _preorder(left: Ints, right: Ints) -> Ints:
 
 _LIGHTGBM_LINKS = {
     **dict.fromkeys(("regression", "regression_l1", "huber", "fair", "quantile", "mape"), "identity"),
-    **dict.fromkeys(("lambdarank", "rank_xendcg"), "identity"),
+    # The booster answers with scores where its objective was a function.
+    **dict.fromkeys(("lambdarank", "rank_xendcg", "none", "custom"), "identity"),
     **dict.fromkeys(("poisson", "gamma", "tweedie"), "exp"),
     "binary": "logistic",
     "multiclass": "softmax",
@@ -380,17 +325,14 @@ def _from_lightgbm(model: Any) -> ForeignTrees:
     head, *trees = booster.model_to_string().split("\nend of trees")[0].split("\nTree=")
     known = _settings(head)
     objective, *settings = known.get("objective", "none").split()
-    is_plain = objective != "binary" or "sigmoid:1" in settings
-    if objective not in _LIGHTGBM_LINKS or not is_plain or "sqrt" in settings or "average_output" in known:
-        raise _unsuitable(
-            "LightGBM",
-            "objective 'binary' or 'multiclass' with boosting",
-            known.get("objective", "a custom objective"),
-        )
+    is_plain = (objective != "binary" or "sigmoid:1" in settings) and "sqrt" not in settings
+    # A forest divides the sums.
+    is_known = is_plain and "average_output" not in known
+    link = _LIGHTGBM_LINKS.get(objective, "unknown") if is_known else "unknown"
     n_features, n_scores = int(known["max_feature_idx"]) + 1, int(known["num_tree_per_iteration"])
     grown = [_lightgbm_tree(_settings(one), n_features) for one in trees]
     ensembles = tuple(_joined(grown[score::n_scores], n_features, 1) for score in range(n_scores))
-    return ForeignTrees(ensembles, np.zeros(n_scores), _LIGHTGBM_LINKS[objective], n_features, "lightgbm")
+    return ForeignTrees(ensembles, np.zeros(n_scores), link, n_features, "lightgbm")
 
 
 def _settings(text: str) -> dict[str, str]:
@@ -407,23 +349,32 @@ def _lightgbm_tree(tree: Mapping[str, str], n_features: int) -> TreeEnsemble:
 
     n_splits, values = int(tree["num_leaves"]) - 1, array("leaf_value", np.float64)
     decision, threshold = array("decision_type", np.int64)[:n_splits], array("threshold", np.float64)
-    if np.any(decision & 1):
-        raise _unsuitable("LightGBM", "numeric splits", "a split on categories")
-    missing = (decision >> 2) & 3
-    if np.any(missing == 1):
+    is_set, missing = (decision & 1) > 0, (decision >> 2) & 3
+    if np.any(missing[~is_set] == 1):
         raise _unsuitable("LightGBM", "zero_as_missing=False", "zero_as_missing=True")
+    nodes = np.flatnonzero(is_set)
+    # The threshold of a split on categories is the number of its set.
+    bits = array("cat_threshold", np.uint32)
+    words = np.split(bits, array("cat_boundaries", np.int64)[1:-1]) if len(nodes) else []
     return TreeEnsemble(
         n_features,
         array("split_feature", np.int32),
-        threshold,
+        np.where(is_set, 0.0, threshold),
         np.zeros(n_splits, np.uint8),
-        # Fitted without missing values, it reads one as zero.
-        np.where(missing == 2, (decision & 2) > 0, threshold >= 0.0),
+        # Fitted without missing values, it reads one as zero; a missing category goes right.
+        ~is_set & np.where(missing == 2, (decision & 2) > 0, threshold >= 0.0),
         np.column_stack([array("left_child", np.int32), array("right_child", np.int32)]),
         values[:, None],
         np.array([0, n_splits], np.int32),
         np.array([0, len(values)], np.int32),
+        LevelSets.of(nodes, [_levels_of_bits(words[int(threshold[node])]) for node in nodes]),
     ).validate()
+
+
+def _levels_of_bits(words: Any) -> Ints:
+    """Numbers of the bits that are set in some 32-bit words."""
+    bytes_of = np.ascontiguousarray(words, dtype="<u4").view(np.uint8)
+    return np.flatnonzero(np.unpackbits(bytes_of, bitorder="little"))
 
 
 def _from_gradient_boosting(model: Any) -> ForeignTrees:
@@ -475,78 +426,67 @@ def _from_histogram_boosting(model: Any) -> ForeignTrees:
         link = "logistic" if len(base) == 1 else "softmax"
     else:
         link = "identity" if model.loss in _PLAIN_LOSSES else "exp"
-    asked = _Asked(n_features, *_encoded(model))
+    # Boosting puts columns of categories before the others.
+    is_coded = np.zeros(n_features, bool) if model.is_categorical_ is None else model.is_categorical_
+    column_of = np.argsort(~is_coded, kind="stable")
     parts = [
-        [_score_tree(one.nodes, one.raw_left_cat_bitsets, asked) for one in each]
-        for each in zip(*model._predictors, strict=True)
+        [_histogram_tree(one, column_of) for one in each] for each in zip(*model._predictors, strict=True)
     ]
-    width = n_features + len(asked.sides)
-    trees = tuple(_joined([replace(one, n_features=width) for one in part], width, 1) for part in parts)
-    trees = trees or tuple(TreeEnsemble.empty(width) for _ in base)
-    return ForeignTrees(trees, base, link, n_features, categories=asked.categories())
+    trees = tuple(_joined(part, n_features, 1) for part in parts or [[] for _ in base])
+    return ForeignTrees(trees, base, link, n_features)
 
 
-def _encoded(model: Any) -> tuple[Ints, list[Floats]]:
-    """Columns of categories and the categories of each, missing values left out."""
-    step = getattr(model, "_preprocessor", None)
-    if step is None:
-        return np.empty(0, np.intp), []
-    found = [np.asarray(one) for one in step.transformers_[0][1].categories_]
-    if any(one.dtype.kind not in "biuf" for one in found):
-        raise _unsuitable(type(model).__name__, "categories that are numbers", "text")
-    numbers = [one.astype(np.float64) for one in found]
-    return np.flatnonzero(model.is_categorical_), [one[~np.isnan(one)] for one in numbers]
-
-
-class _Asked:
-    """Splits on categories, collected while trees are read; equal ones once."""
-
-    def __init__(self, n_features: int, columns: Ints, known: Sequence[Floats]) -> None:
-        self.columns, self.known, self.n_features = columns, known, n_features
-        # Boosting puts columns of categories before the others.
-        others = np.setdiff1d(np.arange(n_features), columns)
-        self.column_of = np.concatenate([columns, others]).astype(np.intp)
-        self.width = max((len(one) for one in known), default=0) + 1
-        self.sides: dict[tuple[int, bytes], int] = {}
-
-    def split(self, feature: int, bits: NDArray[Any], missing_left: bool) -> int:
-        """Number of the column of a split; ``bits`` are the categories that go left."""
-        goes_left = np.zeros(self.width, dtype=bool)
-        n_known = len(self.known[feature])
-        goes_left[:n_known] = bits[:n_known]
-        goes_left[n_known:] = missing_left
-        key = (feature, (~goes_left).tobytes())
-        return self.n_features + self.sides.setdefault(key, len(self.sides))
-
-    def categories(self) -> Categories | None:
-        """All splits that were met."""
-        if not self.sides:
-            return None
-        tables = [np.frombuffer(one, dtype=bool) for _, one in self.sides]
-        asked = np.array([feature for feature, _ in self.sides], dtype=np.intp)
-        return Categories(self.columns, tuple(self.known), asked, np.array(tables))
-
-
-def _score_tree(nodes: Any, bitsets: Any, asked: _Asked) -> TreeEnsemble:
+def _histogram_tree(tree: Any, column_of: Ints) -> TreeEnsemble:
+    nodes = tree.nodes
     is_leaf = nodes["is_leaf"] != 0
-    feature = np.where(is_leaf, 0, nodes["feature_idx"].astype(np.int64))
-    threshold = nodes["num_threshold"].astype(np.float64)
-    column = asked.column_of[feature]
-    for place in np.flatnonzero((nodes["is_categorical"] != 0) & ~is_leaf):
-        words = np.ascontiguousarray(bitsets[int(nodes["bitset_idx"][place])], dtype="<u4")
-        bits = np.unpackbits(words.view(np.uint8), bitorder="little").astype(bool)
-        missing_left = bool(nodes["missing_go_to_left"][place])
-        column[place], threshold[place] = asked.split(int(feature[place]), bits, missing_left), 0.5
+    sets = {
+        int(node): _levels_of_bits(tree.raw_left_cat_bitsets[int(nodes["bitset_idx"][node])])
+        for node in np.flatnonzero((nodes["is_categorical"] != 0) & ~is_leaf)
+    }
     return _tree(
-        asked.n_features + len(asked.sides),
+        len(column_of),
         is_leaf,
         nodes["left"].astype(np.int64),
         nodes["right"].astype(np.int64),
-        column,
-        threshold,
+        column_of[np.where(is_leaf, 0, nodes["feature_idx"].astype(np.int64))],
+        nodes["num_threshold"].astype(np.float64),
         nodes["missing_go_to_left"],
         nodes["value"][:, None],
+        sets,
     )
+
+
+# -- categories ----------------------------------------------------------------------------------
+
+
+def categories_of(model: Any) -> dict[int, list[Any]]:
+    """Categories of the columns, by place, in the order of their codes; empty where a model reads codes themselves."""
+    if hasattr(model, "get_booster") or hasattr(model, "save_raw"):
+        booster, learner, forest = _xgboost_learner(model)
+        kept = forest.get("cats", {}).get("enc", [])  # since version 3.1
+        if "c" in (learner.get("feature_types") or ()) and booster.feature_names and not kept:
+            raise _unsuitable("XGBoost", "its categories", "none; fit it with version 3.1 or later")
+        return {place: levels for place, one in enumerate(kept) if (levels := _xgboost_levels(one))}
+    if hasattr(model, "booster_") or hasattr(model, "model_to_string"):
+        booster = getattr(model, "booster_", model)
+        known: list[list[Any]] = booster.pandas_categorical or []
+        match = re.search(r"^\[categorical_feature: ([\d,]+)\]$", booster.model_to_string(), re.MULTILINE)
+        places = [int(place) for place in match[1].split(",")] if known and match else []
+        return dict(zip(places, known, strict=True))
+    encoder = getattr(model, "_preprocessor", None)
+    if encoder is None:
+        return {}
+    found = [np.asarray(one).tolist() for one in encoder.transformers_[0][1].categories_]
+    present = [[one for one in levels if one == one and one is not None] for levels in found]
+    return dict(zip(np.flatnonzero(model.is_categorical_).tolist(), present, strict=True))
+
+
+def _xgboost_levels(kept: Mapping[str, Any]) -> list[Any]:
+    """Categories of one column: numbers, or texts as concatenated bytes."""
+    if "offsets" not in kept:
+        return list(kept["values"])
+    text, ends = bytes(one % 256 for one in kept["values"]), kept["offsets"]
+    return [text[begin:end].decode() for begin, end in pairwise(ends)]
 
 
 # -- shared ------------------------------------------------------------------------------------
@@ -576,12 +516,14 @@ def _tree(
     threshold: NDArray[Any],
     missing_left: NDArray[Any],
     values: NDArray[Any],
+    sets: Mapping[int, Ints] | None = None,
 ) -> TreeEnsemble:
     """One tree from nodes that are splits and leaves in any order in which parents come first."""
     is_split = ~is_leaf
     number = np.where(is_split, np.cumsum(is_split) - 1, ~(np.cumsum(is_leaf) - 1))
     child = np.column_stack([left[is_split], right[is_split]]).astype(np.int64)
     n_splits = int(is_split.sum())
+    asking = sorted(sets or {})
     return TreeEnsemble(
         n_features,
         feature[is_split].astype(np.int32),
@@ -592,6 +534,7 @@ def _tree(
         values[is_leaf].astype(np.float64),
         np.array([0, n_splits], np.int32),
         np.array([0, len(number) - n_splits], np.int32),
+        LevelSets.of(number[asking], [(sets or {})[node] for node in asking]),
     ).validate()
 
 
