@@ -26,16 +26,17 @@ from sklearn.ensemble import (
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
+    RandomForestRegressor,
 )
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, PoissonRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
-from sklearn.svm import SVC, LinearSVC
+from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.svm import SVC, SVR, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from thrifty import DynaModLinClassifier
+from thrifty import DynaModGbrtClassifier, DynaModGbrtRegressor, DynaModLinClassifier
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.container import FORMAT
 from thrifty.errors import ThriftyError
@@ -93,14 +94,25 @@ def bundles(X, y, wanted=None):
         "svm": (make_pipeline(StandardScaler(), SVC()), y),
         "svm, 3 classes": (make_pipeline(StandardScaler(), SVC(kernel="poly", probability=True)), three),
     }
+    number = X[:, 0] + np.sin(X[:, 3])
+    models["forest, number"] = RandomForestRegressor(3, max_depth=4, random_state=0), number
+    models["svm, number"] = make_pipeline(StandardScaler(), SVR()), number
+    models["counts"] = make_pipeline(RobustScaler(), PoissonRegressor()), np.exp(number)
     if importlib.util.find_spec("lightgbm"):
         from lightgbm import LGBMClassifier
 
         models["lightgbm"] = LGBMClassifier(n_estimators=4, verbose=-1), y
+        coded = LGBMClassifier(
+            n_estimators=4, verbose=-1, categorical_feature=[3], min_data_per_group=5, min_child_samples=5
+        )
+        models["lightgbm, categories"] = coded, three
     if importlib.util.find_spec("xgboost"):
         from xgboost import XGBClassifier
 
         models["xgboost"] = XGBClassifier(n_estimators=4), y
+        types = ["q", "q", "q", "c"]
+        coded = XGBClassifier(n_estimators=4, feature_types=types, enable_categorical=True)
+        models["xgboost, categories"] = coded, y
     found = {}
     front = DynaModLinClassifier(LogisticRegression(), gamma=0.02, p_full=0.5, random_state=0).fit(X, y)
     for name in wanted or models:
@@ -114,10 +126,9 @@ def bundles(X, y, wanted=None):
 
 
 def as_chain(fitted, X, labels):
-    """A chain in front of a model of several classes, which the estimator above does not answer with."""
-    from thrifty import DynaModGbrtClassifier
-
-    return DynaModGbrtClassifier(fitted, n_trees=2, max_depth=2, p_full=0.5, random_state=0).fit(X, labels)
+    """A chain in front of a model of several classes or numbers, which the estimator above does not answer with."""
+    kind = DynaModGbrtClassifier if labels.dtype.kind == "i" else DynaModGbrtRegressor
+    return kind(fitted, n_trees=2, max_depth=2, p_full=0.5, random_state=0).fit(X, labels)
 
 
 # -- taking apart and sealing ----------------------------------------------------------------------
@@ -260,11 +271,39 @@ def change_full_array(manifest, blobs, chance):
     blobs[number] = part[0]
 
 
+def change_tree(manifest, blobs, chance):
+    """Children, offsets or sets of a tree: cycles, shared and unreachable parts, NaN."""
+    arrays = {
+        one[name]["$array"]
+        for one in manifest["objects"]
+        for name in (
+            "children",
+            "is_leaf",
+            "node_offsets",
+            "leaf_offsets",
+            "threshold",
+            "values",
+            "nodes",
+            "levels",
+        )
+        if isinstance(one.get(name), dict) and "$array" in one[name]
+    }
+    number = chance.choice(sorted(arrays))
+    entry = manifest["entries"][number]
+    array = np.frombuffer(blobs[number], entry["dtype"]).copy()
+    for _ in range(chance.choice([1, 2, 5])):
+        other = array[chance.randrange(array.size)]
+        odd = np.array([other, -1, 0, chance.randrange(array.size), ~chance.randrange(array.size), np.nan])
+        with np.errstate(all="ignore"):
+            array[chance.randrange(array.size)] = odd[chance.randrange(len(odd))].astype(array.dtype)
+    blobs[number] = array.tobytes()
+
+
 def mutated(data, chance):
     """A file with one to three changes, sealed."""
     manifest, blobs = taken_apart(data)
     for _ in range(chance.choice([1, 1, 2, 3])):
-        change = chance.choice([change_full, change_full_array, change_manifest, change_entry])
+        change = chance.choice([change_full, change_full_array, change_tree, change_manifest, change_entry])
         try:
             change(manifest, blobs, chance)
         except (
@@ -325,12 +364,13 @@ def asked(data, X):
 
 
 def questions(system, X):
-    yield lambda: system.predict_proba(X)
-    yield lambda: system.predict_proba(X[:1])
+    ask = system.predict_proba if hasattr(system, "predict_proba") else system.predict
+    yield lambda: ask(X)
+    yield lambda: ask(X[:1])
     yield lambda: system.predict(X)
     yield lambda: system.route(X)
     yield lambda: system.cost(X)
-    yield lambda: system.at(threshold=-np.inf).predict_proba(X)
+    yield lambda: system.at(threshold=-np.inf).predict(X)
     yield lambda: system.explain(X[:2])
     yield lambda: system.frontier_
     yield lambda: to_bytes(system)
