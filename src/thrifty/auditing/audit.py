@@ -25,7 +25,7 @@ from thrifty.full.stored import StoredModel
 from thrifty.plots import as_html, draw_in_force, html_table
 from thrifty.prices.billing import PriceList
 from thrifty.prices.prices import Prices, check_price_list, resolve_prices
-from thrifty.tables.frames import kind_of_table, table_of_fit
+from thrifty.tables.frames import kind_of_table, listed, table_of_fit
 from thrifty.tasks.classes import classification_of
 from thrifty.tasks.regression import regression_of
 from thrifty.tasks.task import Task
@@ -168,26 +168,16 @@ class Audit:
         """Return a pandas data frame with one line per purchase, those that cost most per row first."""
         import pandas as pd
 
-        dropped = {one.columns for one in self.drop.purchases}
-        return pd.DataFrame(
-            {
-                "purchase": [one.name for one in self.purchases],
-                "price": [one.price for one in self.purchases],
-                "share": [one.share for one in self.purchases],
-                "spend": [one.spend for one in self.purchases],
-                "loss": np.array([one.loss for one in self.purchases], dtype=float),
-                "error": np.array([one.error for one in self.purchases], dtype=float),
-                "can_drop": [one.columns in dropped for one in self.purchases],
-            }
+        names = ("price", "share", "spend", "loss", "error")
+        frame = pd.DataFrame(
+            {name: [getattr(one, name) for one in self.purchases] for name in names}, dtype=float
         )
+        frame.insert(0, "purchase", [one.name for one in self.purchases])
+        return frame.assign(can_drop=[one in self.drop.purchases for one in self.purchases])
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the cost of single rows and the frontier, ready for a JSON file."""
-        used = [
-            {"purchase": one.name, "price": one.price, "share": one.share, "spend": one.spend}
-            | ({} if one.loss is None else {"loss": one.loss, "error": one.error})
-            for one in self.purchases
-        ]
+        used = self.to_frame().drop(columns="can_drop").dropna(axis="columns")
         dropped = {"purchases": [one.name for one in self.drop.purchases], "cost": self.drop.cost}
         if self.drop.loss is not None:
             dropped |= {"loss": self.drop.loss, "error": self.drop.error}
@@ -198,23 +188,36 @@ class Audit:
             "mean_cost": self.mean_cost,
             "cost_at_once": self.cost_at_once,
             "cost_of_everything": self.cost_of_everything,
-            "purchases": used,
+            "purchases": used.to_dict("records"),
             "drop": dropped,
             "score": self.score,
             "score_name": self.score_name,
             "cascade": [vars(one) | {"saved": self._saved(one.cost)} for one in self.offers],
         }
 
-    # as text
+    # as text, and as a page of a notebook
 
     def __repr__(self) -> str:
         return f"Audit({self.model} on {len(self.cost):,} rows: mean cost {self.mean_cost:.4g})"
 
     def __str__(self) -> str:
-        lines = [*self._spending(), "", *self._use_in_words(), "", *self._drop_in_words()]
+        parts = [*self._spending(), "", self._uses().to_string(), "", self._can_drop()]
         if self.offers:
-            lines += ["", *self._cascade_in_words()]
-        return "\n".join(lines)
+            parts += ["", _CASCADE, self._cascade().to_string(), _OF_THE_CASCADE]
+        return "\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        parts = [f"<b>Audit of {escape(self.model)}</b>"]
+        parts += [f"<div>{escape(line)}</div>" for line in self._spending()]
+        parts += [_as_html_table(self._uses()), f"<div>{escape(self._can_drop())}</div>"]
+        if self.offers:
+            title = f"{self.score_name} of a cascade against its mean cost"
+            parts += [
+                f"<div>{_CASCADE}</div>",
+                _as_html_table(self._cascade()),
+                as_html(self._draw_cascade, title),
+            ]
+        return f'<div style="display:grid;gap:8px;justify-items:start">{"".join(parts)}</div>'
 
     def _spending(self) -> list[str]:
         how = (
@@ -232,97 +235,69 @@ class Audit:
             lines.append(f"Its {self.score_name} is {self.score:.4f} on {self.n_judged:,} rows.")
         return lines
 
-    def _head(self) -> list[str]:
-        judged = [] if self.score is None else ["lost without it"]
-        return ["purchase", "price", "read by", "spend per row", *judged]
+    def _uses(self) -> Any:
+        """The dearest purchases as a data frame of text."""
+        import pandas as pd
 
-    def _lines(self) -> list[list[str]]:
-        found = []
-        for one in self.purchases[:_SHOWN]:
-            line = [one.name, f"{one.price:g}", f"{one.share:.1%}", f"{one.spend:.4g}"]
-            if self.score is not None:
-                line.append("-" if one.loss is None else f"{one.loss:.4f} ± {one.error:.4f}")
-            found.append(line)
-        return found
-
-    def _use_in_words(self) -> list[str]:
-        cells = [self._head(), *self._lines()]
-        cells = [[line[0] if len(line[0]) <= 40 else line[0][:39] + "…", *line[1:]] for line in cells]
-        widths = [max(len(line[place]) for line in cells) for place in range(len(cells[0]))]
-        found = [
-            "  ".join(
-                [line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]
-            ).rstrip()
-            for line in cells
-        ]
-        rest = self.purchases[_SHOWN:]
+        shown, rest = self.purchases[:_SHOWN], self.purchases[_SHOWN:]
+        frame = pd.DataFrame(
+            {
+                "price": [f"{one.price:g}" for one in shown],
+                "read by": [f"{one.share:.1%}" for one in shown],
+                "spend per row": [f"{one.spend:.4g}" for one in shown],
+            },
+            index=[one.name if len(one.name) <= 40 else one.name[:39] + "…" for one in shown],
+        )
+        if self.score is not None:
+            frame["lost without it"] = [f"{one.loss:.4f} ± {one.error:.4f}" for one in shown]
         if rest:
-            found.append(f"... and {len(rest)} more, which cost {sum(one.spend for one in rest):.4g} per row")
-        return found
+            frame.loc[f"and {len(rest)} more", "spend per row"] = f"{sum(one.spend for one in rest):.4g}"
+        return frame.fillna("")
 
-    def _drop_in_words(self) -> list[str]:
+    def _cascade(self) -> Any:
+        """Points of the cascade as a data frame of text."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "cost per row": [f"{one.cost:.4g}" for one in self.offers],
+                self.score_name: [f"{one.score:.4f}" for one in self.offers],
+                "saved": [f"{self._saved(one.cost):.0%}" for one in self.offers],
+            },
+            index=[f"losing at most {one.max_loss:g}" for one in self.offers],
+        )
+
+    def _can_drop(self) -> str:
         drop = self.drop
         if not drop.purchases:
-            return ["There is no purchase that it could do without."]
-        names = [one.name for one in drop.purchases]
-        shown = ", ".join(names[:_SHOWN]) + (
-            f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        )
+            return "There is no purchase that it could do without."
+        names = listed([one.name for one in drop.purchases], _SHOWN)
         saved = f"it then spends {drop.cost:.4g} per row"
         if drop.loss is None:
             why = f"at most {RARE:.0%} of the rows are asked for each of them"
-            return [f"It could do without {shown}: {why}, and {saved}."]
+            return f"It could do without {names}: {why}, and {saved}."
         lost = f"loses {drop.loss:.4f} ± {drop.error:.4f} of {self.score_name} on these rows"
-        return [f"It could do without {shown}, with typical values in their place: {saved} and {lost}."]
+        return f"It could do without {names}, with typical values in their place: {saved} and {lost}."
 
     def _saved(self, cost: float) -> float:
         return 1.0 - cost / self.mean_cost if self.mean_cost else 0.0
-
-    def _cascade_in_words(self) -> list[str]:
-        lines = ["A cascade in front of it, each row judged by stages that have not learned from it:"]
-        for one in self.offers:
-            saved = self._saved(one.cost)
-            change = f"{saved:.0%} less" if saved > 0 else "which saves nothing"
-            lines.append(
-                f"  losing at most {one.max_loss:g} of {self.score_name}: {one.cost:.4g} per row, {change} "
-                f"({self.score_name} {one.score:.4f})"
-            )
-        lines.append(
-            "Shares are of what the model spends per row. Points were chosen on the same rows: fit a cascade, and "
-            "prove one on others with certified(X, y)."
-        )
-        return lines
-
-    # as a page of a notebook
-
-    def _repr_html_(self) -> str:
-        parts = [f"<b>Audit of {escape(self.model)}</b>"]
-        parts += [f"<div>{escape(line)}</div>" for line in self._spending()]
-        parts.append(html_table(self._head(), self._lines()))
-        parts += [f"<div>{escape(line)}</div>" for line in self._drop_in_words()]
-        if self.offers:
-            parts.append(self._cascade_as_html())
-        return f'<div style="display:grid;gap:8px;justify-items:start">{"".join(parts)}</div>'
-
-    def _cascade_as_html(self) -> str:
-        lines = [
-            [
-                f"at most {one.max_loss:g}",
-                f"{one.cost:.4g}",
-                f"{one.score:.4f}",
-                f"{self._saved(one.cost):.0%}",
-            ]
-            for one in self.offers
-        ]
-        head = (f"lost {self.score_name}", "cost per row", self.score_name, "saved")
-        drawn = as_html(self._draw_cascade, f"{self.score_name} of a cascade against its mean cost")
-        return f"<div>{escape(self._cascade_in_words()[0])}</div>{html_table(head, lines)}{drawn}"
 
     def _draw_cascade(self, ax: Any) -> None:
         assert self.frontier is not None  # both come with labels
         self.frontier.plot(ax, label="cascade")
         assert self.score is not None
         draw_in_force(ax, self.mean_cost, self.score, label=f"{self.model}, bought on its paths")
+
+
+_CASCADE = "A cascade in front of it, each row judged by stages that have not learned from it:"
+_OF_THE_CASCADE = (
+    "Shares are of what the model spends per row. Points were chosen on the same rows: fit a cascade, and prove one on "
+    "others with certified(X, y)."
+)
+
+
+def _as_html_table(frame: Any) -> str:
+    return html_table(["", *frame.columns], [list(line) for line in frame.itertuples()])
 
 
 # -- the audit ---------------------------------------------------------------------------------

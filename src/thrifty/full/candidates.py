@@ -4,6 +4,7 @@ Kinds are compared by cross-validated accuracy, R2, or the ranking metric, on at
 then fitted on all rows.
 """
 
+import importlib
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from thrifty.arrays import Floats, Ints
+from thrifty.arrays import Ints
 from thrifty.errors import InvalidInputError
 from thrifty.full.foreign import models_of
 from thrifty.full.model import fit_model
@@ -85,13 +86,14 @@ def new_model(kind: str, seed: int, n_jobs: int, task: Task | None = None) -> An
         return make_pipeline(StandardScaler(), SVC(C=10.0, random_state=seed))
     if kind == "boosting":
         return HistGradientBoostingClassifier(random_state=seed)
-    if kind == "xgboost":
-        from xgboost import XGBClassifier
+    return _booster(kind, "Classifier", random_state=seed, n_jobs=n_jobs)
 
-        return XGBClassifier(**_BOOSTED, random_state=seed, n_jobs=n_jobs)
-    from lightgbm import LGBMClassifier
 
-    return LGBMClassifier(verbosity=-1, **_BOOSTED, random_state=seed, n_jobs=n_jobs)
+def _booster(kind: str, name: str, **settings: Any) -> Any:
+    """Unfitted estimator of XGBoost or LightGBM."""
+    quiet = {"verbosity": -1} if kind == "lightgbm" else {}
+    prefix = "XGB" if kind == "xgboost" else "LGBM"
+    return getattr(importlib.import_module(kind), prefix + name)(**quiet, **_BOOSTED, **settings)
 
 
 def _regressor(kind: str, seed: int, n_jobs: int, task: RegressionTask) -> Any:
@@ -109,32 +111,12 @@ def _regressor(kind: str, seed: int, n_jobs: int, task: RegressionTask) -> Any:
         )
     if kind == "boosting":
         return default_regressor(task.kind, seed, quantile)
+    settings: dict[str, Any] = {"random_state": seed, "n_jobs": n_jobs}
     if is_ranking:
-        return _booster_of_orders(kind, random_state=seed, n_jobs=n_jobs)
-    lowered = _OBJECTIVES[kind][task.kind]
-    share: dict[str, Any] = {}
+        return _booster(kind, "Ranker", **settings)
     if task.kind == "pinball":
-        share = {"quantile_alpha" if kind == "xgboost" else "alpha": quantile}
-    if kind == "xgboost":
-        from xgboost import XGBRegressor
-
-        return XGBRegressor(objective=lowered, **share, **_BOOSTED, random_state=seed, n_jobs=n_jobs)
-    from lightgbm import LGBMRegressor
-
-    return LGBMRegressor(
-        objective=lowered, verbosity=-1, **share, **_BOOSTED, random_state=seed, n_jobs=n_jobs
-    )
-
-
-def _booster_of_orders(kind: str, **known: Any) -> Any:
-    """Unfitted ranker of XGBoost or LightGBM."""
-    if kind == "xgboost":
-        from xgboost import XGBRanker
-
-        return XGBRanker(**_BOOSTED, **known)
-    from lightgbm import LGBMRanker
-
-    return LGBMRanker(verbosity=-1, **_BOOSTED, **known)
+        settings["quantile_alpha" if kind == "xgboost" else "alpha"] = quantile
+    return _booster(kind, "Regressor", objective=_OBJECTIVES[kind][task.kind], **settings)
 
 
 def compare_kinds(
@@ -151,34 +133,23 @@ def compare_kinds(
     scores: dict[str, float] = {}
     progress("comparing full models", 0, len(kinds))
     for kind in kinds:
-        model = new_model(kind, seed, n_jobs, task)
+        model, answers = new_model(kind, seed, n_jobs, task), np.zeros(len(labels))
+        for fold in np.unique(folds):
+            out = folds == fold
+            given: Any = learned[~out]
+            arguments: dict[str, Any] = {}
+            if isinstance(task, RankingTask):
+                given, arguments = models_of(task).fit_arguments(model, target[~out])
+            answers[out] = fit_model(clone(model), numbers[~out], given, **arguments).predict(numbers[out])
         if isinstance(task, RankingTask):
-            scores[kind] = _mean_of_queries(model, numbers, target, folds, task)
+            scores[kind] = float(np.nanmean(task.value_of_queries(target, answers)))
+        elif len(task.classes):
+            scores[kind] = float((answers == learned).mean())
         else:
-            quality = np.zeros(len(labels))
-            for fold in range(_FOLDS):
-                out = folds == fold
-                answer = fit_model(clone(model), numbers[~out], learned[~out]).predict(numbers[out])
-                right = (
-                    answer == learned[out]
-                    if len(task.classes)
-                    else task.quality(target[out], answer[:, None])
-                )
-                quality[out] = right
-            scores[kind] = float(quality.mean())
+            scores[kind] = float(task.quality(target, answers[:, None]).mean())
         progress("comparing full models", len(scores), len(kinds))
     # The first of equals: a dict keeps its order.
     return KindComparison(max(scores, key=lambda kind: scores[kind]), scores, len(labels))
-
-
-def _mean_of_queries(model: Any, numbers: Any, target: Floats, folds: Ints, task: RankingTask) -> float:
-    """Mean cross-validated ranking metric."""
-    scores = np.zeros(len(target))
-    for fold in np.unique(folds):
-        out = folds == fold
-        grades, queries = models_of(task).fit_arguments(model, target[~out])
-        scores[out] = fit_model(clone(model), numbers[~out], grades, **queries).predict(numbers[out])
-    return float(np.nanmean(task.value_of_queries(target, scores)))
 
 
 def _folds(numbers: Any, labels: NDArray[Any], seed: int, query: Ints | None) -> NDArray[np.intp]:

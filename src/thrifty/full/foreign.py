@@ -368,30 +368,30 @@ def check_decisions(outputs: Any, n_rows: int, widths: Sequence[int], who: str) 
     shapes = " or ".join(
         f"({n_rows}, {width})" if width > 1 else f"({n_rows},)" for width in dict.fromkeys(widths)
     )
-    rule = f"decision values, shape {shapes}"
-    decision = _numbers(outputs, rule, who)
-    decision = decision[:, None] if decision.ndim == 1 else decision
-    if decision.ndim != 2 or decision.shape[1] not in widths:
-        raise InvalidAnswerError(who, rule, f"shape {np.shape(outputs)}", "Give one line per row.")
-    _check_length(decision, n_rows, rule, who)
-    finite = np.isfinite(decision)
-    if not finite.all():
-        _refuse(~finite, decision, "finite decision values", _WANTS["missing"], who)
-    return decision
+    return _check_finite(
+        outputs, n_rows, widths, ("decision values", f"decision values, shape {shapes}"), who
+    )
 
 
 def check_numbers(outputs: Any, n_rows: int | None, who: str) -> Floats:
     """Check numbers that a model predicts: finite, returned in shape (n_rows, 1)."""
     n = "n" if n_rows is None else str(n_rows)
-    rule = f"one number per row, shape ({n},)"
+    return _check_finite(outputs, n_rows, (1,), ("numbers", f"one number per row, shape ({n},)"), who)
+
+
+def _check_finite(
+    outputs: Any, n_rows: int | None, widths: Sequence[int], names: tuple[str, str], who: str
+) -> Floats:
+    """Finite numbers of shape (n_rows, one of the widths); ``names`` are what they are called, and the rule."""
+    what, rule = names
     numbers = _numbers(outputs, rule, who)
     numbers = numbers[:, None] if numbers.ndim == 1 else numbers
-    if numbers.ndim != 2 or numbers.shape[1] != 1:
+    if numbers.ndim != 2 or numbers.shape[1] not in widths:
         raise InvalidAnswerError(who, rule, f"shape {np.shape(outputs)}", "Give one line per row.")
     _check_length(numbers, n_rows, rule, who)
     finite = np.isfinite(numbers)
     if not finite.all():
-        _refuse(~finite, numbers, "finite numbers", _WANTS["missing"], who)
+        _refuse(~finite, numbers, f"finite {what}", _WANTS["missing"], who)
     return numbers
 
 
