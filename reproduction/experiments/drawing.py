@@ -13,7 +13,7 @@ from typing import Any
 
 from reproduction.experiments.selection import AnyCandidate, Candidate
 from thrifty.errors import InvalidInputError
-from thrifty.plots import Curve, draw_tradeoff, new_figure, save_figure
+from thrifty.plots import draw_tradeoff, new_figure, save_figure
 
 __all__ = ["CURVES", "curves_from", "draw_figure", "redraw"]
 
@@ -129,7 +129,7 @@ def _draw_side(ax: Any, lines: Iterable[str], panel: Mapping[str, Any], title: s
     full = panel.get("f0") or {"cost": panel["f0_cost"], "accuracy": panel["f0_accuracy"]}
     points = {line: panel["chosen"][line] for line in lines}
     curves = {
-        line: Curve([point["cost"] for point in some], [_quality(point) for point in some])
+        line: ([point["cost"] for point in some], [_quality(point) for point in some])
         for line, some in points.items()
     }
     draw_tradeoff(ax, curves, full=(full["cost"], _quality(full)), title=title, flagship=FLAGSHIP)

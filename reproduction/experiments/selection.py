@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from thrifty.arrays import Bools, Floats
 from thrifty.chain.policy import SLACK
 from thrifty.evidence.evidence import Evidence
-from thrifty.plots import Curve
 
 __all__ = [
     "AnyCandidate",
@@ -30,7 +29,6 @@ __all__ = [
     "best_within",
     "by_budget",
     "choose",
-    "curve_of",
     "gap",
     "judge_claims",
 ]
@@ -221,11 +219,6 @@ def by_budget(
     """Make a table of test accuracies: one row per budget, one column per method, a dash where there is no point."""
     found = [{point.budget: point.in_words() for point in chosen.get(method, ())} for method in methods]
     return [[f"{budget:g}", *(one.get(budget, "-") for one in found)] for budget in budgets]
-
-
-def curve_of(points: Sequence[Chosen]) -> Curve:
-    """Return the test points of one method, to be drawn."""
-    return Curve([point.cost for point in points], [point.accuracy for point in points])
 
 
 # -- claims ------------------------------------------------------------------------------------

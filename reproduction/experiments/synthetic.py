@@ -19,7 +19,7 @@ from thrifty.arrays import Floats
 from thrifty.dynamod.linear_estimator import DynaModLinClassifier
 from thrifty.evidence.frontier import efficient
 from thrifty.evidence.thresholds import threshold_curve
-from thrifty.plots import Curve, draw_tradeoff, new_figure, save_figure
+from thrifty.plots import draw_tradeoff, new_figure, save_figure
 from thrifty.progress import Progress
 
 __all__ = ["run"]
@@ -149,7 +149,7 @@ def _describe(fit: Any, X: Floats, y: Any) -> list[str]:
     return [features, f"{fit.score(X, y):.3f}", f"{fit.cost(X).mean():.3f}"]
 
 
-def _curve_of(fits: list[Any]) -> Curve:
+def _curve_of(fits: list[Any]) -> tuple[Floats, Floats]:
     """Trade-off at the clusters' centres: a threshold between two rows of one cluster separates only noise."""
     X, y = make_synthetic(noise=0.0)
     cost, accuracy = [], []
@@ -161,7 +161,7 @@ def _curve_of(fits: list[Any]) -> Curve:
         accuracy.append(curve.score)
     costs, accuracies = np.concatenate(cost), np.concatenate(accuracy)
     keep = efficient(costs, accuracies)
-    return Curve(costs[keep], accuracies[keep])
+    return costs[keep], accuracies[keep]
 
 
 def _draw(X: Floats, y: Any, ours: DynaModLinClassifier, path: Path) -> Path:

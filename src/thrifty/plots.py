@@ -23,7 +23,6 @@ from thrifty.prices.billing import PriceList
 
 __all__ = [
     "COLOURS",
-    "Curve",
     "Purchased",
     "as_html",
     "check_installed",
@@ -37,6 +36,7 @@ __all__ = [
     "new_figure",
     "purchased",
     "save_figure",
+    "shortened",
 ]
 
 COLOURS = ("#0b5fa5", "#c8501e", "#3f7d20", "#7b3f9e", "#555555", "#b8860b", "#008b8b")
@@ -109,7 +109,7 @@ def save_figure(figure: Any, path: Path) -> Path:
     return path
 
 
-def as_html(draw: Any, title: str, *, height: float = 3.0) -> str:
+def as_html(draw: Any, title: str) -> str:
     """An HTML image of what ``draw(ax)`` draws; nothing where matplotlib is not installed.
 
     Parameters
@@ -118,12 +118,10 @@ def as_html(draw: Any, title: str, *, height: float = 3.0) -> str:
         Called with the axes.
     title : str
         What the picture shows, for readers who cannot see it.
-    height : float
-        Height in inches; the width is 5.6.
     """
     if not _is_installed():
         return ""
-    figure, (ax,) = new_figure(width=5.6, height=height)
+    figure, (ax,) = new_figure(width=5.6, height=3.0)
     draw(ax)
     data = base64.b64encode(file_bytes(figure)).decode()
     style = "width:460px;max-width:100%;height:auto"
@@ -209,15 +207,6 @@ def draw_in_force(
         ax.legend(frameon=False, fontsize=8)
 
 
-@dataclass(frozen=True)
-class Curve:
-    """Points by rising cost; ``steps`` where money between two points buys only the cheaper one."""
-
-    cost: ArrayLike
-    accuracy: ArrayLike
-    steps: bool = False
-
-
 FLAGSHIP_STYLE = {
     "color": "#c00020",
     "linestyle": "-",
@@ -231,24 +220,23 @@ RIVAL_STYLE = {"linewidth": 1.1, "markersize": 3.5, "alpha": 0.6, "zorder": 2}
 
 def draw_tradeoff(
     ax: Any,
-    curves: Mapping[str, Curve],
+    curves: Mapping[str, tuple[ArrayLike, ArrayLike]],
     *,
     full: tuple[float, float] | None = None,
     title: str = "",
     score: str = "accuracy",
     flagship: str | None = None,
 ) -> None:
-    """Draw a score against mean cost per row, one line per method, and the full model as a star.
+    """Draw a score against mean cost per row, one line (costs, scores) per method, and the full model as a star.
 
     The line that is the ``flagship`` is drawn strong and on top, the others thin and pale.
     """
     styles = zip(cycle(_DASHES), cycle(_MARKERS), cycle(COLOURS), strict=False)
-    for (name, curve), (dash, marker, colour) in zip(curves.items(), styles, strict=False):
-        cost, accuracy = np.asarray(curve.cost, dtype=float), np.asarray(curve.accuracy, dtype=float)
+    for (name, points), (dash, marker, colour) in zip(curves.items(), styles, strict=False):
         line = {"linestyle": dash, "marker": marker, "color": colour, "markersize": 4, "linewidth": 1.5}
         if flagship in curves:
             line |= FLAGSHIP_STYLE if name == flagship else RIVAL_STYLE
-        ax.plot(cost, accuracy, label=name, drawstyle="steps-post" if curve.steps else "default", **line)
+        ax.plot(*points, label=name, **line)
     if full is not None:
         star = {"marker": "*", "color": "black", "markersize": 12, "linestyle": "none", "zorder": 5}
         ax.plot(*full, label="full model for every row", **star)
@@ -259,7 +247,7 @@ def draw_tradeoff(
 
 
 def _plain(text: str) -> str:
-    """Text as it is: matplotlib would read what stands between dollar signs as mathematics, and hide a leading _."""
+    """Text as it is: matplotlib reads text between dollar signs as mathematics, and hides a leading _."""
     return (text if text[:1] != "_" else " " + text).replace("$", r"\$")
 
 
@@ -281,7 +269,7 @@ def draw_route(way: Explanation, ax: Any = None) -> Any:
     bars, paid = [], 0.0
     for number, stage in enumerate(way.stages):
         note = answer_text(stage.answer, stage.probability) + (", goes on" if stage.goes_on else ", stops")
-        bars.append(_Bar(f"{number}: {_shortened(stage.bought)}", paid, stage.cost, note))
+        bars.append(_Bar(f"{number}: {shortened(stage.bought)}", paid, stage.cost, note))
         paid = stage.cost
     if way.asked_full:
         bars.append(_Bar("full model", paid, way.cost, answer_text(way.answer, way.probability)))
@@ -320,7 +308,7 @@ def purchased(prices: PriceList, bought: Bools, shares: Floats, names: Sequence[
         first = int(np.argmax(held)) if held.any() else len(held)
         share = float(shares[held].sum())
         if share > 0.0:
-            name = _shortened([names[column] for column in columns.tolist()])
+            name = shortened([names[column] for column in columns.tolist()])
             found.append((-share, first, group, Purchased(name, price, min(share, 1.0))))
     return [one for *_, one in sorted(found)]
 
@@ -351,7 +339,7 @@ def _draw_bars(bars: Sequence[_Bar], label: str, title: str, ax: Any) -> Any:
     return ax
 
 
-def _shortened(names: Sequence[str]) -> str:
+def shortened(names: Sequence[str]) -> str:
     """As many names as fit on a label, each cut short, and how many there are more."""
     if not names:
         return "nothing new"

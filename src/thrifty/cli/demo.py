@@ -6,15 +6,12 @@ boosted trees on the columns that the paper's cheap model bought. Every method i
 the table shows results on test rows.
 """
 
-import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
@@ -23,14 +20,15 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from thrifty.cascade.estimators import BudgetedClassifier
+from thrifty.cli.console import print_table, print_text
 from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of
-from thrifty.plots import Curve, draw_tradeoff, new_figure, save_figure
+from thrifty.plots import draw_tradeoff, new_figure, save_figure
 from thrifty.progress import Progress, silent
-from thrifty.reporting.facts import Facts
 from thrifty.reporting.measure import measure
 from thrifty.reporting.page import page_of
+from thrifty.reporting.words import results_table
 from thrifty.routing.confidence import ConfidenceRouter
 
 __all__ = ["run"]
@@ -50,7 +48,7 @@ Point = tuple[float, float]
 
 
 def run(out: Path, *, progress: Progress = silent) -> None:
-    """Fit, choose, print the table; write the picture, the numbers and the report."""
+    """Fit, choose, print the table; write the picture and the report."""
     digits = load_digits(as_frame=True)
     order = np.random.default_rng(0).permutation(len(digits.target))
     # Data frames: explanations and the report call pixels by their names.
@@ -61,26 +59,29 @@ def run(out: Path, *, progress: Progress = silent) -> None:
     clf = BudgetedClassifier(full, n_jobs=2, random_state=0).fit(X_fit, y_fit, progress=progress)
     budget = _level_budget(clf)
     deployed = clf.at(budget=budget)
-    facts = replace(
-        measure(deployed, X_test, y_test, rivals=rivals),
-        title="Digits: is it 5 or more?",
-        full_name="an RBF-SVM",
-        notes=(("rows of the fit", f"{clf.evidence_.n_rows:,}"),),
-    )
-    numbers = _numbers(facts) | {"budget": budget, "budgets": list(BUDGETS)}
-    numbers["lost_out_of_fold"] = float(deployed.evidence_.full_score - deployed.expected_score_)
-    numbers["points"] = {CASCADE: _points_of_cascade(clf, X_test, y_test)} | {
-        name: _points_of_frontier(frontier) for name, frontier in rivals.items()
-    }
+    facts = measure(deployed, X_test, y_test, rivals=rivals)
+    facts = replace(facts, title="Digits: is it 5 or more?", full_name="an RBF-SVM")
+    points = {CASCADE: _points_of_cascade(clf, X_test, y_test)}
+    points |= {name: _points_of_frontier(frontier) for name, frontier in rivals.items()}
     out.mkdir(parents=True, exist_ok=True)
-    files = [save_figure(_picture(numbers), out / "tradeoff.png")]
-    for name, text in {
-        "report.html": page_of(facts),
-        "demo.json": json.dumps(numbers, indent=1) + "\n",
-    }.items():
-        files.append(out / name)
-        files[-1].write_text(text, encoding="utf-8")
-    _show(numbers, str(deployed.explain(X_test[:1])[0]), files)
+    picture = save_figure(_picture(points, facts.score.full), out / "tradeoff.png")
+    report = out / "report.html"
+    report.write_text(page_of(facts), encoding="utf-8")
+    print_text(f"{TITLE}: accuracy @ mean cost per row, on {facts.n_rows} test rows")
+    lines = [
+        [f"{budget:g}", *("-" if one is None else f"{one[1]:.3f} @ {one[0]:.1f}" for one in row)]
+        for budget, *row in zip(BUDGETS, *points.values(), strict=True)
+    ]
+    print_table([["budget", *points], *lines])
+    lost = 100 * float(deployed.evidence_.full_score - deployed.expected_score_)
+    print_text(
+        f"Deployed is the budget of {budget:g}, the least of these that loses at most {100 * LEVEL:g} points against "
+        f"the full model on the rows of the fit, out of fold ({lost:.1f}). On test rows it has:"
+    )
+    print_table(results_table(facts, facts.start))
+    for line in str(deployed.explain(X_test[:1])[0]).splitlines():
+        print_text(line)
+    print_text(f"wrote {picture}, {report}")
 
 
 def _rivals(full: Any, X: Any, y: Any, X_test: Any, y_test: Any, progress: Progress) -> dict[str, Frontier]:
@@ -112,7 +113,7 @@ def _level_budget(clf: BudgetedClassifier) -> float:
     return next(level, BUDGETS[-1])
 
 
-def _points_of_cascade(clf: BudgetedClassifier, X: Any, y: Any) -> list[Point]:
+def _points_of_cascade(clf: BudgetedClassifier, X: Any, y: Any) -> list[Point | None]:
     systems = [clf.at(budget=budget) for budget in BUDGETS]
     return [(float(one.cost(X).mean()), float(np.mean(one.predict(X) == y))) for one in systems]
 
@@ -124,52 +125,12 @@ def _points_of_frontier(frontier: Frontier) -> list[Point | None]:
     return [None if one is None else (one.cost, one.score) for one in found]
 
 
-def _numbers(facts: Facts) -> dict[str, Any]:
-    """Results of the deployed point, the full model and the larger class in the report."""
-    place, classes = facts.start, facts.groupings[0]
-    return {
-        "full_accuracy": facts.score.full,
-        "majority": facts.score.constant,
-        "recall": [right / n for right, n in zip(classes.sums[place], classes.n_rows, strict=True)],
-        "deployed": [facts.cost.value[place], facts.score.value[place]],
-    }
-
-
-def _picture(numbers: dict[str, Any]) -> Any:
+def _picture(points: dict[str, list[Point | None]], full: float | None) -> Any:
     figure, (ax,) = new_figure(width=7.2, height=4.4)
-    curves = {}
-    for name, points in numbers["points"].items():
-        cost, accuracy = zip(*(one for one in points if one is not None), strict=True)
-        curves[name] = Curve(cost, accuracy)
+    curves = {
+        name: tuple(zip(*(one for one in some if one is not None), strict=True))
+        for name, some in points.items()
+    }
     title = "digits: 5 or more? 64 pixels at 1 each"
-    draw_tradeoff(ax, curves, full=(64.0, numbers["full_accuracy"]), title=title, flagship=CASCADE)
+    draw_tradeoff(ax, curves, full=None if full is None else (64.0, full), title=title, flagship=CASCADE)  # type: ignore[arg-type]
     return figure
-
-
-def _show(numbers: dict[str, Any], explanation: str, files: list[Path]) -> None:
-    """Print the table, the deployed point, the route of one row, and the files written."""
-    console, points = Console(), numbers["points"]
-    table = Table(title=TITLE, title_justify="left")
-    table.add_column("budget")
-    for name in points:
-        table.add_column(name, justify="right")
-    for budget, *row in zip(numbers["budgets"], *points.values(), strict=True):
-        table.add_row(f"{budget:g}", *("-" if one is None else f"{one[1]:.3f} @ {one[0]:.1f}" for one in row))
-    console.print(table)
-    (cost, right), recall, full = numbers["deployed"], numbers["recall"], numbers["full_accuracy"]
-    lost = 100 * numbers["lost_out_of_fold"]
-    chosen = (
-        f"Deployed is the budget of {numbers['budget']:g}, the least of these that loses at most {100 * LEVEL:g} "
-        f"points against the full model on the rows of the fit, out of fold ({lost:.1f}). On test rows it is right on "
-        f"{right:.3f} for {cost:.1f} per row, {100 * (full - right):.1f} points below the full model, with a recall "
-        f"of {recall[0]:.3f} of digits below 5 and {recall[1]:.3f} of the others."
-    )
-    others = f"Always answering with the larger class: {numbers['majority']:.3f}."
-    for line in (
-        f"Full model for every row: {full:.3f} at 64. {others}",
-        "Accuracy @ mean cost per row, on test rows.",
-        chosen,
-        explanation,
-    ):
-        console.print(line, soft_wrap=True)
-    console.print("wrote " + ", ".join(str(path) for path in files), soft_wrap=True, highlight=False)

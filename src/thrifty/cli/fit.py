@@ -216,19 +216,18 @@ def fit(
         allowed = labels_by_name("--max-loss", limits, data.classes)
         refuse_early(estimator, data, costs, query, limits, confidence)
         with limited_threads(openmp=threads_of(jobs), blas=threads_of(jobs)):
-            chosen = choose_full(frozen, full, estimator, data, read, show)
-            estimator.full, estimator._full_reads_numbers = chosen.model, chosen.reads_numbers
+            name, compared = choose_full(frozen, full, estimator, data, read, show)
             estimator._keeps_scores = True  # for log-loss and AUC, or mean errors, of the summary
             estimator = fit_and_prove(
                 estimator, data, allowed, confidence if budget is not None or limits else None, show
             )
         if floors and isinstance(estimator, BudgetedClassifier):
             estimator = estimator.at(budget=budget, min_recall=floors)
-        describe(estimator, data, full=chosen.name, target=target, row_key=row_key, max_loss=limits)
+        describe(estimator, data, full=name, target=target, row_key=row_key, max_loss=limits)
         if query:
             estimator.query_name_ = query
         write_file(out, to_bytes(estimator, private_key=key))
-    unread = [name for name in features if name not in read]
+    unread = [one for one in features if one not in read]
     notes = []
     if frozen is not None and unread:
         notes.append(f"{full} does not read {listed(unread)}: only the stages before it may buy them")
@@ -245,7 +244,6 @@ def fit(
     for text in notes:
         print_note(text)
     if json:
-        compared = chosen.comparison
         print_json(
             {
                 "file": str(out),
@@ -257,4 +255,4 @@ def fit(
             }
         )
     else:
-        fit_in_words(estimator, facts, chosen.comparison, out)
+        fit_in_words(estimator, facts, compared, out)

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import numpy as np
 from sklearn.frozen import FrozenEstimator
@@ -40,7 +40,6 @@ from thrifty.tasks.regression import RegressionLoss
 from thrifty.tasks.task import Task
 
 __all__ = [
-    "FullChoice",
     "choose_full",
     "describe",
     "fit_and_prove",
@@ -189,15 +188,6 @@ def _price_list(
 # -- the full model --------------------------------------------------------------------------------
 
 
-class FullChoice(NamedTuple):
-    """The full model, its name, and the cross-validation that chose it, if any."""
-
-    model: Any
-    name: str
-    reads_numbers: bool
-    comparison: KindComparison | None = None
-
-
 def load_frozen(
     full: str, features: Sequence[str], full_features: Sequence[str]
 ) -> tuple[FrozenEstimator | None, list[str]]:
@@ -249,38 +239,37 @@ def choose_full(
     data: TrainingTable,
     read: Sequence[str],
     progress: Progress,
-) -> FullChoice:
-    """Full model from a file, of the kind named, or of the best kind by cross-validation."""
+) -> tuple[str, KindComparison | None]:
+    """Give the estimator its full model: from a file, of the kind named, or of the best kind by cross-validation.
+
+    Returns its name, and the cross-validation that chose it, if any.
+    """
     task = task_of(estimator, data)
     columns = np.array([data.X.columns.get_loc(name) for name in read], dtype=np.intp)
+    comparison, kind = None, full if frozen is None else Path(full).name
     if frozen is not None:
-        name = Path(full).name
-        models_of(task).check_fitted(frozen.estimator, name)
+        models_of(task).check_fitted(frozen.estimator, kind)
         is_named = hasattr(frozen.estimator, "feature_names_in_")
         texts = [one for one in read if data.X.columns.get_loc(one) in data.cells.texts]
         if is_named and texts and not _reads_text(frozen.estimator, data.X[list(read)]):
             raise InvalidInputError(
-                f"{name} reads {listed(texts)} as numbers, and the table holds text there. Fit it on the text itself, "
+                f"{kind} reads {listed(texts)} as numbers, and the table holds text there. Fit it on the text itself, "
                 f"with a Pipeline that encodes it."
             )
-        choice = FullChoice(frozen, name, reads_numbers=not is_named)
-        kind = full
-        # Next to text a full model says by itself what it cannot read.
+        estimator.full, estimator._full_reads_numbers = frozen, not is_named
+        # Next to text a full model refuses by itself what it cannot read.
         is_picky = not texts and not get_tags(frozen).input_tags.allow_nan
     else:
-        comparison, kind = None, full
         seed, n_jobs = estimator.random_state, estimator.n_jobs or 1
         if full == "auto":
             numbers = data.cells.numbers[:, columns]
             comparison = compare_kinds(numbers, data.y, task, seed=seed, n_jobs=n_jobs, progress=progress)
             kind = comparison.best
-        choice = FullChoice(
-            new_model(kind, seed, n_jobs, task), kind, reads_numbers=True, comparison=comparison
-        )
-        is_picky = not get_tags(choice.model).input_tags.allow_nan
+        estimator.full, estimator._full_reads_numbers = new_model(kind, seed, n_jobs, task), True
+        is_picky = not get_tags(estimator.full).input_tags.allow_nan
     if is_picky:
         data.cells.refuse_missing(np.arange(len(data.y)), columns, f"the full model ({kind})")
-    return choice
+    return kind, comparison
 
 
 def _reads_text(model: Any, frame: Any) -> bool:
@@ -293,7 +282,7 @@ def _reads_text(model: Any, frame: Any) -> bool:
     return True
 
 
-# -- what the file tells besides -------------------------------------------------------------------
+# -- what the file holds besides ------------------------------------------------------------------
 
 
 def describe(

@@ -60,7 +60,7 @@ def column_name(system: Any, what: str) -> str:
     name = getattr(system, f"{what}_name_", None)
     if what == "query" and not isinstance(chain_of(system).task, RankingTask):
         return ""
-    default = "qid" if what == "query" else ""  # chains of rankers do not tell
+    default = "qid" if what == "query" else ""  # chains of rankers have no name for it
     return name if isinstance(name, str) and name else default
 
 

@@ -9,12 +9,19 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.stage import nodes_of
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence, route_by
-from thrifty.plots import Purchased, as_html, draw_in_force, draw_purchases, draw_route, html_table, purchased
+from thrifty.plots import (
+    Purchased,
+    as_html,
+    draw_in_force,
+    draw_purchases,
+    draw_route,
+    html_table,
+    purchased,
+    shortened,
+)
 from thrifty.tables.frames import kind_of_table
 
 __all__ = ["Notebook"]
-
-_SHOWN = 12
 
 
 class Notebook:
@@ -85,7 +92,7 @@ class Notebook:
             missing = "what each row buys" if chain.has_forks else "what rows buy in the second one"
             kind = "a graph of purchases" if chain.has_forks else "a chain before a chain"
             raise InvalidInputError(
-                f"the evidence of {kind} does not tell {missing}. Give rows: plot_purchases(X)."
+                f"the evidence of {kind} does not hold {missing}. Give rows: plot_purchases(X)."
             )
         policy, n_places = chain.policy, chain.n_stages + 1
         shares = np.zeros(n_places)
@@ -106,7 +113,7 @@ class Notebook:
         return bundle
 
     def _page(self) -> str:
-        """Stages, purchases and the frontier; nothing before the fit, nor where a file did not keep the evidence."""
+        """Frontier and stages; nothing before the fit, nor where a file did not keep the evidence."""
         if "chain_" not in vars(self):
             return ""
         try:
@@ -141,12 +148,6 @@ class Notebook:
         for place, paid in enumerate(chain.cost_by_place.tolist()):
             new = [names[column] for column in np.flatnonzero(chain.bought_by_place[place] & ~held)]
             held |= chain.bought_by_place[place]
-            shown = ", ".join(new[:3]) + (f" and {len(new) - 3} more" if len(new) > 3 else "")
             called = f"stage {place}" if place < chain.n_stages else "full model"
-            lines.append((f"{called}: {shown or 'nothing new'}", f"{paid:.4g}", f"{shares[place]:.1%}"))
-        made = self._purchased(shares)
-        height = 1.0 + 0.26 * min(len(made), _SHOWN)
-        drawn = as_html(lambda ax: draw_purchases(made[:_SHOWN], ax), "What is bought", height=height)
-        more = f"<div>and {len(made) - _SHOWN} purchases more</div>" if len(made) > _SHOWN else ""
-        head = ("buys", "paid by then", "answers")
-        return f"<div>{html_table(head, lines)}</div><div>{drawn}{more}</div>"
+            lines.append((f"{called}: {shortened(new)}", f"{paid:.4g}", f"{shares[place]:.1%}"))
+        return f"<div>{html_table(('buys', 'paid by then', 'answers'), lines)}</div>"

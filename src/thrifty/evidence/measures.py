@@ -245,7 +245,7 @@ def _areas(is_second: Bools, scores: Floats, counts: Floats) -> Floats:
 
 
 def with_classes(evidence: Evidence, task: Any) -> Evidence:
-    """The evidence with the class of every row and, where quality does not tell, which answers are right.
+    """The evidence with the class of every row and, where quality counts something else, which answers are right.
 
     One byte per row for up to 256 classes, and one more per row and place where answers are not just right or wrong.
     """

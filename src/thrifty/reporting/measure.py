@@ -30,7 +30,7 @@ from thrifty.tasks.mistakes import CostMatrix
 from thrifty.tasks.ranking import RankingTask
 from thrifty.tasks.task import Task, mean_errors
 
-__all__ = ["MAX_LABELS", "expected", "measure", "mistake_kinds", "partition_of", "price_list_of"]
+__all__ = ["MAX_LABELS", "expected", "joined", "measure", "mistake_kinds", "partition_of", "price_list_of"]
 
 MAX_LABELS = 20
 """Labels of one grouping, and kinds of mistakes, that get a line of their own; the rarest of more are together."""
@@ -38,8 +38,6 @@ MAX_UNBOUGHT = 30
 """Purchases that no stage makes and that get a line of their own; more are together."""
 N_RANGES = 5
 """Ranges of the target, each with as many rows, that get a line of their own."""
-NEARLY = 0.005
-"""Loss of score against the best point that the point shown first may have: just below the best, savings are large."""
 RIVAL_POINTS = 60
 
 
@@ -116,7 +114,7 @@ def measure(
         n_queries=own.n_rows if isinstance(own, QueryEvidence) else None,
         budget=_plain(shown.budget),
         efficient=tuple(shown.efficient.tolist()),
-        start=next(iter(marks.values()), _nearly_best(judged, shown)),
+        start=next(iter(marks.values()), len(shown.budget) - 1),
         marked=marks,
         n_stages=len(held) - 1,
         purchases=purchases,
@@ -384,12 +382,6 @@ def _evenly(frontier: Frontier, max_points: int) -> Ints:
     return kept
 
 
-def _nearly_best(frontier: Frontier, shown: _Shown) -> int:
-    """The cheapest shown point that is nearly as good as the best, by the numbers of the rows of the choice."""
-    good = frontier.chosen.score >= frontier.chosen.score[-1] - NEARLY
-    return int(np.argmax(shown.budget >= frontier.chosen.cost[good][0]))
-
-
 def _same_point(numbers: Floats, place: int, deployed: int | None) -> int:
     """The deployed point in place of one with the same budget, cost and score."""
     return place if deployed is None or not np.allclose(numbers[deployed], numbers[place]) else deployed
@@ -614,7 +606,7 @@ def _purchases(
     purchases = []
     for line in lines:
         inside = np.flatnonzero(np.isin(prices.group_of, line))
-        name = _joined([columns[column] for column in inside])
+        name = joined([columns[column] for column in inside])
         if len(line) > 1:
             reader = "the full model only" if first[line[0]] < len(held) else "no model"
             name = f"{len(line)} others, read by {reader}"
@@ -639,7 +631,8 @@ def _shares(held: Sequence[Bools], places: Ints) -> Floats:
     return count / len(places)
 
 
-def _joined(names: list[str], max_names: int = 3) -> str:
+def joined(names: Sequence[str], max_names: int = 3) -> str:
+    """The first of some names, and how many there are more."""
     shown = ", ".join(names[:max_names])
     return shown if len(names) <= max_names else f"{shown} and {len(names) - max_names} more"
 

@@ -21,10 +21,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.frontier import Frontier
 from thrifty.files import check_output, write_atomically
 from thrifty.reporting.facts import Facts
-from thrifty.reporting.measure import measure, price_list_of
+from thrifty.reporting.measure import measure
 from thrifty.reporting.words import (
     certificate_text,
     deployed_text,
@@ -91,12 +90,6 @@ def report(
     """
     page = Path(path)
     check_output(page)
-    for name, one in {
-        "system": system,
-        **{f"rivals[{key!r}]": one for key, one in (rivals or {}).items()},
-    }.items():
-        if not isinstance(one, Frontier):
-            price_list_of(name, one)
     facts = measure(system, X, y, by=groups_of(by, X), rivals=rivals)
     write_atomically(page, page_of(replace(facts, title=title, unit=unit)).encode())
     return page

@@ -9,6 +9,7 @@ from typing import Any
 
 import thrifty
 from thrifty.reporting.facts import Curve, Facts
+from thrifty.reporting.measure import joined
 from thrifty.tasks.task import ERRORS
 
 __all__ = [
@@ -469,12 +470,7 @@ def _bought(facts: Facts, place: int) -> list[str]:
     bought = [(share, one.name) for share, one in own if one.first < facts.n_stages]
     always = [name for share, name in bought if share == 1]
     later = sorted(((share, name) for share, name in bought if 0 < share < 1), key=lambda one: -one[0])
-    return [_listed(always), _listed([f"{name} ({_portion(share)})" for share, name in later])]
-
-
-def _listed(names: list[str], max_names: int = 12) -> str:
-    shown = ", ".join(names[:max_names])
-    return shown if len(names) <= max_names else f"{shown} and {len(names) - max_names} more"
+    return [joined(always, 12), joined([f"{name} ({_portion(share)})" for share, name in later], 12)]
 
 
 # -- tables that follow the slider -------------------------------------------------------------------
