@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from thrifty.prices.prices import Prices
     from thrifty.reporting.page import report
     from thrifty.routing.confidence import ConfidenceRouter, UniformRouter, UniformRouterRegressor
-    from thrifty.routing.logged import evidence_of_answers
+    from thrifty.routing.router import ModelRouter
     from thrifty.sources import DictSource, HttpSource, SqlSource
 
 __version__ = "0.3.0"
@@ -46,6 +46,7 @@ __all__ = [
     "Evidence",
     "Frontier",
     "HttpSource",
+    "ModelRouter",
     "Policy",
     "Prices",
     "Receipt",
@@ -57,7 +58,6 @@ __all__ = [
     "audit",
     "certify",
     "evidence_of",
-    "evidence_of_answers",
     "hold_budget",
     "load",
     "point_of",
@@ -84,6 +84,7 @@ _HOME = {
     "Evidence": "evidence.evidence",
     "Frontier": "evidence.frontier",
     "HttpSource": "sources",
+    "ModelRouter": "routing.router",
     "Policy": "chain.policy",
     "Prices": "prices.prices",
     "Receipt": "chain.purchases",
@@ -95,7 +96,6 @@ _HOME = {
     "audit": "auditing.audit",
     "certify": "evidence.certificate",
     "evidence_of": "evidence.observe",
-    "evidence_of_answers": "routing.logged",
     "hold_budget": "evidence.budgets",
     "load": "bundle.storage",
     "point_of": "evidence.observe",

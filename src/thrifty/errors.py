@@ -15,6 +15,7 @@ __all__ = [
     "InvalidAnswerError",
     "InvalidInputError",
     "InvalidTypeError",
+    "MissingSupportWarning",
     "NoPriceOfMistakesError",
     "NothingSavedWarning",
     "OptimisticFullModelWarning",
@@ -210,6 +211,10 @@ class FullModelOutsideWarning(UserWarning):
 
 class RefittedFullModelWarning(UserWarning):
     """A fitted full model is cloned and fitted again, because it is not in a ``FrozenEstimator``."""
+
+
+class MissingSupportWarning(UserWarning):
+    """A model was asked too rarely to know what it would have answered elsewhere."""
 
 
 class NothingSavedWarning(UserWarning):

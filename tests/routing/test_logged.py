@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 import thrifty
-from thrifty import ConfidenceRouter, Prices, certify, evidence_of_answers
+from thrifty import ConfidenceRouter, Prices, certify
 from thrifty.errors import InvalidInputError
+from thrifty.routing.logged import evidence_of_answers
 
 
 def log(seed, n_rows=2000):

@@ -1,1 +1,1 @@
-"""Routers between two models: by the confidence of the cheap one, or learned from a log of which was right."""
+"""Routers: between two models by confidence or from a log, and among many models with prices."""

@@ -31,6 +31,7 @@ __all__ = [
     "additive_trees",
     "categories_of",
     "foreign_trees",
+    "forest_trees",
     "largest_rounding_to",
 ]
 
@@ -399,6 +400,12 @@ def _from_forest(model: Any, trees: Sequence[Any]) -> ForeignTrees:
     return ForeignTrees((joined,), np.zeros(joined.n_outputs), "shares", n_features)
 
 
+def forest_trees(model: Any) -> TreeEnsemble:
+    """Trees of a fitted forest of scikit-learn for one or several numbers; its prediction is their mean."""
+    trees = [_scikit_tree(one.tree_, int(model.n_features_in_)) for one in model.estimators_]
+    return TreeEnsemble.concatenate(trees)
+
+
 def _scikit_tree(tree: Any, n_features: int) -> TreeEnsemble:
     # Rows are rounded to single precision, thresholds are not.
     single = tree.threshold.astype(np.float32)
@@ -412,7 +419,7 @@ def _scikit_tree(tree: Any, n_features: int) -> TreeEnsemble:
         tree.feature,
         largest_rounding_to(single),
         missing,
-        tree.value[:, 0, :],
+        tree.value[:, 0, :] if tree.n_outputs == 1 else tree.value[:, :, 0],
     )
 
 

@@ -1,0 +1,327 @@
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from thrifty import ModelRouter
+from thrifty.errors import InvalidInputError, MissingSupportWarning
+from thrifty.routing.policy import Log, learn_programme, walk
+
+PRICES = {"tiny": 1.0, "small": 2.0, "middle": 5.0, "large": 20.0}
+SKILL = np.array([0.55, 0.65, 0.75, 0.92])
+
+
+def make_log(n_rows=300, seed=0, skill=SKILL):
+    """A table whose first column is the difficulty of a row; right answers are 0, wrong ones 1 to 4."""
+    rng = np.random.default_rng(seed)
+    hard = rng.random(n_rows)
+    right = rng.random((n_rows, len(skill))) < np.clip(skill + 0.5 - hard[:, None], 0.02, 0.98)
+    answers = np.where(right, 0, rng.integers(1, 5, right.shape))
+    cost = np.array(list(PRICES.values()))[: len(skill)] * rng.uniform(0.8, 1.2, right.shape)
+    X = np.column_stack([hard + 0.2 * rng.standard_normal(n_rows), rng.random(n_rows)])
+    return X, right.astype(float), cost, answers
+
+
+@pytest.fixture(scope="module")
+def log():
+    return make_log(600)
+
+
+@pytest.fixture(scope="module")
+def router(log):
+    return ModelRouter(PRICES, budget=6.0).fit(*log)
+
+
+# -- the programme ---------------------------------------------------------------------------------
+
+
+def best_value(log, price):
+    """Largest mean of quality - price * cost over all policies that look at the partition of answers, exhaustively."""
+    n_models = log.n_models
+
+    def value(rows, asked):
+        quality = max((log.quality[rows, model].sum() for model in asked), default=-np.inf)
+        for model in set(range(n_models)) - set(asked):
+            paid = price * log.cost[rows, model].sum()
+            held = [*asked, model]
+            answers = log.answers[rows][:, held]
+            first_equal = (answers[:, :, None] == answers[:, None, :]).argmax(axis=2)
+            patterns = np.unique(first_equal, axis=0, return_inverse=True)[1]
+            following = sum(value(rows[patterns == one], held) for one in np.unique(patterns))
+            quality = max(quality, following - paid)
+        return quality
+
+    return value(np.arange(len(log)), []) / len(log)
+
+
+def test_the_programme_finds_the_best_of_all_policies_on_a_tiny_case():
+    rng = np.random.default_rng(1)
+    right = rng.random((4000, 3)) < [0.6, 0.7, 0.85]
+    answers = np.where(right, 0, rng.integers(1, 4, right.shape))
+    cost = np.broadcast_to([1.0, 1.5, 6.0], right.shape)
+    log = Log(np.full(right.shape, 0.5), cost, right.astype(float), cost, answers)
+    prices = np.array([0.0, 0.01, 0.03, 0.1, 0.3, 1.0])
+    programme = learn_programme(log, prices, 3, reads_row=False)
+    n_asked = []
+    for place, price in enumerate(prices):
+        found = walk(programme, place, log)
+        n_asked.append((found.asked >= 0).sum(axis=1).mean())
+        assert (found.quality - price * found.cost).mean() == pytest.approx(best_value(log, price), abs=0.004)
+    assert n_asked[0] > 2.0 > n_asked[-1] == 1.0
+
+
+def test_comparing_answers_is_better_than_the_best_model_alone_and_costs_less(router):
+    best, frontier = router.at(), router.frontier_
+    assert best.expected_quality_ > frontier.single_quality.max()
+    X, quality, cost, answers = make_log(3000, seed=1)
+    found = best.replay(X, quality, cost, answers)
+    assert found.quality.mean() > quality[:, 3].mean()
+    assert found.cost.mean() < 0.9 * cost[:, 3].mean()
+    assert (found.asked != "").sum(axis=1).max() == 3
+    alone = ModelRouter(PRICES, max_asks=1).fit(*make_log(600)).replay(X, quality, cost, answers)
+    assert alone.asked.shape == (3000, 1)
+
+
+# -- budgets ---------------------------------------------------------------------------------------
+
+
+def test_any_budget_takes_the_best_policy_and_the_least_one_the_cheapest_model(log):
+    X, quality, _, answers = log
+    router = ModelRouter(PRICES).fit(X, quality, answers=answers)
+    frontier = router.frontier_
+    assert router.expected_quality_ == frontier.quality.max() >= frontier.single_quality.max() - 0.01
+    assert router.at(budget=np.inf).expected_quality_ == router.expected_quality_
+    least = router.at(budget=1.0)
+    assert set(least.predict(X)) == {"tiny"}
+    assert least.expected_cost_ == least.replay(X, quality, answers=answers).cost.mean() == 1.0
+    with pytest.raises(InvalidInputError, match=r"budget must be at least 1, .*got 0\.9"):
+        router.at(budget=0.9)
+    assert router.budget is None
+
+
+def test_between_two_points_rows_are_mixed_by_their_content_and_the_mean_is_the_budget(router, log):
+    X = log[0]
+    for budget in (2.0, 4.0, 9.0):
+        other = router.at(budget=budget)
+        assert other.expected_cost_ == pytest.approx(min(budget, router.frontier_.cost[-1]))
+        halves = [
+            other.replay(*(part[rows] for part in log)).cost for rows in (slice(0, 300), slice(300, 600))
+        ]
+        np.testing.assert_array_equal(np.concatenate(halves), other.replay(*log).cost)
+    assert list(router.predict(X[[3, 3]])) == list(router.predict(X[3:4])) * 2
+
+
+def test_a_budget_with_confidence_spends_less_and_is_refused_where_it_cannot_be_held(router):
+    held = router.at(budget=6.0, confidence=0.95)
+    assert 5.0 < held.expected_cost_ < router.expected_cost_
+    assert held.at(budget=6.0).expected_cost_ == router.expected_cost_
+    with pytest.raises(InvalidInputError, match="with confidence 0.95"):
+        router.at(budget=router.frontier_.cost[0] * 1.0001, confidence=0.95)
+    assert router.bill(100) / 100 > router.bill(10_000) / 10_000 > router.expected_cost_
+
+
+# -- invariants ------------------------------------------------------------------------------------
+
+
+def test_the_order_of_the_models_and_of_the_rows_changes_nothing(router, log):
+    X, quality, cost, answers = log
+    order, rows = [2, 0, 3, 1], np.random.default_rng(0).permutation(len(X))
+    names = [list(PRICES)[model] for model in order]
+    other = ModelRouter({name: PRICES[name] for name in names}, budget=6.0)
+    other.fit(X, quality[:, order], cost[:, order], answers[:, order])
+    assert other.pool_ == router.pool_
+    one, two = router.replay(*log), other.replay(X, quality[:, order], cost[:, order], answers[:, order])
+    assert one.model.tolist() == two.model.tolist()
+    np.testing.assert_array_equal(one.cost, two.cost)
+    assert clone(other).set_params(models=PRICES).fit(*log).predict(X).tolist() == router.predict(X).tolist()
+    shuffled = router.replay(*(part[rows] for part in log))
+    np.testing.assert_array_equal(shuffled.cost, one.cost[rows])
+
+
+def test_a_session_asks_pays_and_answers_as_a_replay_of_the_log(router, log):
+    X, _, cost, answers = log
+    found = router.replay(*log)
+    names = list(PRICES)
+    for row in range(0, 600, 23):
+        session, asked = router.start(X[row]), []
+        assert session.answer is None
+        while session.next_ask is not None:
+            model = names.index(session.next_ask)
+            asked.append(session.next_ask)
+            session.give(answers[row, model], cost=cost[row, model])
+        assert asked == [name for name in found.asked[row] if name]
+        assert session.model == found.model[row]
+        assert session.answer == answers[row, names.index(session.model)]
+        assert session.cost == pytest.approx(found.cost[row])
+        assert f"answered by {session.model}" in session.explain().splitlines()[-1]
+    with pytest.raises(InvalidInputError, match="the row is answered"):
+        session.give(0)
+
+
+def test_twice_the_prices_and_twice_the_budget_are_the_same_policy(router, log):
+    dearer = router.with_prices({name: 2 * price for name, price in PRICES.items()}).at(budget=12.0)
+    X, quality, cost, answers = log
+    one, two = router.replay(*log), dearer.replay(X, quality, 2 * cost, answers)
+    assert one.model.tolist() == two.model.tolist()
+    np.testing.assert_allclose(two.cost, 2 * one.cost)
+    assert router.models == PRICES
+
+
+def test_a_model_that_became_cheap_is_asked_more_often(router, log):
+    cheaper = router.with_prices({"large": 3.0})
+    assert cheaper.expected_quality_ > router.expected_quality_ + 0.05
+    assert (cheaper.predict(log[0]) == "large").mean() > (router.predict(log[0]) == "large").mean()
+
+
+def test_texts_are_routed_by_what_they_say_and_equal_ones_alike():
+    rng = np.random.default_rng(0)
+    kinds = rng.integers(0, 2, 400)
+    words = np.array([["sum", "number", "digit", "prove"], ["poem", "story", "rhyme", "letter"]])
+    texts = [" ".join(rng.choice(words[kind], 6)) for kind in kinds]
+    quality = np.column_stack([kinds == 0, kinds == 1]).astype(float)
+    router = ModelRouter({"sums": 1.0, "poems": 1.1}, budget=1.06).fit(texts, quality)
+    assert router.replay(texts, quality).quality.mean() > 0.98
+    assert list(router.predict(["prove the sum of a number", "a poem, a story"])) == ["sums", "poems"]
+    assert router.start("a digit of the sum").next_ask == "sums"
+    with pytest.raises(InvalidInputError, match="X must be a list of texts"):
+        router.predict(np.zeros((2, 3)))
+
+
+# -- logs ------------------------------------------------------------------------------------------
+
+
+def test_answers_that_are_texts_are_compared_in_their_canonical_form_and_pay_by_length():
+    X, quality, _, answers = make_log(300)
+    forms = np.array(["Paris", "Rome", "Oslo", "Bern", "Kyiv"], dtype=object)[answers]
+    styled = np.where(np.arange(4) % 2, forms + ".", np.char.upper(forms.astype(str)).astype(object))
+    texts = [f"question {row} of difficulty {'hard ' * int(10 * x)}" for row, x in enumerate(X[:, 0])]
+    by_token = {name: (price, 4 * price) for name, price in PRICES.items()}
+    told = ModelRouter(by_token).fit(texts, quality, answers=styled)
+    assert told._state.log.answers is not None
+    np.testing.assert_array_equal(
+        told._state.log.answers[:, 0] == told._state.log.answers[:, 1], answers[:, 0] == answers[:, 1]
+    )
+    expected = (
+        np.array([len(text) for text in texts]) / 4 + 4 * np.char.str_len(styled[:, 0].astype(str)) / 4
+    ) / 1e6
+    np.testing.assert_allclose(told._state.log.cost[:, 0], expected)
+
+
+def test_a_log_of_one_model_a_row_is_read_without_the_bias_of_who_was_asked():
+    X, quality, cost, _ = make_log(3000, skill=np.array([0.6, 0.7]))
+    rng = np.random.default_rng(123)
+    chance = np.where(X[:, 0] > 0.5, 0.9, 0.1)  # hard rows went to the second model
+    asked = rng.random(len(X)) < chance
+    seen = np.where(np.column_stack([~asked, asked]), quality, np.nan)
+    propensity = np.column_stack([1 - chance, chance])
+    router = ModelRouter(["tiny", "small"]).fit(X, seen, cost, propensity=propensity)
+    truth, naive = quality.mean(axis=0), np.nanmean(seen, axis=0)
+    found = router.frontier_.single_quality
+    assert np.abs(found - truth).max() < 0.04 < 0.15 < np.abs(naive - truth).max()
+    assert router.expected_quality_ == pytest.approx(quality.max(axis=1).mean(), abs=0.25)
+
+
+def test_a_model_that_was_hardly_asked_is_warned_of():
+    X, quality, cost, _ = make_log(300)
+    quality[20:, 3] = np.nan
+    quality[20:30, :] = np.nan
+    quality[25, 1] = 1.0
+    with pytest.warns(MissingSupportWarning, match="'large' was asked in 20 rows"):
+        ModelRouter(list(PRICES)).fit(X, quality, cost)
+
+
+def test_evidence_that_is_known_after_asking_is_used():
+    X, quality, cost, _ = make_log(800, skill=np.array([0.55, 0.92]))
+    X = np.zeros_like(X) + np.arange(800)[:, None]  # the rows themselves say nothing
+    noise = 0.2 * np.random.default_rng(0).standard_normal(quality.shape)
+    models = ["tiny", "small"]
+    blind = ModelRouter(models, budget=2.4).fit(X, quality, cost)
+    router = ModelRouter(models, budget=2.4).fit(X, quality, cost, evidence=quality + noise)
+    assert router.expected_quality_ > blind.expected_quality_ + 0.03
+    session = router.start(X[0])
+    assert session.next_ask == "tiny"
+    assert session.give("x", evidence=1.0).next_ask is None
+    assert router.start(X[0]).give("x", evidence=0.0).next_ask == "small"
+
+
+# -- what is proved ----------------------------------------------------------------------------------
+
+
+def test_a_certificate_bounds_the_loss_against_a_model_and_the_bill_of_the_next_rows(router, log):
+    new = make_log(3000, seed=7)
+    proved = router.certified(*new, max_loss=0.05)
+    assert proved.certificate_.against == "large"
+    assert proved.certificate_.bound <= 0.05
+    found = proved.replay(*new)
+    assert new[1][:, 3].mean() - found.quality.mean() <= proved.certificate_.bound
+    assert found.cost.mean() < new[2][:, 3].mean()
+    billed = router.certified(*new, budget=6.0, n_next=500)
+    assert billed.certificate_.bound <= 6.0
+    assert "the next 500 rows cost at most" in str(billed.certificate_)
+    with pytest.raises(InvalidInputError, match="600 of 600 rows are rows of the fit"):
+        router.certified(*log, max_loss=0.05)
+    with pytest.raises(InvalidInputError, match="cannot be proved on these 40 rows"):
+        router.certified(*make_log(40, seed=8), max_loss=0.01)
+
+
+def test_bills_are_exceeded_as_rarely_as_promised(router):
+    new = make_log(4000, seed=9)
+    cost = router.replay(*new).cost
+    rng = np.random.default_rng(0)
+    exceeded = [rng.choice(cost, 300).sum() > router.bill(300) for _ in range(500)]
+    assert np.mean(exceeded) <= 0.07
+
+
+def test_measures_of_the_frontier_of_two_models_that_are_mixed():
+    X, quality, _, _ = make_log(600, skill=np.array([0.55, 0.92]))
+    X = np.zeros_like(X) + np.arange(600)[:, None]
+    frontier = ModelRouter({"tiny": 1.0, "small": 2.0}).fit(X, quality).frontier_
+    assert np.all(np.diff(frontier.cost) > 0)
+    assert np.all(np.diff(frontier.quality) > 0)
+    assert frontier.apgr == pytest.approx(0.5, abs=0.1)
+    assert frontier.cpt(0.5) == pytest.approx(0.5, abs=0.15)
+    assert frontier.aiq == pytest.approx(frontier.single_quality.mean(), abs=0.02)
+
+
+# -- refusals ----------------------------------------------------------------------------------------
+
+
+def changed(part, place, value):
+    log = list(make_log(60))
+    log[part] = log[part].astype(float)
+    log[part][place] = value
+    return log
+
+
+@pytest.mark.parametrize(
+    ("models", "settings", "log", "words"),
+    [
+        (PRICES, {}, make_log(29), "at least 30 rows"),
+        (PRICES, {}, changed(1, (slice(None), 1), 0.0), "'small' was never right"),
+        (PRICES, {}, changed(1, (slice(None), 1), np.nan), "never asked"),
+        (PRICES, {}, changed(2, (slice(None), 0), 0.0), "'tiny' is free"),
+        (PRICES, {}, changed(2, (4, 2), -1.0), r"cost must be .* got .*-1.0.* for 'middle' in row 4"),
+        (PRICES, {}, changed(1, (7, 3), 1.5), r"quality must lie in \[0, 1\].*1.5.* 'large' in row 7"),
+        (PRICES, {}, changed(3, (slice(None), 2), np.nan), "answers of 'middle' are missing or unparsed"),
+        ({**PRICES, "tiny": 0.0}, {}, make_log(60), "price of 'tiny' must be a number > 0"),
+        ({**PRICES, "tiny": -1.0}, {}, make_log(60), "got -1.0"),
+        ({**PRICES, "tiny": "1"}, {}, make_log(60), "got '1'"),
+        ({**PRICES, "tiny": (0.1, 0.4)}, {}, [*make_log(60)[:2]], "price per token"),
+        (list(PRICES), {}, [*make_log(60)[:2]], "'tiny' has no price"),
+        (["a", "b", "a", "c"], {}, make_log(60), "'a' is there 2 times"),
+        (["a"], {}, make_log(60), "at least two models"),
+        ("abcd", {}, make_log(60), "models must be a dict"),
+        (["a", "b"], {}, make_log(60), r"quality must have shape \(60, 2\)"),
+        (PRICES, {"budget": -1}, make_log(60), "budget must be positive; got -1"),
+        (PRICES, {"budget": 0.3}, make_log(60), "budget must be at least"),
+        (PRICES, {"max_asks": 0}, make_log(60), "max_asks must be a whole number >= 1"),
+        (PRICES, {"confidence": 1.5}, make_log(60), "confidence"),
+        (PRICES, {}, [np.zeros((60, 2)), *make_log(60)[1:]], "at least 5 different rows; got 1"),
+    ],
+)
+def test_bad_input_is_refused_in_words(models, settings, log, words):
+    router = ModelRouter(models, **settings)
+    with pytest.raises(InvalidInputError, match=words):
+        router.fit(*log)
+    with pytest.raises(NotFittedError):
+        router.predict(log[0])
