@@ -40,13 +40,9 @@ def columns_read(model: Any, X: Any) -> Bools:
     """
     n_rows, n_features = np.shape(X)
     if isinstance(model, Pipeline):
-        *steps, (_, last) = model.steps
-        made_of = np.eye(n_features, dtype=bool)
-        for _, step in steps:
-            if step is not None and step != "passthrough":
-                made_of = _joined(_inputs_of_outputs(step, made_of.shape[0]), made_of)
-                X = step.transform(X)
-        return _joined(columns_read(last, X), made_of)
+        steps, last = model[:-1], model[-1]
+        prepared = steps.transform(X) if len(steps) else X
+        return _joined(columns_read(last, prepared), _inputs_of_outputs(steps, n_features))
     members = _members(model)
     if members is not None:
         together: Bools = np.logical_or.reduce([columns_read(one, X) for one in members])

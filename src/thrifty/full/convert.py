@@ -1,9 +1,9 @@
 """Fitted models of scikit-learn, LightGBM and XGBoost as stored models, where their arrays are known.
 
-A model is recognised by its exact class: a subclass may predict otherwise. Every converted model is compared with the
-original on synthetic rows, so that an unknown setting, or an unknown version of a library, leads to a model that is not
-stored, and never to one that predicts differently. ``SVC._gamma`` is the one private attribute read here; those of
-trees are in ``trees/foreign.py``.
+A model is recognised by its fitted attributes, in classes of these libraries: a subclass may predict otherwise. Every
+converted model is compared with the original on synthetic rows, so that an unknown class, setting or version of a
+library leads to a model that is not stored, and never to one that predicts differently. ``SVC._gamma`` is the one
+private attribute read here; those of trees are in ``trees/foreign.py``.
 """
 
 import warnings
@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn import ensemble, linear_model, svm, tree
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn import linear_model
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
@@ -32,54 +31,16 @@ N_PROBES = 16
 """Number of synthetic rows that models are compared on."""
 _SAME = 1e-6
 _GOLDEN = 0.6180339887498949
-
-_SCIKIT_TREES = (
-    tree.DecisionTreeClassifier,
-    tree.DecisionTreeRegressor,
-    tree.ExtraTreeClassifier,
-    tree.ExtraTreeRegressor,
-    ensemble.RandomForestClassifier,
-    ensemble.RandomForestRegressor,
-    ensemble.ExtraTreesClassifier,
-    ensemble.ExtraTreesRegressor,
-    ensemble.GradientBoostingClassifier,
-    ensemble.GradientBoostingRegressor,
-)
-_HISTOGRAMS = (ensemble.HistGradientBoostingClassifier, ensemble.HistGradientBoostingRegressor)
-_BOOSTERS = tuple(
-    f"{library}.sklearn.{prefix}{kind}"
-    for library, prefix in (("lightgbm", "LGBM"), ("xgboost", "XGB"))
-    for kind in ("Classifier", "Regressor", "Ranker", "RFClassifier", "RFRegressor")
-)
-_LINEAR_NAMES = (
-    "LogisticRegression", "LogisticRegressionCV", "RidgeClassifier", "RidgeClassifierCV", "SGDClassifier",
-    "Perceptron", "PassiveAggressiveClassifier", "LinearRegression", "Ridge", "RidgeCV", "Lasso", "LassoCV",
-    "LassoLars", "LassoLarsCV", "LassoLarsIC", "Lars", "LarsCV", "ElasticNet", "ElasticNetCV",
-    "OrthogonalMatchingPursuit", "OrthogonalMatchingPursuitCV", "BayesianRidge", "ARDRegression",
-    "HuberRegressor", "QuantileRegressor", "TheilSenRegressor", "SGDRegressor",
-    "PassiveAggressiveRegressor", "PoissonRegressor", "GammaRegressor",
-)  # fmt: skip
-_LINEAR = (
-    *(getattr(linear_model, name) for name in _LINEAR_NAMES if hasattr(linear_model, name)),
-    svm.LinearSVC,
-    svm.LinearSVR,
-    LinearDiscriminantAnalysis,
-)
+_LIBRARIES = ("sklearn", "lightgbm.sklearn", "xgboost.sklearn")
 _LOG_LINKS = (linear_model.PoissonRegressor, linear_model.GammaRegressor)
-_KERNELS = (svm.SVC, svm.NuSVC, svm.SVR, svm.NuSVR)
 
 
 def stored_model_of(model: Any) -> StoredModel | None:
     """Convert a fitted model into a stored one with the same predictions; None for models of unknown classes."""
     if isinstance(model, StoredModel):
         return model
-    last = _steps(model)[-1]
-    kind = type(last)
-    is_known = (
-        kind in (*_SCIKIT_TREES, *_HISTOGRAMS, *_LINEAR, *_KERNELS)
-        or f"{kind.__module__}.{kind.__qualname__}" in _BOOSTERS
-    )
-    found = read_model(model) if is_known else None
+    module = type(_steps(model)[-1]).__module__
+    found = read_model(model) if any(f"{module}.".startswith(f"{one}.") for one in _LIBRARIES) else None
     try:
         return found.validate() if found is not None and _answers_alike(model, found) else None
     except InvalidInputError:
@@ -174,9 +135,10 @@ def _classes(model: Any) -> Labels:
 
 
 def _core(model: Any) -> Any:
-    if isinstance(model, _LINEAR):
-        return _linear(model)
-    return _kernel(model) if isinstance(model, _KERNELS) else foreign_trees(model)
+    if hasattr(model, "support_vectors_"):
+        return _kernel(model)
+    is_linear = hasattr(model, "intercept_") and hasattr(model, "coef_")
+    return _linear(model) if is_linear else foreign_trees(model)
 
 
 def _linear(model: Any) -> LinearScores | None:
