@@ -15,7 +15,7 @@ else
   INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 endif
 
-.PHONY: help demo test test-reproduction test-quick coverage test-kernels test-lowest test-mlserver check dist-check format docs bench paper paper-quick paper-smoke clean
+.PHONY: help demo test test-reproduction test-quick coverage test-kernels test-lowest test-mlserver check dist-check format docs bench hostile paper paper-quick paper-smoke clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -109,7 +109,10 @@ docs: $(VENV)/.docs ## Build the site into docs/_build/html: run its examples, w
 	@$(BIN)/python docs/check_links.py docs/_build/html
 
 bench: $(VENV)/.dev ## Time the solvers against their rivals (several minutes)
-	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(filter-out benchmarks/hostile.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+hostile: $(VENV)/.dev ## Attack files, gateway, providers, buying and certificates: prints cases and failures, within 15 minutes
+	@$(BIN)/python benchmarks/hostile.py
 
 paper: $(VENV)/.boosters ## Re-run the paper's experiments on the data in THRIFTY_DATA; goes on where it was interrupted
 	@$(BIN)/python -m reproduction all --data $(THRIFTY_DATA) --out paper-out

@@ -98,3 +98,16 @@ def test_broken_links_of_a_site_are_told_and_sound_ones_are_not(tmp_path, check_
     (tmp_path / "a.html").write_text(f'<h1 id="top">a</h1>{anchors}')
     told = check_links.broken_links(tmp_path)
     assert sorted(line.split()[1] for line in told) == sorted(broken)
+
+
+def test_each_promise_about_security_names_a_part_of_the_attacks_or_tests_that_there_are():
+    table = (DOCS / "security.md").read_text().split("## Promises")[1].split("## ")[0]
+    parts = re.search(
+        r"^PARTS = \{(.*?)^\}", (REPOSITORY / "benchmarks/hostile.py").read_text(), re.M | re.S
+    )[1]
+    known = set(re.findall(r'^    "(\w+)":', parts, re.MULTILINE))
+    promises = [line.split("|")[3] for line in table.splitlines() if line.startswith("|")][2:]
+    shown = [re.findall(r"`([^`]+)`", one) for one in promises]
+    assert all(shown)
+    assert {one for some in shown for one in some if "/" not in one} == known
+    assert all((REPOSITORY / one).is_file() for some in shown for one in some if "/" in one)

@@ -1,4 +1,4 @@
-"""A small run of benchmarks/fuzz_bundles.py: files made to do harm are refused or answer, and nothing else happens."""
+"""A small run of `benchmarks/hostile.py files`: files made to do harm are refused, or answer, and nothing else."""
 
 import importlib.util
 import os
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "fuzz_bundles.py"
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "attacks" / "files.py"
 N_FILES = int(os.environ.get("THRIFTY_FUZZ", "200"))
 
 
 @pytest.fixture(scope="module")
 def fuzz():
-    spec = importlib.util.spec_from_file_location("fuzz_bundles", SCRIPT)
+    spec = importlib.util.spec_from_file_location("attacks_files", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

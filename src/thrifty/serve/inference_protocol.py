@@ -591,7 +591,7 @@ def _either(one: Unreadable | None, other: Unreadable) -> Unreadable:
 
 def _key(name: str, value: Any) -> Any:
     """A key as providers are asked with it: text or a whole number; None where a row has none."""
-    if type(value) is float and value.is_integer():
+    if type(value) is float and value.is_integer() and abs(value) < 2**53:  # a larger one may be another key
         return int(value)
     if value is not None and not (type(value) is str or (type(value) is int and -(2**63) <= value < 2**63)):
         raise InvalidInputError(

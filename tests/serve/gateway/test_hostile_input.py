@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-SCRIPT = Path(__file__).parents[3] / "benchmarks" / "hostile_requests.py"
+SCRIPT = Path(__file__).parents[3] / "benchmarks" / "attacks" / "requests.py"
 OPERATIONS = {"/predict": "predict", "/v2/models/thrifty/infer": "infer"}
 
 
 @pytest.fixture(scope="module")
 def hostile():
     """What makes hostile requests."""
-    spec = importlib.util.spec_from_file_location("hostile_requests", SCRIPT)
+    spec = importlib.util.spec_from_file_location("attacks_requests", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

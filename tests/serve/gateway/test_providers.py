@@ -205,9 +205,10 @@ def test_what_nobody_sells_and_rows_without_a_key_are_refused_by_name(open_gatew
 
 def test_a_key_that_no_database_can_hold_is_the_fault_of_its_request(open_gateway, numbers, made):
     gateway = open_gateway(numbers, {"sources": {"lab": made}}, providers=sold(numbers))
-    said = gateway.ask("/predict", {"rows": [{"id": "n1"}, {"id": 2**63}]})
-    assert (said.status, made.asked) == (400, [])
-    assert "whole number of 64 bits" in said.said["error"]
+    for key in (2**63, 2**64, -(2**63) - 1, 1e30, 2.0**53):
+        said = gateway.ask("/predict", {"rows": [{"id": "n1"}, {"id": key}]})
+        assert (said.status, made.asked) == (400, [])
+        assert "whole number of 64 bits" in said.said["error"]
     assert gateway.serving.providers[0].failures == {}
 
 

@@ -1,23 +1,24 @@
-"""Files made to do harm: bundles that are taken apart, changed and sealed again, so that every checksum is right.
+"""Attacks by files: bundles that are taken apart, changed and sealed again, so that every checksum is right.
 
-    python benchmarks/fuzz_bundles.py [--files 10000] [--seed 0] [--seconds 5]
+    python benchmarks/hostile.py files [--files 20000] [--seed 0]
 
 Each file is loaded, and what loads is asked for everything it offers, all in one process: a crash would end it without
 a table. A file is refused, answers with finite probabilities, or refuses to answer in words; all else is a fault.
 Faults are printed with the number of the file, which is the same for the same seed.
 """
 
-import argparse
+import contextlib
 import copy
 import faulthandler
 import hashlib
 import importlib.util
 import json
+import os
 import random
 import resource
 import signal
+import stat
 import struct
-import time
 import warnings
 from collections import Counter
 
@@ -411,25 +412,170 @@ def run(n_files, seed, seconds, files=None, X=None):
     return counts, faults, added
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--files", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=5.0, help="limit for one file")
-    args = parser.parse_args()
-    faulthandler.enable()
-    begin = time.perf_counter()
-    counts, faults, added = run(args.files, args.seed, args.seconds)
+def print_table(counts, faults):
+    """Outcomes by kind of full model, and the first faults."""
     print(f"{'full model':<30}" + "".join(f"{name:>19}" for name in OUTCOMES))
-    total = sum(counts.values(), Counter())
-    for name, count in [*counts.items(), ("all", total)]:
+    for name, count in [*counts.items(), ("all", sum(counts.values(), Counter()))]:
         print(f"{name:<30}" + "".join(f"{count[one]:>19}" for one in OUTCOMES))
     for number, name, found, error in faults[:20]:
         print(f"file {number} ({name}): {found} {error!r}"[:300])
-    seconds = time.perf_counter() - begin
-    print(f"{args.files} files, no crash, at most {added / 2**20:.0f} MiB of memory added, {seconds:.0f} s")
-    return 1 if faults else 0
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
+# -- the part of hostile.py ------------------------------------------------------------------------
+
+
+def files(cases, folder, args):
+    """Thousands of changed files, damage, signatures, small files that would be large, and places to save to."""
+    data = (folder / "cancer.thrifty").read_bytes()
+    _damaged(cases, data, args.seed)
+    _small_and_large(cases, data)
+    _signatures(cases, data)
+    _places(cases, folder, data)
+    counts, faults, added = run(args.files, args.seed, 5.0)
+    print_table(counts, faults)
+    cases.add(
+        args.files, {f"file {number} ({name})": f"{found} {error!r}" for number, name, found, error in faults}
+    )
+    with cases.case("changed files take little memory"):
+        assert added < 2**29, f"{added / 2**20:.0f} MiB"
+
+
+def refused(data, **how):
+    """Fail unless these bytes are refused in words."""
+    try:
+        from_bytes(data, **how)
+    except ThriftyError:
+        return
+    raise AssertionError("they were taken")
+
+
+def _damaged(cases, data, seed):
+    """Damage that no checksum was mended for."""
+    chance = random.Random(seed)
+    for number in range(300):
+        with cases.case(f"a changed bit, {number}"):
+            changed = bytearray(data)
+            changed[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+            refused(bytes(changed))
+    for number in range(100):
+        with cases.case(f"cut off, {number}"):
+            refused(data[: chance.randrange(len(data))])
+    for name, other in {
+        "nothing": b"",
+        "zeros": bytes(10**6),
+        "more behind the end": data + b"x",
+        "twice": data + data,
+        "a pickle": b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94\x93\x94.",
+        "a zip": b"PK\x03\x04" + bytes(1000),
+        "another format": data[:8] + struct.pack("<I", 99) + data[12:],
+        "a manifest beyond the file": data[:12] + struct.pack("<Q", 2**62) + data[20:],
+    }.items():
+        with cases.case(name):
+            refused(other)
+
+
+def _small_and_large(cases, data):
+    """Files that would take much more memory than their length accounts for."""
+
+    def with_zeros(n_arrays, n_bytes):
+        manifest, blobs = taken_apart(data)
+        entry = {"dtype": "<f8", "shape": [n_bytes // 8]}
+        manifest["entries"] += [dict(entry) for _ in range(n_arrays)]
+        return sealed(manifest, [*blobs, *[bytes(n_bytes)] * n_arrays])
+
+    def with_fact(text):
+        manifest, blobs = taken_apart(data)
+        manifest["padding"] = "@"
+        raw = json.dumps(manifest).replace('"@"', text).encode()
+        body = HEADER.pack(b"thrifty\x00", FORMAT, len(raw)) + raw + b"".join(blobs)
+        return body + hashlib.sha256(body).digest()
+
+    def with_shape(shape):
+        manifest, blobs = taken_apart(data)
+        manifest["entries"][0]["shape"] = shape
+        return sealed(manifest, blobs)
+
+    for name, made in {
+        "many lists": lambda: with_fact("[" + "[]," * 1_000_000 + "[]]"),
+        "many objects": lambda: with_fact("[" + "{}," * 1_000_000 + "{}]"),
+        "deep lists": lambda: with_fact("[" * 100_000 + "]" * 100_000),
+        "a long number": lambda: with_fact("9" * 1_000_000),
+        "a shape beyond memory": lambda: with_shape([2**40]),
+        "a shape that wraps around": lambda: with_shape([2**32, 2**32]),
+        "a negative shape": lambda: with_shape([-1]),
+        "arrays that nothing refers to": lambda: with_zeros(50, 2**20),
+    }.items():
+        with cases.case(f"memory: {name}"):
+            small = made()
+            before = memory_now()
+            with contextlib.suppress(ThriftyError):
+                from_bytes(small)
+            peak = memory_now() - before
+            assert peak < 8 * len(small) + 2**26, f"{peak / 2**20:.0f} MiB for {len(small) / 2**20:.1f} MiB"
+    with cases.case("memory: 300 arrays in few bytes that nothing refers to"):
+        from thrifty.bundle.container import Contents, pack
+
+        encoded, (blob,) = taken_apart(pack(Contents({}, [np.random.default_rng(0).integers(0, 9, 300_000)])))
+        manifest, blobs = taken_apart(data)
+        manifest["entries"] += [dict(encoded["entries"][0]) for _ in range(300)]
+        small = sealed(manifest, [*blobs, *[blob] * 300])
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        with contextlib.suppress(ThriftyError):
+            from_bytes(small)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+        assert peak < 8 * len(small) + 2**26, f"{peak / 2**20:.0f} MiB for {len(small) / 2**20:.1f} MiB"
+
+
+def _signatures(cases, data):
+    """Files that are not signed, signed by another key, or changed after they were signed."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    own, other = (Ed25519PrivateKey.from_private_bytes(bytes(range(at, at + 32))) for at in (0, 1))
+    system = from_bytes(data)
+    signed, strange = (to_bytes(system, private_key=key) for key in (own, other))
+    appended = 64 + 32 + 8
+    with cases.case("a signature that is right"):
+        from_bytes(signed, public_key=own.public_key())
+    wrong = {
+        "not signed": signed[:-appended],
+        "signed by another key": strange,
+        "with the signature of another file": to_bytes(system, evidence=False) + signed[-appended:],
+        "with a signature alone": signed[-appended:],
+        "signed twice": signed + signed[-appended:],
+        "with a signature of zeros": signed[:-appended] + bytes(64) + signed[-40:],
+        "cut off": signed[:-1],
+    }
+    for place in [
+        *range(0, len(signed) - appended, len(signed) // 12),
+        *range(len(signed) - appended, len(signed), 9),
+    ]:
+        changed = bytearray(signed)
+        changed[place] ^= 1
+        wrong[f"changed at byte {place}"] = bytes(changed)
+    for name, file in wrong.items():
+        with cases.case(f"a file {name}"):
+            refused(file, public_key=own.public_key())
+
+
+def _places(cases, folder, data):
+    """Places that are no regular files are left as they are."""
+    from thrifty import load, save
+
+    system = from_bytes(data)
+    os.mkfifo(folder / "pipe")
+    (folder / "folder").mkdir()
+    places = {"a pipe": folder / "pipe", "a folder": folder / "folder", "no folder": folder / "no" / "file"}
+    with contextlib.suppress(OSError):  # for root alone
+        os.mknod(folder / "full", 0o600 | stat.S_IFCHR, os.makedev(1, 7))
+        places["a device"] = folder / "full"
+    for name, path in places.items():
+        for call in (lambda path: save(system, path), load):
+            with cases.case(f"a place that is {name}"):
+                before = os.stat(path).st_mode if path.exists() else None
+                try:
+                    call(path)
+                except ThriftyError:
+                    pass
+                else:
+                    raise AssertionError("it was taken")
+                assert (os.stat(path).st_mode if path.exists() else None) == before
