@@ -380,9 +380,9 @@ def connections(cases, folder, _):
 
         def others_are_served(where):
             with cases.case(f"{where}: health answers another address"):
-                assert until(lambda: server.status(HEALTH, address="127.0.0.2") == 200, 2)
+                assert until(lambda: server.status(HEALTH, address="127.0.0.2") == 200, 5)
             with cases.case(f"{where}: predictions are made for another address"):
-                assert until(lambda: server.status(begin, address="127.0.0.3") == 200, 2)
+                assert until(lambda: server.status(begin, address="127.0.0.3") == 200, 5)
             with cases.case(f"{where}: the administration answers"):
                 assert server.admin("GET", "/status.json")[0] == 200
 
