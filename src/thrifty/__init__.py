@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from thrifty.chain.purchases import Receipt
     from thrifty.chain.readers import Delivery
     from thrifty.chain.session import Session
+    from thrifty.device.export import export
     from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier, DynaModGbrtRegressor
     from thrifty.dynamod.linear_estimator import DynaModLinClassifier
     from thrifty.dynamod.lstsq_estimator import DynaModLstsqClassifier
@@ -58,6 +59,7 @@ __all__ = [
     "audit",
     "certify",
     "evidence_of",
+    "export",
     "hold_budget",
     "load",
     "point_of",
@@ -96,6 +98,7 @@ _HOME = {
     "audit": "auditing.audit",
     "certify": "evidence.certificate",
     "evidence_of": "evidence.observe",
+    "export": "device.export",
     "hold_budget": "evidence.budgets",
     "load": "bundle.storage",
     "point_of": "evidence.observe",

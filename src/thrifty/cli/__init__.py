@@ -11,6 +11,7 @@ import thrifty
 from thrifty.cli.audit import audit
 from thrifty.cli.console import print_error, progress
 from thrifty.cli.database import buy
+from thrifty.cli.export import export
 from thrifty.cli.fit import fit
 from thrifty.cli.serve import serve
 from thrifty.cli.tables import explain, frontier, predict, report
@@ -26,7 +27,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (fit, predict, buy, explain, frontier, report, audit, serve):
+for _command in (fit, predict, buy, explain, frontier, report, audit, export, serve):
     app.command()(_command)
 
 

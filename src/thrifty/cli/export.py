@@ -1,0 +1,67 @@
+"""``thrifty export``: write a system as source code for a device."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from thrifty.cli.console import notes_of_warnings, print_json, print_text
+from thrifty.cli.options import AsJson, PublicKey, SystemFile
+
+__all__ = ["export"]
+
+
+def export(
+    system: SystemFile,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the source; it must be empty or new.")],
+    to: Annotated[str, typer.Option(help="Language of the source: c, which is C99.")] = "c",
+    leaves: Annotated[
+        str, typer.Option(help="Type of the values of leaves: float32, or int16, which takes half the bytes.")
+    ] = "float32",
+    budget: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Mean cost of a further operating point, which the device can switch to; repeatable."
+        ),
+    ] = None,
+    rows: Annotated[
+        Path | None,
+        typer.Option(
+            help="Table on whose rows changes of routes by rounded leaves are counted.", metavar="TABLE"
+        ),
+    ] = None,
+    public_key: PublicKey = None,
+    json: AsJson = False,
+) -> None:
+    """Write a system as C99 source for a device, which asks for one column after another."""
+    from thrifty.bundle.storage import load
+    from thrifty.cli.system import text_columns
+    from thrifty.device.export import export as write
+    from thrifty.evidence.observe import chain_of
+    from thrifty.tables.files import read_table
+
+    with notes_of_warnings():
+        known = load(system, public_key=public_key)
+        cells = None
+        if rows is not None:
+            cells = chain_of(known).schema.cells(read_table(rows, as_text=text_columns(known, None)))
+        written = write(known, out, to=to, leaves=leaves, budgets=budget or (), X=cells)
+    if json:
+        print_json(
+            {
+                "files": [str(path) for path in written.files],
+                "identity": written.identity,
+                "table_bytes": written.table_bytes,
+                "state_bytes": written.state_bytes,
+                "most_steps": written.most_steps,
+                "rows_moved": written.n_moved,
+            }
+        )
+        return
+    print_text(
+        f"tables     {written.table_bytes:>9,} bytes of flash, and about 1,500 for the program\n"
+        f"session    {written.state_bytes:>9,} bytes of RAM\n"
+        f"steps      {written.most_steps:>9,} comparisons at most for a row\n"
+        + ("" if written.n_moved is None else f"moved      {written.n_moved:>9,} rows of the table\n")
+        + f"wrote {', '.join(map(str, written.files))} (system {written.identity})"
+    )

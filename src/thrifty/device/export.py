@@ -1,0 +1,183 @@
+"""``export``: write a fitted system as source code for a device."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from thrifty.bundle.objects import to_bytes
+from thrifty.chain.chain import Chain
+from thrifty.chain.readers import TableReader
+from thrifty.device.c99 import TestRow, round_down, source_of
+from thrifty.device.model import DeviceModel, device_model, with_leaves
+from thrifty.errors import InvalidInputError
+from thrifty.evidence.observe import chain_of
+from thrifty.files import AnyPath, write_atomically
+
+__all__ = ["Exported", "export", "identity_of"]
+
+N_TEST_ROWS = 20
+"""Rows of the self-test."""
+
+DONE, ASK_SERVER = -1, -2
+"""How a session on a device ends."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What ``export`` wrote.
+
+    Attributes
+    ----------
+    files : tuple of Path
+        The files.
+    identity : str
+        Identity of the system, which a server compares.
+    table_bytes, state_bytes : int
+        Bytes of the constant tables (flash), and of one session (RAM).
+    most_steps : int
+        Comparisons of a row that passes every stage by the longest ways.
+    n_moved : int or None
+        Rows of ``X`` that go another way than before their leaves were rounded; None without ``X``.
+    """
+
+    files: tuple[Path, ...]
+    identity: str
+    table_bytes: int
+    state_bytes: int
+    most_steps: int
+    n_moved: int | None = None
+
+
+def export(
+    system: Any,
+    folder: AnyPath,
+    *,
+    to: str = "c",
+    leaves: str = "float32",
+    budgets: Sequence[float] = (),
+    X: Any = None,
+) -> Exported:
+    """Write a fitted system as C99 source for a device: a session asks for one column after another.
+
+    The device walks the stages, and says where the full model should be asked. Its purchases, routes and labels are
+    those of ``start`` for every row of single precision, and so are its scores to the last bit.
+
+    Parameters
+    ----------
+    system : fitted estimator of thrifty or Chain
+        What to export; stages must be made of trees.
+    folder : path
+        Folder for ``thrifty_model.h`` and ``thrifty_model.c``; made if it does not exist, and must be empty.
+    to : {"c"}, default="c"
+        The language.
+    leaves : {"float32", "int16"}, default="float32"
+        Type of the values of leaves. With "int16" they take half the bytes and are rounded, which may change routes.
+    budgets : sequence of float, default=()
+        Mean costs of further operating points, numbered from 1; point 0 is the one in force.
+    X : table, optional
+        Rows on which to count the routes that rounded leaves change.
+
+    Returns
+    -------
+    exported : Exported
+        The files, and what they take.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from thrifty import BudgetedClassifier, StageOptions, export
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> clf = BudgetedClassifier(stages=StageOptions(max_stages=3, sizes=[(10, 3)]), random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     exported = export(clf, folder)
+    >>> [path.name for path in exported.files]
+    ['thrifty_model.h', 'thrifty_model.c']
+    """
+    from thrifty import __version__
+
+    if to != "c":
+        raise InvalidInputError(f'to must be "c"; got {to!r}.')
+    if leaves not in ("float32", "int16"):
+        raise InvalidInputError(f'leaves must be "float32" or "int16"; got {leaves!r}.')
+    chain = chain_of(system)
+    target = _empty_folder(folder)
+    identity = identity_of(chain)
+    rounded = with_leaves(chain, leaves)
+    points = (chain.policy, *(chain.policy.within(float(budget)) for budget in budgets))
+    model = device_model(rounded, points)
+    source = source_of(model, identity, __version__, leaves, _test_rows(rounded, model))
+    target.mkdir(exist_ok=True)
+    written = []
+    for name, text in (("thrifty_model.h", source.header), ("thrifty_model.c", source.program)):
+        write_atomically(target / name, text.encode())
+        written.append(target / name)
+    moved = None
+    if X is not None:
+        moved = int(
+            np.count_nonzero(rounded.walk(rounded.reader(X)).route != chain.walk(chain.reader(X)).route)
+        )
+    return Exported(
+        tuple(written), identity, source.table_bytes, source.state_bytes, source.most_steps, moved
+    )
+
+
+def identity_of(chain: Chain) -> str:
+    """Sixteen hexadecimal digits that two chains share only if their stages answer alike."""
+    return hashlib.sha256(to_bytes(chain, full="absent", evidence=False)).hexdigest()[:16]
+
+
+def _empty_folder(folder: AnyPath) -> Path:
+    target = Path(os.path.realpath(folder))
+    if target.exists() and not target.is_dir():
+        raise InvalidInputError(f"{folder} is a file. Name a folder for the source.")
+    if target.is_dir() and any(target.iterdir()):
+        raise InvalidInputError(f"{folder} is not empty. Name a new folder, or empty this one.")
+    if not target.parent.is_dir():
+        raise InvalidInputError(
+            f"{folder} cannot be made: there is no folder {target.parent}. Make it first."
+        )
+    return target
+
+
+def _test_rows(chain: Chain, model: DeviceModel) -> list[TestRow]:
+    """Rows on, above and between thresholds, and with missing values, each with its way through the chain."""
+    rng = np.random.default_rng(0)
+    thresholds: dict[int, list[Any]] = {place: [] for place in range(len(model.order))}
+    for trees in model.ensembles:
+        single = round_down(trees.threshold)
+        for place in thresholds:
+            thresholds[place] += single[(trees.feature == place) & np.isfinite(single)].tolist()
+    rows = np.full((N_TEST_ROWS, len(model.names)), np.nan, dtype=np.float32)
+    for values in rows:
+        for place, column in enumerate(model.order.tolist()):
+            known = thresholds[place]
+            if rng.random() < 0.1:
+                continue
+            if column in model.levels:
+                values[column] = rng.integers(len(model.levels[column]))
+            elif known:
+                values[column] = known[rng.integers(len(known))]
+                if rng.random() < 0.3:
+                    values[column] = np.nextafter(values[column], np.float32(np.inf))
+            else:
+                values[column] = rng.normal()
+    reader = TableReader(rows.astype(np.float64), None)
+    walk = chain.walker.walk(reader, np.arange(N_TEST_ROWS), chain.policy)
+    labels = chain.task.best(walk.scores) if model.classes else np.full(N_TEST_ROWS, -1)  # type: ignore[attr-defined]
+    n_stages = len(model.stages)
+    return [
+        TestRow(
+            key,
+            rows[key],
+            DONE if route < n_stages else ASK_SERVER,
+            model.stages[min(route, n_stages - 1)].n_held,
+            int(labels[key]),
+        )
+        for key, route in enumerate(walk.route.tolist())
+    ]

@@ -1,0 +1,246 @@
+"""What a device computes, as plain arrays: stages, gates, thresholds and prices of one chain.
+
+A device has one order of purchases, so that a row holds the first columns of this order. Every kind of stage becomes
+one form,
+
+    sums    = start + values of the leaves that the row reaches in the trees        start: carried scores, or constants
+    scores  = slope * sums + shift
+    gate    = first sum, or start of the gate + values of its own trees, less ``margin`` times the uncertainty
+
+and a row goes on iff its gate exceeds the threshold in force. Thresholds of trees are numbered within their column,
+rising: a device looks a value up once, and then compares whole numbers.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from thrifty.arrays import Floats, Ints
+from thrifty.chain.chain import Chain
+from thrifty.chain.policy import Policy
+from thrifty.chain.stage import BoostedStage, CascadeStage, ConfidentStage, LeafStage, Stage
+from thrifty.errors import InvalidInputError
+from thrifty.tasks.classes import BinaryTask, MulticlassTask
+from thrifty.tasks.ranking import RankingTask
+from thrifty.tasks.regression import RegressionTask
+from thrifty.trees import TreeEnsemble
+
+__all__ = ["DeviceModel", "DeviceStage", "device_model", "leaf_unit", "with_leaves"]
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceStage:
+    """One stage.
+
+    Attributes
+    ----------
+    n_held : int
+        Number of columns, in the order of purchase, that a row holds.
+    trees : TreeEnsemble
+        Over all columns in the order of purchase.
+    carries : bool
+        Whether sums start from the scores that the row carries, in place of ``start``.
+    start : ndarray of shape (n_outputs of the trees,)
+        Constants that sums start from.
+    slope : float
+        Factor of the calibration.
+    shift : ndarray of shape (n_scores,)
+        Intercepts of the calibration.
+    gate_first : bool
+        Whether the first sum is the gate, and the others are scores.
+    gate : TreeEnsemble, optional
+        Over all columns and, behind them, the scores.
+    gate_start : float
+        What the sum of the gate's trees starts from.
+    margin : float
+        Weight of the uncertainty; minus one where it is the gate.
+    """
+
+    n_held: int
+    trees: TreeEnsemble
+    carries: bool
+    start: Floats
+    slope: float
+    shift: Floats
+    gate_first: bool = False
+    gate: TreeEnsemble | None = None
+    gate_start: float = 0.0
+    margin: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceModel:
+    """A chain as a device walks it.
+
+    Attributes
+    ----------
+    order : ndarray of shape (n_purchases,)
+        Columns in the order of purchase.
+    names : tuple of str
+        Names of the columns of the table, in the table's order.
+    levels : dict of int to tuple of str
+        Levels of the columns of categories, by column.
+    classes : tuple of str
+        Labels; empty for numbers.
+    centre, spread : float
+        A predicted number is ``score * spread + centre``.
+    base : ndarray of shape (n_scores,)
+        Scores that a row carries into the first stage.
+    stages : tuple of DeviceStage
+        The cheapest first.
+    points : tuple of Policy
+        Operating points; each is a mix of at most two rows of thresholds.
+    cost : ndarray of shape (n_purchases + 1,)
+        Price of the first so many purchases.
+    """
+
+    order: Ints
+    names: tuple[str, ...]
+    levels: dict[int, tuple[str, ...]]
+    classes: tuple[str, ...]
+    centre: float
+    spread: float
+    base: Floats
+    stages: tuple[DeviceStage, ...]
+    points: tuple[Policy, ...]
+    cost: Floats
+
+    @property
+    def n_scores(self) -> int:
+        """Number of scores of a row."""
+        return len(self.base)
+
+    @property
+    def ensembles(self) -> list[TreeEnsemble]:
+        """Trees of all stages and gates, in the order of the stages."""
+        return [one for stage in self.stages for one in (stage.trees, stage.gate) if one is not None]
+
+
+def device_model(chain: Chain, points: tuple[Policy, ...]) -> DeviceModel:
+    """Turn a chain into what a device computes; what a device cannot compute is refused."""
+    task: Any = chain.task
+    if chain.behind:
+        raise InvalidInputError(
+            "a chain in front of a chain cannot be exported: a device asks one server. Export the first chain in front "
+            "of its full model."
+        )
+    if not isinstance(task, BinaryTask | MulticlassTask | RegressionTask) or isinstance(task, RankingTask):
+        raise InvalidInputError(
+            "only systems that predict classes or numbers can be exported; this one ranks. Serve it with "
+            "`thrifty serve`."
+        )
+    mistakes = getattr(task, "mistakes", None)
+    if mistakes is not None and mistakes.uncertainty(task.outputs(np.zeros((1, task.n_scores)))) is not None:
+        raise InvalidInputError(
+            f"a gate by {mistakes.name} needs probabilities, which a device does not compute. Fit with the default "
+            f"loss to export."
+        )
+    if chain.price_list.by_row is not None:
+        raise InvalidInputError(
+            "prices that differ by row cannot be exported: a device knows one price list. Fit with prices that are the "
+            "same for every row."
+        )
+    order = chain.walker.held_at(len(chain.stages) - 1)
+    n_features = chain.price_list.n_features
+    position = np.full(n_features, -1)
+    position[order] = np.arange(len(order))
+    base = np.zeros(task.n_scores) if chain.base is None else chain.base
+    held = [len(chain.walker.held_at(place)) for place in range(len(chain.stages))]
+    stages = tuple(
+        _stage(one, n_held, position, len(order), task.n_scores)
+        for one, n_held in zip(chain.stages, held, strict=True)
+    )
+    used = np.tri(len(order) + 1, len(order), -1, dtype=bool)
+    bought = np.zeros((len(order) + 1, n_features), dtype=bool)
+    bought[:, order] = used
+    return DeviceModel(
+        order=order,
+        names=chain.schema.names,
+        levels={} if chain.levels is None else dict(chain.levels.of_column),
+        classes=tuple(str(one) for one in task.classes),
+        centre=task.centre if isinstance(task, RegressionTask) else 0.0,
+        spread=task.spread if isinstance(task, RegressionTask) else 1.0,
+        base=base,
+        stages=stages,
+        points=points,
+        cost=chain.price_list.cost_of_rows(bought, np.zeros(len(bought), dtype=bool)),
+    )
+
+
+def _stage(stage: Stage, n_held: int, position: Ints, n_order: int, n_scores: int) -> DeviceStage:
+    """One stage of a chain in the form of a device."""
+    nothing, no_start = np.zeros(n_scores), np.zeros(0)
+
+    def placed(trees: TreeEnsemble, reads_scores: bool = False) -> TreeEnsemble:
+        """Trees over the order of purchases in place of the columns of the stage."""
+        place = position[stage.columns]
+        if reads_scores:
+            place = np.r_[place, n_order + np.arange(n_scores)]
+        n_features = n_order + n_scores * reads_scores
+        return replace(trees, n_features=n_features, feature=place[trees.feature].astype(np.int32))
+
+    if isinstance(stage, CascadeStage) and stage.turn is None:
+        calibration = stage.calibration
+        binary = len(calibration) == 2 and n_scores == 1
+        slope, shift = (calibration[0], calibration[1:]) if binary else (calibration[-1], calibration[:-1])
+        gate = None if stage.gate is None else placed(stage.gate, reads_scores=True)
+        return DeviceStage(
+            n_held,
+            placed(stage.trees),
+            True,
+            no_start,
+            float(slope),
+            shift,
+            gate=gate,
+            margin=-1.0 if gate is None else 0.0,
+        )
+    if isinstance(stage, ConfidentStage):
+        return DeviceStage(n_held, placed(stage.cheap), False, stage.base, 1.0, nothing, margin=-1.0)
+    if isinstance(stage, LeafStage):
+        trees = placed(stage.trees)
+        return DeviceStage(
+            n_held, trees, False, stage.base, 1.0, nothing, gate_first=True, margin=stage.margin
+        )
+    if isinstance(stage, BoostedStage):
+        return DeviceStage(
+            n_held,
+            placed(stage.cheap),
+            False,
+            stage.base[1:],
+            1.0,
+            nothing,
+            gate=placed(stage.gate, reads_scores=stage.gate_reads_score),
+            gate_start=float(stage.base[0]),
+        )
+    raise InvalidInputError(
+        f"stages of trees can be exported; this system has a {type(stage).__name__}. Fit BudgetedClassifier or "
+        f"BudgetedRegressor with the default structure, or an estimator of DynaMod with trees."
+    )
+
+
+def with_leaves(chain: Chain, leaves: str) -> Chain:
+    """Round the values of all leaves: the chain that is returned gives the device's scores to the last bit.
+
+    With "int16" they are 16-bit multiples of a power of two, one power for each ensemble, so that every value and every
+    sum is exact in double precision. The trees of a cascade are in single precision anyway.
+    """
+
+    def rounded(trees: TreeEnsemble) -> TreeEnsemble:
+        if leaves == "float32":
+            return replace(trees, values=trees.values.astype(np.float32).astype(np.float64))
+        unit = leaf_unit(trees)
+        return replace(trees, values=np.rint(trees.values / unit) * unit)
+
+    stages: list[Any] = []
+    for stage in chain.stages:
+        found = {name: getattr(stage, name, None) for name in ("trees", "cheap", "gate")}
+        changed: Any = {name: rounded(one) for name, one in found.items() if isinstance(one, TreeEnsemble)}
+        stages.append(replace(stage, **changed) if changed else stage)  # type: ignore[type-var]
+    return replace(chain, stages=tuple(stages))
+
+
+def leaf_unit(trees: TreeEnsemble) -> float:
+    """The power of two whose 16-bit multiples cover the values of all leaves."""
+    largest = float(np.abs(trees.values).max(initial=0.0))
+    return 2.0 ** (np.ceil(np.log2(largest / 32767)) if largest else 0)

@@ -1,0 +1,238 @@
+"""Exported C, compiled and run here: the same purchases, routes, labels and scores as the system in Python."""
+
+import shutil
+import subprocess
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+
+import thrifty
+from thrifty import (
+    BudgetedClassifier,
+    BudgetedRegressor,
+    DynaModGbrtClassifier,
+    DynaModLinClassifier,
+    StageOptions,
+)
+from thrifty.chain.readers import TableReader
+from thrifty.cli import main
+from thrifty.device.model import with_leaves
+from thrifty.errors import InvalidInputError
+
+COMPILER = shutil.which("gcc")
+WARNINGS = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
+DRIVER = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include "thrifty_model.h"
+
+/* Floats of rows from standard input; purchases, scores and price of each row to standard output. */
+int main(int n_arguments, char **arguments)
+{
+    const int point = n_arguments > 1 ? atoi(arguments[1]) : 0;
+    float row[THRIFTY_N_COLUMNS];
+    uint64_t key = 0;
+    while (fread(row, sizeof(float), THRIFTY_N_COLUMNS, stdin) == THRIFTY_N_COLUMNS) {
+        thrifty_session session;
+        double number[5 + THRIFTY_N_COLUMNS + THRIFTY_N_SCORES] = {0.0};
+        int column, k, n_bought = 0;
+        thrifty_start_at(&session, key++, point);
+        while ((column = thrifty_next(&session)) >= 0) {
+            number[5 + n_bought++] = column + 1;
+            thrifty_give(&session, row[column]);
+        }
+        number[0] = column;
+        number[1] = thrifty_route(&session);
+        number[2] = thrifty_label(&session);
+        number[3] = n_bought;
+        number[4] = (double)thrifty_cost(&session);
+        for (k = 0; k < THRIFTY_N_SCORES; k++)
+            number[5 + THRIFTY_N_COLUMNS + k] = thrifty_score(&session, k);
+        fwrite(number, sizeof(double), 5 + THRIFTY_N_COLUMNS + THRIFTY_N_SCORES, stdout);
+    }
+    return thrifty_self_test();
+}
+"""
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no gcc")
+
+
+def walked(system, folder, X, point=0, **settings):
+    """What the compiled source does with rows of single precision, one line for each row."""
+    exported = thrifty.export(system, folder / "c", **settings)
+    (folder / "driver.c").write_text(DRIVER)
+    program = folder / "run"
+    flags = [*WARNINGS, "-O1", "-DTHRIFTY_SELF_TEST", f"-I{folder / 'c'}"]
+    subprocess.run([COMPILER, *flags, exported.files[1], folder / "driver.c", "-o", program], check=True)
+    found = subprocess.run(
+        [program, str(point)], input=X.astype(np.float32).tobytes(), capture_output=True, check=True
+    )
+    return np.frombuffer(found.stdout).reshape(len(X), -1)
+
+
+def assert_same_ways(system, folder, X, point=0, **settings):
+    chain = with_leaves(system.chain_, settings.get("leaves", "float32"))
+    if point:
+        chain = chain.at(chain.policy.within(settings["budgets"][point - 1]))
+    X = X.astype(np.float32)
+    there = walked(system, folder, X, point, **settings)
+    walk = chain.walker.walk(TableReader(X.astype(np.float64), None), np.arange(len(X)), chain.policy)
+    n_stages, task = len(chain.stages), chain.task
+    route = np.where(there[:, 0] == -2, n_stages, there[:, 1])
+    np.testing.assert_array_equal(route, walk.route)
+    held = [chain.walker.held_at(place).tolist() for place in range(n_stages)]
+    for row, place in enumerate(np.minimum(walk.route, n_stages - 1)):
+        bought = there[row, 5 : 5 + int(there[row, 3])] - 1
+        assert bought.tolist() == held[place]
+    scores = there[:, 5 + X.shape[1] :]
+    if len(task.classes):
+        np.testing.assert_array_equal(there[:, 2], task.best(walk.scores))
+        np.testing.assert_array_equal(scores, walk.scores)
+    else:
+        np.testing.assert_array_equal(scores, walk.scores * task.spread + task.centre)
+    answered = walk.route < n_stages
+    paid = chain.at(chain.policy).cost_by_place[walk.route[answered]]
+    np.testing.assert_allclose(there[answered, 4], paid, rtol=1e-6)
+    return route
+
+
+def on_thresholds(chain, X, rng):
+    """Rows with cells on thresholds and just above them, and with missing cells."""
+    X = X.astype(np.float32)
+    for place, stage in enumerate(chain.stages):
+        trees = getattr(stage, "trees", None) or stage.cheap
+        for node in rng.integers(len(trees.feature), size=200) if len(trees.feature) else ():
+            limit = np.float32(trees.threshold[node])
+            if np.isfinite(limit):
+                limit = limit if place % 2 else np.nextafter(limit, np.float32(np.inf))
+                X[rng.integers(len(X)), stage.columns[trees.feature[node]]] = limit
+    X[rng.random(X.shape) < 0.03] = np.nan
+    return X
+
+
+SMALL = {"cv": 2, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def cancer():
+    return load_breast_cancer(return_X_y=True)
+
+
+@pytest.fixture(scope="module")
+def mixed(cancer):
+    """A cascade of two classes at a mix of two points."""
+    one = BudgetedClassifier(
+        LogisticRegression(max_iter=5000), budget=2.3, stages=StageOptions(6, [(30, 4)]), **SMALL
+    )
+    return one.fit(*cancer)
+
+
+@pytest.mark.parametrize("leaves", ["float32", "int16"])
+def test_two_classes_at_a_mix_of_points(mixed, cancer, tmp_path, leaves):
+    assert mixed.chain_.policy.is_mixed
+    rng = np.random.default_rng(0)
+    X = on_thresholds(mixed.chain_, cancer[0][rng.integers(len(cancer[0]), size=2000)], rng)
+    route = assert_same_ways(mixed, tmp_path, X, leaves=leaves)
+    assert len(np.unique(route)) > 2
+
+
+def test_other_points_are_switched_to_at_run_time(mixed, cancer, tmp_path):
+    assert_same_ways(mixed, tmp_path, cancer[0], point=2, budgets=[1.2, 3.5])
+
+
+def test_several_classes(tmp_path):
+    X, y = load_wine(return_X_y=True)
+    clf = BudgetedClassifier(GaussianNB(), budget=3, stages=StageOptions(4, [(8, 4)]), **SMALL).fit(X, y)
+    assert_same_ways(clf, tmp_path, on_thresholds(clf.chain_, X, np.random.default_rng(0)))
+
+
+def test_numbers(tmp_path):
+    X, y = load_diabetes(return_X_y=True)
+    full = y + np.random.default_rng(1).normal(scale=30, size=len(y))
+    reg = BudgetedRegressor(full, budget=3.1, stages=StageOptions(4, [(20, 3)]), **SMALL).fit(X, y)
+    assert_same_ways(reg, tmp_path, on_thresholds(reg.chain_, X, np.random.default_rng(0)))
+
+
+def test_a_pair_of_dynamod(cancer, tmp_path):
+    X, y = cancer
+    one = DynaModGbrtClassifier(
+        LogisticRegression(max_iter=5000), gamma=0.05, n_trees=10, max_iter=3, tol=1.0, **SMALL
+    ).fit(X, y)
+    assert_same_ways(one, tmp_path, X)
+
+
+@pytest.mark.parametrize("n_levels", [12, 300], ids=["narrow nodes", "wide nodes"])
+def test_sets_of_levels_with_unknown_and_missing_ones(tmp_path, n_levels):
+    rng = np.random.default_rng(0)
+    town = np.array([f"town {number}" for number in range(n_levels)])
+    effect = rng.normal(size=n_levels)
+    at = rng.integers(n_levels, size=1500)
+    table = pd.DataFrame({"town": town[at], "size (m)": rng.normal(size=1500).round(2)})
+    y = (effect[at] + table["size (m)"] > 0).astype(int).to_numpy()
+    full = np.where(y == (rng.random(1500) < 0.95), 0.9, 0.1)
+    clf = BudgetedClassifier(full, budget=1.5, stages=StageOptions(2, [(15, 4)]), **SMALL)
+    clf.fit(table, y)
+    numbers = clf.chain_.levels.numbers(table)
+    numbers[rng.random(numbers.shape) < 0.1] = np.nan
+    numbers[::50, 0] = np.nan
+    assert_same_ways(clf, tmp_path, numbers)
+    header = (tmp_path / "c" / "thrifty_model.h").read_text()
+    assert "THRIFTY_COLUMN_SIZE_M = 1" in header
+    assert "THRIFTY_LEVEL_TOWN_TOWN_3" in header
+
+
+def test_a_session_refuses_what_was_not_asked_for_and_infinite_values(mixed, tmp_path):
+    exported = thrifty.export(mixed, tmp_path / "c")
+    (tmp_path / "refusals.c").write_text(
+        '#include "thrifty_model.h"\n'
+        "int main(void) { thrifty_session s; thrifty_start(&s, 1);\n"
+        "  if (thrifty_label(&s) != -1 || thrifty_give(&s, 1e39f * 10) != THRIFTY_REFUSED) return 1;\n"
+        "  while (thrifty_next(&s) >= 0) if (thrifty_give_missing(&s)) return 2;\n"
+        "  return thrifty_give(&s, 1.0f) == THRIFTY_REFUSED ? 0 : 3; }\n"
+    )
+    program = tmp_path / "refusals"
+    command = [
+        COMPILER,
+        "-std=c99",
+        f"-I{tmp_path / 'c'}",
+        str(exported.files[1]),
+        str(tmp_path / "refusals.c"),
+    ]
+    subprocess.run([*command, "-w", "-o", str(program)], check=True)
+    assert subprocess.run([program], check=False).returncode == 0
+
+
+def test_the_command_writes_source_and_counts_rows_that_move(mixed, cancer, tmp_path, capsys):
+    thrifty.save(mixed, tmp_path / "system.thrifty", full="absent")
+    pd.DataFrame(cancer[0], columns=[f"x{column}" for column in range(30)]).to_csv(
+        tmp_path / "rows.csv", index=False
+    )
+    given = ["export", str(tmp_path / "system.thrifty"), "-o", str(tmp_path / "c"), "--leaves", "int16"]
+    assert main([*given, "--budget", "1.5", "--rows", str(tmp_path / "rows.csv")]) == 0
+    shown = capsys.readouterr().out
+    assert "bytes of flash" in shown
+    assert "rows of the table" in shown
+    assert "#define THRIFTY_N_POINTS 2" in (tmp_path / "c" / "thrifty_model.h").read_text()
+    assert main(given) == 2
+    assert "is not empty" in capsys.readouterr().err
+
+
+def test_what_a_device_cannot_do_is_refused_before_anything_is_written(mixed, cancer, tmp_path):
+    X, y = cancer
+    linear = DynaModLinClassifier(GaussianNB(), gamma=0.1, **SMALL).fit(X[:, :4], y)
+    cases = {
+        "has a LinearStage": (linear, {}),
+        "must be .c.": (mixed, {"to": "java"}),
+        "float32. or .int16": (mixed, {"leaves": "int8"}),
+        "budget must be at least": (mixed, {"budgets": [0.01]}),
+        "needs a chain": (LogisticRegression(), {}),
+        "chain in front of a chain": (mixed.chain_.with_full(mixed.chain_), {}),
+    }
+    for told, (system, settings) in cases.items():
+        with pytest.raises(InvalidInputError, match=told):
+            thrifty.export(system, tmp_path / "c", **settings)
+    assert not (tmp_path / "c").exists()
