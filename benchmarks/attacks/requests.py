@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -124,6 +125,10 @@ class Server:
         known = {one.name for one in dataclasses.fields(Config)}
         settings = {"max_delay": 60.0, "port": self.port, "admin_port": self.admin_port, **settings}
         self._settings = {name: value for name, value in settings.items() if name in known}
+        self._context = None
+        if "tls_cert" in self._settings:
+            self._context = ssl.create_default_context(cafile=self._settings["tls_cert"])
+            self._context.check_hostname = False
 
     def __enter__(self):
         from hostile import end_with_parent
@@ -160,9 +165,10 @@ class Server:
             assert "Traceback" not in text, text[text.index("Traceback") :][:300]
             assert '"failure"' not in text, text[text.index('"failure"') :][:200]
 
-    def connected(self, address=HOST, timeout=5.0):
-        """A connection from an address of the loopback."""
-        return socket.create_connection((HOST, self.port), timeout, source_address=(address, 0))
+    def connected(self, address=HOST, timeout=5.0, *, is_plain=False):
+        """A connection from an address of the loopback, with TLS where the gateway speaks it."""
+        plain = socket.create_connection((HOST, self.port), timeout, source_address=(address, 0))
+        return plain if self._context is None or is_plain else self._context.wrap_socket(plain)
 
     def said(self, *parts, pause=0.0, timeout=3.0, address=HOST, end=False):
         """Everything that is answered to some bytes, until the gateway closes or is silent."""
@@ -738,6 +744,99 @@ def keys(cases, folder, _):
                 server.admin("GET", path)[1].decode() for path in ("/", "/metrics", "/status.json")
             )
             assert KEY not in shown
+    _several_keys(cases, folder, one)
+    _tls(cases, folder)
+
+
+def has_setting(name):
+    """Whether the gateway of the installed version has a setting."""
+    from thrifty.serve.config import Config
+
+    return name in {one.name for one in dataclasses.fields(Config)}
+
+
+def _several_keys(cases, folder, body):
+    """Keys of clients, of metrics and of changes open nothing else, and can be replaced while the gateway serves."""
+    if not has_setting("keys"):
+        return
+    path, body = folder / "keys.toml", json.dumps(body)
+
+    def write(clients):
+        new = path.with_suffix(".new")
+        new.write_text(f'clients = {json.dumps(clients)}\nmetrics = ["watcher"]\nadmin = ["boss"]\n')
+        new.replace(path)
+
+    write(["one", "two"])
+    with Server(cases, folder, keys=str(path)) as server:
+
+        def predicts(key):
+            return server.post("/predict", body, {"X-API-Key": key})[0]
+
+        def administers(method, place, key):
+            headers = {"Content-Type": "application/json"} | ({} if key is None else {"X-API-Key": key})
+            return server.admin(method, place, b"{}" if method == "POST" else None, headers)[0]
+
+        for key, expected in (("one", 200), ("two", 200), ("watcher", 401), ("boss", 401), ("onetwo", 401)):
+            with cases.case(f"several keys: predictions with {key!r}"):
+                assert predicts(key) == expected
+        for place in ("/metrics", "/status.json"):
+            for key, expected in ((None, 401), ("watcher", 200), ("one", 401), ("", 401)):
+                with cases.case(f"several keys: {place} with {key!r}"):
+                    assert administers("GET", place, key) == expected
+        for key, expected in ((None, 401), ("one", 401), ("watcher", 401), ("boss", 200)):
+            with cases.case(f"several keys: a reload with {key!r}"):
+                assert administers("POST", "/reload", key) == expected
+        with cases.case("several keys: they are rotated by a signal, and old ones end"):
+            write(["two", "three"])
+            server.process.send_signal(signal.SIGHUP)
+            assert until(lambda: predicts("three") == 200, 10)
+            assert (predicts("one"), predicts("two")) == (401, 200)
+        for name, text in (("broken", "clients = ["), ("empty", ""), ("without clients", 'admin = ["x"]')):
+            with cases.case(f"several keys: a file that is {name} changes nothing"):
+                path.write_text(text)
+                assert administers("POST", "/reload", "boss") == 400
+                assert (predicts("three"), predicts("")) == (200, 401)
+
+
+def _tls(cases, folder):
+    """Plain text, old protocols and handshakes that never end, where the gateway speaks TLS."""
+    if not has_setting("tls_cert"):
+        return
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost".split()
+    subprocess.run([*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
+    settings = {
+        "tls_cert": str(cert),
+        "tls_key": str(key),
+        "head_timeout": 3.0,
+        "max_connections_per_address": 60,
+    }
+    with Server(cases, folder, max_descriptors=192, **settings) as server:
+        with cases.case("TLS: predictions"):
+            assert server.status(good_request(folder)) == 200
+        with cases.case("TLS: plain text is not answered"), server.connected(is_plain=True) as client:
+            client.sendall(HEALTH)
+            assert b"HTTP/1.1 200" not in client.recv(1000)
+        for version in (ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1):
+            with cases.case(f"TLS: {version.name} is refused"):
+                old = ssl.create_default_context()
+                old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
+                old.minimum_version = old.maximum_version = version
+                try:
+                    old.wrap_socket(server.connected(is_plain=True)).close()
+                except OSError:
+                    continue
+                raise AssertionError("it was taken")
+        clients = []
+        for _ in range(300):
+            with contextlib.suppress(OSError):
+                clients.append(server.connected(is_plain=True))
+        with cases.case("TLS: 300 handshakes that never end, and another address is answered"):
+            assert until(lambda: server.status(HEALTH, address="127.0.0.2") == 200, 10)
+        with cases.case("TLS: handshakes that never end are closed"):
+            assert until(lambda: server.n_descriptors() < 60, 20), server.n_descriptors()
+        for client in clients:
+            client.close()
 
 
 # -- reloads -----------------------------------------------------------------------------------------
