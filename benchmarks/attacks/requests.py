@@ -803,7 +803,18 @@ def _tls(cases, folder):
     if not has_setting("tls_cert"):
         return
     cert, key = folder / "cert.pem", folder / "key.pem"
-    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost".split()
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+    ]
     subprocess.run([*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
     settings = {
         "tls_cert": str(cert),
