@@ -12,13 +12,18 @@ that a stream that stays harder leaves no debt. Neither grows while the setpoint
 expensive point (anti-windup): hours of easy rows must not allow unlimited spending afterwards.
 
 The same rows in the same order give the same points: neither time nor random numbers are involved.
+
+What rows have paid is a ``Spending``, which outlives reloads and may be shared by several processes.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import numpy as np
 
@@ -29,13 +34,112 @@ from thrifty.chain.readers import Reader
 from thrifty.chain.walk import Walk
 from thrifty.errors import InvalidInputError
 
-__all__ = ["BudgetController", "cost_at_hand"]
+__all__ = ["BudgetController", "Spending", "cost_at_hand"]
 
 HORIZONS = 20
 """Debts are paid back within the window's rows over this number."""
 
 PATIENCE = 4.0
 """How many times slower than the debt the correction moves: the least at which the two do not swing."""
+
+
+_STATE = np.dtype(
+    [
+        ("is_begun", "f8"),
+        ("n_seen", "f8"),
+        ("n_capped", "f8"),
+        ("capped", "f8"),
+        ("debt", "f8"),
+        ("correction", "f8"),
+        ("n_together", "f8"),
+        ("target", "f8"),
+        ("setpoint", "f8"),
+    ]
+)
+
+
+class Spending:
+    """What the latest rows of a stream have paid, and what a controller has learned from it.
+
+    Several processes share it through a file that they map into memory, and lock. The operating system opens the lock
+    of a process that is killed; rows that the process had begun are counted as begun until ``settle`` takes them for
+    the dearest. Every change is made in an order in which an interrupted one counts rows as too dear, never as too
+    cheap.
+
+    Parameters
+    ----------
+    window : int
+        Rows whose costs are kept.
+    path : Path, optional
+        File to share, which is made where it is not there; None shares nothing.
+    n_workers, worker : int
+        Processes that share it, and the number of this one.
+
+    Attributes
+    ----------
+    latest : ndarray of shape (window,)
+        A ring of costs: the next one takes the place of the oldest.
+    begun : ndarray of shape (n_workers, 2)
+        Rows under way of each process, and the most that they can cost together.
+    """
+
+    def __init__(self, window: int, path: Path | None = None, n_workers: int = 1, worker: int = 0) -> None:
+        size = _STATE.itemsize // 8 + 2 * n_workers + window
+        self._turn, self._file, self.window, self._worker = Lock(), None, window, worker
+        values: Any = np.zeros(size)
+        if path is not None:
+            self._file = path.open("a+b")  # for the lock, and to make the file
+            self._file.truncate(8 * size)
+            values = np.memmap(path, np.float64, "r+", shape=(size,))
+        first, second = _STATE.itemsize // 8, size - window
+        self.state: Any = values[:first].view(_STATE)[0]
+        self.begun, self.latest = values[first:second].reshape(n_workers, 2), values[second:]
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One thread of one process at a time."""
+        with self._turn:
+            if self._file is None:
+                yield
+                return
+            import fcntl
+
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def begin(self, n_rows: int, most: float) -> None:
+        """Count rows as under way, each of which costs so much at most."""
+        own = self.begun[self._worker]
+        own[1] += n_rows * most
+        own[0] += n_rows
+
+    def end(self, n_rows: int, most: float) -> None:
+        """Count rows as done; their costs were added before."""
+        own = self.begun[self._worker]
+        own[0] -= n_rows
+        own[1] = own[1] - n_rows * most if own[0] > 0 else 0.0
+
+    def add(self, costs: Floats) -> None:
+        """Add the costs of rows in their order."""
+        kept = np.asarray(costs, dtype=np.float64)[-self.window :]
+        self.latest[self.places(len(costs) - len(kept), len(kept))] = kept
+        self.state["n_seen"] += len(costs)
+
+    def settle(self, worker: int) -> None:
+        """Take the rows that a process had begun when it was killed for as dear as they can be."""
+        with self.locked():
+            n_rows, most = self.begun[worker]
+            if n_rows > 0:
+                self.add(np.full(int(n_rows), most / n_rows))
+                self.state["debt"] += most - n_rows * self.state["target"]
+            self.begun[worker] = 0.0
+
+    def places(self, first: int, n: int) -> Ints:
+        """Places in the ring of ``n`` costs, from ``first`` after the oldest one."""
+        return (int(self.state["n_seen"]) + first + np.arange(n)) % self.window
 
 
 class BudgetController:
@@ -54,19 +158,13 @@ class BudgetController:
         stop at the first stage.
     is_at_hand_free : bool
         Whether rows pay only for what is bought for them, and nothing for the columns that they come with.
+    spending : Spending, optional
+        What rows before have paid, of the same window; None begins anew.
 
     Attributes
     ----------
     target : float
         Mean cost per row that is held.
-    setpoint : float
-        Mean cost, on the rows of the fit, of the operating point in force.
-    n_seen : int
-        Rows whose costs are known.
-    capped : bool
-        Whether the latest rows were made to stop because of the cap.
-    n_capped : int
-        Rows that were.
     """
 
     def __init__(
@@ -77,6 +175,7 @@ class BudgetController:
         window: int = 2000,
         cap: float | None = None,
         is_at_hand_free: bool = False,
+        spending: Spending | None = None,
     ) -> None:
         if window < 1:
             raise InvalidInputError(f"the window of a budget must have at least 1 row; got {window!r}.")
@@ -95,13 +194,13 @@ class BudgetController:
         self._cost_by_place = cost_at_hand(chain, is_free=is_at_hand_free)
         self._least, self._most = float(self._cost_by_place[0]), float(chain.cost_by_place.max())
         self._check_cap()
-        self._latest = np.full(window, self._least)  # a ring: the next cost takes the place of the oldest
-        self._turn = Lock()
-        self._n_begun = 0  # rows under way whose costs are not known yet
-        self.n_seen = self.n_capped = 0
-        self.capped = False
-        self._debt = self._correction = 0.0
-        self._n_together = 1  # rows that lately came at once: a debt cannot be paid back in fewer
+        self._spending = Spending(window) if spending is None else spending
+        self._state = self._spending.state
+        with self._spending.locked():
+            if not self._state["is_begun"]:
+                self._spending.latest[:] = self._least
+                self._state["n_together"] = 1  # rows that lately came at once: a debt cannot be paid back in fewer
+                self._state["is_begun"] = 1
         self.target = target
 
     # -- what is held ------------------------------------------------------------------------------
@@ -109,7 +208,7 @@ class BudgetController:
     @property
     def target(self) -> float:
         """Mean cost per row that is held."""
-        return self._target
+        return float(self._state["target"])
 
     @target.setter
     def target(self, target: float) -> None:
@@ -123,11 +222,31 @@ class BudgetController:
                 f"the target must be at most the cap of {self._cap:.6g}; got {target!r}. Raise the cap, or lower the "
                 f"target."
             )
-        with self._turn:
-            self._target = float(target)
+        with self._spending.locked():
             # What was spent beyond another target is no debt under this one.
-            self._debt = 0.0
+            if self._state["target"] != target:
+                self._state["target"], self._state["debt"] = target, 0.0
             self._move(0)
+
+    @property
+    def setpoint(self) -> float:
+        """Mean cost, on the rows of the fit, of the operating point in force."""
+        return float(self._state["setpoint"])
+
+    @property
+    def n_seen(self) -> int:
+        """Rows whose costs are known."""
+        return int(self._state["n_seen"])
+
+    @property
+    def n_capped(self) -> int:
+        """Rows that were made to stop because of the cap."""
+        return int(self._state["n_capped"])
+
+    @property
+    def capped(self) -> bool:
+        """Whether the latest rows were made to stop because of the cap."""
+        return bool(self._state["capped"])
 
     def _check_cap(self) -> None:
         if self._cap is not None and not self._cap >= self._least:
@@ -140,18 +259,7 @@ class BudgetController:
     def mean_spend(self) -> float:
         """Mean cost of the latest rows, at most ``window`` of them; 0 before the first."""
         n = min(self.n_seen, self._window)
-        return float(self._latest[self._places(-n, n)].mean()) if n else 0.0
-
-    def take_over(self, other: "BudgetController") -> None:
-        """Go on with what the latest rows of another controller paid: a new chain begins with no empty window."""
-        with other._turn, self._turn:
-            n_begun = min(
-                other._n_begun, self._window
-            )  # they are taken for the dearest: their costs are not known
-            paid = other._latest[other._places(-other._window, other._window)]
-            paid = np.append(paid, np.full(n_begun, other._most))[-self._window :]
-            self._latest[-len(paid) :] = paid
-            self._move(0)
+        return float(self._spending.latest[self._spending.places(-n, n)].mean()) if n else 0.0
 
     # -- rows --------------------------------------------------------------------------------------
 
@@ -181,47 +289,47 @@ class BudgetController:
 
         No request waits for rows under way. Until it is known what they pay, the cap takes it for as much as a row can.
         """
-        with self._turn:
-            n_rows = min(n_rows, self._max_together)
-            self.capped = n_rows > self._n_free
-            if self.capped:
-                self.n_capped += n_rows
-            self._n_begun += n_rows
-            return n_rows, self._stopping if self.capped else self._chain_at_setpoint
+        with self._spending.locked():
+            n_free = self._n_free
+            n_rows = min(n_rows, max(min(n_free, self._window // (2 * HORIZONS)), 1))
+            is_capped = n_rows > n_free
+            self._state["capped"] = is_capped
+            if is_capped:
+                self._state["n_capped"] += n_rows
+            self._spending.begin(n_rows, self._most)
+            return n_rows, self._stopping if is_capped else self._chain_at_setpoint()
 
     def end(self, n_rows: int, costs: Floats) -> None:
         """Take note that rows which had begun are done, and of what they paid; without costs, they were refused."""
-        with self._turn:
-            self._n_begun -= n_rows
+        with self._spending.locked():
             if len(costs):
-                self._spent(costs)
-
-    def _spent(self, costs: Floats) -> None:
-        n_rows = len(costs)
-        kept = np.asarray(costs, dtype=np.float64)[-self._window :]
-        self._latest[self._places(n_rows - len(kept), len(kept))] = kept
-        self.n_seen += n_rows
-        self._debt += float(np.sum(costs)) - self._target * n_rows
-        self._move(n_rows)
+                self._spending.add(costs)
+                self._state["debt"] += float(np.sum(costs)) - self.target * len(costs)
+                self._move(len(costs))
+            self._spending.end(n_rows, self._most)
 
     # -- the law of control ------------------------------------------------------------------------
 
     def _move(self, n_rows: int) -> None:
         """Find the setpoint for the rows that follow, after some rows were paid for."""
-        self._n_together = max(n_rows, self._n_together - 1)
-        horizon = max(self._window / HORIZONS, self._n_together)
-        low, high = self._cheapest - self._target, self._dearest - self._target
+        state, target = self._state, self.target
+        state["n_together"] = n_together = max(n_rows, float(state["n_together"]) - 1)
+        horizon = max(self._window / HORIZONS, n_together)
+        low, high = self._cheapest - target, self._dearest - target
         max_debt = self._window / 2
-        self._debt = min(max(self._debt, -max_debt * high), -max_debt * low)
-        wanted = self._correction - self._debt / horizon
-        if not (wanted > high and self._debt < 0) and not (wanted < low and self._debt > 0):
-            self._correction -= self._debt * n_rows / (PATIENCE * horizon**2)
-        self._correction = min(max(self._correction, low), high)
-        self.setpoint = self._target + min(max(wanted, low), high)
+        debt = min(max(float(state["debt"]), -max_debt * high), -max_debt * low)
+        correction = float(state["correction"])
+        wanted = correction - debt / horizon
+        if not (wanted > high and debt < 0) and not (wanted < low and debt > 0):
+            correction -= debt * n_rows / (PATIENCE * horizon**2)
+        state["debt"], state["correction"] = debt, min(max(correction, low), high)
+        state["setpoint"] = target + min(max(wanted, low), high)
+
+    def _chain_at_setpoint(self) -> Chain:
         policy = self._chain.policy.within(self.setpoint)
         # Rows that come one by one all have the same place in their batch: without another seed for each, rows that
         # hold the same would all follow the same point.
-        self._chain_at_setpoint = self._chain.at(replace(policy, seed=policy.seed + self.n_seen))
+        return self._chain.at(replace(policy, seed=policy.seed + self.n_seen))
 
     # -- the cap -----------------------------------------------------------------------------------
 
@@ -235,19 +343,13 @@ class BudgetController:
         """How many rows keep the cap even if each of them pays as much as a row can."""
         if self._cap is None:
             return sys.maxsize
-        room = self._cap * self._window * (1 + SLACK) - float(self._latest.sum())
+        latest, (n_begun, reserved) = self._spending.latest, self._spending.begun.sum(axis=0)
         # Every row takes the place of the oldest one, which may have paid the least.
-        more = self._most - min(self._least, float(self._latest.min()))
-        return sys.maxsize if more * self._window <= room else int(room // more) - self._n_begun
-
-    @property
-    def _max_together(self) -> int:
-        """Rows that are sent at one point."""
-        return max(min(self._n_free, self._window // (2 * HORIZONS)), 1)
-
-    def _places(self, first: int, n: int) -> Ints:
-        """Places in the ring of ``n`` costs, from ``first`` after the oldest one."""
-        return (self.n_seen + first + np.arange(n)) % self._window
+        floor = min(self._least, float(latest.min()))
+        room = self._cap * self._window * (1 + SLACK) - float(latest.sum())
+        if (self._most - floor) * self._window <= room:
+            return sys.maxsize
+        return int((room - (reserved - n_begun * floor)) // (self._most - floor))
 
 
 def cost_at_hand(chain: Chain, *, is_free: bool) -> Floats:

@@ -21,7 +21,7 @@ from thrifty.chain.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import check_amount
 from thrifty.serve.admission import Limiter
-from thrifty.serve.budget_controller import BudgetController
+from thrifty.serve.budget_controller import BudgetController, Spending
 from thrifty.serve.config import Config
 from thrifty.serve.connections import Connections
 from thrifty.serve.metrics import LOG, Drift, Metrics
@@ -58,6 +58,8 @@ class Gateway:
     sources : dict of str to RetryingSource, optional
         Sources of providers by name, in the place of those that ``config.providers`` describes: they are asked
         ``over`` the keys of each request.
+    spending : Spending, optional
+        What rows have paid, shared with other processes.
     """
 
     def __init__(
@@ -68,12 +70,14 @@ class Gateway:
         load: Callable[[], Loaded] | None = None,
         connect: Callable[[Model], RemoteModel] | None = None,
         sources: Mapping[str, RetryingSource] | None = None,
+        spending: Spending | None = None,
     ) -> None:
         self.config, self.metrics, self.limiter = config, Metrics(), Limiter(config)
         self.is_ready = False
         self._load = load
         self._connect = connect if connect is not None or config.full is None else self._remote_model
         self._budget = config.budget
+        self._spending = Spending(config.budget_window) if spending is None else spending
         self._batch_thread = ThreadPoolExecutor(1, thread_name_prefix="thrifty-batch")
         self._full_thread = ThreadPoolExecutor(1, thread_name_prefix="thrifty-full")
         # A request waits for no other one's purchases; threads are started as they are needed.
@@ -155,8 +159,6 @@ class Gateway:
                 if isinstance(error, InvalidInputError):
                     raise
                 raise InvalidInputError(f"the file was not taken: {error}") from error
-            if model.controller is not None and self.model.controller is not None:
-                model.controller.take_over(self.model.controller)
             self.model = model
             self.metrics.reloads["done"] += 1
             return model.version
@@ -204,6 +206,7 @@ class Gateway:
             window=self.config.budget_window,
             cap=self.config.budget_cap,
             is_at_hand_free=bool(self.providers),
+            spending=self._spending,
         )
 
     def _remote_model(self, model: Model) -> RemoteModel:
