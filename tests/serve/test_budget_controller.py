@@ -12,7 +12,7 @@ from thrifty.chain.stage import LinearStage
 from thrifty.errors import InvalidInputError, RowsLeftBehindError
 from thrifty.full.model import CallableFull
 from thrifty.prices.billing import PriceList
-from thrifty.serve.budget_controller import BudgetController
+from thrifty.serve.budget_controller import BudgetController, Spending
 from thrifty.tasks.classes import BinaryTask
 
 WINDOW = 2000
@@ -194,3 +194,40 @@ def test_rows_under_way_count_for_the_cap_as_the_dearest_there_are(chain):
         controller.end(1, np.zeros(0))  # refused: nothing was paid
     controller.begin(1)
     assert not controller.capped
+
+
+def test_controllers_of_two_processes_hold_one_cap_and_rows_of_a_killed_one_count_as_the_dearest(
+    chain, tmp_path
+):
+    window, cap = 40, 2.05
+    path = tmp_path / "spending"
+
+    def controller(worker):
+        spending = Spending(window, path, n_workers=2, worker=worker)
+        return BudgetController(chain, target=2.0, cap=cap, window=window, spending=spending)
+
+    both, X = [controller(0), controller(1)], np.full((300, 3), 9.0)  # every row would go to the full model
+    costs = []
+    for turn, row in enumerate(X):
+        costs.append(stream(both[turn % 2], chain, row[None])[0])
+        if turn == 3:
+            assert both[1].begin(1)[0] == 1  # killed before it is known what this row pays
+            Spending(window, path, n_workers=2).settle(1)
+            costs.append(chain.cost_by_place.max())
+            both[1] = controller(1)
+    assert means(np.array(costs), window).max() <= cap * (1 + 1e-9)
+    assert means(np.array(costs), window)[-1] > 1.7
+    assert both[0].n_seen == both[1].n_seen == len(costs)
+
+
+def test_rows_under_way_in_another_process_count_against_the_cap(chain, tmp_path):
+    spendings = [Spending(20, tmp_path / "spending", n_workers=2, worker=worker) for worker in range(2)]
+    one, other = (
+        BudgetController(chain, target=2.0, cap=2.0, window=20, spending=spending) for spending in spendings
+    )
+    begun = 0
+    while not one.capped:
+        begun += one.begin(1)[0]
+    other.begin(1)
+    assert begun > 1
+    assert other.capped

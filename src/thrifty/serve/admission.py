@@ -8,21 +8,25 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import orjson
 from starlette.types import Receive, Scope, Send
 
 from thrifty.errors import FullModelDownError, InvalidInputError, PurchaseFailedError
-from thrifty.serve.config import Config
-from thrifty.serve.metrics import LOG, Metrics
+from thrifty.serve.config import Config, read_keys
+from thrifty.serve.logs import LOG, failure_place
+from thrifty.serve.metrics import Metrics
 
 __all__ = [
     "ADMITTED",
+    "KEY_NEEDED",
     "LARGE_BODY",
     "TOO_MUCH",
     "ActiveCount",
     "Endpoint",
+    "Keys",
     "Limiter",
     "OverloadedError",
     "Refusal",
@@ -259,6 +263,59 @@ def _learned(cost: float, latest: float) -> float:
     return cost + _LEARNING_RATE * (min(latest, _MAX_GROWTH * cost) - cost)
 
 
+KEY_NEEDED = "a key is needed: send it as 'Authorization: Bearer KEY' or as 'X-API-Key: KEY'."
+
+
+class Keys:
+    """API keys of clients, of metrics and of the administration.
+
+    Parameters
+    ----------
+    config : Config
+        ``api_key`` and ``keys``; ``admin_host``, where another one than this machine needs keys for everything.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._keys: dict[str, list[bytes]] = {}
+        self.read()
+
+    def read(self) -> None:
+        """Read the file of keys again; one that breaks a rule changes nothing."""
+        config = self._config
+        found = (
+            {"clients": [], "metrics": [], "admin": []}
+            if config.keys is None
+            else read_keys(Path(config.keys))
+        )
+        if config.api_key is not None:
+            found["clients"].append(config.api_key)
+        found["admin"] = found["admin"] or found["clients"]
+        if config.admin_host not in ("127.0.0.1", "::1", "localhost") and not (
+            found["metrics"] and found["admin"]
+        ):
+            raise InvalidInputError(
+                f"admin_host other than 127.0.0.1 needs keys for metrics and for changes; got {config.admin_host!r}. "
+                f"Name a file with metrics = [...] and admin = [...] with --keys."
+            )
+        if found["metrics"]:
+            found["metrics"] = [*found["metrics"], *found["admin"]]
+        self._keys = {role: [key.encode() for key in keys] for role, keys in found.items()}
+
+    def are_needed(self, role: str) -> bool:
+        """Whether requests of a role must carry a key."""
+        return bool(self._keys[role])
+
+    def allow(self, role: str, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a request carries a key of a role, or needs none."""
+        keys = self._keys[role]
+        if not keys:
+            return True
+        given = headers.get(b"x-api-key") or headers.get(b"authorization", b"").removeprefix(b"Bearer ")
+        # Every key is compared, so that the time tells nothing.
+        return sum(hmac.compare_digest(given, key) for key in keys) > 0
+
+
 _HEADERS = {
     b"authorization",
     b"x-api-key",
@@ -311,8 +368,10 @@ class Endpoint:
         Refuses requests.
     is_limited : bool
         Whether the operation is refused under overload.
-    is_open : bool
-        Whether no key is needed.
+    keys : Keys, optional
+        Keys of requests; None needs none.
+    role : str
+        Whose keys are needed.
     """
 
     def __init__(
@@ -324,12 +383,12 @@ class Endpoint:
         limiter: Limiter,
         *,
         is_limited: bool = False,
-        is_open: bool = False,
+        keys: "Keys | None" = None,
+        role: str = "clients",
     ) -> None:
         self.name, self.summary = name, run.__doc__
-        self.is_limited, self.is_open = is_limited, is_open
+        self.is_limited, self.keys, self._role = is_limited, keys, role
         self._run, self._config, self._metrics, self._limiter = run, config, metrics, limiter
-        self._key = None if is_open or config.api_key is None else config.api_key.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -340,7 +399,8 @@ class Endpoint:
         must_leave = False
         try:
             request.headers = {name: value for name, value in scope["headers"] if name in _HEADERS}
-            self._check_key(request.headers)
+            if self.keys is not None and not self.keys.allow(self._role, request.headers):
+                raise Refusal(401, KEY_NEEDED)
             request.body = await self._body(request.headers, receive)
             if not is_admitted:
                 await self._limiter.admit()
@@ -367,7 +427,7 @@ class Endpoint:
         except Exception as error:
             # The client learns that it is not its fault, and the log where it happened, without values.
             status, response = 500, error_body("the gateway failed. Its log says where.")
-            request.facts["failure"] = _where(error)
+            request.facts["failure"] = failure_place(error)
         finally:
             if must_leave:
                 self._limiter.leave()
@@ -375,17 +435,8 @@ class Endpoint:
         if self._config.log_requests and LOG.isEnabledFor(logging.INFO):
             facts = {"operation": self.name, "status": status, **request.facts}
             facts["ms"] = round(1e3 * (time.perf_counter() - began), 3)
-            LOG.info("%s", orjson.dumps({"time": time.time(), **facts}).decode())
+            LOG.log(logging.WARNING if status >= 400 else logging.INFO, "request", extra={"facts": facts})
         await _respond(send, status, response, retry_after)
-
-    def _check_key(self, headers: Mapping[bytes, bytes]) -> None:
-        if self._key is None:
-            return
-        given = headers.get(b"x-api-key") or headers.get(b"authorization", b"").removeprefix(b"Bearer ")
-        if not hmac.compare_digest(given, self._key):
-            raise Refusal(
-                401, "a key is needed: send it as 'Authorization: Bearer KEY' or as 'X-API-Key: KEY'."
-            )
 
     async def _body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
         if headers.get(b"content-encoding", b"identity") != b"identity":
@@ -446,12 +497,3 @@ async def _respond(send: Send, status: int, body: bytes, retry_after: int | None
         headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-def _where(error: BaseException) -> str:
-    """The kind of an error and the line that raised it; its message may hold values."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    line = "" if trace is None else f" at {trace.tb_frame.f_code.co_qualname}:{trace.tb_lineno}"
-    return f"{type(error).__name__}{line}"

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -23,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import thrifty
 from thrifty.errors import InvalidInputError
-from thrifty.serve.admission import LARGE_BODY, Endpoint, Refusal, Request, error_body
+from thrifty.serve.admission import KEY_NEEDED, LARGE_BODY, Endpoint, Keys, Refusal, Request, error_body
 from thrifty.serve.config import Config
 from thrifty.serve.gateway import Gateway
 from thrifty.serve.inference_protocol import (
@@ -36,7 +35,6 @@ from thrifty.serve.inference_protocol import (
     read_infer,
     read_json,
 )
-from thrifty.serve.metrics import registry_of, status_of
 from thrifty.serve.model import Model
 
 __all__ = ["create_admin", "create_app", "direct"]
@@ -78,45 +76,66 @@ def create_app(system: Any, config: Config | None = None, **how: Any) -> Starlet
     return app
 
 
-def create_admin(gateway: Gateway) -> Starlette:
-    """The application for operators: metrics, status page, budget, reload; to be bound to 127.0.0.1."""
-    registry = registry_of(gateway)
+def create_admin(control: Any, keys: Keys | None) -> Starlette:
+    """The application for operators: metrics, status page, budget, reload.
 
-    async def metrics(_: StarletteRequest) -> Response:
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+    Parameters
+    ----------
+    control : Gateway or Workers
+        What is administered.
+    keys : Keys, optional
+        Keys of operators; None needs none.
+    """
+
+    def guarded(
+        answer: Callable[[], Awaitable[Response]],
+    ) -> Callable[[StarletteRequest], Awaitable[Response]]:
+        async def answer_allowed(request: StarletteRequest) -> Response:
+            if keys is not None and not keys.allow("metrics", dict(request.scope["headers"])):
+                raise HTTPException(401, KEY_NEEDED, {"www-authenticate": "Bearer"})
+            return await answer()
+
+        return answer_allowed
+
+    async def metrics() -> Response:
+        return Response(await control.prometheus(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     shown = _PAGE.read_text(encoding="utf-8")
 
     async def page(_: StarletteRequest) -> Response:
         return HTMLResponse(shown)
 
-    async def status(_: StarletteRequest) -> Response:
-        return Response(orjson.dumps(status_of(gateway), option=_NUMPY), media_type="application/json")
+    async def status() -> Response:
+        return Response(orjson.dumps(await control.status(), option=_NUMPY), media_type="application/json")
 
     async def budget(request: Request) -> bytes:
         change = read_json(request.body)
         if set(change) != {"budget"}:
             raise InvalidInputError('the body must be {"budget": NUMBER}, or null for the point of the file.')
-        gateway.change_budget(change["budget"])
-        return orjson.dumps({"budget": gateway.budget})
+        await control.change_budget(change["budget"])
+        return orjson.dumps(change)
 
     async def reload(_: Request) -> bytes:
-        return orjson.dumps({"version": await gateway.reload()})
+        return orjson.dumps({"version": await control.reload()})
 
     def post(name: str, run: Callable[[Request], Awaitable[bytes]]) -> Route:
-        endpoint = Endpoint(name, run, gateway.config, gateway.metrics, gateway.limiter)
+        config = control.config
+        endpoint = Endpoint(name, run, config, control.metrics, control.limiter, keys=keys, role="admin")
         return Route(f"/{name}", _JsonOnly(endpoint), methods=["POST"])
 
+    # Against DNS rebinding: a page in a browser on this machine must not reach it by another name. Elsewhere
+    # everything needs a key.
+    is_local = control.config.admin_host in ("127.0.0.1", "::1", "localhost")
+    hosts = ["127.0.0.1", "localhost", "[::1]"] if is_local else ["*"]
     return Starlette(
         routes=[
             Route("/", page),
-            Route("/status.json", status),
-            Route("/metrics", metrics),
+            Route("/status.json", guarded(status)),
+            Route("/metrics", guarded(metrics)),
             post("budget", budget),
             post("reload", reload),
         ],
-        # Against DNS rebinding: a page in a browser on this machine must not reach it by another name.
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)],
         exception_handlers={HTTPException: _refused},
     )
 
@@ -172,9 +191,12 @@ class _Handlers:
             self._route("/openapi.json", self._openapi),
         ]
 
-    def _route(self, path: str, run: Any, **how: bool) -> Route:
+    def _route(self, path: str, run: Any, is_limited: bool = False, is_open: bool = False) -> Route:
         gateway, name = self._gateway, run.__name__.strip("_")
-        endpoint = Endpoint(name, run, self._config, gateway.metrics, gateway.limiter, **how)
+        keys = None if is_open else gateway.keys
+        endpoint = Endpoint(
+            name, run, self._config, gateway.metrics, gateway.limiter, is_limited=is_limited, keys=keys
+        )
         return Route(path, endpoint, methods=["POST" if endpoint.is_limited else "GET"])
 
     # -- predictions ---------------------------------------------------------------------------------
@@ -299,7 +321,7 @@ class _Handlers:
 
     async def _openapi(self, _: Request) -> bytes:
         """Description of all operations."""
-        return orjson.dumps(_description(self._gateway.model, self._config, self.routes))
+        return orjson.dumps(_description(self._gateway, self.routes))
 
 
 def _cells(body: bytes, rows: RequestRows, header_id: str | None) -> RequestCells:
@@ -339,8 +361,9 @@ async def _refused(_: StarletteRequest, error: Exception) -> Response:
 _ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
 
 
-def _description(model: Model, config: Config, routes: list[Route]) -> dict[str, Any]:
+def _description(gateway: Gateway, routes: list[Route]) -> dict[str, Any]:
     """The OpenAPI description of some routes, with the columns and labels of the model that serves."""
+    model, needs_key = gateway.model, gateway.keys.are_needed("clients")
     schemas = {"predict": (_rows(model), _answers(model)), "infer": (_tensors(model), _OUTPUTS)}
     paths: dict[str, Any] = {}
     for route in routes:
@@ -359,17 +382,17 @@ def _description(model: Model, config: Config, routes: list[Route]) -> dict[str,
             operation["parameters"] = [version]
         if body is not None:
             operation["requestBody"] = {"required": True, **_json(body)}
-        if endpoint.is_open:
+        if endpoint.keys is None:
             operation["security"] = []
         paths[route.path] = {"post" if body is not None else "get": operation}
     return {
         "openapi": "3.1.0",
-        "info": {"title": f"thrifty: {config.name}", "version": thrifty.__version__},
+        "info": {"title": f"thrifty: {gateway.config.name}", "version": thrifty.__version__},
         "paths": paths,
         "components": {
-            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}} if config.api_key else {}
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}} if needs_key else {}
         },
-        "security": [{"bearer": []}] if config.api_key else [],
+        "security": [{"bearer": []}] if needs_key else [],
     }
 
 

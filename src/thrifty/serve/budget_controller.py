@@ -16,7 +16,9 @@ The same rows in the same order give the same points: neither time nor random nu
 What rows have paid is a ``Spending``, which outlives reloads and may be shared by several processes.
 """
 
+import os
 import sys
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -85,11 +87,13 @@ class Spending:
 
     def __init__(self, window: int, path: Path | None = None, n_workers: int = 1, worker: int = 0) -> None:
         size = _STATE.itemsize // 8 + 2 * n_workers + window
-        self._turn, self._file, self.window, self._worker = Lock(), None, window, worker
+        self._turn, self.window, self._worker = Lock(), window, worker
+        self._file: int | None = None
         values: Any = np.zeros(size)
         if path is not None:
-            self._file = path.open("a+b")  # for the lock, and to make the file
-            self._file.truncate(8 * size)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            weakref.finalize(self, os.close, self._file)
+            os.ftruncate(self._file, 8 * size)
             values = np.memmap(path, np.float64, "r+", shape=(size,))
         first, second = _STATE.itemsize // 8, size - window
         self.state: Any = values[:first].view(_STATE)[0]
@@ -199,7 +203,9 @@ class BudgetController:
         with self._spending.locked():
             if not self._state["is_begun"]:
                 self._spending.latest[:] = self._least
-                self._state["n_together"] = 1  # rows that lately came at once: a debt cannot be paid back in fewer
+                self._state["n_together"] = (
+                    1  # rows that lately came at once: a debt cannot be paid back in fewer
+                )
                 self._state["is_begun"] = 1
         self.target = target
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from thrifty.errors import InvalidInputError
 
-__all__ = ["Config", "ProviderSettings", "RemoteSettings", "closest", "read_config"]
+__all__ = ["Config", "ProviderSettings", "RemoteSettings", "closest", "read_config", "read_keys"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ADDRESS = re.compile(r"https?://[^/\s?#]+(/[^\s?#]*)?/v2/models/[^/\s?#]+(/versions/[^/\s?#]+)?(/infer)?/?")
@@ -156,8 +156,12 @@ class Config:
         Name of the model in addresses: ``/v2/models/NAME``.
     host, port : str, int
         Where clients are answered.
-    admin_port : int
-        Where metrics, the status page and the administration are, on 127.0.0.1 always.
+    admin_host, admin_port : str, int
+        Where metrics, the status page and the administration are. Another host than 127.0.0.1 needs keys for all of it.
+    workers : int
+        Processes that answer; they share the port and the budget. Limits on requests and connections are those of each.
+    tls_cert, tls_key : str, optional
+        PEM files of a certificate chain and its private key, with which both ports speak HTTPS; read again on a reload.
     full : str, optional
         Address of the full model behind the Open Inference Protocol, up to and with its name:
         ``http://HOST:PORT/v2/models/NAME``. None asks the full model in the file.
@@ -181,6 +185,9 @@ class Config:
         Mean cost per row that no window of rows may exceed; needs a budget.
     api_key, remote_api_key : str, optional
         Key that requests must carry, and the one that the full model is asked with.
+    keys : str, optional
+        TOML file with lists of keys: ``clients`` for predictions, ``metrics`` for metrics and status, ``admin`` for
+        changes (by default those of clients). Read again on a reload, so that keys can be rotated.
     max_body_bytes, max_rows : int
         Larger requests are refused.
     head_timeout, body_timeout : float
@@ -210,7 +217,11 @@ class Config:
     name: str = "thrifty"
     host: str = "127.0.0.1"
     port: int = _number(8080, 0, 65_535)
+    admin_host: str = "127.0.0.1"
     admin_port: int = _number(8081, 0, 65_535)
+    workers: int = _number(1, 1, 1000)
+    tls_cert: str | None = None
+    tls_key: str | None = None
     full: str | None = None
     remote: Mapping[str, Any] = _table()
     on_remote_failure: str = _choice("local", "error", "abstain")
@@ -222,6 +233,7 @@ class Config:
     budget_cap: float | None = None
     api_key: str | None = dataclasses.field(default=None, repr=False)
     remote_api_key: str | None = dataclasses.field(default=None, repr=False)
+    keys: str | None = None
     max_body_bytes: int = _number(2**20, 1, 2**30)
     max_rows: int = _number(10_000, 1, 10**6)
     head_timeout: float = _number(10.0, 1e-3, 3600)
@@ -253,13 +265,13 @@ class Config:
                 f"budget_cap needs a budget, whose controller holds it; got a cap of {self.budget_cap!r} alone. Set "
                 f"budget, or leave the cap out."
             )
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise InvalidInputError(
+                "tls_cert and tls_key belong together: a certificate and its private key."
+            )
         for name in ("api_key", "remote_api_key"):
-            key = getattr(self, name)
-            if key is not None and not (key.isascii() and key.isprintable() and key.strip() == key and key):
-                raise InvalidInputError(
-                    f"{name} must be made of printable ASCII characters, without a space at either end. Choose "
-                    f"another key, or leave it out."
-                )
+            if getattr(self, name) is not None:
+                _check_key(name, getattr(self, name))
         _ = self.remote_settings, self.provider_settings  # checked before anything starts
 
     @property
@@ -294,6 +306,34 @@ def read_config(path: Path) -> Config:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path} must be a TOML file: {error}. Correct it there.") from error
     return _settings_of(Config, found, str(path))
+
+
+def read_keys(path: Path) -> dict[str, list[str]]:
+    """Read a TOML file of keys: lists of text by the names ``clients``, ``metrics`` and ``admin``."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{path} must be a TOML file of keys: {error}. Correct it there.") from error
+    keys = {"clients": [], "metrics": [], "admin": [], **found}
+    for name, listed in keys.items():
+        if name not in ("clients", "metrics", "admin") or not isinstance(listed, list):
+            raise InvalidInputError(
+                f"{path} must hold lists of keys, called clients, metrics and admin; got {name!r}."
+            )
+        for key in listed:
+            _check_key(f"each key of {name!r} in {path}", key)
+    if not keys["clients"]:
+        raise InvalidInputError(f"{path} must hold at least one key of clients, who could not be told apart.")
+    return keys
+
+
+def _check_key(name: str, key: Any) -> None:
+    is_text = isinstance(key, str) and bool(key)
+    if not (is_text and key.isascii() and key.isprintable() and key.strip() == key):
+        raise InvalidInputError(
+            f"{name} must be made of printable ASCII characters, without a space at either end. Choose another key, or "
+            f"leave it out."
+        )
 
 
 def closest(name: str, known: Collection[str]) -> str:

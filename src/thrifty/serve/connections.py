@@ -10,7 +10,6 @@ tenth of the time in which uvicorn would read it and the application refuse it.
 """
 
 import asyncio
-import logging
 import math
 import re
 from collections import Counter
@@ -20,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from thrifty.serve.admission import ADMITTED, LARGE_BODY, TOO_MUCH, Limiter
 from thrifty.serve.config import Config
+from thrifty.serve.logs import LOG
 from thrifty.serve.metrics import Metrics
 
 __all__ = ["MAX_HEADERS", "MAX_HEAD_BYTES", "Connections", "max_descriptors"]
@@ -119,7 +119,7 @@ class Connections:
         """Whether there is room for one more connection; it counts from now on."""
         host = address[0] if address else ""
         if len(self._open) >= self._max_connections or self._by_address[host] >= self._max_per_address:
-            logging.getLogger("thrifty.serve").warning("a connection was refused: too many are open")
+            LOG.warning("a connection was refused: too many are open")
             return False
         self._open[address] = connection
         self._by_address[host] += 1

@@ -1,4 +1,4 @@
-"""The gateway: the model that serves now, reloads, changes of the budget, and the process around them.
+"""The gateway: the model that serves now, reloads and changes of the budget.
 
 A request looks up the model once, when it starts. On a reload the old model serves until the new one is whole; a file
 that cannot be read, or that cannot hold the budget, changes nothing.
@@ -6,32 +6,32 @@ that cannot be read, or that cannot hold the budget, changes nothing.
 
 import asyncio
 import contextlib
-import gc
-import logging
-import signal
+import hashlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import uvicorn
-from starlette.types import ASGIApp
+from prometheus_client import generate_latest
 
+from thrifty.bundle.storage import load
 from thrifty.chain.chain import Chain
 from thrifty.errors import InvalidInputError
+from thrifty.files import read_capped
 from thrifty.prices.billing import check_amount
-from thrifty.serve.admission import Limiter
+from thrifty.serve.admission import Keys, Limiter
 from thrifty.serve.budget_controller import BudgetController, Spending
 from thrifty.serve.config import Config
-from thrifty.serve.connections import Connections
-from thrifty.serve.metrics import LOG, Drift, Metrics
+from thrifty.serve.logs import LOG
+from thrifty.serve.metrics import Drift, Metrics, registry_of, status_of
 from thrifty.serve.model import Model
 from thrifty.serve.providers import Provider
 from thrifty.serve.remote import RemoteModel
 from thrifty.sources import RetryingSource
 from thrifty.tables.deciles import Spread
 
-__all__ = ["Gateway", "Loaded", "run"]
+__all__ = ["Gateway", "Loaded", "load_version"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,12 @@ class Loaded:
 
     system: Any
     version: str
+
+
+def load_version(path: Path, public_key: Path | None) -> Loaded:
+    """Load a file; its version is the beginning of its SHA-256."""
+    version = hashlib.sha256(read_capped(path, 2**30)).hexdigest()[:12]
+    return Loaded(load(path, public_key=public_key), version)
 
 
 class Gateway:
@@ -73,8 +79,11 @@ class Gateway:
         spending: Spending | None = None,
     ) -> None:
         self.config, self.metrics, self.limiter = config, Metrics(), Limiter(config)
+        self.keys = Keys(config)
+        self._registry = registry_of(self)
         self.is_ready = False
         self._load = load
+        self.on_reload: Callable[[], None] = lambda: None
         self._connect = connect if connect is not None or config.full is None else self._remote_model
         self._budget = config.budget
         self._spending = Spending(config.budget_window) if spending is None else spending
@@ -124,7 +133,15 @@ class Gateway:
         """Mean cost per row that is to be spent; None is the operating point of the file."""
         return self._budget
 
-    def change_budget(self, budget: Any) -> None:
+    async def prometheus(self) -> bytes:
+        """Metrics as Prometheus reads them."""
+        return generate_latest(self._registry)
+
+    async def status(self) -> dict[str, Any]:
+        """Contents of the status page."""
+        return status_of(self)
+
+    async def change_budget(self, budget: Any) -> None:
         """Hold another budget from now on; None goes back to the operating point of the file."""
         controller = None
         if budget is None and self.config.budget_cap is not None:
@@ -142,16 +159,18 @@ class Gateway:
         self.model.controller, self._budget = controller, budget
 
     async def reload(self) -> str:
-        """Read the file again and serve what it holds; returns its version."""
+        """Read the file, and that of the keys, again, and serve what it holds; returns its version."""
         if self._load is None:
             raise InvalidInputError(
                 "what is served was not read from a file, so there is none to read again."
             )
-        load = self._load
+        read = self._load
         async with self._changing:
             try:
+                self.keys.read()
+                self.on_reload()
                 # Not the thread that answers: requests go on meanwhile.
-                model = await asyncio.to_thread(lambda: self._model_of(load()))
+                model = await asyncio.to_thread(lambda: self._model_of(read()))
                 await self._take_over_remote(model, self.model)
             except Exception as error:
                 self.metrics.reloads["refused"] += 1
@@ -217,70 +236,3 @@ class Gateway:
             settings=self.config.remote_settings,
             api_key=self.config.remote_api_key,
         )
-
-
-# -- the process -----------------------------------------------------------------------------------
-
-
-def run(app: ASGIApp, admin: ASGIApp, gateway: Gateway) -> None:
-    """Serve both applications in one event loop until SIGTERM or SIGINT; SIGHUP reads the file again."""
-    config = gateway.config
-    if not LOG.handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(message)s"))
-        LOG.addHandler(handler)
-        LOG.setLevel(logging.INFO)
-    common: dict[str, Any] = {
-        "log_config": None,
-        "access_log": False,
-        "server_header": False,
-        "proxy_headers": False,  # nothing depends on the address of a client
-        "timeout_graceful_shutdown": max(1, round(config.drain)),
-        "ws": "none",
-    }
-    connections = Connections(config, gateway.limiter, gateway.metrics)
-    plain = uvicorn.Config(app, **common)
-    plain.load()
-    public = uvicorn.Server(
-        uvicorn.Config(
-            connections.app(app),
-            host=config.host,
-            port=config.port,
-            http=connections.protocol(plain.http_protocol_class),
-            timeout_keep_alive=3600,  # idle connections are closed there, and those that wait for room are not
-            **common,
-        )
-    )
-    private = uvicorn.Server(
-        uvicorn.Config(admin, host="127.0.0.1", port=config.admin_port, lifespan="off", **common)
-    )
-    # What was imported and loaded stays to the end. To look through it for garbage takes a tenth of a second, in which
-    # no request is answered.
-    gc.collect()
-    gc.freeze()
-    try:
-        with asyncio.Runner(loop_factory=public.config.get_loop_factory()) as runner:
-            runner.run(_serve(public, private, gateway))
-    except KeyboardInterrupt:
-        pass
-    except SystemExit:
-        raise InvalidInputError(
-            f"the ports {config.port} and {config.admin_port} of {config.host} and 127.0.0.1 must be free. Name others "
-            f"with --port and --admin-port."
-        ) from None
-
-
-async def _serve(public: uvicorn.Server, private: uvicorn.Server, gateway: Gateway) -> None:
-    async def reload() -> None:
-        with contextlib.suppress(InvalidInputError):  # logged and counted where it was refused
-            await gateway.reload()
-
-    with contextlib.suppress(NotImplementedError, AttributeError):  # Windows has no such signal
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: gateway.in_background(reload()))
-    # A signal ends the server that started last, which hands it on to the other one: both end, the public one last.
-    both = [asyncio.ensure_future(server.serve()) for server in (public, private)]
-    try:
-        await both[0]
-    finally:
-        private.should_exit = True
-        await both[1]

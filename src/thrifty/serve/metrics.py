@@ -1,6 +1,5 @@
 """Metrics of Prometheus, the status page, and drift of features."""
 
-import logging
 import time
 from bisect import bisect_left
 from collections import Counter
@@ -20,9 +19,7 @@ from thrifty.arrays import Floats
 from thrifty.serve.inference_protocol import Answered
 from thrifty.tables.deciles import Spread
 
-__all__ = ["BOUNDS", "LOG", "Drift", "Metrics", "registry_of", "stability_index", "status_of"]
-
-LOG = logging.getLogger("thrifty.serve")
+__all__ = ["BOUNDS", "Drift", "Metrics", "registry_of", "stability_index", "status_of"]
 
 BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Upper bounds of the buckets of latency, in seconds."""
