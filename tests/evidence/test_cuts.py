@@ -20,7 +20,7 @@ def test_every_point_of_the_curve_is_what_its_threshold_does(scores, seed):
     stop_score, go_score = rng.integers(0, 2, (2, len(g))).astype(float)
     weight = rng.uniform(0.1, 1, len(g))
     curve = threshold_curve(g, stop_cost, go_cost, stop_score, go_score, weight)
-    for point, threshold in enumerate(curve.threshold):
+    for point, threshold in enumerate(curve.thresholds[:, 0]):
         sent = g > threshold
         assert curve.cost[point] == pytest.approx(
             np.average(np.where(sent, go_cost, stop_cost), weights=weight)
@@ -28,20 +28,19 @@ def test_every_point_of_the_curve_is_what_its_threshold_does(scores, seed):
         assert curve.score[point] == pytest.approx(
             np.average(np.where(sent, go_score, stop_score), weights=weight)
         )
-        assert curve.share[point] == pytest.approx(np.average(sent, weights=weight))
-    assert len(curve.threshold) == len(np.unique(g)) + 1
+    assert len(curve) == len(np.unique(g)) + 1
 
 
 def test_rows_with_equal_scores_are_never_separated():
     curve = threshold_curve(np.array([1.0, 1.0, 0.0]), 0.0, 1.0)
-    np.testing.assert_allclose(curve.share, [0.0, 2 / 3, 1.0])
+    np.testing.assert_allclose(curve.cost, [0.0, 2 / 3, 1.0])
 
 
 def test_the_point_within_a_budget_sends_on_as_many_as_it_affords():
     curve = threshold_curve(np.array([3.0, 2.0, 1.0, 0.0]), 1.0, 5.0)
-    assert curve.cost[curve.within(3.0)] == pytest.approx(3.0)
-    assert curve.cost[curve.within(2.99)] == pytest.approx(2.0)
-    assert curve.cost[curve.within(100.0)] == pytest.approx(5.0)
+    assert curve.cost[curve.within(3.0).lower] == pytest.approx(3.0)
+    assert curve.cost[curve.within(2.99).lower] == pytest.approx(2.0)
+    assert curve.cost[curve.within(100.0).lower] == pytest.approx(5.0)
 
 
 def test_a_budget_below_the_cheapest_route_is_refused_with_that_cost():

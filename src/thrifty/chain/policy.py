@@ -95,6 +95,11 @@ class Policy:
         return int(self.thresholds.shape[1])
 
     @property
+    def threshold(self) -> float:
+        """Threshold of the first stage at the point in force, the cheaper one of two."""
+        return float(self.thresholds[self.lower, 0])
+
+    @property
     def is_measured(self) -> bool:
         """Whether the points were chosen on rows; otherwise any threshold is as good as those in force."""
         return not bool(np.isnan(self.cost).any())
@@ -111,8 +116,8 @@ class Policy:
         """The policy at the mix that spends ``budget`` per row; at the dearest point where that costs less."""
         if budget < self.cost[0] * (1 - SLACK):
             raise InvalidInputError(
-                f"budget must be at least {self.cost[0]:.6g}, what a row pays on average that stops as early as "
-                f"it can; got {budget!r}. Raise the budget, or make the first purchase cheaper."
+                f"budget must be at least {self.cost[0]:.6g}, the mean cost of the cheapest route; got "
+                f"{budget!r}. Raise the budget, or make the first purchase cheaper."
             )
         upper = int(np.searchsorted(self.cost, budget * (1 + SLACK), side="right"))
         if upper == len(self):

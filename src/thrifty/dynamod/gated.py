@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.chain import Chain
-from thrifty.chain.policy import Policy
+from thrifty.chain.policy import SLACK, Policy
 from thrifty.chain.readers import TableReader
 from thrifty.chain.stage import Stage
 from thrifty.dynamod.alternating import Alternation, AnyPair, CallBudget, Fold, Limit, alternate
@@ -32,7 +32,7 @@ from thrifty.estimators.checks import (
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.measures import with_classes
 from thrifty.evidence.observe import evidence_of, evidence_of_known, training_fingerprints
-from thrifty.evidence.thresholds import ThresholdCurve, threshold_curve
+from thrifty.evidence.thresholds import threshold_curve
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
 from thrifty.prices.billing import PriceList, check_amount
 from thrifty.progress import printed
@@ -216,8 +216,7 @@ class GatedEstimator(ChainEstimator):
         if budget is None:
             return 0.0
         g = None if problem.held_out is None else problem.held_out[0]
-        curve = self._curve(problem.reader, g=g, weight=problem.rows.weight)
-        return float(curve.threshold[curve.within(budget)])
+        return self._curve(problem.reader, g=g, weight=problem.rows.weight).within(budget).threshold
 
     def _judged_rows(self, problem: PairProblem) -> Evidence:
         """The training rows: the full model's answers are out of fold, those of the stage if it was cross-fitted."""
@@ -268,12 +267,19 @@ class GatedEstimator(ChainEstimator):
             seen = evidence_of(self, reader, y)
             right = np.asarray(seen.quality, dtype=np.float64)
             curve = threshold_curve(seen.gate[:, 0], 0.0, 1.0, right[:, 0], right[:, 1])
-            return float(curve.threshold[curve.reaching(wanted)])
-        curve = self._curve(reader)
+            enough = np.flatnonzero(curve.score >= wanted - SLACK)
+            if not enough.size:
+                best = int(np.argmax(curve.score))
+                raise InvalidInputError(
+                    f"accuracy {wanted!r} is out of reach here: the full model alone has {curve.score[-1]:.6g}, and "
+                    f"the best any threshold reaches is {curve.score[best]:.6g}, sending {curve.cost[best]:.1%}. Ask "
+                    f"for no more."
+                )
+            return curve.at(enough[0]).threshold
         if budget is not None:
-            return float(curve.threshold[curve.within(check_amount("budget", budget))])
+            return self._curve(reader).within(check_amount("budget", budget)).threshold
         share = check_share("remote_share", remote_share, meaning="the largest share of rows sent on")
-        return float(curve.threshold[curve.sending(share)])
+        return threshold_curve(self.chain_.visit_all(reader).gate[:, 0], 0.0, 1.0).within(share).threshold
 
     def at(self, *, budget: float | None = None, threshold: float | None = None) -> Self:  # type: ignore[override]
         """Return the same fit at another threshold of its gate; nothing is refitted.
@@ -299,11 +305,9 @@ class GatedEstimator(ChainEstimator):
     def _spend(self, budget: float) -> None:
         seen = self._evidence()
         curve = threshold_curve(seen.gate[:, 0], seen.cost_at(0), seen.cost_at(1), weight=seen.weights)
-        self._go_to(curve.threshold[[curve.within(budget)]])
+        self._mix(curve.within(budget))
 
-    def _curve(
-        self, reader: TableReader, *, g: Floats | None = None, weight: Floats | None = None
-    ) -> ThresholdCurve:
+    def _curve(self, reader: TableReader, *, g: Floats | None = None, weight: Floats | None = None) -> Policy:
         """Every threshold of the gate on these rows; ``g`` if the gate's own scores are too good."""
         if g is None:
             g = self.chain_.visit_all(reader).gate[:, 0]
@@ -317,8 +321,7 @@ class GatedEstimator(ChainEstimator):
     def threshold_(self) -> float:
         """Rows with ``g > threshold_`` are sent on."""
         check_is_fitted(self)
-        policy = self.chain_.policy
-        return float(policy.thresholds[policy.lower, 0])
+        return self.chain_.policy.threshold
 
 
 class GatedClassifier(ChainClassifier, GatedEstimator):

@@ -315,7 +315,6 @@ def shapes_within(max_bytes: int, n_scores: int) -> list[tuple[int, int]]:
 
 def _confidence_threshold(doubt: Floats, share: float, weight: Floats) -> float:
     """Cut of the gate by confidence that sends this share of the rows: where ``ConfidenceRouter`` cuts."""
-    curve = threshold_curve(doubt, 0.0, 1.0, weight=weight)
-    threshold = float(curve.threshold[curve.within(share)])
+    threshold = threshold_curve(doubt, 0.0, 1.0, weight=weight).within(share).threshold
     # Finite thresholds for "no row" and "every row".
     return float(np.clip(threshold, -1e6, 1e6))

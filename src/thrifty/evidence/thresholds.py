@@ -13,22 +13,20 @@ A high price makes rows stop early. Sweeping the price gives points (mean cost, 
 neighbours on their upper convex hull is met, in expectation, by giving some rows the thresholds of the one and some
 those of the other, and no rule of this kind does better on these rows.
 
-Of a single gate every threshold is a position in the order of its scores, and cost, accuracy and share sent are running
-sums (``threshold_curve``): the whole curve costs one sort.
+Of a single gate every threshold is a position in the order of its scores, and cost and accuracy are running sums
+(``threshold_curve``): the whole curve costs one sort.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from thrifty.arrays import Floats, Ints, Numbers
 from thrifty.chain.policy import Policy
-from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence, cuts_of
 
 __all__ = [
     "StoppingRules",
-    "ThresholdCurve",
     "convex_hull",
     "measured",
     "price_grid",
@@ -182,52 +180,6 @@ def _is_under(cost: Floats, score: Floats, left: int, middle: int, right: int) -
 # -- every threshold of one gate -------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ThresholdCurve:
-    """Every distinct operating point of one gate on one set of rows, from "send no row" on.
-
-    Attributes
-    ----------
-    threshold : ndarray of shape (n_points,)
-        Rows with ``g > threshold`` are sent on; falling.
-    cost, share : ndarray of shape (n_points,)
-        Mean spend per row, and share of rows sent on; both rising.
-    score : ndarray of shape (n_points,)
-        Mean of what was to be scored (accuracy, if rows were scored 0 / 1).
-    """
-
-    threshold: Floats
-    cost: Floats
-    share: Floats
-    score: Floats
-
-    def within(self, budget: float) -> int:
-        """The point that sends on the most rows with a mean cost of at most ``budget``."""
-        # A mean over rows may miss a round number by its last digit.
-        affordable = np.flatnonzero(self.cost <= budget * (1 + 1e-12))
-        if affordable.size == 0:
-            raise InvalidInputError(
-                f"budget must be at least {self.cost.min():.6g}, the mean cost of the cheapest route; got {budget!r}. "
-                f"Raise the budget, or let the cheap model buy fewer features."
-            )
-        return int(affordable[-1])
-
-    def sending(self, share: float) -> int:
-        """The point that sends on the most rows, at most this share of them."""
-        return int(np.flatnonzero(self.share <= share + 1e-12)[-1])
-
-    def reaching(self, score: float) -> int:
-        """The point that sends on the fewest rows with a mean score of at least ``score``."""
-        enough = np.flatnonzero(self.score >= score - 1e-12)
-        if enough.size == 0:
-            best = int(np.argmax(self.score))
-            raise InvalidInputError(
-                f"accuracy {score!r} is out of reach here: the full model alone has {self.score[-1]:.6g}, and the best "
-                f"any threshold reaches is {self.score[best]:.6g}, sending {self.share[best]:.1%}. Ask for no more."
-            )
-        return int(enough[0])
-
-
 def threshold_curve(
     g: Floats,
     stop_cost: Floats | float,
@@ -235,8 +187,8 @@ def threshold_curve(
     stop_score: Floats | float = 0.0,
     go_score: Floats | float = 0.0,
     weight: Floats | None = None,
-) -> ThresholdCurve:
-    """Score every threshold of a gate.
+) -> Policy:
+    """Every distinct operating point of one gate on some rows, from "send no row" on, with its mean cost and score.
 
     Parameters
     ----------
@@ -259,9 +211,4 @@ def threshold_curve(
         total: Floats = stop_all + np.r_[0.0, np.cumsum(gained)][cuts.n_sent]
         return total
 
-    return ThresholdCurve(
-        threshold=cuts.threshold,
-        cost=running(stop_cost, go_cost),
-        share=running(0.0, 1.0),
-        score=running(stop_score, go_score),
-    )
+    return Policy(cuts.threshold[:, None], running(stop_cost, go_cost), running(stop_score, go_score))

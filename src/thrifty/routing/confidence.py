@@ -8,7 +8,6 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.multiclass import type_of_target
 
 from thrifty.arrays import Floats
-from thrifty.chain.readers import TableReader
 from thrifty.chain.stage import ForeignStage, UniformGate
 from thrifty.dynamod.gated import GatedClassifier, GatedEstimator, GatedRegressor, PairProblem
 from thrifty.errors import InvalidInputError
@@ -93,10 +92,8 @@ class _Router(GatedEstimator):
         gate, rows = self._gate(problem), problem.rows
         g = rows.task.uncertainty(judged.scores) if gate is None else gate(rows.X[:, self.features_])
         if budget is None:
-            curve = threshold_curve(g, 0.0, 1.0, weight=rows.weight)
-            return float(curve.threshold[curve.within(self.p_full)])
-        curve = self._curve(TableReader(rows.X, rows.table, rows.positions), g=g, weight=rows.weight)
-        return float(curve.threshold[curve.within(budget)])
+            return threshold_curve(g, 0.0, 1.0, weight=rows.weight).within(self.p_full).threshold
+        return self._curve(problem.reader, g=g, weight=rows.weight).within(budget).threshold
 
 
 class ConfidenceRouter(GatedClassifier, _Router):

@@ -25,6 +25,7 @@ from thrifty.jit import fused_kernel
 from thrifty.tasks.logistic import (
     LogisticLoss,
     logistic_weights,
+    newton_minimum,
     newton_step,
     platt,
     soft_logistic_loss,
@@ -380,7 +381,6 @@ def both_probabilities(positive: Floats) -> Floats:
 
 
 RIDGE = 0.1
-_STEPS, _SMALL = 50, 1e-12
 
 
 class MulticlassLoss:
@@ -605,24 +605,22 @@ def multinomial_weights(models: list[Floats], place: Ints, weight: Floats) -> Fl
     target = np.zeros((n_rows, n_classes))
     target[rows, place] = 1.0
 
+    def scores_at(at: Floats) -> Floats:
+        scores: Floats = at[:n_classes] + sum(
+            slope * one for slope, one in zip(at[n_classes:], units, strict=True)
+        )
+        return scores
+
     def value(at: Floats) -> float:
-        scores = at[:n_classes] + sum(slope * one for slope, one in zip(at[n_classes:], units, strict=True))
+        scores = scores_at(at)
         losses = _log_sum_exp(scores) - scores[rows, place]
         return float(weight @ losses + RIDGE / 2 * at @ at)
 
-    now = np.r_[np.zeros(n_classes), np.full(len(units), 1.0 / len(units))]
-    best = value(now)
-    for _ in range(_STEPS):
-        scores = now[:n_classes] + sum(slope * one for slope, one in zip(now[n_classes:], units, strict=True))
-        step = _newton_step(units, _softmax(scores), target, weight, now)
-        size = 1.0
-        while size > _SMALL and value(now - size * step) > best:
-            size /= 2
-        now = now - size * step
-        before, best = best, value(now)
-        if before - best <= _SMALL * max(abs(best), 1.0):
-            break
-    found: Floats = now.copy()
+    def step(at: Floats) -> Floats:
+        return _newton_step(units, _softmax(scores_at(at)), target, weight, at)
+
+    start = np.r_[np.zeros(n_classes), np.full(len(units), 1.0 / len(units))]
+    found = newton_minimum(value, step, start).copy()
     found[n_classes:] /= scale
     return found
 

@@ -13,6 +13,8 @@ With one score this is Platt's sigmoid; with two it blends two models. The small
 the scores separate the classes.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
@@ -28,6 +30,7 @@ __all__ = [
     "logistic_hessian",
     "logistic_loss",
     "logistic_weights",
+    "newton_minimum",
     "newton_step",
     "platt",
     "soft_logistic_loss",
@@ -123,20 +126,33 @@ def platt(score: Floats, y: Floats, weight: Floats) -> tuple[float, float]:
 
 
 def _newton(design: Floats, target: Floats, weight: Floats, ridge: Floats) -> Floats:
-    """Newton steps, halved until the loss falls."""
-    now = np.zeros(design.shape[1])
-    value = _value(design, target, weight, ridge, now)
-    for _ in range(_STEPS):
-        share = expit(design @ now)
-        gradient = design.T @ (weight * (share - target)) + ridge @ now
+    """Weights of a logistic regression with a ridge."""
+
+    def value(at: Floats) -> float:
+        score = design @ at
+        return float(weight @ (np.logaddexp(0.0, score) - target * score) + at @ ridge @ at / 2)
+
+    def step(at: Floats) -> Floats:
+        share = expit(design @ at)
+        gradient = design.T @ (weight * (share - target)) + ridge @ at
         curvature = (design * (weight * share * (1 - share))[:, None]).T @ design + ridge
-        step = newton_step(curvature, gradient)
-        size = 1.0
-        while size > _SMALL and _value(design, target, weight, ridge, now - size * step) > value:
+        return newton_step(curvature, gradient)
+
+    return newton_minimum(value, step, np.zeros(design.shape[1]))
+
+
+def newton_minimum(
+    value: Callable[[Floats], float], step: Callable[[Floats], Floats], start: Floats
+) -> Floats:
+    """Newton's method: steps are halved until the value falls."""
+    now, best = start, value(start)
+    for _ in range(_STEPS):
+        change, size = step(now), 1.0
+        while size > _SMALL and value(now - size * change) > best:
             size /= 2
-        now = now - size * step
-        before, value = value, _value(design, target, weight, ridge, now)
-        if before - value <= _SMALL * max(abs(value), 1.0):
+        now = now - size * change
+        before, best = best, value(now)
+        if before - best <= _SMALL * max(abs(best), 1.0):
             break
     return now
 
@@ -147,8 +163,3 @@ def newton_step(hessian: Floats, gradient: Floats) -> Floats:
         return np.asarray(np.linalg.solve(hessian, gradient), dtype=np.float64)
     except np.linalg.LinAlgError:
         return np.asarray(np.linalg.lstsq(hessian, gradient)[0], dtype=np.float64)
-
-
-def _value(design: Floats, target: Floats, weight: Floats, ridge: Floats, at: Floats) -> float:
-    score = design @ at
-    return float(weight @ (np.logaddexp(0.0, score) - target * score) + at @ ridge @ at / 2)

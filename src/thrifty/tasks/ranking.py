@@ -40,7 +40,8 @@ from scipy.special import expit
 
 from thrifty.arrays import Bools, Floats, Ints, Labels, check_unmasked
 from thrifty.errors import InvalidInputError
-from thrifty.tasks.regression import RegressionTask, SquaredLoss, linear_weights
+from thrifty.prices.billing import check_amount
+from thrifty.tasks.regression import RegressionTask, SquaredLoss
 from thrifty.tasks.task import Task
 from thrifty.trees.boosting import Loss
 
@@ -339,7 +340,17 @@ MIN_HESSIAN = 1e-3
 """Lower bound of the hessian: steps stay finite where a query has no information."""
 
 
-class PairwiseLoss:
+class _QueryLoss:
+    """Base class of losses that compare the documents of a query."""
+
+    _target: Floats
+
+    def base(self, weight: Floats) -> Floats:
+        """The mean: a constant leaves every order as it is."""
+        return np.array([np.average(self._target, weights=weight)])
+
+
+class PairwiseLoss(_QueryLoss):
     """The logistic loss of pairs of documents of one query, of which one is more relevant; half of it for each.
 
     Parameters
@@ -376,10 +387,6 @@ class PairwiseLoss:
         hessian = np.maximum(self._of_rows(bend, bend), MIN_HESSIAN)
         return self._of_rows(-slope, slope)[:, None], hessian[:, None]
 
-    def base(self, weight: Floats) -> Floats:
-        """The mean: a constant leaves every order as it is."""
-        return np.array([np.average(self._target, weights=weight)])
-
     def _lead(self, scores: Floats) -> Floats:
         lead: Floats = scores[self._better, 0] - scores[self._worse, 0]
         return lead
@@ -391,7 +398,7 @@ class PairwiseLoss:
         return found
 
 
-class ListwiseLoss:
+class ListwiseLoss(_QueryLoss):
     """The cross-entropy between shares of the gain of a query and the softmax of the scores of its documents.
 
     Parameters
@@ -420,10 +427,6 @@ class ListwiseLoss:
         gradient = self._of_rows(self._counts * (softmax - self._share))
         hessian = np.maximum(self._of_rows(self._counts * softmax * (1.0 - softmax)), MIN_HESSIAN)
         return gradient[:, None], hessian[:, None]
-
-    def base(self, weight: Floats) -> Floats:
-        """The mean: a constant leaves every order as it is."""
-        return np.array([np.average(self._target, weights=weight)])
 
     def _log_softmax(self, scores: Floats) -> Floats:
         """Logarithms of the softmax within each query, by query."""
@@ -603,22 +606,7 @@ class RankingTask(RegressionTask):
             return ListwiseLoss(queries_of(y), self.targets(y), self.gains(y))
         return SquaredLoss(self.targets(y))
 
-    # -- scores, outputs, answers ------------------------------------------------------------------
-
-    def outputs(self, scores: Floats) -> Floats:
-        """Expected gains, shape (n_rows, 1)."""
-        outputs: Floats = self.centre + self.spread * scores
-        return outputs
-
-    def decision(self, scores: Floats) -> Floats:
-        """Expected gains, shape (n_rows,)."""
-        return self.outputs(scores)[:, 0]
-
     # -- judging -------------------------------------------------------------------------------
-
-    def quality_of_scores(self, y: Floats, scores: Floats) -> Floats:
-        """One, minus the squared error of the gain: what a document by itself is judged by."""
-        return super().quality_of_scores(self.targets(y), scores)
 
     errors, score = (
         Task.errors,
@@ -630,19 +618,6 @@ class RankingTask(RegressionTask):
         order, _, _ = rows_by_query(queries_of(y))
         known = (grades_of(y)[order], scores[order], queries_of(y)[order])
         return (ndcg_at if self.measure == "ndcg" else average_precision_at)(*known, k=self.k).value
-
-    # -- calibration and blending ------------------------------------------------------------------
-
-    def calibrate(self, scores: Floats, y: Floats, weight: Floats) -> Floats:
-        """Slope, never negative, and intercept."""
-        intercept, slope = linear_weights(scores, self.targets(y), weight, self.kind)
-        if slope > 0:
-            return np.array([slope, intercept])
-        return np.array([0.0, float(np.average(self.targets(y), weights=weight))])
-
-    def blend_weights(self, last: Floats, full: Floats, y: Floats, weight: Floats) -> Floats:
-        """Intercept and the weights of both models, by linear regression."""
-        return super().blend_weights(last, full, self.targets(y), weight)
 
 
 def check_metric(metric: Any) -> tuple[str, int]:
@@ -659,11 +634,7 @@ def ranking_of(y: Any, gradients: Any, metric: Any, tolerance: Any) -> RankingTa
     if gradients not in GRADIENTS:
         raise InvalidInputError(f"loss must be one of {', '.join(GRADIENTS)}; got {gradients!r}.")
     measure, k = check_metric(metric)
-    if not (isinstance(tolerance, int | float | np.number) and 0.0 <= float(tolerance) < np.inf):
-        raise InvalidInputError(
-            f"tolerance must be a number of at least 0; got {tolerance!r}. It is how much lower than the full model's "
-            f"the {measure} of a query may be."
-        )
+    check_amount("tolerance", tolerance)
     words: dict[str, Any] = {"gradients": gradients, "measure": measure, "k": k}
     task = RankingTask("squared", 0.0, 1.0, float(tolerance), **words)
     code = task.encode("y", y, len(y))

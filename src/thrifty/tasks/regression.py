@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats, Ints, Labels, check_unmasked
 from thrifty.errors import InvalidInputError
+from thrifty.prices.billing import check_amount
 from thrifty.tasks.task import Task
 from thrifty.trees.boosting import Loss
 from thrifty.trees.gradients import SQUARED, Formula
@@ -293,8 +294,11 @@ class RegressionTask(Task):
 
     def decode(self, y: Floats) -> Labels:
         """The numbers themselves."""
-        numbers: Floats = y * self.spread + self.centre
-        return numbers
+        return self.outputs(y)
+
+    def targets(self, y: Floats) -> Floats:
+        """Encoded targets on the scale of the scores."""
+        return y
 
     def strata(self, y: Floats) -> Ints:
         """Whether a target is above the centre, for stratified folds."""
@@ -315,7 +319,8 @@ class RegressionTask(Task):
 
     def outputs(self, scores: Floats) -> Floats:
         """Numbers, shape (n_rows, 1)."""
-        return self.decode(scores)
+        outputs: Floats = scores * self.spread + self.centre
+        return outputs
 
     def scores(self, outputs: Floats) -> Floats:
         """Numbers in units of the spread."""
@@ -324,7 +329,7 @@ class RegressionTask(Task):
 
     def decision(self, scores: Floats) -> Floats:
         """The numbers."""
-        return self.decode(scores[:, 0])
+        return self.outputs(scores)[:, 0]
 
     def answers(self, outputs: Floats) -> Labels:
         """The numbers, shape (n_rows,)."""
@@ -346,7 +351,7 @@ class RegressionTask(Task):
 
     def quality_of_scores(self, y: Floats, scores: Floats) -> Floats:
         """One, minus the error in units of the spread."""
-        missing = y - scores[:, 0]
+        missing = self.targets(y) - scores[:, 0]
         quality: Floats = 1.0 - (
             np.square(missing) if self.kind == "squared" else pinball(missing, self.quantile)
         )
@@ -386,14 +391,14 @@ class RegressionTask(Task):
 
     def calibrate(self, scores: Floats, y: Floats, weight: Floats) -> Floats:
         """Slope, never negative, and intercept."""
-        intercept, slope = linear_weights(scores, y, weight, self.kind, self.quantile)
+        intercept, slope = linear_weights(scores, self.targets(y), weight, self.kind, self.quantile)
         if slope > 0:
             return np.array([slope, intercept])
         return np.array([0.0, float(self.loss(y).base(weight)[0])])
 
     def blend_weights(self, last: Floats, full: Floats, y: Floats, weight: Floats) -> Floats:
         """Intercept and the weights of both models, by linear regression."""
-        return linear_weights(np.hstack([last, full]), y, weight, self.kind, self.quantile)
+        return linear_weights(np.hstack([last, full]), self.targets(y), weight, self.kind, self.quantile)
 
 
 UNKNOWN = 0.25
@@ -409,11 +414,7 @@ def regression_of(
     quantile: float | None = None,
 ) -> RegressionTask:
     """The task that some targets pose; a constant is refused. A target of weight two is that target given twice."""
-    if not (isinstance(tolerance, int | float | np.number) and 0.0 <= float(tolerance) < np.inf):
-        raise InvalidInputError(
-            f"tolerance must be a number of at least 0; got {tolerance!r}. It is how much larger than the full model's "
-            f"an error may be, in units of the spread of y, or of its square."
-        )
+    check_amount("tolerance", tolerance)
     wanted = check_loss(kind, quantile)
     numbers = read_targets("y", y)
     if numbers.ndim != 1:
