@@ -30,12 +30,12 @@ from sklearn.linear_model import Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+from reproduction.rivals.uniform import UniformRouterRegressor
 from thrifty import (
     BudgetedRanker,
     ConfidenceRouter,
     Frontier,
     StageOptions,
-    UniformRouterRegressor,
     certify,
     evidence_of,
 )

@@ -13,7 +13,7 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 
-from thrifty import ConfidenceRouter, DynaModLstsqClassifier, Frontier, Prices, UniformRouter, evidence_of
+from thrifty import ConfidenceRouter, DynaModLstsqClassifier, Frontier, Prices, evidence_of
 
 X, y = make_classification(
     14_000, 20, n_informative=10, n_clusters_per_class=6, class_sep=1.2, flip_y=0.01, random_state=0
@@ -25,12 +25,11 @@ small = FrozenEstimator(small.fit(X[train], y[train]))
 print(f"server: {server.score(X[test], y[test]):.3f}, ten trees: {small.score(X[test], y[test]):.3f}")
 
 # %%
-# Three ways to decide which rows need a call: chance; how sure the ten trees are; and ten trees that are grown for both
-# questions at once, what the answer is and where the server is worth a call.
+# Two ways to decide which rows need a call: how sure the ten trees are; and ten trees that are grown for both questions
+# at once, what the answer is and where the server is worth a call. Rows drawn by lot are what both must beat.
 
 calls = {"prices": Prices(0.0, full=1.0)}
 ways = {
-    "by chance": UniformRouter(server, small, **calls),
     "by confidence": ConfidenceRouter(server, small, **calls),
     "learned": DynaModLstsqClassifier(server, random_state=0),
 }
@@ -54,7 +53,9 @@ for share in (0.0, 0.1, 0.3):
 # %%
 
 fig, ax = plt.subplots(figsize=(5.6, 3.6))
-for name, style in zip(frontiers, (":", "--", "-"), strict=True):
+by_lot = [model.score(X[test], y[test]) for model in (small, server)]
+ax.plot([0, 1], by_lot, label="by lot", linestyle=":")
+for name, style in zip(frontiers, ("--", "-"), strict=True):
     frontiers[name].plot(ax, label=name, linestyle=style)
 ax.axhline(server.score(X[test], y[test]), color="black", linewidth=0.8, label="server for every row")
 ax.set(xlabel="share of rows that call the server", ylabel="accuracy on test rows", xlim=(0, 1))

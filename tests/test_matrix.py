@@ -33,8 +33,6 @@ from thrifty import (
     Frontier,
     Prices,
     StageOptions,
-    UniformRouter,
-    UniformRouterRegressor,
     certify,
     evidence_of,
     hold_budget,
@@ -127,7 +125,6 @@ def recipes():
         "DynaModGbrtClassifier": lambda f0: DynaModGbrtClassifier(f0, n_trees=4, max_iter=2, tol=1, **priced),
         "DynaModLstsqClassifier": lambda f0: DynaModLstsqClassifier(f0, max_bytes=400, **priced),
         "ConfidenceRouter": lambda f0: ConfidenceRouter(f0, full(), features=["radius"], **priced),
-        "UniformRouter": lambda f0: UniformRouter(f0, full(), features=["radius"], **priced),
     }
 
 
@@ -149,7 +146,6 @@ SEVERAL = {
         "DynaModGbrtClassifier",
         "DynaModLstsqClassifier",
         "ConfidenceRouter",
-        "UniformRouter",
     )
 }
 NUMBERS = (
@@ -157,7 +153,6 @@ NUMBERS = (
     "a loaded regressor",
     "a regressor before a regressor",
     "DynaModGbrtRegressor",
-    "UniformRouterRegressor",
     "a regressor of a quantile",
     "a graph that predicts numbers",
 )
@@ -279,7 +274,6 @@ def every_thing():
     priced = {"feature_costs": COSTS, "random_state": 0}
     rivals = [
         DynaModGbrtRegressor(BayesianRidge(), n_trees=8, max_iter=2, tol=1, **priced),
-        UniformRouterRegressor(BayesianRidge(), BayesianRidge(), features=["radius"], **priced),
         regressor(BayesianRidge(), **QUANTILE),
     ]
     fitted = [one.fit(table[TRAIN], y[TRAIN]) for one in rivals]

@@ -28,8 +28,6 @@ from thrifty import (
     DynaModLinClassifier,
     DynaModLstsqClassifier,
     StageOptions,
-    UniformRouter,
-    UniformRouterRegressor,
 )
 
 
@@ -68,11 +66,9 @@ class RankerOfLabels(BudgetedRanker):
 ESTIMATORS = [
     DynaModLinClassifier(_full(), tol=1e-2, max_iter=1000, cv=2, random_state=0),
     ConfidenceRouter(_full(), cv=2, random_state=0),
-    UniformRouter(_full(), cv=2, random_state=0),
     DynaModGbrtClassifier(_full(), n_trees=10, max_iter=2, tol=1.0, cv=2, random_state=0),
     DynaModLstsqClassifier(_full(), n_trees=3, max_iter=3, tol=1.0, cv=2, random_state=0),
     BudgetedClassifier(_full(), stages=StageOptions(max_stages=2, sizes=[(5, 3)]), cv=2, random_state=0),
-    UniformRouterRegressor(Ridge(), cv=2, random_state=0),
     DynaModGbrtRegressor(Ridge(), n_trees=30, max_iter=2, tol=10.0, cv=2, random_state=0),
     BudgetedRegressor(Ridge(), stages=StageOptions(max_stages=1, sizes=[(20, 3)]), cv=2, random_state=0),
     RankerOfLabels(Ridge(), stages=StageOptions(max_stages=1, sizes=[(5, 3)]), cv=2, random_state=0),

@@ -14,13 +14,14 @@ from threadpoolctl import threadpool_limits
 from reproduction.datasets import Split, load_forest, load_miniboone
 from reproduction.experiments.cifar import load_cifar
 from reproduction.rivals.greedy_leaf import GreedyLeafClassifier
+from reproduction.rivals.uniform import UniformRouter
 from thrifty import Prices
 from thrifty.arrays import Floats
 from thrifty.dynamod.gated import GatedClassifier
 from thrifty.dynamod.lstsq_estimator import DynaModLstsqClassifier
 from thrifty.errors import OptimisticFullModelWarning
 from thrifty.full.crossfit import assign_folds
-from thrifty.routing.confidence import ConfidenceRouter, UniformRouter
+from thrifty.routing.confidence import ConfidenceRouter
 
 __all__ = ["DATA_SETS", "METHODS", "RemoteSettings", "measure_split"]
 

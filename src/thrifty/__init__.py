@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from thrifty.evidence.observe import evidence_of, point_of
     from thrifty.prices.prices import Prices
     from thrifty.reporting.page import report
-    from thrifty.routing.confidence import ConfidenceRouter, UniformRouter, UniformRouterRegressor
+    from thrifty.routing.confidence import ConfidenceRouter
     from thrifty.routing.router import ModelRouter
     from thrifty.sources import DictSource, HttpSource, SqlSource
 
@@ -54,8 +54,6 @@ __all__ = [
     "Session",
     "SqlSource",
     "StageOptions",
-    "UniformRouter",
-    "UniformRouterRegressor",
     "audit",
     "certify",
     "evidence_of",
@@ -93,8 +91,6 @@ _HOME = {
     "Session": "chain.session",
     "SqlSource": "sources",
     "StageOptions": "cascade.estimators",
-    "UniformRouter": "routing.confidence",
-    "UniformRouterRegressor": "routing.confidence",
     "audit": "auditing.audit",
     "certify": "evidence.certificate",
     "evidence_of": "evidence.observe",

@@ -23,7 +23,6 @@ from thrifty import (
     DynaModLstsqClassifier,
     Prices,
     StageOptions,
-    UniformRouter,
 )
 from thrifty.bundle.container import FORMAT, unpack
 
@@ -128,7 +127,6 @@ def fitted(rows):
                 logistic, **boosted, gate_reads_score=True, prices=Prices(full=2.0)
             ),
             "confidence": ConfidenceRouter(svm, logistic, features=[0, 4, 5], p_full=0.4),
-            "uniform": UniformRouter(logistic, p_full=0.4, random_state=3),
             "lstsq": DynaModLstsqClassifier(logistic, n_trees=4, max_leaves=4, max_iter=3, random_state=0),
             "cascade": BudgetedClassifier(
                 logistic, budget=1.6, stages=StageOptions(sizes=[(6, 3)]), cv=3, random_state=0

@@ -122,7 +122,7 @@ def refused(data, match, **options):
 
 @pytest.mark.parametrize(("step", "way_out"), [(1, "Upgrade thrifty"), (-1, "Fit again")])
 def test_another_format_is_refused_by_number(step, way_out, fitted):
-    data = bytearray(to_bytes(fitted["uniform"]))
+    data = bytearray(to_bytes(fitted["confidence"]))
     data[8:12] = struct.pack("<I", FORMAT + step)
     refused(
         bytes(data),

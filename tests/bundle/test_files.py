@@ -19,13 +19,13 @@ from thrifty.errors import DataUnavailableError, InvalidInputError
 def test_a_full_disk_leaves_the_old_file_as_it_was(fitted, small_disk, tmp_path):
     with small_disk(tmp_path, "64k") as folder:
         path = folder / "system.thrifty"
-        thrifty.save(fitted["uniform"], path)
+        thrifty.save(fitted["confidence"], path)
         before = path.read_bytes()
         with pytest.raises(InvalidInputError, match=os.strerror(errno.ENOSPC)):
             files.write_atomically(path, bytes(100_000))
         assert path.read_bytes() == before
         assert os.listdir(folder) == [path.name]
-        assert isinstance(thrifty.load(path), thrifty.UniformRouter)
+        assert isinstance(thrifty.load(path), thrifty.ConfidenceRouter)
 
 
 KILLED = """
@@ -80,7 +80,7 @@ def test_a_failure_at_any_step_removes_what_was_begun(step, fitted, tmp_path, mo
     path.write_bytes(b"old")
     monkeypatch.setattr(os, step, fail)
     with pytest.raises(InvalidInputError, match="cannot be written: the disk is broken"):
-        thrifty.save(fitted["uniform"], path)
+        thrifty.save(fitted["confidence"], path)
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == [path.name]
 
@@ -98,25 +98,25 @@ def test_a_link_stays_a_link_and_permissions_stay(fitted, tmp_path):
     real.write_bytes(b"old")
     real.chmod(0o640)
     link.symlink_to(real)
-    thrifty.save(fitted["uniform"], link)
+    thrifty.save(fitted["confidence"], link)
     assert link.is_symlink()
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
     assert real.read_bytes() != b"old"
-    assert type(thrifty.load(str(link))) is thrifty.UniformRouter
+    assert type(thrifty.load(str(link))) is thrifty.ConfidenceRouter
 
 
 def test_a_path_that_cannot_be_a_file_is_refused_in_words(fitted, tmp_path):
     with pytest.raises(InvalidInputError, match="there is no folder"):
-        thrifty.save(fitted["uniform"], tmp_path / "nowhere" / "system.thrifty")
+        thrifty.save(fitted["confidence"], tmp_path / "nowhere" / "system.thrifty")
     with pytest.raises(InvalidInputError, match="it is a folder"):
-        thrifty.save(fitted["uniform"], tmp_path)
+        thrifty.save(fitted["confidence"], tmp_path)
     with pytest.raises(DataUnavailableError, match="does not exist"):
         thrifty.load(tmp_path / "nothing.thrifty")
     with pytest.raises(InvalidInputError, match="no regular file|cannot be read"):
         thrifty.load(tmp_path)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InvalidInputError, match="a device, a pipe or a socket"):
-        thrifty.save(fitted["uniform"], tmp_path / "pipe")
+        thrifty.save(fitted["confidence"], tmp_path / "pipe")
     assert stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode)
     with pytest.raises(InvalidInputError, match="no regular file"):
         thrifty.load(tmp_path / "pipe")

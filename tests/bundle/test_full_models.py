@@ -146,7 +146,7 @@ def test_a_model_is_given_to_the_end_of_a_chain_of_chains_and_a_chain_may_be_giv
     after = from_bytes(nested, full=f0)
     np.testing.assert_array_equal(after.route(rows[0]), fitted["chain"].route(rows[0]))
     front = in_front_of(AbsentFull(), threshold=0.0)
-    tail = fitted["uniform"]
+    tail = fitted["confidence"]
     joined = from_bytes(to_bytes(front), full=in_front_of(tail.chain_.full))
     assert joined.n_stages == 2
 

@@ -217,7 +217,7 @@ def test_damage_under_a_right_checksum_is_refused_or_does_no_harm(chain, rows, f
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # a damaged file may promise a loss that saves nothing
-@pytest.mark.parametrize("name", ["linear", "cascade", "proved", "nested", "lstsq", "uniform"])
+@pytest.mark.parametrize("name", ["linear", "cascade", "proved", "nested", "lstsq", "confidence"])
 def test_damaged_estimators_are_refused_or_do_no_harm(name, fitted, rows, forge):
     if name == "linear":
         assert isinstance(fitted[name].chain_.full, EstimatorFull)

@@ -17,14 +17,14 @@ from thrifty.bundle.codec import _KNOWN
 from thrifty.bundle.objects import _ESTIMATORS
 from thrifty.chain.stage import ForeignStage, LinearStage, Visit
 from thrifty.errors import InvalidInputError
-from thrifty.full.model import AbsentFull, PrecomputedFull
+from thrifty.full.model import AbsentFull, CallableFull, PrecomputedFull
 from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask
 
 pytestmark = pytest.mark.slow
 
 NAMES = (
-    "linear", "margin", "boosted", "reading", "confidence", "uniform", "frame", "chain", "lstsq",
+    "linear", "margin", "boosted", "reading", "confidence", "frame", "chain", "lstsq",
     "cascade", "proved", "nested",
 )  # fmt: skip
 CASCADES = ("cascade", "proved")
@@ -387,8 +387,8 @@ def test_what_has_no_form_in_a_bundle_is_refused_when_saving(fitted, rows):
         InvalidInputError, match="full must be one of 'inside', 'outside', 'absent'; got 'beside'"
     ):
         to_bytes(fitted["linear"], full="beside")
-    stage = ForeignStage(np.arange(2), AbsentFull(), TASK, lambda block: block[:, 0])
-    with pytest.raises(InvalidInputError, match="a function is not plain data"):
+    stage = ForeignStage(np.arange(2), CallableFull(lambda block: block[:, 0], TASK), TASK)
+    with pytest.raises(InvalidInputError, match="a CallableFull is code, and a bundle holds only data"):
         to_bytes(chain_of(stage))
 
 

@@ -20,7 +20,6 @@ from thrifty import (
     DynaModLstsqClassifier,
     Prices,
     StageOptions,
-    UniformRouter,
 )
 from thrifty.errors import InvalidInputError, ThriftyError
 
@@ -37,7 +36,6 @@ LOCAL = GradientBoostingClassifier(n_estimators=2, max_depth=2, random_state=0)
 ESTIMATORS = [
     DynaModLinClassifier(FULL, tol=1e-2, max_iter=50, **FOLDS),
     ConfidenceRouter(FULL, **FOLDS),
-    UniformRouter(FULL, **FOLDS),
     DynaModGbrtClassifier(FULL, n_trees=3, max_iter=2, tol=1.0, **FOLDS),
     DynaModLstsqClassifier(FULL, n_trees=2, max_iter=2, tol=1.0, **FOLDS),
     BudgetedClassifier(FULL, stages=StageOptions(max_stages=2, sizes=[(3, 2)]), **FOLDS),

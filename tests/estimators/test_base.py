@@ -24,7 +24,6 @@ from thrifty import (
     Frontier,
     Prices,
     StageOptions,
-    UniformRouter,
 )
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainClassifier
@@ -38,7 +37,6 @@ NAMES = [
     "DynaModGbrtClassifier",
     "DynaModLinClassifier",
     "DynaModLstsqClassifier",
-    "UniformRouter",
 ]
 GATED = [name for name in NAMES if name != "BudgetedClassifier"]
 
@@ -62,7 +60,6 @@ def learned():
         DynaModGbrtClassifier(full, gamma=1.0, **small, **known),
         DynaModLinClassifier(full, gamma=0.05, tol=1e-2, **known),
         DynaModLstsqClassifier(full, **small, **known),
-        UniformRouter(full, features=[2], cv=2, **known),
     ]
     X, y = make(400, 0)
     return {type(clf).__name__: clf.fit(X, y) for clf in some}, X, y

@@ -9,7 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, Ridge
 
 from reproduction.rivals.greedy_miser import GreedyMiserRegressor
-from thrifty import ConfidenceRouter, DynaModGbrtRegressor, UniformRouterRegressor, evidence_of
+from thrifty import ConfidenceRouter, DynaModGbrtRegressor, evidence_of
 from thrifty.errors import InvalidInputError, OptimisticFullModelWarning
 from thrifty.tasks.regression import regression_of
 
@@ -145,19 +145,6 @@ def test_a_threshold_is_found_for_a_score(fitted, rows):
 # -- routers -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-def test_chance_sends_its_share_to_the_full_model_and_the_cheap_one_answers_the_others(rows, loss):
-    X, y, X_new, _ = rows
-    router = UniformRouterRegressor(
-        full_model, Ridge(), features=[0], p_full=0.3, loss=loss, random_state=0
-    ).fit(X, y)
-    sent = router.route(X_new) == 1
-    assert 0.2 < sent.mean() < 0.4
-    cheap = Ridge().fit(X[:, :1], y).predict(X_new[:, :1])
-    np.testing.assert_allclose(router.predict(X_new), np.where(sent, full_model(X_new), cheap))
-    assert abs(np.corrcoef(sent, X_new[:, 0])[0, 1]) < 0.2
-
-
 def test_the_router_by_confidence_refuses_numbers_and_names_who_takes_them(rows):
     X, y = rows[:2]
     with pytest.raises(
@@ -187,12 +174,13 @@ def test_a_target_of_weight_two_is_that_target_given_twice(loss, seed):
 
 def test_a_fitted_regressor_is_called_too_good_only_where_it_is(rows):
     X, y = rows[:2]
-    router = UniformRouterRegressor(FrozenEstimator(LinearRegression().fit(X[:300], y[:300])), cv=2)
+    small = {"n_trees": 3, "max_iter": 2, "tol": 1, "cv": 2}
+    router = DynaModGbrtRegressor(FrozenEstimator(LinearRegression().fit(X[:300], y[:300])), **small)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         router.fit(X[300:], y[300:])
     with pytest.warns(OptimisticFullModelWarning, match="R2 1 on the 300 rows"):
-        UniformRouterRegressor(y[300:], cv=2).fit(X[300:], y[300:])
+        DynaModGbrtRegressor(y[300:], **small).fit(X[300:], y[300:])
 
 
 def test_rounds_that_run_out_are_mentioned(rows):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from thrifty.errors import InvalidInputError
@@ -182,33 +182,6 @@ def test_systems_that_end_in_the_same_f0_leave_one_point_for_it():
     ]
     frontier = Frontier.from_evidence(gates, against_full=True)
     assert np.sum(frontier.score == 1.0) == 1
-
-
-@pytest.mark.slow
-@given(st.integers(0, 10_000), st.floats(0.5, 6), st.floats(0.5, 6))
-def test_the_area_is_the_mean_score_over_a_fine_grid_of_budgets(seed, one, other):
-    low, high = sorted((one, other))
-    assume(high - low > 0.01)
-    there = Frontier.from_evidence(systems(seed)).on(systems(seed + 1))
-    budgets = low + (np.arange(4000) + 0.5) / 4000 * (high - low)
-    n_affordable = np.sum(there.chosen.cost[:, None] <= budgets, axis=0)
-    by_hand = np.mean(np.r_[0.25, there.score][n_affordable])
-    # One step of at most 1 may be misplaced by one cell of the grid for each point in the range.
-    assert there.area(low, high, below=0.25) == pytest.approx(by_hand, abs=(len(there) + 1) / 4000)
-
-
-def test_the_area_outside_the_points_is_the_last_score_above_and_refused_or_given_below():
-    frontier = Frontier.from_evidence([two_rows()])  # 0.5 at cost 2, 1.0 at cost 3
-    assert frontier.area() == pytest.approx(0.5)
-    assert frontier.area(2, 4) == pytest.approx(0.75)
-    assert frontier.area(10, 20) == pytest.approx(1.0)
-    assert frontier.area(3, 3) == pytest.approx(1.0)
-    assert frontier.area(0, 2, below=0.1) == pytest.approx(0.1)
-    assert frontier.area(1, 3, below=0.1) == pytest.approx(0.3)
-    with pytest.raises(InvalidInputError, match=r"low must be at least 2, .*got 1.0. .*`below`"):
-        frontier.area(1, 3)
-    with pytest.raises(InvalidInputError, match="high must be at least low"):
-        frontier.area(3, 2)
 
 
 def test_evidence_of_other_systems_are_refused():

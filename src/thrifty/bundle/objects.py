@@ -38,7 +38,6 @@ from thrifty.chain.stage import (
     LeafStage,
     LinearStage,
     Turn,
-    UniformGate,
 )
 from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier, DynaModGbrtRegressor
 from thrifty.dynamod.linear_estimator import DynaModLinClassifier
@@ -55,7 +54,7 @@ from thrifty.full.model import AbsentFull, EstimatorFull, PrecomputedFull, as_fu
 from thrifty.full.stored import Impute, KernelScores, LinearScores, Scale, StoredModel
 from thrifty.prices.billing import Discounts, ForgottenFunction, PriceList, RowPrices
 from thrifty.prices.prices import Prices
-from thrifty.routing.confidence import ConfidenceRouter, UniformRouter, UniformRouterRegressor
+from thrifty.routing.confidence import ConfidenceRouter
 from thrifty.tables.columns import ColumnType, Levels, level_text
 from thrifty.tasks.classes import BinaryTask, MulticlassTask
 from thrifty.tasks.mistakes import CostMatrix, ProbabilityLoss
@@ -72,7 +71,7 @@ _MAX_NESTED = 8
 
 _PLAIN: tuple[type, ...] = (
     *(BoostedStage, CascadeStage, ConfidentStage, ForeignStage, ForkStage, LeafStage, LinearStage),
-    *(NeighbourStage, NeighbourTurn, Turn, UniformGate, Chain, ColumnType, Levels),
+    *(NeighbourStage, NeighbourTurn, Turn, Chain, ColumnType, Levels),
     *(PriceList, Discounts, ForgottenFunction, RowPrices, CostMatrix, ProbabilityLoss),
     *(AbsentFull, PrecomputedFull, StoredModel, Impute, Scale, KernelScores, LinearScores),
     *(ForeignTrees, LevelSets, StageOptions, Prices, Certificate, ClassLoss),
@@ -203,8 +202,6 @@ for _estimator in (
     DynaModGbrtRegressor,
     DynaModLstsqClassifier,
     ConfidenceRouter,
-    UniformRouter,
-    UniformRouterRegressor,
 ):
     register_estimator(_estimator)
 

@@ -19,7 +19,6 @@ from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
-from scipy.special import logit
 
 from thrifty.arrays import Floats, Ints
 from thrifty.errors import InvalidInputError
@@ -27,7 +26,6 @@ from thrifty.full.foreign import models_of
 from thrifty.full.model import FullModel, ask_model
 from thrifty.jit import lean_kernel
 from thrifty.prices.billing import are_columns
-from thrifty.rows import uniforms
 from thrifty.tasks.task import Task
 from thrifty.threads import usable_threads
 from thrifty.trees import TreeEnsemble
@@ -43,7 +41,6 @@ __all__ = [
     "LinearStage",
     "Stage",
     "Turn",
-    "UniformGate",
     "Visit",
     "check_stages",
     "check_turns",
@@ -273,25 +270,8 @@ class LeafStage:
 
 
 @dataclass(frozen=True)
-class UniformGate:
-    """Random gate: ``g`` is the log-odds of a uniform number that is a function of the row's content."""
-
-    seed: int
-
-    def validate(self) -> "UniformGate":
-        """Refuse an invalid seed, and return the gate."""
-        if not 0 <= self.seed < 2**64:
-            raise InvalidInputError(f"the seed of a gate must lie in [0, 2^64); got {self.seed}.")
-        return self
-
-    def __call__(self, block: Any) -> Floats:
-        """Score of "go on"."""
-        return np.asarray(logit(uniforms(block, self.seed)), dtype=np.float64)
-
-
-@dataclass(frozen=True)
 class ForeignStage:
-    """A model of the user on some columns, with a gate that is not learned.
+    """A model of the user on some columns, whose gate is the doubt of the task.
 
     Attributes
     ----------
@@ -301,14 +281,11 @@ class ForeignStage:
         The model; f1 are its scores.
     task : Task
         What the model answers.
-    gate : UniformGate, optional
-        Score of "go on" from a block; None is the doubt of the task.
     """
 
     columns: Ints
     cheap: FullModel
     task: Task
-    gate: UniformGate | None = None
 
     def problem(self, task: Task) -> str | None:
         """Why the stage cannot serve a task, or None."""
@@ -317,7 +294,7 @@ class ForeignStage:
     def visit(self, block: Any, carried: Floats) -> Visit:
         """Score a block."""
         f1 = self.task.scores(ask_model(self.cheap, self.task, block, block, who="the cheap model"))
-        return Visit(f1, None if self.gate is None else self.gate(block), carried)
+        return Visit(f1, None, carried)
 
 
 @dataclass(frozen=True)

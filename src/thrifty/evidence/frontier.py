@@ -144,32 +144,6 @@ class Frontier:
             f"no point reaches a score of {score!r}: {dearest}. Ask for less, or add systems."
         )
 
-    def area(
-        self, low: float | None = None, high: float | None = None, *, below: float | None = None
-    ) -> float:
-        """Mean score over all budgets from ``low`` to ``high``.
-
-        For a budget between two points the cheaper one is used, so the score is a step function of the budget. Beyond
-        the dearest point nothing more can be bought, and the score stays; below the cheapest there is no score.
-
-        Parameters
-        ----------
-        low, high : float, optional
-            Ends of the range; by default the costs of the cheapest and the dearest point.
-        below : float, optional
-            Score for budgets that no point affords (that of a constant answer, say); without it they are refused.
-        """
-        low = float(self.chosen.cost[0]) if low is None else check_amount("low", low)
-        high = max(float(self.chosen.cost[-1]), low) if high is None else check_amount("high", high)
-        if high < low:
-            raise InvalidInputError(f"high must be at least low; got low={low!r} and high={high!r}.")
-        if below is None and self.chosen.cost[0] > low * (1 + SLACK):
-            raise InvalidInputError(
-                f"low must be at least {self.chosen.cost[0]:.6g}, the mean cost of the cheapest point; got {low!r}. "
-                f"Raise it, or say with `below` what a smaller budget scores."
-            )
-        return _mean_of_steps(self.chosen.cost, self.score, low, high, below)
-
     def band(self, level: float = 0.95, *, n_boot: int = 1000, seed: int = 0) -> "Band":
         """Bootstrap intervals over rows of each point's score and cost; see ``thrifty.evidence.bootstrap``.
 
@@ -424,16 +398,6 @@ def _sources(evidence: Sequence[Evidence], against_full: bool) -> tuple[Evidence
             f"the systems of a frontier must be judged on the same rows; got evidence of {sizes} rows."
         )
     return tuple(one.against_full() for one in sources) if against_full else sources
-
-
-def _mean_of_steps(cost: Floats, score: Floats, low: float, high: float, below: float | None) -> float:
-    """Mean over [low, high] of the score of the last point whose cost is reached; ``below`` before the first."""
-    edges = np.unique(np.clip(np.r_[low, cost, high], low, high))
-    n_reached = np.searchsorted(cost, edges * (1 + SLACK), side="right")
-    steps = score[np.maximum(n_reached - 1, 0)]
-    if below is not None:
-        steps = np.where(n_reached == 0, below, steps)
-    return float(steps[0] if low == high else steps[:-1] @ np.diff(edges) / (high - low))
 
 
 # -- bands and comparisons -------------------------------------------------------------------------

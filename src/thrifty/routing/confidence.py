@@ -1,15 +1,15 @@
-"""Routers whose gate is not learned: by the margin of the cheap model, or at random."""
+"""Router by confidence: the gate is the margin of the cheap model, and is not learned."""
 
 from dataclasses import replace
 from typing import Any, Self
 
 from sklearn.base import is_regressor
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils.multiclass import type_of_target
 
 from thrifty.arrays import Floats
-from thrifty.chain.stage import ForeignStage, UniformGate
-from thrifty.dynamod.gated import GatedClassifier, GatedEstimator, GatedRegressor, PairProblem
+from thrifty.chain.stage import ForeignStage
+from thrifty.dynamod.gated import GatedClassifier, PairProblem
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_share
 from thrifty.evidence.thresholds import threshold_curve
@@ -19,84 +19,10 @@ from thrifty.prices.prices import Prices, check_columns
 from thrifty.routing.logged import learn_from_answers
 from thrifty.tasks.task import Task
 
-__all__ = ["ConfidenceRouter", "UniformRouter", "UniformRouterRegressor"]
+__all__ = ["ConfidenceRouter"]
 
 
-class _Router(GatedEstimator):
-    """Base class: a cheap model of the user in front of the full model, with a gate that is not fitted."""
-
-    _accepts_missing = True
-    _accepts_several = True
-
-    cheap: Any
-    features: Any
-    p_full: float
-
-    def __init__(
-        self,
-        full: Any = None,
-        cheap: Any = None,
-        *,
-        features: Any = None,
-        p_full: float = 0.3,
-        feature_costs: Any = None,
-        prices: Any = None,
-        budget: float | None = None,
-        cv: Any = 5,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.full = full
-        self.cheap = cheap
-        self.features = features
-        self.p_full = p_full
-        self.feature_costs = feature_costs
-        self.prices = prices
-        self.budget = budget
-        self.cv = cv
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-
-    def _gate(self, problem: PairProblem) -> UniformGate | None:
-        raise NotImplementedError
-
-    def _check_parameters(self) -> None:
-        check_share("p_full", self.p_full, meaning="the share of samples allowed to reach the full model")
-
-    def _check_against(self, n_features: int, names: Any) -> None:
-        check_columns("features", self.features, n_features, names)
-
-    def _other_models(self) -> list[Any]:
-        return [*super()._other_models(), self._cheap()]
-
-    def _cheap(self) -> Any:
-        return self._default_cheap() if self.cheap is None else self.cheap
-
-    def _default_cheap(self) -> Any:
-        return LogisticRegression(max_iter=1000)
-
-    def _learn(self, problem: PairProblem) -> ForeignStage:
-        rows = problem.rows
-        columns = check_columns(
-            "features", self.features, rows.X.shape[1], getattr(self, "feature_names_in_", None)
-        )
-        seen = rows.with_columns(columns)
-        self._held_out = judge_full(
-            self._cheap(), replace(seen, table=seen.X), n_jobs=self.n_jobs, name="the cheap model"
-        )
-        return ForeignStage(columns, self._held_out.model, rows.task, self._gate(problem))
-
-    def _default_threshold(self, problem: PairProblem, budget: float | None) -> float:
-        """Cut at the wanted share or budget, on margins of rows the cheap model was not fitted on."""
-        judged: JudgedFull = self.__dict__.pop("_held_out")
-        gate, rows = self._gate(problem), problem.rows
-        g = rows.task.uncertainty(judged.scores) if gate is None else gate(rows.X[:, self.features_])
-        if budget is None:
-            return threshold_curve(g, 0.0, 1.0, weight=rows.weight).within(self.p_full).threshold
-        return self._curve(problem.reader, g=g, weight=rows.weight).within(budget).threshold
-
-
-class ConfidenceRouter(GatedClassifier, _Router):
+class ConfidenceRouter(GatedClassifier):
     """Rows on which the cheap model is least sure go to the full model: ``g = -|f1|``.
 
     The hardest baseline there is: it learns no gate, and often beats one that was learned.
@@ -137,6 +63,38 @@ class ConfidenceRouter(GatedClassifier, _Router):
     >>> bool(clf.score(X[1::2], y[1::2]) > 0.9), bool(clf.cost(X[1::2]).mean() < 14)
     (True, True)
     """
+
+    _accepts_missing = True
+    _accepts_several = True
+
+    cheap: Any
+    features: Any
+    p_full: float
+
+    def __init__(
+        self,
+        full: Any = None,
+        cheap: Any = None,
+        *,
+        features: Any = None,
+        p_full: float = 0.3,
+        feature_costs: Any = None,
+        prices: Any = None,
+        budget: float | None = None,
+        cv: Any = 5,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.full = full
+        self.cheap = cheap
+        self.features = features
+        self.p_full = p_full
+        self.feature_costs = feature_costs
+        self.prices = prices
+        self.budget = budget
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.random_state = random_state
 
     @classmethod
     def from_answers(
@@ -186,9 +144,6 @@ class ConfidenceRouter(GatedClassifier, _Router):
         )
         return learn_from_answers(router, X, weak_right, strong_right)  # type: ignore[no-any-return]
 
-    def _gate(self, problem: PairProblem) -> None:  # noqa: ARG002
-        return None
-
     def _task_of(self, y: Any, weight: Floats) -> Task:
         try:
             kind = type_of_target(y)
@@ -198,116 +153,39 @@ class ConfidenceRouter(GatedClassifier, _Router):
         if kind.startswith("continuous") or any(map(is_regressor, models)):
             raise InvalidInputError(
                 f"ConfidenceRouter sends on the rows on which its cheap model is least sure, and a number does not say "
-                f"how sure it is. Use BudgetedRegressor, which learns where to go on, or UniformRouterRegressor, "
-                f"which sends on rows at random. (Unknown label type: {kind}, or a regressor as full or cheap model.)"
+                f"how sure it is. Use BudgetedRegressor, which learns where to go on. "
+                f"(Unknown label type: {kind}, or a regressor as full or cheap model.)"
             )
         return super()._task_of(y, weight)
 
+    def _check_parameters(self) -> None:
+        check_share("p_full", self.p_full, meaning="the share of samples allowed to reach the full model")
 
-class _UniformRouter(_Router):
-    """Random gate, for any task."""
+    def _check_against(self, n_features: int, names: Any) -> None:
+        check_columns("features", self.features, n_features, names)
 
-    def _gate(self, problem: PairProblem) -> UniformGate:
-        return UniformGate(problem.seed)
+    def _other_models(self) -> list[Any]:
+        return [*super()._other_models(), self._cheap()]
 
+    def _cheap(self) -> Any:
+        return LogisticRegression(max_iter=1000) if self.cheap is None else self.cheap
 
-class UniformRouter(GatedClassifier, _UniformRouter):
-    """Rows go to the full model at random: what any gate must beat.
-
-    "At random" is fixed by the content of the row, so that a row is always treated alike; ``random_state``
-    gives another draw.
-
-    Parameters
-    ----------
-    full, cheap, features, p_full, feature_costs, prices, budget
-        As in ``ConfidenceRouter``.
-    cv, n_jobs, random_state
-        As in ``ConfidenceRouter``.
-
-    Attributes
-    ----------
-    classes_, chain_, evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
-        As in ``ConfidenceRouter``.
-    features_, threshold_
-        As in ``ConfidenceRouter``.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> from thrifty import UniformRouter
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> full = make_pipeline(StandardScaler(), LogisticRegression())
-    >>> clf = UniformRouter(full, features=[0, 1, 2, 3], budget=15, random_state=0).fit(X[::2], y[::2])
-    >>> bool(clf.score(X[1::2], y[1::2]) > 0.85), bool(clf.cost(X[1::2]).mean() < 18)
-    (True, True)
-    """
-
-
-class UniformRouterRegressor(GatedRegressor, _UniformRouter):
-    """Rows go to the full model at random, and answers are numbers: what any gate of a regressor must beat.
-
-    Parameters
-    ----------
-    full : regressor, FrozenEstimator, callable, array of numbers or Chain, default=None
-        The full model (f0); None is a ``HistGradientBoostingRegressor`` of the same loss.
-    cheap : regressor, default=None
-        f1, in any form the full model may take; None is a ridge regression.
-    loss : {"squared", "absolute"}, default="squared"
-        The error that counts.
-    features, p_full, feature_costs, prices, budget
-        As in ``ConfidenceRouter``.
-    cv, n_jobs, random_state
-        As in ``ConfidenceRouter``; "at random" as in ``UniformRouter``.
-
-    Attributes
-    ----------
-    chain_, evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
-        As in ``DynaModGbrtRegressor``.
-    features_, threshold_
-        As in ``ConfidenceRouter``.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_diabetes
-    >>> from sklearn.linear_model import Ridge
-    >>> from thrifty import UniformRouterRegressor
-    >>> X, y = load_diabetes(return_X_y=True)
-    >>> model = UniformRouterRegressor(Ridge(0.01), features=[2, 8], budget=5, random_state=0).fit(X[::2], y[::2])
-    >>> bool(model.score(X[1::2], y[1::2]) > 0.2), bool(model.cost(X[1::2]).mean() < 6)
-    (True, True)
-    """
-
-    def __init__(
-        self,
-        full: Any = None,
-        cheap: Any = None,
-        *,
-        loss: str = "squared",
-        features: Any = None,
-        p_full: float = 0.3,
-        feature_costs: Any = None,
-        prices: Any = None,
-        budget: float | None = None,
-        cv: Any = 5,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            full,
-            cheap,
-            features=features,
-            p_full=p_full,
-            feature_costs=feature_costs,
-            prices=prices,
-            budget=budget,
-            cv=cv,
-            n_jobs=n_jobs,
-            random_state=random_state,
+    def _learn(self, problem: PairProblem) -> ForeignStage:
+        rows = problem.rows
+        columns = check_columns(
+            "features", self.features, rows.X.shape[1], getattr(self, "feature_names_in_", None)
         )
-        self.loss = loss
+        seen = rows.with_columns(columns)
+        self._held_out = judge_full(
+            self._cheap(), replace(seen, table=seen.X), n_jobs=self.n_jobs, name="the cheap model"
+        )
+        return ForeignStage(columns, self._held_out.model, rows.task)
 
-    def _default_cheap(self) -> Any:
-        return Ridge()
+    def _default_threshold(self, problem: PairProblem, budget: float | None) -> float:
+        """Cut at the wanted share or budget, on margins of rows the cheap model was not fitted on."""
+        judged: JudgedFull = self.__dict__.pop("_held_out")
+        rows = problem.rows
+        g = rows.task.uncertainty(judged.scores)
+        if budget is None:
+            return threshold_curve(g, 0.0, 1.0, weight=rows.weight).within(self.p_full).threshold
+        return self._curve(problem.reader, g=g, weight=rows.weight).within(budget).threshold
