@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from thrifty.arrays import Floats
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.bootstrap import check_bootstrap, tails
-from thrifty.evidence.evidence import cuts_of
+from thrifty.evidence.evidence import distinct_thresholds
 from thrifty.tasks.ranking import (
     PerQuery,
     Queries,
@@ -165,10 +165,10 @@ def thresholds_of(gate: Floats, n_points: int) -> Floats:
         raise InvalidInputError(
             f"n_points must be at least 2, to send nobody and to send everybody; got {n_points!r}."
         )
-    cuts = cuts_of(gate)
-    wanted = np.linspace(0, len(gate), n_points)
-    nearest = np.clip(np.searchsorted(cuts.n_sent, wanted), 0, len(cuts.n_sent) - 1)
-    return cuts.threshold[np.unique(nearest)]
+    every = distinct_thresholds(gate)
+    n_sent = len(gate) - np.searchsorted(np.sort(gate), every, side="right")
+    nearest = np.clip(np.searchsorted(n_sent, np.linspace(0, len(gate), n_points)), 0, len(every) - 1)
+    return every[np.unique(nearest)]
 
 
 def _falling(thresholds: ArrayLike) -> Floats:

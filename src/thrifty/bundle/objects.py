@@ -83,7 +83,7 @@ for _class in (*_PLAIN, *_SHARED):
 _OF_MEASURES = ("settings", "is_fixed", "target", "scores", "full_scores")
 register(Evidence, left_out=_OF_MEASURES, infinite=("points",))
 register(QueryEvidence, left_out=_OF_MEASURES, infinite=("points",))
-register(OperatingPoint, infinite=("threshold", "thresholds"))
+register(OperatingPoint, infinite=("thresholds",))
 register(Policy, infinite=("thresholds", "cost", "score"))
 register(EstimatorFull, check=check_stored)
 register(TreeEnsemble, infinite=("threshold",))
@@ -352,13 +352,8 @@ def _about(evidence: Evidence, chain: Chain) -> Evidence:
     }
     if isinstance(evidence, QueryEvidence):
         documents = evidence.document_targets
-        assert documents is not None
         rules["have whole numbers of at least 0 as documents"] = not (
             np.any(documents < 0) or np.any(documents != np.round(documents))
-        )
-        rules["have fingerprints of its queries"] = evidence.rows is None or evidence.rows.shape == (
-            evidence.n_rows,
-            2,
         )
     for rule, holds in rules.items():
         if not holds:

@@ -18,7 +18,7 @@ from thrifty.errors import InvalidInputError, NothingSavedWarning
 from thrifty.estimators.checks import check_goal
 from thrifty.evidence.budgets import CostBounds
 from thrifty.evidence.certificate import Certificate, certify
-from thrifty.evidence.evidence import Evidence, cuts_of
+from thrifty.evidence.evidence import Evidence, distinct_thresholds
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of
 from thrifty.evidence.tests import check_confidence, empirical_risk_within
@@ -264,6 +264,6 @@ class OperatingPoints:
 
 def _cuts(evidence: Evidence) -> Policy:
     """Thresholds of a single gate, by rising cost."""
-    every = cuts_of(evidence.gate[:, 0]).threshold
+    every = distinct_thresholds(evidence.gate[:, 0])
     some = every[np.unique(np.linspace(0, len(every) - 1, _MAX_CUTS).astype(np.intp))]
     return Policy.of(*some[:, None])

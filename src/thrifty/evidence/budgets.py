@@ -24,7 +24,7 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.policy import SLACK, Policy
 from thrifty.chain.readers import TableReader
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.evidence import Evidence, cuts_of
+from thrifty.evidence.evidence import Evidence, distinct_thresholds
 from thrifty.evidence.observe import learned_chain_of
 from thrifty.evidence.tests import trials_of
 from thrifty.prices.billing import check_amount
@@ -135,7 +135,7 @@ def _every_cut(chain: Chain, reader: TableReader) -> Policy:
     first = chain.stages[0]
     rows = np.arange(reader.n_samples)
     visit = chain.walker.visit(first, reader, rows, chain.walker.carried_at_start(len(rows)))
-    cuts = cuts_of(chain.walker.gate_of(visit)).threshold
+    cuts = distinct_thresholds(chain.walker.gate_of(visit))
     thresholds = np.tile(chain.policy.thresholds[chain.policy.lower], (len(cuts), 1))
     thresholds[:, 0] = cuts
     unknown = np.full(len(cuts), np.nan)

@@ -242,7 +242,7 @@ def _everything_to_full(frontier: Frontier) -> OperatingPoint | None:
             cost, score = float(means.cost[0]), float(means.score[0])
             wide = float("-inf")
             return OperatingPoint(
-                cost, score, 1.0, wide, place, one.features, dict(one.settings), cost, score, (wide,)
+                cost, score, 1.0, place, one.features, dict(one.settings), cost, score, (wide,)
             )
     return None
 

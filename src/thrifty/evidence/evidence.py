@@ -16,6 +16,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -31,14 +32,13 @@ from thrifty.tasks.task import Task
 __all__ = [
     "Answers",
     "Averages",
-    "Cuts",
     "Evidence",
     "GateAverages",
     "Means",
     "QueryEvidence",
     "RouteAverages",
     "check_threshold",
-    "cuts_of",
+    "distinct_thresholds",
     "finite_numbers",
     "means_at",
     "plain_settings",
@@ -134,7 +134,7 @@ class Evidence:
                 )
             checked["points"] = points
         if self.rows is not None:
-            checked["rows"] = _check_fingerprints("rows", self.rows, (n_rows, 2))
+            checked["rows"] = _check_fingerprints("rows", self.rows, (self.n_rows, 2))
         if self.seen is not None:
             checked["seen"] = _check_fingerprints("seen", self.seen, (None,))
         for name, value in checked.items():
@@ -296,7 +296,7 @@ class Evidence:
             raise InvalidInputError(
                 f"every threshold can be tried for a single gate only; here are {self.n_stages} stages. Give `points`."
             )
-        points = cuts_of(self.gate[:, 0]).threshold[:, None] if self.points is None else self.points
+        points = distinct_thresholds(self.gate[:, 0])[:, None] if self.points is None else self.points
         return points, self.averages(points).under()
 
     def averages(self, points: Floats) -> "Averages":
@@ -337,10 +337,6 @@ class Evidence:
 
     def at_point(self, point: Floats) -> tuple[Ints, Floats, Numbers]:
         """Place, cost and quality of each row at one point."""
-        return self._at(point)
-
-    def _at(self, point: Floats) -> tuple[Ints, Floats, Numbers]:
-        """Place, cost and quality of each line of the arrays at one point."""
         route = route_by(self.gate, point)
         rows = np.arange(len(route))
         cost = self.cost[route] if self.cost.ndim == 1 else self.cost[rows, route]
@@ -383,7 +379,7 @@ def _columns(name: str, stop: Any, go: Any, n_rows: int) -> Numbers:
 # -- queries ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class QueryEvidence(Evidence):
     """Held-out documents at every stage of one system; ``quality`` and ``full_quality`` are scores to rank them by.
 
@@ -401,27 +397,16 @@ class QueryEvidence(Evidence):
         Whether a query is judged by whether its order is not worse than the full model's.
     """
 
-    task: RankingTask | None = None
-    document_targets: Floats | None = None
+    task: RankingTask
+    document_targets: Floats
     against: bool = False
 
     unit: ClassVar[str | None] = "queries"
 
     def __post_init__(self) -> None:
-        rows = self.rows
-        object.__setattr__(self, "rows", None)
+        if self.document_targets.shape != (len(self.gate),):
+            raise InvalidInputError("evidence of queries needs a target for each document.")
         super().__post_init__()
-        object.__setattr__(self, "rows", rows)
-        if (
-            self.task is None
-            or self.document_targets is None
-            or self.document_targets.shape != (len(self.gate),)
-        ):
-            raise InvalidInputError("evidence of queries needs the task and a target for each document.")
-        names, number = np.unique(queries_of(self.document_targets), return_inverse=True)
-        object.__setattr__(self, "_number", number)
-        object.__setattr__(self, "_size", np.bincount(number).astype(np.float64))
-        object.__setattr__(self, "_n_queries", len(names))
 
     @classmethod
     def of_documents(
@@ -440,7 +425,17 @@ class QueryEvidence(Evidence):
     @property
     def n_rows(self) -> int:
         """Number of queries."""
-        return self._n_queries  # type: ignore[attr-defined,no-any-return]
+        return len(self._size)
+
+    @cached_property
+    def _number(self) -> Ints:
+        """Number of the query of each document."""
+        return np.unique(queries_of(self.document_targets), return_inverse=True)[1]
+
+    @cached_property
+    def _size(self) -> Floats:
+        """Number of documents of each query."""
+        return np.bincount(self._number).astype(np.float64)
 
     @property
     def n_documents(self) -> int:
@@ -449,7 +444,7 @@ class QueryEvidence(Evidence):
 
     def take(self, rows: Ints) -> "QueryEvidence":
         """Some of the queries."""
-        kept = np.isin(self._number, np.arange(self.n_rows)[rows])  # type: ignore[attr-defined]
+        kept = np.isin(self._number, np.arange(self.n_rows)[rows])
         return replace(
             self,
             gate=self.gate[kept],
@@ -457,19 +452,12 @@ class QueryEvidence(Evidence):
             cost=self.cost if self.cost.ndim == 1 else self.cost[kept],
             full_quality=None if self.full_quality is None else self.full_quality[kept],
             rows=None if self.rows is None else self.rows[rows],
-            document_targets=self.targets[kept],
+            document_targets=self.document_targets[kept],
         )
-
-    @property
-    def targets(self) -> Floats:
-        """Queries and grades of the documents."""
-        assert self.document_targets is not None  # checked when it was made
-        return self.document_targets
 
     def value(self, scores: Floats) -> Floats:
         """The measure of each query where its documents are ranked by some scores; NaN where it is not defined."""
-        assert self.task is not None  # checked when it was made
-        return self.task.value_of_queries(self.targets, scores)
+        return self.task.value_of_queries(self.document_targets, scores)
 
     def of_places(self, full_scores: Floats) -> tuple[Floats, Floats]:
         """The measure of the queries that have one: by the full model's scores, and at each stage in a column."""
@@ -504,7 +492,7 @@ class QueryEvidence(Evidence):
 
     def of_queries(self, values: Numbers) -> Floats:
         """Sums of a number per document over each query."""
-        sums: Floats = np.bincount(self._number, values, self.n_rows).astype(np.float64)  # type: ignore[attr-defined]
+        sums: Floats = np.bincount(self._number, values, self.n_rows).astype(np.float64)
         return sums
 
     def averages(self, points: Floats) -> "Averages":
@@ -512,11 +500,11 @@ class QueryEvidence(Evidence):
         route, paid, value = zip(*(self.judged_at(point) for point in points), strict=True)
         sent = [self.of_queries(one == self.n_stages) for one in route]
         is_known = ~np.isnan(value[0])
-        return RouteAverages(np.array(paid), np.array(sent), np.nan_to_num(value), self._size, is_known)  # type: ignore[attr-defined]
+        return RouteAverages(np.array(paid), np.array(sent), np.nan_to_num(value), self._size, is_known)
 
     def judged_at(self, point: Floats) -> tuple[Ints, Floats, Floats]:
         """Place of each document, what the documents of each query pay together, and the measure of each query."""
-        route, paid, scores = self._at(point)
+        route, paid, scores = super().at_point(point)
         value = self.value(np.asarray(scores, dtype=np.float64))
         if self.against and self.full_quality is not None:
             least = self.value(np.asarray(self.full_quality, dtype=np.float64)) - self.tolerance
@@ -531,8 +519,7 @@ class QueryEvidence(Evidence):
         ratio, and their spread is that of the ratio.
         """
         route, paid, value = self.judged_at(point)
-        size: Floats = self._size  # type: ignore[attr-defined]
-        is_known = ~np.isnan(value)
+        size, is_known = self._size, ~np.isnan(value)
         mean = paid.sum() / size.sum()
         cost = mean + (paid - mean * size) / size.mean()
         if not is_known.any():
@@ -692,41 +679,15 @@ def means_at(
 # -- thresholds of one gate ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Cuts:
-    """Every place at which a gate can cut a set of rows, from "send no row" on.
+def distinct_thresholds(g: Floats) -> Floats:
+    """Every threshold that sends on another set of the rows with these gate scores, falling from "send no row".
 
-    Attributes
-    ----------
-    order : ndarray of shape (n_samples,)
-        The rows by falling gate score.
-    n_sent : ndarray of shape (n_points,)
-        How many of them, in that order, each cut sends on; rising.
-    threshold : ndarray of shape (n_points,)
-        A threshold that sends on exactly those; falling.
+    They are midway between neighbouring scores; "no row" and "all rows" are infinite, so that they hold for other rows
+    too.
     """
-
-    order: Ints
-    n_sent: Ints
-    threshold: Floats
-
-
-def cuts_of(g: Floats) -> Cuts:
-    """Sort a gate's scores once and find every cut."""
-    order = np.argsort(-g, kind="stable")
-    ordered = g[order]
-    # Rows with equal scores go together: a cut is allowed only where the score changes.
-    n_sent = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1], True])
-    return Cuts(order, n_sent, _between(ordered, n_sent))
-
-
-def _between(ordered: Floats, cuts: Ints) -> Floats:
-    """Thresholds that send on exactly the first ``cut`` rows: midway between neighbouring scores.
-
-    "No row" and "all rows" are infinite, so that they hold for other rows too.
-    """
-    above = np.r_[np.inf, ordered][cuts]
-    below = np.r_[ordered, -np.inf][cuts]
+    # Rows with equal scores go together.
+    falling = np.unique(g)[::-1]
+    above, below = np.r_[np.inf, falling], np.r_[falling, -np.inf]
     with np.errstate(invalid="ignore"):
         middle = below + (above - below) / 2.0
     # Midpoints that overflow or round onto the upper score fall back to the lower one, which is not sent.

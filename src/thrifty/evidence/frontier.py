@@ -361,14 +361,13 @@ class Frontier:
         return (self[place] for place in range(len(self)))
 
     def __getitem__(self, place: int) -> "OperatingPoint":
-        source, threshold = int(self.source[place]), float(self.threshold[place])
+        source = int(self.source[place])
         system = self.evidence[source]
         stages = 0 if system.is_fixed else system.n_stages
         return OperatingPoint(
             cost=float(self.means.cost[place]),
             score=float(self.means.score[place]),
             share=float(self.means.share[place]),
-            threshold=None if np.isnan(threshold) else threshold,
             source=source,
             features=system.features,
             settings=dict(system.settings),
@@ -480,8 +479,6 @@ class OperatingPoint:
     ----------
     cost, score, share : float
         Mean spend per row, mean score (accuracy, where answers are right or wrong) and share of rows sent on.
-    threshold : float or None
-        The gate's threshold; None where the point is not a threshold of one gate.
     source : int
         Place of its system in the list the frontier was made from.
     features : tuple of int
@@ -497,7 +494,6 @@ class OperatingPoint:
     cost: float
     score: float
     share: float
-    threshold: float | None
     source: int
     features: tuple[int, ...]
     settings: dict[str, Any] = field(hash=False)
@@ -506,16 +502,20 @@ class OperatingPoint:
     thresholds: tuple[float, ...] = ()
 
     @property
+    def threshold(self) -> float | None:
+        """The gate's threshold; None where the point is not a threshold of one gate."""
+        return self.thresholds[0] if len(self.thresholds) == 1 else None
+
+    @property
     def n_features(self) -> int:
         """How many columns its cheap part buys."""
         return len(self.features)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for a JSON file, which knows no infinite numbers."""
-        if self.threshold is not None and not np.isfinite(self.threshold):
-            return replace(self, threshold=None).as_dict() | {"threshold": str(self.threshold)}
         thresholds = [one if np.isfinite(one) else str(one) for one in self.thresholds]
-        return asdict(self) | {"features": list(self.features), "thresholds": thresholds}
+        single = thresholds[0] if len(thresholds) == 1 else None
+        return asdict(self) | {"features": list(self.features), "threshold": single, "thresholds": thresholds}
 
 
 # -- data frames ------------------------------------------------------------------------------------

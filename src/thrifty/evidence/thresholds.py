@@ -23,7 +23,7 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints, Numbers
 from thrifty.chain.policy import Policy
-from thrifty.evidence.evidence import Evidence, cuts_of
+from thrifty.evidence.evidence import Evidence, GateAverages, distinct_thresholds
 
 __all__ = [
     "StoppingRules",
@@ -201,14 +201,10 @@ def threshold_curve(
     weight : ndarray of shape (n_samples,), optional
         Sample weights.
     """
-    weight = np.ones(len(g)) if weight is None else weight
-    weight = weight / weight.sum()
-    cuts = cuts_of(g)
-
-    def running(stop: Floats | float, go: Floats | float) -> Floats:
-        stop_all = float(weight @ np.broadcast_to(stop, g.shape))
-        gained = np.broadcast_to(np.subtract(go, stop), g.shape)[cuts.order] * weight[cuts.order]
-        total: Floats = stop_all + np.r_[0.0, np.cumsum(gained)][cuts.n_sent]
-        return total
-
-    return Policy(cuts.threshold[:, None], running(stop_cost, go_cost), running(stop_score, go_score))
+    thresholds = distinct_thresholds(g)
+    cost, score = (
+        np.column_stack([np.broadcast_to(one, g.shape) for one in pair])
+        for pair in ((stop_cost, go_cost), (stop_score, go_score))
+    )
+    means = GateAverages(g, cost, score, thresholds).under(None if weight is None else weight[:, None])
+    return Policy(thresholds[:, None], np.ravel(means.cost), np.ravel(means.score))

@@ -362,7 +362,7 @@ def _shown_points(
 
 def _padded(point: OperatingPoint, width: int) -> Floats:
     """Thresholds of a point as a frontier holds them; a system as it is has a gate at 1/2 on top of "was sent"."""
-    own = point.thresholds or (0.5 if point.threshold is None else point.threshold,)
+    own = point.thresholds or (0.5,)
     padded: Floats = np.r_[own, np.full(width - len(own), np.nan)]
     return padded
 
@@ -458,8 +458,10 @@ def _results(
         alone = Evidence.of_point(
             np.zeros(len(own.gate)), np.asarray(own.full_quality), np.ones(len(own.gate))
         )
-        if isinstance(own, QueryEvidence) and own.task is not None:
-            alone = QueryEvidence.of_documents(alone, own.task, own.targets, alone.quality.astype(np.float64))
+        if isinstance(own, QueryEvidence):
+            alone = QueryEvidence.of_documents(
+                alone, own.task, own.document_targets, alone.quality.astype(np.float64)
+            )
         source, systems = np.r_[source, len(systems)], (*systems, alone)
         thresholds = np.vstack([thresholds, np.full(thresholds.shape[1], 0.5)])
     cost, quality = resampled(systems, source, thresholds, n_boot=draws["n_boot"], seed=draws["seed"])
