@@ -13,7 +13,7 @@ import numpy as np
 from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
 from thrifty.errors import InvalidInputError
-from thrifty.estimators.base import ChainEstimator, link_of
+from thrifty.estimators.base import ChainEstimator, unwrap_chain
 from thrifty.full.convert import N_PROBES, probe_table, stored_model_of
 from thrifty.full.foreign import models_of
 from thrifty.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
@@ -128,7 +128,7 @@ def with_given_full(chain: Chain, full: Any) -> Chain:
         _check_same(chain.full, model, chain)
         if isinstance(model, EstimatorFull):
             model = replace(model, calibration=chain.full.calibration)
-    return replace(chain, full=link_of(model, chain.price_list, chain.task))
+    return replace(chain, full=unwrap_chain(model, chain.price_list, chain.task))
 
 
 def _check_same(expected: AbsentFull, model: FullModel, chain: Chain) -> None:

@@ -26,7 +26,7 @@ from thrifty.estimators.base import (
     ChainRegressor,
     all_or_nothing,
     chain_behind,
-    link_of,
+    unwrap_chain,
 )
 from thrifty.estimators.checks import (
     check_count,
@@ -179,7 +179,7 @@ class BudgetedCascade(ChainEstimator):
             report("judging the full model", 0, 1)
             judged = self._judged(rows, prices, self.n_jobs)
             report("judging the full model", 1, 1)
-            link = link_of(judged.model, prices, rows.task)
+            link = unwrap_chain(judged.model, prices, rows.task)
             problem = CascadeProblem(
                 Binner(options.max_bins).fit_transform(rows.X, rows.weight, self._categorical),
                 rows.task,

@@ -21,7 +21,13 @@ from thrifty.dynamod.alternating import Alternation, AnyPair, CallBudget, Fold, 
 from thrifty.dynamod.objective import DistanceName
 from thrifty.dynamod.solution import Solution
 from thrifty.errors import InvalidInputError
-from thrifty.estimators.base import ChainClassifier, ChainEstimator, ChainRegressor, all_or_nothing, link_of
+from thrifty.estimators.base import (
+    ChainClassifier,
+    ChainEstimator,
+    ChainRegressor,
+    all_or_nothing,
+    unwrap_chain,
+)
 from thrifty.estimators.checks import (
     check_goal,
     check_seed,
@@ -173,7 +179,7 @@ class GatedEstimator(ChainEstimator):
             report("judging the full model", 1, 1)
             behind = Chain(
                 (),
-                link_of(judged.model, prices, rows.task),
+                unwrap_chain(judged.model, prices, rows.task),
                 prices,
                 rows.task,
                 Policy.of(np.empty(0), seed=seed),

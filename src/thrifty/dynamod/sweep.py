@@ -45,7 +45,7 @@ from thrifty.errors import (
     OptimisticFullModelWarning,
     renumber_rows_in_errors,
 )
-from thrifty.estimators.base import ChainEstimator, chain_behind, columns_of, link_of
+from thrifty.estimators.base import ChainEstimator, chain_behind, columns_of, unwrap_chain
 from thrifty.estimators.checks import check_seed, check_training_rows, known_levels, validated
 from thrifty.evidence.evidence import Evidence, plain_settings
 from thrifty.evidence.frontier import Frontier, OperatingPoint
@@ -497,12 +497,12 @@ def _judge(
             f"full holds probabilities for the training rows only; a sweep also needs the full model's on the "
             f"{numbers_val.shape[0]} validation rows. Give them as full_val, or a model that can compute them."
         )
-    link_of(shared.full, prices, rows.task)
+    unwrap_chain(shared.full, prices, rows.task)
     judged = judge_full(shared.full, rows, n_jobs=n_jobs)
     model = judged.model
     if isinstance(model, EstimatorFull) and shared.reads_numbers:
         model = replace(model, reads_numbers=True)
-    link_of(model, prices, rows.task)
+    unwrap_chain(model, prices, rows.task)
     train = PrecomputedFull(judged.outputs, fingerprints(rows.X, exact=True))
     if is_array:
         val = models_of(rows.task).read_outputs(full_val, numbers_val.shape[0], "full_val")

@@ -40,13 +40,13 @@ __all__ = [
     "all_or_nothing",
     "chain_behind",
     "columns_of",
-    "link_of",
+    "unwrap_chain",
     "unwrap_frozen",
 ]
 
 
-def link_of(model: FullModel | Chain, prices: PriceList, task: Task) -> FullModel | Chain:
-    """Next link of a chain: the full model, or the inner chain that it is, which must have the same task and prices."""
+def unwrap_chain(model: FullModel | Chain, prices: PriceList, task: Task) -> FullModel | Chain:
+    """The chain that a full model is, which must have the same task and prices; other models are unchanged."""
     inner = chain_behind(model)
     if inner is None:
         return model
@@ -173,7 +173,7 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
         other._forget_full()
         if training_fingerprints(full) is not None and hasattr(other, "evidence_"):
             other.evidence_ = replace(other.evidence_, seen=training_fingerprints(full, other))
-        other._change_chain(lambda chain: chain.with_full(link_of(model, prices, chain.task)))
+        other._change_chain(lambda chain: chain.with_full(unwrap_chain(model, prices, chain.task)))
         return other
 
     def with_prices(self, prices: Mapping[Any, Any]) -> Self:
@@ -225,7 +225,7 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
         ``_full_reads_numbers`` is set.
         """
         full = self._full()
-        link_of(full, prices, rows.task)
+        unwrap_chain(full, prices, rows.task)
         asked = rows.with_columns(columns_of(full, prices))
         is_plain = self._levels is None and not has_dates(rows.table)
         if not self._full_reads_numbers and (self.full is not None or is_plain):
