@@ -62,13 +62,15 @@ def gateway():
 
 
 def test_probes_ask_addresses_that_need_no_key_at_the_port_that_is_served(gateway):
-    routes = {one.path: one.endpoint.is_open for one in gateway.routes}
+    routes = {one.path: one.endpoint.keys is None for one in gateway.routes}
     asked = [CONTAINER[f"{kind}Probe"]["httpGet"] for kind in ("startup", "readiness", "liveness")]
     health = re.search(r"^HEALTHCHECK .*http://127.0.0.1:(\d+)([^']+)'", DOCKERFILE, re.MULTILINE)
     assert all(routes[path] for path in [one["path"] for one in asked] + [health[2]])
     assert {one["port"] for one in asked} == {CONTAINER["ports"][0]["name"]}
-    ports = {CONTAINER["ports"][0]["containerPort"], int(health[1])}
-    ports |= {KINDS["NetworkPolicy"]["ingress"][0]["ports"][0]["port"]}
+    opened = [one["containerPort"] for one in CONTAINER["ports"]]
+    assert opened == [one["ports"][0]["port"] for one in KINDS["NetworkPolicy"]["ingress"]]
+    assert opened[1] == gateway.state.gateway.config.admin_port
+    ports = {opened[0], int(health[1])}
     ports |= {int(one.rsplit(":", 1)[1]) for one in COMPOSE["gateway"]["ports"]}
     ports |= {int(one) for one in re.findall(r"^EXPOSE (\d+)", DOCKERFILE, re.MULTILINE)}
     assert ports == {gateway.state.gateway.config.port}
