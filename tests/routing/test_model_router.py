@@ -2,10 +2,13 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import TfidfVectorizer
 
-from thrifty import ModelRouter
+from thrifty import ModelRouter, load, save
+from thrifty.cli import main
 from thrifty.errors import InvalidInputError, MissingSupportWarning
 from thrifty.routing.policy import Log, learn_programme, walk
+from thrifty.routing.quality import learn_text_reader
 
 PRICES = {"tiny": 1.0, "small": 2.0, "middle": 5.0, "large": 20.0}
 SKILL = np.array([0.55, 0.65, 0.75, 0.92])
@@ -187,6 +190,23 @@ def test_texts_are_routed_by_what_they_say_and_equal_ones_alike():
         router.predict(np.zeros((2, 3)))
 
 
+def test_texts_are_read_as_tf_idf_of_scikit_learn_projected_on_latent_axes():
+    rng = np.random.default_rng(0)
+    words = [f"word{number}" for number in range(40)]
+    texts = [" ".join(rng.choice(words, rng.integers(1, 30))) for _ in range(250)]
+    reader = learn_text_reader(texts, 0)
+    terms = reader.terms.split("\n")
+    oracle = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2), vocabulary=terms)
+    oracle.idf_ = reader.idf
+    new = ["word1 word2, Word1!", "nothing known", ""]
+    np.testing.assert_allclose(
+        reader.transform([*texts, *new])[:, :-4],
+        oracle.transform([*texts, *new]) @ reader.components,
+        atol=1e-12,
+    )
+    np.testing.assert_allclose(np.expm1(reader.transform(["a b\n12!"])[0, -4:]), [7, 1, 2, 1])
+
+
 # -- logs ------------------------------------------------------------------------------------------
 
 
@@ -281,6 +301,66 @@ def test_measures_of_the_frontier_of_two_models_that_are_mixed():
     assert frontier.apgr == pytest.approx(0.5, abs=0.1)
     assert frontier.cpt(0.5) == pytest.approx(0.5, abs=0.15)
     assert frontier.aiq == pytest.approx(frontier.single_quality.mean(), abs=0.02)
+
+
+def test_a_file_holds_a_router_with_its_budget_frontier_and_certificate(router, log, tmp_path):
+    proved = router.certified(*make_log(3000, seed=7), max_loss=0.05)
+    save(proved, tmp_path / "router.thrifty")
+    again = load(tmp_path / "router.thrifty")
+    one, two = proved.replay(*log), again.replay(*log)
+    assert one.model.tolist() == two.model.tolist()
+    np.testing.assert_array_equal(one.cost, two.cost)
+    assert again.certificate_ == proved.certificate_
+    assert again.get_params() == proved.get_params()
+    assert again.at(budget=3.0).predict(log[0]).tolist() == router.at(budget=3.0).predict(log[0]).tolist()
+    np.testing.assert_array_equal(again.frontier_.cost, router.frontier_.cost)
+    texts = [f"row {row} {'hard' if x > 0.5 else 'easy'}" for row, x in enumerate(log[0][:, 0])]
+    of_texts = ModelRouter(lambda_prices(), budget=6.0).fit(texts, log[1])
+    save(of_texts, tmp_path / "texts.thrifty")
+    assert load(tmp_path / "texts.thrifty").predict(texts).tolist() == of_texts.predict(texts).tolist()
+    with pytest.raises(NotFittedError):
+        save(ModelRouter(PRICES), tmp_path / "none.thrifty")
+
+
+def lambda_prices():
+    return {**PRICES, "tiny": lambda text: 0.5 + len(text) / 20}
+
+
+def test_thrifty_route_reads_a_log_with_a_line_for_each_model(tmp_path, capsys):
+    _, quality, cost, answers = make_log(120)
+    names = list(PRICES)
+    lines = ["text,model,quality,cost,answer"]
+    for row in range(120):
+        lines += [
+            f"question {row},{name},{quality[row, k]:g},{float(cost[row, k])!r},{'ABCDE'[answers[row, k]]}"
+            for k, name in enumerate(names)
+        ]
+    log, prices, out = tmp_path / "log.csv", tmp_path / "models.csv", tmp_path / "router.thrifty"
+    log.write_text("\n".join(lines))
+    prices.write_text("model,price\n" + "\n".join(f"{name},{price}" for name, price in PRICES.items()))
+    assert main(["route", str(log), "--prices", str(prices), "--budget", "6", "-o", str(out)]) == 0
+    assert "this router" in capsys.readouterr().out
+    texts = [f"question {row}" for row in range(120)]
+    order = sorted(range(4), key=lambda model: names[model])
+    direct = ModelRouter({names[model]: PRICES[names[model]] for model in order}, budget=6.0)
+    direct.fit(texts, quality[:, order], cost[:, order], answers[:, order])
+    assert load(out).predict(texts).tolist() == direct.predict(texts).tolist()
+    assert main(["route", str(log), "--prices", str(prices), "--budget", "0.1", "-o", str(out)]) == 2
+    assert "--budget must be at least" in capsys.readouterr().err
+    (tmp_path / "bad.csv").write_text(
+        "\n".join(lines)
+        .replace("question 3,tiny,1", "question 3,tiny,yes")
+        .replace("question 3,tiny,0", "question 3,tiny,yes")
+    )
+    assert main(["route", str(tmp_path / "bad.csv"), "-o", str(out)]) == 2
+    assert "column quality must hold numbers" in " ".join(capsys.readouterr().err.split())
+    prices.write_text("model,price\ntiny,1")
+    assert main(["route", str(log), "--prices", str(prices), "-o", str(out)]) == 2
+    assert "no line for the model 'large'" in capsys.readouterr().err
+    for command in (["predict", "-o", str(tmp_path / "x.csv")], ["frontier"], ["explain"], ["serve"]):
+        tables = [] if command[0] in ("frontier", "serve") else [str(log)]
+        assert main([*command, str(out), *tables]) == 2
+        assert "ModelRouter" in " ".join(capsys.readouterr().err.split())
 
 
 # -- refusals ----------------------------------------------------------------------------------------

@@ -55,6 +55,10 @@ from thrifty.full.stored import Impute, KernelScores, LinearScores, Scale, Store
 from thrifty.prices.billing import Discounts, ForgottenFunction, PriceList, RowPrices
 from thrifty.prices.prices import Prices
 from thrifty.routing.confidence import ConfidenceRouter
+from thrifty.routing.logs import check_models
+from thrifty.routing.policy import Cascades, Log, Programme, Routes
+from thrifty.routing.quality import QualityModel, TextReader
+from thrifty.routing.router import ModelRouter, RouterCertificate, RouterState
 from thrifty.tables.columns import ColumnType, Levels, level_text
 from thrifty.tasks.classes import BinaryTask, MulticlassTask
 from thrifty.tasks.mistakes import CostMatrix, ProbabilityLoss
@@ -74,6 +78,7 @@ _PLAIN: tuple[type, ...] = (
     *(NeighbourStage, NeighbourTurn, Turn, Chain, ColumnType, Levels),
     *(PriceList, Discounts, ForgottenFunction, RowPrices, CostMatrix, ProbabilityLoss),
     *(AbsentFull, PrecomputedFull, StoredModel, Impute, Scale, KernelScores, LinearScores),
+    *(Cascades, Log, Programme, Routes, QualityModel, TextReader, RouterCertificate, RouterState),
     *(ForeignTrees, LevelSets, StageOptions, Prices, Certificate, ClassLoss),
 )
 _SHARED: tuple[type, ...] = (BinaryTask, MulticlassTask, RankingTask, RegressionTask, Neighbours)
@@ -307,6 +312,54 @@ class SavedEstimator:
         return estimator
 
 
+@register
+@dataclass(frozen=True, eq=False)
+class SavedRouter:
+    """A fitted ``ModelRouter`` in a file: its arguments, what it learned, and the points that it mixes.
+
+    Prices that are functions of the row are not kept.
+    """
+
+    models: dict[str, Any]
+    budget: float | None
+    max_asks: int
+    confidence: float | None
+    random_state: int | None
+    state: RouterState
+    low: int
+    high: int
+    share: float
+    certificate: RouterCertificate | None
+
+    @classmethod
+    def of(cls, router: ModelRouter) -> "SavedRouter":
+        """What a file holds of a fitted router."""
+        prices, state, seed = check_models(router.models), router._fitted(), router.random_state
+        return cls(
+            {name: None if callable(price) else price for name, price in prices.items()},
+            None if router.budget is None else float(router.budget),
+            int(router.max_asks),
+            None if router.confidence is None else float(router.confidence),
+            int(seed) if isinstance(seed, int | np.integer) else None,
+            state,
+            *router._choice,
+            router.certificate_,
+        )
+
+    def restored(self) -> ModelRouter:
+        """The router, its parts checked against each other."""
+        prices, n_points = check_models(self.models), len(self.state.point_family)
+        if tuple(prices) != self.state.names:
+            raise _refused("models", "be those that the router learned of", "others")
+        if not (0 <= self.low < n_points and 0 <= self.high < n_points and 0.0 <= self.share <= 1.0):
+            raise _refused("share", "mix two points of the frontier", self.share)
+        router = ModelRouter(prices, self.budget, self.max_asks, self.confidence, self.random_state)
+        return router._restore(self.state, (self.low, self.high, self.share), self.certificate)
+
+
+register(SavedRouter, infinite=("budget",))
+
+
 def _not_saved(name: str) -> InvalidInputError:
     return InvalidInputError(
         f"a bundle holds a Chain, a model whose arrays are known, or one of {', '.join(sorted(_ESTIMATORS))}; got "
@@ -393,6 +446,8 @@ class _Lowering:
             return self._chain(thing)
         if isinstance(thing, TreeEnsemble):
             return _saved_trees(thing)
+        if isinstance(thing, ModelRouter):
+            return SavedRouter.of(thing)
         if isinstance(thing, ChainEstimator):
             _check_nested(thing)
             return SavedEstimator.of(thing, evidence=self.evidence, writer=lambda: Writer(self))
@@ -472,7 +527,7 @@ def _without_functions(prices: PriceList, names: tuple[str, ...] | None) -> Pric
 
 def _lifted(thing: Any) -> Any:
     """Final form of an object that was read."""
-    if isinstance(thing, SavedTrees | SavedEstimator):
+    if isinstance(thing, SavedTrees | SavedEstimator | SavedRouter):
         return thing.restored()
     if isinstance(thing, Chain):
         _check_nested(thing)
@@ -531,13 +586,13 @@ def to_bytes(
         raise InvalidInputError(f"full must be one of {', '.join(map(repr, _MODES))}; got {full!r}.")
     key = None if private_key is None else check_private_key(private_key)
     lowering = _Lowering(full, evidence)
-    if not isinstance(thing, Chain | ChainEstimator) and known_name(thing) is None:
+    if not isinstance(thing, Chain | ChainEstimator | ModelRouter) and known_name(thing) is None:
         thing = stored_model_of(thing) or thing
     writer = Writer(lowering)
     try:
         writer.object(thing)
     except NotPlainError as error:
-        if known_name(thing) is None and not isinstance(thing, Chain | ChainEstimator):
+        if known_name(thing) is None and not isinstance(thing, Chain | ChainEstimator | ModelRouter):
             raise _not_saved(type(thing).__name__) from error
         raise
     if lowering.outside:
@@ -561,7 +616,7 @@ def from_bytes(
         thing = Reader(contents.facts.get("objects"), contents.arrays, _lifted).root()
     except RecursionError:
         raise InvalidInputError("the bundle is nested too deep to be one that `save` wrote.") from None
-    if isinstance(thing, StoredModel) and full is None:
+    if isinstance(thing, StoredModel | ModelRouter) and full is None:
         return thing
     inner = getattr(thing, "estimator", thing)  # of a table system
     if not isinstance(inner, Chain | ChainEstimator):

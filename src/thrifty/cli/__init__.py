@@ -13,6 +13,7 @@ from thrifty.cli.console import print_error, progress
 from thrifty.cli.database import buy
 from thrifty.cli.export import export
 from thrifty.cli.fit import fit
+from thrifty.cli.route import route
 from thrifty.cli.serve import serve
 from thrifty.cli.tables import explain, frontier, predict, report
 from thrifty.errors import ThriftyError
@@ -27,7 +28,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (fit, predict, buy, explain, frontier, report, audit, export, serve):
+for _command in (fit, predict, buy, explain, frontier, report, route, audit, export, serve):
     app.command()(_command)
 
 

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.errors import InvalidInputError
 from thrifty.routing.quality import ridge
 
 __all__ = [
@@ -112,6 +111,13 @@ class Step(NamedTuple):
 class Family(Protocol):
     """Rules of one kind, one for each price."""
 
+    @property
+    def n_rules(self) -> int:
+        """Number of rules."""
+
+    def suits(self, log: Log) -> bool:
+        """Whether the rules are about such a log; files are checked with it."""
+
     def decide(self, place: int, asked: tuple[int, ...], log: Log) -> Step:
         """Decide for rows at which the models ``asked`` were asked; only their columns of the log may be looked at."""
 
@@ -130,6 +136,21 @@ class Cascades:
 
     models: Ints
     best: Ints
+
+    @property
+    def n_rules(self) -> int:
+        """Number of rules."""
+        return len(self.models)
+
+    def suits(self, log: Log) -> bool:
+        """Whether each rule names models of the log."""
+        models = self.models
+        if models.ndim != 2 or models.shape[1] != 3 or self.best.shape != (len(models),):
+            return False
+        single = models[:, 1] < 0
+        named = [models[:, 0], self.best, *models[~single, 1:].T]
+        inside = all(bool(((one >= 0) & (one < log.n_models)).all()) for one in named)
+        return inside and (log.answers is not None or bool(single.all()))
 
     def decide(self, place: int, asked: tuple[int, ...], log: Log) -> Step:
         """Decide by agreement."""
@@ -173,6 +194,15 @@ class Routes:
     """One model for each row: the largest ``prior - price * expected cost``."""
 
     prices: Floats
+
+    @property
+    def n_rules(self) -> int:
+        """Number of rules."""
+        return len(self.prices)
+
+    def suits(self, log: Log) -> bool:  # noqa: ARG002
+        """Whether there are prices."""
+        return self.prices.ndim == 1
 
     def decide(self, place: int, asked: tuple[int, ...], log: Log) -> Step:
         """Decide before anything is asked."""
@@ -236,15 +266,20 @@ class Programme:
     def _expected_cost(self, log: Log) -> Floats:
         return log.expected if self.reads_row else np.broadcast_to(self.mean_cost, log.expected.shape)
 
-    def validate(self) -> "Programme":
-        """Refuse parts that do not fit together."""
-        sets = _sets(len(self.mean_cost), self.max_asks) if 0 < self.max_asks <= 8 else []
-        n_inner = sum(len(asked) < self.max_asks for asked in sets)
-        if len(self.stop) != len(sets) - 1 or len(self.gain) != n_inner:
-            raise InvalidInputError(
-                f"a programme over {len(sets)} sets must have coefficients for each of them."
-            )
-        return self
+    @property
+    def n_rules(self) -> int:
+        """Number of rules."""
+        return len(self.prices)
+
+    def suits(self, log: Log) -> bool:
+        """Whether there are coefficients for each set of models and the features of its state."""
+        if self.mean_cost.shape != (log.n_models,) or not 0 < self.max_asks <= log.n_models or not len(log):
+            return False
+        sets, row = _sets(log.n_models, self.max_asks), log.rows(np.arange(1))
+        sizes = [(state_columns(row, asked, self.reads_row).shape[1], len(asked)) for asked in sets]
+        stop = [size for size in sizes if size[1]]
+        gain = [(n, log.n_models - size, self.n_rules) for n, size in sizes if size < self.max_asks]
+        return [one.shape for one in self.stop] == stop and [one.shape for one in self.gain] == gain
 
 
 def learn_programme(log: Log, prices: Floats, max_asks: int, *, reads_row: bool) -> Programme:
@@ -380,41 +415,41 @@ def walk(family: Family, place: int, log: Log) -> Walked:
     return Walked(asked[:, :n_asks], model, cost, log.quality[np.arange(n_rows), model])
 
 
-def prices_of(log: Log) -> Floats:
+def prices_of(log: Log, n_prices: int) -> Floats:
     """Prices from 0 to that of the cheapest model's cost, geometric, and one at which only cost counts."""
     cost = log.cost.mean(axis=0)
-    steps = np.geomspace(0.01 / cost.max(), 2.0 / cost.min(), N_PRICES - 2)
+    steps = np.geomspace(0.01 / cost.max(), 2.0 / cost.min(), n_prices - 2)
     return np.array([0.0, *steps, COST_ONLY / cost.min()])
 
 
-def learn_families(log: Log, prices: Floats, max_asks: int) -> Iterator[tuple[str, Callable[[Log], Family]]]:
+def learn_families(log: Log, max_asks: int) -> Iterator[tuple[str, Callable[[Log], Family]]]:
     """Names of the families that suit a log, and how each is learned."""
     max_asks = min(max_asks, log.n_models)
-    yield "single model", lambda rows: learn_cascades(rows, prices, 1)
-    yield "routing", lambda _: Routes(prices)
+    few, many = prices_of(log, N_PRICES), prices_of(log, 3 * N_PRICES)
+    yield "single model", lambda rows: learn_cascades(rows, many, 1)
+    yield "routing", lambda _: Routes(many)
     if max_asks >= 3 and log.answers is not None:
-        yield "fixed cascade", lambda rows: learn_cascades(rows, prices, max_asks)
+        yield "fixed cascade", lambda rows: learn_cascades(rows, many, max_asks)
     if max_asks >= 2 and len(log) >= MIN_ROWS and (log.answers is not None or log.evidence is not None):
-        yield "programme", lambda rows: learn_programme(rows, prices, max_asks, reads_row=True)
-        yield (
-            "programme without features",
-            lambda rows: learn_programme(rows, prices, max_asks, reads_row=False),
-        )
+        yield "programme", lambda rows: learn_programme(rows, few, max_asks, reads_row=True)
+        yield "programme without features", lambda rows: learn_programme(rows, few, max_asks, reads_row=False)
 
 
-def judge(learn: Callable[[Log], Family], log: Log, folds: Ints, n_prices: int) -> tuple[Floats, Floats]:
+def judge(learn: Callable[[Log], Family], log: Log, folds: Ints) -> tuple[Floats, Floats]:
     """Quality and cost of every row under each rule of a family that was learned without the row's fold.
 
-    Returns two arrays of shape (n_rows, n_prices).
+    Returns two arrays of shape (n_rows, n_rules).
     """
-    quality, cost = np.empty((len(log), n_prices)), np.empty((len(log), n_prices))
+    quality, cost = [], []
     for fold in np.unique(folds):
-        held = folds == fold
-        family, rows = learn(log.rows(~held)), log.rows(held)
-        for place in range(n_prices):
-            found = walk(family, place, rows)
-            quality[held, place], cost[held, place] = found.quality, found.cost
-    return quality, cost
+        family, rows = learn(log.rows(folds != fold)), log.rows(folds == fold)
+        walks = [walk(family, place, rows) for place in range(family.n_rules)]
+        quality.append(np.column_stack([one.quality for one in walks]))
+        cost.append(np.column_stack([one.cost for one in walks]))
+    order = np.argsort(folds, kind="stable")
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    return np.concatenate(quality)[back], np.concatenate(cost)[back]
 
 
 def concave_hull(cost: Floats, quality: Floats) -> Ints:

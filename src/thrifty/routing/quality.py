@@ -7,10 +7,10 @@ cost is a ridge regression of its logarithm. Nothing is downloaded.
 """
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
@@ -33,7 +33,7 @@ MAX_STORED_ROWS = 10_000
 """Rows that nearest neighbours are looked for in."""
 
 _TERMS = {"sublinear_tf": True, "ngram_range": (1, 2)}
-_COUNTED = (r"\n", r"\d", r"[^\w\s]")
+_COUNTED = tuple(map(re.compile, (r"\n", r"\d", r"[^\w\s]")))
 _BLOCK = 512
 
 
@@ -56,19 +56,29 @@ class TextReader:
     components: Floats
 
     @cached_property
-    def _vectorizer(self) -> Any:
-        words = self.terms.split("\n")
-        vectorizer = TfidfVectorizer(**_TERMS, vocabulary={word: place for place, word in enumerate(words)})
-        vectorizer.idf_ = self.idf
-        return vectorizer
+    def _places(self) -> dict[str, int]:
+        return {term: place for place, term in enumerate(self.terms.split("\n"))} if self.terms else {}
+
+    @cached_property
+    def _terms_of(self) -> Callable[[str], list[str]]:
+        analyse: Callable[[str], list[str]] = TfidfVectorizer(**_TERMS).build_analyzer()
+        return analyse
 
     def transform(self, texts: Sequence[str]) -> Floats:
         """Numbers of shape (n_texts, n_components + 4)."""
-        found = [len(text) for text in texts], *([len(re.findall(one, t)) for t in texts] for one in _COUNTED)
-        counts: Floats = np.log1p(np.array(found, dtype=np.float64).T)
-        if not self.terms:
-            return counts
-        return np.column_stack([self._vectorizer.transform(texts) @ self.components, counts])
+        latent = np.zeros((len(texts), self.components.shape[1]))
+        counts = np.empty((len(texts), 1 + len(_COUNTED)))
+        places = self._places
+        for row, text in enumerate(texts):
+            counts[row] = len(text), *(len(one.findall(text)) for one in _COUNTED)
+            # What TfidfVectorizer computes, without its checks: they take longer than a decision about one text.
+            found = Counter(places[term] for term in self._terms_of(text) if term in places)
+            if found:
+                at = np.array(sorted(found))
+                weight = (1.0 + np.log([found[place] for place in at.tolist()])) * self.idf[at]
+                weight /= np.sqrt((weight * weight).sum())
+                latent[row] = (weight[:, None] * self.components[at]).sum(axis=0)
+        return np.column_stack([latent, np.log1p(counts)])
 
     def validate(self) -> "TextReader":
         """Refuse parts that do not fit together."""

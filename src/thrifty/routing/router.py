@@ -43,7 +43,6 @@ from thrifty.routing.policy import (
     concave_hull,
     judge,
     learn_families,
-    prices_of,
     walk,
 )
 from thrifty.routing.quality import QualityModel, TextReader, crossfit, learn_text_reader
@@ -222,12 +221,20 @@ class RouterState:
     def validate(self) -> "RouterState":
         """Refuse parts that do not fit together."""
         n_points, n_pool = len(self.point_family), len(self.pool)
+        if not 2 <= n_pool == self.log.n_models <= MAX_POOL:
+            raise InvalidInputError(f"a router must choose from 2 to {MAX_POOL} models; got {n_pool}.")
         rules = {
-            "have pool models among its models": set(self.pool) <= set(self.names) and n_pool > 1,
-            "have expectations of each pool model": len(self.model.mean) == n_pool == self.log.n_models,
-            "know the family of each point": n_points > 0
-            and bool(((self.point_family >= 0) & (self.point_family < len(self.families))).all())
-            and len(self.families) == len(self.family_names),
+            "have pool models among its models": set(self.pool) <= set(self.names),
+            "have expectations of each pool model": len(self.model.mean) == n_pool,
+            "know the family and the rule of each point": n_points > 0
+            and len(self.families) == len(self.family_names)
+            and self.point_place.shape == self.point_family.shape
+            and all(0 <= one < len(self.families) for one in self.point_family)
+            and all(
+                0 <= place < self.families[family].n_rules
+                for family, place in zip(self.point_family, self.point_place, strict=True)
+            ),
+            "have rules that suit its log": all(one.suits(self.log) for one in self.families),
             "know each row under each point": self.point_cost.shape == (len(self.log), n_points)
             and self.point_quality.shape == (len(self.log), n_points),
             "know each model alone": self.single_cost.shape
@@ -449,6 +456,17 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         self.expected_cost_ = _mixed_mean(state.point_cost, choice)
         self.expected_quality_ = _mixed_mean(state.point_quality, choice)
         self.certificate_: RouterCertificate | None = None
+
+    def _restore(
+        self, state: RouterState, choice: tuple[int, int, float], certificate: RouterCertificate | None
+    ) -> Self:
+        """Take the place of the router that a file was written from."""
+        self._state = state
+        if state.reader is None:
+            self.n_features_in_ = state.n_features
+        self._set_choice(_Choice(*choice))
+        self.certificate_ = certificate
+        return self
 
     # -- other settings of the same fit ------------------------------------------------------------
 
@@ -768,14 +786,14 @@ _NO_POLICY: dict[str, Any] = {
 
 def _learn_policy(state: RouterState, max_asks: int) -> RouterState:
     """Learn all families, judge them out of fold, and keep the points on the concave hull."""
-    prices = prices_of(state.log)
     names, families, qualities, costs = [], [], [], []
-    for name, learn in learn_families(state.log, prices, max_asks):
-        quality, cost = judge(learn, state.log, state.folds, len(prices))
+    for name, learn in learn_families(state.log, max_asks):
+        quality, cost = judge(learn, state.log, state.folds)
         names.append(name)
         families.append(learn(state.log))
         qualities.append(quality)
         costs.append(cost)
+    n_rules = [family.n_rules for family in families]
     quality, cost = np.column_stack(qualities), np.column_stack(costs)
     # Means that differ in their last bits only are the same point: the simpler family comes first.
     mean_cost = cost.mean(axis=0)
@@ -784,8 +802,8 @@ def _learn_policy(state: RouterState, max_asks: int) -> RouterState:
         state,
         families=tuple(families),
         family_names=tuple(names),
-        point_family=hull // len(prices),
-        point_place=hull % len(prices),
+        point_family=np.repeat(np.arange(len(families)), n_rules)[hull],
+        point_place=np.concatenate([np.arange(n) for n in n_rules])[hull],
         point_quality=quality[:, hull],
         point_cost=cost[:, hull],
     ).validate()

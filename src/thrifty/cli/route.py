@@ -1,0 +1,164 @@
+"""``thrifty route``: learn which of many models to ask from a log of what they answered."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from thrifty.cli.console import (
+    check_output,
+    notes_of_warnings,
+    print_json,
+    print_table,
+    print_text,
+    size_of,
+)
+from thrifty.cli.options import AsJson
+from thrifty.errors import InvalidInputError
+
+__all__ = ["route"]
+
+_KNOWN = ("id", "text", "model", "quality", "cost", "answer", "evidence", "propensity")
+
+
+def route(
+    log: Annotated[
+        Path,
+        typer.Argument(
+            help="Log, CSV or parquet, a line for each row and model: columns model, quality (in [0, 1]) and text, or "
+            "id and columns of numbers; optionally cost, answer, evidence, propensity.",
+            metavar="LOG",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write the router to.")],
+    prices: Annotated[
+        Path | None,
+        typer.Option(
+            help="Prices, CSV: columns model and price (per call), or model, input and output (per million tokens). "
+            "By default, what the log says in its column cost."
+        ),
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="Mean cost per row. By default, the best quality at any cost.")
+    ] = None,
+    max_asks: Annotated[int, typer.Option(min=1, help="Models that may be asked about one row.")] = 3,
+    confidence: Annotated[
+        float | None,
+        typer.Option(help="Confidence with which new rows keep to --budget; by default on average."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random choices.")] = 0,
+    json: AsJson = False,
+) -> None:
+    """Learn from a log which of many models to ask about each row, within a budget, and write a router."""
+    from thrifty.bundle.storage import save
+    from thrifty.routing.router import ModelRouter
+    from thrifty.tables.files import read_table
+
+    check_output(out)
+    with notes_of_warnings():
+        frame = read_table(log)
+        given = _read_models(prices)
+        X, arrays = _pivot(frame, log, given)
+        names = arrays.pop("models")
+        models: Any = names if given is None else {name: given[name] for name in names}
+        router = ModelRouter(models, budget, max_asks, confidence, seed).fit(X, **arrays)
+        save(router, out)
+    frontier = router.frontier_
+    if json:
+        print_json(
+            {
+                "models": list(names),
+                "pool": router.pool_,
+                "rows": len(X),
+                "expected_cost": router.expected_cost_,
+                "expected_quality": router.expected_quality_,
+                "frontier": {
+                    "cost": frontier.cost,
+                    "quality": frontier.quality,
+                    "rule": list(frontier.rule),
+                    "aiq": frontier.aiq,
+                },
+                "singles": {
+                    name: {"cost": cost, "quality": quality}
+                    for name, cost, quality in zip(
+                        names, frontier.single_cost, frontier.single_quality, strict=True
+                    )
+                },
+            }
+        )
+        return
+    print_text(f"{len(X):,} rows, {len(names)} models; chooses from {', '.join(router.pool_)}.")
+    lines = [("", "cost", "quality")]
+    order = np.argsort(frontier.single_cost, kind="stable")
+    lines += [
+        (names[one], f"{frontier.single_cost[one]:.4g}", f"{frontier.single_quality[one]:.3f}")
+        for one in order
+    ]
+    lines.append(("this router", f"{router.expected_cost_:.4g}", f"{router.expected_quality_:.3f}"))
+    print_table(lines)
+    print_text(f"Out of fold: {router.explain()}.")
+    print_text(f"wrote {out} ({size_of(out)})")
+
+
+def _read_models(path: Path | None) -> dict[str, Any] | None:
+    """Prices by the names of models."""
+    from thrifty.tables.files import read_table
+
+    if path is None:
+        return None
+    frame = read_table(path, as_text=["model"])
+    kinds = [columns for columns in (("price",), ("input", "output")) if {*columns} <= {*frame.columns}]
+    if "model" not in frame.columns or not kinds:
+        raise InvalidInputError(
+            f"{path} must have the columns model and price, or model, input and output; it has "
+            f"{', '.join(map(str, frame.columns))}."
+        )
+    names = [str(name) for name in frame["model"]]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidInputError(f"{path} has two lines for the model {twice!r}. Keep one of them.")
+    values = frame[list(kinds[0])].to_numpy()
+    return {
+        name: tuple(map(float, line)) if len(line) == 2 else float(line[0])
+        for name, line in zip(names, values, strict=True)
+    }
+
+
+def _pivot(frame: Any, path: Path, prices: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
+    """Rows, and arrays of rows x models, from a line for each row and model."""
+    columns = set(frame.columns)
+    key = "id" if "id" in columns else "text"
+    missing = [name for name in ("model", "quality", key) if name not in columns]
+    if missing:
+        raise InvalidInputError(
+            f"{path} must have a column {missing[0]!r}: a log has model, quality, and text or id; it has "
+            f"{', '.join(map(str, frame.columns))}."
+        )
+    frame = frame.assign(model=frame["model"].astype(str))
+    names = sorted(frame["model"].unique())
+    unknown = [name for name in names if prices is not None and name not in prices]
+    if unknown:
+        raise InvalidInputError(f"the prices have no line for the model {unknown[0]!r} of {path}.")
+    doubled = frame.duplicated([key, "model"])
+    if doubled.any():
+        line = frame[doubled].iloc[0]
+        raise InvalidInputError(
+            f"{path} has several lines for the model {line['model']!r} and the {key} {str(line[key])[:60]!r}. Keep one "
+            f"of them, or give each question an id."
+        )
+    rows = frame[key].drop_duplicates()
+    first = frame.drop_duplicates(key)
+    features = [name for name in frame.columns if name not in _KNOWN]
+    X = first["text"].astype(str).tolist() if "text" in columns else first[features].reset_index(drop=True)
+    arrays: dict[str, Any] = {"models": names}
+    columns_of = {"quality": "quality", "cost": "cost", "answers": "answer", "evidence": "evidence"}
+    for argument, column in {**columns_of, "propensity": "propensity"}.items():
+        if column not in columns:
+            continue
+        wide = frame.pivot(index=key, columns="model", values=column).loc[rows, names]
+        try:
+            arrays[argument] = wide.to_numpy(dtype=object if argument == "answers" else np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"{path}: column {column} must hold numbers: {error}") from error
+    return X, arrays
