@@ -43,25 +43,25 @@ def test_rows_like_those_of_the_fit_do_not_drift_and_a_column_that_moves_is_the_
     drift = Drift(spread)
     new = table(3000, 1)
     for row in new[:300]:
-        drift.saw(row[None])
-    drift.saw(new[300:])
+        drift.update(row[None])
+    drift.update(new[300:])
     found = drift.by_column()
     assert (found[:4] < 0.02).all()
     assert np.isnan(found[4])  # the fit has seen no value of it
     new[:, 0] += 1.0
     moved = Drift(spread)
-    moved.saw(new)
+    moved.update(new)
     assert moved.by_column()[0] > 0.25
     np.testing.assert_array_equal(moved.by_column()[1:4], found[1:4])
 
 
 def test_few_values_say_nothing_and_missing_ones_have_no_say(spread):
     drift = Drift(spread)
-    drift.saw(table(MIN_VALUES - 1, 2))
+    drift.update(table(MIN_VALUES - 1, 2))
     assert np.isnan(drift.by_column()).all()
     without = table(2 * MIN_VALUES, 3)
     without[:, 1] = np.nan
-    drift.saw(without)
+    drift.update(without)
     found = drift.by_column()
     assert np.isnan(found[1])
     assert found[0] < 0.05
@@ -69,10 +69,10 @@ def test_few_values_say_nothing_and_missing_ones_have_no_say(spread):
 
 def test_rows_of_long_ago_are_forgotten(spread):
     drift = Drift(spread, window=1000)
-    drift.saw(table(1000, 4) + 3.0)
+    drift.update(table(1000, 4) + 3.0)
     assert drift.by_column()[0] > 1.0
     for seed in (5, 6):
-        drift.saw(table(1000, seed))
+        drift.update(table(1000, seed))
     assert drift.by_column()[0] < 0.05
 
 

@@ -53,14 +53,14 @@ LARGE_BODY = 2**16
 """Bytes of a body above which a request is parsed and answered in the thread of batches."""
 
 ADMITTED = "thrifty.admitted"
-"""Key of an ASGI scope whose request was admitted before the application was called."""
+"""Key of an ASGI scope whose request came whole and was admitted before the application was called."""
 
 
 class Refusal(Exception):  # noqa: N818
     """A refused request: HTTP status and message of the response."""
 
-    def __init__(self, status: int, words: str, retry_after: int | None = None) -> None:
-        super().__init__(words)
+    def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
+        super().__init__(message)
         self.status, self.retry_after = status, retry_after
 
 
@@ -94,7 +94,7 @@ class Limiter:
     Parameters
     ----------
     config : Config
-        ``max_in_flight``, ``max_delay`` and ``body_timeout``.
+        ``max_in_flight`` and ``max_delay``.
 
     Attributes
     ----------
@@ -102,8 +102,8 @@ class Limiter:
         Requests that came whole and are not answered yet.
     waiting : ActiveCount
         Those among them that wait for the full model, for a provider or for another thread.
-    reading : dict of asyncio.Task to float
-        Requests whose bodies are being read, and since when.
+    reading : ActiveCount
+        Requests whose bodies are being read.
     cost : float
         Seconds of the processor that a request took of late, in the thread that answers.
     byte_cost : float
@@ -112,8 +112,7 @@ class Limiter:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self.in_flight, self.waiting = ActiveCount(), ActiveCount()
-        self.reading: dict[asyncio.Task[None] | None, float] = {}
+        self.in_flight, self.waiting, self.reading = ActiveCount(), ActiveCount(), ActiveCount()
         self.cost, self.byte_cost = _FIRST_COST, _FIRST_BYTE_COST
         # When requests that wait are refused, and how they learn of it; those of the surplus are not admitted before.
         self._queue: deque[tuple[float, Callable[[str | None], bool]]] = deque()
@@ -196,7 +195,7 @@ class Limiter:
 
     def admit_body(self) -> None:
         """Refuse one more body that comes in pieces where there are too many: that bounds memory."""
-        if len(self.reading) > self._config.max_in_flight:
+        if self.reading.now > self._config.max_in_flight:
             raise OverloadedError("reading")
 
     # -- batches -----------------------------------------------------------------------------------
@@ -228,7 +227,7 @@ class Limiter:
     # -- costs -------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Learn what requests cost, and cut off slow bodies, until cancelled."""
+        """Learn what requests cost, until cancelled."""
         began, used, finished = time.perf_counter(), time.thread_time(), self.in_flight.finished
         while True:
             await asyncio.sleep(_LEARNING_INTERVAL)
@@ -239,15 +238,6 @@ class Limiter:
             seconds, n_bytes = self._batches_done
             if n_bytes:
                 self.byte_cost, self._batches_done = _learned(self.byte_cost, seconds / n_bytes), [0.0, 0]
-            self._cut_off()
-
-    def _cut_off(self) -> None:
-        """Cancel requests whose bodies take too long; they see that they are no longer among those that are read."""
-        since = asyncio.get_running_loop().time() - self._config.body_timeout
-        for task in [task for task, began in self.reading.items() if began < since]:
-            del self.reading[task]
-            if task is not None:
-                task.cancel()
 
     def learn(self, seconds: float, used: float, n_finished: int) -> None:
         """Learn from some time of which so much was used, while so many requests were answered.
@@ -395,14 +385,13 @@ class Endpoint:
         began = time.perf_counter()
         request = Request(b"", {}, scope.get("path_params", {}))
         status, retry_after = 200, None
-        is_admitted = scope.get(ADMITTED, False) or not self.is_limited
-        must_leave = False
+        is_admitted, must_leave = scope.get(ADMITTED, False), False
         try:
             request.headers = {name: value for name, value in scope["headers"] if name in _HEADERS}
             if self.keys is not None and not self.keys.allow(self._role, request.headers):
                 raise Refusal(401, KEY_NEEDED)
-            request.body = await self._body(request.headers, receive)
-            if not is_admitted:
+            request.body = await self._body(request.headers, receive, is_admitted)
+            if self.is_limited and not is_admitted:
                 await self._limiter.admit()
                 must_leave = True
             with request.batch:
@@ -415,7 +404,8 @@ class Endpoint:
             self._metrics.turned_away[str(error)] += 1
             self._metrics.requests[self.name, 503] += 1
             if str(error) in ("batches", "reading"):  # others have waited for room
-                await asyncio.sleep(_REFUSAL_DELAY)
+                with self._limiter.waiting:
+                    await asyncio.sleep(_REFUSAL_DELAY)
             await _respond(send, 503, TOO_MUCH, self._config.retry_after)
             return
         except Refusal as error:
@@ -438,7 +428,7 @@ class Endpoint:
             LOG.log(logging.WARNING if status >= 400 else logging.INFO, "request", extra={"facts": facts})
         await _respond(send, status, response, retry_after)
 
-    async def _body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
+    async def _body(self, headers: Mapping[bytes, bytes], receive: Receive, is_whole: bool) -> bytes:
         if headers.get(b"content-encoding", b"identity") != b"identity":
             raise Refusal(415, "the body must not be compressed. Leave out Content-Encoding.")
         length = headers.get(b"content-length", b"0")
@@ -446,18 +436,14 @@ class Endpoint:
             raise self._too_large()
         if int(length) > LARGE_BODY:
             self._limiter.admit_batch()  # before anything is read
-        # ``asyncio.timeout`` would add several percent to every request: one loop cuts off all slow bodies.
-        task, reading = asyncio.current_task(), self._limiter.reading
-        reading[task] = asyncio.get_running_loop().time()
-        try:
+        if is_whole:
             return await self._parts(receive)
-        except asyncio.CancelledError:
-            if task is None or task in reading:
-                raise
-            task.uncancel()
+        try:
+            with self._limiter.reading:
+                async with asyncio.timeout(self._config.body_timeout):
+                    return await self._parts(receive)
+        except TimeoutError:
             raise Refusal(408, "the body took too long to come.") from None
-        finally:
-            reading.pop(task, None)
 
     async def _parts(self, receive: Receive) -> bytes:
         """Read a body, which nearly always comes in one part."""
@@ -480,9 +466,9 @@ class Endpoint:
         return Refusal(413, f"the body must have at most {largest:,} bytes. Send fewer rows at a time.")
 
 
-def error_body(words: str) -> bytes:
+def error_body(message: str) -> bytes:
     """The JSON of a refusal."""
-    return orjson.dumps({"error": words})
+    return orjson.dumps({"error": message})
 
 
 TOO_MUCH = error_body("there is too much to do. Ask again later.")

@@ -234,7 +234,7 @@ class _Handlers:
         if len(request.body) <= LARGE_BODY:
             return read()
         with self._gateway.limiter.waiting:
-            return await model.in_thread(read)
+            return await model.in_batch_thread(read)
 
     async def _answer(self, model: Model, cells: RequestCells, request: Request) -> Answered:
         began = time.perf_counter()
@@ -242,7 +242,7 @@ class _Handlers:
         if model.is_batch(cells) and len(request.body) <= LARGE_BODY:  # larger ones have a place in the queue
             request.batch.enter_context(self._gateway.limiter.batch(cells.numbers.nbytes))
         answered = await model.answer(cells, request.batch)
-        self._gateway.metrics.answered(model, cells.numbers, answered, time.perf_counter() - began)
+        self._gateway.metrics.count(model, cells.numbers, answered, time.perf_counter() - began)
         if answered.n_sent:
             request.facts["sent"] = answered.n_sent
         if answered.reasons:
@@ -347,13 +347,13 @@ def _answer_type(model: Model) -> str:
 async def _refused(_: StarletteRequest, error: Exception) -> Response:
     """404 and 405 as JSON."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    words = str(error.detail) if isinstance(error, HTTPException) else "the gateway failed."
-    words = {
+    message = str(error.detail) if isinstance(error, HTTPException) else "the gateway failed."
+    message = {
         404: "there is nothing at this address; /openapi.json says what there is.",
         405: "this address takes another method; /openapi.json says which.",
-    }.get(status, words)
+    }.get(status, message)
     headers = error.headers if isinstance(error, HTTPException) else None
-    return Response(error_body(words), status, headers=headers, media_type="application/json")
+    return Response(error_body(message), status, headers=headers, media_type="application/json")
 
 
 # -- OpenAPI ---------------------------------------------------------------------------------------

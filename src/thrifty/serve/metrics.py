@@ -46,7 +46,7 @@ class Metrics:
         self._waiting: list[tuple[Any, Floats]] = []
         self._n_waiting = 0
 
-    def answered(self, model: Any, numbers: Floats, answered: Answered, seconds: float) -> None:
+    def count(self, model: Any, numbers: Floats, answered: Answered, seconds: float) -> None:
         """Count the rows of one request, by the place that answered them, and its latency."""
         n_rows = len(numbers)
         spend = float(answered.cost[0] if n_rows == 1 else answered.cost.sum())
@@ -77,7 +77,7 @@ class Metrics:
             missing = self._missing.setdefault(names, np.zeros(len(names)))
             missing += np.isnan(numbers).sum(axis=0)
             if model.drift is not None:
-                model.drift.saw(numbers)
+                model.drift.update(numbers)
 
     def missing_share(self, names: tuple[str, ...]) -> Floats:
         """Share of rows that lacked each of the columns; the drift is up to date afterwards too."""
@@ -107,16 +107,16 @@ class _Collector:
         yield _counter("turned_away", "Requests refused by the limiter.", metrics.turned_away, "reason")
         routes = {model.route_name(route): n for route, n in metrics.routes.items()}
         yield _counter("rows", "Rows answered, by route.", routes, "route")
-        words = "Rows that the full model did not answer, or for which a purchase failed, by reason."
-        yield _counter("degraded_rows", words, metrics.degraded, "reason")
+        about = "Rows that the full model did not answer, or for which a purchase failed, by reason."
+        yield _counter("degraded_rows", about, metrics.degraded, "reason")
         yield _counter("spend", "What rows paid.", {(): metrics.spend})
-        words = "What rows would have paid more at the full model."
-        yield _counter("saved", words, {(): max(metrics.saved, 0.0)})
+        about = "What rows would have paid more at the full model."
+        yield _counter("saved", about, {(): max(metrics.saved, 0.0)})
         yield _counter("reloads", "Reloads of the file, by outcome.", metrics.reloads, "outcome")
-        words = "Rows that the full model was asked about to compare, and where both agreed."
-        yield _counter("explored_rows", words, metrics.explored, "outcome")
-        words = "Time that requests took, by who answered their dearest row."
-        latency = HistogramMetricFamily("thrifty_latency_seconds", words, labels=["route"])
+        about = "Rows that the full model was asked about to compare, and where both agreed."
+        yield _counter("explored_rows", about, metrics.explored, "outcome")
+        about = "Time that requests took, by who answered their dearest row."
+        latency = HistogramMetricFamily("thrifty_latency_seconds", about, labels=["route"])
         for route, buckets in metrics.latency.items():
             bounds = zip((*map(str, BOUNDS), "+Inf"), np.cumsum(buckets).tolist(), strict=True)
             latency.add_metric([route], list(bounds), metrics.seconds[route])
@@ -125,33 +125,33 @@ class _Collector:
         yield _gauge("ready", "Whether the gateway answers.", {(): gateway.is_ready})
         names = model.rows.names
         missing = dict(zip(names, metrics.missing_share(names).tolist(), strict=True))
-        words = "Share of rows in which a feature is missing or was not sent."
-        yield _gauge("missing_share", words, missing, "feature")
+        about = "Share of rows in which a feature is missing or was not sent."
+        yield _gauge("missing_share", about, missing, "feature")
         if model.drift is not None:
             drift = dict(zip(names, model.drift.by_column().tolist(), strict=True))
-            words = "Population-stability index of a feature against the rows of the fit; above 0.25 it has drifted."
-            yield _gauge("drift", words, drift, "feature")
+            about = "Population-stability index of a feature against the rows of the fit; above 0.25 it has drifted."
+            yield _gauge("drift", about, drift, "feature")
         if model.providers:
             yield from _purchases(model.providers)
         if model.remote is not None:
             yield from _remote(model.remote)
         if model.controller is not None:
-            for name, words in (
+            for name, about in (
                 ("target", "Mean cost per row that is to be spent."),
                 ("mean_spend", "Mean cost per row of late."),
                 ("setpoint", "Mean cost of the operating point in force."),
                 ("capped", "Whether the cap keeps rows from the full model."),
             ):
-                yield _gauge(f"budget_{name}", words, {(): getattr(model.controller, name)})
+                yield _gauge(f"budget_{name}", about, {(): getattr(model.controller, name)})
 
 
 def _purchases(providers: Any) -> Iterator[Metric]:
     outcomes = {(one.name, key): n for one in providers for key, n in dict(one.outcomes).items()}
-    words = "Rows that columns were needed for, by provider and outcome."
-    yield _counter("purchases", words, outcomes, "provider", "outcome")
+    about = "Rows that columns were needed for, by provider and outcome."
+    yield _counter("purchases", about, outcomes, "provider", "outcome")
     failures = {(one.name, key): n for one in providers for key, n in dict(one.failures).items()}
-    words = "Purchases that failed, by provider and reason."
-    yield _counter("purchase_failures", words, failures, "provider", "reason")
+    about = "Purchases that failed, by provider and reason."
+    yield _counter("purchase_failures", about, failures, "provider", "reason")
 
 
 def _remote(remote: Any) -> Iterator[Metric]:
@@ -162,12 +162,12 @@ def _remote(remote: Any) -> Iterator[Metric]:
     yield _gauge("breaker_open", "Whether its breaker is not closed.", {(): remote.breaker.state != "closed"})
 
 
-def _counter(name: str, words: str, values: Mapping[Any, float], *labels: str) -> Metric:
-    return _filled(CounterMetricFamily(f"thrifty_{name}", words, labels=labels), values)
+def _counter(name: str, about: str, values: Mapping[Any, float], *labels: str) -> Metric:
+    return _filled(CounterMetricFamily(f"thrifty_{name}", about, labels=labels), values)
 
 
-def _gauge(name: str, words: str, values: Mapping[Any, float], *labels: str) -> Metric:
-    return _filled(GaugeMetricFamily(f"thrifty_{name}", words, labels=labels), values)
+def _gauge(name: str, about: str, values: Mapping[Any, float], *labels: str) -> Metric:
+    return _filled(GaugeMetricFamily(f"thrifty_{name}", about, labels=labels), values)
 
 
 def _filled(family: Any, values: Mapping[Any, float]) -> Metric:
@@ -244,7 +244,7 @@ class Drift:
         self._n_new = 0
         self._old = self._new = np.zeros(spread.shares.shape, dtype=np.int64)
 
-    def saw(self, numbers: Floats) -> None:
+    def update(self, numbers: Floats) -> None:
         """Count some rows, shape (n_rows, n_columns); NaN is missing."""
         self._new = self._new + self._spread.counts(numbers)
         self._n_new += len(numbers)

@@ -37,7 +37,7 @@ from thrifty.serve.budget_controller import BudgetController, cost_at_hand
 from thrifty.serve.config import Config
 from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows
 from thrifty.serve.metrics import Drift
-from thrifty.serve.providers import Buyer, Provider, Settled, failure_reason
+from thrifty.serve.providers import Buyer, Provider, RowResults, failure_reason
 from thrifty.serve.remote import RemoteModel
 from thrifty.sources import NOT_TRIED
 from thrifty.tables.reader import Cells
@@ -123,7 +123,7 @@ class Model:
             how = config.on_provider_failure, config.purchase_deadline
             self._buyer = Buyer(self.chain, self.rows, providers, *how)
         self._batcher = MicroBatcher(self.chain, self._send)
-        self._is_picky = bool(self.chain.refuses_missing)
+        self._refuses_missing = bool(self.chain.refuses_missing)
         if not self.chain.n_stages and self._on_failure == "local":
             self._on_failure = "error"  # no stage can answer
 
@@ -165,8 +165,8 @@ class Model:
                 return self._answered_by_full(await self._bought(self._buyer, cells))
         if self.is_batch(cells):
             with self._waiting, batch or nullcontext():
-                walk = await self.in_thread(lambda: self._send(self._reader(cells)))
-        elif self._needs_care(cells):
+                walk = await self.in_batch_thread(lambda: self._send(self._reader(cells)))
+        elif self._may_be_refused(cells):
             walk = self._send(self._reader(cells))
         else:
             walk = await self._batcher.walk(cells)
@@ -181,18 +181,18 @@ class Model:
         """Send rows as far as the operating point, or the budget, says."""
         return self.chain.walk(reader) if self.controller is None else self.controller.walk(reader)
 
-    def _answered_by_full(self, settled: Settled) -> Answered:
+    def _answered_by_full(self, results: RowResults) -> Answered:
         """Answers where rows were sent to the full model; those that it failed are treated as the settings say."""
-        route, failed = settled.route, settled.failed_by_full()
+        route, failed = results.route, results.failed_by_full()
         if failed.size and self._on_failure == "error":
-            raise FullModelDownError(settled.reasons[int(failed[0])])
+            raise FullModelDownError(results.reasons[int(failed[0])])
         if failed.size and self._on_failure == "abstain":
             route = route.copy()
             route[failed] = -1
-        answered = self._answered(route, settled.outputs, settled.cost)
-        answered.degraded[list(settled.reasons)] = True
-        reasons = Counter(settled.reasons.values())
-        return replace(answered, reasons=reasons, n_sent=int(settled.sent.sum()))
+        answered = self._answered(route, results.outputs, results.cost)
+        answered.degraded[list(results.reasons)] = True
+        reasons = Counter(results.reasons.values())
+        return replace(answered, reasons=reasons, n_sent=int(results.sent.sum()))
 
     def _answered(self, route: Ints, outputs: Floats, cost: Floats) -> Answered:
         is_whole = min(route.tolist()) >= 0
@@ -210,7 +210,7 @@ class Model:
 
     # -- what is bought ------------------------------------------------------------------------------
 
-    async def _bought(self, buyer: Buyer, cells: RequestCells) -> Settled:
+    async def _bought(self, buyer: Buyer, cells: RequestCells) -> RowResults:
         """Answer rows that lack something that can be bought."""
         loop = asyncio.get_running_loop()
 
@@ -222,18 +222,18 @@ class Model:
             outputs = asyncio.run_coroutine_threadsafe(self.remote.ask(numbers), loop).result()
             return models_of(self.chain.task).read_outputs(outputs, len(numbers), FULL_MODEL)
 
-        settled = await loop.run_in_executor(
+        results = await loop.run_in_executor(
             self._buyers, lambda: buyer.answer(cells, ask_full, self.controller)
         )
-        failed = settled.failed_by_full()
-        if failed.size and self.remote is None and self._is_picky:
+        failed = results.failed_by_full()
+        if failed.size and self.remote is None and self._refuses_missing:
             given = [one for one in self.chain.price_list.read_by_full if one not in cells.absent]
             cells.refuse_missing(failed, np.array(given, dtype=np.intp), "the full model")
-        return settled
+        return results
 
     # -- the full model ----------------------------------------------------------------------------
 
-    async def _with_full(self, cells: Cells, walk: Walk) -> Settled:
+    async def _with_full(self, cells: Cells, walk: Walk) -> RowResults:
         """Answer rows some of which were sent to the full model; without it they fall back to their last stage."""
         chain, sent = self.chain, walk.route == self.chain.n_stages
         rows = np.flatnonzero(sent)
@@ -243,7 +243,7 @@ class Model:
             answers = np.zeros((len(cells), self.n_outputs))
             answers[rows] = full
             answered = chain.with_innermost(PrecomputedFull(answers))
-            return Settled(walk.route, answered.answer(_plain_reader(cells), walk), cost, sent, {})
+            return RowResults(walk.route, answered.answer(_plain_reader(cells), walk), cost, sent, {})
         walk = _without_full(chain, walk)
         cost = self._cost(cells, walk)
         if reason not in NOT_TRIED and not self.providers:
@@ -253,7 +253,7 @@ class Model:
             amounts = amounts_of(prices, self._reader(cells), rows, every, chain.names)
             cost[rows] = prices.cost_of_rows(bought, np.zeros(1, dtype=bool), amounts)
         outputs = chain.answer(_NOTHING_TO_READ, walk)
-        return Settled(walk.route, outputs, cost, sent, dict.fromkeys(rows.tolist(), reason))
+        return RowResults(walk.route, outputs, cost, sent, dict.fromkeys(rows.tolist(), reason))
 
     def _cost(self, cells: Cells, walk: Walk) -> Floats:
         """What rows pay on their way, by the prices of each row where they differ."""
@@ -266,7 +266,7 @@ class Model:
         try:
             if self.remote is None:
                 if self.is_batch(cells):
-                    return await self.in_thread(lambda: self._ask_file(cells, rows)), ""
+                    return await self.in_batch_thread(lambda: self._ask_file(cells, rows)), ""
                 loop = asyncio.get_running_loop()
                 return await loop.run_in_executor(self._full_thread, self._ask_file, cells, rows), ""
             reader = self._reader(cells)
@@ -307,23 +307,23 @@ class Model:
 
     # -- readers -----------------------------------------------------------------------------------
 
-    def _needs_care(self, cells: Cells) -> bool:
+    def _may_be_refused(self, cells: Cells) -> bool:
         """Whether a cell could be refused once a stage reads it."""
-        return bool(cells.unreadable) or (self._is_picky and bool(np.isnan(cells.numbers).any()))
+        return bool(cells.unreadable) or (self._refuses_missing and bool(np.isnan(cells.numbers).any()))
 
     def _reader(self, cells: Cells) -> TableReader:
         """Reads for the stages."""
-        if self._needs_care(cells):
+        if self._may_be_refused(cells):
             return self.chain.reader(cells)
         return _plain_reader(cells)
 
     def _full_reader(self, cells: Cells) -> TableReader:
         """Reads for the full model in the file too, which is given the table that it was fitted on."""
-        if cells.unreadable or self._is_picky:
+        if cells.unreadable or self._refuses_missing:
             return self.chain.reader(cells)
         return TableReader(cells.numbers, self.chain.schema.table_of(cells), row_keys=cells.row_keys)
 
-    async def in_thread(self, call: Callable[[], Any]) -> Any:
+    async def in_batch_thread(self, call: Callable[[], Any]) -> Any:
         """Result of a call in the thread of batches, while other requests are read."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._batch_thread, self._limiter.timed, call)

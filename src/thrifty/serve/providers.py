@@ -26,13 +26,13 @@ from thrifty.serve.inference_protocol import RequestCells, RequestRows
 from thrifty.sources import CircuitBreaker, HttpSource, RetryingSource, SqlSource
 from thrifty.tables.files import read_table
 
-__all__ = ["Buyer", "Provider", "Settled", "failure_reason"]
+__all__ = ["Buyer", "Provider", "RowResults", "failure_reason"]
 
 AskFull = Callable[[Any, Any], Floats]
 
 
 @dataclass(frozen=True)
-class Settled:
+class RowResults:
     """Routes, outputs and costs of the rows of a request.
 
     Attributes
@@ -94,7 +94,9 @@ class Buyer:
         """Whether a request lacks something that can be bought."""
         return any(self._seller_of[column] >= 0 for column in cells.absent)
 
-    def answer(self, cells: RequestCells, ask_full: AskFull, controller: BudgetController | None) -> Settled:
+    def answer(
+        self, cells: RequestCells, ask_full: AskFull, controller: BudgetController | None
+    ) -> RowResults:
         """Answer the rows of a request, buying what they need."""
         chain = self._chain.with_innermost(_CallableFull(ask_full))
         ledger, everyone = Ledger(self._on_failure), np.arange(len(cells))
@@ -128,7 +130,9 @@ class Buyer:
         cost = reader.spent(everyone, ledger.calls(everyone))
         by_full = next(map(failure_reason, ledger.errors), "failed")
         reasons = {row: source.failed_by.get(row, by_full) for row in ledger.reasons}
-        return Settled(np.concatenate(routes), np.concatenate(outputs), cost, np.concatenate(sent), reasons)
+        return RowResults(
+            np.concatenate(routes), np.concatenate(outputs), cost, np.concatenate(sent), reasons
+        )
 
 
 @dataclass(frozen=True, eq=False)

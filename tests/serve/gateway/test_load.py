@@ -165,7 +165,7 @@ def test_a_slow_body_is_cut_off_and_counts_as_no_work(open_gateway, numbers, one
 
     assert gateway.run(slow())[0] == 408
     load = gateway.serving.limiter
-    assert load.in_flight.now == load.in_flight.finished == len(load.reading) == 0
+    assert load.in_flight.now == load.in_flight.finished == load.reading.now == 0
 
 
 def test_bodies_in_pieces_are_bounded_and_keep_no_small_request_out(open_gateway, numbers, one_row):
@@ -178,12 +178,12 @@ def test_bodies_in_pieces_are_bounded_and_keep_no_small_request_out(open_gateway
             slow = [await connect() for _ in range(3)]
             for _, writer in slow:
                 writer.write(begun)
-            await until(lambda: len(load.reading) == 3)
+            await until(lambda: load.reading.now == 3)
             one_more = await exchange(await connect(), begun)
             small = await exchange(await connect(), raw(one_row))
             for _, writer in slow:
                 writer.close()
-            await until(lambda: not load.reading)
+            await until(lambda: not load.reading.now)
             return one_more[0], small[0], (await exchange(await connect(), raw(one_row)))[0]
 
     assert gateway.run(dripping()) == (503, 200, 200)
@@ -293,7 +293,7 @@ def test_batches_that_would_wait_too_long_for_those_before_them_are_refused_and_
 
     async def crowd():
         try:
-            busy = asyncio.ensure_future(gateway.serving.model.in_thread(held.wait))
+            busy = asyncio.ensure_future(gateway.serving.model.in_batch_thread(held.wait))
             asked = [asyncio.ensure_future(gateway.call("/predict", question)) for _ in range(6)]
             await until(lambda: gateway.counts("turned_away")["batches"] == 4)
             row = await asyncio.wait_for(gateway.call("/predict", one_row), 10)
