@@ -76,16 +76,17 @@ def create_app(system: Any, config: Config | None = None, **how: Any) -> Starlet
     return app
 
 
-def create_admin(control: Any, keys: Keys | None) -> Starlette:
+def create_admin(control: Any, *, needs_keys: bool = True) -> Starlette:
     """The application for operators: metrics, status page, budget, reload.
 
     Parameters
     ----------
     control : Gateway or Workers
         What is administered.
-    keys : Keys, optional
-        Keys of operators; None needs none.
+    needs_keys : bool
+        Whether keys of operators are needed, where there are any.
     """
+    keys: Keys | None = control.keys if needs_keys else None
 
     def guarded(
         answer: Callable[[], Awaitable[Response]],

@@ -59,7 +59,7 @@ def serve_alone(load: Load, config: Config, announce: Callable[[], None]) -> Non
     log_as_json()
     app = create_app(load(), config, load=load)
     gateway: Gateway = app.state.gateway
-    admin = _server(config, create_admin(gateway, gateway.keys), config.admin_host, config.admin_port)
+    admin = _server(config, create_admin(gateway), config.admin_host, config.admin_port)
     announce()
     _run(gateway, app, admin, None)
 
@@ -225,7 +225,13 @@ def _work(
     gateway, path = app.state.gateway, folder / f"{number}.sock"
     path.unlink(missing_ok=True)
     admin = _server(
-        config, create_admin(gateway, None), "", 0, uds=str(path), ssl_certfile=None, ssl_keyfile=None
+        config,
+        create_admin(gateway, needs_keys=False),
+        "",
+        0,
+        uds=str(path),
+        ssl_certfile=None,
+        ssl_keyfile=None,
     )
     started.send(None)
     _run(gateway, app, admin, listening)
@@ -300,7 +306,7 @@ class Workers:
         tasks.append(asyncio.ensure_future(self.limiter.run()))
         on_hangup(lambda: tasks.append(asyncio.ensure_future(_reload(self))))
         config = self.config
-        server = _server(config, create_admin(self, self.keys), config.admin_host, config.admin_port)
+        server = _server(config, create_admin(self), config.admin_host, config.admin_port)
         try:
             await server.serve()
         finally:

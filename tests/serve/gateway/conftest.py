@@ -50,7 +50,7 @@ def open_gateway():
 def _gateway(system, how, settings):
     # Between two calls the test works where a server would wait, and that is no reason to turn anybody away.
     app = create_app(system, Config(**{"max_delay": 60.0, **settings}), **how)
-    admin = create_admin(app.state.gateway, app.state.gateway.keys)
+    admin = create_admin(app.state.gateway)
     with asyncio.Runner() as runner:
         life = app.router.lifespan_context(app)
         runner.run(life.__aenter__())
