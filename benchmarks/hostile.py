@@ -1,7 +1,7 @@
 """Attacks on everything that reads what strangers send: files, requests, connections, services, buying, certificates.
 
     python benchmarks/hostile.py [files] [certificates] [buying] [heads] [connections] [smuggling] [values] [keys]
-        [reloads] [remote] [providers] [budgets] [--files 20000] [--requests 4000] [--seed 0]
+        [reloads] [remote] [providers] [budgets] [--files 20000] [--requests 4000] [--seed 0] [--verbose]
 
 Prints the cases and failures of each part, and what failed; the exit code is 1 if anything did. Each part is a process
 of its own: a crash, or a part that does not end, is a failure. Servers listen on the loopback and end with this
@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 PARTS = {
@@ -124,7 +125,9 @@ def print_part(part, folder, args, total):
     start = time.perf_counter()
     n_cases, failures = run_part(part, folder, args)
     lines = [f"{part:<14}{n_cases:>8,}{len(failures):>10}{time.perf_counter() - start:>9.0f}"]
-    print("\n".join(lines + [f"    {case}: {error}" for case, error in failures[:40]]), flush=True)
+    lines += [f"    {case}: {error}" for case, error in failures[:40]]
+    lines += (folder / f"{part}.log").read_text(errors="replace").splitlines() if args.verbose else []
+    print("\n".join(lines), flush=True)
     total[0] += n_cases
     total[1] += len(failures)
 
@@ -137,6 +140,7 @@ def main():
     parser.add_argument("--files", type=int, default=20_000, help="files that are changed and loaded")
     parser.add_argument("--requests", type=int, default=4000, help="requests whose bytes are changed")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--verbose", action="store_true", help="print what parts say beside their cases")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -158,15 +162,15 @@ def main():
             warnings.simplefilter("ignore")
             fit(folder)
         print(f"{'part':<14}{'cases':>8}{'failures':>10}{'seconds':>9}", flush=True)
-        for part in args.parts or PARTS:
-            start = time.perf_counter()
-            n_cases, failures = run_part(part, folder, args)
-            total = [total[0] + n_cases, total[1] + len(failures)]
-            print(
-                f"{part:<14}{n_cases:>8,}{len(failures):>10}{time.perf_counter() - start:>9.0f}", flush=True
-            )
-            for case, error in failures[:40]:
-                print(f"    {case}: {error}", flush=True)
+
+        def run_lane(modules):
+            for part in args.parts or PARTS:
+                if PARTS[part] in modules:
+                    print_part(part, folder, args, total)
+
+        with ThreadPoolExecutor(len(LANES)) as pool:
+            for lane in [pool.submit(run_lane, modules) for modules in LANES]:
+                lane.result()
     print(f"{'all':<14}{total[0]:>8,}{total[1]:>10}{time.perf_counter() - began:>9.0f}")
     return 1 if total[1] else 0
 

@@ -19,6 +19,7 @@ import resource
 import signal
 import stat
 import struct
+import sys
 import warnings
 from collections import Counter
 
@@ -431,6 +432,7 @@ def files(cases, folder, args):
     _small_and_large(cases, data)
     _signatures(cases, data)
     _places(cases, folder, data)
+    _without_code(cases, args.seed)
     counts, faults, added = run(args.files, args.seed, 5.0)
     print_table(counts, faults)
     cases.add(
@@ -555,6 +557,48 @@ def _signatures(cases, data):
     for name, file in wrong.items():
         with cases.case(f"a file {name}"):
             refused(file, public_key=own.public_key())
+
+
+FORBIDDEN = (
+    "import",
+    "exec",
+    "compile",
+    "open",
+    "pickle.",
+    "marshal.",
+    "os.",
+    "subprocess.",
+    "socket.",
+    "ctypes.",
+)
+"""Events of Python's audit that no load of a file may raise."""
+
+
+def _without_code(cases, seed):
+    """Loads of changed files import, execute and open nothing."""
+    events, is_loading = [], False
+
+    def hear(event, arguments):
+        if is_loading and event.startswith(FORBIDDEN):
+            events.append(f"{event} {arguments}"[:200])
+
+    X, y = table(80)
+    made = list(bundles(X, y, ["forest", "logistic", "svm", "3 classes"]).values())
+    changed = [mutated(made[at % 4], random.Random(seed * 7919 + at)) for at in range(400)]
+    for data in [*made, *changed]:  # what the library itself imports and compiles is there after one turn
+        with contextlib.suppress(ThriftyError):
+            from_bytes(data)
+    sys.addaudithook(hear)
+    for number, data in enumerate(changed):
+        with cases.case(f"a load that runs nothing, {number}"):
+            events.clear()
+            is_loading = True
+            try:
+                with contextlib.suppress(ThriftyError):
+                    from_bytes(data)
+            finally:
+                is_loading = False
+            assert not events, events[0]
 
 
 def _places(cases, folder, data):

@@ -932,3 +932,49 @@ def reloads(cases, folder, _):
                 assert server.process.wait(15) in (0, -signal.SIGTERM)
     finally:
         put(files[0])
+    _workers(cases, folder)
+
+
+def _workers(cases, folder):
+    """Workers that are killed are replaced, share a cap, and end with their supervisor."""
+    if not has_setting("workers"):
+        return
+    from thrifty import load
+
+    cost = load(folder / "cancer.thrifty").chain_.policy.cost
+    budget = float(cost[0] + cost[-1]) / 2
+    capped = {"budget": budget, "budget_cap": 1.1 * budget, "budget_window": 40}
+    rows = pd.concat([table(folder)] * 2)[:400].to_dict("records")
+    with Server(cases, folder, workers=2, **capped) as server:
+        costs, turn = [], threading.Lock()
+
+        def ask(part):
+            for row in part:
+                said = json.loads(server.post("/predict", json.dumps({"rows": [row]}))[1])
+                with turn:
+                    costs.append(said["answers"][0]["cost"])
+
+        with cases.case("workers share a cap"):
+            clients = [threading.Thread(target=ask, args=(rows[start::4],)) for start in range(4)]
+            for client in clients:
+                client.start()
+            for client in clients:
+                client.join()
+            assert len(costs) == 400
+            assert sum(costs) <= 400 * capped["budget_cap"] * (1 + 1e-9), np.mean(costs)
+        started = _children(server.process.pid)
+        with cases.case("workers that are killed are replaced"):
+            for one in started:
+                os.kill(one, signal.SIGKILL)
+            assert until(lambda: server.status(good_request(folder)) == 200, 60)
+        started |= _children(server.process.pid)
+    with cases.case("workers end with their supervisor"):
+        assert until(lambda: not any(Path(f"/proc/{one}").exists() for one in started), 10)
+
+
+def _children(process):
+    """Workers of a process, but for its tracker of resources."""
+    numbers = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return {
+        int(one) for one in numbers if b"resource_tracker" not in Path(f"/proc/{one}/cmdline").read_bytes()
+    }
