@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -314,6 +315,12 @@ def test_a_file_holds_a_router_with_its_budget_frontier_and_certificate(router, 
     assert again.get_params() == proved.get_params()
     assert again.at(budget=3.0).predict(log[0]).tolist() == router.at(budget=3.0).predict(log[0]).tolist()
     np.testing.assert_array_equal(again.frontier_.cost, router.frontier_.cost)
+    frame = pd.DataFrame(log[0], columns=["difficulty", "noise"])
+    named = ModelRouter(PRICES, budget=6.0, max_asks=1).fit(frame, log[1])
+    save(named, tmp_path / "named.thrifty")
+    loaded = load(tmp_path / "named.thrifty")
+    assert loaded.predict(frame).tolist() == named.predict(frame).tolist()
+    assert loaded.start(frame.iloc[0]).next_ask == named.predict(frame[:1])[0]
     texts = [f"row {row} {'hard' if x > 0.5 else 'easy'}" for row, x in enumerate(log[0][:, 0])]
     of_texts = ModelRouter(lambda_prices(), budget=6.0).fit(texts, log[1])
     save(of_texts, tmp_path / "texts.thrifty")

@@ -192,6 +192,8 @@ class RouterState:
         Means of each model alone.
     n_features : int
         Columns of tables; 0 for texts.
+    columns : tuple of str or None
+        Their names, where they have any.
     """
 
     names: tuple[str, ...]
@@ -212,6 +214,7 @@ class RouterState:
     single_cost: Floats
     single_quality: Floats
     n_features: int
+    columns: tuple[str, ...] | None = None
 
     @property
     def best_single(self) -> int:
@@ -401,6 +404,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             pool = choose_pool(names, scores, costs, codes, MAX_POOL)
             model, prior, expected = crossfit(Z, scores[:, pool], costs[:, pool], folds, seed)
             evidence_mean = np.zeros(len(pool))
+            names_in = getattr(self, "feature_names_in_", None)
             if shown is not None:
                 shown = shown[:, pool]
                 evidence_mean = np.array(
@@ -429,6 +433,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
                     single_cost=costs.mean(axis=0),
                     single_quality=scores.mean(axis=0),
                     n_features=0 if is_texts else int(Z.shape[1]),
+                    columns=None if is_texts or names_in is None else tuple(map(str, names_in)),
                     **_NO_POLICY,
                 ),
                 max_asks,
@@ -464,6 +469,8 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         self._state = state
         if state.reader is None:
             self.n_features_in_ = state.n_features
+        if state.columns is not None:
+            self.feature_names_in_ = np.array(state.columns, dtype=object)
         self._set_choice(_Choice(*choice))
         self.certificate_ = certificate
         return self
@@ -554,7 +561,10 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         """Rows as numbers, and their keys."""
         state = self._fitted()
         if state.reader is None:
-            Z = validated(self, X, reset=False)
+            # One row of a session has no names; scikit-learn would warn of it.
+            plain = state.columns is not None and isinstance(X, np.ndarray) and X.dtype.kind == "f"
+            has_width = plain and X.ndim == 2 and X.shape[1] == state.n_features
+            Z = X.astype(np.float64) if has_width else validated(self, X, reset=False)
             return Z, fingerprints(Z)
         if not is_text(X):
             raise InvalidInputError(f"X must be a list of texts, as in fit; got {type(X).__name__}.")
