@@ -15,7 +15,7 @@ else
   INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 endif
 
-.PHONY: help demo test test-reproduction test-quick coverage test-kernels test-lowest test-mlserver check dist-check format docs bench hostile paper paper-quick paper-smoke clean
+.PHONY: help demo test test-reproduction test-quick coverage test-kernels test-lowest test-mlserver test-device check dist-check format docs bench hostile paper paper-quick paper-smoke clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -75,6 +75,12 @@ test-kernels: $(VENV)/.dev ## Run the tests that touch floats with the kernels o
 
 test-mlserver: $(VENV)/.dev .venv-mlserver/bin/mlserver ## Ask a real MLServer, in an environment of its own
 	@THRIFTY_MLSERVER=$(CURDIR)/.venv-mlserver/bin/mlserver $(BIN)/python -m pytest -q tests/serve/test_mlserver.py
+
+# Cross compilers and emulators, from Debian's packages; where they are missing, make test skips their tests.
+DEVICE_TOOLS := gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm gcc-avr avr-libc clang lld nodejs
+test-device: $(VENV)/.dev ## Run exported source on emulated microcontrollers and in WebAssembly; installs the tools
+	@dpkg -s $(DEVICE_TOOLS) >/dev/null 2>&1 || $(if $(shell command -v sudo),sudo )apt-get install -y --no-install-recommends $(DEVICE_TOOLS)
+	@THRIFTY_TEST_DEVICE=1 $(BIN)/python -m pytest -q tests/device
 
 check: $(VENV)/.dev ## Format, lint, types, tests, doctests: what continuous integration runs
 	@$(BIN)/ruff format --check .

@@ -1,18 +1,18 @@
 """Exported C, compiled and run here: the same purchases, routes, labels and scores as the system in Python."""
 
-import shutil
 import subprocess
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
+from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 import thrifty
+from tests.device.conftest import SMALL, on_thresholds
+from tests.device.targets import needs, on_host, run
 from thrifty import (
-    BudgetedClassifier,
     BudgetedRegressor,
     DynaModGbrtClassifier,
     DynaModLinClassifier,
@@ -23,63 +23,14 @@ from thrifty.cli import main
 from thrifty.device.model import with_leaves
 from thrifty.errors import InvalidInputError
 
-COMPILER = shutil.which("gcc")
-WARNINGS = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
-DRIVER = r"""
-#include <stdio.h>
-#include <stdlib.h>
-#include "thrifty_model.h"
-
-/* Floats of rows from standard input; purchases, scores and price of each row to standard output. */
-int main(int n_arguments, char **arguments)
-{
-    const int point = n_arguments > 1 ? atoi(arguments[1]) : 0;
-    float row[THRIFTY_N_COLUMNS];
-    uint64_t key = 0;
-    while (fread(row, sizeof(float), THRIFTY_N_COLUMNS, stdin) == THRIFTY_N_COLUMNS) {
-        thrifty_session session;
-        double number[5 + THRIFTY_N_COLUMNS + THRIFTY_N_SCORES] = {0.0};
-        int column, k, n_bought = 0;
-        thrifty_start_at(&session, key++, point);
-        while ((column = thrifty_next(&session)) >= 0) {
-            number[5 + n_bought++] = column + 1;
-            thrifty_give(&session, row[column]);
-        }
-        number[0] = column;
-        number[1] = thrifty_route(&session);
-        number[2] = thrifty_label(&session);
-        number[3] = n_bought;
-        number[4] = (double)thrifty_cost(&session);
-        for (k = 0; k < THRIFTY_N_SCORES; k++)
-            number[5 + THRIFTY_N_COLUMNS + k] = thrifty_score(&session, k);
-        fwrite(number, sizeof(double), 5 + THRIFTY_N_COLUMNS + THRIFTY_N_SCORES, stdout);
-    }
-    return thrifty_self_test();
-}
-"""
-
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="no gcc")
-
-
-def walked(system, folder, X, point=0, **settings):
-    """What the compiled source does with rows of single precision, one line for each row."""
-    exported = thrifty.export(system, folder / "c", **settings)
-    (folder / "driver.c").write_text(DRIVER)
-    program = folder / "run"
-    flags = [*WARNINGS, "-O1", "-DTHRIFTY_SELF_TEST", f"-I{folder / 'c'}"]
-    subprocess.run([COMPILER, *flags, exported.files[1], folder / "driver.c", "-o", program], check=True)
-    found = subprocess.run(
-        [program, str(point)], input=X.astype(np.float32).tobytes(), capture_output=True, check=True
-    )
-    return np.frombuffer(found.stdout).reshape(len(X), -1)
-
 
 def assert_same_ways(system, folder, X, point=0, **settings):
     chain = with_leaves(system.chain_, settings.get("leaves", "float32"))
     if point:
         chain = chain.at(chain.policy.within(settings["budgets"][point - 1]))
     X = X.astype(np.float32)
-    there = walked(system, folder, X, point, **settings)
+    exported = thrifty.export(system, folder / "c", **settings)
+    there = on_host(exported.files[1], folder, X, point)
     walk = chain.walker.walk(TableReader(X.astype(np.float64), None), np.arange(len(X)), chain.policy)
     n_stages, task = len(chain.stages), chain.task
     route = np.where(there[:, 0] == -2, n_stages, there[:, 1])
@@ -100,43 +51,10 @@ def assert_same_ways(system, folder, X, point=0, **settings):
     return route
 
 
-def on_thresholds(chain, X, rng):
-    """Rows with cells on thresholds and just above them, and with missing cells."""
-    X = X.astype(np.float32)
-    for place, stage in enumerate(chain.stages):
-        trees = getattr(stage, "trees", None) or stage.cheap
-        for node in rng.integers(len(trees.feature), size=200) if len(trees.feature) else ():
-            limit = np.float32(trees.threshold[node])
-            if np.isfinite(limit):
-                limit = limit if place % 2 else np.nextafter(limit, np.float32(np.inf))
-                X[rng.integers(len(X)), stage.columns[trees.feature[node]]] = limit
-    X[rng.random(X.shape) < 0.03] = np.nan
-    return X
-
-
-SMALL = {"cv": 2, "random_state": 0}
-
-
-@pytest.fixture(scope="module")
-def cancer():
-    return load_breast_cancer(return_X_y=True)
-
-
-@pytest.fixture(scope="module")
-def mixed(cancer):
-    """A cascade of two classes at a mix of two points."""
-    one = BudgetedClassifier(
-        LogisticRegression(max_iter=5000), budget=2.3, stages=StageOptions(6, [(30, 4)]), **SMALL
-    )
-    return one.fit(*cancer)
-
-
 @pytest.mark.parametrize("leaves", ["float32", "int16"])
-def test_two_classes_at_a_mix_of_points(mixed, cancer, tmp_path, leaves):
+def test_two_classes_at_a_mix_of_points(mixed, mixed_rows, tmp_path, leaves):
     assert mixed.chain_.policy.is_mixed
-    rng = np.random.default_rng(0)
-    X = on_thresholds(mixed.chain_, cancer[0][rng.integers(len(cancer[0]), size=2000)], rng)
-    route = assert_same_ways(mixed, tmp_path, X, leaves=leaves)
+    route = assert_same_ways(mixed, tmp_path, mixed_rows, leaves=leaves)
     assert len(np.unique(route)) > 2
 
 
@@ -144,10 +62,8 @@ def test_other_points_are_switched_to_at_run_time(mixed, cancer, tmp_path):
     assert_same_ways(mixed, tmp_path, cancer[0], point=2, budgets=[1.2, 3.5])
 
 
-def test_several_classes(tmp_path):
-    X, y = load_wine(return_X_y=True)
-    clf = BudgetedClassifier(GaussianNB(), budget=3, stages=StageOptions(4, [(8, 4)]), **SMALL).fit(X, y)
-    assert_same_ways(clf, tmp_path, on_thresholds(clf.chain_, X, np.random.default_rng(0)))
+def test_several_classes(wine, tmp_path):
+    assert_same_ways(wine[0], tmp_path, wine[1])
 
 
 def test_numbers(tmp_path):
@@ -165,20 +81,9 @@ def test_a_pair_of_dynamod(cancer, tmp_path):
     assert_same_ways(one, tmp_path, X)
 
 
-@pytest.mark.parametrize("n_levels", [12, 300], ids=["narrow nodes", "wide nodes"])
-def test_sets_of_levels_with_unknown_and_missing_ones(tmp_path, n_levels):
-    rng = np.random.default_rng(0)
-    town = np.array([f"town {number}" for number in range(n_levels)])
-    effect = rng.normal(size=n_levels)
-    at = rng.integers(n_levels, size=1500)
-    table = pd.DataFrame({"town": town[at], "size (m)": rng.normal(size=1500).round(2)})
-    y = (effect[at] + table["size (m)"] > 0).astype(int).to_numpy()
-    full = np.where(y == (rng.random(1500) < 0.95), 0.9, 0.1)
-    clf = BudgetedClassifier(full, budget=1.5, stages=StageOptions(2, [(15, 4)]), **SMALL)
-    clf.fit(table, y)
-    numbers = clf.chain_.levels.numbers(table)
-    numbers[rng.random(numbers.shape) < 0.1] = np.nan
-    numbers[::50, 0] = np.nan
+@pytest.mark.parametrize("system", ["towns", "many_towns"], ids=["narrow nodes", "wide nodes"])
+def test_sets_of_levels_with_unknown_and_missing_ones(request, tmp_path, system):
+    clf, numbers = request.getfixturevalue(system)
     assert_same_ways(clf, tmp_path, numbers)
     header = (tmp_path / "c" / "thrifty_model.h").read_text()
     assert "THRIFTY_COLUMN_SIZE_M = 1" in header
@@ -186,6 +91,7 @@ def test_sets_of_levels_with_unknown_and_missing_ones(tmp_path, n_levels):
 
 
 def test_a_session_refuses_what_was_not_asked_for_and_infinite_values(mixed, tmp_path):
+    needs("gcc")
     exported = thrifty.export(mixed, tmp_path / "c")
     (tmp_path / "refusals.c").write_text(
         '#include "thrifty_model.h"\n'
@@ -195,14 +101,8 @@ def test_a_session_refuses_what_was_not_asked_for_and_infinite_values(mixed, tmp
         "  return thrifty_give(&s, 1.0f) == THRIFTY_REFUSED ? 0 : 3; }\n"
     )
     program = tmp_path / "refusals"
-    command = [
-        COMPILER,
-        "-std=c99",
-        f"-I{tmp_path / 'c'}",
-        str(exported.files[1]),
-        str(tmp_path / "refusals.c"),
-    ]
-    subprocess.run([*command, "-w", "-o", str(program)], check=True)
+    sources = [exported.files[1], tmp_path / "refusals.c"]
+    run("gcc", "-std=c99", "-w", f"-I{tmp_path / 'c'}", *sources, "-o", program)
     assert subprocess.run([program], check=False).returncode == 0
 
 

@@ -3,10 +3,12 @@
 A tree is written in preorder, so that the left child follows its parent and only the way to the right child takes a
 number. A *narrow* node takes two slots:
 
-    cut << 8 | missing goes left << 7 | column        left is a leaf << 15 | right is a leaf << 14 | slots to the right
+    cut << 8 | place        left is a leaf << 15 | right is a leaf << 14 | slots to the right
 
-A *wide* node takes four, for more than 127 columns, 254 thresholds of a column or 16,383 slots of a tree. Leaves stand
-in the place of nodes. ``cut`` is the number of the threshold among those of its column; a node that asks for a set of
+and compares the code at a place with its cut. A column has two places, ``2 * column + missing goes left``, whose codes
+differ where the column is missing: one is larger than every cut, the other the smallest. A *wide* node takes four
+slots, for more than 255 places, 254 thresholds of a column or 16,383 slots of a tree. Leaves stand in the place of
+nodes. ``cut`` is the number of the threshold among those of its column; a node that asks for a set of
 levels has the largest cut and the number of the set behind it.
 """
 
@@ -27,8 +29,8 @@ from thrifty.trees import TreeEnsemble
 
 __all__ = ["Source", "TestRow", "source_of"]
 
-NARROW_COLUMNS, NARROW_CUTS, NARROW_SLOTS = 127, 254, 2**14 - 1
-"""Columns, thresholds of a column and slots of a tree that narrow nodes can count."""
+NARROW_PLACES, NARROW_CUTS, NARROW_SLOTS = 256, 254, 2**14 - 1
+"""Places of codes, thresholds of a column and slots of a tree that narrow nodes can count."""
 
 WIDE_CUTS = 2**16 - 2
 """Thresholds of a column that wide nodes can count."""
@@ -93,7 +95,7 @@ class _Tables:
                 line = ""
             line += f"{item}, "
         body = "\n    ".join([*lines, line.rstrip(", ")])
-        self.texts.append(f"static const {kind} {name}[] = {{\n    {body}\n}};")
+        self.texts.append(f"TABLE {kind} {name}[] = {{\n    {body}\n}};")
         self.n_bytes += n_bytes * len(items)
 
 
@@ -134,8 +136,12 @@ class _Codes:
                 f"{self.most_codes:,}."
             )
 
-    def of_nodes(self, trees: TreeEnsemble, stage: int) -> tuple[Any, Any]:
-        """Number of the cut of each node, and number of its set, -1 where it compares."""
+    def of_nodes(self, trees: TreeEnsemble, stage: int) -> tuple[Any, Any, Any]:
+        """Place of the code that each node reads, number of its cut, and number of its set, -1 where it compares."""
+        n_order = self.n_order
+        place = np.where(
+            trees.feature < n_order, 2 * trees.feature + trees.missing_left, n_order + trees.feature
+        )
         cut, number = np.zeros(len(trees.feature), int), np.full(len(trees.feature), -1)
         given = (
             {}
@@ -157,7 +163,7 @@ class _Codes:
                 number[node] = self._set(levels, self.n_levels[column])
             else:
                 cut[node] = np.searchsorted(self.cuts[column], ordered(rounded[node : node + 1])[0])
-        return cut, number
+        return place, cut, number
 
     def _set(self, levels: Any, n_levels: int) -> int:
         bits = np.zeros(-(-n_levels // 8) * 8, dtype=np.uint8)
@@ -182,7 +188,9 @@ def ordered(single: Any) -> Any:
     return np.unique(np.where(bits >> 31 == 1, -size, size))
 
 
-def slots_of(trees: TreeEnsemble, cut: Any, number: Any, is_wide: bool, narrow_unit: float | None) -> Any:
+def slots_of(
+    trees: TreeEnsemble, place: Any, cut: Any, number: Any, is_wide: bool, narrow_unit: float | None
+) -> Any:
     """The slots of all trees, or None where narrow nodes cannot hold them."""
     per_value = 1 if narrow_unit else 2
     of_leaf, header = per_value * trees.n_outputs, 4 if is_wide else 2
@@ -196,7 +204,7 @@ def slots_of(trees: TreeEnsemble, cut: Any, number: Any, is_wide: bool, narrow_u
     size = np.zeros(n_nodes, dtype=np.int64)
     for node in range(n_nodes - 1, -1, -1):
         size[node] = own[node] + sum(of_leaf if child < 0 else size[child] for child in children[node])
-    out, place = [], np.zeros(n_nodes, dtype=np.int64)
+    out, starts = [], np.zeros(n_nodes, dtype=np.int64)
     for tree in range(trees.n_trees):
         first, end = int(trees.node_offsets[tree]), int(trees.node_offsets[tree + 1])
         length = int(size[first]) if end > first else of_leaf
@@ -205,25 +213,24 @@ def slots_of(trees: TreeEnsemble, cut: Any, number: Any, is_wide: bool, narrow_u
         slots = np.zeros(length, dtype=np.uint16)
         if end == first:
             slots[:] = values[trees.leaf_offsets[tree]]
-        place[first:end] = 0
+        starts[first:end] = 0
         for node in range(first, end):
-            at, (left, right) = int(place[node]), children[node].tolist()
+            at, (left, right) = int(starts[node]), children[node].tolist()
             below = at + int(own[node])
             beyond = below + (of_leaf if left < 0 else int(size[left]))
             for child, where in ((left, below), (right, beyond)):
                 if child < 0:
                     slots[where : where + of_leaf] = values[~child]
                 else:
-                    place[child] = where
-            column, code = int(trees.feature[node]), int(cut[node])
-            missing, jump = int(trees.missing_left[node]), beyond - at
+                    starts[child] = where
+            code, jump = int(cut[node]), beyond - at
             leaves = (left < 0) << 15 | (right < 0) << 14
             if is_wide:
                 code = 0xFFFF if number[node] >= 0 else code
-                slots[at : at + 4] = column, code, jump & 0xFFFF, leaves | missing << 13 | jump >> 16
+                slots[at : at + 4] = place[node], code, jump & 0xFFFF, leaves | jump >> 16
             else:
                 code = 0xFF if number[node] >= 0 else code
-                slots[at : at + 2] = code << 8 | missing << 7 | column, leaves | jump
+                slots[at : at + 2] = code << 8 | int(place[node]), leaves | jump
             if number[node] >= 0:
                 slots[at + header] = number[node]
         out.append(np.array([length & 0xFFFF, length >> 16][: 1 + is_wide], dtype=np.uint16))
@@ -266,16 +273,20 @@ def source_of(
         for trees in (one.trees, one.gate)
         if trees is not None
     ]
-    is_wide = n_order + n_scores > NARROW_COLUMNS or codes.most_codes > NARROW_CUTS or len(codes.sets) > 2**16
+    is_wide = (
+        2 * n_order + n_scores > NARROW_PLACES or codes.most_codes > NARROW_CUTS or len(codes.sets) > 2**16
+    )
     written: list[Any] = []
-    for trees, _, cut, number, unit in numbered:
-        slots = None if is_wide else slots_of(trees, cut, number, False, unit)
+    for trees, _, place, cut, number, unit in numbered:
+        slots = None if is_wide else slots_of(trees, place, cut, number, False, unit)
         if slots is None and not is_wide:
             is_wide = True
             break
         written.append(slots)
     if is_wide:
-        written = [slots_of(trees, cut, number, True, unit) for trees, _, cut, number, unit in numbered]
+        written = [
+            slots_of(trees, place, cut, number, True, unit) for trees, _, place, cut, number, unit in numbered
+        ]
     tables = _Tables()
     starts = np.cumsum([0, *(len(one) for one in written)])
     tables.add("uint16_t", "slots", np.concatenate(written), 2)
@@ -298,7 +309,7 @@ def source_of(
     if rows:
         tables.texts.append(_test_rows(rows, len(model.names)))
     banner = f"Written by thrifty {version} from the system {identity}. Do not edit."
-    code_bytes = 2 if is_wide else 1
+    code_bytes, n_codes = 2 if is_wide else 1, max(2 * n_order + n_scores * has_gates, 1)
     parts = {
         "BANNER": banner,
         "IDENTITY": identity,
@@ -307,6 +318,7 @@ def source_of(
         "N_STAGES": len(model.stages),
         "N_POINTS": len(model.points),
         "N_ORDER": n_order,
+        "N_CODES": n_codes,
         "CODES": f"typedef uint{8 * code_bytes}_t thrifty_code;\n",
         "ENUMS": _enums(model),
         "TABLES": "\n\n".join(
@@ -324,7 +336,7 @@ def source_of(
         "SPREAD": c_double(model.spread),
         "CENTRE": c_double(model.centre),
     }
-    state = 8 * n_scores + code_bytes * (n_order + n_scores) + 8
+    state = 8 * n_scores + code_bytes * n_codes + 8
     return Source(
         _filled("runtime.h", parts),
         _filled("runtime.c", parts),
@@ -413,8 +425,10 @@ def chance_limit(policy: Policy) -> int:
 
 
 def c_double(value: float) -> str:
-    """A double as C writes it, to the last bit; an infinite one is the largest, which no score reaches."""
-    return float(np.clip(value, -np.finfo(float).max, np.finfo(float).max)).hex()
+    """A double as C writes it, to the last bit; one that no score reaches is the largest of the target."""
+    if abs(value) > np.finfo(np.float32).max:  # AVR has no larger ones
+        return "DBL_MAX" if value > 0 else "-DBL_MAX"
+    return float(value).hex()
 
 
 def c_float(value: float) -> str:
@@ -464,5 +478,5 @@ def _test_rows(rows: Sequence[TestRow], n_columns: int) -> str:
         "typedef struct {\n    uint64_t key;\n"
         f"    float values[{n_columns}];\n    uint8_t missing[{n_columns}];\n    int end, n_held, label;\n"
         "} thrifty_test_row;\n\n"
-        "static const thrifty_test_row test_rows[] = {\n" + ",\n".join(lines) + "\n};\n#endif"
+        "TABLE thrifty_test_row test_rows[] = {\n" + ",\n".join(lines) + "\n};\n#endif"
     )

@@ -1,5 +1,16 @@
 /* @BANNER@ */
+#include <float.h>
+
 #include "thrifty_model.h"
+
+/* AVR reads constants from flash by instructions of their own. */
+#ifdef __AVR__
+#define TABLE static const __flash
+#define IN_TABLE const __flash
+#else
+#define TABLE static const
+#define IN_TABLE const
+#endif
 
 typedef struct {
     uint16_t column;
@@ -13,7 +24,8 @@ typedef struct {
     uint32_t score_cuts;      /* first of THRIFTY_N_SCORES + 1 places in score_starts */
     uint16_t n_trees, n_gate; /* trees */
     uint16_t n_held;          /* columns of the order of purchase */
-    uint8_t carries, gate_first;
+    uint8_t carries;          /* sums go on from the scores of the stage before */
+    uint8_t gate_first;       /* the first sum is the gate */
     double slope, margin;
     double unit, gate_unit; /* of a leaf of 16 bits */
 } thrifty_stage;
@@ -27,8 +39,9 @@ typedef struct {
 @TABLES@
 
 #define N_ORDER @N_ORDER@
-/* Sums that are added up in one pass: more take more stack. */
-#define N_OUTPUTS (THRIFTY_N_SCORES < 8 ? THRIFTY_N_SCORES + 1 : 8)
+/* Sums that are added up in one pass over the trees: more take more stack. */
+#define MOST_SUMS (128 / THRIFTY_LEAF_BITS)
+#define N_SUMS (THRIFTY_N_SCORES < MOST_SUMS ? THRIFTY_N_SCORES + 1 : MOST_SUMS)
 
 /* Floats as whole numbers in the same order; both zeros are 0. */
 static int32_t ordered(float value)
@@ -43,77 +56,89 @@ static int32_t ordered(float value)
     return (both.bits >> 31) ? -size : size;
 }
 
-static double leaf_value(const uint16_t *leaf, unsigned k, double unit)
+#if THRIFTY_LEAF_BITS == 16
+typedef int32_t leaf_sum; /* exact: 65,535 leaves of 16 bits fit */
+#define IN_UNITS(sum, unit) ((double)(sum) * (unit))
+#else
+typedef double leaf_sum;
+#define IN_UNITS(sum, unit) (sum)
+#endif
+
+static leaf_sum leaf_value(IN_TABLE uint16_t *leaf, unsigned k)
 {
 #if THRIFTY_LEAF_BITS == 16
-    return (double)(int16_t)leaf[k] * unit;
+    return (int16_t)leaf[k];
 #else
     union {
         float number;
         uint32_t bits;
     } both;
-    (void)unit;
     both.bits = (uint32_t)leaf[2 * k] | ((uint32_t)leaf[2 * k + 1] << 16);
     return (double)both.number;
 #endif
 }
 
-/* Leaf that a row reaches from the root of a tree. */
-static const uint16_t *leaf_of(const uint16_t *node, const thrifty_code *codes)
+/* Leaf that a row reaches from the root of a tree. A column has two codes that differ where it is missing: the first is
+ * larger than every cut, the second the smallest. A node names the one that goes its way. */
+static IN_TABLE uint16_t *leaf_of(IN_TABLE uint16_t *node, const thrifty_code *codes)
 {
     for (;;) {
+        int left;
 #if THRIFTY_WIDE
-        const unsigned column = node[0], cut = node[1], missing_left = node[3] & 0x2000u;
-        const uint32_t right = node[2] | ((uint32_t)(node[3] & 0x1fffu) << 16);
-        const unsigned leaves = node[3] >> 14, size = 4;
+        const unsigned place = node[0], cut = node[1], leaves = node[3];
+        const unsigned size = 4;
 #else
-        const unsigned column = node[0] & 0x7fu, cut = node[0] >> 8, missing_left = node[0] & 0x80u;
-        const unsigned right = node[1] & 0x3fffu, leaves = node[1] >> 14, size = 2;
+        const unsigned place = node[0] & 0xffu, cut = node[0] >> 8, leaves = node[1];
+        const unsigned size = 2;
 #endif
-        const unsigned code = codes[column];
-        unsigned left, set = 0;
 #if THRIFTY_HAS_SETS
-        set = cut == THRIFTY_MISSING;
+        const unsigned set = cut == THRIFTY_MISSING;
+        if (set) {
+            const unsigned level = codes[place & ~1u];
+            if (level == THRIFTY_MISSING)
+                left = (int)(place & 1u);
+            else
+                left = (sets[set_starts[node[size]] + (level >> 3)] >> (level & 7u)) & 1;
+        } else
+#else
+        const unsigned set = 0;
 #endif
-        if (code == THRIFTY_MISSING)
-            left = missing_left;
-#if THRIFTY_HAS_SETS
-        else if (set)
-            left = (unsigned)(sets[set_starts[node[size]] + (code >> 3)] >> (code & 7u)) & 1u;
-#endif
-        else
-            left = code <= cut;
+            left = codes[place] <= cut;
         if (left) {
             node += size + set;
-            if (leaves & 2u)
+            if (leaves & 0x8000u)
                 return node;
         } else {
-            node += right;
-            if (leaves & 1u)
+#if THRIFTY_WIDE
+            node += node[2] | ((uint32_t)(leaves & 0x3fffu) << 16);
+#else
+            node += leaves & 0x3fffu;
+#endif
+            if (leaves & 0x4000u)
                 return node;
         }
     }
 }
 
 /* Add values first, first + 1, ... of the leaves of some trees to as many sums. */
-static void add_trees(const uint16_t *tree, unsigned n_trees, unsigned n_outputs, unsigned first, unsigned n_sums,
-                      double unit, const thrifty_code *codes, double *sums)
+static void add_trees(IN_TABLE uint16_t *tree, unsigned n_trees, unsigned n_outputs, unsigned first, unsigned n_sums,
+                      const thrifty_code *codes, leaf_sum *sums)
 {
-    unsigned k;
+    const unsigned leaf_size = n_outputs * (THRIFTY_LEAF_BITS / 16);
     for (; n_trees; n_trees--) {
+        IN_TABLE uint16_t *leaf;
+        unsigned k;
 #if THRIFTY_WIDE
         const uint32_t size = tree[0] | ((uint32_t)tree[1] << 16);
         tree += 2;
 #else
-        const uint32_t size = tree[0];
+        const unsigned size = tree[0];
         tree += 1;
 #endif
         /* a tree that is as large as a leaf is one */
-        {
-            const uint16_t *leaf = size == n_outputs * (THRIFTY_LEAF_BITS / 16) ? tree : leaf_of(tree, codes);
-            for (k = 0; k < n_sums; k++)
-                sums[k] += leaf_value(leaf, first + k, unit);
-        }
+        leaf = size == leaf_size ? tree : leaf_of(tree, codes);
+        for (k = 0; k < n_sums; k++)
+            sums[k] += leaf_value(leaf, first + k);
         tree += size;
     }
 }
@@ -159,28 +184,29 @@ static double uncertainty(const thrifty_session *session, unsigned stage)
 /* Scores and gate of the stage whose columns the row holds. */
 static double visit(thrifty_session *session)
 {
-    const thrifty_stage *stage = &stages[session->stage];
-    const unsigned n_outputs = THRIFTY_N_SCORES + stage->gate_first;
-    const double *start = &numbers[stage->numbers + THRIFTY_N_SCORES];
+    IN_TABLE thrifty_stage *stage = &stages[session->stage];
+    const unsigned gate_first = stage->gate_first, n_outputs = THRIFTY_N_SCORES + gate_first;
+    IN_TABLE double *start = &numbers[stage->numbers + THRIFTY_N_SCORES];
     double gate = 0.0;
     unsigned first, k;
-    for (first = 0; first < n_outputs; first += N_OUTPUTS) {
-        double sums[N_OUTPUTS] = {0.0};
-        const unsigned n_sums = n_outputs - first < N_OUTPUTS ? n_outputs - first : N_OUTPUTS;
-        add_trees(&slots[stage->trees], stage->n_trees, n_outputs, first, n_sums, stage->unit, session->code, sums);
+    for (first = 0; first < n_outputs; first += N_SUMS) {
+        leaf_sum sums[N_SUMS] = {0};
+        const unsigned n_sums = n_outputs - first < N_SUMS ? n_outputs - first : N_SUMS;
+        add_trees(&slots[stage->trees], stage->n_trees, n_outputs, first, n_sums, session->code, sums);
         for (k = 0; k < n_sums; k++) {
             const unsigned output = first + k;
-            if (stage->gate_first && output == 0)
-                gate = start[0] + sums[0];
+            const double sum = IN_UNITS(sums[k], stage->unit);
+            if (gate_first && output == 0)
+                gate = start[0] + sum;
             else if (stage->carries)
-                session->score[output - stage->gate_first] += sums[k];
+                session->score[output - gate_first] += sum;
             else
-                session->score[output - stage->gate_first] = start[output] + sums[k];
+                session->score[output - gate_first] = start[output] + sum;
         }
     }
 #if THRIFTY_HAS_GATES
     if (stage->n_gate) {
-        double sum[1] = {0.0};
+        leaf_sum sum[1] = {0};
         for (k = 0; k < THRIFTY_N_SCORES; k++) {
             const double score = score_at(session, session->stage, k);
             uint32_t low = score_starts[stage->score_cuts + k], high = score_starts[stage->score_cuts + k + 1];
@@ -192,10 +218,10 @@ static double visit(thrifty_session *session)
                 else
                     high = middle;
             }
-            session->code[N_ORDER + k] = (thrifty_code)(low - begin);
+            session->code[2 * N_ORDER + k] = (thrifty_code)(low - begin);
         }
-        add_trees(&slots[stage->gate], stage->n_gate, 1, 0, 1, stage->gate_unit, session->code, sum);
-        gate = start[stage->carries ? 0 : n_outputs] + sum[0];
+        add_trees(&slots[stage->gate], stage->n_gate, 1, 0, 1, session->code, sum);
+        gate = start[stage->carries ? 0 : n_outputs] + IN_UNITS(sum[0], stage->gate_unit);
     }
 #endif
     if (stage->margin < 0.0 || stage->margin > 0.0) {
@@ -208,8 +234,8 @@ static double visit(thrifty_session *session)
 /* Visit every stage whose columns the row holds, until one keeps it. */
 static void advance(thrifty_session *session)
 {
-    const thrifty_point *point = &points[session->point];
-    const double *limits = &thresholds[THRIFTY_N_STAGES * (uint32_t)(session->upper ? point->upper : point->lower)];
+    IN_TABLE thrifty_point *point = &points[session->point];
+    IN_TABLE double *limits = &thresholds[THRIFTY_N_STAGES * (uint32_t)(session->upper ? point->upper : point->lower)];
     while (session->stage < THRIFTY_N_STAGES && session->n_held >= stages[session->stage].n_held) {
         const double gate = visit(session);
         if (!(gate > limits[session->stage])) {
@@ -236,8 +262,6 @@ void thrifty_start_at(thrifty_session *session, uint64_t key, int point)
     unsigned k;
     for (k = 0; k < THRIFTY_N_SCORES; k++)
         session->score[k] = base[k];
-    for (k = 0; k < N_ORDER + THRIFTY_N_SCORES; k++)
-        session->code[k] = THRIFTY_MISSING;
     session->n_held = 0;
     session->stage = 0;
     session->point = (uint16_t)(point < 0 || point >= THRIFTY_N_POINTS ? 0 : point);
@@ -255,46 +279,55 @@ int thrifty_next(const thrifty_session *session)
     return session->status ? session->status : (int)columns[session->n_held].column;
 }
 
-static int give_code(thrifty_session *session, thrifty_code code)
+/* Hold the codes of the column that was asked for, and go on. */
+static int give_codes(thrifty_session *session, unsigned code, unsigned or_first)
 {
-    if (session->status)
-        return THRIFTY_REFUSED;
-    session->code[session->n_held++] = code;
+    thrifty_code *place = &session->code[2u * session->n_held++];
+    place[0] = (thrifty_code)code;
+    place[1] = (thrifty_code)or_first;
     advance(session);
     return 0;
 }
 
 int thrifty_give_missing(thrifty_session *session)
 {
-    return give_code(session, THRIFTY_MISSING);
+    return session->status ? THRIFTY_REFUSED : give_codes(session, THRIFTY_MISSING, 0);
 }
 
 int thrifty_give(thrifty_session *session, float value)
 {
-    const int32_t number = ordered(value);
-    const thrifty_column *column = &columns[session->n_held];
-    uint32_t low, high;
-    if (session->status || number == 0x7f800000 || number == -0x7f800000)
+    const int32_t number = ordered(value), infinite = 0x7f800000;
+    IN_TABLE thrifty_column *column = &columns[session->n_held];
+    IN_TABLE int32_t *low, *begin;
+    uint32_t n_cuts;
+    if (session->status || number == infinite || number == -infinite)
         return THRIFTY_REFUSED;
-    if (number > 0x7f800000 || number < -0x7f800000)
+    if (number > infinite || number < -infinite)
         return thrifty_give_missing(session);
 #if THRIFTY_HAS_LEVELS
     if (column->n_levels) {
+        unsigned level;
         if (!(value >= 0.0f && value < (float)column->n_levels))
             return thrifty_give_missing(session);
-        return give_code(session, (thrifty_code)value);
+        level = (unsigned)value;
+        return give_codes(session, level, level);
     }
 #endif
-    low = column->first_cut;
-    high = (column + 1)->first_cut;
-    while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (cuts[middle] < number)
-            low = middle + 1;
-        else
-            high = middle;
+    begin = low = &cuts[column->first_cut];
+    n_cuts = column[1].first_cut - column->first_cut;
+    while (n_cuts) {
+        const uint32_t half = n_cuts / 2;
+        if (low[half] < number) {
+            low += half + 1;
+            n_cuts -= half + 1;
+        } else {
+            n_cuts = half;
+        }
     }
-    return give_code(session, (thrifty_code)(low - column->first_cut));
+    {
+        const unsigned code = (unsigned)(low - begin);
+        return give_codes(session, code, code);
+    }
 }
 
 int thrifty_route(const thrifty_session *session)
@@ -357,7 +390,7 @@ int thrifty_self_test(void)
     int failures = 0;
     unsigned row;
     for (row = 0; row < N_TEST_ROWS; row++) {
-        const thrifty_test_row *one = &test_rows[row];
+        IN_TABLE thrifty_test_row *one = &test_rows[row];
         int column;
         thrifty_start(&session, one->key);
         while ((column = thrifty_next(&session)) >= 0) {

@@ -26,7 +26,7 @@
 @ENUMS@
 typedef struct {
     double score[THRIFTY_N_SCORES];
-    thrifty_code code[@N_ORDER@ + THRIFTY_N_SCORES];
+    thrifty_code code[@N_CODES@]; /* two a column, and one a score that gates read */
     uint16_t n_held;
     uint16_t stage;
     uint16_t point;

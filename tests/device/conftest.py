@@ -1,0 +1,79 @@
+"""Small systems and rows for them, fitted once for every file here."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+
+from thrifty import BudgetedClassifier, StageOptions
+
+SMALL = {"cv": 2, "random_state": 0}
+
+
+def on_thresholds(chain, X, rng):
+    """Rows with cells on thresholds and just above them, and with missing cells."""
+    X = X.astype(np.float32)
+    for place, stage in enumerate(chain.stages):
+        trees = getattr(stage, "trees", None) or stage.cheap
+        for node in rng.integers(len(trees.feature), size=200) if len(trees.feature) else ():
+            limit = np.float32(trees.threshold[node])
+            if np.isfinite(limit):
+                limit = limit if place % 2 else np.nextafter(limit, np.float32(np.inf))
+                X[rng.integers(len(X)), stage.columns[trees.feature[node]]] = limit
+    X[rng.random(X.shape) < 0.03] = np.nan
+    return X
+
+
+@pytest.fixture(scope="session")
+def cancer():
+    return load_breast_cancer(return_X_y=True)
+
+
+@pytest.fixture(scope="session")
+def mixed(cancer):
+    """A cascade of two classes at a mix of two points."""
+    full = LogisticRegression(max_iter=5000)
+    return BudgetedClassifier(full, budget=2.3, stages=StageOptions(6, [(30, 4)]), **SMALL).fit(*cancer)
+
+
+@pytest.fixture(scope="session")
+def mixed_rows(mixed, cancer):
+    rng = np.random.default_rng(0)
+    return on_thresholds(mixed.chain_, cancer[0][rng.integers(len(cancer[0]), size=2000)], rng)
+
+
+@pytest.fixture(scope="session")
+def wine():
+    """A cascade of three classes, and rows for it."""
+    X, y = load_wine(return_X_y=True)
+    clf = BudgetedClassifier(GaussianNB(), budget=3, stages=StageOptions(4, [(8, 4)]), **SMALL).fit(X, y)
+    return clf, on_thresholds(clf.chain_, X, np.random.default_rng(0))
+
+
+def with_levels(n_levels):
+    """A cascade over a column of levels and a number, and rows with unknown and missing cells."""
+    rng = np.random.default_rng(0)
+    town = np.array([f"town {number}" for number in range(n_levels)])
+    effect = rng.normal(size=n_levels)
+    at = rng.integers(n_levels, size=1500)
+    table = pd.DataFrame({"town": town[at], "size (m)": rng.normal(size=1500).round(2)})
+    y = (effect[at] + table["size (m)"] > 0).astype(int).to_numpy()
+    full = np.where(y == (rng.random(1500) < 0.95), 0.9, 0.1)
+    clf = BudgetedClassifier(full, budget=1.5, stages=StageOptions(2, [(15, 4)]), **SMALL).fit(table, y)
+    numbers = clf.chain_.levels.numbers(table)
+    numbers[rng.random(numbers.shape) < 0.1] = np.nan
+    numbers[::50, 0] = np.nan
+    return clf, numbers
+
+
+@pytest.fixture(scope="session")
+def towns():
+    return with_levels(12)
+
+
+@pytest.fixture(scope="session")
+def many_towns():
+    """More levels than a byte can count."""
+    return with_levels(300)

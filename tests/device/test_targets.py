@@ -1,0 +1,61 @@
+"""Exported C on microcontrollers and in WebAssembly: what happens to every row is what happens on the host."""
+
+import numpy as np
+import pytest
+
+import thrifty
+from tests.device.targets import BOARDS, WARNINGS, in_wasm, needs, on_cortex_m, on_host, run
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def walks(mixed, mixed_rows, wine, towns, many_towns, tmp_path_factory):
+    """Source, rows and what the host does, of systems of two and three classes, with sets of levels and wide nodes."""
+    systems = {
+        "two classes": (mixed, mixed_rows, {}),
+        "three classes": (*wine, {}),
+        "leaves of 16 bits": (*wine, {"leaves": "int16"}),
+        "sets of levels": (*towns, {"leaves": "int16"}),
+        "wide nodes": (*many_towns, {}),
+    }
+    found = {}
+    for name, (system, X, settings) in systems.items():
+        folder = tmp_path_factory.mktemp("system")
+        exported = thrifty.export(system, folder / "c", **settings)
+        found[name] = exported, X, on_host(exported.files[1], folder, X), folder
+    return found
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_cortex_m_walks_every_row_as_the_host_does_in_256_bytes_of_stack(walks, name):
+    for exported, X, there, folder in walks.values():
+        here, n_stack, n_state = on_cortex_m(exported.files[1], folder, X, name)
+        np.testing.assert_array_equal(here.view(np.int64), there.view(np.int64))
+        assert n_stack <= 256
+        assert n_state == exported.state_bytes
+        assert n_state <= 4 * X.shape[1] + 4 * (there.shape[1] - 5 - X.shape[1]) + 32
+
+
+def test_webassembly_walks_every_row_as_the_host_does(walks):
+    for exported, X, there, folder in walks.values():
+        here = in_wasm(exported.files[1], folder, X)
+        np.testing.assert_array_equal(here.view(np.int64), there.view(np.int64))
+
+
+@pytest.mark.parametrize(
+    "compiler", [["clang"], ["avr-gcc", "-std=gnu99", "-mmcu=atmega2560"]], ids=["clang", "avr-gcc"]
+)
+def test_other_compilers_have_nothing_to_say(walks, compiler):
+    needs(compiler[0])
+    for exported, _, _, folder in walks.values():
+        run(
+            compiler[0],
+            *WARNINGS,
+            *compiler[1:],
+            "-Os",
+            "-c",
+            exported.files[1],
+            "-o",
+            folder / "model.o",
+        )
