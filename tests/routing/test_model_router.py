@@ -177,6 +177,30 @@ def test_a_model_that_became_cheap_is_asked_more_often(router, log):
     assert (cheaper.predict(log[0]) == "large").mean() > (router.predict(log[0]) == "large").mean()
 
 
+def test_a_new_model_of_which_few_rows_are_known_is_asked_where_it_is_worth_its_price(router, log):
+    X, quality, cost, answers = log
+    few = slice(0, 40)
+    other = router.with_model("new", 1.5, X[few], quality[few, 3])  # as good as the large one, for 1.5
+    assert other.expected_quality_ > router.expected_quality_ + 0.05
+    assert (router.with_model("new", 30.0, X[few], quality[few, 0]).predict(X) == "new").mean() < 0.02
+    columns = [np.column_stack([part, part[:, 3]]) for part in (quality, cost, answers)]
+    columns[1][:, 4] = 1.5
+    found = other.replay(X, *columns)
+    assert (found.asked == "new").any(axis=1).mean() > 0.5
+    assert found.quality.mean() == pytest.approx(other.expected_quality_, abs=0.08)
+    names = [*PRICES, "new"]
+    for row in range(0, 600, 61):
+        session = other.start(X[row])
+        while session.next_ask is not None:
+            model = names.index(session.next_ask)
+            session.give(columns[2][row, model], cost=columns[1][row, model])
+        assert (session.model, session.cost) == (found.model[row], pytest.approx(found.cost[row]))
+    with pytest.raises(InvalidInputError, match="at least 10 rows; got 5"):
+        router.with_model("new", 1.5, X[:5], quality[:5, 3])
+    with pytest.raises(InvalidInputError, match="'large' is known"):
+        router.with_model("large", 1.5, X[few], quality[few, 3])
+
+
 def test_texts_are_routed_by_what_they_say_and_equal_ones_alike():
     rng = np.random.default_rng(0)
     kinds = rng.integers(0, 2, 400)

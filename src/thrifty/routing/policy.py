@@ -96,6 +96,19 @@ class Log:
             self.prior[rows], self.expected[rows], self.quality[rows], self.cost[rows], answers, evidence
         )
 
+    def take(self, models: Ints) -> "Log":
+        """These models only."""
+        answers = None if self.answers is None else self.answers[:, models]
+        evidence = None if self.evidence is None else self.evidence[:, models]
+        return Log(
+            self.prior[:, models],
+            self.expected[:, models],
+            self.quality[:, models],
+            self.cost[:, models],
+            answers,
+            evidence,
+        )
+
 
 class Step(NamedTuple):
     """What a rule decides for rows in the same state, each of shape (n_rows,)."""

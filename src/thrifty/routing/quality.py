@@ -169,6 +169,42 @@ class QualityModel:
         parts, cost = self.parts(Z)
         return self.mean + parts @ self.weights, cost
 
+    def take(self, models: Ints) -> "QualityModel":
+        """The regressions of these models only."""
+        both = np.concatenate([models, models + len(self.mean)])
+        return replace(
+            self,
+            mean=self.mean[models],
+            neighbour_quality=self.neighbour_quality[:, models],
+            coefficients=self.coefficients[:, both],
+            cost_factor=self.cost_factor[models],
+            trees=replace(self.trees, values=self.trees.values[:, models]),
+        )
+
+    def with_combination(self, intercept: float, weights: Floats, cost: float) -> "QualityModel":
+        """The regressions with a further model: a linear combination of the qualities of the others, at a fixed cost.
+
+        Every part is linear in the qualities of the training rows, so that the combination is exact.
+        """
+        n_models = len(self.mean)
+        quality, logs = self.coefficients[:, :n_models], self.coefficients[:, n_models:]
+        both = quality @ weights, np.zeros(len(logs))
+        both[0][0] += intercept
+        both[1][0] = np.log(cost)
+        return replace(
+            self,
+            mean=np.append(self.mean, intercept + self.mean @ weights),
+            neighbour_quality=np.column_stack(
+                [self.neighbour_quality, intercept + self.neighbour_quality @ weights]
+            ),
+            coefficients=np.column_stack([quality, both[0], logs, both[1]]),
+            cost_factor=np.append(self.cost_factor, 1.0),
+            trees=replace(
+                self.trees,
+                values=np.column_stack([self.trees.values, intercept + self.trees.values @ weights]),
+            ),
+        )
+
     def _filled(self, Z: Floats) -> Floats:
         return np.where(np.isnan(Z), self.centre, Z) if np.isnan(Z).any() else Z
 

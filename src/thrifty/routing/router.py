@@ -45,7 +45,7 @@ from thrifty.routing.policy import (
     learn_families,
     walk,
 )
-from thrifty.routing.quality import QualityModel, TextReader, crossfit, learn_text_reader
+from thrifty.routing.quality import QualityModel, TextReader, crossfit, learn_text_reader, ridge
 from thrifty.routing.session import RouterSession
 from thrifty.rows import fingerprints, key_chance, key_words
 from thrifty.threads import limited_threads
@@ -56,6 +56,9 @@ MAX_POOL = 8
 """Models that the policy chooses from: those of the best cascades and those nearest the Pareto front."""
 
 N_FOLDS = 5
+_FEW_ROWS = 10
+"""Rows that a model must be known of to be added."""
+
 _N_NEXT = 0.5
 """With ``confidence``, the budget is held over this many new rows for each row of the log."""
 
@@ -194,6 +197,8 @@ class RouterState:
         Columns of tables; 0 for texts.
     columns : tuple of str or None
         Their names, where they have any.
+    silent : tuple of str
+        Models that were added later: the log does not know their answers, which are not compared.
     """
 
     names: tuple[str, ...]
@@ -215,6 +220,7 @@ class RouterState:
     single_quality: Floats
     n_features: int
     columns: tuple[str, ...] | None = None
+    silent: tuple[str, ...] = ()
 
     @property
     def best_single(self) -> int:
@@ -240,6 +246,7 @@ class RouterState:
             "have rules that suit its log": all(one.suits(self.log) for one in self.families),
             "know each row under each point": self.point_cost.shape == (len(self.log), n_points)
             and self.point_quality.shape == (len(self.log), n_points),
+            "know the models whose answers are not compared": set(self.silent) <= set(self.names),
             "know each model alone": self.single_cost.shape
             == self.single_quality.shape
             == (len(self.names),),
@@ -537,10 +544,79 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             single_cost=single,
             model=replace(state.model, cost_factor=factor),
         )
+        return self._relearned(
+            changed, {**old, **{name: check_price(name, one) for name, one in prices.items()}}
+        )
+
+    def with_model(self, name: str, price: Any, X: Any, quality: Any, cost: Any = None) -> Self:
+        """Return a router that may also ask a new model, of which only few rows are known.
+
+        Its expected quality is a linear combination of those of the other models, learned from the few rows; the policy
+        is learned again. Answers of the new model are not compared with others until the router is fitted again.
+
+        Parameters
+        ----------
+        name : str
+            The new model.
+        price : float or pair of float
+            Its price, as in ``models``; a price per token needs ``cost``.
+        X : rows as in ``fit``
+            At least ten rows that it was asked about.
+        quality : array-like of shape (n_rows,)
+            How good its answers were, in [0, 1].
+        cost : array-like of shape (n_rows,), optional
+            What was billed for them.
+        """
+        state, prices = self._fitted(), check_models(self.models)
+        new = check_models({**prices, name: price}) if name not in prices else {}
+        if not new:
+            raise InvalidInputError(
+                f"name must be that of a new model; {name!r} is known. Fit again to change it."
+            )
+        prior, _, _ = self._before_asking(X)
+        scores = check_quality(np.reshape(quality, (-1, 1)), [name], len(prior))[:, 0]
+        if len(scores) < _FEW_ROWS or np.isnan(scores).any():
+            raise InvalidInputError(
+                f"quality of {name!r} must be known in at least {_FEW_ROWS} rows; got {int((~np.isnan(scores)).sum())}."
+            )
+        billed = None if cost is None else np.reshape(cost, (-1, 1))
+        spent = float(costs_of(X, billed, None, {name: new[name]}, len(scores)).mean())
+        found = ridge(np.column_stack([np.ones(len(prior)), prior]), scores[:, None], 10.0)[:, 0]
+        log, n_rows = state.log, len(state.log)
+        expected = found[0] + log.prior @ found[1:]
+        constant = np.full(n_rows, spent)
+        whole = Log(
+            np.column_stack([log.prior, expected]),
+            np.column_stack([log.expected, constant]),
+            np.column_stack([log.quality, np.clip(expected, 0.0, 1.0)]),
+            np.column_stack([log.cost, constant]),
+            None if log.answers is None else np.column_stack([log.answers, np.full(n_rows, -1)]),
+            None if log.evidence is None else np.column_stack([log.evidence, np.zeros(n_rows)]),
+        )
+        model = state.model.with_combination(float(found[0]), found[1:], spent)
+        pool, kept = (*state.pool, name), np.arange(len(state.pool) + 1)
+        if len(pool) > MAX_POOL:
+            best = choose_pool(pool[:-1], log.quality, log.cost, log.answers, MAX_POOL - 1)
+            kept = np.array([*np.sort(best), len(pool) - 1])
+        changed = replace(
+            state,
+            names=(*state.names, name),
+            pool=tuple(pool[one] for one in kept),
+            model=model.take(kept),
+            log=whole.take(kept),
+            evidence_mean=np.append(state.evidence_mean, 0.0)[kept],
+            single_cost=np.append(state.single_cost, spent),
+            single_quality=np.append(state.single_quality, whole.quality[:, -1].mean()),
+            silent=(*state.silent, name),
+        )
+        return self._relearned(changed, new)
+
+    def _relearned(self, state: RouterState, models: dict[str, ModelPrice]) -> Self:
+        """The router with a policy that is learned again from a changed state."""
         other = copy.copy(self)
-        other.models = {**old, **{name: check_price(name, given) for name, given in prices.items()}}
+        other.models = models
         with limited_threads(openmp=1, blas=1):
-            other._state = _learn_policy(changed, int(self.max_asks))
+            other._state = _learn_policy(state, int(self.max_asks))
         other._go_to(self.budget, self.confidence)
         return other
 
@@ -646,6 +722,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
                     "the router was fitted with answers, and looks at them: give answers=."
                 )
             codes = answer_codes(answers, names, n_rows, self.normalise, may_be_unparsed=True)[:, pool]
+            codes[:, [name in state.silent for name in state.pool]] = -1
         if state.log.evidence is not None:
             given = (
                 np.full((n_rows, len(names)), np.nan)

@@ -70,7 +70,7 @@ class RouterSession:
         paid = self._price(answer, model) if cost is None else check_amount("cost", cost)
         self._log.cost[0, model] = paid
         if self._log.answers is not None:
-            form = self._router.normalise(answer)
+            form = None if self.next_ask in state.silent else self._router.normalise(answer)
             if form is not None and form not in self._forms:
                 self._forms.append(form)
             self._log.answers[0, model] = -1 if form is None else self._forms.index(form)
