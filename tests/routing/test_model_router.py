@@ -8,6 +8,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from thrifty import ModelRouter, load, save
 from thrifty.cli import main
 from thrifty.errors import InvalidInputError, MissingSupportWarning
+from thrifty.routing import quality as quality_models
 from thrifty.routing.policy import Log, learn_programme, walk
 from thrifty.routing.quality import learn_text_reader
 
@@ -24,6 +25,14 @@ def make_log(n_rows=300, seed=0, skill=SKILL):
     cost = np.array(list(PRICES.values()))[: len(skill)] * rng.uniform(0.8, 1.2, right.shape)
     X = np.column_stack([hard + 0.2 * rng.standard_normal(n_rows), rng.random(n_rows)])
     return X, right.astype(float), cost, answers
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_trees():
+    """Fits in half the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quality_models, "N_TREES", 20)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -325,6 +334,10 @@ def test_measures_of_the_frontier_of_two_models_that_are_mixed():
     assert np.all(np.diff(frontier.quality) > 0)
     assert frontier.apgr == pytest.approx(0.5, abs=0.1)
     assert frontier.cpt(0.5) == pytest.approx(0.5, abs=0.15)
+    pytest.importorskip("matplotlib")
+    (curve, singles) = frontier.plot().lines
+    assert curve.get_xdata().tolist() == frontier.cost.tolist()
+    assert singles.get_ydata().tolist() == frontier.single_quality.tolist()
     assert frontier.aiq == pytest.approx(frontier.single_quality.mean(), abs=0.02)
 
 

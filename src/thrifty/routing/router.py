@@ -20,6 +20,7 @@ from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import all_or_nothing
 from thrifty.estimators.checks import check_count, check_seed, validated
 from thrifty.evidence.tests import betting_bound, check_confidence, check_max_loss
+from thrifty.plots import draw_frontier
 from thrifty.routing.logs import (
     MIN_ROWS,
     ModelPrice,
@@ -101,6 +102,13 @@ class RouterFrontier:
         """Mean quality at a budget, between two points by mixing them; NaN below the least cost."""
         found = np.interp(budget, self.cost, self.quality)
         return np.where(np.asarray(budget) < self.cost[0], np.nan, found)
+
+    def plot(self, ax: Any = None, **line: Any) -> Any:
+        """Draw quality against mean cost on matplotlib axes, beside the single models, and return them."""
+        labels = ("mean cost per row", "mean quality")
+        ax = draw_frontier(ax, self.cost, self.quality, labels, steps=False, **line)
+        ax.plot(self.single_cost, self.single_quality, "x", color="grey", label="single models")
+        return ax
 
     @property
     def aiq(self) -> float:
