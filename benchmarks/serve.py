@@ -131,7 +131,7 @@ class Running:
         settings = (
             f'port={self.port}\nadmin_port={self.admin}\nname="m"\napi_key="{KEY}"\nlog_requests=false\n'
         )
-        settings += more
+        settings += f"max_connections_per_address=4096\n{more}"  # all clients have one address
         settings += f'full="http://127.0.0.1:{self.far}/v2/models/f0"\n' if asks_remote else ""
         settings += f"purchase_deadline={DEADLINE}\n[remote]\ntotal_timeout={DEADLINE}\n"
         if sells:

@@ -335,7 +335,7 @@ class SqlSource(RetryingSource):
     table : str
         Name of the table or view.
     key : str
-        The column that tells rows apart.
+        Column with the key of each row.
     keys : sequence
         The rows to ask about, by their keys, in the order of the answers.
     columns : dict of name to str, optional

@@ -302,7 +302,7 @@ class Keys:
         if not keys:
             return True
         given = headers.get(b"x-api-key") or headers.get(b"authorization", b"").removeprefix(b"Bearer ")
-        # Every key is compared, so that the time tells nothing.
+        # Every key is compared, so that the time that it takes gives nothing away.
         return sum(hmac.compare_digest(given, key) for key in keys) > 0
 
 

@@ -88,7 +88,7 @@ class ProviderSettings:
     Attributes
     ----------
     columns : list of str, or dict of str to str
-        Columns of the model that it sells; a table tells what it calls them, where that differs.
+        Columns of the model that it sells; a table maps them to their names there.
     key : str
         Name under which requests carry what it knows rows by, and, in a database or a file, the column that holds it.
     url : str, optional
@@ -323,7 +323,9 @@ def read_keys(path: Path) -> dict[str, list[str]]:
         for key in listed:
             _check_key(f"each key of {name!r} in {path}", key)
     if not keys["clients"]:
-        raise InvalidInputError(f"{path} must hold at least one key of clients, who could not be told apart.")
+        raise InvalidInputError(
+            f"{path} must hold at least one key of clients: without any, predictions are open."
+        )
     return keys
 
 

@@ -312,7 +312,7 @@ async def _refuse(send: Send) -> None:
 
 
 def max_descriptors() -> int:
-    """Descriptors that the operating system leaves to connections of clients; no limit where it tells none."""
+    """Descriptors that the operating system leaves to connections of clients; no limit on systems without one."""
     try:
         import resource
     except ModuleNotFoundError:  # Windows

@@ -36,7 +36,7 @@ __all__ = ["Gateway", "Loaded", "load_version"]
 
 @dataclass(frozen=True)
 class Loaded:
-    """A system that was read from a file, and the version that tells it from others of the same name."""
+    """A system that was read from a file, and its version."""
 
     system: Any
     version: str

@@ -229,7 +229,7 @@ def stability_index(new: Floats, training: Floats) -> Floats:
 class Drift:
     """Compares the latest rows with those of the fit.
 
-    Missing values do not count: a request carries what is at hand, and what it lacks tells nothing about the rest.
+    Missing values do not count: a request carries the columns that its client has.
 
     Parameters
     ----------

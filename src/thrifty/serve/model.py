@@ -62,7 +62,7 @@ class Model:
     system : fitted estimator or Chain
         What answers.
     version : str
-        What tells it from others of the same name.
+        Version, as clients see it.
     batch_thread, full_thread : Executor
         The thread for batches, and the one in which the full model in the file answers other requests.
     buyers : Executor

@@ -149,7 +149,7 @@ class RemoteModel:
 
 _USUAL_NAMES = {False: ("probabilities", "predict_proba"), True: ("answer", "predict")}
 """What a thrifty gateway and MLServer call the outputs that are wanted, by whether they are numbers. A gateway also
-tells the probability of each answer, which is that of the second class only where that is the answer."""
+gives the probability of each answer, which is that of the second class only where that is the answer."""
 
 _WHO = "the remote model"
 

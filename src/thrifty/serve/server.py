@@ -40,8 +40,8 @@ __all__ = ["serve_alone", "serve_workers"]
 
 Load = Callable[[], Loaded]
 
-_RESTART_PAUSE = 1.0
-"""Seconds before a worker is replaced that ended soon after its start."""
+_RESTART_PAUSE, _ADMIN_TIMEOUT = 1.0, 60.0
+"""Seconds before a worker is replaced that ended soon after its start, and that an answer to the supervisor takes."""
 
 
 def serve_alone(load: Load, config: Config, announce: Callable[[], None]) -> None:
@@ -303,12 +303,11 @@ class Workers:
     async def run(self) -> None:
         """Replace workers that end, and answer operators, until a signal."""
         tasks = [asyncio.ensure_future(self._watch(number)) for number in self._processes]
-        tasks.append(asyncio.ensure_future(self.limiter.run()))
         on_hangup(lambda: tasks.append(asyncio.ensure_future(_reload(self))))
         config = self.config
-        server = _server(config, create_admin(self), config.admin_host, config.admin_port)
+        self._server = _server(config, create_admin(self), config.admin_host, config.admin_port)
         try:
-            await server.serve()
+            await self._server.serve()
         finally:
             for task in tasks:
                 task.cancel()
@@ -347,7 +346,8 @@ class Workers:
         """Answer of a worker's administration."""
         if number not in self._sessions:
             connector = aiohttp.UnixConnector(str(self._folder / f"{number}.sock"))
-            self._sessions[number] = aiohttp.ClientSession(connector=connector)
+            timeout = aiohttp.ClientTimeout(total=_ADMIN_TIMEOUT)
+            self._sessions[number] = aiohttp.ClientSession(connector=connector, timeout=timeout)
         method = "GET" if body is None else "POST"
         url = f"http://localhost{path}"
         async with self._sessions[number].request(method, url, json=body) as answer:
@@ -357,21 +357,24 @@ class Workers:
             return found
 
     async def _ask_each(self, path: str, body: Any = None) -> dict[int, Any]:
-        """Answers of all workers that are there, one after the other: an error of the first one is that of all."""
-        found = {}
+        """Answers of all workers that are there; the first error is raised after all of them were asked."""
+        found, refusals = {}, []
         for number in list(self._processes):
-            with contextlib.suppress(
-                aiohttp.ClientError
-            ):  # it is being replaced, and will read the file itself
+            try:
                 found[number] = await self._ask(number, path, body)
-        if not found:
-            raise InvalidInputError("no worker answers. Ask again in a second.")
+            except InvalidInputError as error:
+                refusals.append(error)
+            except (aiohttp.ClientError, TimeoutError):  # it is being replaced, and will read the file itself
+                continue
+        if refusals or not found:
+            raise refusals[0] if refusals else InvalidInputError("no worker answers. Ask again in a second.")
         return found
 
     async def reload(self) -> str:
         """Let all workers read the files again."""
         async with self._changing:
             self.keys.read()
+            _read_certificates(self.config, self._server)
             answers = await self._ask_each("/reload", {})
         return str(next(iter(answers.values()))["version"])
 

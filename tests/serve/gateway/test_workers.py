@@ -168,7 +168,14 @@ def test_keys_of_clients_of_metrics_and_of_operators_are_rotated(served, rows):
     keys.write_text('clients = ["new", "old"]\nmetrics = ["scraper"]\nadmin = ["root"]\n')
     assert served.admin("/reload", {})[0] == 200
     assert {served.ask("/predict", row, key)[0] for row in rows[:5] for key in ("old", "new")} == {200}
-    keys.write_text("clients = []\n")  # would leave the door open
+    # Keys are rotated in all workers, even where the system cannot be read.
+    whole = (served.folder / "labs.thrifty").read_bytes()
+    (served.folder / "labs.thrifty").write_bytes(b"nonsense")
+    keys.write_text('clients = ["newer", "old"]\nmetrics = ["scraper"]\nadmin = ["root"]\n')
+    assert served.admin("/reload", {})[0] == 400
+    assert {served.ask("/predict", row, "newer")[0] for row in rows[:20]} == {200}
+    (served.folder / "labs.thrifty").write_bytes(whole)
+    keys.write_text("clients = []\n")  # would leave predictions open
     assert served.admin("/reload", {})[0] == 400
     assert served.ask("/predict", rows[0], key=None)[0] == 401
     keys.write_text('clients = ["new"]\nmetrics = ["scraper"]\nadmin = ["root"]\n')
