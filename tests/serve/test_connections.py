@@ -14,6 +14,7 @@ from thrifty.serve.admission import Limiter  # noqa: E402
 from thrifty.serve.config import Config  # noqa: E402
 from thrifty.serve.connections import MAX_HEAD_BYTES, Connections  # noqa: E402
 from thrifty.serve.metrics import Metrics  # noqa: E402
+from thrifty.serve.server import shared  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -122,3 +123,43 @@ def test_more_connections_than_allowed_are_closed_and_leave_room_when_they_end(p
         one.close()
     time.sleep(0.1)
     assert said_to(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").startswith(b"HTTP/1.1 200")
+
+
+def test_new_clients_do_not_wait_for_those_that_keep_the_gateway_busy():
+    pytest.importorskip("uvloop")
+
+    async def slow(scope, receive, send):
+        time.sleep(0.01)  # the processor is busy
+        await echo(scope, receive, send)
+
+    request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+    listening = socket.create_server(("127.0.0.1", 0), backlog=100)
+    address = listening.getsockname()
+    server = uvicorn.Server(uvicorn.Config(slow, log_config=None, lifespan="off", access_log=False))
+    thread = threading.Thread(target=lambda: server.run(shared(listening)))
+    thread.start()
+    is_over = threading.Event()
+
+    def keeps_asking():
+        with socket.create_connection(address) as client:
+            while not is_over.is_set():
+                client.sendall(request)
+                client.recv(65536)
+
+    busy = [threading.Thread(target=keeps_asking) for _ in range(10)]
+    for one in busy:
+        one.start()
+    time.sleep(0.5)
+    began = time.monotonic()
+    clients = [socket.create_connection(address, timeout=20) for _ in range(30)]
+    for client in clients:
+        client.sendall(request)
+    for client in clients:
+        assert client.recv(65536).startswith(b"HTTP/1.1 200")
+        client.close()
+    took = time.monotonic() - began
+    is_over.set()
+    for one in (*busy, thread):
+        server.should_exit = True
+        one.join()
+    assert took < 1.5  # one in a turn would take 30 turns of a tenth of a second

@@ -36,9 +36,12 @@ from thrifty.serve.gateway import Gateway, Loaded
 from thrifty.serve.logs import LOG, log_as_json
 from thrifty.serve.metrics import Metrics
 
-__all__ = ["serve_alone", "serve_workers"]
+__all__ = ["serve_alone", "serve_workers", "shared"]
 
 Load = Callable[[], Loaded]
+
+_ACCEPTS = 32
+"""Connections that are accepted in one turn of the event loop."""
 
 _RESTART_PAUSE, _ADMIN_TIMEOUT = 1.0, 60.0
 """Seconds before a worker is replaced that ended soon after its start, and that an answer to the supervisor takes."""
@@ -60,8 +63,9 @@ def serve_alone(load: Load, config: Config, announce: Callable[[], None]) -> Non
     app = create_app(load(), config, load=load)
     gateway: Gateway = app.state.gateway
     admin = _server(config, create_admin(gateway), config.admin_host, config.admin_port)
+    listening = _listening(config)
     announce()
-    _run(gateway, app, admin, None)
+    _run(gateway, app, admin, listening)
 
 
 # -- servers ---------------------------------------------------------------------------------------
@@ -85,7 +89,23 @@ def _common(config: Config) -> dict[str, Any]:
     }
 
 
-def _run(gateway: Gateway, app: Any, admin: uvicorn.Server, listening: socket.socket | None) -> None:
+def _listening(config: Config) -> socket.socket:
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    try:
+        return socket.create_server((config.host, config.port), family=family, backlog=2048)
+    except OSError:
+        raise _occupied(config) from None
+
+
+def shared(listening: socket.socket) -> list[socket.socket]:
+    """A listening socket several times: uvloop accepts one connection of each in a turn of the event loop.
+
+    Under load a turn takes long, and with one socket new clients would wait for seconds.
+    """
+    return [listening, *(listening.dup() for _ in range(_ACCEPTS - 1))]
+
+
+def _run(gateway: Gateway, app: Any, admin: uvicorn.Server, listening: socket.socket) -> None:
     """Serve a gateway and its administration in one event loop."""
     config, app = gateway.config, direct(app)
     connections = Connections(config, gateway.limiter, gateway.metrics)
@@ -117,7 +137,7 @@ def _run(gateway: Gateway, app: Any, admin: uvicorn.Server, listening: socket.so
 
 
 async def _serve(
-    public: uvicorn.Server, admin: uvicorn.Server, gateway: Gateway, listening: socket.socket | None
+    public: uvicorn.Server, admin: uvicorn.Server, gateway: Gateway, listening: socket.socket
 ) -> None:
     loop = asyncio.get_running_loop()
     on_hangup(lambda: gateway.in_background(_reload(gateway)))
@@ -131,8 +151,7 @@ async def _serve(
 
         loop.add_reader(parent.sentinel, stop)
     # A signal ends the server that started last, which hands it on to the other one: both end, the public one last.
-    sockets = None if listening is None else [listening]
-    both = [asyncio.ensure_future(public.serve(sockets)), asyncio.ensure_future(admin.serve())]
+    both = [asyncio.ensure_future(public.serve(shared(listening))), asyncio.ensure_future(admin.serve())]
     try:
         await both[0]
     finally:
@@ -189,12 +208,8 @@ def serve_workers(load: Load, config: Config, announce: Callable[[], None]) -> N
             "workers share a budget through file locks of Unix. Leave --workers out."
         ) from None
     log_as_json()
-    keys, folder = Keys(config), Path(tempfile.mkdtemp(prefix="thrifty-"))
-    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    try:
-        listening = socket.create_server((config.host, config.port), family=family, backlog=2048)
-    except OSError:
-        raise _occupied(config) from None
+    keys, listening = Keys(config), _listening(config)
+    folder = Path(tempfile.mkdtemp(prefix="thrifty-"))
     workers = Workers(load, config, keys, folder, listening)
     try:
         with listening:
