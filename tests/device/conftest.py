@@ -52,15 +52,15 @@ def wine():
     return clf, on_thresholds(clf.chain_, X, np.random.default_rng(0))
 
 
-def with_levels(n_levels):
+def with_levels(n_levels, n_rows):
     """A cascade over a column of levels and a number, and rows with unknown and missing cells."""
     rng = np.random.default_rng(0)
     town = np.array([f"town {number}" for number in range(n_levels)])
-    effect = rng.normal(size=n_levels)
-    at = rng.integers(n_levels, size=1500)
-    table = pd.DataFrame({"town": town[at], "size (m)": rng.normal(size=1500).round(2)})
+    effect = 3 * rng.normal(size=n_levels)
+    at = rng.integers(n_levels, size=n_rows)
+    table = pd.DataFrame({"town": town[at], "size (m)": rng.normal(size=n_rows).round(2)})
     y = (effect[at] + table["size (m)"] > 0).astype(int).to_numpy()
-    full = np.where(y == (rng.random(1500) < 0.95), 0.9, 0.1)
+    full = np.where(y == (rng.random(n_rows) < 0.95), 0.9, 0.1)
     clf = BudgetedClassifier(full, budget=1.5, stages=StageOptions(2, [(15, 4)]), **SMALL).fit(table, y)
     numbers = clf.chain_.levels.numbers(table)
     numbers[rng.random(numbers.shape) < 0.1] = np.nan
@@ -70,10 +70,10 @@ def with_levels(n_levels):
 
 @pytest.fixture(scope="session")
 def towns():
-    return with_levels(12)
+    return with_levels(12, 1500)
 
 
 @pytest.fixture(scope="session")
 def many_towns():
     """More levels than a byte can count."""
-    return with_levels(300)
+    return with_levels(260, 8000)

@@ -25,7 +25,7 @@ from thrifty.errors import InvalidInputError
 
 
 def assert_same_ways(system, folder, X, point=0, **settings):
-    chain = with_leaves(system.chain_, settings.get("leaves", "float32"))
+    chain = with_leaves(getattr(system, "chain_", system), settings.get("leaves", "float32"))
     if point:
         chain = chain.at(chain.policy.within(settings["budgets"][point - 1]))
     X = X.astype(np.float32)
@@ -86,6 +86,9 @@ def test_sets_of_levels_with_unknown_and_missing_ones(request, tmp_path, system)
     clf, numbers = request.getfixturevalue(system)
     assert_same_ways(clf, tmp_path, numbers)
     header = (tmp_path / "c" / "thrifty_model.h").read_text()
+    program = (tmp_path / "c" / "thrifty_model.c").read_text()
+    assert f"#define THRIFTY_WIDE {int(system == 'many_towns')}\n" in program
+    assert "#define THRIFTY_HAS_SETS 1\n" in program
     assert "THRIFTY_COLUMN_SIZE_M = 1" in header
     assert "THRIFTY_LEVEL_TOWN_TOWN_3" in header
 
@@ -112,9 +115,11 @@ def test_the_command_writes_source_and_counts_rows_that_move(mixed, cancer, tmp_
         tmp_path / "rows.csv", index=False
     )
     given = ["export", str(tmp_path / "system.thrifty"), "-o", str(tmp_path / "c"), "--leaves", "int16"]
-    assert main([*given, "--budget", "1.5", "--rows", str(tmp_path / "rows.csv")]) == 0
+    limit = ["--max-flash", "8k"]
+    assert main([*given, *limit, "--budget", "1.5", "--rows", str(tmp_path / "rows.csv")]) == 0
+    assert len(thrifty.load(tmp_path / "c" / "system.thrifty").stages) > 1
     shown = capsys.readouterr().out
-    assert "bytes of flash" in shown
+    assert "bytes on a Cortex-M4" in shown
     assert "rows of the table" in shown
     assert "#define THRIFTY_N_POINTS 2" in (tmp_path / "c" / "thrifty_model.h").read_text()
     assert main(given) == 2

@@ -18,6 +18,14 @@ def export(
     leaves: Annotated[
         str, typer.Option(help="Type of the values of leaves: float32, or int16, which takes half the bytes.")
     ] = "float32",
+    max_flash: Annotated[
+        str | None,
+        typer.Option(
+            help="Bytes of flash for tables and program, such as 32k: leaves are narrowed, then trees and stages "
+            "taken. What is left is saved as system.thrifty beside the source, without a certificate.",
+            metavar="BYTES",
+        ),
+    ] = None,
     budget: Annotated[
         list[float] | None,
         typer.Option(
@@ -27,30 +35,39 @@ def export(
     rows: Annotated[
         Path | None,
         typer.Option(
-            help="Table on whose rows changes of routes by rounded leaves are counted.", metavar="TABLE"
+            help="Table on whose rows changes of routes are counted; with its target, they choose what --max-flash "
+            "leaves, and measure its operating points.",
+            metavar="TABLE",
         ),
     ] = None,
     public_key: PublicKey = None,
     json: AsJson = False,
 ) -> None:
     """Write a system as C99 source for a device, which asks for one column after another."""
-    from thrifty.bundle.storage import load
-    from thrifty.cli.system import text_columns
+    from thrifty.bundle.storage import load, save
+    from thrifty.cli.system import column_name, text_columns
     from thrifty.device.export import export as write
     from thrifty.evidence.observe import chain_of
     from thrifty.tables.files import read_table
 
     with notes_of_warnings():
         known = load(system, public_key=public_key)
-        cells = None
+        cells = labels = None
         if rows is not None:
-            cells = chain_of(known).schema.cells(read_table(rows, as_text=text_columns(known, None)))
-        written = write(known, out, to=to, leaves=leaves, budgets=budget or (), X=cells)
+            table = read_table(rows, as_text=text_columns(known, None))
+            cells, target = chain_of(known).schema.cells(table), column_name(known, "target")
+            labels = table[target].to_numpy() if max_flash and target in table.columns else None
+        written = write(
+            known, out, to=to, leaves=leaves, max_flash=max_flash, budgets=budget or (), X=cells, y=labels
+        )
+        if max_flash:
+            save(written.system, out / "system.thrifty")
     if json:
         print_json(
             {
                 "files": [str(path) for path in written.files],
                 "identity": written.identity,
+                "flash_bytes": written.flash_bytes,
                 "table_bytes": written.table_bytes,
                 "state_bytes": written.state_bytes,
                 "most_steps": written.most_steps,
@@ -59,7 +76,7 @@ def export(
         )
         return
     print_text(
-        f"tables     {written.table_bytes:>9,} bytes of flash, and about 1,500 for the program\n"
+        f"flash      {written.flash_bytes:>9,} bytes on a Cortex-M4, {written.table_bytes:,} of them tables\n"
         f"session    {written.state_bytes:>9,} bytes of RAM\n"
         f"steps      {written.most_steps:>9,} comparisons at most for a row\n"
         + ("" if written.n_moved is None else f"moved      {written.n_moved:>9,} rows of the table\n")

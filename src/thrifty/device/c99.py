@@ -13,7 +13,7 @@ levels has the largest cut and the number of the set behind it.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
@@ -27,7 +27,7 @@ from thrifty.errors import InvalidInputError
 from thrifty.rows import key_words
 from thrifty.trees import TreeEnsemble
 
-__all__ = ["Source", "TestRow", "source_of"]
+__all__ = ["Plan", "Source", "TestRow", "plan_of", "source_of"]
 
 NARROW_PLACES, NARROW_CUTS, NARROW_SLOTS = 256, 254, 2**14 - 1
 """Places of codes, thresholds of a column and slots of a tree that narrow nodes can count."""
@@ -65,14 +65,15 @@ class Source:
     ----------
     header, program : str
         Text of ``thrifty_model.h`` and ``thrifty_model.c``.
-    table_bytes, state_bytes : int
-        Bytes of all constant tables, and of a session.
+    flash_bytes, table_bytes, state_bytes : int
+        Bytes of tables and program, of the tables alone, and of a session.
     most_steps : int
         Comparisons of a row that passes every stage by the longest ways.
     """
 
     header: str
     program: str
+    flash_bytes: int
     table_bytes: int
     state_bytes: int
     most_steps: int
@@ -114,7 +115,9 @@ class _Codes:
             for column in np.unique(trees.feature[~is_set]).tolist():
                 if column < n_order and not self.n_levels[column]:
                     found[column].append(trees.threshold[~is_set & (trees.feature == column)])
-        self.cuts = [ordered(round_down(np.concatenate(one))) if one else np.zeros(0, int) for one in found]
+        self.cuts = [
+            np.unique(ordered(round_down(np.concatenate(one)))) if one else np.zeros(0, int) for one in found
+        ]
         # Scores are compared in double precision, and every gate has cuts of its own.
         self.score_cuts = [
             [
@@ -143,26 +146,23 @@ class _Codes:
             trees.feature < n_order, 2 * trees.feature + trees.missing_left, n_order + trees.feature
         )
         cut, number = np.zeros(len(trees.feature), int), np.full(len(trees.feature), -1)
-        given = (
-            {}
-            if trees.sets is None
-            else dict(zip(trees.sets.nodes.tolist(), range(len(trees.sets.nodes)), strict=True))
-        )
-        rounded = round_down(trees.threshold)
-        for node, column in enumerate(trees.feature.tolist()):
-            if column >= self.n_order:
-                cuts = self.score_cuts[stage][column - self.n_order]
-                cut[node] = np.searchsorted(cuts, trees.threshold[node])
+        sets = {} if trees.sets is None else {int(node): which for which, node in enumerate(trees.sets.nodes)}
+        for column in np.unique(trees.feature).tolist():
+            nodes = np.flatnonzero(trees.feature == column)
+            limits = trees.threshold[nodes]
+            if column >= n_order:
+                cut[nodes] = np.searchsorted(self.score_cuts[stage][column - n_order], limits)
             elif self.n_levels[column]:
-                which = given.get(node)
-                if which is None:  # a comparison of numbers of levels is a set, too
-                    levels: Any = np.flatnonzero(np.arange(self.n_levels[column]) <= trees.threshold[node])
-                else:
-                    assert trees.sets is not None
-                    levels = trees.sets.levels[trees.sets.offsets[which] : trees.sets.offsets[which + 1]]
-                number[node] = self._set(levels, self.n_levels[column])
+                for node, limit in zip(nodes.tolist(), limits.tolist(), strict=True):
+                    which = sets.get(node)
+                    if which is None:  # a comparison of numbers of levels is a set, too
+                        levels: Any = np.flatnonzero(np.arange(self.n_levels[column]) <= limit)
+                    else:
+                        assert trees.sets is not None
+                        levels = trees.sets.levels[trees.sets.offsets[which] : trees.sets.offsets[which + 1]]
+                    number[node] = self._set(levels, self.n_levels[column])
             else:
-                cut[node] = np.searchsorted(self.cuts[column], ordered(rounded[node : node + 1])[0])
+                cut[nodes] = np.searchsorted(self.cuts[column], ordered(round_down(limits)))
         return place, cut, number
 
     def _set(self, levels: Any, n_levels: int) -> int:
@@ -182,60 +182,63 @@ def round_down(thresholds: Floats) -> Any:
 
 
 def ordered(single: Any) -> Any:
-    """Floats as whole numbers in the same order, each once; both zeros are 0."""
+    """Floats as whole numbers in the same order; both zeros are 0."""
     bits = single.astype(np.float32).view(np.uint32).astype(np.int64)
     size = bits & 0x7FFFFFFF
-    return np.unique(np.where(bits >> 31 == 1, -size, size))
+    return np.where(bits >> 31 == 1, -size, size)
 
 
 def slots_of(
     trees: TreeEnsemble, place: Any, cut: Any, number: Any, is_wide: bool, narrow_unit: float | None
 ) -> Any:
-    """The slots of all trees, or None where narrow nodes cannot hold them."""
-    per_value = 1 if narrow_unit else 2
-    of_leaf, header = per_value * trees.n_outputs, 4 if is_wide else 2
+    """The slots of all trees."""
+    header = 4 if is_wide else 2
     if narrow_unit:
         values = np.rint(trees.values / narrow_unit).astype(np.int64).astype(np.uint16)
     else:
         values = np.ascontiguousarray(trees.values, dtype="<f4").view("<u2")
+    of_leaf = (1 if narrow_unit else 2) * trees.n_outputs
     values = values.reshape(len(trees.values), of_leaf)
-    n_nodes, children = len(trees.feature), trees.children
-    own = header + (number >= 0)
-    size = np.zeros(n_nodes, dtype=np.int64)
+    n_nodes, children = len(trees.feature), trees.children.tolist()
+    set_of, codes, places = number.tolist(), cut.tolist(), place.tolist()
+    size, starts = [0] * n_nodes, [0] * n_nodes
     for node in range(n_nodes - 1, -1, -1):
-        size[node] = own[node] + sum(of_leaf if child < 0 else size[child] for child in children[node])
-    out, starts = [], np.zeros(n_nodes, dtype=np.int64)
+        below = (of_leaf if child < 0 else size[child] for child in children[node])
+        size[node] = header + (set_of[node] >= 0) + sum(below)
+    out = []
     for tree in range(trees.n_trees):
         first, end = int(trees.node_offsets[tree]), int(trees.node_offsets[tree + 1])
-        length = int(size[first]) if end > first else of_leaf
-        if not is_wide and length > NARROW_SLOTS:
-            return None
+        length = size[first] if end > first else of_leaf
         slots = np.zeros(length, dtype=np.uint16)
         if end == first:
             slots[:] = values[trees.leaf_offsets[tree]]
-        starts[first:end] = 0
         for node in range(first, end):
-            at, (left, right) = int(starts[node]), children[node].tolist()
-            below = at + int(own[node])
-            beyond = below + (of_leaf if left < 0 else int(size[left]))
-            for child, where in ((left, below), (right, beyond)):
+            at, (left, right) = starts[node], children[node]
+            below_it = at + header + (set_of[node] >= 0)
+            beyond = below_it + (of_leaf if left < 0 else size[left])
+            for child, where in ((left, below_it), (right, beyond)):
                 if child < 0:
                     slots[where : where + of_leaf] = values[~child]
                 else:
                     starts[child] = where
-            code, jump = int(cut[node]), beyond - at
-            leaves = (left < 0) << 15 | (right < 0) << 14
+            code, jump, leaves = codes[node], beyond - at, (left < 0) << 15 | (right < 0) << 14
+            if set_of[node] >= 0:
+                code = 0xFFFF if is_wide else 0xFF
+                slots[at + header] = set_of[node]
             if is_wide:
-                code = 0xFFFF if number[node] >= 0 else code
-                slots[at : at + 4] = place[node], code, jump & 0xFFFF, leaves | jump >> 16
+                slots[at : at + 4] = places[node], code, jump & 0xFFFF, leaves | jump >> 16
             else:
-                code = 0xFF if number[node] >= 0 else code
-                slots[at : at + 2] = code << 8 | int(place[node]), leaves | jump
-            if number[node] >= 0:
-                slots[at + header] = number[node]
+                slots[at : at + 2] = code << 8 | places[node], leaves | jump
         out.append(np.array([length & 0xFFFF, length >> 16][: 1 + is_wide], dtype=np.uint16))
         out.append(slots)
     return np.concatenate([np.zeros(0, np.uint16), *out])
+
+
+def slot_counts(trees: TreeEnsemble, number: Any, is_wide: bool, is_narrow_leaf: bool) -> Any:
+    """Slots of each tree, without the number of them in front."""
+    of_node = np.r_[0, np.cumsum((4 if is_wide else 2) + (number >= 0))]
+    of_leaf = (1 if is_narrow_leaf else 2) * trees.n_outputs
+    return np.diff(of_node[trees.node_offsets]) + of_leaf * np.diff(trees.leaf_offsets)
 
 
 def depth_of(trees: TreeEnsemble) -> int:
@@ -247,6 +250,120 @@ def depth_of(trees: TreeEnsemble) -> int:
     for first, end in zip(trees.node_offsets[:-1], trees.node_offsets[1:], strict=True):
         total += int(depth[first]) if end > first else 0
     return total
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Tables of a model but for the slots, which are counted.
+
+    Attributes
+    ----------
+    tables : list of str
+        Text of the tables.
+    flags : dict of str to int
+        What the program is compiled for.
+    flash_bytes, table_bytes, state_bytes : int
+        Bytes of tables and program, of the tables alone, and of a session.
+    n_codes, code_bytes : int
+        Number and size of the codes of a session.
+    slots : callable
+        Makes the slots of all trees.
+    """
+
+    tables: list[str]
+    flags: dict[str, int]
+    flash_bytes: int
+    table_bytes: int
+    state_bytes: int
+    n_codes: int
+    code_bytes: int
+    slots: Callable[[], Any]
+
+
+def plan_of(model: DeviceModel, leaves: str) -> Plan:
+    """Plan the tables of a model whose leaves are of some type, and what they take."""
+    codes, is_narrow_leaf = _Codes(model), leaves == "int16"
+    n_order, n_scores = len(model.order), model.n_scores
+    numbered = [
+        (trees, *codes.of_nodes(trees, stage))
+        for stage, one in enumerate(model.stages)
+        for trees in (one.trees, one.gate)
+        if trees is not None
+    ]
+
+    def counted(is_wide: bool) -> list[Any]:
+        return [slot_counts(trees, number, is_wide, is_narrow_leaf) for trees, _, _, number in numbered]
+
+    longest = max((int(one.max(initial=0)) for one in counted(False)), default=0)
+    is_wide = (
+        2 * n_order + n_scores > NARROW_PLACES or codes.most_codes > NARROW_CUTS or longest > NARROW_SLOTS
+    )
+    n_slots = [int(one.sum()) + (1 + is_wide) * len(one) for one in counted(is_wide)]
+
+    def slots() -> Any:
+        return np.concatenate(
+            [
+                slots_of(trees, place, cut, number, is_wide, leaf_unit(trees) if is_narrow_leaf else None)
+                for trees, place, cut, number in numbered
+            ]
+        )
+
+    tables = _Tables()
+    has_sets, has_gates = bool(codes.sets), any(one.gate is not None for one in model.stages)
+    if has_sets:
+        masks = list(codes.sets)
+        tables.add("uint8_t", "sets", b"".join(masks), 1)
+        tables.add("uint32_t", "set_starts", np.cumsum([0, *map(len, masks)]), 4)
+    tables.add("int32_t", "cuts", (one for some in codes.cuts for one in some.tolist()), 4)
+    first_cuts = np.cumsum([0, *(len(one) for one in codes.cuts)])
+    described = [
+        f"{{{column}, {n_levels}, {first}}}"
+        for column, n_levels, first in zip([*model.order, 0], [*codes.n_levels, 0], first_cuts, strict=True)
+    ]
+    tables.add("thrifty_column", "columns", described, 8)
+    _write_stages(tables, model, codes, np.cumsum([0, *n_slots]), has_gates, is_narrow_leaf)
+    _write_points(tables, model)
+    tables.add("double", "base", map(c_double, model.base), 8)
+    tables.add("float", "costs", (c_float(one) for one in model.cost), 4)
+    flags = {
+        "WIDE": int(is_wide),
+        "LEAF_BITS": 16 if is_narrow_leaf else 32,
+        "HAS_SETS": int(has_sets),
+        "HAS_LEVELS": int(any(codes.n_levels)),
+        "HAS_GATES": int(has_gates),
+        "IS_NUMBER": int(not model.classes),
+    }
+    code_bytes, n_codes = 2 if is_wide else 1, max(2 * n_order + n_scores * has_gates, 1)
+    state = 8 * n_scores + code_bytes * n_codes + 8
+    table_bytes = tables.n_bytes + 2 * max(sum(n_slots), 1)
+    return Plan(
+        tables.texts,
+        flags,
+        table_bytes + program_bytes(flags, n_scores, len(model.stages)),
+        table_bytes,
+        -(-state // 8) * 8,
+        n_codes,
+        code_bytes,
+        slots,
+    )
+
+
+def program_bytes(flags: dict[str, int], n_scores: int, n_stages: int) -> int:
+    """Bytes of the program on a Cortex-M4F by GCC 12 with ``-Os``, without the functions of libgcc that it calls.
+
+    A sum of what each part of the program adds, as measured, and at most 120 bytes too large. The compiler works out
+    beforehand what a single stage does.
+    """
+    parts = {
+        "WIDE": 27,
+        "HAS_SETS": 128,
+        "HAS_GATES": 190 if n_scores == 1 else 221,
+        "IS_NUMBER": -45,
+    }
+    classes = 200 if n_scores > 1 else 0
+    leaves = 14 if flags["LEAF_BITS"] == 16 else 0
+    folded = 300 if n_stages == 1 else 0
+    return 1345 + classes + leaves - folded + sum(n_bytes for name, n_bytes in parts.items() if flags[name])
 
 
 def source_of(
@@ -265,83 +382,39 @@ def source_of(
     rows : sequence of TestRow
         Rows of the self-test.
     """
-    codes, is_narrow_leaf = _Codes(model), leaves == "int16"
-    n_order, n_scores = len(model.order), model.n_scores
-    numbered = [
-        (trees, stage, *codes.of_nodes(trees, stage), leaf_unit(trees) if is_narrow_leaf else None)
-        for stage, one in enumerate(model.stages)
-        for trees in (one.trees, one.gate)
-        if trees is not None
-    ]
-    is_wide = (
-        2 * n_order + n_scores > NARROW_PLACES or codes.most_codes > NARROW_CUTS or len(codes.sets) > 2**16
-    )
-    written: list[Any] = []
-    for trees, _, place, cut, number, unit in numbered:
-        slots = None if is_wide else slots_of(trees, place, cut, number, False, unit)
-        if slots is None and not is_wide:
-            is_wide = True
-            break
-        written.append(slots)
-    if is_wide:
-        written = [
-            slots_of(trees, place, cut, number, True, unit) for trees, _, place, cut, number, unit in numbered
-        ]
-    tables = _Tables()
-    starts = np.cumsum([0, *(len(one) for one in written)])
-    tables.add("uint16_t", "slots", np.concatenate(written), 2)
-    has_sets, has_gates = bool(codes.sets), any(one.gate is not None for one in model.stages)
-    if has_sets:
-        masks = list(codes.sets)
-        tables.add("uint8_t", "sets", b"".join(masks), 1)
-        tables.add("uint32_t", "set_starts", np.cumsum([0, *map(len, masks)]), 4)
-    tables.add("int32_t", "cuts", (one for some in codes.cuts for one in some.tolist()), 4)
-    first_cuts = np.cumsum([0, *(len(one) for one in codes.cuts)])
-    described = [
-        f"{{{column}, {n_levels}, {first}}}"
-        for column, n_levels, first in zip([*model.order, 0], [*codes.n_levels, 0], first_cuts, strict=True)
-    ]
-    tables.add("thrifty_column", "columns", described, 8)
-    _write_stages(tables, model, codes, starts, has_gates, is_narrow_leaf)
-    _write_points(tables, model)
-    tables.add("double", "base", map(c_double, model.base), 8)
-    tables.add("float", "costs", (c_float(one) for one in model.cost), 4)
+    plan, tables = plan_of(model, leaves), _Tables()
+    tables.add("uint16_t", "slots", plan.slots().tolist(), 2)
+    tables.texts += plan.tables
     if rows:
         tables.texts.append(_test_rows(rows, len(model.names)))
     banner = f"Written by thrifty {version} from the system {identity}. Do not edit."
-    code_bytes, n_codes = 2 if is_wide else 1, max(2 * n_order + n_scores * has_gates, 1)
     parts = {
         "BANNER": banner,
         "IDENTITY": identity,
         "N_COLUMNS": len(model.names),
-        "N_SCORES": n_scores,
+        "N_SCORES": model.n_scores,
         "N_STAGES": len(model.stages),
         "N_POINTS": len(model.points),
-        "N_ORDER": n_order,
-        "N_CODES": n_codes,
-        "CODES": f"typedef uint{8 * code_bytes}_t thrifty_code;\n",
+        "N_ORDER": len(model.order),
+        "N_CODES": plan.n_codes,
+        "CODES": f"typedef uint{8 * plan.code_bytes}_t thrifty_code;\n",
         "ENUMS": _enums(model),
         "TABLES": "\n\n".join(
             [
-                f"#define THRIFTY_WIDE {int(is_wide)}",
-                f"#define THRIFTY_LEAF_BITS {16 if is_narrow_leaf else 32}",
-                f"#define THRIFTY_MISSING {2 ** (8 * code_bytes) - 1}u",
-                f"#define THRIFTY_HAS_SETS {int(has_sets)}",
-                f"#define THRIFTY_HAS_LEVELS {int(any(codes.n_levels))}",
-                f"#define THRIFTY_HAS_GATES {int(has_gates)}",
-                f"#define THRIFTY_IS_NUMBER {int(not model.classes)}",
+                "\n".join(f"#define THRIFTY_{name} {value}" for name, value in plan.flags.items()),
+                f"#define THRIFTY_MISSING {2 ** (8 * plan.code_bytes) - 1}u",
                 *tables.texts,
             ]
-        ).replace("\n\n#define", "\n#define"),
+        ),
         "SPREAD": c_double(model.spread),
         "CENTRE": c_double(model.centre),
     }
-    state = 8 * n_scores + code_bytes * n_codes + 8
     return Source(
         _filled("runtime.h", parts),
         _filled("runtime.c", parts),
-        tables.n_bytes,
-        -(-state // 8) * 8,
+        plan.flash_bytes,
+        plan.table_bytes,
+        plan.state_bytes,
         sum(map(depth_of, model.ensembles)),
     )
 

@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,10 @@ import numpy as np
 
 from thrifty.bundle.objects import to_bytes
 from thrifty.chain.chain import Chain
+from thrifty.chain.policy import Policy
 from thrifty.chain.readers import TableReader
 from thrifty.device.c99 import TestRow, round_down, source_of
+from thrifty.device.flash import parse_bytes, within_flash
 from thrifty.device.model import DeviceModel, device_model, with_leaves
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.observe import chain_of
@@ -37,20 +39,26 @@ class Exported:
         The files.
     identity : str
         Identity of the system, which a server compares.
-    table_bytes, state_bytes : int
-        Bytes of the constant tables (flash), and of one session (RAM).
+    flash_bytes, table_bytes, state_bytes : int
+        Bytes of tables and program in flash (on a Cortex-M4 by GCC with ``-Os``), of the tables alone, and of one
+        session in RAM.
     most_steps : int
         Comparisons of a row that passes every stage by the longest ways.
     n_moved : int or None
-        Rows of ``X`` that go another way than before their leaves were rounded; None without ``X``.
+        Rows of ``X`` that go another way than before leaves were rounded or trees were cut; None without ``X``.
+    system : Chain
+        What the source computes. Where ``max_flash`` or the type of the leaves changed it, nothing that was certified
+        about the system before holds for it: judge and certify this one, and serve it behind the device.
     """
 
     files: tuple[Path, ...]
     identity: str
+    flash_bytes: int
     table_bytes: int
     state_bytes: int
     most_steps: int
-    n_moved: int | None = None
+    n_moved: int | None
+    system: Chain
 
 
 def export(
@@ -59,8 +67,10 @@ def export(
     *,
     to: str = "c",
     leaves: str = "float32",
+    max_flash: int | str | None = None,
     budgets: Sequence[float] = (),
     X: Any = None,
+    y: Any = None,
 ) -> Exported:
     """Write a fitted system as C99 source for a device: a session asks for one column after another.
 
@@ -77,10 +87,16 @@ def export(
         The language.
     leaves : {"float32", "int16"}, default="float32"
         Type of the values of leaves. With "int16" they take half the bytes and are rounded, which may change routes.
+    max_flash : int or str, optional
+        Bytes of flash for tables and program, such as 32768 or "32k". Leaves are narrowed first, then trees are taken
+        from the end of every stage, then the last stages; what is left is ``system`` of what is returned.
     budgets : sequence of float, default=()
         Mean costs of further operating points, numbered from 1; point 0 is the one in force.
     X : table, optional
-        Rows on which to count the routes that rounded leaves change.
+        Rows on which to count the routes that change.
+    y : array-like, optional
+        Their labels. With ``max_flash`` they choose among what fits, and operating points are measured anew on them;
+        without, the points of a system that is cut are not measured. They should be rows that nothing was fitted on.
 
     Returns
     -------
@@ -107,10 +123,20 @@ def export(
         raise InvalidInputError(f'leaves must be "float32" or "int16"; got {leaves!r}.')
     chain = chain_of(system)
     target = _empty_folder(folder)
-    identity = identity_of(chain)
-    rounded = with_leaves(chain, leaves)
-    points = (chain.policy, *(chain.policy.within(float(budget)) for budget in budgets))
-    model = device_model(rounded, points)
+    limit = None if max_flash is None else parse_bytes(max_flash)
+
+    def points(one: Chain) -> tuple[Policy, ...]:
+        return (one.policy, *(one.policy.within(float(budget)) for budget in budgets))
+
+    if limit is None:
+        rounded = with_leaves(chain, leaves)
+    else:
+        rounded, leaves = within_flash(chain, leaves, points, limit, X, y)
+    model = device_model(rounded, points(rounded))
+    if limit is not None and y is None and _n_trees(rounded) != _n_trees(chain):
+        unknown = np.full(len(rounded.policy), np.nan)
+        rounded = rounded.at(replace(rounded.policy, cost=unknown, score=unknown))
+    identity = identity_of(chain if limit is None else rounded)
     source = source_of(model, identity, __version__, leaves, _test_rows(rounded, model))
     target.mkdir(exist_ok=True)
     written = []
@@ -119,12 +145,27 @@ def export(
         written.append(target / name)
     moved = None
     if X is not None:
-        moved = int(
-            np.count_nonzero(rounded.walk(rounded.reader(X)).route != chain.walk(chain.reader(X)).route)
-        )
+        ways = [one.walk(one.reader(X)).route for one in (chain, rounded)]
+        ways = [
+            np.where(route == one.n_stages, -1, route)
+            for route, one in zip(ways, (chain, rounded), strict=True)
+        ]
+        moved = int(np.count_nonzero(ways[0] != ways[1]))
     return Exported(
-        tuple(written), identity, source.table_bytes, source.state_bytes, source.most_steps, moved
+        tuple(written),
+        identity,
+        source.flash_bytes,
+        source.table_bytes,
+        source.state_bytes,
+        source.most_steps,
+        moved,
+        rounded,
     )
+
+
+def _n_trees(chain: Chain) -> list[int]:
+    """Number of trees of every ensemble of a chain."""
+    return [trees.n_trees for trees in device_model(chain, ()).ensembles]
 
 
 def identity_of(chain: Chain) -> str:

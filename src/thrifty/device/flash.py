@@ -1,0 +1,115 @@
+"""A system within a limit of flash: narrower leaves, then fewer trees in each stage, then fewer stages."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from thrifty.chain.chain import Chain
+from thrifty.chain.policy import Policy
+from thrifty.device.c99 import plan_of
+from thrifty.device.model import device_model, with_leaves
+from thrifty.errors import InvalidInputError
+from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.observe import evidence_of
+from thrifty.trees import TreeEnsemble
+
+__all__ = ["parse_bytes", "within_flash"]
+
+FEWEST_TREES = 0.25
+"""Share of the trees of each stage that are kept before stages are taken, where no rows can judge."""
+
+N_SHARES = 32
+"""Shares of trees that are tried."""
+
+
+def parse_bytes(text: int | str, name: str = "max_flash") -> int:
+    """A number of bytes: 32768, "32768", "32k" or "1M", where k is 1,024."""
+    found = re.fullmatch(r"(\d+)\s*([kKmM]?)[bB]?", str(text).strip())
+    if found is None or int(found[1]) == 0:
+        raise InvalidInputError(f"{name} must be a number of bytes, such as 32768 or 32k; got {text!r}.")
+    return int(found[1]) * {"": 1, "k": 2**10, "m": 2**20}[found[2].lower()]
+
+
+def within_flash(
+    chain: Chain, leaves: str, points: Callable[[Chain], tuple[Policy, ...]], limit: int, X: Any, y: Any
+) -> tuple[Chain, str]:
+    """The chain that fits, and the type of its leaves.
+
+    Parameters
+    ----------
+    chain : Chain
+        As learned.
+    leaves : {"float32", "int16"}
+        Type to begin with.
+    points : callable
+        Operating points of a chain.
+    limit : int
+        Bytes of flash for tables and program.
+    X, y : table and labels, optional
+        Rows that choose among what fits: the best at the mean cost of the point in force. Without them as many stages
+        are kept as fit with a quarter of their trees.
+    """
+    has_rows = X is not None and y is not None
+
+    def takes(one: Chain, kind: str) -> int:
+        more = points(one)
+        # A point that rows choose anew may mix two rows of thresholds where it was one.
+        reserve = 8 * len(one.stages) * len(more) if has_rows else 0
+        return plan_of(device_model(with_leaves(one, kind), more), kind).flash_bytes + reserve
+
+    for kind in dict.fromkeys((leaves, "int16")):
+        if takes(chain, kind) <= limit:
+            return judged(with_leaves(chain, kind), X, y), kind
+    candidates = list(_fitting(chain, lambda one: takes(one, "int16") <= limit))
+    if not candidates:
+        smallest = takes(_cut(chain, 1, 1), "int16")
+        raise InvalidInputError(
+            f"max_flash must be at least {smallest:,} bytes, which the first stage with the first of its trees takes; "
+            f"got {limit:,}. Raise it, or export fewer operating points."
+        )
+    cut = [(share, judged(with_leaves(one, "int16"), X, y)) for share, one in candidates]
+    if has_rows:
+        return max((one for _, one in cut), key=lambda one: one.policy.expected_score), "int16"
+    return next((one for share, one in cut if share >= FEWEST_TREES), cut[-1][1]), "int16"
+
+
+def _fitting(chain: Chain, fits: Callable[[Chain], bool]) -> Iterator[tuple[float, Chain]]:
+    """For every number of stages, the most first, the largest share of trees that fits."""
+    for n_stages in range(len(chain.stages), 0, -1):
+        low, high = 0, N_SHARES
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if fits(_cut(chain, n_stages, middle)) else (low, middle - 1)
+        if low:
+            yield low / N_SHARES, _cut(chain, n_stages, low)
+        if low == N_SHARES:
+            return
+
+
+def _cut(chain: Chain, n_stages: int, part: int) -> Chain:
+    """The first stages, with a part of ``N_SHARES`` of the first trees of each ensemble."""
+    stages: list[Any] = []
+    for stage in chain.stages[:n_stages]:
+        found = {name: getattr(stage, name, None) for name in ("trees", "cheap", "gate")}
+        changed: Any = {
+            name: one.first(max(-(-one.n_trees * part // N_SHARES), 1))
+            for name, one in found.items()
+            if isinstance(one, TreeEnsemble) and one.n_trees
+        }
+        stages.append(replace(stage, **changed) if changed else stage)  # type: ignore[type-var]
+    changes: dict[str, Any] = {"stages": tuple(stages)}
+    if n_stages < len(chain.stages):
+        # The blend was learned for the scores of the last stage, which is gone.
+        thresholds = chain.policy.thresholds[:, :n_stages]
+        changes |= {"policy": replace(chain.policy, thresholds=thresholds), "blend": None}
+    return replace(chain, **changes)
+
+
+def judged(chain: Chain, X: Any, y: Any) -> Chain:
+    """The chain with its operating points measured anew, at the mean cost of the one in force; itself without rows."""
+    if X is None or y is None:
+        return chain
+    seen = Frontier.from_evidence([evidence_of(chain, X, y)])
+    policy = Policy(seen.thresholds, seen.cost, seen.score, seed=chain.policy.seed)
+    return chain.at(policy.within(max(chain.policy.expected_cost, float(seen.cost[0]))))

@@ -1,0 +1,74 @@
+"""Exports within a limit of flash: the limit is kept, and what is left is a system of its own."""
+
+import numpy as np
+import pytest
+
+import thrifty
+from tests.device.targets import BOARDS, WARNINGS, needs, run
+from tests.device.test_export import assert_same_ways
+from thrifty.errors import InvalidInputError
+
+
+def measured(source):
+    """Bytes of code and constants on a Cortex-M4F."""
+    needs("arm-none-eabi-gcc", "arm-none-eabi-size")
+    program = source.with_suffix(".o")
+    flags = [*WARNINGS, *BOARDS["Cortex-M4F"][1], "-mthumb", "-Os", "-c"]
+    run("arm-none-eabi-gcc", *flags, source, "-o", program)
+    lines = run("arm-none-eabi-size", program, capture_output=True, text=True).stdout.splitlines()
+    return int(lines[1].split()[0])
+
+
+@pytest.mark.parametrize("limit", [None, "16k", "8k"])
+def test_the_announced_size_is_that_of_the_compiled_source_and_never_above_the_limit(
+    mixed, wine, tmp_path, limit
+):
+    for place, system in enumerate((mixed, wine[0])):
+        exported = thrifty.export(system, tmp_path / str(place), max_flash=limit)
+        there = measured(exported.files[1])
+        assert there <= exported.flash_bytes <= 1.02 * there
+        assert limit is None or exported.flash_bytes <= 1024 * int(limit[:-1])
+
+
+def test_leaves_are_narrowed_before_trees_are_taken_and_trees_before_stages(mixed, tmp_path):
+    whole = mixed.chain_
+    taken = {}
+    for limit in ("16k", "12k", "4k"):
+        cut = thrifty.export(mixed, tmp_path / limit, max_flash=limit).system
+        taken[limit] = [
+            len(cut.stages),
+            cut.stages[0].trees.n_trees,
+            np.array_equal(cut.stages[0].trees.values, whole.stages[0].trees.values),
+        ]
+    n_stages, n_trees = len(whole.stages), whole.stages[0].trees.n_trees
+    assert taken["16k"] == [n_stages, n_trees, False]
+    assert taken["12k"][0] == n_stages
+    assert taken["12k"][1] < n_trees
+    assert taken["4k"][0] < n_stages
+
+
+def test_the_source_walks_rows_as_the_system_that_is_returned(mixed, mixed_rows, tmp_path):
+    cut = thrifty.export(mixed, tmp_path / "cut", max_flash="6k")
+    assert cut.identity != thrifty.export(mixed, tmp_path / "whole").identity
+    assert np.isnan(cut.system.policy.cost).all(), "nothing is known of its costs"
+    assert_same_ways(cut.system, tmp_path, mixed_rows, leaves="int16")
+    assert (tmp_path / "c" / "thrifty_model.c").read_text() == cut.files[1].read_text()
+
+
+def test_labelled_rows_measure_the_operating_points_anew(mixed, cancer, tmp_path):
+    cut = thrifty.export(mixed, tmp_path / "c", max_flash="6k", X=cancer[0], y=cancer[1])
+    policy = cut.system.policy
+    spent = cut.system.cost(cancer[0]).mean()
+    assert policy.expected_cost == pytest.approx(mixed.chain_.policy.expected_cost, rel=0.02)
+    assert spent == pytest.approx(policy.expected_cost, rel=0.05)
+    assert cut.n_moved > 0
+
+
+def test_a_limit_that_nothing_meets_is_refused_with_the_smallest_that_is_met(mixed, tmp_path):
+    with pytest.raises(InvalidInputError, match=r"at least ([\d,]+) bytes") as refused:
+        thrifty.export(mixed, tmp_path / "c", max_flash=1000)
+    smallest = int(str(refused.value).split("at least ")[1].split(" ")[0].replace(",", ""))
+    assert thrifty.export(mixed, tmp_path / "c", max_flash=smallest).flash_bytes <= smallest
+    for text in ("0", "many", "-8k"):
+        with pytest.raises(InvalidInputError, match="number of bytes"):
+            thrifty.export(mixed, tmp_path / "d", max_flash=text)
