@@ -26,6 +26,7 @@ class _GreedyMiser(BoostedEstimator):
     budget = None
     cv = 2
     n_jobs = None
+    gamma: float
 
     def __init__(
         self,

@@ -25,6 +25,7 @@ __all__ = [
     "RowsLeftBehindError",
     "ThriftyError",
     "UnreadableRowsError",
+    "UnspentBudgetWarning",
     "renumber_rows_in_errors",
 ]
 
@@ -215,6 +216,10 @@ class RefittedFullModelWarning(UserWarning):
 
 class MissingSupportWarning(UserWarning):
     """A model was asked too rarely to know what it would have answered elsewhere."""
+
+
+class UnspentBudgetWarning(UserWarning):
+    """A fit spends less than its budget, although the full model would answer better."""
 
 
 class NothingSavedWarning(UserWarning):

@@ -504,7 +504,7 @@ BAD = [
     ({"init": ([1.0], [1.0])}, "30 slopes each"),
     ({"init": 3}, "init must be a tuple"),
     ({"budget": -1}, "budget must be"),
-    ({"budget": 0.5}, "budget must be at least .*, the mean cost of the cheapest route; got 0.5"),
+    ({"budget": 0.5}, "budget must be at least 1, the price of the cheapest gate.*; got 0.5"),
     ({"feature_costs": [1.0] * 29 + [-1.0]}, "column 29 has .*-1"),
     ({"feature_costs": [1.0] * 29}, "one price per column, 30 in all"),
     ({"feature_costs": {"age": 1.0}}, "no column names"),

@@ -6,13 +6,15 @@
 Each half-step minimises the same objective over some of its variables, so the objective never
 rises as long as the pair's own fit does not raise it: exact for linear pairs, approximate for trees.
 
-*Budgets.* With a budget, the constraint of (OPT1) limits the calls of the full model once the pair has bought its
-columns,
+*Budgets.* The constraint of (OPT1) is on what the columns of the pair and the calls of the full model cost together,
 
     mean[c(f1, x)] + mean[q w] <= budget,   w = c(f0, x) - c(f1, x)
 
-so that the q-step's limit is ``budget - mean[c(f1, x)]`` and its prices are ``w``, which may differ from row to row:
-behind a chain, or where a price does.
+In the q-step the columns are given: its limit is ``budget - mean[c(f1, x)]`` and its prices are ``w``, which may differ
+from row to row: behind a chain, or where a price does. In the pair step the shares are given, and the Lagrangian of
+(OPT1) with the multiplier ``lambda`` of the q-step charges ``lambda (1 - mean(q))`` for a unit of price of the columns:
+that is gamma (``alternate_under_budget``). A charge that is too low buys columns that leave little for calls, whose
+multiplier is then high, and the other way round, so that the charge that reproduces itself can be bracketed.
 
 *Cross-fitting.* The q-step compares the loss of f1 with that of f0. f0 is evaluated out of fold; f1, on its own
 training rows, looks better than it is, and the more it overfits, the fewer rows seem to be worth a call. So every fold
@@ -38,6 +40,7 @@ from thrifty.dynamod.objective import DISTANCES, NEVER, Distance, DistanceName, 
 from thrifty.dynamod.qstep import q_step_kl, q_step_squared
 from thrifty.dynamod.solution import Solution
 from thrifty.errors import InvalidInputError
+from thrifty.evidence.thresholds import threshold_curve
 from thrifty.full.crossfit import TrainingRows
 from thrifty.tasks.logistic import excess_loss
 from thrifty.tasks.task import Task
@@ -54,6 +57,7 @@ __all__ = [
     "QStep",
     "Round",
     "alternate",
+    "alternate_under_budget",
     "check_pair",
 ]
 
@@ -82,8 +86,17 @@ class CallBudget:
     rows: TrainingRows
     route: Ints
 
+    def __call__(self, pair: Any) -> tuple[float, Floats]:
+        """The q-step's limit and prices for a pair; None before it has chosen any columns."""
+        return self.of(np.empty(0, dtype=np.intp) if pair is None else pair.columns)
+
     def of(self, columns: Ints) -> tuple[float, Floats]:
-        """The q-step's limit and prices for a pair that buys these columns; none before it has chosen any."""
+        """The q-step's limit and prices for a pair that buys these columns."""
+        stop, extra = self.prices(columns)
+        return max(self.budget - stop, MIN_SHARE * float(np.average(extra, weights=self.rows.weight))), extra
+
+    def prices(self, columns: Ints) -> tuple[float, Floats]:
+        """Mean price of the columns, and what a call costs each row that holds them."""
         rows = self.rows
         held = LinearStage(columns, np.empty((len(columns), 0)), np.empty(0))
         chain = replace(self.behind, stages=(held,), policy=Policy.of(np.zeros(1)))
@@ -91,9 +104,7 @@ class CallBudget:
         everyone, carried = np.arange(len(rows.y)), np.empty((len(rows.y), 0))
         stop = chain.spent_at(reader, 0)
         sent = chain.spent(reader, Walk(everyone, self.route + 1, carried))
-        extra: Floats = np.maximum(sent - stop, 0.0)
-        mean_stop, mean_extra = (float(np.average(one, weights=rows.weight)) for one in (stop, extra))
-        return max(self.budget - mean_stop, MIN_SHARE * mean_extra), extra
+        return float(np.average(stop, weights=rows.weight)), np.maximum(sent - stop, 0.0)
 
     def share_of(self, columns: Ints) -> float:
         """Share of the rows that could be sent if each cost the mean."""
@@ -136,7 +147,7 @@ class QStep(Protocol):
         extra_cost: Floats | None = None,
         sample_weight: Floats | None = None,
     ) -> Solution[Floats]:
-        """Log-odds of the shares, with ``mean(extra_cost * q) <= limit``."""
+        """Log-odds of the shares, with ``mean(extra_cost * q) <= limit``, and the multiplier of that limit."""
 
 
 Q_STEPS: dict[DistanceName, QStep] = {"kl": q_step_kl, "squared": q_step_squared}
@@ -201,7 +212,7 @@ class Problem:
         gating = self.distance.value(log_odds, g)
         return float(self.weight @ (cheap + full + gating)) + pair.penalty()
 
-    def best_shares(self, pair: Pair, X: Any, *, at_start: bool = False) -> Floats:
+    def best_shares(self, pair: Pair, X: Any, *, at_start: bool = False) -> Solution[Floats]:
         """Log-odds of the shares that are best for the pair as it is."""
         g, f1 = pair.scores(X)
         excess = excess_loss(self.loss.values(f1), self.full_loss)
@@ -209,7 +220,11 @@ class Problem:
             self.limit(None if at_start else pair) if callable(self.limit) else (self.limit, self.extra_cost)
         )
         step = self.q_step(excess, g, limit, extra_cost=extra, sample_weight=self.weight)
-        return np.maximum(step.value, NEVER) if limit == 0.0 else step.value
+        return replace(step, value=np.maximum(step.value, NEVER)) if limit == 0.0 else step
+
+    def implied_charge(self, step: Solution[Floats]) -> float:
+        """``lambda (1 - mean(q))``: what the Lagrangian of (OPT1) charges for a unit of price of the columns."""
+        return step.multiplier * float(self.weight @ expit(-step.value))
 
 
 def alternate(
@@ -263,14 +278,127 @@ def alternate(
     Solution
         ``residual`` is the last round's decrease of the objective.
     """
+    problem = _problem(task, y, full_loss, limit, distance, q_step, extra_cost, weight)
+    return _run(problem, _judged(pair, folds), X, y, max_iter, tol)
+
+
+def alternate_under_budget(
+    pair: AnyPair,
+    X: Any,
+    y: Floats,
+    full_loss: Floats,
+    *,
+    task: Task,
+    budget: CallBudget,
+    distance: DistanceName | Distance = "kl",
+    q_step: QStep | None = None,
+    weight: Floats | None = None,
+    folds: "Sequence[Fold[AnyPair]] | None" = None,
+    max_iter: int = 50,
+    tol: float = 1e-6,
+) -> Solution[Alternation[AnyPair]]:
+    """Alternate with the charge for columns that (OPT1) implies, ``lambda (1 - mean(q))``.
+
+    A few short alternations bracket the charge that equals what the multiplier of its own q-step implies. Columns are
+    bought one at a time, so that it may lie in a jump: of the pairs tried, the one is kept that loses least once
+    its gate has the threshold that spends the budget.
+
+    Parameters
+    ----------
+    pair : Pair
+        With ``columns``, and with ``charge``, what the objective charges for a unit of price, which is set here.
+    budget : CallBudget
+        The budget and what is spent of it.
+    others
+        As in ``alternate``.
+    """
+    problem = _problem(task, y, full_loss, budget, distance, q_step, None, weight)
+    judged: Any = _judged(pair, folds)
+    step = problem.best_shares(judged, X, at_start=True)
+    # At a charge of one unit, everything together would cost as much as there is to lose.
+    most = problem.objective(judged, X, step.value) - judged.penalty()
+    unit = most / max(float(problem.weight @ budget(None)[1]), np.finfo(np.float64).tiny)
+    low, high = LEAST_CHARGE * unit, MOST_CHARGE * unit
+    charge = float(np.clip(problem.implied_charge(step), low, unit))
+    best: tuple[float, float, Floats | None] = (np.inf, high, None)
+    for _ in range(MAX_CHARGES):
+        judged.charge = charge
+        run = _run(problem, judged, X, y, ROUNDS_PER_CHARGE, tol)
+        implied = problem.implied_charge(problem.best_shares(judged, X))
+        loss = _routed_loss(problem, judged, X, budget)
+        if loss < best[0]:
+            best = loss, charge, run.value.log_odds
+        is_within = np.isfinite(loss)
+        if is_within and implied <= charge:
+            high = charge
+        else:
+            low = charge
+        if high <= CLOSE_CHARGES * low:
+            break
+        jumps = is_within and CLOSE_CHARGES * low < implied < high / CLOSE_CHARGES
+        charge = implied if jumps else float(np.sqrt(low * high))
+    loss, judged.charge, log_odds = best
+    if log_odds is not None:
+        judged.fit(X, y, log_odds, problem.weight)
+    run = _run(problem, judged, X, y, max_iter, tol, log_odds)
+    if log_odds is not None and _routed_loss(problem, judged, X, budget) > loss:
+        judged.fit(X, y, log_odds, problem.weight)
+        run = replace(run, value=_ended(problem, judged, X, log_odds, run.value.rounds))
+    return run
+
+
+def _routed_loss(problem: Problem, judged: Any, X: Any, budget: CallBudget) -> float:
+    """Mean loss once the rows with the largest gates are sent that the budget pays for; infinite if it pays for none.
+
+    Gate and f1 are out of fold where the pair has folds.
+    """
+    stop, extra = budget.prices(judged.columns)
+    if stop > budget.budget * (1 + 1e-12):
+        return np.inf
+    g, f1 = judged.held_out() if isinstance(judged, CrossFittedPair) else judged.scores(X)
+    cheap = -problem.loss.values(f1)
+    curve = threshold_curve(g, stop, stop + extra, cheap, -problem.full_loss, weight=problem.weight)
+    return -float(curve.score[curve.within(budget.budget)])
+
+
+LEAST_CHARGE, MOST_CHARGE = 1e-4, 10.0
+"""Charges that are looked at, where 1 makes everything cost as much as there is to lose."""
+CLOSE_CHARGES = 1.3
+"""Ratio of charges that are not told apart."""
+MAX_CHARGES, ROUNDS_PER_CHARGE = 8, 3
+
+
+def _problem(
+    task: Task,
+    y: Floats,
+    full_loss: Floats,
+    limit: Limit,
+    distance: DistanceName | Distance,
+    q_step: QStep | None,
+    extra_cost: Floats | None,
+    weight: Floats | None,
+) -> Problem:
     weight = np.full(len(y), 1.0 / len(y)) if weight is None else weight / weight.sum()
-    apart, solver = _gating(distance, q_step)
-    problem = Problem(task.loss(y), full_loss, weight, apart, solver, limit, extra_cost)
-    crossed = None if folds is None else CrossFittedPair(pair, folds)
-    judged: Pair = pair if crossed is None else crossed
+    return Problem(task.loss(y), full_loss, weight, *_gating(distance, q_step), limit, extra_cost)
+
+
+def _judged(pair: Any, folds: Any) -> Any:
+    """The pair, or the pair with those of its folds."""
+    return pair if folds is None else CrossFittedPair(pair, folds)
+
+
+def _run(
+    problem: Problem,
+    judged: Any,
+    X: Any,
+    y: Floats,
+    max_iter: int,
+    tol: float,
+    log_odds: Floats | None = None,
+) -> Solution[Alternation[Any]]:
+    """Alternate q-steps and pair steps; ``log_odds`` are the shares that the pair is fitted to already."""
     rounds: list[Round] = []
-    log_odds: Floats | None = None
-    last = change = np.inf
+    weight, last, change = problem.weight, np.inf, np.inf
     for _ in range(max_iter):
         log_odds = _improved_shares(problem, judged, X, log_odds)
         after_shares = problem.objective(judged, X, log_odds)
@@ -283,10 +411,18 @@ def alternate(
             break
     converged = change <= tol * max(1.0, abs(last))
     assert log_odds is not None  # max_iter >= 1 is checked by the estimators
-    excess = float(weight @ excess_loss(problem.loss.values(judged.scores(X)[1]), full_loss))
-    held_out = None if crossed is None else crossed.held_out()
-    ended = Alternation(pair, log_odds, tuple(rounds), excess, held_out)
+    ended = _ended(problem, judged, X, log_odds, tuple(rounds))
     return Solution(ended, float(change), len(rounds), bool(converged))
+
+
+def _ended(
+    problem: Problem, judged: Any, X: Any, log_odds: Floats, rounds: tuple[Round, ...]
+) -> Alternation[Any]:
+    """Result of an alternation that has come to a pair and the shares that it is fitted to."""
+    excess = float(problem.weight @ excess_loss(problem.loss.values(judged.scores(X)[1]), problem.full_loss))
+    is_crossed = isinstance(judged, CrossFittedPair)
+    pair, held_out = (judged.pair, judged.held_out()) if is_crossed else (judged, None)
+    return Alternation(pair, log_odds, rounds, excess, held_out)
 
 
 def _gating(distance: DistanceName | Distance, q_step: QStep | None) -> tuple[Distance, QStep]:
@@ -308,7 +444,7 @@ def _improved_shares(problem: Problem, pair: Pair, X: Any, previous: Floats | No
     duality gap of one row, which could raise the objective by as much. Where the limit moves with the pair, the
     previous shares may no longer meet it.
     """
-    shares = problem.best_shares(pair, X, at_start=previous is None)
+    shares = problem.best_shares(pair, X, at_start=previous is None).value
     if (
         previous is None
         or callable(problem.limit)
@@ -361,6 +497,17 @@ class CrossFittedPair(Generic[AnyPair]):
         """Columns that the pair buys."""
         columns: Ints = self.pair.columns  # type: ignore[attr-defined]  # of those that buy
         return columns
+
+    @property
+    def charge(self) -> float:
+        """What the objective charges for a unit of price, in all folds."""
+        charge: float = self.pair.charge  # type: ignore[attr-defined]  # of those that buy
+        return charge
+
+    @charge.setter
+    def charge(self, charge: float) -> None:
+        for pair in (self.pair, *(fold.pair for fold in self._folds)):
+            pair.charge = charge  # type: ignore[attr-defined]
 
     def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:
         """Fit the pair and those of all folds to the same shares."""

@@ -76,6 +76,15 @@ class BoostedPair:
         self.cheap = TreeEnsemble.empty(table.n_features, n_scores)
 
     @property
+    def charge(self) -> float:
+        """What the objective, a mean over rows, charges for a unit of price."""
+        return self._grower.gamma / self._total
+
+    @charge.setter
+    def charge(self, charge: float) -> None:
+        self._grower.gamma = charge * self._total
+
+    @property
     def columns(self) -> Ints:
         """Columns that g or f1 looks at."""
         return np.flatnonzero(self.gate.features_used | self.cheap.features_used)

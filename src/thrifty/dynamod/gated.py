@@ -4,6 +4,7 @@ A subclass implements how its stage (g, f1) is learned; everything else is here 
 nothing: if it raises, the estimator is exactly as before.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,10 +18,18 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.policy import SLACK, Policy
 from thrifty.chain.readers import TableReader
 from thrifty.chain.stage import Stage
-from thrifty.dynamod.alternating import Alternation, AnyPair, CallBudget, Fold, Limit, alternate
+from thrifty.dynamod.alternating import (
+    Alternation,
+    AnyPair,
+    CallBudget,
+    Fold,
+    Limit,
+    alternate,
+    alternate_under_budget,
+)
 from thrifty.dynamod.objective import DistanceName
 from thrifty.dynamod.solution import Solution
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, UnspentBudgetWarning
 from thrifty.estimators.base import (
     ChainClassifier,
     ChainEstimator,
@@ -54,6 +63,9 @@ __all__ = [
     "PairProblem",
     "extra_cost_of",
 ]
+
+UNSPENT = 0.8
+"""A fit that spends less than this part of its budget, although more would buy accuracy, warns."""
 
 DEFAULT_SHARE = 0.3
 """Share of rows that may be sent during learning, without ``p_full`` and budget."""
@@ -98,7 +110,8 @@ class PairProblem:
         return TableReader(self.rows.X, self.rows.table, self.rows.positions)
 
     @cached_property
-    def _calls(self) -> CallBudget:
+    def calls(self) -> CallBudget:
+        """The budget, and what is spent of it."""
         assert self.budget is not None  # checked by the callers
         return CallBudget(self.budget, self.behind, self.rows, self.behind.walk(self.reader).route)
 
@@ -106,19 +119,19 @@ class PairProblem:
         """Limit of the q-step: the cap of (OPT2) where ``p_full`` is given, the budget of (OPT1) where it is not."""
         if p_full is not None or self.budget is None:
             return float(DEFAULT_SHARE if p_full is None else p_full)
-        return lambda pair: self._calls.of(np.empty(0, dtype=np.intp) if pair is None else pair.columns)
+        return self.calls
 
     def limit_at(self, p_full: float | None, columns: Ints) -> tuple[float, Floats | None]:
         """The q-step's limit and prices for a stage whose columns are chosen."""
         if p_full is not None or self.budget is None:
             return float(DEFAULT_SHARE if p_full is None else p_full), self.extra_cost
-        return self._calls.of(columns)
+        return self.calls.of(columns)
 
     def share_at(self, p_full: float | None, columns: Ints) -> float:
         """Share of the rows that may be sent by a stage of these columns."""
         if p_full is not None or self.budget is None:
             return float(DEFAULT_SHARE if p_full is None else p_full)
-        return self._calls.share_of(columns)
+        return self.calls.share_of(columns)
 
     def folds(self, made: Callable[[Ints, Ints], Fold[AnyPair]]) -> list[Fold[AnyPair]]:
         """A pair for each fold of the rows: ``made(train, out)``."""
@@ -175,6 +188,7 @@ class GatedEstimator(ChainEstimator):
             n_features = rows.X.shape[1]
             prices = self._price_list(rows)
             self._check_against(n_features, names)
+            self._check_budget(budget, prices)
             judged = self._judged(rows, prices, self.n_jobs)
             report("judging the full model", 1, 1)
             behind = Chain(
@@ -201,6 +215,7 @@ class GatedEstimator(ChainEstimator):
             self._go_to(np.array([self._default_threshold(problem, budget)]))
             evidence = with_classes(self._judged_rows(problem), rows.task).without_scores()
             self.evidence_ = replace(evidence, seen=training_fingerprints(*self._other_models()))
+            self._check_spend(budget)
             report("judging operating points", 1, 1)
         return self
 
@@ -209,6 +224,12 @@ class GatedEstimator(ChainEstimator):
 
     def _check_against(self, n_features: int, names: Any) -> None:
         """Refuse constructor arguments that do not suit the table, before anything is computed."""
+
+    def _check_budget(self, budget: float | None, prices: PriceList) -> None:
+        """Refuse a budget that no pair can keep to, before anything is computed."""
+
+    def _check_spend(self, budget: float | None) -> None:
+        """Warn of a budget that is left unspent."""
 
     def _learn(self, problem: PairProblem) -> Stage:
         """Learn the stage (g, f1); further learned attributes end in ``_``.
@@ -341,6 +362,7 @@ class GatedRegressor(ChainRegressor, GatedEstimator):
 class AlternatingEstimator(GatedEstimator):
     """Base of the estimators that learn a pair by alternation; see the subclasses."""
 
+    gamma: float | None = 0.0
     p_full: float | None
     distance: DistanceName
     cross_fit: bool
@@ -367,20 +389,47 @@ class AlternatingEstimator(GatedEstimator):
         if chosen is not None:
             limit, extra = problem.limit_at(self.p_full, chosen)
         y, full_loss = (rows.y, problem.full.loss(rows.y)) if targets is None else targets
-        return alternate(
-            pair,
-            X,
-            y,
-            full_loss,
-            task=rows.task,
-            limit=limit,
-            distance=self.distance,
-            extra_cost=extra,
-            weight=rows.weight,
-            folds=problem.folds(without) if self.cross_fit and without is not None else None,
-            max_iter=self.max_iter,
-            tol=self.tol,
-        )
+        how: dict[str, Any] = {"task": rows.task, "distance": self.distance, "weight": rows.weight}
+        how |= {"max_iter": self.max_iter, "tol": self.tol}
+        if self._follows_budget and chosen is None and without is not None:
+            # f1 on its own rows looks better than f0, and calls as if they were worth nothing.
+            how |= {"budget": problem.calls, "folds": problem.folds(without)}
+            return alternate_under_budget(pair, X, y, full_loss, **how)
+        folds = problem.folds(without) if self.cross_fit and without is not None else None
+        return alternate(pair, X, y, full_loss, limit=limit, extra_cost=extra, folds=folds, **how)
+
+    def _check_budget(self, budget: float | None, prices: PriceList) -> None:
+        least = self._least_price(prices)
+        if budget is not None and budget < least:
+            raise InvalidInputError(
+                f"budget must be at least {least:.6g}, the price of the cheapest gate: one that buys nothing tells no "
+                f"rows apart; got {budget!r}."
+            )
+
+    def _least_price(self, prices: PriceList) -> float:
+        """Price of the cheapest pair that reads a column."""
+        return float(prices.prices.min())
+
+    def _check_spend(self, budget: float | None) -> None:
+        seen = self.evidence_
+        if budget is None or not seen.full_score > self.expected_score_:
+            return
+        of_full = np.broadcast_to(seen.cost_at(1), np.shape(seen.gate[:, 0]))
+        reach = min(budget, float(np.average(of_full, weights=seen.weights)))
+        if self.expected_cost_ < UNSPENT * reach:
+            warnings.warn(
+                f"The fit spends {self.expected_cost_:.3g} of the budget of {budget:g} a row and scores "
+                f"{self.expected_score_:.3g}, where the full model scores {seen.full_score:.3g}: "
+                f"a gate on {len(self.features_)} columns tells too few rows apart. Let it buy more, by a smaller "
+                f"`gamma` or by none, or lower the budget.",
+                UnspentBudgetWarning,
+                stacklevel=3,
+            )
+
+    @property
+    def _follows_budget(self) -> bool:
+        """Whether gamma follows from the budget, (OPT1)."""
+        return self.gamma is None and self.budget is not None and self.p_full is None
 
     def _report(self, run: Solution[Alternation[Any]]) -> None:
         """Keep the rounds of an alternation."""

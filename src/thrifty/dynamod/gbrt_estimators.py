@@ -27,6 +27,10 @@ from thrifty.trees.boosting import Boosting
 __all__ = ["BoostedEstimator", "DynaModGbrtClassifier", "DynaModGbrtRegressor"]
 
 
+DEFAULT_GAMMA = 1.0
+"""Gain that one unit of price must bring, without a budget."""
+
+
 class BoostedEstimator(GatedEstimator):
     """Base class of boosted estimators: parameters of trees and the binned table."""
 
@@ -38,7 +42,7 @@ class BoostedEstimator(GatedEstimator):
     n_trees: int
     max_depth: int
     learning_rate: float
-    gamma: float
+    gamma: float | None
     step: Literal["gradient", "newton"]
     l2: float
     min_child_weight: float
@@ -49,7 +53,9 @@ class BoostedEstimator(GatedEstimator):
         check_count("n_trees", self.n_trees)
         check_count("max_depth", self.max_depth, max_value=12)
         check_count("min_child_samples", self.min_child_samples)
-        for name in ("gamma", "l2", "min_child_weight", "learning_rate"):
+        if self.gamma is not None:
+            check_amount("gamma", self.gamma)
+        for name in ("l2", "min_child_weight", "learning_rate"):
             check_amount(name, getattr(self, name))
         if self.step not in ("gradient", "newton"):
             raise InvalidInputError(f"step must be 'gradient' or 'newton'; got {self.step!r}.")
@@ -80,7 +86,7 @@ class _DynaModGbrt(BoostedEstimator, AlternatingEstimator):
         n_trees: int = 100,
         max_depth: int = 4,
         learning_rate: float = 0.1,
-        gamma: float = 1.0,
+        gamma: float | None = None,
         p_full: float | None = None,
         distance: Literal["kl", "squared"] = "kl",
         step: Literal["gradient", "newton"] = "newton",
@@ -138,7 +144,8 @@ class _DynaModGbrt(BoostedEstimator, AlternatingEstimator):
         def started(table: BinnedTable, some: Ints) -> BoostedPair:
             # The weights of some rows count as much as those of all, or gamma and l2 would weigh more.
             total = float(rows.weight.sum())
-            of = (problem.price_list, self.gamma, boosting, rows.task, self.distance)
+            gamma = DEFAULT_GAMMA if self.gamma is None else float(self.gamma)
+            of = (problem.price_list, gamma, boosting, rows.task, self.distance)
             return BoostedPair(table, *of, total=total).start(rows.y[some], rows.weight[some])
 
         def without(train: Ints, out: Ints) -> Fold[BoostedPair]:
@@ -148,6 +155,7 @@ class _DynaModGbrt(BoostedEstimator, AlternatingEstimator):
 
         pair = started(table, np.arange(len(rows.y)))
         run = self._alternate(pair, problem, without=without)
+        self.gamma_ = pair.charge * float(rows.weight.sum())
         self._report(run)
         if self.max_iter > 1:
             warn_unless_converged(run, self.tol)
@@ -179,8 +187,9 @@ class DynaModGbrtClassifier(GatedClassifier, _DynaModGbrt):
         Levels of splits, at most 12.
     learning_rate : float, default=0.1
         Factor on every leaf.
-    gamma : float, default=1.0
-        Gain that one unit of price must bring, on the scale of a sum over rows.
+    gamma : float, default=None
+        Gain that one unit of price must bring, on the scale of a sum over rows. None follows from ``budget``, as in
+        ``DynaModLinClassifier``, and is 1 without one.
     step : {"newton", "gradient"}, default="newton"
         Leaves that divide by the curvature, or the paper's least squares on the gradient.
     l2 : float, default=1.0
@@ -202,6 +211,8 @@ class DynaModGbrtClassifier(GatedClassifier, _DynaModGbrt):
         As in ``DynaModLinClassifier``.
     features_ : ndarray
         Columns that the gate and the cheap model buy.
+    gamma_ : float
+        The gain in force.
     threshold_ : float
         Rows with ``g > threshold_`` go to the full model.
     trace_ : ndarray of shape (n_rounds, 2)
@@ -250,7 +261,7 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
 
     Attributes
     ----------
-    chain_, features_, threshold_, trace_, excess_, n_iter_
+    chain_, features_, gamma_, threshold_, trace_, excess_, n_iter_
         As in ``DynaModGbrtClassifier``.
     evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
         As in ``DynaModLinClassifier``; the score is one minus the error in units of the spread of ``y``.
@@ -275,7 +286,7 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
         n_trees: int = 100,
         max_depth: int = 4,
         learning_rate: float = 0.1,
-        gamma: float = 1.0,
+        gamma: float | None = None,
         p_full: float | None = None,
         distance: Literal["kl", "squared"] = "kl",
         step: Literal["gradient", "newton"] = "newton",

@@ -88,6 +88,15 @@ class LinearPair:
         return self.solution.value
 
     @property
+    def charge(self) -> float:
+        """What the objective charges for a unit of price: gamma."""
+        return self._gamma
+
+    @charge.setter
+    def charge(self, charge: float) -> None:
+        self._gamma = charge
+
+    @property
     def columns(self) -> Ints:
         """Columns with a non-zero weight in g or in f1."""
         return np.flatnonzero(np.any(self.linear.coef != 0.0, axis=1))

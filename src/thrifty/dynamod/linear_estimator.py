@@ -29,6 +29,9 @@ from thrifty.prices.billing import PriceList, check_amount
 
 __all__ = ["DynaModLinClassifier"]
 
+DEFAULT_GAMMA = 0.01
+"""Weight of the prices, without a budget."""
+
 
 class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
     """A linear gate and a linear classifier, of any number of classes, that share a sparse set of bought features.
@@ -47,8 +50,11 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
         ``FrozenEstimator`` and should not have seen the rows given to ``fit``. A function maps a table
         to probabilities of the second class; an array holds them for the rows given to ``fit``.
         None is a ``HistGradientBoostingClassifier``. A fitted system of ours becomes the tail of the chain.
-    gamma : float, default=0.01
-        Weight of the prices; larger buys fewer features.
+    gamma : float, default=None
+        Weight of the prices; larger buys fewer features. None follows from ``budget``, unless ``p_full`` is given: what
+        the Lagrangian of (OPT1) charges for a unit of price, ``lambda (1 - mean(q))`` with the multiplier of the
+        q-step. Columns and calls are then weighed out of fold, as with ``cross_fit``, which takes about twenty times as
+        long. Without a budget None is 0.01.
     p_full : float, default=None
         Cap on the mean share of rows sent to the full model while learning, (OPT2). Behind a chain, whose cost differs
         from row to row, the cap on the share of its spend. None is 0.3 without a budget; with one, what the budget
@@ -67,7 +73,7 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
         weighs every purchase by its full price.
     budget : float, default=None
         Mean spend per row: what is learned under, unless ``p_full`` is given, and what the gate's threshold lets the
-        training rows spend at most.
+        training rows spend at most. One below the price of the cheapest purchase is refused.
         None keeps the paper's rule, ``g > 0``. Under it few rows, or none, may be sent: ``g`` is the log-odds of the
         share q, whose mean is at most ``p_full``. Where the features do not tell which rows gain, or none does because
         f1 errs no more than f0, ``g`` is near ``log(p_full / (1 - p_full))`` everywhere, which is below 0 for
@@ -121,6 +127,8 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
         Where the mean cost of new rows lies at that point, 19 times out of 20.
     features_ : ndarray
         Columns that the gate and the cheap model buy.
+    gamma_ : float
+        The weight of the prices in force.
     gate_coef_, cheap_coef_ : ndarray of shape (n_features,)
         Weights, exactly zero for features that are not bought; of several classes ``cheap_coef_`` has shape
         (n_classes, n_features).
@@ -165,7 +173,7 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
         self,
         full: Any = None,
         *,
-        gamma: float = 0.01,
+        gamma: float | None = None,
         p_full: float | None = None,
         distance: Literal["kl", "squared"] = "kl",
         cross_fit: bool = False,
@@ -207,7 +215,8 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
         self.verbose = verbose
 
     def _check_parameters(self) -> None:
-        check_amount("gamma", self.gamma)
+        if self.gamma is not None:
+            check_amount("gamma", self.gamma)
         check_amount("l2", self.l2)
         check_amount("tol", self.tol)
         check_distance(self.distance)
@@ -233,6 +242,7 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
         self._report(best)
         self.objectives_ = np.array([run.value.objective for run in runs])
         self.kkt_residual_ = best.value.pair.solution.residual
+        self.gamma_ = best.value.pair.charge
         extra: list[Solution[Any]] = []
         linear, margin = best.value.pair.linear, 0.0
         self._out_of_fold = best.value.held_out
@@ -256,7 +266,8 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
         return replace(linear_stage(linear, scale), margin=margin)
 
     def _pair(self, start: LinearScores, prices: PriceList, l2: float) -> LinearPair:
-        return LinearPair(self.gamma, prices, distance=self.distance, l2=l2, start=start)
+        gamma = DEFAULT_GAMMA if self.gamma is None else float(self.gamma)
+        return LinearPair(gamma, prices, distance=self.distance, l2=l2, start=start)
 
     def _alternate_linear(
         self, pair: LinearPair, X: Any, problem: PairProblem, chosen: Ints | None = None

@@ -24,7 +24,7 @@ from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_cap, check_count, check_share
 from thrifty.evidence.thresholds import threshold_curve
 from thrifty.full.crossfit import TrainingRows, held_out_rows
-from thrifty.prices.billing import check_amount
+from thrifty.prices.billing import PriceList, check_amount
 from thrifty.prices.prices import Prices
 from thrifty.tasks.classes import class_task
 from thrifty.trees.boosting import Boosting
@@ -196,6 +196,12 @@ class DynaModLstsqClassifier(GatedClassifier, AlternatingEstimator):
 
     def _check_against(self, n_features: int, names: Any) -> None:  # noqa: ARG002
         given_trees(self.local, n_features)
+
+    def _least_price(self, prices: PriceList) -> float:
+        given = given_trees(self.local, prices.n_features)
+        if given is None:
+            return super()._least_price(prices)
+        return float(prices.cost_of(np.flatnonzero(given.trees.features_used)))
 
     def _other_models(self) -> list[Any]:
         return [*super()._other_models(), *([] if self.local is None else [unwrap_frozen(self.local)])]

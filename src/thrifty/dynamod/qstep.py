@@ -91,6 +91,8 @@ class SpendingProblem:
         Sample weights, summing to one.
     limit : float
         Largest mean spend, in the units of ``price``.
+    largest : float
+        The largest ``w``; multipliers of the problem are larger by it than those of the prices as they are.
     """
 
     excess: Floats
@@ -98,6 +100,7 @@ class SpendingProblem:
     price: Floats
     weight: Floats
     limit: float
+    largest: float = 1.0
 
     def spend(self, t: Floats) -> float:
         """``mean_s[w expit(t)]``; summed pairwise, so the error does not grow with the number of rows."""
@@ -144,7 +147,7 @@ def check_spending(
             "sample_weight must have a positive sum; got zeros only. Leave it out to count all rows alike."
         )
     largest = float(price.max()) or 1.0
-    return SpendingProblem(excess, g, price / largest, weight / total, float(limit) / largest)
+    return SpendingProblem(excess, g, price / largest, weight / total, float(limit) / largest, largest)
 
 
 def _check_rows(name: str, values: ArrayLike, n_samples: int | None) -> Floats:
@@ -699,7 +702,8 @@ def q_step_kl(
     )
     t = log_odds(bracket.above)
     gap = _slack_value(problem, t, bracket.above)
-    return Solution(t, gap, bracket.n_evaluations, gap <= _gap_tolerance(problem, bracket.above))
+    is_small = gap <= _gap_tolerance(problem, bracket.above)
+    return Solution(t, gap, bracket.n_evaluations, is_small, bracket.above / problem.largest)
 
 
 def q_step_squared(
@@ -746,7 +750,7 @@ def q_step_squared(
     tol = _gap_tolerance(problem, crossing.above.eta)
     gap = _slack_value(problem, crossing.above.t, crossing.above.eta)
     t, gap, n_evaluations = settle_jumps(crossing, gap, tol)
-    return Solution(t, gap, n_evaluations, gap <= tol)
+    return Solution(t, gap, n_evaluations, gap <= tol, crossing.above.eta / problem.largest)
 
 
 def _slack_value(problem: SpendingProblem, t: Floats, eta: float) -> float:

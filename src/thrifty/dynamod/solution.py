@@ -26,12 +26,15 @@ class Solution(Generic[Value]):
         Iterations spent.
     converged : bool
         Whether ``residual`` fell below the tolerance asked for. Solvers never warn; estimators do.
+    multiplier : float
+        Multiplier of the constraint, where there is one: what a unit more of its limit would save.
     """
 
     value: Value
     residual: float
     n_iter: int
     converged: bool
+    multiplier: float = 0.0
 
 
 def warn_unless_converged(run: Solution[Any], tol: float) -> None:

@@ -359,7 +359,7 @@ def _series(cells: Sequence[Planned]) -> list[list[int]]:
         key = json.dumps(others, sort_keys=True) if _starts_from_neighbour(estimator) else str(number)
         series.setdefault(key, []).append(number)
     return [
-        one if len(one) == 1 else sorted(one, key=lambda number: -float(cells[number][0].gamma))
+        one if len(one) == 1 else sorted(one, key=lambda number: -float(cells[number][0].gamma or 0.0))
         for one in series.values()
     ]
 
