@@ -32,7 +32,7 @@ from scipy.special import expit, logit
 
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.chain import Chain
-from thrifty.chain.policy import Policy
+from thrifty.chain.policy import SLACK, Policy
 from thrifty.chain.readers import TableReader
 from thrifty.chain.stage import LinearStage
 from thrifty.chain.walk import Walk
@@ -353,12 +353,12 @@ def _routed_loss(problem: Problem, judged: Any, X: Any, budget: CallBudget) -> f
     Gate and f1 are out of fold where the pair has folds.
     """
     stop, extra = budget.prices(judged.columns)
-    if stop > budget.budget * (1 + 1e-12):
+    if stop > budget.budget * (1 + SLACK):
         return np.inf
     g, f1 = judged.held_out() if isinstance(judged, CrossFittedPair) else judged.scores(X)
     cheap = -problem.loss.values(f1)
     curve = threshold_curve(g, stop, stop + extra, cheap, -problem.full_loss, weight=problem.weight)
-    return -float(curve.score[curve.within(budget.budget)])
+    return -float(curve.score[curve.within(budget.budget).lower])
 
 
 LEAST_CHARGE, MOST_CHARGE = 1e-4, 10.0

@@ -295,9 +295,8 @@ class DynaModLstsqClassifier(GatedClassifier, AlternatingEstimator):
         # Log-odds of f0 on the labels' own scale: calibrated where f0 is believed, its own where it is not.
         f0 = problem.full.believed(rows) if self.trust else problem.full.scores
         targets = labels, rows.task.loss(labels).values(f0)
-        run = self._alternate(
-            pair, problem, without=partial(self._without, problem, threshold), targets=targets
-        )
+        without = partial(self._without, problem, threshold)
+        run = self._alternate(pair, problem, without=without, chosen=pair.columns, targets=targets)
         self._out_of_fold = run.value.held_out
         self._report(run)
         self.residuals_ = np.array([solution.residual for solution in pair.solutions])
