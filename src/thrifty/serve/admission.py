@@ -151,6 +151,9 @@ class Limiter:
 
     async def admit(self) -> None:
         """Wait for room; without any, raise ``OverloadedError`` after a while."""
+        if not self._queue and not self.overload():
+            self.in_flight.now += 1
+            return
         decided: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
         def decide(reason: str | None) -> bool:
