@@ -1,6 +1,6 @@
 """The paper's budget, (OPT1): gamma and shares that follow from it, against caps on the share sent at the same spend.
 
-    python benchmarks/paper_budget.py [--data DIR] [--tables diabetes,letters,miniboone] [--splits 10]
+    python benchmarks/paper_budget.py [--data DIR] [--tables diabetes,letters,miniboone] [--splits 10] [--first 0]
 
 Every split fits a pair for a budget, and one with ``p_full`` of .1, .3, .5, .7 and .9 each: at the default gamma, and
 at the gamma that the budget led to. All are compared on test rows at the same spend: the threshold of a gate is the
@@ -93,6 +93,7 @@ def main():
     parser.add_argument("--data", default=None, help="Folder with the data.")
     parser.add_argument("--tables", default=",".join(TABLES))
     parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="Seed of the first split.")
     asked = parser.parse_args()
     for category in (ConvergenceWarning, UnspentBudgetWarning):
         warnings.simplefilter("ignore", category)
@@ -102,7 +103,7 @@ def main():
     print("|---" * 9 + "|", flush=True)
     for name in asked.tables.split(","):
         make, budgets, kinds = TABLES[name]
-        drawn = [make(asked.data, seed) for seed in range(asked.splits)]
+        drawn = [make(asked.data, seed) for seed in range(asked.first, asked.first + asked.splits)]
         for pair, (kind, how) in kinds.items():
             for budget in budgets:
                 ours = np.array([score(kind, rows, budget, **how) for rows in drawn])

@@ -53,7 +53,7 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
     gamma : float, default=None
         Weight of the prices; larger buys fewer features. None follows from ``budget``, unless ``p_full`` is given: what
         the Lagrangian of (OPT1) charges for a unit of price, ``lambda (1 - mean(q))`` with the multiplier of the
-        q-step. Columns and calls are then weighed out of fold, as with ``cross_fit``, which takes about twenty times as
+        q-step. Columns and calls are then weighed out of fold, as with ``cross_fit``, which takes many times as
         long. Without a budget None is 0.01.
     p_full : float, default=None
         Cap on the mean share of rows sent to the full model while learning, (OPT2). Behind a chain, whose cost differs
