@@ -290,8 +290,8 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
     max_asks : int, default=3
         Models that may be asked about one row.
     confidence : float, default=None
-        With 0.95, the mean cost of half as many new rows as the log has is below the budget with that confidence.
-        None spends the budget on average.
+        With 0.95, a margin is kept so that the mean cost of half as many new rows as the log has stays below the
+        budget, as estimated from the rows of the fit; ``certified`` proves it on new ones. None keeps no margin.
     random_state : int, RandomState or None, default=0
         Seed of folds and trees.
 
