@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -16,6 +17,7 @@ from thrifty.chain import neighbours
 from thrifty.chain.neighbours import OF_MISSING, Neighbours, NeighbourStage, NeighbourTurn
 from thrifty.chain.stage import ForkStage, nodes_of
 from thrifty.errors import InvalidInputError
+from thrifty.evidence.observe import evidence_of
 from thrifty.trees import Binner
 
 
@@ -132,6 +134,7 @@ def test_rows_buy_what_their_neighbours_point_to(fitted):
     scores = {name: hold_budget(clf, X, 2.0).score(X, y) for name, clf in fitted.items()}
     assert scores["neighbours"] == scores["auto"] > 0.9 > 0.6 > scores["line"]
     bought = [one.bought for one in fitted["neighbours"].at(budget=2.0).explain(X[:30])]
+    assert {b[0] for b in bought} == {"x0"}  # which by itself says nothing
     assert {b[1] for b in bought if len(b) > 1} == {"x1", "x2", "x3", "x4", "x5"}
 
 
@@ -204,15 +207,68 @@ def test_many_nodes_over_many_rows_are_one_table_in_a_file(fitted):
     assert loaded.stages[0].among.codes.shape == tiled[0].shape
 
 
-@pytest.mark.parametrize("y", ["words", "numbers"])
-def test_rows_that_have_no_neighbours_are_refused_before_the_work(y):
+def test_rows_of_words_have_no_neighbours_and_are_refused_before_the_work():
     X, labels = pointed(400, 0)
-    clf = BudgetedClassifier(DecisionTreeClassifier(), stages=StageOptions(structure="neighbours"))
-    if y == "numbers":
-        clf = BudgetedRegressor(DecisionTreeRegressor(), stages=StageOptions(structure="neighbours"))
-        with pytest.raises(InvalidInputError, match="not a choice between classes.*'graph'"):
-            clf.fit(X, labels + X[:, 0] / 7)
-        return
     table = pd.DataFrame(X).rename(columns=str).assign(word=np.where(X[:, 0] > 2, "a", "b"))
+    clf = BudgetedClassifier(LogisticRegression(), stages=StageOptions(structure="neighbours"))
     with pytest.raises(InvalidInputError, match="text or categories.*'graph'"):
-        clf.set_params(full=LogisticRegression()).fit(table, labels)
+        clf.fit(table, labels)
+
+
+def test_auto_is_the_line_where_the_first_purchase_says_it_all(fitted):
+    X, _ = pointed(1_500, 0)
+    line, auto = (clone(fitted[structure]) for structure in ("line", "auto"))
+    labels = X[:, 0] > 2
+    assert np.array_equal(auto.fit(X, labels).predict_proba(X), line.fit(X, labels).predict_proba(X))
+
+
+def parted(n_rows, seed):
+    """A number; the first column says which of two others it is."""
+    X = np.random.default_rng(seed).normal(size=(n_rows, 4)).round(3)
+    return X, np.where(X[:, 0] > 0, X[:, 1] + 0.8, X[:, 2] - 0.8)
+
+
+@pytest.fixture(scope="module")
+def regressors():
+    X, y = parted(1_200, 0)
+    full = DecisionTreeRegressor(max_depth=6, random_state=0)
+    return {
+        structure: BudgetedRegressor(
+            full, stages=StageOptions(sizes=[(15, 3)], structure=structure), cv=2, random_state=0, n_jobs=1
+        ).fit(X, y)
+        for structure in ("line", "neighbours")
+    }
+
+
+def test_rows_buy_the_column_that_makes_up_their_number(regressors):
+    X, y = parted(800, 1)
+    errors = {
+        name: np.square(hold_budget(one, X, 2.0).predict(X) - y).mean() for name, one in regressors.items()
+    }
+    assert errors["neighbours"] < 0.6 * errors["line"]
+    chain = regressors["neighbours"].chain_
+    assert [type(node).__name__ for node in nodes_of(chain.stages[1])] == ["CascadeStage"] * 2
+    to_the_end = regressors["neighbours"].at(budget=float(chain.policy.cost[-1]))
+    one, two = to_the_end.explain(np.array([[0.3, 0.0, 0.0, 0.0], [-0.3, 0.0, 0.0, 0.0]]))
+    assert (one.stages[1].bought, two.stages[1].bought) == (("x1",), ("x2",))
+
+
+def test_what_is_seen_of_numbers_is_what_they_cost_and_say(regressors):
+    X, y = parted(300, 1)
+    chain = regressors["neighbours"].chain_
+    evidence = evidence_of(regressors["neighbours"], X, y)
+    for place in (0, len(chain.policy) // 2, len(chain.policy) - 1):
+        route, paid, _ = evidence.at_point(chain.policy.thresholds[place])
+        there = chain.at(chain.policy.at(place))
+        assert np.array_equal(route, there.route(X))
+        assert np.allclose(paid, there.cost(X))
+        alone = np.concatenate([there.predict(X[[row]]) for row in range(10)])
+        assert np.array_equal(alone, there.predict(X[:10]))
+
+
+def test_a_turn_that_leads_nowhere_is_refused(regressors):
+    chain = regressors["neighbours"].chain_
+    turn = chain.stages[0].turn
+    wrong = replace(turn, choice=replace(turn.choice, nodes=np.array([98, 99])))
+    with pytest.raises(InvalidInputError, match="must lead to nodes of the next stage"):
+        replace(chain, stages=(replace(chain.stages[0], turn=wrong), *chain.stages[1:]))

@@ -27,7 +27,7 @@ from thrifty.cascade.estimators import (
     StageOptions,
 )
 from thrifty.chain.chain import Chain
-from thrifty.chain.neighbours import Neighbours, NeighbourStage, NeighbourTurn
+from thrifty.chain.neighbours import Neighbours, NeighbourStage, NeighbourTurn, TurnByNeighbours
 from thrifty.chain.policy import Policy
 from thrifty.chain.stage import (
     BoostedStage,
@@ -75,7 +75,7 @@ _MAX_NESTED = 8
 
 _PLAIN: tuple[type, ...] = (
     *(BoostedStage, CascadeStage, ConfidentStage, ForeignStage, ForkStage, LeafStage, LinearStage),
-    *(NeighbourStage, NeighbourTurn, Turn, Chain, ColumnType, Levels),
+    *(NeighbourStage, NeighbourTurn, Turn, TurnByNeighbours, Chain, ColumnType, Levels),
     *(PriceList, Discounts, ForgottenFunction, RowPrices, CostMatrix, ProbabilityLoss),
     *(AbsentFull, PrecomputedFull, StoredModel, Impute, Scale, KernelScores, LinearScores),
     *(Cascades, Log, Programme, Routes, QualityModel, TextReader, RouterCertificate, RouterState),

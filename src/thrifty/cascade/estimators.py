@@ -78,10 +78,10 @@ class StageOptions:
         no longer help. None is (60, 4), which learns at half the usual rate, (100, 6) and (150, 10), the larger ones
         where there are ten rows for each tree; with 100 rows to 1,000, (60, 4) with smaller penalties too.
     structure : {"line", "graph", "neighbours", "auto"}, default="line"
-        Whether all rows buy in one order, or each row is sent to the purchase that is best for it, by what it holds:
-        with trees for each set of purchases, which takes two to four times as long, or by training rows that are
-        alike, which is for classes only and keeps up to 16,000 training rows in the model and in its file. "auto" takes
-        one of the last two only where it is clearly ahead out of fold. A ranker has "line" only.
+        Whether all rows buy in one order ("line"), or each row is sent to the purchase that is best for it, by what it
+        holds: as trees predict ("graph"), which takes two to four times as long, or by training rows that are alike
+        ("neighbours"), of which up to 16,000 stay in the model and in its file. "auto" takes one of the last two only
+        where it is clearly ahead out of fold. A ranker has "line" only.
     max_bins : int, default=255
         Bins per column.
     max_bytes : int, optional
@@ -170,7 +170,7 @@ class BudgetedCascade(ChainEstimator):
             prices = self._price_list(rows)
             check_spending(prices, budget)
             if options.structure == "neighbours" and (
-                why := unsupported_reason(rows.task, len(rows.y), has_categories=len(self._categorical) > 0)
+                why := unsupported_reason(len(rows.y), has_categories=len(self._categorical) > 0)
             ):
                 raise InvalidInputError(
                     f"structure='neighbours' cannot answer these rows: {why}. Give StageOptions(structure='graph')."
@@ -275,7 +275,7 @@ def _check_stage_options(options: Any) -> None:
     if options.structure not in get_args(Structure):
         raise InvalidInputError(
             f"structure must be 'line' (all rows buy in one order), 'graph' (each in its own), 'neighbours' (the "
-            f"same, answered by training rows that are alike) or 'auto' (what is clearly best); got "
+            f"same, chosen by training rows that are alike) or 'auto' (what is clearly best); got "
             f"{options.structure!r}."
         )
     for name in ("max_stages", "max_bytes"):

@@ -16,6 +16,7 @@ from thrifty.cascade.evaluation import StageEvaluation, evaluate_stages, overcon
 from thrifty.cascade.gates import MIN_Z_OF_GATES, RowNodes, n_tied_stages, z_score_of_gain
 from thrifty.cascade.graph import MIN_ROWS, GraphTrees, find_graph, grow_graph
 from thrifty.cascade.neighbours import NeighbourGraph, find_neighbours
+from thrifty.cascade.nodes import NodeTrees, grow_nodes
 from thrifty.cascade.plan import choose_plan
 from thrifty.cascade.problem import CascadeProblem, Plan, z_score
 from thrifty.cascade.stages import StagedTrees, grow_stages, score_fold, trees_within_bytes
@@ -280,13 +281,13 @@ def best_graph(
 ) -> tuple[Graph, StageEvaluation] | None:
     """The graph of purchases asked for or, with "auto", one that is clearly better than the line; else None.
 
-    One whose nodes answer by neighbours is found in a fraction of the time of the line; one whose nodes have trees of
-    their own takes several times as long as the line, and is looked for only where the first is not clearly ahead.
+    One of neighbours is found first; one that trees choose takes longer, and is looked for only where the first is not
+    clearly ahead.
     """
     if not supports_branching(problem):
         return None
     if problem.structure in ("neighbours", "auto"):
-        graph: tuple[Graph, StageEvaluation] | None = _learn_neighbours(problem, plan, staged, raw)
+        graph: tuple[Graph, StageEvaluation] | None = _learn_neighbours(problem, plan, n_trees, staged, raw)
         if graph is not None and (problem.structure == "neighbours" or _is_ahead(problem, line, graph[1])):
             return graph
     if problem.structure in ("graph", "auto"):
@@ -296,22 +297,55 @@ def best_graph(
     return None
 
 
-def _is_ahead(problem: CascadeProblem, line: StageEvaluation, graph: StageEvaluation) -> bool:
-    return z_score_of_gain(problem, line.candidate, graph.candidate) > MIN_Z_OF_GATES
-
-
 def _learn_neighbours(
-    problem: CascadeProblem, plan: Plan, staged: StagedTrees, raw: Floats
+    problem: CascadeProblem, plan: Plan, n_trees: Sequence[int], staged: StagedTrees, raw: Floats
 ) -> tuple[NeighbourGraph, StageEvaluation] | None:
-    """Learn and evaluate a graph whose nodes predict by neighbours."""
-    found = find_neighbours(problem, plan, staged, raw)
+    """Learn and evaluate a graph of neighbours."""
+    found = find_neighbours(problem, plan, staged)
     if found is None:
         return None
     graph, scores, node, first = found
     n_tied = n_tied_stages(problem, graph.sets[0])
-    costs = problem.costs_by_node(graph.sets, node)
-    served, alike = first[:, None][:, :n_tied], np.ones(scores.shape[1])
-    return graph, evaluate_stages(problem, scores, served, alike, costs, None)
+    costs, ratio, row_nodes = problem.costs_by_node(graph.sets, node), np.ones(node.shape[1]), None
+    if len(problem.task.classes) > 1:
+        scores, served = np.concatenate([scores, raw[:, -1:]], axis=1), first[:, None][:, :n_tied]
+    else:
+        sizes = [_trees_of_level(len(level[0]), plan, n_trees) for level in graph.sets]
+        trees, scores, ratio = _grow_nodes(problem, graph, node, plan, sizes)
+        graph, row_nodes = replace(graph, trees=trees), RowNodes(graph.sets, node)
+        served = trees.scores(problem.table, node)[:, :n_tied]
+    return graph, evaluate_stages(problem, scores, served, ratio, costs, row_nodes)
+
+
+def _is_ahead(problem: CascadeProblem, line: StageEvaluation, graph: StageEvaluation) -> bool:
+    return z_score_of_gain(problem, line.candidate, graph.candidate) > MIN_Z_OF_GATES
+
+
+def _grow_nodes(
+    problem: CascadeProblem, graph: NeighbourGraph, node: Ints, plan: Plan, sizes: list[int]
+) -> tuple[NodeTrees, Floats, Floats]:
+    """Grow trees for the nodes on all rows and in folds: trees, out-of-fold scores, overconfidence."""
+    everyone = np.arange(len(problem.y))
+    grow = partial(grow_nodes, problem, graph.sets, node, plan.boosting)
+    if problem.max_bytes is not None:
+        room = problem.max_bytes - graph.neighbour_bytes
+        sizes = trees_within_bytes(room, sizes, lambda cut: grow(cut, everyone).n_bytes)
+
+    def without(fold: Ints) -> tuple[Floats, Floats]:
+        grown = grow(sizes, np.setdiff1d(everyone, fold, assume_unique=True))
+        return grown.scores(problem.table.take(fold), node[fold]), grown.mean_margin
+
+    n_steps = len(problem.folds) + 1
+    raw = np.empty((len(everyone), len(sizes), problem.task.n_scores))
+    mean_margin = np.zeros(len(sizes))
+    with ThreadPoolExecutor(problem.n_threads) as pool:
+        whole, folds = pool.submit(grow, sizes, everyone), pool.map(without, problem.folds)
+        for number, (fold, (scores, of_fold)) in enumerate(zip(problem.folds, folds, strict=True)):
+            raw[fold], mean_margin = scores, mean_margin + of_fold
+            problem.progress("growing trees of nodes", number + 1, n_steps)
+        trees = whole.result().to_serve()
+        problem.progress("growing trees of nodes", n_steps, n_steps)
+    return trees, raw, overconfidence_ratio(trees.mean_margin, mean_margin / len(problem.folds))
 
 
 def _learn_graph(

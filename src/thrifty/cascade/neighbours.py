@@ -6,22 +6,28 @@ first purchase of the line, every row goes on to the purchase with the largest e
 rows are the nodes of the next level; a row chooses among the purchases that lead to one of them. Behind the last level
 all rows buy all purchases of the line, and are scored by the trees of the line.
 
-Bandwidths are found by coordinate descent over columns, sharpness and pull level by level, by the held-out log-loss of
-some rows. Only classification is supported: numbers were predicted clearly worse than by trees.
+Numbers are predicted clearly worse by neighbours than by trees. There neighbours only choose, among fewer purchases and
+nodes, and every node has trees of its own (``thrifty.cascade.nodes``); rows that have bought all that they choose from
+hold the same, and go on along the line.
+
+Bandwidths are found by coordinate descent over columns, sharpness and pull level by level, by the held-out log-loss or
+squared error of some rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Floats, Ints
+from thrifty.cascade.nodes import NodeTrees, TreeTrials
 from thrifty.cascade.problem import CascadeProblem, Plan
-from thrifty.cascade.stages import StagedTrees, stored_bytes
-from thrifty.chain.neighbours import Neighbours, NeighbourStage, NeighbourTurn
+from thrifty.cascade.stages import StagedTrees, shrinkage_at, stored_bytes
+from thrifty.chain.neighbours import Neighbours, NeighbourStage, NeighbourTurn, TurnByNeighbours
 from thrifty.chain.stage import CascadeStage, ForkStage, Stage
 from thrifty.errors import InvalidInputError
+from thrifty.tasks.regression import quantile_of
 from thrifty.tasks.task import Task
 from thrifty.trees import TreeEnsemble
 from thrifty.trees.binning import BinnedTable
@@ -79,12 +85,18 @@ MAX_NEIGHBOURS = 16_000
 MAX_ROWS = 60_000
 """With more rows, judging all of them by neighbours takes longer than trees do."""
 
-POOL = 24
+POOL = 36
 """First purchases of the line's order, among which rows choose."""
 
 DEPTH, WIDTH = 9, 64
 """Purchases that rows make in orders of their own, and most nodes of a level, but for those without which rows could
 not go on."""
+
+POOL_OF_NUMBERS, WIDTH_OF_NUMBERS = 8, 12
+"""The same where a number is predicted, by trees for each node."""
+
+INTERVALS = 32
+"""Intervals of a number, by which neighbours choose the next purchase."""
 
 FIRST_BANDWIDTH = 0.2
 """Bandwidth that the search begins with, in standard deviations of the column's positions."""
@@ -98,8 +110,24 @@ HELD_IN_SEARCH = 5
 ROWS_IN_SEARCH, GROUPS = 400, 40
 """Rows by which bandwidths, sharpness and pull are judged, and sets of columns that they hold in turns at least."""
 
-SHARPNESS = (1.6, 1.25, 1.0, 0.8, 0.64)
-PULLS = (1e-4, 1e-3, 1e-2, 1e-1)
+SHARPNESS = (1.6, 1.25, 1.0, 0.8, 0.64, 0.4)
+PULLS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+
+AHEAD, HORIZON = 3, 5
+"""First purchases that are valued by trials, and after how many purchases in all."""
+
+EARLIER = 0.25
+"""Weight of the losses on the way to the horizon against that at the horizon."""
+
+TRIALS, SCREENED, MIN_TRIALS = 600, 150, 100
+"""Most rows that try purchases at a level, those of a node that try every purchase, and the least at a node: with
+fewer, the expected gain decides."""
+
+MAX_TRIALS = 1_500
+"""Rows of a node whose trials by trees are kept."""
+
+BEST_ON_AVERAGE, BEST_FOR_SOME = 4, 4
+"""Purchases that are tried to the horizon: the best for all rows, and those that are best for some."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,44 +141,50 @@ class NodeOfSets:
 
 @dataclass(frozen=True, eq=False)
 class NeighbourGraph:
-    """Nodes of every level, neighbours that predict there, and trees of the last stage.
+    """Nodes of every level, neighbours that choose between them, and what predicts there.
 
     Attributes
     ----------
     among : Neighbours
-        Training rows that answer.
+        Training rows that choose and, without trees at the nodes, answer.
     levels : tuple of tuple of NodeOfSets
         Nodes of each level.
     sharpness, pull : tuple of float
         Of each level.
-    last : StagedTrees
-        The line whose trees score rows behind the last level.
+    line : StagedTrees
+        The line whose trees score rows behind the last level, without trees at the nodes.
+    trees : NodeTrees, optional
+        Trees of the nodes of all levels and, behind them, of ``tail``.
+    tail : tuple of ndarray
+        Columns of the stages behind the last level.
     """
 
     among: Neighbours
     levels: tuple[tuple[NodeOfSets, ...], ...]
     sharpness: tuple[float, ...]
     pull: tuple[float, ...]
-    last: StagedTrees
+    line: StagedTrees
+    tail: tuple[Ints, ...]
+    trees: NodeTrees | None = None
 
     @property
     def base(self) -> Floats:
-        """Scores before any tree of the line."""
-        return self.last.base
+        """Scores before any tree."""
+        return self.line.base if self.trees is None else self.trees.base
 
     @property
     def sets(self) -> list[list[Ints]]:
-        """Columns of the nodes of every stage, the last one included."""
-        return [*([node.columns for node in level] for level in self.levels), [self.last.sets[-1]]]
+        """Columns of the nodes of every stage, those behind the last level included."""
+        return [*([node.columns for node in level] for level in self.levels), *([own] for own in self.tail)]
 
     @property
-    def n_bytes(self) -> int:
-        """Bytes that neighbours and trees take in a file at most."""
+    def neighbour_bytes(self) -> int:
+        """Bytes that neighbours take in a file at most."""
         among = (self.among.codes, self.among.label, self.among.weight, self.among.ends, self.among.positions)
-        return sum(array.nbytes for array in among) + stored_bytes(self._trees())
+        return sum(array.nbytes for array in among)
 
-    def _trees(self) -> TreeEnsemble:
-        return TreeEnsemble.concatenate(self.last.parts)
+    def _last_trees(self) -> TreeEnsemble:
+        return TreeEnsemble.concatenate(self.line.parts)
 
     def stages(
         self,
@@ -158,40 +192,58 @@ class NeighbourGraph:
         calibrations: Sequence[Floats],
         gates: Sequence[Sequence[TreeEnsemble]] | None = None,
     ) -> tuple[Stage, ...]:
-        """Stages that serve; gates are not learned here."""
-        assert gates is None
+        """Stages that serve; ``gates`` are the learned gates of the nodes of each stage."""
         found: list[Stage] = []
-        for place, level in enumerate(self.levels):
-            shared = (self.among, self.sharpness[place], self.pull[place], calibrations[place], task)
-            nodes = tuple(NeighbourStage(node.columns, *shared, node.turn) for node in level)
+        for place, columns in enumerate(self.sets):
+            turns = [node.turn for node in self.levels[place]] if place < len(self.levels) else [None]
+            nodes = tuple(
+                self._node(place, number, own, turn, calibrations[place], task, gates)
+                for number, (own, turn) in enumerate(zip(columns, turns, strict=True))
+            )
             found.append(nodes[0] if len(nodes) == 1 else ForkStage(nodes))
-        columns = self.last.sets[-1]
-        trees = self._trees().over_columns(columns)
-        return (*found, CascadeStage(columns, trees, calibrations[-1], task))
+        return tuple(found)
+
+    def _node(
+        self,
+        place: int,
+        number: int,
+        columns: Ints,
+        turn: NeighbourTurn | None,
+        calibration: Floats,
+        task: Task,
+        gates: Sequence[Sequence[TreeEnsemble]] | None,
+    ) -> Stage:
+        if self.trees is None and place < len(self.levels):
+            shared = (self.among, self.sharpness[place], self.pull[place], calibration, task)
+            return NeighbourStage(columns, *shared, turn)
+        trees = self._last_trees() if self.trees is None else self.trees.trees[place][number]
+        return CascadeStage(
+            columns,
+            trees.over_columns(columns),
+            calibration,
+            task,
+            None if gates is None else gates[place][number],
+            None if turn is None else TurnByNeighbours(self.among, columns, self.sharpness[place], turn),
+        )
 
 
 def find_neighbours(
-    problem: CascadeProblem, plan: Plan, line: StagedTrees, raw: Floats
+    problem: CascadeProblem, plan: Plan, line: StagedTrees
 ) -> tuple[NeighbourGraph, Floats, Ints, Floats] | None:
-    """Find a graph of neighbours, or None where it is not supported.
-
-    Parameters
-    ----------
-    raw : ndarray of shape (n_rows, n_stages, n_scores)
-        Held-out scores of the line.
+    """Find a graph of neighbours, without trees at its nodes, or None where it is not supported.
 
     Returns
     -------
     graph : NeighbourGraph
         What serves.
-    scores : ndarray of shape (n_rows, n_levels + 1, n_scores)
-        Held-out scores at every level and behind them.
-    node : ndarray of shape (n_rows, n_levels + 1)
-        Node of each row at each level.
+    scores : ndarray of shape (n_rows, n_levels, n_scores)
+        Held-out scores at every level, by neighbours.
+    node : ndarray of shape (n_rows, n_stages)
+        Node of each row at each level and behind them.
     served : ndarray of shape (n_rows, n_scores)
         Scores of the first level with all neighbours, the row itself among them.
     """
-    if unsupported_reason(problem.task, len(problem.y), has_categories=problem.table.categories is not None):
+    if unsupported_reason(len(problem.y), has_categories=problem.table.categories is not None):
         return None
     n_free = int((problem.price_list.prices[problem.price_list.group_of] == 0).sum())
     if n_free > POOL:  # so many columns, held by all, leave no row a neighbour
@@ -202,26 +254,28 @@ def find_neighbours(
     levels, scores, node = search.levels()
     if all(len(level) == 1 for level in levels):
         return None
-    graph = NeighbourGraph(search.among, tuple(levels), tuple(search.sharpness), tuple(search.pull), line)
-    if problem.max_bytes is not None and graph.n_bytes > problem.max_bytes:
+    tail = (line.sets[-1],) if search.is_labels else search.tail(plan)
+    graph = NeighbourGraph(
+        search.among, tuple(levels), tuple(search.sharpness), tuple(search.pull), line, tail
+    )
+    n_bytes = graph.neighbour_bytes + (stored_bytes(graph._last_trees()) if search.is_labels else 1)
+    if problem.max_bytes is not None and n_bytes > problem.max_bytes:
         if problem.structure == "auto":
             return None
         raise InvalidInputError(
-            f"max_bytes must leave room for the neighbours and the trees behind them, {graph.n_bytes} bytes here; got "
+            f"max_bytes must leave room for the neighbours and the trees behind them, {n_bytes} bytes here; got "
             f"{problem.max_bytes}. Raise it, or give structure='line'."
         )
     first = levels[0][0].columns
     codes = search.codes[:, search.among.places(first)]
     masses, _ = search.among.look(codes, first, graph.sharpness[0])
-    served = problem.task.scores(search.among.outputs(masses, graph.pull[0]))
-    everyone = np.zeros((len(node), 1), dtype=np.intp)
-    return graph, np.concatenate([scores, raw[:, -1:]], axis=1), np.hstack([node, everyone]), served
+    served = search.scores_of(search.among.outputs(masses, graph.pull[0]))
+    behind = np.zeros((len(node), len(tail)), dtype=np.intp)
+    return graph, scores, np.hstack([node, behind]), served
 
 
-def unsupported_reason(task: Task, n_rows: int, *, has_categories: bool) -> str:
-    """Why neighbours do not support a task; empty if they do."""
-    if not task.has_uncertainty or len(task.classes) < 2:
-        return "the target is not a choice between classes: neighbours predict numbers clearly worse than trees do"
+def unsupported_reason(n_rows: int, *, has_categories: bool) -> str:
+    """Why neighbours do not support some rows; empty if they do."""
     if has_categories:
         return "the table has columns of text or categories, between which there is no distance"
     return f"they are at most {MAX_ROWS:,}, and here are {n_rows:,}" if n_rows > MAX_ROWS else ""
@@ -232,25 +286,46 @@ def even_steps(n: int, max_places: int) -> Ints:
     return np.arange(n) if n <= max_places else np.linspace(0, n - 1, max_places).astype(np.intp)
 
 
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """What some purchases, by their place in the pool, were worth to some rows: (n_rows, n_places)."""
+
+    places: list[int]
+    rows: Ints
+    worth: Floats
+
+
+def _best_of(expected: Floats) -> list[int]:
+    """The choices that are best on average and, one by one, those that add most to what rows find best."""
+    best = np.argsort(-expected.mean(axis=0), kind="stable")[:BEST_ON_AVERAGE].tolist()
+    while len(best) < min(BEST_ON_AVERAGE + BEST_FOR_SOME, expected.shape[1]):
+        so_far = expected[:, best].max(axis=1)
+        added = np.maximum(expected - so_far[:, None], 0.0).mean(axis=0)
+        added[best] = -1.0
+        best.append(int(np.argmax(added)))
+    return [int(one) for one in best]
+
+
 class _Search:
     """Finds bandwidths and levels."""
 
     def __init__(self, problem: CascadeProblem, plan: Plan) -> None:
         self.problem, prices = problem, problem.price_list
-        self.pool = [int(one) for one in plan.order[:POOL]]
+        self.is_labels = len(problem.task.classes) > 1
+        self.pool = [int(one) for one in plan.order[: POOL if self.is_labels else POOL_OF_NUMBERS]]
+        self.width = WIDTH if self.is_labels else WIDTH_OF_NUMBERS
         self.free = np.flatnonzero(prices.prices[prices.group_of] == 0)
         known = np.sort(np.concatenate([self.free, *(self._delivered(one) for one in self.pool)]))
         self.known = known.astype(np.intp)
         max_levels = DEPTH if problem.n_stages is None else min(DEPTH, problem.n_stages - 1)
-        self.n_levels = min(max_levels, len(self.pool) - 1) + (len(self.free) > 0)
+        # Rows that have bought all of the pool hold the same; trees go on from there, and kernels end before.
+        self.n_levels = min(max_levels, len(self.pool) - self.is_labels) + (len(self.free) > 0)
         self.fold = np.empty(len(problem.y), dtype=np.int64)
         for number, rows in enumerate(problem.folds):
             self.fold[rows] = number
         self.codes, ends, offsets, positions = coarse_levels(problem.table, self.known, problem.weight)
-        classes = problem.task.classes
-        by_name = np.argsort(classes)
-        found = by_name[np.searchsorted(classes, problem.task.decode(problem.y), sorter=by_name)]
-        self.label = label = found.astype(np.int32)
+        self.label, n_classes, values = self._labels()
+        label = self.label
         self.weight = problem.weight / problem.weight.mean()
         # At even steps through rows sorted by content: independent of the order of rows.
         by_content = np.lexsort((self.fold, self.weight, label, *self.codes.T))
@@ -264,12 +339,45 @@ class _Search:
             np.ascontiguousarray(self.codes[some].T),
             label[some],
             self.weight[some],
-            len(classes),
+            n_classes,
+            values,
         )
         self.sharpness: list[float] = []
         self.pull: list[float] = []
         self.judges = some[even_steps(len(some), ROWS_IN_SEARCH)]
+        self.triers = some[even_steps(len(some), TRIALS)]
         self._find_bandwidths()
+        self.by_number = [self._sharpen_random(number) for number in range(min(HORIZON, len(self.pool)) + 1)]
+
+    def _labels(self) -> tuple[NDArray[np.int32], int, Floats]:
+        """Number of each row's class, number of classes, and their values where they are intervals of numbers."""
+        y, classes = self.problem.y, self.problem.task.classes
+        if self.is_labels:
+            by_name = np.argsort(classes)
+            found = by_name[np.searchsorted(classes, self.problem.task.decode(y), sorter=by_name)]
+            return found.astype(np.int32), len(classes), np.empty(0)
+        ends = np.unique(
+            [quantile_of(y, self.problem.weight, part / INTERVALS) for part in range(1, INTERVALS)]
+        )
+        label = np.unique(np.searchsorted(ends, y), return_inverse=True)[1].astype(np.int32)
+        mass = np.bincount(label, self.problem.weight)
+        return label, len(mass), np.bincount(label, self.problem.weight * y) / mass
+
+    def scores_of(self, outputs: Floats) -> Floats:
+        """Scores of probabilities of the classes, shape (n_rows, n_scores)."""
+        if self.is_labels:
+            return self.problem.task.scores(outputs)
+        scores: Floats = (outputs * self.among.values).sum(axis=1, keepdims=True)
+        return scores
+
+    def tail(self, plan: Plan) -> tuple[Ints, ...]:
+        """Columns of the stages of the line that hold more than the pool, and at least one that holds all of it."""
+        held, found = self._columns(frozenset(self.pool)), []
+        for columns in plan.sets:
+            if not np.isin(columns, held).all():
+                held = np.r_[held, columns[~np.isin(columns, held)]]
+                found.append(held)
+        return tuple(found or [held])
 
     def _delivered(self, purchase: int) -> Ints:
         return np.flatnonzero(self.problem.price_list.group_of == purchase)
@@ -301,15 +409,20 @@ class _Search:
             self.problem.progress("finding bandwidths", number + 1, len(STEPS))
 
     def _group_loss(self, rows: Ints, columns: Ints) -> float:
-        """Summed held-out log-loss of some rows that hold the same."""
+        """Summed held-out loss of some rows that hold the same."""
         return float(self.weight[rows].sum() * self._loss(rows, columns, 1.0, PULLS[-2:-1])[0])
 
     def _loss(self, rows: Ints, columns: Ints, sharpness: float, pulls: Sequence[float]) -> Floats:
-        """Held-out log-loss of some rows that hold the same, for each pull."""
+        """Held-out loss of some rows that hold the same, for each pull."""
         masses, _ = self._look(rows, columns, sharpness, None)
-        label = self.label[rows]
-        found = (self.among.outputs(masses, pull)[np.arange(len(rows)), label] for pull in pulls)
-        return np.array([np.average(-np.log(one), weights=self.weight[rows]) for one in found])
+        found = (self._losses(rows, self.among.outputs(masses, pull)) for pull in pulls)
+        return np.array([np.average(one, weights=self.weight[rows]) for one in found])
+
+    def _losses(self, rows: Ints, outputs: Floats) -> Floats:
+        """Log-loss or squared error of the probabilities of some rows."""
+        if self.is_labels:
+            return -np.log(outputs[np.arange(len(rows)), self.label[rows]])
+        return np.square(self.scores_of(outputs)[:, 0] - self.problem.y[rows])
 
     def _look(
         self, rows: Ints, columns: Ints, sharpness: float, candidates: Ints | None
@@ -325,18 +438,23 @@ class _Search:
         n_rows = len(problem.y)
         scores = np.empty((n_rows, self.n_levels, problem.task.n_scores))
         node = np.zeros((n_rows, self.n_levels), dtype=np.intp)
-        start = () if len(self.free) else (self.pool[0],)
-        level, levels = [NodeOfSets(frozenset(start), self._columns(frozenset(start)))], []
+        start = frozenset(() if len(self.free) else (self._first(),))
+        if not self.is_labels:
+            self.trees = TreeTrials(problem)
+            self.grown = {start: self.trees.grown(self.trees.base, self._columns(start), 1.0)}
+        level, levels = [NodeOfSets(start, self._columns(start))], []
         for place in range(self.n_levels):
             is_last = place == self.n_levels - 1
             sharpness, pull = self._sharpen(level, node[:, place])
             outputs, gain = self._visit(level, node[:, place], sharpness, pull, is_last=is_last)
-            scores[:, place] = problem.task.scores(outputs)
+            scores[:, place] = self.scores_of(outputs)
             self.sharpness.append(sharpness)
             self.pull.append(pull)
             following: list[NodeOfSets] = []
             if not is_last:
-                level, following, node[:, place + 1] = self._go_on(level, node[:, place], gain)
+                attempt = self._try_level if self.is_labels else self._try_trees
+                trials = attempt(level, node[:, place], sharpness, gain)
+                level, following, node[:, place + 1] = self._go_on(level, node[:, place], gain, trials)
             levels.append(tuple(level))
             level = following
             problem.progress("finding sets of purchases", place + 1, self.n_levels)
@@ -385,8 +503,157 @@ class _Search:
                 gain[rows, place] = best / prices[self.pool[place]]
         return outputs, gain
 
+    # -- trials ------------------------------------------------------------------------------------
+
+    def _first(self) -> int:
+        """The first purchase of all rows: the line's, or one that is not dearer and clearly worth more."""
+        prices = self._prices(frozenset())
+        # A first purchase that is dearer than the line's would leave small budgets without an answer.
+        left = [place for place, one in enumerate(self.pool) if prices[one] <= prices[self.pool[0]]]
+        nothing = NodeOfSets(frozenset(), self.free)
+        before = self._losses(self.triers, np.tile(self.among.prior, (len(self.triers), 1)))
+        trial = self._try(nothing, self.triers, left, before, 1.0, [0])
+        worth = self._expected(nothing, trial.rows, trial.worth, self.triers[:1], 1.0)[0]
+        return self.pool[trial.places[int(np.argmax(worth))] if worth.max() > 0.0 else 0]
+
+    def _try_level(
+        self, level: Sequence[NodeOfSets], node: Ints, sharpness: float, gain: Floats
+    ) -> dict[int, _Trial]:
+        """Trials at the nodes of a level, by number; choices that they advise come before others in ``gain``."""
+        trials = {}
+        for number, one in enumerate(level):
+            rows = self.triers[node[self.triers] == number]
+            left = [place for place, purchase in enumerate(self.pool) if purchase not in one.bought]
+            if len(one.bought) >= AHEAD or len(rows) < MIN_TRIALS or len(left) < 2:
+                continue
+            trials[number] = self._try(one, rows, left, self._losses_at(rows, one.bought), sharpness)
+            self._advise(one, trials[number], np.flatnonzero(node == number), sharpness, gain)
+        return trials
+
+    def _advise(self, one: NodeOfSets, trial: _Trial, here: Ints, sharpness: float, gain: Floats) -> None:
+        """Put what trials advise the rows of a node before what they would gain."""
+        worth = self._expected(one, trial.rows, trial.worth, here, sharpness)
+        # Below zero, where no worth is that counts.
+        gain[here] -= np.max(gain[here], axis=1, keepdims=True, initial=0.0)
+        gain[here[:, None], trial.places] = np.where(worth > 0.0, worth, gain[here[:, None], trial.places])
+
+    def _try_trees(
+        self, level: Sequence[NodeOfSets], node: Ints, sharpness: float, gain: Floats
+    ) -> dict[int, _Trial]:
+        """Trials as ``_try_level``, of every purchase at every node, by trees that continue those of the node."""
+        trials, grown, mass = {}, {}, dict[frozenset[int], float]()
+        for number, one in enumerate(level):
+            left = [place for place, purchase in enumerate(self.pool) if purchase not in one.bought]
+            prices, before = self._prices(one.bought), self.grown[one.bought]
+            here = np.flatnonzero(node[self.trees.rows] == number)
+            worth = np.empty((len(self.trees.rows), len(left)))
+            for choice, place in enumerate(left):
+                key = one.bought | {self.pool[place]}
+                after = self.trees.grown(before, self._columns(key), shrinkage_at(len(one.bought)))
+                fall = self.trees.losses(before) - self.trees.losses(after)
+                worth[:, choice] = fall / prices[self.pool[place]]
+                if key not in grown or len(here) > mass[key]:
+                    grown[key], mass[key] = after, len(here)
+            is_large = len(here) >= MIN_TRIALS
+            best = int(np.argmax(worth[here if len(here) else slice(None)].mean(axis=0)))
+            worth -= worth[:, [best]].copy()
+            worth[:, best] = 1e-9  # taken where nothing else is clearly worth more
+            chosen = list(range(len(left))) if is_large else [best]
+            some = here[even_steps(len(here), MAX_TRIALS)] if is_large else even_steps(len(worth), MIN_TRIALS)
+            places = [left[choice] for choice in chosen]
+            trials[number] = trial = _Trial(places, self.trees.rows[some], worth[some][:, chosen])
+            self._advise(one, trial, np.flatnonzero(node == number), sharpness, gain)
+        self.grown = grown
+        return trials
+
+    def _try(
+        self,
+        one: NodeOfSets,
+        rows: Ints,
+        left: Sequence[int],
+        before: Floats,
+        sharpness: float,
+        default: Sequence[int] | None = None,
+    ) -> _Trial:
+        """Try purchases at a node: all of them one further purchase ahead, and the best of these to the horizon.
+
+        ``default`` are the places of the purchase that others are compared with; None is that of the largest gain.
+        """
+        some = even_steps(len(rows), SCREENED)
+        worth = self._worth(rows[some], one.bought, left, 1, before[some])
+        expected = self._expected(one, rows[some], worth, rows[some], sharpness)
+        places = [left[choice] for choice in _best_of(expected)]
+        n_more = min(HORIZON, len(self.pool)) - len(one.bought) - 1
+        usual = self._worth(rows, one.bought, default or [-1], n_more, before)
+        return _Trial(places, rows, self._worth(rows, one.bought, places, n_more, before) - usual)
+
+    def _worth(
+        self, rows: Ints, bought: frozenset[int], places: Sequence[int], n_more: int, before: Floats
+    ) -> Floats:
+        """How much less rows lose, for its price, after each of some purchases and a few more: (n_rows, n_places).
+
+        The place -1 is the purchase of the largest gain.
+        """
+        # All purchases at once: rows of different ones may come to the same set.
+        row, first = np.tile(np.arange(len(rows)), len(places)), np.repeat(places, len(rows))
+        groups = {bought: np.arange(len(row))}
+        loss, paid = np.zeros(len(row)), np.empty(len(row))
+        for step in range(n_more + 1):
+            following: dict[frozenset[int], list[Ints]] = {}
+            for key, here in groups.items():
+                is_given = step == 0 and places[0] >= 0
+                best = first[here] if is_given else self._gains(rows[row[here]], key).argmax(axis=1)
+                for taken in np.unique(best):
+                    following.setdefault(key | {self.pool[taken]}, []).append(here[best == taken])
+            groups = {key: np.sort(np.concatenate(parts)) for key, parts in following.items()}
+            weight = 1.0 if step == n_more else EARLIER / n_more
+            for key, here in groups.items():
+                loss[here] += weight * (self._losses_at(rows[row[here]], key) - before[row[here]])
+                paid[here] = self._cost(key) - self._cost(bought)
+        worth: Floats = (-loss / np.maximum(paid, 1e-12)).reshape(len(places), len(rows)).T
+        return worth
+
+    def _gains(self, rows: Ints, bought: frozenset[int]) -> Floats:
+        """Expected gain of each purchase of the pool for its price; -inf where it is bought."""
+        gain = np.full((len(rows), len(self.pool)), -np.inf)
+        left = [place for place, purchase in enumerate(self.pool) if purchase not in bought]
+        columns = [self._delivered(self.pool[place]) for place in left]
+        every, prices = np.unique(np.concatenate(columns)).astype(np.intp), self._prices(bought)
+        _, gains = self._look(rows, self._columns(bought), self.by_number[len(bought)][0], every)
+        for place, own in zip(left, columns, strict=True):
+            best = gains[:, np.searchsorted(every, own)].max(axis=1)
+            gain[:, place] = best / prices[self.pool[place]]
+        return gain
+
+    def _losses_at(self, rows: Ints, bought: frozenset[int]) -> Floats:
+        """Held-out losses of some rows after some purchases."""
+        sharpness, pull = self.by_number[len(bought)]
+        masses, _ = self._look(rows, self._columns(bought), sharpness, None)
+        return self._losses(rows, self.among.outputs(masses, pull))
+
+    def _expected(self, one: NodeOfSets, tried: Ints, worth: Floats, asked: Ints, sharpness: float) -> Floats:
+        """What rows at a node expect purchases to be worth, by what they were to others."""
+        held, fold = self.among.places(one.columns), (self.fold[tried], self.fold[asked])
+        levels = self.codes[:, held]
+        return self.among.means_around(levels[asked], one.columns, sharpness, levels[tried], worth, fold)
+
+    def _cost(self, bought: frozenset[int]) -> float:
+        columns = self._columns(bought)
+        return float(self.problem.price_list.cost_of(columns)) if len(columns) else 0.0
+
+    def _sharpen_random(self, number: int) -> tuple[float, float]:
+        """Sharpness and pull of the least held-out loss of rows that have made so many purchases, drawn at random."""
+        if number == 0 and not len(self.free):
+            return 1.0, PULLS[-1]
+        chance, n_groups = np.random.default_rng(number), min(GROUPS, len(self.judges))
+        drawn = [frozenset(chance.permutation(self.pool)[:number].tolist()) for _ in range(n_groups)]
+        level = [NodeOfSets(key, self._columns(key)) for key in drawn]
+        node = np.zeros(len(self.fold), dtype=np.intp)
+        node[self.judges] = np.arange(len(self.judges)) % n_groups
+        return self._sharpen(level, node)
+
     def _go_on(
-        self, level: Sequence[NodeOfSets], node: Ints, gain: Floats
+        self, level: Sequence[NodeOfSets], node: Ints, gain: Floats, trials: Mapping[int, _Trial]
     ) -> tuple[list[NodeOfSets], list[NodeOfSets], Ints]:
         """Keep the sets that most rows come to, and send each row to one of them."""
         weight, best = self.problem.weight, gain.argmax(axis=1)
@@ -398,7 +665,7 @@ class _Search:
                 key = one.bought | {self.pool[place]}
                 mass[key] = mass.get(key, 0.0) + float(taken[place])
         by_mass = sorted(mass, key=lambda key: (-mass[key], sorted(key)))
-        kept = set(by_mass[:WIDTH])
+        kept = set(by_mass[: self.width])
         for number, one in enumerate(level):
             if not any(one.bought < key for key in kept):
                 kept.add(self._best_child(one, gain[node == number]))
@@ -409,7 +676,9 @@ class _Search:
             open_to = [p for p, one_more in enumerate(self.pool) if one.bought | {one_more} in number_of]
             open_to = [place for place in open_to if self.pool[place] not in one.bought]
             nodes = np.array([number_of[one.bought | {self.pool[place]}] for place in open_to], dtype=np.intp)
-            turned.append(NodeOfSets(one.bought, one.columns, self._turn(one, open_to, nodes)))
+            turned.append(
+                NodeOfSets(one.bought, one.columns, self._turn(one, open_to, nodes, trials.get(number)))
+            )
             rows = np.flatnonzero(node == number)
             if len(rows):
                 following[rows] = nodes[gain[rows][:, open_to].argmax(axis=1)]
@@ -420,10 +689,17 @@ class _Search:
         mean = gain[:, left].mean(axis=0) if len(gain) else np.zeros(len(left))
         return one.bought | {self.pool[left[int(np.argmax(mean))]]}
 
-    def _turn(self, one: NodeOfSets, open_to: Sequence[int], nodes: Ints) -> NeighbourTurn:
+    def _turn(
+        self, one: NodeOfSets, open_to: Sequence[int], nodes: Ints, trial: _Trial | None
+    ) -> NeighbourTurn:
         columns = [self._delivered(self.pool[place]) for place in open_to]
         tells = np.full((len(columns), max(map(len, columns))), -1, dtype=np.int64)
         for place, own in enumerate(columns):
             tells[place, : len(own)] = own
         prices = self._prices(one.bought)[[self.pool[place] for place in open_to]]
-        return NeighbourTurn(nodes, tells, prices)
+        if trial is None or len(open_to) == 1:
+            return NeighbourTurn(nodes, tells, prices)
+        tried = [choice for choice, place in enumerate(open_to) if place in trial.places]
+        worth = trial.worth[:, [trial.places.index(open_to[choice]) for choice in tried]]
+        levels = self.codes[trial.rows][:, self.among.places(one.columns)]
+        return NeighbourTurn(nodes, tells, prices, np.array(tried, dtype=np.intp), levels, worth)

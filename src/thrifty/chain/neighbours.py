@@ -9,7 +9,9 @@ Columns are cut into levels, whose positions are in units of the column's bandwi
 every set of columns, with nothing fitted for a set, as a graph of many sets of purchases needs.
 
 The same weights predict the levels of a column not yet bought and the class probabilities after its purchase. The
-*gain* of a column is the expected fall of the entropy of the class (Shannon 1948).
+*gain* of a column is the expected fall of the entropy of the class (Shannon 1948). A number is a class, too: the
+interval that it lies in, with the mean of its numbers as *value*; a column then gains the expected fall of the
+variance. Numbers are predicted by trees, and neighbours only choose what is bought next (``TurnByNeighbours``).
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -26,12 +28,12 @@ from thrifty.arrays import Floats, Ints
 from thrifty.chain.stage import MAX_NODES, Visit, shape_problem
 from thrifty.errors import InvalidInputError
 from thrifty.full.foreign import models_of
-from thrifty.jit import kernel
+from thrifty.jit import kernel, lean
 from thrifty.prices.billing import are_columns
 from thrifty.tasks.task import Task
 from thrifty.threads import usable_threads
 
-__all__ = ["NeighbourStage", "NeighbourTurn", "Neighbours"]
+__all__ = ["NeighbourStage", "NeighbourTurn", "Neighbours", "TurnByNeighbours"]
 
 OF_MISSING = 0.3
 """Kernel between a missing and a known value."""
@@ -52,6 +54,12 @@ MAX_LEVELS = 64
 """Levels of a column, missing counted; a fit makes fewer."""
 
 NO_FOLD = -1
+
+PULL_OF_WORTH = 2.0
+"""Weight of all trials together where the worth of a choice is expected."""
+
+Z_OF_WORTH = 1.0
+"""Standard errors by which a choice must have been worth something to be taken in place of the largest gain."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +84,8 @@ class Neighbours:
         What rows count.
     n_classes : int
         Number of classes.
+    values : ndarray of shape (n_classes,)
+        The number that each class stands for; empty where classes are labels.
     """
 
     columns: Ints
@@ -86,6 +96,7 @@ class Neighbours:
     label: NDArray[np.int32]
     weight: Floats
     n_classes: int
+    values: Floats = field(default_factory=lambda: np.empty(0))
     _tables: dict[float, Floats] = field(default_factory=dict, init=False, repr=False)
 
     def validate(self) -> "Neighbours":
@@ -110,6 +121,10 @@ class Neighbours:
         )
         if not fits or np.any(self.n_levels > MAX_LEVELS) or np.any(codes >= self.n_levels[:, None]):
             raise InvalidInputError("levels of neighbours must be those of their columns.")
+        if len(self.values) not in (0, self.n_classes) or not np.all(np.isfinite(self.values)):
+            raise InvalidInputError(
+                f"values of neighbours must be finite numbers, one for each of {self.n_classes}."
+            )
         if self.n_classes < 2 or np.any((self.label < 0) | (self.label >= self.n_classes)):
             raise InvalidInputError(f"labels of neighbours must number {self.n_classes} classes.")
         if not (np.all(self.weight >= 0) and 0 < self.weight.sum() < np.inf):
@@ -129,7 +144,9 @@ class Neighbours:
 
     def places(self, columns: Ints) -> Ints:
         """Positions of some columns in ``columns``."""
-        return np.array([int(np.flatnonzero(self.columns == one)[0]) for one in columns], dtype=np.intp)
+        by_column = np.argsort(self.columns)
+        places: Ints = by_column[np.searchsorted(self.columns, columns, sorter=by_column)]
+        return places
 
     def code(self, block: Floats, columns: Ints) -> NDArray[np.uint8]:
         """Levels of the cells of some rows, shape (n_rows, n_columns); the block holds just these columns."""
@@ -184,7 +201,8 @@ class Neighbours:
         masses : ndarray of shape (n_rows, n_classes)
             Weight of the neighbours of each class.
         gain : ndarray of shape (n_rows, n_candidates)
-            By how much the entropy of the class, in nats, is expected to fall once a candidate is known.
+            By how much the entropy of the class, in nats, or the variance of its value, is expected to fall once a
+            candidate is known.
         """
         of_neighbour, of_row = (
             (np.zeros(len(self.label), np.int64), np.full(len(codes), NO_FOLD, np.int64))
@@ -205,6 +223,7 @@ class Neighbours:
             self.n_levels,
             self.places(columns),
             wanted,
+            self.values,
         )
         # Rows that hold the same have the same neighbours: at the first purchases they are most of them.
         keys = np.column_stack([codes, of_row.astype(np.int16).view(np.uint8).reshape(len(codes), 2)])
@@ -212,7 +231,8 @@ class Neighbours:
         codes, of_row = codes[some], of_row[some]
         masses = np.zeros((len(codes), self.n_classes))
         gain = np.zeros((len(codes), len(wanted)))
-        n_parts = min(len(codes) * len(self.label) // PART_OF_WORK, usable_threads())
+        n_parts = len(codes) * len(self.label) // PART_OF_WORK
+        n_parts = n_parts if n_parts < 2 else min(n_parts, usable_threads())
         parts = np.array_split(np.arange(len(codes)), max(n_parts, 1))
 
         def part(rows: Ints) -> None:
@@ -228,10 +248,68 @@ class Neighbours:
                 list(pool.map(part, parts))
         return masses[all_of.ravel()], gain[all_of.ravel()]
 
+    def means_around(
+        self,
+        codes: NDArray[np.uint8],
+        columns: Ints,
+        sharpness: float,
+        trials: NDArray[np.uint8],
+        worth: Floats,
+        fold: tuple[Ints, Ints] | None = None,
+    ) -> Floats:
+        """Lower bounds of the mean of what other rows found in trials, near some rows: shape (n_rows, n_choices).
+
+        Parameters
+        ----------
+        codes, columns, sharpness : ndarray, ndarray, float
+            As in ``look``.
+        trials : ndarray of shape (n_trials, n_columns)
+            Levels of the other rows.
+        worth : ndarray of shape (n_trials, n_choices)
+            What they found.
+        fold : tuple of ndarray, optional
+            Fold of each of them, and of each row: those of the own fold do not count.
+        """
+        nowhere = np.zeros(len(worth), np.int64), np.full(len(codes), NO_FOLD, np.int64)
+        of_trial, of_row = nowhere if fold is None else fold
+        starts, means = np.r_[0, np.cumsum(np.square(self.n_levels))], np.empty((len(codes), worth.shape[1]))
+        trials, worth = np.ascontiguousarray(trials), np.ascontiguousarray(worth)
+        tables, held = self.tables(sharpness), self.places(columns)
+        kernel_means(
+            tables,
+            starts,
+            self.n_levels,
+            held,
+            trials,
+            of_trial,
+            worth,
+            np.ascontiguousarray(codes),
+            of_row,
+            means,
+        )
+        return means
+
     def outputs(self, masses: Floats, pull: float) -> Floats:
         """Probabilities of the classes."""
         found: Floats = (masses + self.prior * pull) / (masses.sum(axis=1, keepdims=True) + pull)
         return found
+
+
+@lean
+def doubt_of(masses: Any, total: float, values: Any) -> float:
+    """Entropy of the class in nats or, where classes have values, the variance of the value."""
+    doubt = 0.0
+    if len(values) == 0:
+        for k in range(len(masses)):
+            if masses[k] > NEGLIGIBLE * total:
+                doubt -= masses[k] / total * np.log(masses[k] / total)
+        return doubt
+    mean = 0.0
+    for k in range(len(masses)):
+        mean += masses[k] / total * values[k]
+    for k in range(len(masses)):
+        doubt += masses[k] / total * (values[k] - mean) * (values[k] - mean)
+    return doubt
 
 
 @kernel
@@ -245,12 +323,13 @@ def neighbour_masses(
     n_levels: Any,
     held: Any,
     candidates: Any,
+    values: Any,
     rows: Any,
     own_fold: Any,
     masses: Any,
     gain: Any,
 ) -> None:
-    """Write the masses of the classes around each row and, for each candidate, how far entropy is expected to fall."""
+    """Write the masses of the classes around each row and, for each candidate, how far doubt is expected to fall."""
     n, n_classes = len(label), masses.shape[1]
     near, found = np.empty(n), np.empty(n, np.int64)
     max_levels = 0
@@ -294,10 +373,7 @@ def neighbour_masses(
             around[k] = 0.0
         for k in range(n_kept):
             around[label[found[k]]] += near[k]
-        now = 0.0
-        for k in range(n_classes):
-            if around[k] > 0.0:
-                now -= around[k] / total * np.log(around[k] / total)
+        now = doubt_of(around, total, values)
         for c in range(len(candidates) if total > 0.0 else 0):
             place, after = candidates[c], 0.0
             width, own = n_levels[place], codes[place]
@@ -312,7 +388,7 @@ def neighbour_masses(
             for level in range(width):
                 if expected[level] <= NEGLIGIBLE * total:
                     continue
-                whole, doubt = 0.0, 0.0
+                whole = 0.0
                 for k in range(n_classes):
                     around[k] = 0.0
                 for near_by in range(width):
@@ -321,16 +397,58 @@ def neighbour_masses(
                         whole += closeness * expected[near_by]
                         for k in range(n_classes):
                             around[k] += closeness * spread[near_by, k]
-                for k in range(n_classes):
-                    if around[k] > NEGLIGIBLE * whole:
-                        doubt -= around[k] * np.log(around[k] / whole)
-                after += expected[level] / total * doubt / whole
+                after += expected[level] / total * doubt_of(around, whole, values)
             gain[row, c] = max(now - after, 0.0)
+
+
+@kernel
+def kernel_means(
+    tables: Any,
+    starts: Any,
+    n_levels: Any,
+    held: Any,
+    codes: Any,
+    fold: Any,
+    worth: Any,
+    rows: Any,
+    own_fold: Any,
+    means: Any,
+) -> None:
+    """Write lower bounds of the means of ``worth`` around each row, pulled towards all rows of other folds."""
+    n, n_choices = worth.shape
+    near, sums, squares = np.empty(n), np.empty(n_choices), np.empty(n_choices)
+    for row in range(len(rows)):
+        count = 0.0
+        for i in range(n):
+            near[i] = 0.0 if fold[i] == own_fold[row] else 1.0
+            count += near[i]
+            for c in range(len(held)):
+                near[i] *= tables[starts[held[c]] + n_levels[held[c]] * rows[row, c] + codes[i, c]]
+        total, square = 0.0, 0.0
+        sums[:] = 0.0
+        squares[:] = 0.0
+        for i in range(n):
+            if fold[i] == own_fold[row]:
+                continue
+            weight = near[i] + PULL_OF_WORTH / count
+            total += weight
+            square += weight * weight
+            for k in range(n_choices):
+                sums[k] += weight * worth[i, k]
+                squares[k] += weight * worth[i, k] * worth[i, k]
+        for k in range(n_choices):
+            mean = sums[k] / total if total > 0.0 else 0.0
+            variance = max(squares[k] / total - mean * mean, 0.0) if total > 0.0 else 0.0
+            means[row, k] = mean - Z_OF_WORTH * np.sqrt(variance * square) / max(total, 1e-300)
 
 
 @dataclass(frozen=True, eq=False)
 class NeighbourTurn:
-    """Choice of the node of the next stage: the largest expected gain per unit of price.
+    """Choice of the node of the next stage: the largest expected gain per unit of price, or what trials advise.
+
+    The gain looks one purchase ahead. In trials out of fold, some training rows made a few purchases more after each of
+    some choices: its *worth* is how much less they lost, per unit of price, than after the choice of the largest gain.
+    A choice that was clearly worth something to rows that are near is taken in its place.
 
     Attributes
     ----------
@@ -340,14 +458,23 @@ class NeighbourTurn:
         Columns that each choice delivers and neighbours know, -1 where there are no more.
     prices : ndarray of shape (n_choices,)
         What each choice costs.
+    tried : ndarray of shape (n_tried,)
+        Choices that were tried.
+    trials : ndarray of shape (n_trials, n_columns), uint8
+        Levels of what the rows of the trials hold.
+    worth : ndarray of shape (n_trials, n_tried)
+        What each choice was worth to them.
     """
 
     nodes: Ints
     tells: NDArray[np.int64]
     prices: Floats
+    tried: Ints = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    trials: NDArray[np.uint8] = field(default_factory=lambda: np.empty((0, 0), dtype=np.uint8))
+    worth: Floats = field(default_factory=lambda: np.empty((0, 0)))
 
-    def problem(self, among: Neighbours) -> str | None:
-        """Why rows cannot take this turn by what some neighbours know, or None."""
+    def problem(self, among: Neighbours, columns: Ints) -> str | None:
+        """Why rows that hold some columns cannot take this turn by what some neighbours know, or None."""
         n_choices = len(self.nodes)
         if not n_choices or not are_columns(self.nodes, MAX_NODES):
             return f"nodes of a turn must be distinct numbers in [0, {MAX_NODES})"
@@ -356,6 +483,14 @@ class NeighbourTurn:
             return "each choice of a turn must tell a column"
         if not ((tells == -1) | np.isin(tells, among.columns)).all():
             return "columns that a turn tells must be known of the neighbours"
+        if len(self.tried):
+            fits = are_columns(self.tried, n_choices) and self.worth.shape == (
+                len(self.trials),
+                len(self.tried),
+            )
+            fits = fits and self.trials.shape == (len(self.worth), len(columns))
+            if not fits or np.any(self.trials >= among.n_levels[among.places(columns)]):
+                return "trials of a turn must have a level of each column and a worth of each choice"
         is_right = self.prices.shape == (n_choices,) and np.all(self.prices > 0)
         return None if is_right else "prices of a turn must be positive, one for each choice"
 
@@ -375,6 +510,23 @@ class NeighbourTurn:
         ]
         taken: Ints = self.nodes[(np.column_stack(best) / self.prices).argmax(axis=1)]
         return taken
+
+    def choose(
+        self, among: Neighbours, codes: NDArray[np.uint8], columns: Ints, sharpness: float
+    ) -> tuple[Floats | None, Ints]:
+        """Masses of the classes around some rows, None where they were not needed, and the node for each row."""
+        if len(self.nodes) == 1:
+            return None, np.full(len(codes), self.nodes[0], dtype=np.intp)
+        taken, by_gain = np.empty(len(codes), dtype=np.intp), np.ones(len(codes), dtype=bool)
+        if len(self.tried):
+            worth = among.means_around(codes, columns, sharpness, self.trials, self.worth)
+            by_gain = worth.max(axis=1) <= 0.0
+            taken = self.nodes[self.tried[worth.argmax(axis=1)]]
+        if not by_gain.any():
+            return None, taken
+        masses, gain = among.look(codes[by_gain], columns, sharpness, self.candidates)
+        taken[by_gain] = self.taken(gain)
+        return (masses if by_gain.all() else None), taken
 
 
 @dataclass(frozen=True, eq=False)
@@ -407,22 +559,65 @@ class NeighbourStage:
 
     def problem(self, task: Task) -> str | None:
         """Why the node cannot serve a task, or None."""
-        if self.among.n_classes != len(task.classes) or self.task != task:
+        if self.among.n_classes != len(task.classes) or len(self.among.values) or self.task != task:
             return "neighbours must be about the classes of the chain"
         if not len(self.columns) or not np.isin(self.columns, self.among.columns).all():
             return "columns must be known of the neighbours"
         if not (0 < self.sharpness < 1e6 and self.pull > 0):
             return f"sharpness and pull must be positive; got {self.sharpness!r} and {self.pull!r}"
         problem = shape_problem("calibration", self.calibration, models_of(task).no_calibration.shape)
-        return problem or (None if self.turn is None else self.turn.problem(self.among))
+        return problem or (None if self.turn is None else self.turn.problem(self.among, self.columns))
 
     def visit(self, block: Any, carried: Floats) -> Visit:
         """Answer by neighbours; what rows carry is left as it is."""
         block = block.toarray() if sparse.issparse(block) else np.asarray(block, dtype=np.float64)
         codes = self.among.code(block, self.columns)
-        candidates = None if self.turn is None else self.turn.candidates
-        masses, gain = self.among.look(codes, self.columns, self.sharpness, candidates)
+        masses, turn = None, None
+        if self.turn is not None:
+            masses, turn = self.turn.choose(self.among, codes, self.columns, self.sharpness)
+        if masses is None:
+            masses, _ = self.among.look(codes, self.columns, self.sharpness)
         outputs = self.among.outputs(masses, self.pull)
-        turn = None if self.turn is None else self.turn.taken(gain)
         scores = self.task.calibrated(self.task.scores(outputs), self.calibration)
         return Visit(scores, None, carried, turn=turn)
+
+
+@dataclass(frozen=True, eq=False)
+class TurnByNeighbours:
+    """Choice of the next node by neighbours, for a node that predicts by trees.
+
+    Attributes
+    ----------
+    among : Neighbours
+        The training rows; all nodes of a chain share them.
+    columns : ndarray
+        Columns held at the node.
+    sharpness : float
+        Power of the kernels.
+    choice : NeighbourTurn
+        The nodes to choose from.
+    """
+
+    among: Neighbours
+    columns: Ints
+    sharpness: float
+    choice: NeighbourTurn
+
+    @property
+    def nodes(self) -> Ints:
+        """Numbers of the nodes to choose from."""
+        return self.choice.nodes
+
+    def problem(self, columns: Ints) -> str | None:
+        """Why rows that hold some columns cannot take this turn, or None."""
+        if not np.array_equal(self.columns, columns) or not np.isin(columns, self.among.columns).all():
+            return "columns of a turn must be those of its stage, and known of the neighbours"
+        if not 0 < self.sharpness < 1e6:
+            return f"sharpness must be positive; got {self.sharpness!r}"
+        return self.choice.problem(self.among, columns)
+
+    def taken(self, block: Floats) -> Ints:
+        """The node of the next stage for each row of a block."""
+        return self.choice.choose(
+            self.among, self.among.code(block, self.columns), self.columns, self.sharpness
+        )[1]

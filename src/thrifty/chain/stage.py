@@ -39,6 +39,7 @@ __all__ = [
     "ForkStage",
     "LeafStage",
     "LinearStage",
+    "NodeChoice",
     "Stage",
     "Turn",
     "Visit",
@@ -297,6 +298,20 @@ class ForeignStage:
         return Visit(f1, None, carried)
 
 
+class NodeChoice(Protocol):
+    """Choice of the node of the next stage, by what a row holds."""
+
+    @property
+    def nodes(self) -> Ints:
+        """Numbers of the nodes to choose from."""
+
+    def problem(self, columns: Ints) -> str | None:
+        """Why rows that hold some columns cannot take this turn, or None."""
+
+    def taken(self, block: Floats) -> Ints:
+        """The node of the next stage for each row of a block."""
+
+
 @dataclass(frozen=True)
 class Turn:
     """Choice of the node of the next stage.
@@ -312,13 +327,13 @@ class Turn:
     nodes: Ints
     trees: TreeEnsemble | None = None
 
-    def problem(self, n_columns: int) -> str | None:
-        """Why rows of so many columns cannot take this turn, or None."""
+    def problem(self, columns: Ints) -> str | None:
+        """Why rows that hold some columns cannot take this turn, or None."""
         if not are_columns(self.nodes, MAX_NODES) or not len(self.nodes):
             return f"nodes of a turn must be distinct numbers in [0, {MAX_NODES})"
         if self.trees is None:
             return None if len(self.nodes) == 1 else "a turn to several nodes must have trees"
-        return trees_problem(self.trees, n_columns, len(self.nodes))
+        return trees_problem(self.trees, len(columns), len(self.nodes))
 
     def taken(self, block: Any) -> Ints:
         """The node of the next stage for each row of a block; the first of those that gain equally much."""
@@ -344,7 +359,7 @@ class CascadeStage:
         Applies the calibration.
     gate : TreeEnsemble, optional
         Over the columns and, behind them, the calibrated scores; without one the doubt of the task decides.
-    turn : Turn, optional
+    turn : NodeChoice, optional
         Where rows go on to, if the next stage has several nodes.
     """
 
@@ -353,7 +368,7 @@ class CascadeStage:
     calibration: Floats
     task: Task
     gate: TreeEnsemble | None = None
-    turn: "Turn | None" = None
+    turn: NodeChoice | None = None
 
     def problem(self, task: Task) -> str | None:
         """Why the stage cannot serve a task, or None."""
@@ -362,7 +377,7 @@ class CascadeStage:
             trees_problem(self.trees, n_columns, task.n_scores)
             or shape_problem("calibration", self.calibration, models_of(task).no_calibration.shape)
             or (None if self.gate is None else trees_problem(self.gate, n_columns + task.n_scores, 1))
-            or (None if self.turn is None else self.turn.problem(n_columns))
+            or (None if self.turn is None else self.turn.problem(self.columns))
             or (None if self.task == task else "a stage must answer the task of its chain")
         )
 

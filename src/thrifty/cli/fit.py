@@ -130,7 +130,7 @@ def fit(
         Structure,
         typer.Option(
             help="Order of purchases: the same for all rows (line), or one for each row, chosen by trees (graph) or by "
-            "similar training rows (neighbours, for classes only); auto leaves line only for one that is clearly "
+            "similar training rows (neighbours); auto leaves line only for one that is clearly "
             "better. graph and auto take longer to fit."
         ),
     ] = Structure.line,
