@@ -115,6 +115,9 @@ def test_the_command_writes_source_and_counts_rows_that_move(mixed, cancer, tmp_
         tmp_path / "rows.csv", index=False
     )
     given = ["export", str(tmp_path / "system.thrifty"), "-o", str(tmp_path / "c"), "--leaves", "int16"]
+    loaded = thrifty.load(tmp_path / "system.thrifty")
+    whole = [thrifty.export(one, tmp_path / name) for name, one in {"a": mixed, "b": loaded}.items()]
+    assert whole[0].identity == whole[1].identity
     limit = ["--max-flash", "8k"]
     assert main([*given, *limit, "--budget", "1.5", "--rows", str(tmp_path / "rows.csv")]) == 0
     assert len(thrifty.load(tmp_path / "c" / "system.thrifty").stages) > 1

@@ -356,14 +356,14 @@ def program_bytes(flags: dict[str, int], n_scores: int, n_stages: int) -> int:
     """
     parts = {
         "WIDE": 27,
-        "HAS_SETS": 128,
+        "HAS_SETS": 80,
         "HAS_GATES": 190 if n_scores == 1 else 221,
         "IS_NUMBER": -45,
     }
     classes = 200 if n_scores > 1 else 0
     leaves = 14 if flags["LEAF_BITS"] == 16 else 0
     folded = 300 if n_stages == 1 else 0
-    return 1345 + classes + leaves - folded + sum(n_bytes for name, n_bytes in parts.items() if flags[name])
+    return 1392 + classes + leaves - folded + sum(n_bytes for name, n_bytes in parts.items() if flags[name])
 
 
 def source_of(

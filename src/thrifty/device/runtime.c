@@ -43,19 +43,6 @@ typedef struct {
 #define MOST_SUMS (128 / THRIFTY_LEAF_BITS)
 #define N_SUMS (THRIFTY_N_SCORES < MOST_SUMS ? THRIFTY_N_SCORES + 1 : MOST_SUMS)
 
-/* Floats as whole numbers in the same order; both zeros are 0. */
-static int32_t ordered(float value)
-{
-    union {
-        float number;
-        uint32_t bits;
-    } both;
-    int32_t size;
-    both.number = value;
-    size = (int32_t)(both.bits & 0x7fffffffu);
-    return (both.bits >> 31) ? -size : size;
-}
-
 #if THRIFTY_LEAF_BITS == 16
 typedef int32_t leaf_sum; /* exact: 65,535 leaves of 16 bits fit */
 #define IN_UNITS(sum, unit) ((double)(sum) * (unit))
@@ -285,7 +272,8 @@ static int give_codes(thrifty_session *session, unsigned code, unsigned or_first
     thrifty_code *place = &session->code[2u * session->n_held++];
     place[0] = (thrifty_code)code;
     place[1] = (thrifty_code)or_first;
-    advance(session);
+    if (session->n_held >= stages[session->stage].n_held)
+        advance(session);
     return 0;
 }
 
@@ -296,23 +284,32 @@ int thrifty_give_missing(thrifty_session *session)
 
 int thrifty_give(thrifty_session *session, float value)
 {
-    const int32_t number = ordered(value), infinite = 0x7f800000;
+    /* Floats as whole numbers in the same order; both zeros are 0. */
+    union {
+        float value;
+        uint32_t bits;
+    } given;
     IN_TABLE thrifty_column *column = &columns[session->n_held];
     IN_TABLE int32_t *low, *begin;
+    int32_t number;
     uint32_t n_cuts;
-    if (session->status || number == infinite || number == -infinite)
+    unsigned code;
+    given.value = value;
+    number = (int32_t)(given.bits & 0x7fffffffu);
+    if (session->status || number == 0x7f800000)
         return THRIFTY_REFUSED;
-    if (number > infinite || number < -infinite)
+    if (number > 0x7f800000)
         return thrifty_give_missing(session);
 #if THRIFTY_HAS_LEVELS
     if (column->n_levels) {
-        unsigned level;
         if (!(value >= 0.0f && value < (float)column->n_levels))
             return thrifty_give_missing(session);
-        level = (unsigned)value;
-        return give_codes(session, level, level);
+        code = (unsigned)value;
+        return give_codes(session, code, code);
     }
 #endif
+    if (given.bits >> 31)
+        number = -number;
     begin = low = &cuts[column->first_cut];
     n_cuts = column[1].first_cut - column->first_cut;
     while (n_cuts) {
@@ -324,10 +321,8 @@ int thrifty_give(thrifty_session *session, float value)
             n_cuts = half;
         }
     }
-    {
-        const unsigned code = (unsigned)(low - begin);
-        return give_codes(session, code, code);
-    }
+    code = (unsigned)(low - begin);
+    return give_codes(session, code, code);
 }
 
 int thrifty_route(const thrifty_session *session)

@@ -312,6 +312,7 @@ class Keys:
 _HEADERS = {
     b"authorization",
     b"x-api-key",
+    b"thrifty-model",
     b"x-request-id",
     b"content-length",
     b"content-encoding",

@@ -265,6 +265,13 @@ class _Handlers:
             raise Refusal(
                 404, f"there is no version {version[:60]!r} of the model; {model.version!r} is served."
             )
+        exported = request.headers.get(b"thrifty-model")
+        if exported is not None and exported.decode("latin-1") != model.identity:
+            raise Refusal(
+                409,
+                f"the device runs the system {exported.decode('latin-1')[:60]!r}; {model.identity!r} is served. Export "
+                f"this system anew, or serve the one that was exported.",
+            )
         return model
 
     async def _live(self, _: Request) -> bytes:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.chain.chain import Chain
 from thrifty.chain.readers import Reader, TableReader, amounts_of
 from thrifty.chain.walk import Walk
+from thrifty.device.export import identity_of
 from thrifty.errors import (
     FULL_MODEL,
     FullModelDownError,
@@ -126,6 +128,11 @@ class Model:
         self._refuses_missing = bool(self.chain.refuses_missing)
         if not self.chain.n_stages and self._on_failure == "local":
             self._on_failure = "error"  # no stage can answer
+
+    @cached_property
+    def identity(self) -> str:
+        """Identity of the system, ``THRIFTY_MODEL_ID`` of a device that it was exported to."""
+        return identity_of(self.chain)
 
     @property
     def output_names(self) -> tuple[str, ...]:

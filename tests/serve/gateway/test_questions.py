@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+import thrifty
 from thrifty import Policy
 from thrifty.serve.config import Config
 
@@ -53,6 +54,16 @@ def test_one_row_at_a_time_gets_the_answers_of_the_batch(answers_to, open_gatewa
         )
         said = said.said["answers"][0]
         assert (said["answer"], said["cost"]) == (expected["answer"][place], expected["cost"][place])
+
+
+def test_a_device_with_another_system_is_refused(open_gateway, colours, rows, tmp_path):
+    gateway = open_gateway(colours, name="shop")
+    identity = thrifty.export(colours, tmp_path / "c").identity
+    asked = {"rows": records(rows)[:2]}
+    assert gateway.ask("/predict", asked, headers={"thrifty-model": identity}).status == 200
+    said = gateway.ask("/predict", asked, headers={"thrifty-model": "0123456789abcdef"})
+    assert said.status == 409
+    assert f"{identity!r} is served" in said.said["error"]
 
 
 def test_requests_without_an_id_follow_either_point_and_spend_the_budget(open_gateway, colours, rows):

@@ -1,0 +1,272 @@
+"""Flash and instructions of exported systems on emulated microcontrollers, beside other tools.
+
+    python benchmarks/device.py [same] [limits] [--data FOLDER]
+
+``same``: one forest of 10 or 100 trees with 32 leaves each, written by thrifty, and by emlearn and m2cgen where
+installed, compiled with -Os, without the driver; and a cascade at its budget beside the same cascade walked to its end.
+Bytes are code and constants of the object file; instructions a row are counted by QEMU (-icount) and are not cycles.
+``limits``: accuracy at limits of flash on new rows, at the budget of the fit, beside trees of LightGBM cut to the same
+bytes by the same exporter, the best of trees x leaves on the rows that judge.
+
+Needs arm-none-eabi-gcc and qemu-system-arm (`make test-device` installs them).
+"""
+
+import argparse
+import importlib.util
+import subprocess
+import tempfile
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import train_test_split
+
+import thrifty
+from reproduction.datasets.classification import load_forest, load_letters, load_miniboone
+from thrifty import BudgetedClassifier, StageOptions
+from thrifty.chain.policy import Policy
+from thrifty.device.c99 import plan_of, source_of
+from thrifty.device.model import DeviceModel, DeviceStage, leaf_unit
+from thrifty.trees.foreign import additive_trees
+
+START = Path(__file__).parents[1] / "examples" / "device"
+BOARDS = {
+    "M4F": ("mps2-an386", ["-mcpu=cortex-m4", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"]),
+    "M3": ("mps2-an385", ["-mcpu=cortex-m3"]),
+}
+N_ROWS = 200
+MOST_ROWS = 4000
+DRIVER = """
+#include "start.h"
+int predict(const float *row);
+static float rows[%d][%d];
+int main(void)
+{
+    const int in = open_file("rows.bin", 0), out = open_file("out.bin", 1);
+    int32_t found[%d + 1], k;
+    uint32_t before;
+    read_file(in, rows, sizeof rows);
+    before = ticks();
+    for (k = 0; k < %d; k++)
+        found[k + 1] = predict(rows[k]);
+    found[0] = (int32_t)((before - ticks()) & 0xffffff);
+    write_file(out, found, sizeof found);
+    return 0;
+}
+"""
+SESSION = """
+#include "thrifty_model.h"
+int predict(const float *row);
+int predict(const float *row)
+{
+    static uint64_t key;
+    thrifty_session session;
+    int column;
+    thrifty_start(&session, key++);
+    while ((column = thrifty_next(&session)) >= 0)
+        thrifty_give(&session, row[column]);
+    return thrifty_label(&session);
+}
+"""
+
+
+def run(*command, **settings):
+    return subprocess.run([str(one) for one in command], check=True, capture_output=True, **settings)
+
+
+def compiled(folder, sources, X, board, includes=()):
+    """Bytes of code and constants of the first source, instructions a row, and labels."""
+    machine, processor = BOARDS[board]
+    flags = ["-std=gnu99", "-w", *processor, "-mthumb", "-Os", "-ffreestanding", f"-I{folder}", f"-I{START}"]
+    flags += [f"-I{one}" for one in includes]
+    X = np.ascontiguousarray(X[:N_ROWS], dtype=np.float32)
+    (folder / "driver.c").write_text(DRIVER % (*X.shape, len(X), len(X)))
+    run("arm-none-eabi-gcc", *flags, "-c", folder / sources[0], "-o", folder / "model.o")
+    size = int(run("arm-none-eabi-size", folder / "model.o", text=True).stdout.splitlines()[1].split()[0])
+    linked = ["-nostartfiles", "-T", START / "mps2.ld", START / "start.c", folder / "driver.c"]
+    linked += [folder / one for one in sources]
+    run("arm-none-eabi-gcc", *flags, *linked, "-lc", "-lm", "-lgcc", "-o", folder / "program")
+    (folder / "rows.bin").write_bytes(X.tobytes())
+    quiet = ["-display", "none", "-monitor", "none", "-serial", "none", "-icount", "shift=0"]
+    asked = ["-M", machine, "-semihosting-config", "enable=on,target=native", "-kernel", "program"]
+    run("qemu-system-arm", *quiet, *asked, cwd=folder, timeout=300)
+    found = np.frombuffer((folder / "out.bin").read_bytes(), dtype=np.int32)
+    return size, 40 * int(found[0]) / len(X), found[1:]
+
+
+def trees_alone(found, leaves):
+    """A device model of one stage that answers every row."""
+    trees, base = found.trees, found.base - (0.5 if found.are_probabilities and len(found.base) == 1 else 0.0)
+    if leaves == "int16":
+        unit = leaf_unit(trees)
+        trees = replace(trees, values=np.rint(trees.values / unit) * unit)
+    order = np.unique(trees.feature)
+    place = np.zeros(trees.n_features, dtype=np.int32)
+    place[order] = np.arange(len(order))
+    n_scores = len(base)
+    placed = replace(trees, n_features=len(order), feature=place[trees.feature])
+    stage = DeviceStage(len(order), placed, False, base, 1.0, np.zeros(n_scores))
+    return DeviceModel(
+        order=order,
+        names=tuple(f"x{column}" for column in range(trees.n_features)),
+        levels={},
+        classes=tuple(str(k) for k in range(max(n_scores, 2))),
+        centre=0.0,
+        spread=1.0,
+        base=np.zeros(n_scores),
+        stages=(stage,),
+        points=(Policy.of(np.array([np.inf])),),
+        cost=np.zeros(len(order) + 1),
+    )
+
+
+def by_thrifty(folder, forest, leaves):
+    source = source_of(trees_alone(additive_trees(forest, forest.n_features_in_), leaves), "", "", leaves, ())
+    (folder / "thrifty_model.h").write_text(source.header)
+    (folder / "thrifty_model.c").write_text(source.program)
+    (folder / "session.c").write_text(SESSION)
+    return ["thrifty_model.c", "session.c"], ()
+
+
+def by_emlearn(folder, forest, method):
+    import emlearn
+
+    kind, n = "float" if method == "inline" else "int16_t", forest.n_features_in_
+    emlearn.convert(forest, method=method, dtype=kind, leaf_bits=8).save(
+        file=str(folder / "trees.h"), name="trees"
+    )
+    copied = f"{kind} in[{n}]; for (int k = 0; k < {n}; k++) in[k] = row[k]; return trees_predict(in, {n});"
+    given = copied if method == "loadable" else f"return trees_predict(row, {n});"
+    (folder / "model.c").write_text(f'#include "trees.h"\nint predict(const float *row) {{ {given} }}\n')
+    return ["model.c"], (emlearn.includedir,)
+
+
+def by_m2cgen(folder, forest):
+    import m2cgen
+
+    n = forest.n_features_in_
+    (folder / "model.c").write_text(
+        m2cgen.export_to_c(forest)
+        + f"\nint predict(const float *row) {{ double in[{n}], out[2]; for (int k = 0; k < {n}; k++) in[k] = row[k];\n"
+        "    score(in, out); return out[1] > out[0]; }\n"
+    )
+    return ["model.c"], ()
+
+
+WRITERS = {
+    "thrifty, 16-bit leaves": (None, lambda folder, forest: by_thrifty(folder, forest, "int16")),
+    "thrifty, float leaves": (None, lambda folder, forest: by_thrifty(folder, forest, "float32")),
+    "emlearn inline": ("emlearn", lambda folder, forest: by_emlearn(folder, forest, "inline")),
+    "emlearn loadable": ("emlearn", lambda folder, forest: by_emlearn(folder, forest, "loadable")),
+    "m2cgen": ("m2cgen", by_m2cgen),
+}
+
+
+def same(data):
+    """One forest by every tool."""
+    X, y = load_digits(return_X_y=True)
+    letters = load_letters(data)
+    tables = {
+        "digits, at least 5": train_test_split(X, y >= 5, test_size=N_ROWS, random_state=0),
+        "letters": (letters.X_train, letters.X_test, letters.y_train, letters.y_test),
+    }
+    for (name, (X, X_new, y, _)), n_trees in product(tables.items(), (10, 100)):
+        X, X_new = X.astype(np.float32), X_new.astype(np.float32)
+        forest = RandomForestClassifier(n_trees, max_leaf_nodes=32, random_state=0).fit(
+            X, np.asarray(y, dtype=int)
+        )
+        used = np.unique(np.concatenate([one.tree_.feature for one in forest.estimators_]))
+        splits = sum(one.tree_.n_leaves - 1 for one in forest.estimators_)
+        print(f"\n{name}: {n_trees} trees, {splits} splits on {np.count_nonzero(used >= 0)} columns\n")
+        print(
+            "| written by | bytes | instructions a row, M4F | M3 | labels of the forest |\n|---|---|---|---|---|"
+        )
+        for tool, (package, write) in WRITERS.items():
+            if package and importlib.util.find_spec(package) is None:
+                print(f"| {tool} | {package} is not installed | | | |")
+                continue
+            found = {}
+            for board in BOARDS:
+                with tempfile.TemporaryDirectory() as folder:
+                    sources, includes = write(Path(folder), forest)
+                    found[board] = compiled(Path(folder), sources, X_new, board, includes)
+            labels = found["M4F"][2] == forest.predict(X_new[:N_ROWS])
+            counts = " | ".join(f"{found[board][1]:,.0f}" for board in BOARDS)
+            print(f"| {tool} | {found['M4F'][0]:,} | {counts} | {labels.mean():.1%} |", flush=True)
+
+
+def at_a_budget():
+    """A cascade at its budget, and walked to its end."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X, X_new, y, _ = train_test_split(X, y, test_size=N_ROWS, random_state=0)
+    clf = BudgetedClassifier(budget=3, stages=StageOptions(6, [(30, 4)]), random_state=0).fit(X, y)
+    chain = clf.chain_
+    to_the_end = np.r_[np.full(len(chain.stages) - 1, -np.inf), np.inf]
+    print("\n| breast cancer, six stages | instructions a row, M4F | M3 |\n|---|---|---|")
+    for name, one in {"at a budget of 3": chain, "all stages": chain.at(Policy.of(to_the_end))}.items():
+        counts = []
+        for board in BOARDS:
+            with tempfile.TemporaryDirectory() as folder:
+                thrifty.export(one, Path(folder) / "c", leaves="int16")
+                for path in (Path(folder) / "c").iterdir():
+                    path.rename(Path(folder) / path.name)
+                (Path(folder) / "session.c").write_text(SESSION)
+                sources = ["thrifty_model.c", "session.c"]
+                counts.append(compiled(Path(folder), sources, X_new, board)[1])
+        print(f"| {name} | {counts[0]:,.0f} | {counts[1]:,.0f} |", flush=True)
+
+
+def limits(data):
+    """Accuracy at limits of flash, the operating point chosen on validation rows at the budget of the fit."""
+    import lightgbm
+
+    sizes = [8, 32, 128, None]
+    for load in (load_letters, load_miniboone, load_forest):
+        split, budget = load(data), 0.25 * load(data).X_train.shape[1]
+        X, y = split.X_train[:MOST_ROWS], split.y_train[:MOST_ROWS]
+        X_val, y_val = split.X_val[:MOST_ROWS], split.y_val[:MOST_ROWS]
+        X_new, y_new = split.X_test[:10_000], split.y_test[:10_000]
+        clf = BudgetedClassifier(budget=budget, random_state=0).fit(X, y)
+        grown = []
+        for n_trees in (3, 5, 10, 20, 40, 80, 160):
+            for n_leaves in (4, 8, 16, 32, 64):
+                settings = {"verbosity": -1, "n_jobs": 1, "random_state": 0, "num_leaves": n_leaves}
+                other = lightgbm.LGBMClassifier(n_estimators=n_trees, **settings).fit(X, y)
+                model = trees_alone(additive_trees(other, X.shape[1]), "int16")
+                grown.append((plan_of(model, "int16").flash_bytes, other.score(X_val, y_val), other))
+        print(f"\n{load.__name__[5:]}, {len(X)} rows, {X.shape[1]} columns, budget {budget:g}\n")
+        print("| most kB | bytes | stages | cost | accuracy | LightGBM, all columns: bytes | accuracy |")
+        print("|---|---|---|---|---|---|---|")
+        for size in sizes:
+            with tempfile.TemporaryDirectory() as folder:
+                most = None if size is None else f"{size}k"
+                found = thrifty.export(clf, Path(folder) / "c", max_flash=most, X=X_val, y=y_val)
+            system = found.system
+            right, cost = np.mean(system.predict(X_new) == y_new), system.cost(X_new).mean()
+            n_bytes, _, rival = max(
+                (one for one in grown if size is None or one[0] <= 1024 * size), key=lambda one: one[1]
+            )
+            print(
+                f"| {size or 'all'} | {found.flash_bytes:,} | {len(system.stages)} | {cost:.2f} | {right:.4f} "
+                f"| {n_bytes:,} | {rival.score(X_new, y_new):.4f} |",
+                flush=True,
+            )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", default=["same", "limits"])
+    parser.add_argument("--data", default=None, help="Folder with the data.")
+    asked = parser.parse_args()
+    if "same" in asked.parts:
+        same(asked.data)
+        at_a_budget()
+    if "limits" in asked.parts:
+        limits(asked.data)
+
+
+if __name__ == "__main__":
+    main()
