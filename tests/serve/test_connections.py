@@ -19,6 +19,10 @@ from thrifty.serve.server import shared  # noqa: E402
 pytestmark = pytest.mark.slow
 
 
+LARGE = 20_000_000
+"""Bytes of a large response, more than any buffer of the kernel holds."""
+
+
 async def echo(scope, receive, send):
     """Wait for the body, then say which headers are there."""
     body = b""
@@ -28,7 +32,7 @@ async def echo(scope, receive, send):
         if not message.get("more_body"):
             break
     said = {"headers": [name.decode() for name, _ in scope["headers"]], "n_bytes": len(body)}
-    content = json.dumps(said).encode()
+    content = json.dumps(said).encode() + b" " * (LARGE * (scope["path"] == "/large"))
     length = str(len(content)).encode()
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
     await send({"type": "http.response.body", "body": content})
@@ -38,6 +42,7 @@ async def echo(scope, receive, send):
 def port(request):
     config = Config(max_connections_per_address=12, head_timeout=0.5)
     connections = Connections(config, Limiter(config), Metrics())
+    connections.send_timeout = 0.5
     common = {"log_config": None, "lifespan": "off"}
     plain = uvicorn.Config(echo, http=request.param, **common)
     plain.load()
@@ -74,6 +79,28 @@ def test_ordinary_requests_are_answered_one_after_the_other_on_one_connection(po
     answers = said_to(port, one, one, one[:70], one[70:], b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", pause=0.05)
     assert answers.count(b"HTTP/1.1 200") == 4
     assert answers.count(b'"n_bytes": 100000') == 3
+
+
+@pytest.mark.parametrize("n_requests", [1, 3])
+def test_a_client_that_does_not_read_its_responses_is_closed(port, n_requests):
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+        client.sendall(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n" * n_requests)
+        time.sleep(2.0)
+        found = 0
+        with contextlib.suppress(ConnectionError):
+            while received := client.recv(1_000_000):
+                found += len(received)
+        assert found < LARGE
+
+
+def test_a_client_that_reads_slowly_gets_its_whole_response(port):
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+        client.sendall(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n")
+        found = 0
+        while found < LARGE and (received := client.recv(1_000_000)):
+            found += len(received)
+            time.sleep(0.05)
+        assert found > LARGE
 
 
 def test_a_head_that_is_too_long_is_refused_before_it_ends(port):

@@ -36,6 +36,9 @@ _CONNECTIONS_PER_REQUEST = 16
 IDLE_TIMEOUT = 5.0
 """Seconds after a response in which the next request must begin."""
 
+SEND_TIMEOUT = 30.0
+"""Seconds in which a client must have read something of a response that waits for it."""
+
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d{1,9})\r\n", re.IGNORECASE)
@@ -63,6 +66,7 @@ class Connections:
         self._max_connections = min(_CONNECTIONS_PER_REQUEST * config.max_in_flight, max_descriptors())
         self._max_per_address = config.max_connections_per_address
         self.head_timeout, self.limiter = config.head_timeout, limiter
+        self.send_timeout = SEND_TIMEOUT
         self._metrics = metrics
         self._open: dict[Any, _Connection] = {}
         self._by_address: Counter[str] = Counter()
@@ -137,10 +141,10 @@ class Connections:
                 del self._by_address[host]
 
     def _sweep(self) -> None:
-        """Close connections whose next head is late; a timer for each of them would take longer."""
+        """Close connections that are late; a timer for each of them would take longer."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        for connection in [one for one in self._open.values() if one.deadline < now]:
+        for connection in [one for one in self._open.values() if one.is_late(now)]:
             connection.abort()
         self._is_sweeping = bool(self._open)
         if self._open:
@@ -177,6 +181,8 @@ class _Connection(asyncio.Protocol):
         self._held: list[bytes] = []
         self._is_queued = self._is_admitted = False
         self._is_ended = False  # whether the response of a request has ended before its body
+        # Bytes of responses that the client has not read, where it reads too slowly, and when it must have read some.
+        self._n_unread, self._send_deadline = 0, math.inf
 
     def connection_made(self, transport: Any) -> None:
         address = transport.get_extra_info("peername")
@@ -297,11 +303,23 @@ class _Connection(asyncio.Protocol):
             self._hand_on()
         return None if self._http is None else self._http.eof_received()
 
+    def is_late(self, now: float) -> bool:
+        """Whether the client must be given up: its next head has not come, or it does not read its responses."""
+        if not self._n_unread:
+            return self.deadline < now
+        n_unread = self._transport.get_write_buffer_size()
+        if n_unread < self._n_unread:
+            self._n_unread, self._send_deadline = n_unread, now + self._connections.send_timeout
+        return self._send_deadline < now
+
     def pause_writing(self) -> None:
+        self._n_unread = self._transport.get_write_buffer_size()
+        self._send_deadline = self._loop.time() + self._connections.send_timeout
         if self._http is not None:
             self._http.pause_writing()
 
     def resume_writing(self) -> None:
+        self._n_unread = 0
         if self._http is not None:
             self._http.resume_writing()
 
