@@ -96,8 +96,8 @@ def n_classes_of(name):
     special = {
         WORDS: "words",
         ROUTER: "router",
-        **dict.fromkeys(NUMBERS[-2:], "parted numbers"),
-        **dict.fromkeys(GRAPHS, "parted"),
+        NUMBERS[-1]: "parted numbers",
+        BY_NEIGHBOURS: "parted",
     }
     if name in special:
         return special[name]
@@ -154,7 +154,6 @@ NUMBERS = (
     "a regressor before a regressor",
     "DynaModGbrtRegressor",
     "a regressor of a quantile",
-    "a graph that predicts numbers",
     "neighbours that predict numbers",
 )
 QUANTILE = {"loss": "pinball", "quantile": 0.7, "tolerance": 0.2}
@@ -175,21 +174,20 @@ def regressor(f0, **loss):
     )
 
 
-GRAPHS = {"a graph before a single gate": "graph", "a graph of neighbours": "neighbours"}
-WORDS, BY_ROW, FUNCTION, CHEAPER, ROUTER, *_ = OTHERS = (
+WORDS, BY_ROW, FUNCTION, CHEAPER, ROUTER, BY_NEIGHBOURS = OTHERS = (
     "a cascade over words",
     "a cascade of prices by row",
     "a cascade of prices by a function of the row",
     "a cascade with a discount",
     "a router from answers",
-    *GRAPHS,
+    "neighbours before a single gate",
 )
 
 
 # A free column, whose numbers lie between 0 and 1/2, says what the points cost.
-def in_structure(estimator, structure):
+def choosing_by_row(estimator):
     """Let rows of a cascade buy in orders of their own."""
-    return estimator.set_params(stages=replace(estimator.stages, structure=structure))
+    return estimator.set_params(stages=replace(estimator.stages, structure="neighbours"))
 
 
 ROW_PRICES = Prices({**COSTS, "points": 0.1, "shape": 0.0}, by_row={"points": "shape"})
@@ -226,8 +224,7 @@ def other_things():
     table, y = rows_of("parted")
     gate = recipes()["DynaModGbrtClassifier"](DecisionTreeClassifier(max_depth=7, random_state=0))
     behind = FrozenEstimator(gate.fit(table[TRAIN], y[TRAIN]))
-    for name, structure in GRAPHS.items():
-        made[name] = in_structure(cascade(behind), structure).fit(table[PARTED], y[PARTED])
+    made[BY_NEIGHBOURS] = choosing_by_row(cascade(behind)).fit(table[PARTED], y[PARTED])
     return made
 
 
@@ -279,9 +276,8 @@ def every_thing():
     ]
     fitted = [one.fit(table[TRAIN], y[TRAIN]) for one in rivals]
     table, y = rows_of("parted numbers")
-    for structure in ("graph", "neighbours"):
-        one = in_structure(regressor(DecisionTreeRegressor(max_depth=5, random_state=0)), structure)
-        fitted.append(one.fit(table[PARTED], y[PARTED]))
+    by_row = choosing_by_row(regressor(DecisionTreeRegressor(max_depth=5, random_state=0)))
+    fitted.append(by_row.fit(table[PARTED], y[PARTED]))
     numbers = dict(zip(NUMBERS, (alone, from_bytes(to_bytes(alone)), behind, *fitted), strict=True))
     table, y = rows_of(1)
     alone = ranker(BayesianRidge()).fit(table[TRAIN], y[TRAIN, 0], qid=y[TRAIN, 1])
@@ -373,7 +369,7 @@ def test_every_row_has_a_route_and_pays_for_the_distinct_purchases_on_it(thing, 
     assert route.shape == cost.shape == (120,)
     assert cost.min() >= 0.0
     assert cost.max() <= sum(COSTS.values()) + 1.0
-    assert thing[1].chain_.has_forks if thing[0] in (*GRAPHS, *NUMBERS[-2:]) else True
+    assert thing[1].chain_.has_forks if thing[0] in (BY_NEIGHBOURS, NUMBERS[-1]) else True
 
 
 @pytest.mark.slow
@@ -675,15 +671,15 @@ def test_a_function_reads_columns_by_name_and_refuses_other_names(thing, rows, f
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*recipes(), *SEVERAL, NUMBERS[0], RANKINGS[0], *GRAPHS])
+@pytest.mark.parametrize("name", [*recipes(), *SEVERAL, NUMBERS[0], RANKINGS[0], BY_NEIGHBOURS])
 def test_a_sweep_fits_it_behind_one_full_model(name):
     table, y = rows_of(n_classes_of(name))
     numbers = {NUMBERS[0]: regressor, RANKINGS[0]: ranker}
-    kind = "BudgetedClassifier" if name in GRAPHS else SEVERAL.get(name, name)
+    kind = "BudgetedClassifier" if name == BY_NEIGHBOURS else SEVERAL.get(name, name)
     estimator = numbers[name](BayesianRidge()) if name in numbers else recipes()[kind](full())
-    if name in GRAPHS:
-        in_structure(estimator, GRAPHS[name])
-    rows = PARTED if name in GRAPHS else TRAIN
+    if name == BY_NEIGHBOURS:
+        choosing_by_row(estimator)
+    rows = PARTED if name == BY_NEIGHBOURS else TRAIN
     varied = next(
         {key: [value]}
         for key, value in estimator.get_params(deep=False).items()
@@ -692,7 +688,7 @@ def test_a_sweep_fits_it_behind_one_full_model(name):
     found = sweep(estimator, varied, table[rows], y[rows], table[VAL], y[VAL])
     fitted = found.estimator(found.frontier[0])
     assert fitted.predict(table[NEW]).shape == (120,)
-    assert name not in GRAPHS or fitted.chain_.has_forks
+    assert name != BY_NEIGHBOURS or fitted.chain_.has_forks
     assert len(found.on(table[NEW], y[NEW])) == len(found.frontier)
 
 

@@ -211,8 +211,15 @@ def test_rows_of_words_have_no_neighbours_and_are_refused_before_the_work():
     X, labels = pointed(400, 0)
     table = pd.DataFrame(X).rename(columns=str).assign(word=np.where(X[:, 0] > 2, "a", "b"))
     clf = BudgetedClassifier(LogisticRegression(), stages=StageOptions(structure="neighbours"))
-    with pytest.raises(InvalidInputError, match="text or categories.*'graph'"):
+    with pytest.raises(InvalidInputError, match="text or categories.*'line'"):
         clf.fit(table, labels)
+
+
+@pytest.mark.parametrize("structure", ["tree", "graph"])
+def test_an_unknown_structure_is_refused_and_one_that_is_gone_names_its_heir(structure):
+    way_out = "'neighbours' replaces 'graph'" if structure == "graph" else "got 'tree'"
+    with pytest.raises(InvalidInputError, match=f"structure must be 'line'.*{way_out}"):
+        BudgetedClassifier(stages=StageOptions(structure=structure)).fit(*pointed(50, 0))
 
 
 def test_auto_is_the_line_where_the_first_purchase_says_it_all(fitted):

@@ -29,12 +29,12 @@ def test_help_names_every_command_and_each_explains_itself(run):
     assert "--install-completion" in shown
 
 
-def test_a_graph_is_fitted_on_request_and_refused_where_nothing_has_one(run, small_fits, tmp_path):
+def test_orders_by_row_are_fitted_on_request_and_refused_for_rankings(run, small_fits, tmp_path):
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(900, 4)), columns=["way", "left", "right", "noise"])
     table["label"] = np.where(table["way"] > 0, table["left"] + 0.8, table["right"] - 0.8) > 0
     table.to_csv(tmp_path / "t.csv", index=False)
-    fit = (*FIT, tmp_path / "t.csv", "--structure", "graph", "-o", tmp_path / "s.thrifty")
+    fit = (*FIT, tmp_path / "t.csv", "--structure", "neighbours", "-o", tmp_path / "s.thrifty")
     said = run(*fit)
     assert said.code == 0
     assert "buys, by row, of 'way'" in said.out
@@ -43,7 +43,7 @@ def test_a_graph_is_fitted_on_request_and_refused_where_nothing_has_one(run, sma
     table.assign(qid=np.arange(900) // 9).to_csv(tmp_path / "t.csv", index=False)
     said = run(*fit, "--query", "qid", "--full", "forest")
     assert said.code == 2
-    assert "--structure graph is for cascades" in said.err
+    assert "--structure neighbours is for cascades" in said.err
 
 
 def test_a_fit_says_what_to_expect_in_words(run, files, small_fits, tmp_path):

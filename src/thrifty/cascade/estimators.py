@@ -77,11 +77,10 @@ class StageOptions:
         Sizes of a stage to choose from out of fold, from small to large, each at most that: a stage ends when its trees
         no longer help. None is (60, 4), which learns at half the usual rate, (100, 6) and (150, 10), the larger ones
         where there are ten rows for each tree; with 100 rows to 1,000, (60, 4) with smaller penalties too.
-    structure : {"line", "graph", "neighbours", "auto"}, default="line"
-        Whether all rows buy in one order ("line"), or each row is sent to the purchase that is best for it, by what it
-        holds: as trees predict ("graph"), which takes two to four times as long, or by training rows that are alike
-        ("neighbours"), of which up to 16,000 stay in the model and in its file. "auto" takes one of the last two only
-        where it is clearly ahead out of fold. A ranker has "line" only.
+    structure : {"line", "neighbours", "auto"}, default="line"
+        Whether all rows buy in one order ("line"), or each row is sent to the purchase that is best for it, by training
+        rows that are alike in what it holds ("neighbours"). The latter keeps up to 16,000 training rows in the model
+        and in its file. "auto" takes it only where it is clearly ahead out of fold. A ranker has "line" only.
     max_bins : int, default=255
         Bins per column.
     max_bytes : int, optional
@@ -173,7 +172,7 @@ class BudgetedCascade(ChainEstimator):
                 why := unsupported_reason(len(rows.y), has_categories=len(self._categorical) > 0)
             ):
                 raise InvalidInputError(
-                    f"structure='neighbours' cannot answer these rows: {why}. Give StageOptions(structure='graph')."
+                    f"structure='neighbours' cannot answer these rows: {why}. Give StageOptions(structure='line')."
                 )
             full = self._full()
             report("judging the full model", 0, 1)
@@ -273,10 +272,11 @@ def _check_stage_options(options: Any) -> None:
     check_sizes(options.sizes)
     check_count("max_bins", options.max_bins, min_value=2, max_value=255)
     if options.structure not in get_args(Structure):
+        gone = " 'neighbours' replaces 'graph'." if options.structure == "graph" else ""
         raise InvalidInputError(
-            f"structure must be 'line' (all rows buy in one order), 'graph' (each in its own), 'neighbours' (the "
-            f"same, chosen by training rows that are alike) or 'auto' (what is clearly best); got "
-            f"{options.structure!r}."
+            f"structure must be 'line' (all rows buy in one order), 'neighbours' (each in its own, chosen by training "
+            f"rows that are alike) or 'auto' (neighbours where they are clearly better); got "
+            f"{options.structure!r}.{gone}"
         )
     for name in ("max_stages", "max_bytes"):
         if getattr(options, name) is not None:

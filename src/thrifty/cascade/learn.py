@@ -14,7 +14,6 @@ import numpy as np
 from thrifty.arrays import Floats, Ints
 from thrifty.cascade.evaluation import StageEvaluation, evaluate_stages, overconfidence_ratio
 from thrifty.cascade.gates import MIN_Z_OF_GATES, RowNodes, n_tied_stages, z_score_of_gain
-from thrifty.cascade.graph import MIN_ROWS, GraphTrees, find_graph, grow_graph
 from thrifty.cascade.neighbours import NeighbourGraph, find_neighbours
 from thrifty.cascade.nodes import NodeTrees, grow_nodes
 from thrifty.cascade.plan import choose_plan
@@ -30,7 +29,8 @@ from thrifty.trees import TreeEnsemble
 
 __all__ = ["LearnedCascade", "learn_cascade", "most_accurate_point", "n_repeats_for"]
 
-Graph = GraphTrees | NeighbourGraph
+MIN_ROWS = 300
+"""Rows from which on rows may buy in different orders."""
 
 NOISE = 0.5
 """z-score up to which a point counts as accurate as the most accurate one."""
@@ -50,7 +50,7 @@ class LearnedCascade:
     ----------
     plan : Plan
         The chosen order and size.
-    staged : StagedTrees, GraphTrees or NeighbourGraph
+    staged : StagedTrees or NeighbourGraph
         Trees or neighbours learned from all rows; of a line only the stages that are kept.
     calibrations : list of ndarray
         Calibration of each stage.
@@ -68,7 +68,7 @@ class LearnedCascade:
     """
 
     plan: Plan
-    staged: StagedTrees | Graph
+    staged: StagedTrees | NeighbourGraph
     calibrations: list[Floats]
     blend: Floats
     policy: Policy
@@ -169,7 +169,7 @@ def _repeat_cross_validation(
 
 
 def _with_operating_points(
-    problem: CascadeProblem, plan: Plan, found: StageEvaluation, trees: StagedTrees | Graph
+    problem: CascadeProblem, plan: Plan, found: StageEvaluation, trees: StagedTrees | NeighbourGraph
 ) -> LearnedCascade:
     """Choose operating points of evaluated stages, and build the learned cascade."""
     task, evidence, loss = problem.task, found.evidence, found.loss
@@ -278,29 +278,10 @@ def best_graph(
     line: StageEvaluation,
     staged: StagedTrees,
     raw: Floats,
-) -> tuple[Graph, StageEvaluation] | None:
-    """The graph of purchases asked for or, with "auto", one that is clearly better than the line; else None.
-
-    One of neighbours is found first; one that trees choose takes longer, and is looked for only where the first is not
-    clearly ahead.
-    """
-    if not supports_branching(problem):
-        return None
-    if problem.structure in ("neighbours", "auto"):
-        graph: tuple[Graph, StageEvaluation] | None = _learn_neighbours(problem, plan, n_trees, staged, raw)
-        if graph is not None and (problem.structure == "neighbours" or _is_ahead(problem, line, graph[1])):
-            return graph
-    if problem.structure in ("graph", "auto"):
-        graph = _learn_graph(problem, plan, n_trees)
-        if graph is not None and (problem.structure == "graph" or _is_ahead(problem, line, graph[1])):
-            return graph
-    return None
-
-
-def _learn_neighbours(
-    problem: CascadeProblem, plan: Plan, n_trees: Sequence[int], staged: StagedTrees, raw: Floats
 ) -> tuple[NeighbourGraph, StageEvaluation] | None:
-    """Learn and evaluate a graph of neighbours."""
+    """The graph of purchases asked for or, with "auto", one that is clearly better than the line; else None."""
+    if problem.structure == "line" or not supports_branching(problem):
+        return None
     found = find_neighbours(problem, plan, staged)
     if found is None:
         return None
@@ -314,7 +295,9 @@ def _learn_neighbours(
         trees, scores, ratio = _grow_nodes(problem, graph, node, plan, sizes)
         graph, row_nodes = replace(graph, trees=trees), RowNodes(graph.sets, node)
         served = trees.scores(problem.table, node)[:, :n_tied]
-    return graph, evaluate_stages(problem, scores, served, ratio, costs, row_nodes)
+    judged = evaluate_stages(problem, scores, served, ratio, costs, row_nodes)
+    is_taken = problem.structure == "neighbours" or _is_ahead(problem, line, judged)
+    return (graph, judged) if is_taken else None
 
 
 def _is_ahead(problem: CascadeProblem, line: StageEvaluation, graph: StageEvaluation) -> bool:
@@ -346,45 +329,6 @@ def _grow_nodes(
         trees = whole.result().to_serve()
         problem.progress("growing trees of nodes", n_steps, n_steps)
     return trees, raw, overconfidence_ratio(trees.mean_margin, mean_margin / len(problem.folds))
-
-
-def _learn_graph(
-    problem: CascadeProblem, plan: Plan, n_trees: Sequence[int]
-) -> tuple[GraphTrees, StageEvaluation] | None:
-    """Learn and evaluate a graph whose nodes have trees of their own."""
-    graph = find_graph(problem, plan)
-    if graph is None:
-        return None
-    sizes = [_trees_of_level(len(level[0].columns), plan, n_trees) for level in graph.levels]
-    everyone = np.arange(len(problem.y))
-    grow = partial(grow_graph, problem, graph, plan.boosting)
-    if problem.max_bytes is not None:
-        sizes = trees_within_bytes(problem.max_bytes, sizes, lambda cut: grow(cut, everyone).n_bytes)
-
-    def without(fold: Ints) -> tuple[Floats, Ints, Floats]:
-        grown = grow(sizes, np.setdiff1d(everyone, fold, assume_unique=True))
-        return *grown.walk(problem.table.take(fold)), grown.mean_margin
-
-    raw = np.empty((len(everyone), len(graph.levels), problem.task.n_scores))
-    node = np.empty((len(everyone), len(graph.levels)), dtype=np.intp)
-    mean_margin = np.zeros(len(graph.levels))
-    with ThreadPoolExecutor(problem.n_threads) as pool:
-        whole = pool.submit(grow, sizes, everyone)
-        for number, (fold, (scores, nodes, of_fold)) in enumerate(
-            zip(problem.folds, pool.map(without, problem.folds), strict=True)
-        ):
-            raw[fold], node[fold], mean_margin = scores, nodes, mean_margin + of_fold
-            problem.progress("growing a graph", number + 1, len(problem.folds) + 1)
-        trees = whole.result().to_serve()
-        problem.progress("growing a graph", len(problem.folds) + 1, len(problem.folds) + 1)
-    sets = [[one.columns for one in level] for level in trees.levels]
-    n_tied = n_tied_stages(problem, [level[0] for level in sets if len(level) == 1][:1])
-    served = trees.walk(problem.table)[0][:, :n_tied]
-    ratio = overconfidence_ratio(trees.mean_margin, mean_margin / len(problem.folds))
-    judged = evaluate_stages(
-        problem, raw, served, ratio, problem.costs_by_node(sets, node), RowNodes(sets, node)
-    )
-    return trees, judged
 
 
 def supports_branching(problem: CascadeProblem) -> bool:

@@ -35,8 +35,8 @@ CAPACITIES = (
 
 MAX_STAGES = 16
 
-Structure = Literal["line", "graph", "neighbours", "auto"]
-"""One order for all rows ("line"), orders by row with trees or neighbours at nodes, or the best of them ("auto")."""
+Structure = Literal["line", "neighbours", "auto"]
+"""One order for all rows ("line"), orders by row ("neighbours"), or the better of them ("auto")."""
 
 
 def lighter(size: Boosting) -> Boosting:
@@ -98,7 +98,7 @@ class CascadeProblem:
         Sizes of a stage to choose from.
     n_stages : int, optional
         Places along the order; None is chosen from the number of purchases.
-    structure : {"line", "graph", "neighbours", "auto"}
+    structure : {"line", "neighbours", "auto"}
         Whether all rows buy in one order.
     n_threads : int
         Number of folds that are fitted in parallel.

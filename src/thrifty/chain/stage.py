@@ -39,7 +39,6 @@ __all__ = [
     "ForkStage",
     "LeafStage",
     "LinearStage",
-    "NodeChoice",
     "Stage",
     "Turn",
     "Visit",
@@ -298,7 +297,7 @@ class ForeignStage:
         return Visit(f1, None, carried)
 
 
-class NodeChoice(Protocol):
+class Turn(Protocol):
     """Choice of the node of the next stage, by what a row holds."""
 
     @property
@@ -310,37 +309,6 @@ class NodeChoice(Protocol):
 
     def taken(self, block: Floats) -> Ints:
         """The node of the next stage for each row of a block."""
-
-
-@dataclass(frozen=True)
-class Turn:
-    """Choice of the node of the next stage.
-
-    Attributes
-    ----------
-    nodes : ndarray of shape (n_choices,)
-        Numbers of the nodes to choose from.
-    trees : TreeEnsemble, optional
-        Over the columns of the stage: what each choice is predicted to gain. None where there is one choice.
-    """
-
-    nodes: Ints
-    trees: TreeEnsemble | None = None
-
-    def problem(self, columns: Ints) -> str | None:
-        """Why rows that hold some columns cannot take this turn, or None."""
-        if not are_columns(self.nodes, MAX_NODES) or not len(self.nodes):
-            return f"nodes of a turn must be distinct numbers in [0, {MAX_NODES})"
-        if self.trees is None:
-            return None if len(self.nodes) == 1 else "a turn to several nodes must have trees"
-        return trees_problem(self.trees, len(columns), len(self.nodes))
-
-    def taken(self, block: Any) -> Ints:
-        """The node of the next stage for each row of a block; the first of those that gain equally much."""
-        if self.trees is None:
-            return np.full(len(block), self.nodes[0], dtype=np.intp)
-        taken: Ints = self.nodes[self.trees.predict(block).argmax(axis=1)]
-        return taken
 
 
 @dataclass(frozen=True)
@@ -359,7 +327,7 @@ class CascadeStage:
         Applies the calibration.
     gate : TreeEnsemble, optional
         Over the columns and, behind them, the calibrated scores; without one the doubt of the task decides.
-    turn : NodeChoice, optional
+    turn : Turn, optional
         Where rows go on to, if the next stage has several nodes.
     """
 
@@ -368,7 +336,7 @@ class CascadeStage:
     calibration: Floats
     task: Task
     gate: TreeEnsemble | None = None
-    turn: NodeChoice | None = None
+    turn: Turn | None = None
 
     def problem(self, task: Task) -> str | None:
         """Why the stage cannot serve a task, or None."""
@@ -471,8 +439,7 @@ def _sets_problem(stage: Stage, n_levels: Mapping[int, int]) -> str | None:
     """Why trees of a stage ask for levels that a column has not, or None."""
     # Behind the columns of a stage a gate may read scores, which are no levels either.
     known = np.array([n_levels.get(int(column), 0) for column in stage.columns] + [0])
-    turn = getattr(stage, "turn", None)
-    for trees in [*getattr(stage, "__dict__", {}).values(), getattr(turn, "trees", None)]:
+    for trees in getattr(stage, "__dict__", {}).values():
         if not isinstance(trees, TreeEnsemble) or trees.sets is None:
             continue
         place = np.minimum(trees.feature[trees.sets.nodes], len(stage.columns))

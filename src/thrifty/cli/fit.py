@@ -26,7 +26,6 @@ class Structure(StrEnum):
     """Order of purchases; see ``StageOptions``."""
 
     line = "line"
-    graph = "graph"
     neighbours = "neighbours"
     auto = "auto"
 
@@ -129,9 +128,8 @@ def fit(
     structure: Annotated[
         Structure,
         typer.Option(
-            help="Order of purchases: the same for all rows (line), or one for each row, chosen by trees (graph) or by "
-            "similar training rows (neighbours); auto leaves line only for one that is clearly "
-            "better. graph and auto take longer to fit."
+            help="Order of purchases: the same for all rows (line), or one for each row, chosen by similar training "
+            "rows (neighbours); auto takes neighbours where they are clearly better."
         ),
     ] = Structure.line,
     ignore: Annotated[

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from thrifty.cli.console import (
@@ -90,7 +89,7 @@ def route(
         return
     print_text(f"{len(X):,} rows, {len(names)} models; chooses from {', '.join(router.pool_)}.")
     lines = [("", "cost", "quality")]
-    order = np.argsort(frontier.single_cost, kind="stable")
+    order = frontier.single_cost.argsort(kind="stable")
     lines += [
         (names[one], f"{frontier.single_cost[one]:.4g}", f"{frontier.single_quality[one]:.3f}")
         for one in order
@@ -158,7 +157,7 @@ def _pivot(frame: Any, path: Path, prices: dict[str, Any] | None) -> tuple[Any, 
             continue
         wide = frame.pivot(index=key, columns="model", values=column).loc[rows, names]
         try:
-            arrays[argument] = wide.to_numpy(dtype=object if argument == "answers" else np.float64)
+            arrays[argument] = wide.to_numpy(dtype=object if argument == "answers" else float)
         except (TypeError, ValueError) as error:
             raise InvalidInputError(f"{path}: column {column} must hold numbers: {error}") from error
     return X, arrays
