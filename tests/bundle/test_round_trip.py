@@ -421,10 +421,6 @@ def test_the_layout_of_an_array_comes_back():
     np.testing.assert_array_equal(after, coef)
 
 
-def test_a_gate_by_confidence_needs_nothing_but_its_name(fitted):
-    assert from_bytes(to_bytes(fitted["confidence"])).chain_.stages[0].gate is None
-
-
 def test_whole_numbers_where_others_belong_are_written_as_such_numbers():
     stage = LinearStage([0, 1], np.array([[1, 2], [3, 4]]), np.array([0, 0]), 0)
     full, prices = PrecomputedFull(np.array([[1, 0], [0, 1]])), PriceList([1, 2], [0, 1], 3)

@@ -121,7 +121,8 @@ BAD_PARAMETERS = {
 
 def test_every_public_estimator_is_here():
     here = {type(estimator).__name__ for estimator in ESTIMATORS}
-    assert here == {name for name in thrifty.__all__ if name.endswith(("Classifier", "Router"))}
+    known = {name for name in thrifty.__all__ if name.endswith(("Classifier", "Router"))}
+    assert here == known - {"ModelRouter"}  # which learns from a log, and has no y
 
 
 @pytest.mark.slow

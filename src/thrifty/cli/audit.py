@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from thrifty.cli.console import check_output, notes_of_warnings, print_json, print_text, progress, write_file
@@ -93,6 +92,8 @@ def audit(
 
 def _features(model: Any, frame: Any, left_out: list[str], table: Path) -> Any:
     """Columns that a model was fitted on, if it knows their names; else all that are not left out."""
+    import numpy as np
+
     from thrifty.auditing.audit import names_of
     from thrifty.tables.frames import listed
 
