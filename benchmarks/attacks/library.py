@@ -35,7 +35,7 @@ class Shop:
 
 
 def buying(cases, folder, args):
-    """Every cell is asked for once and billed once, whatever happens on the way."""
+    """A buyer asks for every cell once and is billed once, after interrupts and with threads."""
     from thrifty import load
 
     clf, table = load(folder / "cancer.thrifty"), pd.read_csv(folder / "rows.csv")

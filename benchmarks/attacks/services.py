@@ -1,7 +1,7 @@
 """Attacks by what a gateway asks and by what it is asked for: a remote full model, providers of columns, budgets.
 
 Gateways are applications in this process, called as a server would call them; services are sockets on the loopback that
-fail in every way there is. A request is answered in time, marked as degraded, whatever a service does.
+fail in every way there is. The gateway answers every request in time, and marks answers as degraded.
 """
 
 import asyncio
@@ -160,7 +160,7 @@ WIRE = ("slow", "drip", "dripping head", "endless", "endless head", "silent", "c
 
 
 def any_fault(mode, good):
-    """Answers that are wrong whatever was asked; None where the mode is none of them."""
+    """Wrong answers to any request in some modes; None in the other modes."""
     faults = {
         "500": whole(b"sorry", "500 Sorry"),
         "429": whole(b"sorry", "429 Sorry"),
@@ -251,7 +251,7 @@ def remote(cases, folder, _):
         ):
             _is_degraded_in_time(ask, rows, counted=lambda g: g.model.remote.failures)
     with (
-        cases.case("remote: nobody listens"),
+        cases.case("remote: no server listens"),
         gateway(system, full=f"http://{HOST}:{_free_port()}/v2/models/m", remote=own) as ask,
     ):
         _is_degraded_in_time(ask, rows, counted=lambda g: g.model.remote.failures)
@@ -454,7 +454,7 @@ def _sql(cases, folder, system, names):
 
 
 def budgets(cases, folder, args):
-    """No window of rows exceeds a cap: whatever rows come, together or alone, across reloads and changes."""
+    """The gateway keeps every window of rows below a cap: rows together or alone, across reloads and changes."""
     from thrifty import load
     from thrifty.errors import InvalidInputError
     from thrifty.serve.config import Config
