@@ -301,6 +301,14 @@ REFUSED = {
     (FUNCTION, "providers"): "a function tells prices",
     (BY_ROW, "providers"): "differ by row",
     (ROUTER, "measures"): "need the class of each row",
+    **{(name, "device"): "this one ranks" for name in RANKINGS},
+    **{(name, "device"): "chain in front of a chain" for name in THINGS if " before a " in name},
+    ("DynaModLinClassifier", "device"): "has a LinearStage",
+    **{(name, "device"): "has a ForeignStage" for name in THINGS if name.startswith("ConfidenceRouter")},
+    ("a cascade that prices mistakes", "device"): "needs probabilities",
+    (NUMBERS[-1], "device"): "orders of their own",
+    (BY_ROW, "device"): "prices that differ by row",
+    (FUNCTION, "device"): "prices that differ by row",
 }
 """Pairs that make no sense, and a word of the refusal."""
 
@@ -457,6 +465,11 @@ def test_it_draws_its_purchases_and_the_way_of_a_row_and_has_a_page_in_notebooks
         names = [label.get_text() for label in drawn.get_yticklabels()]
         paid = sum(bar.get_width() * COSTS[name] for bar, name in zip(drawn.patches, names, strict=True))
         assert paid + calls == pytest.approx(one.cost(table[NEW]).mean())
+
+
+def test_it_is_exported_for_a_device_or_refused_in_words(thing, tmp_path):
+    exported = door("device", thing, lambda one: thrifty.export(one, tmp_path / "c"))
+    assert (tmp_path / "c").exists() == (exported is not None)
 
 
 @pytest.mark.slow

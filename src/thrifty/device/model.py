@@ -136,6 +136,11 @@ def device_model(chain: Chain, points: tuple[Policy, ...]) -> DeviceModel:
             f"a gate by {mistakes.name} needs probabilities, which a device does not compute. Fit with the default "
             f"loss to export."
         )
+    if chain.walker.has_forks:
+        raise InvalidInputError(
+            "a system whose rows buy in orders of their own (structure='neighbours') cannot be exported: a device has "
+            "one order. Fit with StageOptions(structure='line')."
+        )
     if chain.price_list.by_row is not None:
         raise InvalidInputError(
             "prices that differ by row cannot be exported: a device knows one price list. Fit with prices that are the "
