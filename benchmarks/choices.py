@@ -75,7 +75,7 @@ def split_of(name, n_fit, seed):
     case = frontier.Case(
         name, X[fit], y[fit], X[new], y[new], costs, ExtraTreesClassifier(100, random_state=0)
     )
-    case.judge_full()
+    case.cross_fit_full()
     return case
 
 

@@ -35,7 +35,7 @@ def draw(name, n_rows, seed):
     case = frontier.Case(
         name, X[fit], y[fit], X[new], y[new], costs, ExtraTreesClassifier(100, random_state=0)
     )
-    case.judge_full()
+    case.cross_fit_full()
     return case
 
 

@@ -59,7 +59,7 @@ class Case:
     held_out: np.ndarray = None  # f0's out-of-fold probabilities on X
     on_test: np.ndarray = None
 
-    def judge_full(self, n_folds=4):
+    def cross_fit_full(self, n_folds=4):
         start = time.perf_counter()
         raw = np.empty(len(self.y))
         for train, test in StratifiedKFold(n_folds, shuffle=True, random_state=0).split(self.X, self.y):
@@ -346,7 +346,7 @@ def band(right, n_boot=1000):
 
 def print_table(name, methods, budgets):
     cases = [load_large(name)] if name in LARGE else list(load_priced(name))
-    seconds = sum(case.judge_full() for case in cases)
+    seconds = sum(case.cross_fit_full() for case in cases)
     full_right = np.concatenate([(case.on_test > 0.5) == case.y_test for case in cases])
     f0 = f"f0 {full_right.mean():.3f} at cost {cases[0].costs.sum():g} ({seconds:.0f} s)"
     print(f"\n{name}: {f0}, {len(full_right):,} test rows")

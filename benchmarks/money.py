@@ -71,7 +71,7 @@ def cascade(case, given, price):
 
 def run(case, given, multiples):
     """What each method pays for tests and for mistakes on each test row, by multiple."""
-    case.judge_full()
+    case.cross_fit_full()
     prices = check_price_list(Prices(given), len(case.costs))
     top, found = TopColumns(case, prices), {}
     for multiple in multiples:

@@ -23,7 +23,7 @@ from reproduction.experiments.selection import AnyCandidate, Candidate, FullAnsw
 from thrifty.arrays import Floats, Ints
 from thrifty.dynamod.sweep import code_version
 from thrifty.errors import FullModelNotWorthItWarning, OptimisticFullModelWarning
-from thrifty.full.crossfit import TrainingRows, assign_folds, judge_full
+from thrifty.full.crossfit import TrainingRows, assign_folds, cross_fit_full
 from thrifty.progress import Progress, silent
 from thrifty.tasks.classes import BinaryTask
 
@@ -162,7 +162,7 @@ def _judge(model: Any, split: Split, folds: Ints | None) -> FullScores:
         everyone,
         len(signs),
     )
-    judged = judge_full(model, rows)
+    judged = cross_fit_full(model, rows)
     val, test = (judged.model.outputs(X, X)[:, 1] for X in (split.X_val, split.X_test))
     # Of one layout, whether they come from here or from the cache: a hash of an array knows its strides.
     return FullScores(*map(np.ascontiguousarray, (judged.outputs[:, 1], val, test)))

@@ -11,7 +11,7 @@ from thrifty.dynamod.gated import GatedClassifier, GatedRegressor, PairProblem
 from thrifty.dynamod.gbrt_estimators import BoostedEstimator
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.observe import evidence_of_known
-from thrifty.full.crossfit import JudgedFull, TrainingRows
+from thrifty.full.crossfit import CrossFittedFull, TrainingRows
 from thrifty.full.model import AbsentFull
 from thrifty.prices.billing import PriceList
 
@@ -57,9 +57,9 @@ class _GreedyMiser(BoostedEstimator):
         self.prices = prices
         self.random_state = random_state
 
-    def _judged(self, rows: TrainingRows, prices: PriceList, n_jobs: int | None) -> JudgedFull:  # noqa: ARG002
+    def _judged(self, rows: TrainingRows, prices: PriceList, n_jobs: int | None) -> CrossFittedFull:  # noqa: ARG002
         nothing = rows.task.outputs(np.zeros((len(rows.y), rows.task.n_scores)))
-        return JudgedFull(AbsentFull(), nothing, rows.task)
+        return CrossFittedFull(AbsentFull(), nothing, rows.task)
 
     def _other_models(self) -> list[Any]:
         return []

@@ -15,7 +15,7 @@ from thrifty.arrays import Floats
 from thrifty.chain.stage import ForeignStage, Visit
 from thrifty.dynamod.gated import GatedClassifier, GatedEstimator, GatedRegressor, PairProblem
 from thrifty.evidence.thresholds import threshold_curve
-from thrifty.full.crossfit import judge_full
+from thrifty.full.crossfit import cross_fit_full
 from thrifty.prices.prices import check_columns
 from thrifty.rows import uniforms
 
@@ -84,7 +84,7 @@ class _UniformRouter(GatedEstimator):
         names = getattr(self, "feature_names_in_", None)
         columns = check_columns("features", self.features, rows.X.shape[1], names)
         seen = rows.with_columns(columns)
-        cheap = judge_full(
+        cheap = cross_fit_full(
             self._cheap(), replace(seen, table=seen.X), n_jobs=self.n_jobs, name="the cheap model"
         )
         return UniformStage(columns, cheap.model, rows.task, problem.seed)

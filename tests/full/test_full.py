@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from thrifty import DynaModLinClassifier
 from thrifty.errors import InvalidInputError, OptimisticFullModelWarning
-from thrifty.full.crossfit import TrainingRows, assign_folds, judge_full
+from thrifty.full.crossfit import TrainingRows, assign_folds, cross_fit_full
 from thrifty.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull, as_full_model
 from thrifty.rows import fingerprints
 from thrifty.tasks.classes import CLIP, BinaryTask
@@ -36,7 +36,7 @@ def rows():
 
 def test_an_unfitted_model_is_judged_out_of_fold(rows):
     tree = DecisionTreeClassifier(random_state=0)
-    judged = judge_full(tree, rows)
+    judged = cross_fit_full(tree, rows)
     # A full tree is perfect on rows it has seen and cannot be on noisy rows it has not.
     in_sample = judged.model.outputs(rows.table, rows.X)[:, 1]
     assert np.all((in_sample > 0.5) == (rows.y > 0))
@@ -45,7 +45,7 @@ def test_an_unfitted_model_is_judged_out_of_fold(rows):
 
 
 def test_out_of_fold_probabilities_come_from_models_that_have_not_seen_the_row(rows):
-    judged = judge_full(LogisticRegression(), rows)
+    judged = cross_fit_full(LogisticRegression(), rows)
     for fold in range(5):
         out = rows.folds == fold
         fitted = LogisticRegression().fit(rows.X[~out], rows.labels[~out])
@@ -53,7 +53,7 @@ def test_out_of_fold_probabilities_come_from_models_that_have_not_seen_the_row(r
 
 
 def test_a_model_with_only_a_decision_function_is_calibrated_on_out_of_fold_scores(rows):
-    judged = judge_full(LinearSVC(random_state=0), rows)
+    judged = cross_fit_full(LinearSVC(random_state=0), rows)
     mean_by_third = [
         (judged.outputs[part, 1].mean(), (rows.y[part] > 0).mean())
         for part in np.array_split(np.argsort(judged.outputs[:, 1]), 3)
@@ -64,7 +64,7 @@ def test_a_model_with_only_a_decision_function_is_calibrated_on_out_of_fold_scor
 
 def test_a_frozen_model_is_used_as_it_is(rows):
     fitted = LogisticRegression().fit(rows.X, rows.labels)
-    judged = judge_full(FrozenEstimator(fitted), rows)
+    judged = cross_fit_full(FrozenEstimator(fitted), rows)
     np.testing.assert_allclose(judged.outputs[:, 1], fitted.predict_proba(rows.X)[:, 1])
     assert judged.model == EstimatorFull(fitted, TASK)
 
@@ -72,13 +72,13 @@ def test_a_frozen_model_is_used_as_it_is(rows):
 def test_a_frozen_model_that_was_trained_on_the_rows_raises_a_warning(rows):
     forest = RandomForestClassifier(50, bootstrap=False, random_state=0).fit(rows.X, rows.labels)
     with pytest.warns(OptimisticFullModelWarning, match="probably trained on them"):
-        judge_full(FrozenEstimator(forest), rows)
+        cross_fit_full(FrozenEstimator(forest), rows)
 
 
 def test_a_function_and_precomputed_probabilities_give_the_same(rows):
     fitted = LogisticRegression().fit(rows.X, rows.labels)
-    by_function = judge_full(fitted.predict_proba, rows)
-    by_values = judge_full(fitted.predict_proba(rows.X)[:, 1], rows)
+    by_function = cross_fit_full(fitted.predict_proba, rows)
+    by_values = cross_fit_full(fitted.predict_proba(rows.X)[:, 1], rows)
     np.testing.assert_array_equal(by_function.outputs, by_values.outputs)
 
 
@@ -86,7 +86,7 @@ def test_probabilities_are_never_zero_or_one(rows):
     certain = (rows.y > 0).astype(float)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OptimisticFullModelWarning)
-        judged = judge_full(certain, rows)
+        judged = cross_fit_full(certain, rows)
     assert judged.outputs.min() == CLIP
     assert judged.outputs.max() == 1 - CLIP
     assert np.isfinite(judged.loss(-rows.y)).all()
@@ -118,7 +118,7 @@ def test_precomputed_probabilities_of_old_files_refuse_a_batch_of_another_size()
 def test_probabilities_are_judged_on_the_rows_that_count_and_known_for_all_rows_given(rows):
     values = np.linspace(0.1, 0.9, 400)
     kept = np.arange(0, 400, 3)
-    judged = judge_full(values, rows.take(kept))
+    judged = cross_fit_full(values, rows.take(kept))
     np.testing.assert_allclose(judged.outputs[:, 1], values[kept])
     # The others were given too, and may be asked about: those of a proof, or of weight zero.
     np.testing.assert_allclose(judged.model.outputs(None, rows.X[::-1])[:, 1], values[::-1])
@@ -147,8 +147,8 @@ def test_where_there_is_no_full_model_nobody_answers(rows):
 
 def test_a_belief_is_calibrated_and_keeps_the_order_of_the_scores(rows):
     fitted = LogisticRegression().fit(rows.X, rows.labels)
-    judged = judge_full(lambda table: 1 / (1 + np.exp(-8 * fitted.decision_function(table))), rows)
-    believed = judged.believed(rows)
+    judged = cross_fit_full(lambda table: 1 / (1 + np.exp(-8 * fitted.decision_function(table))), rows)
+    believed = judged.calibrated_scores(rows)
     assert believed.shape == judged.scores.shape == (400, 1)
     assert np.all(np.diff(believed[np.argsort(judged.scores[:, 0]), 0]) >= 0)
     assert TASK.loss(rows.y).values(believed).mean() < judged.loss(rows.y).mean()
@@ -179,18 +179,18 @@ class _Mute(ClassifierMixin, BaseEstimator):
 )
 def test_what_cannot_be_a_full_model_is_refused(rows, full, says):
     with pytest.raises(InvalidInputError, match=says):
-        judge_full(full, rows)
+        cross_fit_full(full, rows)
 
 
 def test_a_frozen_model_for_other_classes_or_features_is_refused(rows):
     other_classes = LogisticRegression().fit(rows.X, rows.y)
     with pytest.raises(InvalidInputError, match=r"classes \[-1.0, 1.0\], but y holds \['no', 'yes'\]"):
-        judge_full(FrozenEstimator(other_classes), rows)
+        cross_fit_full(FrozenEstimator(other_classes), rows)
     narrower = LogisticRegression().fit(rows.X[:, :4], rows.labels)
     with pytest.raises(InvalidInputError, match="4 features, but X has 6"):
-        judge_full(FrozenEstimator(narrower), rows)
+        cross_fit_full(FrozenEstimator(narrower), rows)
     with pytest.raises(InvalidInputError, match="neither"):
-        judge_full(FrozenEstimator(_Mute().fit(rows.X, rows.labels)), rows)
+        cross_fit_full(FrozenEstimator(_Mute().fit(rows.X, rows.labels)), rows)
 
 
 def test_folds_may_be_a_number_a_splitter_or_an_iterable(rows):
@@ -211,7 +211,7 @@ def test_a_class_with_one_distinct_row_cannot_be_cross_fitted():
     X = np.array([[0.0], [1.0], [2.0], [3.0]])
     y = np.array([1.0, -1.0, -1.0, -1.0])
     with pytest.raises(InvalidInputError, match="fewer than two distinct rows"):
-        judge_full(LogisticRegression(), training_rows(X, X, y, [0, 1], 5))
+        cross_fit_full(LogisticRegression(), training_rows(X, X, y, [0, 1], 5))
 
 
 def test_a_frozen_model_with_columns_in_another_order_is_refused():
@@ -220,7 +220,7 @@ def test_a_frozen_model_with_columns_in_another_order_is_refused():
     fitted = FrozenEstimator(LogisticRegression().fit(frame[["b", "a"]], y))
     rows = training_rows(frame, frame.to_numpy(), y, [-1.0, 1.0], 2)
     with pytest.raises(InvalidInputError, match="'b' where X has 'a'"):
-        judge_full(fitted, rows)
+        cross_fit_full(fitted, rows)
 
 
 def test_the_warning_points_at_the_line_that_called_fit(rows):

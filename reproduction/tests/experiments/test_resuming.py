@@ -64,5 +64,5 @@ def test_an_interrupted_run_ends_with_the_same_numbers_bit_by_bit(run, uninterru
 def test_a_finished_run_can_be_repeated_without_fitting_anything(run, uninterrupted, tmp_path, monkeypatch):
     assert run(tmp_path) == uninterrupted
     monkeypatch.setattr("reproduction.experiments.fits._fit", None)
-    monkeypatch.setattr("reproduction.experiments.fits.judge_full", None)
+    monkeypatch.setattr("reproduction.experiments.fits.cross_fit_full", None)
     assert run(tmp_path) == uninterrupted

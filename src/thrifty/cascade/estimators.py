@@ -38,7 +38,7 @@ from thrifty.estimators.checks import (
 from thrifty.evidence.evidence import QueryEvidence
 from thrifty.evidence.measures import check_floors, recalls_at, with_classes, within_floors
 from thrifty.evidence.observe import training_fingerprints
-from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
+from thrifty.full.crossfit import CrossFittedFull, TrainingRows, held_out_rows
 from thrifty.full.model import FullModel
 from thrifty.prices.billing import PriceList, RowsOfFit, check_amount
 from thrifty.progress import Progress, printed
@@ -327,7 +327,7 @@ def _behind(link: FullModel | Chain, rows: TrainingRows) -> NextChainRoutes | No
     return NextChainRoutes(link.places(walk), link.bought_by_place)
 
 
-def _warn_if_full_is_worse(learned: LearnedCascade, judged: JudgedFull, rows: TrainingRows) -> None:
+def _warn_if_full_is_worse(learned: LearnedCascade, judged: CrossFittedFull, rows: TrainingRows) -> None:
     """Warn if a cheap stage is clearly better than the full model, row by row, and their blend gains nothing."""
     full, weight = rows.task.quality(rows.y, judged.outputs), rows.weight
     stages = learned.evidence.quality[:, :-1]

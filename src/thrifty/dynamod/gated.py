@@ -48,7 +48,7 @@ from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.measures import with_classes
 from thrifty.evidence.observe import evidence_of, evidence_of_known, training_fingerprints
 from thrifty.evidence.thresholds import threshold_curve
-from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
+from thrifty.full.crossfit import CrossFittedFull, TrainingRows, held_out_rows
 from thrifty.prices.billing import PriceList, check_amount
 from thrifty.progress import printed
 from thrifty.tables.columns import column_types
@@ -79,7 +79,7 @@ class PairProblem:
     ----------
     rows : TrainingRows
         Rows to learn from.
-    full : JudgedFull
+    full : CrossFittedFull
         The full model and its outputs on those rows.
     price_list : PriceList
         What purchases cost.
@@ -96,7 +96,7 @@ class PairProblem:
     """
 
     rows: TrainingRows
-    full: JudgedFull
+    full: CrossFittedFull
     price_list: PriceList
     extra_cost: Floats | None
     seed: int

@@ -24,7 +24,7 @@ from thrifty.dynamod.objective import DistanceName
 from thrifty.dynamod.ridge import LeafDesign, LeafLeastSquares, LeafSoftmax, LeafWeights, ridge_logistic
 from thrifty.dynamod.solution import Solution
 from thrifty.errors import InvalidInputError
-from thrifty.full.crossfit import TrainingRows, fit_copy, judge_full
+from thrifty.full.crossfit import TrainingRows, cross_fit_full, fit_copy
 from thrifty.full.model import EstimatorFull, is_estimator
 from thrifty.tasks.classes import BinaryTask, MulticlassTask, class_task
 from thrifty.tasks.task import Task
@@ -199,7 +199,7 @@ def as_local(local: Any, rows: TrainingRows, *, n_jobs: int | None = None) -> Lo
     if given is not None:
         _check_scores(given, unwrap_frozen(local), rows.task)
         return _with_log_odds(LocalTrees(given, given.scores(rows.X)), rows)
-    judged = judge_full(local, rows, n_jobs=n_jobs, name="the local model")
+    judged = cross_fit_full(local, rows, n_jobs=n_jobs, name="the local model")
     assert isinstance(judged.model, EstimatorFull)  # what becomes of a recipe
     fitted = _trees_of(judged.model.estimator, n_features)
     _check_scores(fitted, judged.model.estimator, rows.task)

@@ -286,14 +286,14 @@ class DynaModLstsqClassifier(GatedClassifier, AlternatingEstimator):
         if trust == 0.0:
             return rows.y
         return class_task(rows.task).soft_targets(
-            rows.y, rows.task.outputs(problem.full.believed(rows)), trust
+            rows.y, rows.task.outputs(problem.full.calibrated_scores(rows)), trust
         )
 
     def _alternate_leaves(self, pair: LeafPair, problem: PairProblem, threshold: float) -> None:
         rows = problem.rows
         labels = self._labels(problem)
         # Log-odds of f0 on the labels' own scale: calibrated where f0 is believed, its own where it is not.
-        f0 = problem.full.believed(rows) if self.trust else problem.full.scores
+        f0 = problem.full.calibrated_scores(rows) if self.trust else problem.full.scores
         targets = labels, rows.task.loss(labels).values(f0)
         without = partial(self._without, problem, threshold)
         run = self._alternate(pair, problem, without=without, chosen=pair.columns, targets=targets)

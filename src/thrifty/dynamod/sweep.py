@@ -51,7 +51,7 @@ from thrifty.evidence.evidence import Evidence, plain_settings
 from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.evidence.observe import evidence_of, training_fingerprints
 from thrifty.evidence.thresholds import measured
-from thrifty.full.crossfit import judge_full
+from thrifty.full.crossfit import cross_fit_full
 from thrifty.full.foreign import models_of
 from thrifty.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, ask_model, is_estimator
 from thrifty.progress import Progress, silent
@@ -498,7 +498,7 @@ def _judge(
             f"{numbers_val.shape[0]} validation rows. Give them as full_val, or a model that can compute them."
         )
     unwrap_chain(shared.full, prices, rows.task)
-    judged = judge_full(shared.full, rows, n_jobs=n_jobs)
+    judged = cross_fit_full(shared.full, rows, n_jobs=n_jobs)
     model = judged.model
     if isinstance(model, EstimatorFull) and shared.reads_numbers:
         model = replace(model, reads_numbers=True)

@@ -23,7 +23,7 @@ from thrifty.estimators.notebook import Notebook
 from thrifty.estimators.operating_points import OperatingPoints
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.observe import training_fingerprints
-from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
+from thrifty.full.crossfit import CrossFittedFull, TrainingRows, cross_fit_full
 from thrifty.full.model import EstimatorFull, FullModel, as_full_model
 from thrifty.prices.billing import PriceList, RowsOfFit
 from thrifty.prices.prices import Prices, check_price_list, resolve_prices
@@ -218,7 +218,7 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
         """The full model as given, or the default one."""
         return self._default_full() if self.full is None else self.full
 
-    def _judged(self, rows: TrainingRows, prices: PriceList, n_jobs: int | None) -> JudgedFull:
+    def _judged(self, rows: TrainingRows, prices: PriceList, n_jobs: int | None) -> CrossFittedFull:
         """Full model and its outputs on the training rows; an inner chain is checked before it is called.
 
         The default full model reads numbers, as the stages do; any other gets the user's table, unless
@@ -229,8 +229,8 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
         asked = rows.with_columns(columns_of(full, prices))
         is_plain = self._levels is None and not has_dates(rows.table)
         if not self._full_reads_numbers and (self.full is not None or is_plain):
-            return judge_full(full, asked, n_jobs=n_jobs)
-        judged = judge_full(full, replace(asked, table=asked.X), n_jobs=n_jobs)
+            return cross_fit_full(full, asked, n_jobs=n_jobs)
+        judged = cross_fit_full(full, replace(asked, table=asked.X), n_jobs=n_jobs)
         assert isinstance(judged.model, EstimatorFull)  # a model of scikit-learn
         return replace(judged, model=replace(judged.model, reads_numbers=True))
 

@@ -39,7 +39,7 @@ from thrifty.rows import content_folds, fingerprints, query_folds
 from thrifty.tasks.task import Task
 from thrifty.threads import limited_threads
 
-__all__ = ["JudgedFull", "TrainingRows", "assign_folds", "fit_copy", "held_out_rows", "judge_full"]
+__all__ = ["CrossFittedFull", "TrainingRows", "assign_folds", "cross_fit_full", "fit_copy", "held_out_rows"]
 
 _SUSPICIOUS_LOSS = 0.01
 # Numbers are often predicted to a per cent of their spread by a model that has not seen them.
@@ -117,8 +117,8 @@ class TrainingRows:
 
 
 @dataclass(frozen=True)
-class JudgedFull:
-    """A full model and its outputs on the training rows, out of fold if it was fitted here."""
+class CrossFittedFull:
+    """A full model, and its outputs on the training rows: out of fold, or as they are for a model fitted elsewhere."""
 
     model: FullModel
     outputs: Floats
@@ -133,16 +133,16 @@ class JudgedFull:
         """Loss per training row."""
         return models_of(self.task).loss(y, self.outputs)
 
-    def believed(self, rows: TrainingRows) -> Floats:
-        """Calibrated scores: large boosted models are overconfident, and soft labels must not be."""
+    def calibrated_scores(self, rows: TrainingRows) -> Floats:
+        """Scores after calibration on the training rows: large boosted models are overconfident."""
         return self.task.calibrated(
             self.scores, models_of(self.task).calibrate(self.scores, rows.y, rows.weight)
         )
 
 
-def judge_full(
+def cross_fit_full(
     full: Any, rows: TrainingRows, *, n_jobs: int | None = None, name: str = FULL_MODEL
-) -> JudgedFull:
+) -> CrossFittedFull:
     """Turn the ``full`` of an estimator into a ``FullModel`` with its outputs on the training rows.
 
     An estimator that is not frozen, fitted or not, is cloned and fitted on all rows, as everywhere in scikit-learn; its
@@ -153,7 +153,7 @@ def judge_full(
     task = rows.task
     if is_estimator(full) and not isinstance(full, FrozenEstimator):
         _mention_refit(full, name)
-        return _cross_fit(full, rows, n_jobs, name)
+        return _fit_by_fold(full, rows, n_jobs, name)
     model = _fitted_elsewhere(full, rows, name)
     if isinstance(model, EstimatorFull) and not models_of(task).is_calibrated(model.estimator):
         with renumber_rows_in_errors(rows.positions, name):
@@ -166,7 +166,7 @@ def judge_full(
         )
     else:
         outputs = ask_model(model, task, rows.table, rows.X, rows=rows.positions, who=name)
-    judged = JudgedFull(model, outputs, task)
+    judged = CrossFittedFull(model, outputs, task)
     _warn_if_optimistic(judged, rows, name)
     return judged
 
@@ -186,7 +186,7 @@ def _fitted_elsewhere(full: Any, rows: TrainingRows, name: str) -> FullModel:
     return as_full_model(full, rows.task, rows.X.shape[1], names=names, who=name)
 
 
-def _cross_fit(full: Any, rows: TrainingRows, n_jobs: int | None, name: str) -> JudgedFull:
+def _fit_by_fold(full: Any, rows: TrainingRows, n_jobs: int | None, name: str) -> CrossFittedFull:
     task, everyone = rows.task, np.arange(len(rows.y))
     models = models_of(task)
     models.check_unfitted(full, name)
@@ -202,7 +202,7 @@ def _cross_fit(full: Any, rows: TrainingRows, n_jobs: int | None, name: str) -> 
         raw[out] = score
     calibration = None if models.is_calibrated(fitted) else models.calibrate(raw, rows.y, rows.weight)
     model = EstimatorFull(fitted, task, calibration)
-    return JudgedFull(model, models.outputs(raw, calibration), task)
+    return CrossFittedFull(model, models.outputs(raw, calibration), task)
 
 
 def assign_folds(cv: Any, X: Any, y: Labels, strata: Labels, seed: int, query: Ints | None = None) -> Ints:
@@ -303,7 +303,7 @@ def _mention_refit(full: Any, name: str) -> None:
         )
 
 
-def _warn_if_optimistic(judged: JudgedFull, rows: TrainingRows, name: str) -> None:
+def _warn_if_optimistic(judged: CrossFittedFull, rows: TrainingRows, name: str) -> None:
     mean_loss = float(np.average(judged.loss(rows.y), weights=rows.weight))
     task, quality = rows.task, rows.task.quality(rows.y, judged.outputs)
     is_class = quality.dtype == bool

@@ -13,7 +13,7 @@ from thrifty.dynamod.gated import GatedClassifier, PairProblem
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_share
 from thrifty.evidence.thresholds import threshold_curve
-from thrifty.full.crossfit import JudgedFull, judge_full
+from thrifty.full.crossfit import CrossFittedFull, cross_fit_full
 from thrifty.full.model import is_estimator
 from thrifty.prices.prices import Prices, check_columns
 from thrifty.routing.logged import learn_from_answers
@@ -176,14 +176,14 @@ class ConfidenceRouter(GatedClassifier):
             "features", self.features, rows.X.shape[1], getattr(self, "feature_names_in_", None)
         )
         seen = rows.with_columns(columns)
-        self._held_out = judge_full(
+        self._held_out = cross_fit_full(
             self._cheap(), replace(seen, table=seen.X), n_jobs=self.n_jobs, name="the cheap model"
         )
         return ForeignStage(columns, self._held_out.model, rows.task)
 
     def _default_threshold(self, problem: PairProblem, budget: float | None) -> float:
         """Cut at the wanted share or budget, on margins of rows the cheap model was not fitted on."""
-        judged: JudgedFull = self.__dict__.pop("_held_out")
+        judged: CrossFittedFull = self.__dict__.pop("_held_out")
         rows = problem.rows
         g = rows.task.uncertainty(judged.scores)
         if budget is None:
