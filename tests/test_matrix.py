@@ -5,6 +5,7 @@ import itertools
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
+from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
@@ -468,8 +469,9 @@ def test_it_draws_its_purchases_and_the_way_of_a_row_and_has_a_page_in_notebooks
 
 
 def test_it_is_exported_for_a_device_or_refused_in_words(thing, tmp_path):
-    exported = door("device", thing, lambda one: thrifty.export(one, tmp_path / "c"))
-    assert (tmp_path / "c").exists() == (exported is not None)
+    for to in ("c", "onnx") if find_spec("onnx") else ("c",):
+        exported = door("device", thing, lambda one, to=to: thrifty.export(one, tmp_path / to, to=to))
+        assert (tmp_path / to).exists() == (exported is not None)
 
 
 @pytest.mark.slow

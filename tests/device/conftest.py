@@ -76,4 +76,4 @@ def towns():
 @pytest.fixture(scope="session")
 def many_towns():
     """More levels than a byte can count."""
-    return with_levels(260, 8000)
+    return with_levels(300, 8000)

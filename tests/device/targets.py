@@ -1,5 +1,6 @@
 """Compilers and emulators: what a target does with rows of single precision, one line of numbers for each row."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -7,6 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+import thrifty
+from thrifty.rows import key_words
 
 HERE = Path(__file__).parent
 START = HERE.parents[1] / "examples" / "device"
@@ -65,3 +69,44 @@ def in_wasm(source, folder, X):
     (folder / "rows.bin").write_bytes(X.astype(np.float32).tobytes())
     run("node", HERE / "page.mjs", folder / "model.wasm", folder / "rows.bin", folder / "walked.bin")
     return np.frombuffer((folder / "walked.bin").read_bytes()).reshape(len(X), -1)
+
+
+def in_onnx(system, folder, X, n_threads=1, point=0, **settings):
+    """Rows in ONNX Runtime: stage after stage for those that go on, and in the graph of the whole system."""
+    onnx, runtime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
+    shutil.rmtree(folder, ignore_errors=True)
+    for path in thrifty.export(system, folder, to="onnx", **settings).files:
+        onnx.checker.check_model(str(path), full_check=True)
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = n_threads
+
+    def run_graph(name, **given):
+        session = runtime.InferenceSession(str(folder / name), options, providers=["CPUExecutionProvider"])
+        read = [one.name for one in session.get_inputs()]
+        found = session.run(None, {name: given[name] for name in read})
+        about = json.loads(session.get_modelmeta().custom_metadata_map["thrifty"])
+        return about, dict(zip((one.name for one in session.get_outputs()), found, strict=True))
+
+    key, X = np.arange(len(X)), X.astype(np.float64)
+    about, whole = run_graph("thrifty_model.onnx", x=X, key=key, point=np.array(point))
+    thresholds, follows = np.array(about["thresholds"]), system.policy.follows_upper(key_words(key))
+    if point:
+        follows = system.policy.within(settings["budgets"][point - 1]).follows_upper(key_words(key))
+    rows = [thresholds[about["points"][point][name]] for name in ("upper", "lower")]
+    limits, n_stages = np.where(follows[:, None], *rows), len(about["n_held"])
+    order = np.array([about["columns"].index(name) for name in about["order"]])
+    route, going, sums, scores = np.full(len(X), n_stages), key, None, np.empty_like(whole["scores"])
+    for place, n_held in enumerate(about["n_held"]):
+        x = X[going][:, order[:n_held]]
+        _, found = run_graph(f"thrifty_stage_{place}.onnx", x=x, carried=sums)
+        goes_on = found["gate"] > limits[going, place]
+        scores[going], sums = found["scores"], found["sums"][goes_on]
+        route[going[~goes_on]], going = place, going[goes_on]
+    np.testing.assert_array_equal(whole["route"], route)
+    np.testing.assert_allclose(whole["scores"], scores, rtol=0, atol=0 if n_threads == 1 else 1e-12)
+    last = np.minimum(route, n_stages - 1)
+    bought = np.array(about["n_held"])[last]
+    purchases = np.zeros_like(X)
+    purchases[:, : len(order)] = np.where(np.arange(len(order)) < bought[:, None], order + 1, 0)
+    end, label = np.where(route < n_stages, -1, -2), whole.get("label", np.full(len(X), -1))
+    return np.column_stack([end, last, label, bought, whole["cost"].astype(np.float32), purchases, scores])

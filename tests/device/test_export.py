@@ -1,6 +1,7 @@
-"""Exported C, compiled and run here: the same purchases, routes, labels and scores as the system in Python."""
+"""Exported C and ONNX, run here: the same purchases, routes, labels and scores as the system in Python."""
 
 import subprocess
+from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from sklearn.naive_bayes import GaussianNB
 
 import thrifty
 from tests.device.conftest import SMALL, on_thresholds
-from tests.device.targets import needs, on_host, run
+from tests.device.targets import in_onnx, needs, on_host, run
 from thrifty import (
     BudgetedRegressor,
     DynaModGbrtClassifier,
@@ -31,6 +32,10 @@ def assert_same_ways(system, folder, X, point=0, **settings):
     X = X.astype(np.float32)
     exported = thrifty.export(system, folder / "c", **settings)
     there = on_host(exported.files[1], folder, X, point)
+    if find_spec("onnxruntime"):
+        given = {"budgets": settings.get("budgets", ()), "point": point}
+        in_graphs = in_onnx(exported.system, folder / "onnx", X, **given)
+        np.testing.assert_array_equal(in_graphs.view(np.int64), there.view(np.int64))
     walk = chain.walker.walk(TableReader(X.astype(np.float64), None), np.arange(len(X)), chain.policy)
     n_stages, task = len(chain.stages), chain.task
     route = np.where(there[:, 0] == -2, n_stages, there[:, 1])
@@ -64,6 +69,11 @@ def test_other_points_are_switched_to_at_run_time(mixed, cancer, tmp_path):
 
 def test_several_classes(wine, tmp_path):
     assert_same_ways(wine[0], tmp_path, wine[1])
+
+
+def test_onnx_with_two_threads_has_the_same_routes_and_scores_but_for_rounding(wine, tmp_path):
+    one, two = (in_onnx(wine[0].chain_, tmp_path / "c", wine[1][:5], n_threads) for n_threads in (1, 2))
+    np.testing.assert_allclose(one, two, rtol=0, atol=1e-12)
 
 
 def test_numbers(tmp_path):
@@ -125,6 +135,9 @@ def test_the_command_writes_source_and_counts_rows_that_move(mixed, cancer, tmp_
     assert "bytes on a Cortex-M4" in shown
     assert "rows of the table" in shown
     assert "#define THRIFTY_N_POINTS 2" in (tmp_path / "c" / "thrifty_model.h").read_text()
+    if find_spec("onnx"):
+        assert main([*given[:3], str(tmp_path / "graphs"), "--to", "onnx"]) == 0
+        assert "thrifty_stage_0.onnx" in capsys.readouterr().out
     assert main(given) == 2
     assert "is not empty" in capsys.readouterr().err
 
@@ -134,7 +147,8 @@ def test_what_a_device_cannot_do_is_refused_before_anything_is_written(mixed, ca
     linear = DynaModLinClassifier(GaussianNB(), gamma=0.1, **SMALL).fit(X[:, :4], y)
     cases = {
         "has a LinearStage": (linear, {}),
-        "must be .c.": (mixed, {"to": "java"}),
+        "must be .c. or .onnx.": (mixed, {"to": "java"}),
+        "settings of C": (mixed, {"to": "onnx", "max_flash": "8k"}),
         "float32. or .int16": (mixed, {"leaves": "int8"}),
         "budget must be at least": (mixed, {"budgets": [0.01]}),
         "needs a chain": (LogisticRegression(), {}),

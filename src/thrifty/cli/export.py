@@ -1,4 +1,4 @@
-"""``thrifty export``: write a system as source code for a device."""
+"""``thrifty export``: write a system as source code for a device, or as ONNX."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,10 +14,13 @@ __all__ = ["export"]
 def export(
     system: SystemFile,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the source; it must be empty or new.")],
-    to: Annotated[str, typer.Option(help="Language of the source: c, which is C99.")] = "c",
+    to: Annotated[str, typer.Option(help="Language: c, which is C99, or onnx.")] = "c",
     leaves: Annotated[
-        str, typer.Option(help="Type of the values of leaves: float32, or int16, which takes half the bytes.")
-    ] = "float32",
+        str | None,
+        typer.Option(
+            help="Type of the values of leaves in C: float32, the default, or int16, which takes half the bytes."
+        ),
+    ] = None,
     max_flash: Annotated[
         str | None,
         typer.Option(
@@ -43,7 +46,7 @@ def export(
     public_key: PublicKey = None,
     json: AsJson = False,
 ) -> None:
-    """Write a system as C99 source for a device, which asks for one column after another."""
+    """Write a system as C99 source for a device, which asks for one column after another, or as ONNX."""
     from thrifty.bundle.storage import load, save
     from thrifty.cli.system import column_name, text_columns
     from thrifty.device.export import export as write
@@ -75,10 +78,13 @@ def export(
             }
         )
         return
-    print_text(
-        f"flash      {written.flash_bytes:>9,} bytes on a Cortex-M4, {written.table_bytes:,} of them tables\n"
-        f"session    {written.state_bytes:>9,} bytes of RAM\n"
-        f"steps      {written.most_steps:>9,} comparisons at most for a row\n"
-        + ("" if written.n_moved is None else f"moved      {written.n_moved:>9,} rows of the table\n")
-        + f"wrote {', '.join(map(str, written.files))} (system {written.identity})"
-    )
+    lines = [f"steps      {written.most_steps:>9,} comparisons at most for a row"]
+    if to == "c":
+        lines = [
+            f"flash      {written.flash_bytes:>9,} bytes on a Cortex-M4, {written.table_bytes:,} of them tables",
+            f"session    {written.state_bytes:>9,} bytes of RAM",
+            *lines,
+        ]
+    if written.n_moved is not None:
+        lines.append(f"moved      {written.n_moved:>9,} rows of the table")
+    print_text("\n".join([*lines, f"wrote {', '.join(map(str, written.files))} (system {written.identity})"]))

@@ -21,13 +21,12 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats
-from thrifty.chain.policy import Policy
-from thrifty.device.model import DeviceModel, leaf_unit
+from thrifty.device.model import DeviceModel, leaf_unit, node_sets, point_table
 from thrifty.errors import InvalidInputError
 from thrifty.rows import key_words
 from thrifty.trees import TreeEnsemble
 
-__all__ = ["Plan", "Source", "TestRow", "plan_of", "source_of"]
+__all__ = ["Plan", "Source", "TestRow", "depth_of", "plan_of", "source_of"]
 
 NARROW_PLACES, NARROW_CUTS, NARROW_SLOTS = 256, 254, 2**14 - 1
 """Places of codes, thresholds of a column and slots of a tree that narrow nodes can count."""
@@ -67,8 +66,6 @@ class Source:
         Text of ``thrifty_model.h`` and ``thrifty_model.c``.
     flash_bytes, table_bytes, state_bytes : int
         Bytes of tables and program, of the tables alone, and of a session.
-    most_steps : int
-        Comparisons of a row that passes every stage by the longest ways.
     """
 
     header: str
@@ -76,7 +73,6 @@ class Source:
     flash_bytes: int
     table_bytes: int
     state_bytes: int
-    most_steps: int
 
 
 @dataclass
@@ -105,7 +101,7 @@ class _Codes:
 
     def __init__(self, model: DeviceModel) -> None:
         n_order, n_scores = len(model.order), model.n_scores
-        self.n_order = n_order
+        self.model, self.n_order = model, n_order
         self.n_levels = [len(model.levels.get(int(column), ())) for column in model.order]
         found: list[list[Floats]] = [[] for _ in range(n_order)]
         for trees in model.ensembles:
@@ -146,21 +142,13 @@ class _Codes:
             trees.feature < n_order, 2 * trees.feature + trees.missing_left, n_order + trees.feature
         )
         cut, number = np.zeros(len(trees.feature), int), np.full(len(trees.feature), -1)
-        sets = {} if trees.sets is None else {int(node): which for which, node in enumerate(trees.sets.nodes)}
-        for column in np.unique(trees.feature).tolist():
-            nodes = np.flatnonzero(trees.feature == column)
+        for node, levels in node_sets(trees, self.model).items():
+            number[node] = self._set(levels, self.n_levels[trees.feature[node]])
+        for column in np.unique(trees.feature[number < 0]).tolist():
+            nodes = np.flatnonzero((trees.feature == column) & (number < 0))
             limits = trees.threshold[nodes]
             if column >= n_order:
                 cut[nodes] = np.searchsorted(self.score_cuts[stage][column - n_order], limits)
-            elif self.n_levels[column]:
-                for node, limit in zip(nodes.tolist(), limits.tolist(), strict=True):
-                    which = sets.get(node)
-                    if which is None:  # a comparison of numbers of levels is a set, too
-                        levels: Any = np.flatnonzero(np.arange(self.n_levels[column]) <= limit)
-                    else:
-                        assert trees.sets is not None
-                        levels = trees.sets.levels[trees.sets.offsets[which] : trees.sets.offsets[which + 1]]
-                    number[node] = self._set(levels, self.n_levels[column])
             else:
                 cut[nodes] = np.searchsorted(self.cuts[column], ordered(round_down(limits)))
         return place, cut, number
@@ -415,7 +403,6 @@ def source_of(
         plan.flash_bytes,
         plan.table_bytes,
         plan.state_bytes,
-        sum(map(depth_of, model.ensembles)),
     )
 
 
@@ -459,42 +446,13 @@ def _write_stages(
 
 def _write_points(tables: _Tables, model: DeviceModel) -> None:
     """Write the operating points, and the rows of thresholds that they use."""
-    rows: dict[bytes, int] = {}
-    kept: list[Floats] = []
-
-    def row_of(thresholds: Floats) -> int:
-        if thresholds.tobytes() not in rows:
-            rows[thresholds.tobytes()] = len(kept)
-            kept.append(thresholds)
-        return rows[thresholds.tobytes()]
-
-    points = []
-    for policy in model.points:
-        lower, upper = row_of(policy.thresholds[policy.lower]), row_of(policy.thresholds[policy.upper])
-        seed = f"UINT64_C({seed_word(policy.seed):#x})"
-        points.append(f"{{{lower}, {upper}, {seed}, UINT64_C({chance_limit(policy)})}}")
-    tables.add("double", "thresholds", (c_double(one) for row in kept for one in row), 8)
-    tables.add("thrifty_point", "points", points, 24)
-
-
-def seed_word(seed: int) -> int:
-    """The word of a seed that ``key_chance`` adds to that of the key."""
-    word, mask = seed, 2**64 - 1
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
-        word = (word ^ (word >> shift)) * factor & mask
-    return word
-
-
-def chance_limit(policy: Policy) -> int:
-    """Number of the 2^53 chances below the share, as ``Policy.follows_upper`` compares them."""
-    low, high = 0, 2**53
-    while low < high:
-        middle = (low + high) // 2
-        if (np.float64(middle) + 0.5) / 2.0**53 < policy.share:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    thresholds, points = point_table(model)
+    written = [
+        f"{{{lower}, {upper}, UINT64_C({seed:#x}), UINT64_C({limit})}}"
+        for lower, upper, seed, limit in points
+    ]
+    tables.add("double", "thresholds", map(c_double, thresholds.ravel()), 8)
+    tables.add("thrifty_point", "points", written, 24)
 
 
 def c_double(value: float) -> str:

@@ -13,9 +13,10 @@ from thrifty.bundle.objects import to_bytes
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.readers import TableReader
-from thrifty.device.c99 import TestRow, round_down, source_of
+from thrifty.device.c99 import TestRow, depth_of, round_down, source_of
 from thrifty.device.flash import parse_bytes, within_flash
 from thrifty.device.model import DeviceModel, device_model, with_leaves
+from thrifty.device.onnx_graph import onnx_files
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.observe import chain_of
 from thrifty.files import AnyPath, write_atomically
@@ -39,9 +40,9 @@ class Exported:
         The files.
     identity : str
         Identity of the system, which a server compares.
-    flash_bytes, table_bytes, state_bytes : int
+    flash_bytes, table_bytes, state_bytes : int or None
         Bytes of tables and program in flash (on a Cortex-M4 by GCC with ``-Os``), of the tables alone, and of one
-        session in RAM.
+        session in RAM; None for ONNX.
     most_steps : int
         Comparisons of a row that passes every stage by the longest ways.
     n_moved : int or None
@@ -53,9 +54,9 @@ class Exported:
 
     files: tuple[Path, ...]
     identity: str
-    flash_bytes: int
-    table_bytes: int
-    state_bytes: int
+    flash_bytes: int | None
+    table_bytes: int | None
+    state_bytes: int | None
     most_steps: int
     n_moved: int | None
     system: Chain
@@ -66,16 +67,17 @@ def export(
     folder: AnyPath,
     *,
     to: str = "c",
-    leaves: str = "float32",
+    leaves: str | None = None,
     max_flash: int | str | None = None,
     budgets: Sequence[float] = (),
     X: Any = None,
     y: Any = None,
 ) -> Exported:
-    """Write a fitted system as C99 source for a device: a session asks for one column after another.
+    """Write a fitted system as C99 source for a device, where a session asks for one column after another, or as ONNX.
 
     The device walks the stages, and says where the full model should be asked. Its purchases, routes and labels are
-    those of ``start`` for every row of single precision, and so are its scores to the last bit.
+    those of ``start`` for every row of single precision, and so are its scores to the last bit; those of ONNX for every
+    row, where the runtime has one thread.
 
     Parameters
     ----------
@@ -83,10 +85,11 @@ def export(
         What to export; stages must be made of trees.
     folder : path
         Folder for ``thrifty_model.h`` and ``thrifty_model.c``; made if it does not exist, and must be empty.
-    to : {"c"}, default="c"
-        The language.
-    leaves : {"float32", "int16"}, default="float32"
-        Type of the values of leaves. With "int16" they take half the bytes and are rounded, which may change routes.
+    to : {"c", "onnx"}, default="c"
+        The language. "onnx" writes ``thrifty_stage_N.onnx`` for every stage, and ``thrifty_model.onnx`` of all of them.
+    leaves : {"float32", "int16"}, optional
+        Type of the values of leaves in C; None is "float32". With "int16" they take half the bytes and are rounded,
+        which may change routes.
     max_flash : int or str, optional
         Bytes of flash for tables and program, such as 32768 or "32k". Leaves are narrowed first, then trees are taken
         from the end of every stage, then the last stages; what is left is ``system`` of what is returned.
@@ -117,32 +120,41 @@ def export(
     """
     from thrifty import __version__
 
-    if to != "c":
-        raise InvalidInputError(f'to must be "c"; got {to!r}.')
-    if leaves not in ("float32", "int16"):
+    if to not in ("c", "onnx"):
+        raise InvalidInputError(f'to must be "c" or "onnx"; got {to!r}.')
+    if to == "onnx" and not (leaves is None and max_flash is None):
+        raise InvalidInputError(
+            "leaves and max_flash are settings of C; ONNX has leaves of double precision."
+        )
+    if leaves not in (None, "float32", "int16"):
         raise InvalidInputError(f'leaves must be "float32" or "int16"; got {leaves!r}.')
-    chain = chain_of(system)
+    chain, kind = chain_of(system), leaves or "float32"
     target = _empty_folder(folder)
     limit = None if max_flash is None else parse_bytes(max_flash)
 
     def points(one: Chain) -> tuple[Policy, ...]:
         return (one.policy, *(one.policy.within(float(budget)) for budget in budgets))
 
-    if limit is None:
-        rounded = with_leaves(chain, leaves)
-    else:
-        rounded, leaves = within_flash(chain, leaves, points, limit, X, y)
+    rounded = chain
+    if limit is not None:
+        rounded, kind = within_flash(chain, kind, points, limit, X, y)
+    elif to == "c":
+        rounded = with_leaves(chain, kind)
     model = device_model(rounded, points(rounded))
     if limit is not None and y is None and _n_trees(rounded) != _n_trees(chain):
         unknown = np.full(len(rounded.policy), np.nan)
         rounded = rounded.at(replace(rounded.policy, cost=unknown, score=unknown))
     identity = identity_of(chain if limit is None else rounded)
-    source = source_of(model, identity, __version__, leaves, _test_rows(rounded, model))
+    sizes: Any = (None, None, None)
+    if to == "onnx":
+        files = onnx_files(model, identity, __version__)
+    else:
+        source = source_of(model, identity, __version__, kind, _test_rows(rounded, model))
+        files = {"thrifty_model.h": source.header.encode(), "thrifty_model.c": source.program.encode()}
+        sizes = source.flash_bytes, source.table_bytes, source.state_bytes
     target.mkdir(exist_ok=True)
-    written = []
-    for name, text in (("thrifty_model.h", source.header), ("thrifty_model.c", source.program)):
-        write_atomically(target / name, text.encode())
-        written.append(target / name)
+    for name, data in files.items():
+        write_atomically(target / name, data)
     moved = None
     if X is not None:
         ways = [one.walk(one.reader(X)).route for one in (chain, rounded)]
@@ -152,12 +164,12 @@ def export(
         ]
         moved = int(np.count_nonzero(ways[0] != ways[1]))
     return Exported(
-        tuple(written),
+        tuple(target / name for name in files),
         identity,
-        source.flash_bytes,
-        source.table_bytes,
-        source.state_bytes,
-        source.most_steps,
+        sizes[0],
+        sizes[1],
+        sizes[2],
+        sum(map(depth_of, model.ensembles)),
         moved,
         rounded,
     )

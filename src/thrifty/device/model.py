@@ -26,7 +26,15 @@ from thrifty.tasks.ranking import RankingTask
 from thrifty.tasks.regression import RegressionTask
 from thrifty.trees import TreeEnsemble
 
-__all__ = ["DeviceModel", "DeviceStage", "device_model", "leaf_unit", "with_leaves"]
+__all__ = [
+    "DeviceModel",
+    "DeviceStage",
+    "device_model",
+    "leaf_unit",
+    "node_sets",
+    "point_table",
+    "with_leaves",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,3 +257,59 @@ def leaf_unit(trees: TreeEnsemble) -> float:
     """The power of two whose 16-bit multiples cover the values of all leaves."""
     largest = float(np.abs(trees.values).max(initial=0.0))
     return 2.0 ** (np.ceil(np.log2(largest / 32767)) if largest else 0)
+
+
+def node_sets(trees: TreeEnsemble, model: DeviceModel) -> dict[int, Any]:
+    """Levels that go left, by node, of all nodes that read a column of levels."""
+    sets: dict[int, Any] = {}
+    if trees.sets is not None:
+        for node, first, end in zip(
+            trees.sets.nodes, trees.sets.offsets, trees.sets.offsets[1:], strict=False
+        ):
+            sets[int(node)] = trees.sets.levels[first:end]
+    for place, column in enumerate(model.order.tolist()):
+        for node in np.flatnonzero(trees.feature == place).tolist() if column in model.levels else ():
+            if node not in sets:  # a comparison of numbers of levels is a set, too
+                sets[node] = np.flatnonzero(np.arange(len(model.levels[column])) <= trees.threshold[node])
+    return sets
+
+
+def point_table(model: DeviceModel) -> tuple[Floats, list[tuple[int, int, int, int]]]:
+    """Rows of thresholds; and of each operating point its lower and upper row, the word of its seed, and a limit.
+
+    A key follows the upper row iff its chance, of 53 bits, is below the limit.
+    """
+    rows: dict[bytes, int] = {}
+    kept: list[Floats] = []
+
+    def row_of(thresholds: Floats) -> int:
+        if thresholds.tobytes() not in rows:
+            rows[thresholds.tobytes()] = len(kept)
+            kept.append(thresholds)
+        return rows[thresholds.tobytes()]
+
+    points = []
+    for policy in model.points:
+        lower, upper = row_of(policy.thresholds[policy.lower]), row_of(policy.thresholds[policy.upper])
+        points.append((lower, upper, _seed_word(policy.seed), _chance_limit(policy)))
+    return np.array(kept), points
+
+
+def _seed_word(seed: int) -> int:
+    """The word of a seed that ``key_chance`` adds to that of the key."""
+    word, mask = seed, 2**64 - 1
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        word = (word ^ (word >> shift)) * factor & mask
+    return word
+
+
+def _chance_limit(policy: Policy) -> int:
+    """Number of the 2^53 chances below the share, as ``Policy.follows_upper`` compares them."""
+    low, high = 0, 2**53
+    while low < high:
+        middle = (low + high) // 2
+        if (np.float64(middle) + 0.5) / 2.0**53 < policy.share:
+            low = middle + 1
+        else:
+            high = middle
+    return low
