@@ -841,6 +841,24 @@ def _tls(cases, folder):
         with cases.case("TLS: a head that never ends is closed"), server.connected(timeout=20) as client:
             client.sendall(HEALTH[:-2])
             assert client.recv(4096) == b""
+        for name, sent in (("silent", b""), ("begun", b"\x16\x03\x01\x02\x00\x01")):
+            with (
+                cases.case(f"TLS: {name} handshakes count as connections, and are closed"),
+                contextlib.ExitStack() as stack,
+            ):
+                clients = [
+                    stack.enter_context(server.connected(is_plain=True, timeout=20)) for _ in range(100)
+                ]
+                began = time.monotonic()
+                for client in clients:
+                    with contextlib.suppress(OSError):
+                        client.sendall(sent)
+                for client in clients:
+                    with contextlib.suppress(ConnectionError):
+                        assert client.recv(4096) == b""
+                assert time.monotonic() - began < 8.0
+                assert "too many are open" in server.log.read_text()
+                assert until(lambda: server.status(good_request(folder)) == 200, 5)
 
 
 # -- reloads -----------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from thrifty.serve.admission import Limiter  # noqa: E402
 from thrifty.serve.config import Config  # noqa: E402
 from thrifty.serve.connections import MAX_HEAD_BYTES, Connections  # noqa: E402
 from thrifty.serve.metrics import Metrics  # noqa: E402
-from thrifty.serve.server import shared  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -25,13 +24,14 @@ LARGE = 20_000_000
 
 async def echo(scope, receive, send):
     """Wait for the body, then say which headers are there."""
-    body = b""
+    parts = []
     while True:
         message = await receive()
-        body += message.get("body", b"")
+        parts.append(message.get("body", b""))
         if not message.get("more_body"):
             break
-    said = {"headers": [name.decode() for name, _ in scope["headers"]], "n_bytes": len(body)}
+    said = {"headers": [name.decode() for name, _ in scope["headers"]]}
+    said |= {"n_bytes": len(b"".join(parts)), "n_parts": len(parts)}
     content = json.dumps(said).encode() + b" " * (LARGE * (scope["path"] == "/large"))
     length = str(len(content)).encode()
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
@@ -79,6 +79,18 @@ def test_ordinary_requests_are_answered_one_after_the_other_on_one_connection(po
     answers = said_to(port, one, one, one[:70], one[70:], b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", pause=0.05)
     assert answers.count(b"HTTP/1.1 200") == 4
     assert answers.count(b'"n_bytes": 100000') == 3
+
+
+def test_a_small_body_reaches_the_application_whole_unless_it_is_slow(port):
+    head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3000\r\n\r\n"
+    quick = said_to(port, head, b"a" * 1000, b"a" * 2000, head + b"a" * 2999, b"a", pause=0.01)
+    assert quick.count(b'"n_bytes": 3000, "n_parts": 1}') == 2
+    slow = said_to(port, head, b"a" * 1000, b"a" * 2000, pause=0.4)
+    assert b'"n_bytes": 3000' in slow
+    assert b'"n_parts": 1}' not in slow
+    # What follows it on the connection is another request.
+    pipelined = said_to(port, head, b"a" * 3000 + head + b"a" * 3000)
+    assert pipelined.count(b'"n_bytes": 3000') == 2
 
 
 @pytest.mark.parametrize("n_requests", [1, 3])
@@ -162,8 +174,12 @@ def test_new_clients_do_not_wait_for_those_that_keep_the_gateway_busy():
     request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
     listening = socket.create_server(("127.0.0.1", 0), backlog=100)
     address = listening.getsockname()
-    server = uvicorn.Server(uvicorn.Config(slow, log_config=None, lifespan="off", access_log=False))
-    thread = threading.Thread(target=lambda: server.run(shared(listening)))
+    connections = Connections(Config(), Limiter(Config()), Metrics(), listening=listening)
+    plain = uvicorn.Config(slow)
+    plain.load()
+    http, common = connections.protocol(plain.http_protocol_class), {"log_config": None, "access_log": False}
+    server = uvicorn.Server(uvicorn.Config(slow, http=http, lifespan="off", **common))
+    thread = threading.Thread(target=lambda: server.run([listening]))
     thread.start()
     is_over = threading.Event()
 

@@ -191,6 +191,7 @@ def _coerced(value: Any, hint: Any) -> Any:
     return value
 
 
+@cache
 def _dtype_of(hint: Any) -> Any:
     """The type of the numbers in an annotated array; None where several are allowed."""
     (inner,) = get_args(get_args(hint)[1]) or (Any,)
@@ -330,11 +331,16 @@ class Reader:
             raise _bad_value(pairs) from None
 
 
+@cache
+def _parts_of(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    return get_origin(hint), get_args(hint)
+
+
 def _problem(value: Any, hint: Any, infinite: bool) -> str | None:
     """Reason why a value does not match its annotation, or None."""
     if hint is Any:
         return None
-    origin, inner = get_origin(hint), get_args(hint)
+    origin, inner = _parts_of(hint)
     if origin in (Union, types.UnionType):
         problems = [_problem(value, one, infinite) for one in inner]
         return None if None in problems else problems[0]

@@ -191,7 +191,7 @@ class Config:
     max_body_bytes, max_rows : int
         Larger requests are refused.
     head_timeout, body_timeout : float
-        Seconds that a client may take to send the head of a request, and its body.
+        Seconds that a client may take for a TLS handshake, for the head of a request, and for its body.
     max_connections_per_address : int
         Connections from one address; more are closed. Behind a proxy all clients have its address.
     max_in_flight : int

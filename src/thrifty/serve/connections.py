@@ -1,18 +1,24 @@
 """Limits on connections, on the heads of requests and on requests under way, in front of uvicorn's HTTP protocol.
 
 uvicorn reads a head of any size and waits for its end without a limit. A ``_Connection`` hands the bytes of a
-connection on to uvicorn's protocol and counts those of each head. It hands on a body that comes later, or in pieces,
-after the application has begun to run, so that a trailer, which uvicorn appends to the headers, cannot change what the
-application has read.
+connection on to uvicorn's protocol and counts those of each head. It hands on a chunked body after the application has
+begun to run, so that a trailer, which uvicorn appends to the headers, cannot change what the application has read.
 
-Under overload, a request that came in one piece waits here until there is room for it, or is refused here: that takes a
-tenth of the time in which uvicorn would read it and the application refuse it.
+A small request is collected here and handed on whole, which saves uvicorn and the application the parts of its body.
+Under overload it waits here until there is room for it, or is refused here: that takes a tenth of the time in which
+uvicorn would read it and the application refuse it.
+
+Connections are encrypted here, so that they count before their handshakes.
 """
 
 import asyncio
+import contextlib
 import math
 import re
+import socket
+import ssl
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -32,6 +38,9 @@ RESERVED_DESCRIPTORS = 64
 
 _CONNECTIONS_PER_REQUEST = 16
 """Connections for each request that may be in flight; more are closed."""
+
+_MAX_ACCEPTED = 64
+"""Connections that are accepted in one turn of the event loop; other workers may accept the rest."""
 
 IDLE_TIMEOUT = 5.0
 """Seconds after a response in which the next request must begin."""
@@ -60,17 +69,31 @@ class Connections:
         Admits or refuses requests that came in one piece.
     metrics : Metrics
         Counts those that are refused.
+    tls : ssl.SSLContext, optional
+        Encrypts connections.
+    listening : socket, optional
+        Where clients connect, so that all that wait are accepted at once.
     """
 
-    def __init__(self, config: Config, limiter: Limiter, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        config: Config,
+        limiter: Limiter,
+        metrics: Metrics,
+        tls: ssl.SSLContext | None = None,
+        listening: socket.socket | None = None,
+    ) -> None:
         self._max_connections = min(_CONNECTIONS_PER_REQUEST * config.max_in_flight, max_descriptors())
         self._max_per_address = config.max_connections_per_address
         self.head_timeout, self.limiter = config.head_timeout, limiter
-        self.send_timeout = SEND_TIMEOUT
-        self._metrics = metrics
+        self.send_timeout, self.tls = SEND_TIMEOUT, tls
+        self._metrics, self._listening = metrics, listening
+        if listening is not None:
+            listening.setblocking(False)
+        self._accepting: set[asyncio.Task[Any]] = set()
         self._open: dict[Any, _Connection] = {}
         self._by_address: Counter[str] = Counter()
-        self._sweep_interval = min(0.5, config.head_timeout / 4)
+        self.sweep_interval = min(0.5, config.head_timeout / 4)
         self._is_sweeping = False
         self._refusal = (
             b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: %d\r\n"
@@ -84,8 +107,24 @@ class Connections:
         class Limited(_Connection):
             def __init__(self, *arguments: Any, **given: Any) -> None:
                 super().__init__(http(*arguments, **given), connections)
+                connections.accept_others(lambda: _Connection(http(*arguments, **given), connections))
 
         return Limited
+
+    def accept_others(self, make: Callable[[], asyncio.Protocol]) -> None:
+        """Accept all clients that wait, after the first one.
+
+        uvloop accepts one in a turn of the event loop. Under load a turn takes long, and new clients would wait for
+        seconds.
+        """
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError):  # none is left, or no descriptor
+            for _ in range(_MAX_ACCEPTED if self._listening is not None else 0):
+                client, _ = self._listening.accept()  # type: ignore[union-attr]
+                client.setblocking(False)
+                task = loop.create_task(loop.connect_accepted_socket(make, client))
+                self._accepting.add(task)
+                task.add_done_callback(self._accepting.discard)
 
     def app(self, app: ASGIApp) -> ASGIApp:
         """The application, given headers that trailers do not reach, and no more of them than allowed."""
@@ -132,9 +171,10 @@ class Connections:
             self._sweep()
         return True
 
-    def leave(self, address: Any) -> None:
-        """Count one connection less."""
-        if self._open.pop(address, None) is not None:
+    def leave(self, address: Any, connection: "_Connection") -> None:
+        """Count a connection no longer, if it did."""
+        if self._open.get(address) is connection:
+            del self._open[address]
             host = address[0] if address else ""
             self._by_address[host] -= 1
             if not self._by_address[host]:
@@ -145,10 +185,10 @@ class Connections:
         loop = asyncio.get_running_loop()
         now = loop.time()
         for connection in [one for one in self._open.values() if one.is_late(now)]:
-            connection.abort()
+            connection.expire()
         self._is_sweeping = bool(self._open)
         if self._open:
-            loop.call_later(self._sweep_interval, self._sweep)
+            loop.call_later(self.sweep_interval, self._sweep)
 
     def refuse(self, transport: Any, reason: str) -> None:
         """Answer a request with 503."""
@@ -163,81 +203,136 @@ class _Connection(asyncio.Protocol):
     Attributes
     ----------
     deadline : float
-        When the head of the next request must have come; infinite within a request.
+        When the handshake must be over, or the head of the next request must have come; infinite within a request.
     is_chunked : bool
         Whether the length of the body is not known before its end.
     """
 
     def __init__(self, http: Any, connections: Connections) -> None:
-        self._http, self._connections = http, connections
+        # The protocol behind this one; None until the connection is admitted and encrypted.
+        self._http: Any = None
+        self._next_http, self._connections = http, connections
         self._loop = asyncio.get_running_loop()
         self._transport: Any = None
         self._address: Any = None
+        self._handshake: asyncio.Task[Any] | None = None
         self.deadline = math.inf
         # The head so far, None within a request, and bytes of the body that have not come yet.
         self._head: bytes | None = b""
         self._body_left, self.is_chunked = 0, False
-        # What came and was not handed on yet, and whether it is a request that waits for room.
+        # What came and was not handed on yet: a small request until it is whole, or one that waits for room.
         self._held: list[bytes] = []
-        self._is_queued = self._is_admitted = False
+        self._is_collected = self._is_queued = self._is_admitted = False
         self._is_ended = False  # whether the response of a request has ended before its body
         # Bytes of responses that the client has not read, where it reads too slowly, and when it must have read some.
         self._n_unread, self._send_deadline = 0, math.inf
+
+    # -- from start to end -------------------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
         address = transport.get_extra_info("peername")
         self._transport, self._address = transport, address and tuple(address[:2])
         if not self._connections.admit(self._address, self):
-            self._http = None
             transport.abort()
-            return
+        elif self._connections.tls is None:
+            self._open(transport)
+        else:
+            self.deadline = self._loop.time() + self._connections.head_timeout
+            how: Any = {"server_side": True}
+            self._handshake = self._loop.create_task(
+                self._loop.start_tls(transport, self, self._connections.tls, **how)
+            )
+            self._handshake.add_done_callback(self._encrypted)
+            self._loop.call_soon(
+                self._loop.call_soon, self._give_early
+            )  # after the first step of the handshake
+
+    def _give_early(self) -> None:
+        """Give the handshake what came before it began: uvloop reads from a connection at once."""
+        protocol, early = self._transport.get_protocol(), b"".join(self._held)
+        self._held.clear()
+        while early and not self._transport.is_closing():
+            room = protocol.get_buffer(len(early))
+            n_bytes = min(len(room), len(early))
+            room[:n_bytes] = early[:n_bytes]
+            protocol.buffer_updated(n_bytes)
+            early = early[n_bytes:]
+
+    def _encrypted(self, handshake: "asyncio.Task[Any]") -> None:
+        if handshake.cancelled() or handshake.exception() is not None or handshake.result() is None:
+            self._transport.abort()
+            self.connection_lost(None)
+        else:
+            self._open(handshake.result())
+
+    def _open(self, transport: Any) -> None:
+        self._transport, self._http = transport, self._next_http
         self.deadline = self._loop.time() + self._connections.head_timeout
         self._http.connection_made(transport)
+        held, self._held = self._held, []
+        for data in held:
+            self.data_received(data)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.deadline = math.inf
+        self._connections.leave(self._address, self)
         if self._http is not None:
-            self._connections.leave(self._address)
             self._http.connection_lost(error)
         if self.begin():  # no application has run, or will
             self._connections.limiter.leave()
 
-    def abort(self) -> None:
+    def expire(self) -> None:
+        """Give up a client that is late; the rest of a small body may still come, and is left to the application."""
+        if self._is_collected:
+            self._hand_on()
+            return
         self._transport.abort()
+        if self._handshake is not None:
+            self._handshake.cancel()
+
+    # -- requests ----------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        if self._http is None or self._transport.is_closing():
+        if self._transport.is_closing():
             return
-        if self._head is None:
+        if self._http is None:  # before the handshake has begun, or before its end is known here
+            self._held.append(data)
+        elif self._head is None:
             self._body_left -= len(data)
             if self._held or self._is_queued:
                 self._held.append(data)
+                if self._is_collected and self._body_left <= 0:
+                    self._queue()
                 return
             self._http.data_received(data)
             if self._is_ended:
                 self.end(is_whole=True)
-        elif not self._head and self._is_plain(data):
-            self._head, self.deadline, self._is_queued = None, math.inf, True
-            self._body_left, self.is_chunked, self._is_ended = 0, False, False
+        elif not self._head and (length := _small_length(data)) >= len(data):
+            self._head, self._body_left = None, length - len(data)
+            self.is_chunked = self._is_ended = False
             self._held.append(data)
-            if not self._connections.limiter.when_decided(self._decided):
-                self._held.clear()
+            if self._body_left:
+                self._is_collected = True
+                self.deadline = self._loop.time() + self._connections.sweep_interval
+            else:
+                self._queue()
         else:
             self._head_received(data)
 
-    def _is_plain(self, data: bytes) -> bool:
-        """Whether some bytes are exactly one small request that the limiter may refuse."""
-        end = data.find(b"\r\n\r\n") + 4
-        if not data.startswith(b"POST ") or not 4 < end <= MAX_HEAD_BYTES or len(data) - end > LARGE_BODY:
-            return False
-        lengths = _LENGTH.findall(data, 0, end)
-        return (
-            len(lengths) == 1 and int(lengths[0]) == len(data) - end and not _NOT_PLAIN.search(data, 0, end)
-        )
+    def _queue(self) -> None:
+        """Let a small request, which is whole, wait until there is room for it."""
+        self._is_collected, self.deadline = False, math.inf
+        if self._body_left < 0:  # it is not alone
+            held, self._held, self._head = self._held, [], b""
+            self._head_received(b"".join(held))
+            return
+        self._is_queued = True
+        if not self._connections.limiter.when_decided(self._decided):
+            self._held.clear()
 
     def _decided(self, reason: str | None) -> bool:
         """Hand on a request that was admitted, or refuse it."""
-        if self._http is None or self._transport.is_closing():
+        if self._transport.is_closing():
             return False
         self._is_queued = False
         if reason is None:
@@ -245,7 +340,7 @@ class _Connection(asyncio.Protocol):
             self._hand_on()
             return True
         self._connections.refuse(self._transport, reason)
-        if len(self._held) > 1:  # it has sent more meanwhile
+        if self._body_left < 0:  # it has sent more meanwhile
             self._transport.close()
         self._held.clear()
         self.end(is_whole=True)
@@ -283,10 +378,11 @@ class _Connection(asyncio.Protocol):
                 self._loop.call_soon(self._hand_on)
 
     def _hand_on(self) -> None:
+        if self._is_collected:
+            self._is_collected, self.deadline = False, math.inf
         held, self._held = self._held, []
-        for data in held:
-            if self._http is not None and not self._transport.is_closing():
-                self._http.data_received(data)
+        if held and not self._transport.is_closing():
+            self._http.data_received(b"".join(held))
 
     def end(self, is_whole: bool) -> None:
         """Expect the next head, once the rest of the body has come: the response of a request has ended."""
@@ -299,9 +395,11 @@ class _Connection(asyncio.Protocol):
             self._head, self._is_ended = b"", False
 
     def eof_received(self) -> Any:
+        if self._http is None:
+            return None
         if not self._is_queued:
             self._hand_on()
-        return None if self._http is None else self._http.eof_received()
+        return self._http.eof_received()
 
     def is_late(self, now: float) -> bool:
         """Whether the client must be given up: its next head has not come, or it does not read its responses."""
@@ -322,6 +420,18 @@ class _Connection(asyncio.Protocol):
         self._n_unread = 0
         if self._http is not None:
             self._http.resume_writing()
+
+
+def _small_length(data: bytes) -> int:
+    """Length of the one small request that some bytes begin, which the limiter may refuse; 0 for anything else."""
+    end = data.find(b"\r\n\r\n") + 4
+    if not data.startswith(b"POST ") or not 4 < end <= MAX_HEAD_BYTES:
+        return 0
+    lengths = _LENGTH.findall(data, 0, end)
+    if len(lengths) != 1 or _NOT_PLAIN.search(data, 0, end):
+        return 0
+    length = int(lengths[0])
+    return end + length if length <= LARGE_BODY else 0
 
 
 async def _refuse(send: Send) -> None:

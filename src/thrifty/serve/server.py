@@ -36,12 +36,9 @@ from thrifty.serve.gateway import Gateway, Loaded
 from thrifty.serve.logs import LOG, log_as_json
 from thrifty.serve.metrics import Metrics
 
-__all__ = ["serve_alone", "serve_workers", "shared"]
+__all__ = ["serve_alone", "serve_workers"]
 
 Load = Callable[[], Loaded]
-
-_ACCEPTS = 32
-"""Connections that are accepted in one turn of the event loop."""
 
 _RESTART_PAUSE, _ADMIN_TIMEOUT = 1.0, 60.0
 """Seconds before a worker is replaced that ended soon after its start, and that an answer to the supervisor takes."""
@@ -97,32 +94,26 @@ def _listening(config: Config) -> socket.socket:
         raise _occupied(config) from None
 
 
-def shared(listening: socket.socket) -> list[socket.socket]:
-    """A listening socket several times: uvloop accepts one connection of each in a turn of the event loop.
-
-    Under load a turn takes long, and with one socket new clients would wait for seconds.
-    """
-    return [listening, *(listening.dup() for _ in range(_ACCEPTS - 1))]
-
-
 def _run(gateway: Gateway, app: Any, admin: uvicorn.Server, listening: socket.socket) -> None:
     """Serve a gateway and its administration in one event loop."""
     config, app = gateway.config, direct(app)
-    connections = Connections(config, gateway.limiter, gateway.metrics)
-    plain = uvicorn.Config(app, **{**_common(config), "lifespan": "on"})
+    plain = uvicorn.Config(app, **_common(config))
     with _readable_certificate(config):
         plain.load()
-        public = _server(
-            config,
-            connections.app(app),
-            config.host,
-            config.port,
-            lifespan="on",
-            http=connections.protocol(plain.http_protocol_class),
-            timeout_keep_alive=3600,  # idle connections are closed there, and those that wait for room are not
-        )
-        public.config.load()
         admin.config.load()
+    connections = Connections(config, gateway.limiter, gateway.metrics, plain.ssl, listening)
+    public = _server(
+        config,
+        connections.app(app),
+        config.host,
+        config.port,
+        lifespan="on",
+        http=connections.protocol(plain.http_protocol_class),
+        timeout_keep_alive=3600,  # idle connections are closed there, and those that wait for room are not
+        ssl_certfile=None,  # they are encrypted there, too
+        ssl_keyfile=None,
+    )
+    gateway.on_reload = lambda: _read_certificates(config, plain.ssl, admin.config.ssl)
     # What was imported and loaded stays to the end. To look through it for garbage takes a tenth of a second, in which
     # no request is answered.
     gc.collect()
@@ -141,7 +132,6 @@ async def _serve(
 ) -> None:
     loop = asyncio.get_running_loop()
     on_hangup(lambda: gateway.in_background(_reload(gateway)))
-    gateway.on_reload = lambda: _read_certificates(gateway.config, public, admin)
     parent = multiprocessing.parent_process()
     if parent is not None:  # a worker ends with its supervisor
 
@@ -151,7 +141,7 @@ async def _serve(
 
         loop.add_reader(parent.sentinel, stop)
     # A signal ends the server that started last, which hands it on to the other one: both end, the public one last.
-    both = [asyncio.ensure_future(public.serve(shared(listening))), asyncio.ensure_future(admin.serve())]
+    both = [asyncio.ensure_future(public.serve([listening])), asyncio.ensure_future(admin.serve())]
     try:
         await both[0]
     finally:
@@ -170,12 +160,11 @@ async def _reload(control: Any) -> None:
         await control.reload()
 
 
-def _read_certificates(config: Config, *servers: uvicorn.Server) -> None:
+def _read_certificates(config: Config, *contexts: ssl.SSLContext | None) -> None:
     """Use the certificate in the files for connections from now on."""
     with _readable_certificate(config):
-        for server in servers:
-            if server.config.ssl is not None:
-                server.config.ssl.load_cert_chain(str(config.tls_cert), str(config.tls_key))
+        for context in filter(None, contexts):
+            context.load_cert_chain(str(config.tls_cert), str(config.tls_key))
 
 
 @contextlib.contextmanager
@@ -389,7 +378,7 @@ class Workers:
         """Let all workers read the files again."""
         async with self._changing:
             self.keys.read()
-            _read_certificates(self.config, self._server)
+            _read_certificates(self.config, self._server.config.ssl)
             answers = await self._ask_each("/reload", {})
         return str(next(iter(answers.values()))["version"])
 

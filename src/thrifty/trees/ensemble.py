@@ -320,23 +320,22 @@ def find_problem(ensemble: TreeEnsemble) -> str | None:
 
 def find_child_problem(ensemble: TreeEnsemble) -> str | None:
     """First reason why the children do not form trees, or None."""
-    tree = np.repeat(np.arange(ensemble.n_trees), np.diff(ensemble.node_offsets))[:, None]
-    child = ensemble.children.astype(np.int64)
-    is_node = child >= 0
-    own = np.arange(len(child))[:, None]
+    nodes, leaves, child = ensemble.node_offsets, ensemble.leaf_offsets, ensemble.children
+    n_splits = np.diff(nodes)
+    end, first_leaf, leaf_end = (
+        np.repeat(offsets, n_splits)[:, None] for offsets in (nodes[1:], leaves[:-1], leaves[1:])
+    )
+    is_leaf, own = child < 0, np.arange(len(child), dtype=child.dtype)[:, None]
     # A child after its parent rules out cycles; each part met exactly once makes it a tree.
-    if np.any(is_node & ((child <= own) | (child >= ensemble.node_offsets[tree + 1]))):
+    if np.any(((child <= own) | (child >= end)) > is_leaf):
         return "a child node does not come after its parent in the same tree"
-    if np.any(
-        ~is_node & ((~child < ensemble.leaf_offsets[tree]) | (~child >= ensemble.leaf_offsets[tree + 1]))
-    ):
+    if np.any(((~child < first_leaf) | (~child >= leaf_end)) & is_leaf):
         return "a leaf lies outside its tree"
-    met = np.bincount(child[is_node], minlength=len(child))
-    roots = ensemble.node_offsets[:-1][np.diff(ensemble.node_offsets) > 0]
-    met[roots] += 1
-    met_leaves = np.bincount(~child[~is_node], minlength=len(ensemble.values))
-    met_leaves[ensemble.leaf_offsets[:-1][np.diff(ensemble.node_offsets) == 0]] += 1
-    if np.any(met != 1) or np.any(met_leaves != 1):
+    n_leaves = len(ensemble.values)
+    met = np.bincount(child.ravel() + n_leaves, minlength=n_leaves + len(child))
+    met[n_leaves + nodes[:-1][n_splits > 0]] += 1
+    met[n_leaves + ~leaves[:-1][n_splits == 0]] += 1
+    if np.any(met != 1):
         return "a node or leaf has no parent or several"
     return None
 
@@ -539,15 +538,13 @@ def add_from_coded_levels(
 def children_of(is_leaf: Bools, node_offsets: Int32s) -> Int32s:
     """Children of nodes in level order, from which of them are leaves; both of shape (n_nodes, 2)."""
     n_splits = np.diff(node_offsets)
-    tree = np.repeat(np.arange(len(n_splits)), n_splits)[:, None]
     # A tree without splits is one leaf, which is the child of no node.
-    stumps = np.cumsum(n_splits == 0) - (n_splits == 0)
-    grown = np.arange(len(n_splits)) - stumps
-    leaves_before: Ints = np.cumsum(is_leaf.ravel()).reshape(is_leaf.shape) - is_leaf
-    nodes_before: Ints = np.cumsum(~is_leaf.ravel()).reshape(is_leaf.shape) - ~is_leaf
-    children: Int32s = np.where(
-        is_leaf, ~(leaves_before + stumps[tree]), nodes_before + 1 + grown[tree]
-    ).astype(np.int32)
+    is_stump = n_splits == 0
+    stumps: Int32s = np.repeat(np.cumsum(is_stump, dtype=np.int32) - is_stump, n_splits)[:, None]
+    grown: Int32s = np.repeat(np.cumsum(~is_stump, dtype=np.int32), n_splits)[:, None]
+    leaves_before: Int32s = np.cumsum(is_leaf, dtype=np.int32).reshape(is_leaf.shape) - is_leaf
+    nodes_before: Int32s = np.arange(is_leaf.size, dtype=np.int32).reshape(is_leaf.shape) - leaves_before
+    children: Int32s = np.where(is_leaf, ~(leaves_before + stumps), nodes_before + grown)
     return children
 
 

@@ -110,9 +110,9 @@ def test_requests_over_the_limit_get_503_in_a_moment_while_others_wait_and_healt
             kept = await connect()
             in_pieces = raw(one_row)
             refused = [await exchange(kept, raw(one_row)) for _ in range(2)]
-            kept[1].write(in_pieces[:-3])
+            kept[1].write(in_pieces[:9])
             await asyncio.sleep(0.01)
-            refused.append(await exchange(kept, in_pieces[-3:]))
+            refused.append(await exchange(kept, in_pieces[9:]))
             healthy = await exchange(kept, HEALTH)
             assert not any(one.done() for one in waiting)
             under_test.release.set()
@@ -125,7 +125,7 @@ def test_requests_over_the_limit_get_503_in_a_moment_while_others_wait_and_healt
         assert json.loads(body) == {"error": "there is too much to do. Ask again later."}
     assert [one[0] for one in (healthy, *answered, after)] == [200, 200, 200, 200]
     assert gateway.counts("turned_away") == {"in_flight": 3}
-    # Requests that came in one piece are refused before their address is read.
+    # Requests whose heads came in one piece are refused before their addresses are read.
     statuses = {("refused", 503): 2, ("predict", 503): 1, ("live", 200): 1, ("predict", 200): 3}
     assert gateway.counts("requests") == statuses
     assert (load.in_flight.now, load.in_flight.finished) == (0, 3)
@@ -155,7 +155,7 @@ def test_a_batch_that_is_refused_before_its_body_came_leaves_the_connection_to_t
 
 @pytest.mark.parametrize("n_sent", [0, 20])
 def test_a_slow_body_is_cut_off_and_counts_as_no_work(open_gateway, numbers, one_row, n_sent):
-    gateway = open_gateway(numbers, body_timeout=0.1)
+    gateway = open_gateway(numbers, body_timeout=0.1, head_timeout=0.1)
     body = json.dumps(one_row).encode()
     request = raw(body)[: -len(body)] + body[:n_sent]
 
@@ -169,7 +169,7 @@ def test_a_slow_body_is_cut_off_and_counts_as_no_work(open_gateway, numbers, one
 
 
 def test_bodies_in_pieces_are_bounded_and_keep_no_small_request_out(open_gateway, numbers, one_row):
-    gateway = open_gateway(numbers, max_in_flight=3)
+    gateway = open_gateway(numbers, max_in_flight=3, head_timeout=0.4)
     load = gateway.serving.limiter
     begun = raw(one_row)[:-3]
 
