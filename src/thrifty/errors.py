@@ -184,11 +184,13 @@ class RemoteFailure(ThriftyError):  # noqa: N818 - what is counted is a failure 
         A word to count it under: "connect", "timeout", "closed", "bad_http", "status_500" and the like, "too_large",
         "bad_json", "shape", "datatype", "nan", "not_probabilities"; or nothing was sent: "breaker_open",
         "too_many_in_flight", "deadline", "not_started".
+    retry_after : float, optional
+        Seconds after which the service asks to be called again.
     """
 
-    def __init__(self, reason: str, words: str) -> None:
+    def __init__(self, reason: str, words: str, retry_after: float | None = None) -> None:
         super().__init__(reason, words)
-        self.reason, self.words = reason, words
+        self.reason, self.words, self.retry_after = reason, words, retry_after
 
     def __str__(self) -> str:
         return f"no answer over HTTP ({self.reason}): {self.words}."

@@ -14,7 +14,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import asynccontextmanager, closing, contextmanager, nullcontext
 from difflib import get_close_matches
 from typing import Any, Literal, Self
 
@@ -36,6 +36,7 @@ __all__ = [
     "RetryingSource",
     "SqlSource",
     "http_session",
+    "open_post",
     "parse_json",
     "post",
     "response_limit",
@@ -562,7 +563,21 @@ def http_session(headers: Mapping[str, str], **limits: Any) -> Any:
 
 
 async def post(session: Any, url: str, body: bytes, *, max_bytes: int, seconds: float | None) -> bytes:
-    """Return the body of the response to a POST; raise a ``RemoteFailure`` with a countable reason without one.
+    """Return the body of the response to a POST; raise a ``RemoteFailure`` with a countable reason without one."""
+    async with open_post(session, url, body, seconds=seconds) as (response, _):
+        content, is_too_large = bytearray(), (response.content_length or 0) > max_bytes
+        while not is_too_large and (part := await response.content.readany()):
+            content += part
+            is_too_large = len(content) > max_bytes
+        if is_too_large:
+            response.close()  # else the rest would be read before the connection is used again
+            raise RemoteFailure("too_large", f"the response is larger than {max_bytes:,} bytes")
+        return bytes(content)
+
+
+@asynccontextmanager
+async def open_post(session: Any, url: str, body: bytes, *, seconds: float | None, **how: Any) -> Any:
+    """Response to a POST, and the deadline for it, which may be moved; failures are those of ``post``.
 
     Redirects are not followed: they would carry the authorisation to another server.
     """
@@ -570,19 +585,17 @@ async def post(session: Any, url: str, body: bytes, *, max_bytes: int, seconds: 
 
     try:
         async with (
-            asyncio.timeout(seconds),
-            session.post(url, data=body, allow_redirects=False) as response,
+            asyncio.timeout(seconds) as deadline,
+            session.post(url, data=body, allow_redirects=False, **how) as response,
         ):
             if response.status != 200:
-                raise RemoteFailure(f"status_{response.status}", f"the status was {response.status}")
-            content, is_too_large = bytearray(), (response.content_length or 0) > max_bytes
-            while not is_too_large and (part := await response.content.readany()):
-                content += part
-                is_too_large = len(content) > max_bytes
-            if is_too_large:
-                response.close()  # else the rest would be read before the connection is used again
-                raise RemoteFailure("too_large", f"the response is larger than {max_bytes:,} bytes")
-            return bytes(content)
+                after = response.headers.get("Retry-After", "")
+                raise RemoteFailure(
+                    f"status_{response.status}",
+                    f"the status was {response.status}",
+                    float(after) if after.isdigit() else None,
+                )
+            yield response, deadline
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
         raise RemoteFailure("connect", str(error)) from error
     except TimeoutError as error:

@@ -401,8 +401,8 @@ def test_thrifty_route_reads_a_log_with_a_line_for_each_model(tmp_path, capsys):
     prices.write_text("model,price\ntiny,1")
     assert main(["route", str(log), "--prices", str(prices), "-o", str(out)]) == 2
     assert "no line for the model 'large'" in capsys.readouterr().err
-    for command in (["predict", "-o", str(tmp_path / "x.csv")], ["frontier"], ["explain"], ["serve"]):
-        tables = [] if command[0] in ("frontier", "serve") else [str(log)]
+    for command in (["predict", "-o", str(tmp_path / "x.csv")], ["frontier"], ["explain"]):
+        tables = [] if command[0] == "frontier" else [str(log)]
         assert main([*command, str(out), *tables]) == 2
         assert "ModelRouter" in " ".join(capsys.readouterr().err.split())
 

@@ -134,6 +134,7 @@ def _pivot(frame: Any, path: Path, prices: dict[str, Any] | None) -> tuple[Any, 
             f"{path} must have a column {missing[0]!r}: a log has model, quality, and text or id; it has "
             f"{', '.join(map(str, frame.columns))}."
         )
+    frame = frame[frame["quality"].notna()]  # lines of a gateway's log that were not judged
     frame = frame.assign(model=frame["model"].astype(str))
     names = sorted(frame["model"].unique())
     unknown = [name for name in names if prices is not None and name not in prices]

@@ -134,6 +134,9 @@ class Family(Protocol):
     def decide(self, place: int, asked: tuple[int, ...], log: Log) -> Step:
         """Decide for rows at which the models ``asked`` were asked; only their columns of the log may be looked at."""
 
+    def takes_next(self, place: int, asked: tuple[int, ...]) -> bool:
+        """Whether the answer of the next model is taken, whatever it is: it may be passed on as it comes."""
+
 
 @dataclass(frozen=True, eq=False)
 class Cascades:
@@ -178,6 +181,10 @@ class Cascades:
         assert log.answers is not None
         agree = (log.answers[:, first] == log.answers[:, second]) & (log.answers[:, first] >= 0)
         return Step(np.where(agree, -1, third), np.full(n_rows, int(self.best[place])), unknown)
+
+    def takes_next(self, place: int, asked: tuple[int, ...]) -> bool:
+        """Single models, and the third of a cascade."""
+        return bool(self.models[place, 1] < 0) or len(asked) == 2
 
 
 def learn_cascades(log: Log, prices: Floats, max_asks: int) -> Cascades:
@@ -224,6 +231,10 @@ class Routes:
             return Step(np.full(n_rows, -1), np.full(n_rows, asked[0]), log.prior[:, asked[0]])
         ask = _first_largest(log.prior - self.prices[place] * log.expected)
         return Step(ask, np.full(n_rows, -1), np.full(n_rows, np.nan))
+
+    def takes_next(self, place: int, asked: tuple[int, ...]) -> bool:  # noqa: ARG002
+        """Only one model is asked."""
+        return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,6 +286,10 @@ class Programme:
         best = _first_largest(gain)
         go = np.round(gain[np.arange(n_rows), best], _DIGITS) > 0.0
         return Step(np.where(go | (not asked), others[best], -1), pick, value)
+
+    def takes_next(self, place: int, asked: tuple[int, ...]) -> bool:  # noqa: ARG002
+        """Where one model is asked; among several the best answer is taken."""
+        return self.max_asks == 1
 
     def _expected_cost(self, log: Log) -> Floats:
         return log.expected if self.reads_row else np.broadcast_to(self.mean_cost, log.expected.shape)

@@ -661,9 +661,15 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         return prior, expected, key_chance(keys)
 
     def _rule_of(self, chance: float) -> tuple[int, int]:
-        state, choice = self._fitted(), self._choice
-        point = choice.high if chance < choice.share else choice.low
-        return int(state.point_family[point]), int(state.point_place[point])
+        return self._mixed_rules()[int(chance < self._choice.share)][1]
+
+    def _mixed_rules(self) -> list[tuple[float, tuple[int, int]]]:
+        """Shares of rows, and family and place of the rule that they follow: the cheaper point first."""
+        state, (low, high, share) = self._fitted(), self._choice
+        return [
+            (weight, (int(state.point_family[point]), int(state.point_place[point])))
+            for weight, point in ((1.0 - share, low), (share, high))
+        ]
 
     def predict(self, X: Any) -> Labels:
         """First model to ask about each row; equal rows are treated alike."""

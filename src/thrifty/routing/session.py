@@ -35,6 +35,8 @@ class RouterSession:
         self._log = Log(prior, expected, unknown, unknown.copy(), answers, evidence)
         self._rule = router._rule_of(float(chance[0]))
         self._given: list[tuple[int, Any, float]] = []
+        self._failed: set[int] = set()
+        self._is_substitute = False
         self._forms: list[Any] = []
         self.cost = 0.0
         self._decide()
@@ -45,9 +47,62 @@ class RouterSession:
         asked = tuple(sorted(model for model, _, _ in self._given))
         self._step: Step = state.families[family].decide(place, asked, self._log)
         ask, pick = int(self._step.ask[0]), int(self._step.pick[0])
+        if pick in self._failed:
+            answered = [model for model in asked if model not in self._failed]
+            pick = max(answered, key=lambda model: self._log.prior[0, model], default=-1)
+            self._is_substitute = ask < 0 and pick < 0
+            ask = self._substitute() if self._is_substitute else ask
         self.next_ask = None if ask < 0 else state.pool[ask]
         self.model = None if pick < 0 else state.pool[pick]
         self.answer = next((answer for model, answer, _ in self._given if model == pick), None)
+
+    def _substitute(self) -> int:
+        """Model to ask where all that the policy asked have failed: the best not dearer one, else the cheapest."""
+        prior, cost = self._log.prior[0], self._log.expected[0]
+        left = [model for model in range(len(prior)) if all(model != one for one, _, _ in self._given)]
+        limit = max(cost[model] for model, _, _ in self._given)
+        within = [model for model in left if cost[model] <= limit]
+        if within:
+            return max(within, key=lambda model: prior[model])
+        return min(left, key=lambda model: cost[model], default=-1)
+
+    def expected_cost(self, name: str) -> float:
+        """What asking a model about this row is expected to cost; its mean where the policy never asks it."""
+        state = self._router._fitted()
+        if name in state.pool:
+            return float(self._log.expected[0, state.pool.index(name)])
+        return float(state.single_cost[state.names.index(name)])
+
+    @property
+    def takes_next(self) -> bool:
+        """Whether the answer of ``next_ask`` will be taken, whatever it is."""
+        family, place = self._rule
+        asked = tuple(sorted(model for model, _, _ in self._given))
+        return self._is_substitute or self._router._fitted().families[family].takes_next(place, asked)
+
+    def propensity(self, name: str) -> float:
+        """Probability of asking a model about this row, over the operating points that are mixed.
+
+        A point that would first ask a model whose answer is not known counts as one that does not ask ``name``.
+        """
+        state, wanted, total = self._router._fitted(), self._router._fitted().pool.index(name), 0.0
+        known = {model for model, _, _ in self._given} | {wanted}
+        for weight, (family, place) in self._router._mixed_rules():
+            asked: tuple[int, ...] = ()
+            while wanted not in asked:
+                ask = int(state.families[family].decide(place, asked, self._log).ask[0])
+                if ask not in known:
+                    break
+                asked = tuple(sorted((*asked, ask)))
+            total += weight * (wanted in asked)
+        return total
+
+    def fail(self, cost: float = 0.0) -> Self:
+        """Tell that ``next_ask`` gave no answer, and what that cost; another model is asked in its place."""
+        name = self.next_ask
+        if name is not None:
+            self._failed.add(self._router._fitted().pool.index(name))
+        return self.give(None, cost=cost)
 
     def give(self, answer: Any, cost: float | None = None, evidence: float | None = None) -> Self:
         """Tell what ``next_ask`` answered.

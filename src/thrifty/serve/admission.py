@@ -6,7 +6,7 @@ import hmac
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ __all__ = [
     "Limiter",
     "OverloadedError",
     "Refusal",
+    "Reply",
     "Request",
     "error_body",
 ]
@@ -345,6 +346,14 @@ class Request:
     batch: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
 
+@dataclass
+class Reply:
+    """A response with headers, or one that comes in parts as server-sent events."""
+
+    body: bytes | AsyncGenerator[bytes, None]
+    headers: Mapping[str, str]
+
+
 class Endpoint:
     """One operation of the gateway, as an ASGI application.
 
@@ -353,7 +362,7 @@ class Endpoint:
     name : str
         Its name in metrics and logs.
     run : callable
-        From a request to the bytes of a JSON response.
+        From a request to the bytes of a JSON response, or a ``Reply``.
     config : Config
         Key and limits.
     metrics : Metrics
@@ -371,7 +380,7 @@ class Endpoint:
     def __init__(
         self,
         name: str,
-        run: Callable[[Request], Awaitable[bytes]],
+        run: Callable[[Request], Awaitable[bytes | Reply]],
         config: Config,
         metrics: Metrics,
         limiter: Limiter,
@@ -388,7 +397,7 @@ class Endpoint:
         """Answer one request."""
         began = time.perf_counter()
         request = Request(b"", {}, scope.get("path_params", {}))
-        status, retry_after = 200, None
+        status, retry_after, response = 200, None, b""  # type: int, int | None, bytes | Reply
         is_admitted, must_leave = scope.get(ADMITTED, False), False
         try:
             request.headers = {name: value for name, value in scope["headers"] if name in _HEADERS}
@@ -413,14 +422,18 @@ class Endpoint:
             await _respond(send, 503, TOO_MUCH, self._config.retry_after)
             return
         except Refusal as error:
-            status, response, retry_after = error.status, error_body(str(error)), error.retry_after
+            status, response, retry_after = (
+                error.status,
+                self.error_body(str(error), error.status),
+                error.retry_after,
+            )
         except (FullModelDownError, PurchaseFailedError) as error:
-            status, response, retry_after = 503, error_body(str(error)), self._config.retry_after
+            status, response, retry_after = 503, self.error_body(str(error), 503), self._config.retry_after
         except InvalidInputError as error:
-            status, response = 400, error_body(str(error))
+            status, response = 400, self.error_body(str(error), 400)
         except Exception as error:
             # The client learns that it is not its fault, and the log where it happened, without values.
-            status, response = 500, error_body("the gateway failed. Its log says where.")
+            status, response = 500, self.error_body("the gateway failed. Its log says where.", 500)
             request.facts["failure"] = failure_place(error)
         finally:
             if must_leave:
@@ -430,7 +443,14 @@ class Endpoint:
             facts = {"operation": self.name, "status": status, **request.facts}
             facts["ms"] = round(1e3 * (time.perf_counter() - began), 3)
             LOG.log(logging.WARNING if status >= 400 else logging.INFO, "request", extra={"facts": facts})
+        if isinstance(response, Reply) and not isinstance(response.body, bytes):
+            await _stream(send, receive, response.body, response.headers)
+            return
         await _respond(send, status, response, retry_after)
+
+    def error_body(self, message: str, status: int) -> bytes:  # noqa: ARG002
+        """The JSON of a refusal."""
+        return error_body(message)
 
     async def _body(self, headers: Mapping[bytes, bytes], receive: Receive, is_whole: bool) -> bytes:
         if headers.get(b"content-encoding", b"identity") != b"identity":
@@ -479,11 +499,33 @@ TOO_MUCH = error_body("there is too much to do. Ask again later.")
 """Body of a refusal for overload."""
 
 
-async def _respond(send: Send, status: int, body: bytes, retry_after: int | None) -> None:
+async def _respond(send: Send, status: int, response: "bytes | Reply", retry_after: int | None) -> None:
+    body, given = (response.body, response.headers) if isinstance(response, Reply) else (response, {})
+    assert isinstance(body, bytes)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if retry_after is not None:
         headers.append((b"retry-after", str(retry_after).encode()))
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
+    headers += [(name.encode(), value.encode()) for name, value in given.items()]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+async def _stream(
+    send: Send, receive: Receive, parts: AsyncGenerator[bytes, None], given: Mapping[str, str]
+) -> None:
+    """Send server-sent events until they end, or the client has gone."""
+    headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+    headers += [(name.encode(), value.encode()) for name, value in given.items()]
+    gone = asyncio.ensure_future(receive())
+    try:
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        async for part in parts:
+            if gone.done() and gone.result()["type"] == "http.disconnect":
+                return
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+    finally:
+        gone.cancel()
+        await parts.aclose()

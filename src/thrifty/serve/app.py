@@ -22,9 +22,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import thrifty
 from thrifty.errors import InvalidInputError
+from thrifty.routing.router import ModelRouter
 from thrifty.serve.admission import KEY_NEEDED, LARGE_BODY, Endpoint, Keys, Refusal, Request, error_body
+from thrifty.serve.chat import ChatGateway, chat_routes
 from thrifty.serve.config import Config
-from thrifty.serve.gateway import Gateway
+from thrifty.serve.gateway import Gateway, Loaded
 from thrifty.serve.inference_protocol import (
     Answered,
     RequestCells,
@@ -50,14 +52,15 @@ def create_app(system: Any, config: Config | None = None, **how: Any) -> Starlet
 
     Parameters
     ----------
-    system : fitted estimator, Chain or Loaded
-        What answers.
+    system : fitted estimator, Chain, ModelRouter or Loaded
+        What answers; a router answers chat completions.
     config : Config, optional
         Settings.
     **how
         As ``Gateway`` takes it: ``load``, ``connect`` and ``sources``.
     """
-    gateway = Gateway(system, config or Config(), **how)
+    is_router = isinstance(system.system if isinstance(system, Loaded) else system, ModelRouter)
+    gateway = (ChatGateway if is_router else Gateway)(system, config or Config(), **how)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -68,7 +71,7 @@ def create_app(system: Any, config: Config | None = None, **how: Any) -> Starlet
             await gateway.close()
 
     app = Starlette(
-        routes=_Handlers(gateway).routes,
+        routes=chat_routes(gateway) if isinstance(gateway, ChatGateway) else _Handlers(gateway).routes,
         lifespan=lifespan,
         exception_handlers={HTTPException: _refused},
     )
@@ -357,8 +360,8 @@ async def _refused(_: StarletteRequest, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     message = str(error.detail) if isinstance(error, HTTPException) else "the gateway failed."
     message = {
-        404: "there is nothing at this address; /openapi.json says what there is.",
-        405: "this address takes another method; /openapi.json says which.",
+        404: "there is nothing at this address.",
+        405: "this address takes another method.",
     }.get(status, message)
     headers = error.headers if isinstance(error, HTTPException) else None
     return Response(error_body(message), status, headers=headers, media_type="application/json")

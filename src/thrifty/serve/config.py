@@ -12,7 +12,16 @@ from typing import Any, TypeVar, get_type_hints
 
 from thrifty.errors import InvalidInputError
 
-__all__ = ["Config", "ProviderSettings", "RemoteSettings", "closest", "read_config", "read_keys"]
+__all__ = [
+    "ChatSettings",
+    "Config",
+    "ModelSettings",
+    "ProviderSettings",
+    "RemoteSettings",
+    "closest",
+    "read_config",
+    "read_keys",
+]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ADDRESS = re.compile(r"https?://[^/\s?#]+(/[^\s?#]*)?/v2/models/[^/\s?#]+(/versions/[^/\s?#]+)?(/infer)?/?")
@@ -147,6 +156,81 @@ class ProviderSettings:
 
 
 @dataclass(frozen=True)
+class ModelSettings:
+    """Settings of a language model that a router asks: a table ``[models.NAME]``.
+
+    Attributes
+    ----------
+    url : str
+        Base URL of a server that speaks OpenAI's protocol, such as ``https://HOST/v1``.
+    model : str, optional
+        Name of the model there; its name in the router by default.
+    key_env : str, optional
+        Environment variable with the key of that server.
+    price : float or list of two float, optional
+        Dollars per call, or per million tokens in and out; those of the router by default.
+    timeout : float
+        Seconds that an answer may take, or, where it is passed on as it comes, each part of it.
+    max_in_flight : int
+        Most calls at the same time.
+    max_tokens_name : {"max_tokens", "max_completion_tokens"}
+        Field that limits the tokens of an answer there.
+    extra_tokens : int
+        Tokens that the server may add to a prompt, such as those of a chat template.
+    """
+
+    url: str
+    model: str | None = None
+    key_env: str | None = None
+    price: Any = None
+    timeout: float = _number(60.0, 1e-3, 3600)
+    max_in_flight: int = _number(256, 1)
+    max_tokens_name: str = _choice("max_tokens", "max_completion_tokens")
+    extra_tokens: int = _number(64, 0)
+
+    def __post_init__(self) -> None:
+        _check(self)
+        if not re.fullmatch(r"https?://[^/\s?#]+(/[^\s?#]*)?", self.url):
+            raise InvalidInputError(f"url must read http://HOST/v1 or https://HOST/v1; got {self.url!r}.")
+
+
+@dataclass(frozen=True)
+class ChatSettings:
+    """Settings of chat completions: the table ``[chat]``.
+
+    Attributes
+    ----------
+    max_cost, max_cost_per_day : float, optional
+        Dollars that one request, and all requests of a day (UTC), may cost at most, failed calls included.
+    ledger : str, optional
+        File that keeps what was spent today; without one, a restart begins at 0.
+    log : str, optional
+        CSV file to which a line is added for each call, as ``thrifty route`` reads it.
+    max_tokens : int
+        Tokens of an answer where a request names no limit.
+    deadline : float
+        Seconds in which models are asked again where all of them fail.
+    answer_pattern : str, optional
+        Regular expression whose last match, or its first group, is the answer that is compared with others.
+    """
+
+    max_cost: float | None = _number(None, 0)
+    max_cost_per_day: float | None = _number(None, 0)
+    ledger: str | None = None
+    log: str | None = None
+    max_tokens: int = _number(1024, 1)
+    deadline: float = _number(60.0, 0, 3600)
+    answer_pattern: str | None = None
+
+    def __post_init__(self) -> None:
+        _check(self)
+        try:
+            re.compile(self.answer_pattern or "")
+        except re.error as error:
+            raise InvalidInputError(f"answer_pattern must be a regular expression: {error}.") from error
+
+
+@dataclass(frozen=True)
 class Config:
     """Settings of the gateway.
 
@@ -202,7 +286,12 @@ class Config:
     retry_after : int
         Seconds after which a client that was refused should ask again.
     explore : float
-        Share of rows answered by a stage about which the full model is asked too, to compare both.
+        Share of rows answered by a stage about which the full model is asked too, to compare both; of a router, share
+        of conversations that a random model answers.
+    models : dict of str to dict
+        Language models of a router, by the names of ``ModelSettings``.
+    chat : dict
+        Ceilings and log of chat completions, by the names of ``ChatSettings``.
     row_key : str, optional
         Column of requests with the keys of their rows, which decide between two operating points where they are mixed.
         None is the column that the fit named; without one, the id of a request is the key of its row.
@@ -243,6 +332,8 @@ class Config:
     max_delay: float = _number(0.05, 1e-3, 3600)
     retry_after: int = _number(1, 0, 3600)
     explore: float = _number(0.0, 0, 1)
+    models: Mapping[str, Any] = _table()
+    chat: Mapping[str, Any] = _table()
     row_key: str | None = None
     unseen: str = _choice("refuse", "missing")
     drain: float = _number(10.0, 0, 3600)
@@ -272,7 +363,8 @@ class Config:
         for name in ("api_key", "remote_api_key"):
             if getattr(self, name) is not None:
                 _check_key(name, getattr(self, name))
-        _ = self.remote_settings, self.provider_settings  # checked before anything starts
+        # Checked before anything starts.
+        _ = self.remote_settings, self.provider_settings, self.model_settings, self.chat_settings
 
     @property
     def remote_settings(self) -> RemoteSettings:
@@ -293,6 +385,19 @@ class Config:
                 )
             found[name] = settings
         return found
+
+    @property
+    def model_settings(self) -> dict[str, ModelSettings]:
+        """The tables ``[models.NAME]``."""
+        return {
+            name: _settings_of(ModelSettings, table, f"[models.{name}]")
+            for name, table in self.models.items()
+        }
+
+    @property
+    def chat_settings(self) -> ChatSettings:
+        """The table ``[chat]``."""
+        return _settings_of(ChatSettings, self.chat, "[chat]")
 
     def with_changes(self, **changes: Any) -> "Config":
         """The settings with those of the changes that are not None."""

@@ -1,0 +1,309 @@
+"""Language models behind OpenAI's protocol: calls that are paid for, and a ledger of what a day has cost.
+
+The most that a call can cost is reserved before it is sent: a token has at least one byte, so that a prompt has at most
+as many tokens as bytes, and every call carries a limit of tokens of its answer. What the server reports as used is then
+counted in its place; without such a report, the reservation is. A call counts nothing only where the server was not
+reached, or refused it.
+"""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from thrifty.errors import InvalidInputError, RemoteFailure
+from thrifty.routing.logs import ModelPrice, check_price
+from thrifty.serve.config import ModelSettings
+from thrifty.sources import NOT_TRIED, CircuitBreaker, open_post
+
+__all__ = ["REFUSALS", "UNTRIED", "Bill", "Completion", "DayLedger", "LanguageModel"]
+
+MAX_RESPONSE = 32 * 2**20
+"""Bytes of the largest response that is read."""
+
+REFUSALS = ("status_400", "status_413", "status_422")
+"""Failures that are due to the request: they do not count against the model."""
+
+UNTRIED = (*NOT_TRIED, "paused", "ceiling")
+"""Failures in which nothing was sent."""
+
+_PAUSE = 1.0
+"""Seconds for which a model is left alone that is rate-limited and names no time."""
+
+_DAY = 86_400
+
+
+@dataclass
+class Completion:
+    """What a model answered.
+
+    Attributes
+    ----------
+    message : dict
+        As OpenAI's protocol has it.
+    finish_reason : str
+        Why the answer ends.
+    usage : dict of str to int
+        Tokens that the server counted; empty where it reports none.
+    """
+
+    message: dict[str, Any]
+    finish_reason: str = "stop"
+    usage: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The answer; a call of tools as JSON."""
+        return str(self.message.get("content") or orjson.dumps(self.message.get("tool_calls") or "").decode())
+
+
+@dataclass
+class Bill:
+    """What one call costs: what was reserved, until the server reports what was used."""
+
+    amount: float
+
+
+class DayLedger:
+    """Dollars that calls of this day (UTC) have cost or may cost at most, never above a limit.
+
+    Parameters
+    ----------
+    limit : float, optional
+        Dollars a day; None counts only.
+    path : Path, optional
+        File that keeps the sum across restarts. What a killed process had reserved counts as spent.
+    clock : callable
+        Seconds since 1970.
+
+    Attributes
+    ----------
+    in_flight : float
+        Reservations of calls under way.
+    """
+
+    def __init__(self, limit: float | None, path: Path | None = None, clock: Any = time.time) -> None:
+        self._limit, self._clock, self.in_flight = limit, clock, 0.0
+        self._state: Any = np.zeros(2)  # day and sum
+        self._file: int | None = None
+        if path is None:
+            return
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        os.ftruncate(self._file, 16)
+        with contextlib.suppress(ModuleNotFoundError):  # Windows has no such locks
+            import fcntl
+
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                self.close()
+                raise InvalidInputError(
+                    f"the ledger {path} must belong to one gateway; another one holds it. Name another file."
+                ) from None
+        self._state = np.memmap(path, np.float64, "r+", shape=(2,))
+
+    def close(self) -> None:
+        """Leave the file to another gateway."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    @property
+    def today(self) -> float:
+        """Dollars of this day."""
+        day = float(self._clock() // _DAY)
+        if self._state[0] != day:
+            # In this order, a process that is killed in between leaves a sum of yesterday that is too small.
+            self._state[1] = self.in_flight = 0.0
+            self._state[0] = day
+        return float(self._state[1])
+
+    @property
+    def seconds_left(self) -> int:
+        """Seconds until the next day."""
+        return int(_DAY - self._clock() % _DAY) + 1
+
+    def has_room(self, amount: float, *, later: bool = False) -> bool:
+        """Whether so much may be reserved; or may be once the calls under way are counted."""
+        left = self.today - (self.in_flight if later else 0.0) + amount
+        return self._limit is None or left <= self._limit
+
+    @contextlib.contextmanager
+    def reserved(self, most: float) -> Iterator[Bill]:
+        """Reserve the most that a call can cost until it is counted."""
+        if not self.has_room(most):
+            raise RemoteFailure("ceiling", f"{most:.3g} would exceed max_cost_per_day")
+        day, bill = self._state[0], Bill(most)
+        self._state[1] += most
+        self.in_flight += most
+        try:
+            yield bill
+        except RemoteFailure as failure:
+            if failure.reason in (*UNTRIED, "connect") or failure.reason.startswith("status_"):
+                bill.amount = 0.0
+            raise
+        finally:
+            if self.today >= 0.0 and self._state[0] == day:  # else it was charged to a day that is over
+                self._state[1] += bill.amount - most
+                self.in_flight = max(self.in_flight - most, 0.0)
+
+
+class LanguageModel:
+    """One model of a router, behind a server that speaks OpenAI's protocol.
+
+    Parameters
+    ----------
+    name : str
+        Its name in the router.
+    settings : ModelSettings
+        Where it is, and its limits.
+    price : float or pair of float, optional
+        Its price in the router, unless the settings have one.
+    """
+
+    def __init__(self, name: str, settings: ModelSettings, price: ModelPrice) -> None:
+        given = check_price(name, price if settings.price is None else settings.price)
+        if given is None or callable(given):
+            raise InvalidInputError(
+                f"[models.{name}] must set price, dollars per call or [in, out] per million tokens: the router knows "
+                f"none."
+            )
+        self.name, self.price, self.settings = name, given, settings
+        self.breaker = CircuitBreaker(max_in_flight=settings.max_in_flight)
+        self._resumes = 0.0
+        self._headers = {"Content-Type": "application/json"}
+        if settings.key_env is not None:
+            key = os.environ.get(settings.key_env)
+            if not key:
+                raise InvalidInputError(
+                    f"[models.{name}] takes its key from the environment variable {settings.key_env!r}, which is not "
+                    f"set. Set it."
+                )
+            self._headers["Authorization"] = f"Bearer {key}"
+
+    def _price_of(self, n_in: float, n_out: float) -> float:
+        if isinstance(self.price, tuple):
+            return (self.price[0] * n_in + self.price[1] * n_out) / 1e6
+        return self.price
+
+    def most(self, n_bytes: int, max_tokens: int) -> float:
+        """The most that a call can cost."""
+        return self._price_of(n_bytes + self.settings.extra_tokens, max_tokens)
+
+    def _count(self, usage: Any, bill: Bill) -> dict[str, int]:
+        """Put what the server reports in the place of the reservation."""
+        names = "prompt_tokens", "completion_tokens"
+        counts: list[Any] = [usage.get(name) if isinstance(usage, dict) else None for name in names]
+        if not all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in counts):
+            return {}
+        bill.amount = self._price_of(*counts)
+        return {**dict(zip(names, counts, strict=True)), "total_tokens": sum(counts)}
+
+    @contextlib.asynccontextmanager
+    async def _call(self, session: Any, fields: Mapping[str, Any], max_tokens: int, **more: Any) -> Any:
+        """The response to one call, within the breaker; a model that is rate-limited is left alone for a while."""
+        settings = self.settings
+        if time.monotonic() < self._resumes:
+            raise RemoteFailure("paused", "it is rate-limited")
+        named = {"model": settings.model or self.name, settings.max_tokens_name: max_tokens}
+        body = orjson.dumps({**fields, **named, **more})
+        url = f"{settings.url.rstrip('/')}/chat/completions"
+        refusal = None
+        with self.breaker.attempt():
+            try:
+                async with open_post(
+                    session, url, body, seconds=settings.timeout, headers=self._headers
+                ) as opened:
+                    yield opened
+            except RemoteFailure as failure:
+                if failure.reason == "status_429" or failure.retry_after is not None:
+                    self._resumes = time.monotonic() + (failure.retry_after or _PAUSE)
+                if failure.reason not in REFUSALS:
+                    raise
+                refusal = failure
+        if refusal is not None:
+            raise refusal
+
+    async def ask(self, session: Any, fields: Mapping[str, Any], max_tokens: int, bill: Bill) -> Completion:
+        """A whole answer; its bill is counted."""
+        async with self._call(session, fields, max_tokens) as (response, _):
+            content = bytearray()
+            while part := await response.content.readany():
+                content += part
+                if len(content) > MAX_RESPONSE:
+                    response.close()
+                    raise RemoteFailure("too_large", f"the response is larger than {MAX_RESPONSE:,} bytes")
+            found = _parsed(bytes(content))
+            usage = self._count(found.get("usage"), bill)
+            choice = _first_choice(found)
+            message = choice.get("message")
+            if not isinstance(message, dict) or not (
+                (isinstance(message.get("content"), str) and message["content"].strip())
+                or (isinstance(message.get("tool_calls"), list) and message["tool_calls"])
+            ):
+                raise RemoteFailure("nonsense", "its answer has neither text nor tool calls")
+            kept = {key: message[key] for key in ("content", "tool_calls", "refusal") if key in message}
+            return Completion({"role": "assistant", **kept}, str(choice.get("finish_reason")), usage)
+
+    async def stream(
+        self, session: Any, fields: Mapping[str, Any], max_tokens: int, bill: Bill
+    ) -> AsyncGenerator[str | Completion, None]:
+        """Parts of an answer as they come, then the completion; its bill is counted."""
+        how = {"stream": True, "stream_options": {"include_usage": True}}
+        text, reason, usage, n_bytes = [], None, {}, 0  # type: list[str], Any, dict[str, int], int
+        async with self._call(session, fields, max_tokens, **how) as (response, deadline):
+            while line := await _line(response):
+                n_bytes += len(line)
+                if n_bytes > MAX_RESPONSE:
+                    response.close()
+                    raise RemoteFailure("too_large", f"the response is larger than {MAX_RESPONSE:,} bytes")
+                deadline.reschedule(asyncio.get_running_loop().time() + self.settings.timeout)
+                data = line.strip().removeprefix(b"data:").strip()
+                if not line.startswith(b"data:") or data == b"[DONE]":
+                    continue
+                found = _parsed(data)
+                usage = self._count(found.get("usage"), bill) or usage
+                if not found.get("choices") and "error" not in found:
+                    continue
+                choice = _first_choice(found)
+                delta = choice.get("delta")
+                part = delta.get("content") if isinstance(delta, dict) else None
+                reason = choice.get("finish_reason") or reason
+                if isinstance(part, str) and part:
+                    text.append(part)
+                    yield part
+            if reason is None or not "".join(text).strip():
+                raise RemoteFailure("closed" if text else "nonsense", "its answer broke off or was empty")
+        yield Completion({"role": "assistant", "content": "".join(text)}, str(reason), usage)
+
+
+async def _line(response: Any) -> bytes:
+    try:
+        line: bytes = await response.content.readline()
+    except ValueError as error:  # a line beyond the buffer
+        raise RemoteFailure("too_large", str(error)) from error
+    return line
+
+
+def _parsed(content: bytes) -> dict[str, Any]:
+    try:
+        found = orjson.loads(content)
+    except ValueError as error:
+        raise RemoteFailure("bad_json", f"its answer is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise RemoteFailure("nonsense", "its answer is no JSON object")
+    return found
+
+
+def _first_choice(found: dict[str, Any]) -> dict[str, Any]:
+    choices = found.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        raise RemoteFailure("nonsense", "its answer has no choices")
+    return choices[0]

@@ -1,0 +1,516 @@
+"""Chat completions: a router in front of real servers that speak OpenAI's protocol, asked by OpenAI's client."""
+
+import asyncio
+import csv
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+
+import numpy as np
+import orjson
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from thrifty import ModelRouter, load, save
+from thrifty.cli import main
+from thrifty.errors import InvalidInputError
+from thrifty.routing import quality as quality_models
+from thrifty.serve.app import create_app
+from thrifty.serve.config import Config
+
+openai = pytest.importorskip("openai")
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+
+PRICES = {"tiny": (1.0, 10.0), "small": (2.0, 20.0), "large": (50.0, 500.0)}  # dollars per million tokens
+PROMPT, ANSWER = 12, 5  # tokens that each call uses
+
+
+@pytest.fixture(scope="module")
+def router():
+    """Two cheap models that are right where they agree: at any cost, a cascade with the large one is best."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quality_models, "N_TREES", 10)
+        rng = np.random.default_rng(0)
+        right = rng.random((300, 3)) < [0.8, 0.8, 0.9]
+        answers = np.where(right, "right", [["wrong", "false", "not so"]] * 300)
+        texts = [f"question {number} {'abcdefgh'[number % 8]}" for number in range(300)]
+        cost = np.array([0.00006, 0.00012, 0.003]) * rng.uniform(0.9, 1.1, (300, 3))
+        return ModelRouter(PRICES).fit(texts, right.astype(float), cost, answers)
+
+
+class Stub:
+    """A server of one model; ``mode`` says how it behaves, ``answer`` what it says."""
+
+    def __init__(self, answer):
+        self.answer, self.mode, self.calls, self.tokens = answer, "good", [], [0, 0]
+        self.gate = threading.Event()
+        self.app = Starlette(routes=[Route("/v1/chat/completions", self.complete, methods=["POST"])])
+
+    async def complete(self, request):
+        body = orjson.loads(await request.body())
+        self.calls.append(body | {"key": request.headers.get("authorization")})
+        if self.mode == "429":
+            return JSONResponse({"error": {"message": "slow down"}}, 429, {"Retry-After": "1"})
+        if self.mode == "slow":
+            await asyncio.sleep(1.5)
+        if self.mode == "nonsense":
+            return Response(b"<html>sorry</html>", media_type="text/html")
+        if self.mode in ("500", "400"):
+            return JSONResponse({"error": {"message": "sorry"}}, int(self.mode))
+        usage = {"prompt_tokens": PROMPT, "completion_tokens": ANSWER, "total_tokens": PROMPT + ANSWER}
+        if body.get("stream"):
+            return StreamingResponse(self.events(usage), media_type="text/event-stream")
+        self.bill()
+        message = {"role": "assistant", "content": "" if self.mode == "empty" else self.answer}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return JSONResponse({"id": "x", "object": "chat.completion", "choices": [choice], "usage": usage})
+
+    def bill(self):
+        self.tokens[0] += PROMPT
+        self.tokens[1] += ANSWER
+
+    async def events(self, usage):
+        def event(choices, **more):
+            return b"data: " + orjson.dumps({"id": "x", "choices": choices, **more}) + b"\n\n"
+
+        for number, letter in enumerate("" if self.mode == "empty" else self.answer):
+            if number == 2 and self.mode == "cut":
+                raise ConnectionError("the model was killed")
+            if number == 1 and self.mode == "held":
+                await asyncio.to_thread(self.gate.wait, 20)
+            yield event([{"index": 0, "delta": {"content": letter}, "finish_reason": None}])
+        self.bill()
+        yield event([{"index": 0, "delta": {}, "finish_reason": "stop"}])
+        yield event([], usage=usage)
+        yield b"data: [DONE]\n\n"
+
+
+@contextmanager
+def serving(app, port=0):
+    """Serve an application in a thread; yields its port."""
+    listening = socket.create_server(("127.0.0.1", port))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])))
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.005)
+        yield listening.getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def servers():
+    """Three models, and their ports."""
+    stubs = {name: Stub("right") for name in PRICES}
+    with ExitStack() as stack:
+        yield stubs, {name: stack.enter_context(serving(stub.app)) for name, stub in stubs.items()}
+
+
+@pytest.fixture
+def models(servers):
+    """The three models as good as new."""
+    for stub in servers[0].values():
+        stub.answer, stub.mode, stub.calls, stub.tokens = "right", "good", [], [0, 0]
+        stub.gate.clear()
+    return servers[0]
+
+
+@pytest.fixture
+def gateway(servers, router):
+    """``with gateway(chat={...}) as client:`` OpenAI's client of a gateway."""
+
+    @contextmanager
+    def opened(at=None, tables=(), **settings):
+        urls = {
+            name: {"url": f"http://127.0.0.1:{port}/v1", "timeout": 0.5} for name, port in servers[1].items()
+        }
+        for name, table in dict(tables).items():
+            urls[name] |= table
+        settings = {"max_delay": 60.0, **settings, "models": urls}
+        app = create_app(router if at is None else router.at(budget=at), Config(**settings))
+        with serving(app) as port:
+            client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="key", max_retries=0)
+            client.gateway = app.state.gateway
+            with client:
+                yield client
+
+    return opened
+
+
+def ask(client, text="question 7 b", model="thrifty", raw=False, **how):
+    messages = text if isinstance(text, list) else [{"role": "user", "content": text}]
+    create = client.chat.completions.with_raw_response if raw else client.chat.completions
+    return create.create(model=model, messages=messages, **how)
+
+
+def price(*names):
+    return sum(PRICES[name][0] * PROMPT + PRICES[name][1] * ANSWER for name in names) / 1e6
+
+
+def asked(models):
+    return [name for name, stub in models.items() if stub.calls]
+
+
+# -- answers ---------------------------------------------------------------------------------------
+
+
+def test_two_models_that_agree_answer_and_headers_have_the_bill(gateway, models):
+    with gateway() as client:
+        found = ask(client, raw=True)
+        answer, headers = found.parse(), found.headers
+        assert asked(models) == ["tiny", "small"]
+        assert answer.choices[0].message.content == "right"
+        assert answer.usage.total_tokens == 2 * (PROMPT + ANSWER)
+        assert headers["x-thrifty-models"].split(",") == [
+            *dict.fromkeys(headers["x-thrifty-models"].split(","))
+        ]
+        assert set(headers["x-thrifty-models"].split(",")) == {"tiny", "small"}
+        assert answer.model == headers["x-thrifty-model"] in ("tiny", "small")
+        assert float(headers["x-thrifty-cost"]) == pytest.approx(price("tiny", "small"))
+        assert float(headers["x-thrifty-saved"]) == pytest.approx(0.003 - price("tiny", "small"), rel=0.2)
+        assert float(headers["x-thrifty-propensity"]) == 1.0
+        assert answer.id == headers["x-request-id"] == answer._request_id
+        assert [one.id for one in client.models.list()] == ["thrifty"]
+
+
+def test_where_they_differ_the_third_one_is_asked_and_a_budget_changes_the_policy(gateway, models):
+    models["small"].answer = "false"
+    with gateway() as client:
+        found = ask(client)
+        assert (found.model, asked(models)) == ("large", ["tiny", "small", "large"])
+        models["large"].calls.clear()
+        assert ask(client, model="thrifty:budget=0.00007").model == "tiny"
+        assert not models["large"].calls
+        with pytest.raises(openai.BadRequestError, match="budget must be at least"):
+            ask(client, model="thrifty:budget=0.000001")
+
+
+def test_answers_are_compared_as_the_pattern_parses_them(gateway, models):
+    models["tiny"].answer, models["small"].answer = "I think: A", "Surely the answer is A"
+    with gateway() as client:
+        ask(client)
+        assert asked(models) == ["tiny", "small", "large"]
+    models["large"].calls.clear()
+    with gateway(chat={"answer_pattern": r"\b([A-D])$"}) as client:
+        assert ask(client).choices[0].message.content.endswith("A")
+        assert not models["large"].calls
+
+
+def test_an_answer_that_will_be_taken_streams_as_it_comes_and_another_one_in_the_end(gateway, models):
+    models["tiny"].mode = "held"
+    with gateway(at=0.00007) as client:
+        parts, text = ask(client, stream=True, stream_options={"include_usage": True}), ""
+        for part in parts:
+            text += part.choices[0].delta.content or "" if part.choices else ""
+            if text == "r":
+                assert models["tiny"].tokens == [0, 0]  # the rest has not come yet
+                models["tiny"].gate.set()
+            last = part
+        assert (text, last.usage.total_tokens) == ("right", PROMPT + ANSWER)
+        assert client.gateway.ledger.today == pytest.approx(price("tiny"))
+    models["tiny"].mode = "good"
+    with gateway() as client:
+        parts = list(ask(client, stream=True))
+        assert "".join(part.choices[0].delta.content or "" for part in parts) == "right"
+        assert parts[-1].choices[0].finish_reason == "stop"
+        assert parts[-1].thrifty["cost"] == pytest.approx(price("tiny", "small"))
+
+
+def test_a_conversation_stays_with_the_model_that_answered_it_first(gateway, models):
+    with gateway() as client:
+        models["small"].answer = "false"
+        first = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "question 3 c"}]
+        found = ask(client, first)
+        assert found.model == "large"
+        more = [
+            *first,
+            {"role": "assistant", "content": found.choices[0].message.content},
+            {"role": "user", "content": "and question 4 d?"},
+        ]
+        for stub in models.values():
+            stub.calls.clear()
+        assert ask(client, more).model == "large"
+        assert asked(models) == ["large"]
+        models["large"].mode = "500"
+        assert ask(client, more).model in ("tiny", "small")
+        models["large"].mode = "good"
+        assert ask(client, more).model in ("tiny", "small")  # from now on
+
+
+# -- failures --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["500", "429", "nonsense", "empty", "slow", "400"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_model_that_fails_costs_quality_and_no_request(gateway, models, mode, stream):
+    models["tiny"].mode = mode
+    with gateway(at=0.00007) as client:  # tiny alone
+        for _ in range(3):
+            found = ask(client, stream=stream)
+            text = (
+                "".join(part.choices[0].delta.content or "" for part in found)
+                if stream
+                else found.choices[0].message.content
+            )
+            assert text == "right"
+        assert models["small"].calls
+        if mode == "429":  # left alone for the second that it asked for
+            assert len(models["tiny"].calls) == 1
+            time.sleep(1.05)
+            models["tiny"].mode = "good"
+            assert stream or ask(client).model == "tiny"
+
+
+def test_a_model_that_breaks_off_in_mid_stream_is_followed_by_another_one(gateway, models):
+    models["tiny"].mode = "cut"
+    with gateway(at=0.00007) as client:
+        parts = list(ask(client, stream=True))
+        assert "".join(part.choices[0].delta.content or "" for part in parts) == "ri\n\nright"
+        assert parts[-1].thrifty["models"] == ["tiny", "small"]
+        # What the first one may have billed counts.
+        assert parts[-1].thrifty["cost"] > 2 * price("small")
+
+
+def test_a_model_that_is_killed_and_revived_loses_no_request(gateway, models, servers):
+    stub = Stub("right")
+    with ThreadPoolExecutor(8) as pool:
+        with serving(stub.app) as port:
+            table = {"tiny": {"url": f"http://127.0.0.1:{port}/v1"}}
+            opened = gateway(at=0.00007, tables=table)
+            client = opened.__enter__()
+            assert {one.model for one in pool.map(lambda _: ask(client), range(20))} == {"tiny"}
+        assert {one.model for one in pool.map(lambda _: ask(client), range(40))} == {"small"}
+        with serving(stub.app, port):
+            time.sleep(1.05)  # the breaker lets a call through after a second
+            found = [one.model for one in pool.map(lambda _: ask(client), range(40))]
+            assert set(found[-10:]) == {"tiny"}
+        opened.__exit__(None, None, None)
+
+
+def test_a_storm_of_429_at_all_models_loses_no_request(gateway, models):
+    for stub in models.values():
+        stub.mode = "429"
+    with gateway(at=0.00007) as client, ThreadPoolExecutor(16) as pool:
+        waiting = [pool.submit(ask, client) for _ in range(30)]
+        time.sleep(0.5)
+        assert not any(one.done() for one in waiting)
+        assert sum(len(stub.calls) for stub in models.values()) <= 60  # paused, not stormed
+        for stub in models.values():
+            stub.mode = "good"
+        assert {one.result().choices[0].message.content for one in waiting} == {"right"}
+    with gateway(at=0.00007, chat={"deadline": 0.2}) as client:
+        for stub in models.values():
+            stub.mode = "500"
+        with pytest.raises(
+            openai.InternalServerError, match=r"no model answers: .*tiny \(status_500\)"
+        ) as error:
+            ask(client)
+        assert error.value.response.headers["retry-after"] == "1"
+
+
+# -- ceilings --------------------------------------------------------------------------------------
+
+
+def billed(models):
+    return sum(
+        (PRICES[name][0] * stub.tokens[0] + PRICES[name][1] * stub.tokens[1]) / 1e6
+        for name, stub in models.items()
+    )
+
+
+def test_no_request_costs_more_than_its_ceiling_fallbacks_included(gateway, models):
+    models["small"].answer = "false"
+    with gateway(chat={"max_cost": 0.004, "max_tokens": 5}) as client:
+        assert ask(client).model != "large"  # 5 of its tokens and the prompt may cost more
+        assert not models["large"].calls
+        assert models["tiny"].calls[0]["max_tokens"] == 5
+        with pytest.raises(openai.BadRequestError, match="max_cost leaves"):
+            ask(client, max_tokens=1000)
+        assert len(models["tiny"].calls) == 1
+
+
+def test_the_ceiling_of_a_day_holds_with_streams_under_way_and_over_restarts(gateway, models, tmp_path):
+    ceiling = 0.0011
+    chat = {
+        "max_cost_per_day": ceiling,
+        "max_tokens": ANSWER,
+        "ledger": str(tmp_path / "ledger"),
+        "deadline": 5.0,
+    }
+    models["tiny"].mode = "held"
+    patient = {"tiny": {"timeout": 20.0}}
+    with gateway(at=0.00007, tables=patient, chat=chat) as client, ThreadPoolExecutor(20) as pool:
+        streams = [ask(client, stream=True) for _ in range(3)]
+
+        def one(_):
+            try:
+                return ask(client, raw=True)
+            except openai.RateLimitError as error:
+                return error
+
+        threading.Timer(0.3, models["tiny"].gate.set).start()
+        answers = list(pool.map(one, range(30)))
+        texts = ["".join(part.choices[0].delta.content or "" for part in stream) for stream in streams]
+        assert texts == ["right"] * 3  # what was begun is finished
+        refusals = [one for one in answers if isinstance(one, openai.RateLimitError)]
+        assert 0 < len(refusals) < 30
+        assert {one.code for one in refusals} == {"insufficient_quota"}
+        assert int(refusals[0].response.headers["retry-after"]) > 0
+        assert billed(models) <= ceiling
+        spent = client.gateway.ledger.today
+        assert spent == pytest.approx(billed(models))
+        with pytest.raises(InvalidInputError, match="must belong to one gateway"), gateway(chat=chat):
+            pass
+    with gateway(at=0.00007, chat=chat) as client:
+        assert client.gateway.ledger.today == spent
+        results = [one(None) for _ in range(10)]
+        assert any(isinstance(one, openai.RateLimitError) for one in results)
+        assert billed(models) <= ceiling
+    assert ceiling - billed(models) < 0.0002  # it is used up
+
+
+# -- requests --------------------------------------------------------------------------------------
+
+
+MALFORMED = [
+    (b"{", 400, "JSON"),
+    (b"[]", 400, "JSON object"),
+    ({"model": "gpt-7"}, 404, "model must be 'thrifty'"),
+    ({"model": "thrifty:budget=x"}, 404, "budget=NUMBER"),
+    ({"model": "thrifty:budget=-1"}, 404, "budget=NUMBER"),
+    ({"messages": []}, 400, "at least one object"),
+    ({"messages": ["hi"]}, 400, "at least one object"),
+    ({"messages": [{"role": "user"}]}, 400, "must be text"),
+    ({"messages": [{"role": "king", "content": "x"}]}, 400, "role must be one of"),
+    ({"messages": [{"role": "system", "content": "x"}]}, 400, 'of the role "user"'),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "must be text"),
+    ({"max_tokens": 0}, 400, "max_tokens must be a whole number"),
+    ({"max_tokens": True}, 400, "max_tokens must be a whole number"),
+    ({"n": 2}, 400, "n must be 1"),
+    ({"stream": "yes"}, 400, "stream must be true or false"),
+    ({"best_of": 4}, 400, "'best_of' is not supported"),
+]
+
+
+def test_a_malformed_request_is_refused_in_the_words_of_the_protocol(gateway, models):
+    with gateway() as client:
+        for body, status, words in MALFORMED:
+            if isinstance(body, dict):
+                body = {"model": "thrifty", "messages": [{"role": "user", "content": "x"}], **body}
+            content = body if isinstance(body, bytes) else orjson.dumps(body)
+            url, headers = client.base_url.join("chat/completions"), {"content-type": "application/json"}
+            found = client._client.post(url, content=content, headers=headers)
+            assert (found.status_code, words in found.json()["error"]["message"]) == (status, True), body
+        assert not asked(models)
+
+
+def test_keys_are_needed_and_sent_on_and_fields_are_handed_on(gateway, models, monkeypatch):
+    monkeypatch.setenv("TINY_KEY", "secret")
+    tables = {"tiny": {"key_env": "TINY_KEY", "model": "tiny-2", "max_tokens_name": "max_completion_tokens"}}
+    with gateway(at=0.00007, tables=tables, api_key="key") as client:
+        ask(client, temperature=0.5, max_tokens=9, tools=[{"type": "function", "function": {"name": "f"}}])
+        call = models["tiny"].calls[0]
+        assert call["key"] == "Bearer secret"
+        assert (call["model"], call["max_completion_tokens"], call["temperature"]) == ("tiny-2", 9, 0.5)
+        with pytest.raises(openai.AuthenticationError, match="a key is needed"):
+            ask(client.with_options(api_key="other"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"workers": 2}, "served by one process"),
+        ({"models": {}}, r"\[models.tiny\] must say where"),
+        ({"models": {"huge": {"url": "http://h/v1"}}}, r"\[models.huge\] is no model"),
+        ({"models": {"tiny": {"url": "ftp://h"}}}, "url must read"),
+        ({"chat": {"answer_pattern": "("}}, "must be a regular expression"),
+        ({"chat": {"max_cots": 1.0}}, "Did you mean 'max_cost'"),
+    ],
+)
+def test_settings_that_break_a_rule_are_refused_before_the_start(router, settings, words):
+    tables = {name: {"url": "http://127.0.0.1:9/v1"} for name in PRICES}
+    with pytest.raises(InvalidInputError, match=words):
+        create_app(router, Config(**{"models": tables, **settings}))
+
+
+def test_a_router_of_tables_speaks_no_chat():
+    X, quality = np.random.default_rng(0).random((60, 2)), np.tile([0.0, 1.0], (60, 1))
+    quality[:5] = 1.0
+    with pytest.raises(InvalidInputError, match="fitted on texts"):
+        create_app(ModelRouter({"a": 1.0, "b": 2.0}).fit(X, quality), Config())
+
+
+# -- the log ---------------------------------------------------------------------------------------
+
+
+def test_the_log_is_one_that_a_router_learns_from(gateway, models, tmp_path, capsys):
+    path = tmp_path / "usage.csv"
+    models["small"].answer = 'a "quoted", long\nanswer'
+    with gateway(chat={"log": str(path)}, explore=0.5) as client:
+        for number in range(40):
+            ask(client, f'question {number}, "quoted"\nin two lines')
+        models["tiny"].mode = "500"
+        ask(client, "question 61")
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows[-1]["text"] == "question 61"
+    failed = [row for row in rows if row["outcome"] == "status_500"]
+    assert all((row["model"], row["quality"], float(row["cost"])) == ("tiny", "0", 0.0) for row in failed)
+    explored = [row for row in rows[:-1] if row["model"] == "large" and row["outcome"] == "answered"]
+    assert {float(row["propensity"]) for row in explored} <= {1 / 6, 2 / 3}
+    rng = np.random.default_rng(0)
+    for row in rows:
+        row["quality"] = row["quality"] or rng.integers(0, 2)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows([*rows, {"id": "last", "text": "not judged", "model": "large", "cost": 0.1}])
+    assert main(["route", str(path), "-o", str(tmp_path / "next.thrifty")]) == 0
+    assert "41 rows, 3 models" in capsys.readouterr().out
+    assert load(tmp_path / "next.thrifty").predict(["question 3"])[0] in PRICES
+
+
+def test_the_command_serves_a_router(router, servers, models, tmp_path):
+    save(router.at(budget=0.00007), tmp_path / "router.thrifty")
+    ports = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    port, admin = (one.getsockname()[1] for one in ports)
+    for one in ports:
+        one.close()
+    tables = "".join(
+        f'[models.{name}]\nurl = "http://127.0.0.1:{own}/v1"\n' for name, own in servers[1].items()
+    )
+    (tmp_path / "serve.toml").write_text(f"port = {port}\nadmin_port = {admin}\n{tables}")
+    code = "import sys; from thrifty.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "serve", "router.thrifty", "--config", "serve.toml"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=40)
+        assert ask(client).model == "tiny"
+        assert "".join(part.choices[0].delta.content or "" for part in ask(client, stream=True)) == "right"
+        web = client._client
+        assert "thrifty_spend_total" in web.get(f"http://127.0.0.1:{admin}/metrics").text
+        status = web.get(f"http://127.0.0.1:{admin}/status.json").json()
+        assert status["today"] == pytest.approx(2 * price("tiny"))
+        budget = web.post(f"http://127.0.0.1:{admin}/budget", json={"budget": 0.01})
+        assert budget.status_code == 200
+        assert web.post(f"http://127.0.0.1:{admin}/reload", json={}).status_code == 200
+        ask(client)
+        assert asked(models) == ["tiny", "small"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) in (0, -signal.SIGTERM)
+    finally:
+        process.kill()
+        process.communicate()
