@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, NoReturn, Self
 
 import numpy as np
@@ -31,6 +32,7 @@ from thrifty.threads import limited_threads, threads_of
 __all__ = ["BudgetPruneClassifier"]
 
 
+@dataclass(eq=False, repr=False)
 class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """A random forest, pruned for prediction on a budget (Nan, Wang and Saligrama, NIPS 2016).
 
@@ -103,38 +105,21 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     True
     """
 
-    def __init__(
-        self,
-        forest: Any = None,
-        *,
-        gamma: float = 0.01,
-        holdout: float | Literal["oob"] = 0.0,
-        error: Literal["vote", "probability"] = "vote",
-        feature_costs: Any = None,
-        prices: Any = None,
-        n_trees: int = 40,
-        max_depth: int | None = None,
-        min_samples_leaf: int = 1,
-        solver: Literal["auto", "lp", "decomposed"] = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.forest = forest
-        self.gamma = gamma
-        self.holdout = holdout
-        self.error = error
-        self.feature_costs = feature_costs
-        self.prices = prices
-        self.n_trees = n_trees
-        self.max_depth = max_depth
-        self.min_samples_leaf = min_samples_leaf
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    forest: Any = None
+    _: KW_ONLY
+    gamma: float = 0.01
+    holdout: float | Literal["oob"] = 0.0
+    error: Literal["vote", "probability"] = "vote"
+    feature_costs: Any = None
+    prices: Any = None
+    n_trees: int = 40
+    max_depth: int | None = None
+    min_samples_leaf: int = 1
+    solver: Literal["auto", "lp", "decomposed"] = "auto"
+    tol: float = 1e-6
+    max_iter: int = 1000
+    n_jobs: int | None = None
+    random_state: Any = None
 
     # -- learning ------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """The paper's greedy rival: choose features first, then the model, then the gate."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from thrifty.tasks.classes import class_task
 __all__ = ["GreedyL1Classifier", "fit_logistic"]
 
 
+@dataclass(eq=False, repr=False)
 class GreedyL1Classifier(GatedClassifier):
     """L1 picks the features, L2 refits f1 on them, and the gate learns where that f1 errs.
 
@@ -68,34 +70,19 @@ class GreedyL1Classifier(GatedClassifier):
 
     _accepts_several = True
 
-    def __init__(
-        self,
-        full: Any = None,
-        *,
-        C: float = 0.1,
-        n_features: int | None = None,
-        features: Any = None,
-        send_weight: float = 0.5,
-        feature_costs: Any = None,
-        prices: Any = None,
-        budget: float | None = None,
-        standardize: bool = True,
-        cv: Any = 5,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.full = full
-        self.C = C
-        self.n_features = n_features
-        self.features = features
-        self.send_weight = send_weight
-        self.feature_costs = feature_costs
-        self.prices = prices
-        self.budget = budget
-        self.standardize = standardize
-        self.cv = cv
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    full: Any = None
+    _: KW_ONLY
+    C: float = 0.1
+    n_features: int | None = None
+    features: Any = None
+    send_weight: float = 0.5
+    feature_costs: Any = None
+    prices: Any = None
+    budget: float | None = None
+    standardize: bool = True
+    cv: Any = 5
+    n_jobs: int | None = None
+    random_state: Any = None
 
     def _check_parameters(self) -> None:
         if check_amount("C", self.C, rule="a finite number > 0") == 0.0:

@@ -1,6 +1,6 @@
 """The paper's greedy rival on a device: f1 stands, and the gate learns over its leaves where it errs."""
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ __all__ = ["GreedyLeafClassifier"]
 PULLED = np.array([1.0, 0.0])  # the margin's weight towards zero; the constant is free
 
 
+@dataclass(eq=False, repr=False)
 class GreedyLeafClassifier(GatedClassifier):
     """A given small ensemble, and a gate over its leaves that learns "f1 is wrong here".
 
@@ -69,30 +70,17 @@ class GreedyLeafClassifier(GatedClassifier):
     _accepts_sparse = False
     _default_prices = Prices(0.0, full=1.0)
 
-    def __init__(
-        self,
-        full: Any = None,
-        local: Any = None,
-        *,
-        ridge: float = 1.0,
-        gate_reads_margin: bool = True,
-        feature_costs: Any = None,
-        prices: Any = None,
-        budget: float | None = None,
-        cv: Any = 5,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.full = full
-        self.local = local
-        self.ridge = ridge
-        self.gate_reads_margin = gate_reads_margin
-        self.feature_costs = feature_costs
-        self.prices = prices
-        self.budget = budget
-        self.cv = cv
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    full: Any = None
+    local: Any = None
+    _: KW_ONLY
+    ridge: float = 1.0
+    gate_reads_margin: bool = True
+    feature_costs: Any = None
+    prices: Any = None
+    budget: float | None = None
+    cv: Any = 5
+    n_jobs: int | None = None
+    random_state: Any = None
 
     def _check_parameters(self) -> None:
         check_amount("ridge", self.ridge)

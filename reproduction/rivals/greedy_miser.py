@@ -1,6 +1,7 @@
 """GreedyMiser: boosted trees that pay for every new feature, and nothing behind them."""
 
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from thrifty.prices.billing import PriceList
 __all__ = ["GreedyMiserClassifier", "GreedyMiserRegressor"]
 
 
+@dataclass(eq=False, repr=False)
 class _GreedyMiser(BoostedEstimator):
     """The boosted model alone, whatever it answers."""
 
@@ -26,36 +28,9 @@ class _GreedyMiser(BoostedEstimator):
     budget = None
     cv = 2
     n_jobs = None
-    gamma: float
-
-    def __init__(
-        self,
-        *,
-        n_trees: int = 200,
-        max_depth: int = 4,
-        learning_rate: float = 0.1,
-        gamma: float = 1.0,
-        step: Literal["gradient", "newton"] = "newton",
-        l2: float = 1.0,
-        min_child_weight: float = 0.0,
-        min_child_samples: int = 1,
-        max_bins: int = 255,
-        feature_costs: Any = None,
-        prices: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_trees = n_trees
-        self.max_depth = max_depth
-        self.learning_rate = learning_rate
-        self.gamma = gamma
-        self.step = step
-        self.l2 = l2
-        self.min_child_weight = min_child_weight
-        self.min_child_samples = min_child_samples
-        self.max_bins = max_bins
-        self.feature_costs = feature_costs
-        self.prices = prices
-        self.random_state = random_state
+    _: KW_ONLY
+    n_trees: int = 200
+    gamma: float = 1.0
 
     def _judged(self, rows: TrainingRows, prices: PriceList, n_jobs: int | None) -> CrossFittedFull:  # noqa: ARG002
         nothing = rows.task.outputs(np.zeros((len(rows.y), rows.task.n_scores)))
@@ -114,6 +89,7 @@ class GreedyMiserClassifier(GatedClassifier, _GreedyMiser):
     """
 
 
+@dataclass(eq=False, repr=False)
 class GreedyMiserRegressor(GatedRegressor, _GreedyMiser):
     """Boosted trees that predict a number, in which a split on a new feature pays for it.
 
@@ -147,35 +123,5 @@ class GreedyMiserRegressor(GatedRegressor, _GreedyMiser):
     (True, True)
     """
 
-    def __init__(
-        self,
-        *,
-        loss: str = "squared",
-        n_trees: int = 200,
-        max_depth: int = 4,
-        learning_rate: float = 0.1,
-        gamma: float = 1.0,
-        step: Literal["gradient", "newton"] = "newton",
-        l2: float = 1.0,
-        min_child_weight: float = 0.0,
-        min_child_samples: int = 1,
-        max_bins: int = 255,
-        feature_costs: Any = None,
-        prices: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            n_trees=n_trees,
-            max_depth=max_depth,
-            learning_rate=learning_rate,
-            gamma=gamma,
-            step=step,
-            l2=l2,
-            min_child_weight=min_child_weight,
-            min_child_samples=min_child_samples,
-            max_bins=max_bins,
-            feature_costs=feature_costs,
-            prices=prices,
-            random_state=random_state,
-        )
-        self.loss = loss
+    _: KW_ONLY
+    loss: str = "squared"

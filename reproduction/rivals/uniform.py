@@ -4,7 +4,7 @@
 draw.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,38 +37,25 @@ class UniformStage(ForeignStage):
         return np.asarray(logit(uniforms(block, self.seed)), dtype=np.float64)
 
 
+@dataclass(eq=False, repr=False)
 class _UniformRouter(GatedEstimator):
     """Random gate, for any task."""
 
     _accepts_missing = True
     _accepts_several = True
 
-    def __init__(
-        self,
-        full: Any = None,
-        cheap: Any = None,
-        *,
-        features: Any = None,
-        loss: str = "squared",
-        p_full: float = 0.3,
-        feature_costs: Any = None,
-        prices: Any = None,
-        budget: float | None = None,
-        cv: Any = 5,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.full = full
-        self.cheap = cheap
-        self.features = features
-        self.loss = loss
-        self.p_full = p_full
-        self.feature_costs = feature_costs
-        self.prices = prices
-        self.budget = budget
-        self.cv = cv
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    full: Any = None
+    cheap: Any = None
+    _: KW_ONLY
+    features: Any = None
+    loss: str = "squared"
+    p_full: float = 0.3
+    feature_costs: Any = None
+    prices: Any = None
+    budget: float | None = None
+    cv: Any = 5
+    n_jobs: int | None = None
+    random_state: Any = None
 
     def _default_cheap(self) -> Any:
         return LogisticRegression(max_iter=1000)

@@ -1,5 +1,6 @@
 """DynaMod-Gbrt: the paper's Algorithm 2, a boosted gate and a boosted model on one set of bought features."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -31,6 +32,7 @@ DEFAULT_GAMMA = 1.0
 """Gain that one unit of price must bring, without a budget."""
 
 
+@dataclass(eq=False, repr=False)
 class BoostedEstimator(GatedEstimator):
     """Base class of boosted estimators: parameters of trees and the binned table."""
 
@@ -39,15 +41,19 @@ class BoostedEstimator(GatedEstimator):
     _accepts_several = True
     _accepts_levels = True
 
-    n_trees: int
-    max_depth: int
-    learning_rate: float
-    gamma: float | None
-    step: Literal["gradient", "newton"]
-    l2: float
-    min_child_weight: float
-    min_child_samples: int
-    max_bins: int
+    _: KW_ONLY
+    n_trees: int = 100
+    max_depth: int = 4
+    learning_rate: float = 0.1
+    gamma: float | None = None
+    step: Literal["gradient", "newton"] = "newton"
+    l2: float = 1.0
+    min_child_weight: float = 0.0
+    min_child_samples: int = 1
+    max_bins: int = 255
+    feature_costs: Any = None
+    prices: Any = None
+    random_state: Any = None
 
     def _check_parameters(self) -> None:
         check_count("n_trees", self.n_trees)
@@ -76,59 +82,22 @@ class BoostedEstimator(GatedEstimator):
         return Binner(self.max_bins).fit_transform(rows.X, rows.weight, self._categorical)
 
 
+@dataclass(eq=False, repr=False)
 class _DynaModGbrt(BoostedEstimator, AlternatingEstimator):
     """Base class of both DynaMod-Gbrt estimators: the alternation over a boosted gate and a boosted model."""
 
-    def __init__(
-        self,
-        full: Any = None,
-        *,
-        n_trees: int = 100,
-        max_depth: int = 4,
-        learning_rate: float = 0.1,
-        gamma: float | None = None,
-        p_full: float | None = None,
-        distance: Literal["kl", "squared"] = "kl",
-        step: Literal["gradient", "newton"] = "newton",
-        l2: float = 1.0,
-        min_child_weight: float = 0.0,
-        min_child_samples: int = 1,
-        max_bins: int = 255,
-        gate_reads_score: bool = False,
-        cross_fit: bool = False,
-        feature_costs: Any = None,
-        prices: Any = None,
-        budget: float | None = None,
-        max_iter: int = 10,
-        tol: float = 1e-3,
-        cv: Any = 5,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.full = full
-        self.n_trees = n_trees
-        self.max_depth = max_depth
-        self.learning_rate = learning_rate
-        self.gamma = gamma
-        self.p_full = p_full
-        self.distance = distance
-        self.step = step
-        self.l2 = l2
-        self.min_child_weight = min_child_weight
-        self.min_child_samples = min_child_samples
-        self.max_bins = max_bins
-        self.gate_reads_score = gate_reads_score
-        self.cross_fit = cross_fit
-        self.feature_costs = feature_costs
-        self.prices = prices
-        self.budget = budget
-        self.max_iter = max_iter
-        self.tol = tol
-        self.cv = cv
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    full: Any = None
+    _: KW_ONLY
+    p_full: float | None = None
+    distance: Literal["kl", "squared"] = "kl"
+    gate_reads_score: bool = False
+    cross_fit: bool = False
+    budget: float | None = None
+    max_iter: int = 10
+    tol: float = 1e-3
+    cv: Any = 5
+    n_jobs: int | None = None
+    verbose: int = 0
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -238,6 +207,7 @@ class DynaModGbrtClassifier(GatedClassifier, _DynaModGbrt):
     """
 
 
+@dataclass(eq=False, repr=False)
 class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
     """A boosted gate and a boosted regressor that share their bought features.
 
@@ -278,57 +248,5 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
     (True, True)
     """
 
-    def __init__(
-        self,
-        full: Any = None,
-        *,
-        loss: str = "squared",
-        n_trees: int = 100,
-        max_depth: int = 4,
-        learning_rate: float = 0.1,
-        gamma: float | None = None,
-        p_full: float | None = None,
-        distance: Literal["kl", "squared"] = "kl",
-        step: Literal["gradient", "newton"] = "newton",
-        l2: float = 1.0,
-        min_child_weight: float = 0.0,
-        min_child_samples: int = 1,
-        max_bins: int = 255,
-        gate_reads_score: bool = False,
-        cross_fit: bool = False,
-        feature_costs: Any = None,
-        prices: Any = None,
-        budget: float | None = None,
-        max_iter: int = 10,
-        tol: float = 1e-3,
-        cv: Any = 5,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            full,
-            n_trees=n_trees,
-            max_depth=max_depth,
-            learning_rate=learning_rate,
-            gamma=gamma,
-            p_full=p_full,
-            distance=distance,
-            step=step,
-            l2=l2,
-            min_child_weight=min_child_weight,
-            min_child_samples=min_child_samples,
-            max_bins=max_bins,
-            gate_reads_score=gate_reads_score,
-            cross_fit=cross_fit,
-            feature_costs=feature_costs,
-            prices=prices,
-            budget=budget,
-            max_iter=max_iter,
-            tol=tol,
-            cv=cv,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.loss = loss
+    _: KW_ONLY
+    loss: str = "squared"

@@ -1,7 +1,7 @@
 """DynaMod-Lin: the paper's Algorithm 1, a linear gate and a linear model on one sparse set of features."""
 
 from copy import copy
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -33,6 +33,7 @@ DEFAULT_GAMMA = 0.01
 """Weight of the prices, without a budget."""
 
 
+@dataclass(eq=False, repr=False)
 class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
     """A linear gate and a linear classifier, of any number of classes, that share a sparse set of bought features.
 
@@ -167,52 +168,27 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
 
     _accepts_several = True
 
-    cheap_intercept_: float | Floats
-
-    def __init__(
-        self,
-        full: Any = None,
-        *,
-        gamma: float | None = None,
-        p_full: float | None = None,
-        distance: Literal["kl", "squared"] = "kl",
-        cross_fit: bool = False,
-        feature_costs: Any = None,
-        prices: Any = None,
-        budget: float | None = None,
-        init: Literal["logistic", "gaussian"] | tuple[ArrayLike, ArrayLike] = "logistic",
-        n_init: int = 1,
-        refit: bool = False,
-        gate_reads_margin: bool = False,
-        standardize: bool = True,
-        l2: float = 1e-6,
-        max_iter: int = 200,
-        tol: float = 1e-4,
-        cv: Any = 5,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.full = full
-        self.gamma = gamma
-        self.p_full = p_full
-        self.distance = distance
-        self.cross_fit = cross_fit
-        self.feature_costs = feature_costs
-        self.prices = prices
-        self.budget = budget
-        self.init = init
-        self.n_init = n_init
-        self.refit = refit
-        self.gate_reads_margin = gate_reads_margin
-        self.standardize = standardize
-        self.l2 = l2
-        self.max_iter = max_iter
-        self.tol = tol
-        self.cv = cv
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    full: Any = None
+    _: KW_ONLY
+    gamma: float | None = None
+    p_full: float | None = None
+    distance: Literal["kl", "squared"] = "kl"
+    cross_fit: bool = False
+    feature_costs: Any = None
+    prices: Any = None
+    budget: float | None = None
+    init: Literal["logistic", "gaussian"] | tuple[ArrayLike, ArrayLike] = "logistic"
+    n_init: int = 1
+    refit: bool = False
+    gate_reads_margin: bool = False
+    standardize: bool = True
+    l2: float = 1e-6
+    max_iter: int = 200
+    tol: float = 1e-4
+    cv: Any = 5
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     def _check_parameters(self) -> None:
         if self.gamma is not None:
@@ -258,10 +234,9 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
         coef = linear.coef / scale[:, None]
         self.gate_coef_, *cheap = coef.T.copy()
         self.gate_intercept_, *offsets = (float(value) for value in linear.intercept)
-        if problem.rows.task.n_scores == 1:
-            self.cheap_coef_, self.cheap_intercept_ = cheap[0], offsets[0]
-        else:
-            self.cheap_coef_, self.cheap_intercept_ = np.array(cheap), np.array(offsets)
+        is_binary = problem.rows.task.n_scores == 1
+        self.cheap_coef_ = cheap[0] if is_binary else np.array(cheap)
+        self.cheap_intercept_: float | Floats = offsets[0] if is_binary else np.array(offsets)
         self.gate_margin_coef_ = margin
         return replace(linear_stage(linear, scale), margin=margin)
 

@@ -1,5 +1,6 @@
 """DynaMod-Lstsq: the paper's Algorithm 3, for a small ensemble on a device and a large model behind a remote call."""
 
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -39,6 +40,7 @@ LEAVES = (2, 4, 8, 16, 32, 64)
 MAX_TREES = 200
 
 
+@dataclass(eq=False, repr=False)
 class DynaModLstsqClassifier(GatedClassifier, AlternatingEstimator):
     """A few trees on the device, the full model (f0) behind a remote call: learns which rows need the call.
 
@@ -130,56 +132,30 @@ class DynaModLstsqClassifier(GatedClassifier, AlternatingEstimator):
     _accepts_sparse = False
     _default_prices = Prices(0.0, full=1.0)
 
-    def __init__(
-        self,
-        full: Any = None,
-        local: Any = None,
-        *,
-        p_full: float | None = None,
-        distance: Literal["squared", "kl"] = "squared",
-        cross_fit: bool = False,
-        trust: float = 0.5,
-        ridge: float = 20.0,
-        n_trees: int = 10,
-        max_leaves: int = 32,
-        max_depth: int = 12,
-        learning_rate: float = 0.6,
-        min_child_weight: float = 5.0,
-        max_bytes: int | None = None,
-        gate_weight: float = 1.0,
-        max_iter: int = 50,
-        tol: float = 1e-4,
-        feature_costs: Any = None,
-        prices: Any = None,
-        budget: float | None = None,
-        cv: Any = 5,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.full = full
-        self.local = local
-        self.p_full = p_full
-        self.distance = distance
-        self.cross_fit = cross_fit
-        self.trust = trust
-        self.ridge = ridge
-        self.n_trees = n_trees
-        self.max_leaves = max_leaves
-        self.max_depth = max_depth
-        self.learning_rate = learning_rate
-        self.min_child_weight = min_child_weight
-        self.max_bytes = max_bytes
-        self.gate_weight = gate_weight
-        self.max_iter = max_iter
-        self.tol = tol
-        self.feature_costs = feature_costs
-        self.prices = prices
-        self.budget = budget
-        self.cv = cv
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    full: Any = None
+    local: Any = None
+    _: KW_ONLY
+    p_full: float | None = None
+    distance: Literal["squared", "kl"] = "squared"
+    cross_fit: bool = False
+    trust: float = 0.5
+    ridge: float = 20.0
+    n_trees: int = 10
+    max_leaves: int = 32
+    max_depth: int = 12
+    learning_rate: float = 0.6
+    min_child_weight: float = 5.0
+    max_bytes: int | None = None
+    gate_weight: float = 1.0
+    max_iter: int = 50
+    tol: float = 1e-4
+    feature_costs: Any = None
+    prices: Any = None
+    budget: float | None = None
+    cv: Any = 5
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     def _check_parameters(self) -> None:
         check_cap(self.p_full)
