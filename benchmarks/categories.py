@@ -13,7 +13,7 @@ import time
 import lightgbm as lgb
 import numpy as np
 
-from thrifty.trees import Binner, EnsembleBuilder, TreeGrower
+from thrifty.trees import EnsembleBuilder, TreeGrower, bin_columns
 
 RATE = 0.1
 
@@ -37,7 +37,7 @@ def log_loss(score, y):
 
 def ours(X, y, n_trees, categorical):
     start = time.thread_time()
-    table = Binner().fit_transform(X, categorical=categorical)
+    table = bin_columns(X, categorical=categorical)
     grower, builder, score = (
         TreeGrower(table, max_depth=6, l2=1.0),
         EnsembleBuilder(X.shape[1]),

@@ -21,7 +21,7 @@ import numpy as np
 
 from thrifty.jit import kernel
 from thrifty.tasks.logistic import logistic_derivatives
-from thrifty.trees import Binner, EnsembleBuilder, TreeGrower
+from thrifty.trees import EnsembleBuilder, TreeGrower, bin_columns
 from thrifty.trees.gradients import choose_lanes, pack
 from thrifty.trees.histogram import TILE, add_eight, fill
 from thrifty.trees.split import search
@@ -45,7 +45,7 @@ class Ours:
     """A table binned once; every run grows from nothing."""
 
     def __init__(self, X, labels):
-        self.table, self.labels = Binner().fit_transform(X), labels
+        self.table, self.labels = bin_columns(X), labels
 
     def run(self, rounds, gamma=0.0, newton=False, **options):
         grower = TreeGrower(self.table, gamma=gamma, **options)
@@ -303,7 +303,7 @@ def report_growth():
         for value in values:
             case = {**base, name: value}
             X, labels = make_data(case["rows"], case["columns"])
-            grower = TreeGrower(Binner(case["bins"]).fit_transform(X), max_depth=case["depth"])
+            grower = TreeGrower(bin_columns(X, max_bins=case["bins"]), max_depth=case["depth"])
             given = np.zeros(len(X)), labels[0] - 0.5
             once = partial(grower.add_tree, EnsembleBuilder(X.shape[1]), *given)
             cells.append(f"{value:,}: {1e3 * best_of(once, 5):.2f}")

@@ -11,7 +11,7 @@ import time
 import lightgbm as lgb
 import numpy as np
 
-from thrifty.trees import Binner, EnsembleBuilder, TreeGrower
+from thrifty.trees import EnsembleBuilder, TreeGrower, bin_columns
 
 
 def make_pair(n_trees, n=20_000, p=30):
@@ -20,7 +20,7 @@ def make_pair(n_trees, n=20_000, p=30):
     y = (
         np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + X[:, 3:10].sum(axis=1) / 3 + rng.normal(size=n) > 0
     ).astype(float)
-    grower, score, builder = TreeGrower(Binner().fit_transform(X)), np.zeros(n), EnsembleBuilder(p)
+    grower, score, builder = TreeGrower(bin_columns(X)), np.zeros(n), EnsembleBuilder(p)
     for _ in range(n_trees):
         grower.add_tree(builder, score, 1 / (1 + np.exp(-score)) - y, learning_rate=0.3)
     params = {"objective": "binary", "num_leaves": 16, "max_depth": 4, "learning_rate": 0.1, "verbose": -1,

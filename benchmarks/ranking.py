@@ -27,7 +27,7 @@ from thrifty.cascade.problem import CAPACITIES
 from thrifty.cascade.stages import grow_stages
 from thrifty.errors import FullModelNotWorthItWarning
 from thrifty.tasks.ranking import GRADIENTS, Queries, ndcg_at, ranking_of, with_queries
-from thrifty.trees import Binner
+from thrifty.trees import bin_columns
 
 COSTS = (1, 2, 3, 5, 8, 12, 20, 30)
 LOADERS = {"mq2008": load_mq2008, "mslr": load_mslr}
@@ -53,7 +53,7 @@ def first_stage(X, y, qid, X_new, gradients):
     code, weight = task.encode("y", with_queries(y, qid), len(y)), np.ones(len(y))
     columns = [np.arange(X.shape[1])]
     return (
-        grow_stages(task, Binner().fit_transform(X, weight), code, weight, columns, CAPACITIES[0])
+        grow_stages(task, bin_columns(X, weight), code, weight, columns, CAPACITIES[0])
         .parts[0]
         .predict(X_new)[:, 0]
     )

@@ -23,7 +23,7 @@ from thrifty.evidence.thresholds import price_grid
 from thrifty.prices.billing import PriceList
 from thrifty.rows import content_folds
 from thrifty.tasks.classes import BinaryTask
-from thrifty.trees import Binner
+from thrifty.trees import bin_columns
 from thrifty.trees.boosting import Boosting
 
 
@@ -96,7 +96,7 @@ def known():
     y = 2.0 * y - 1
     folds = content_folds(X, y, 4)
     problem = CascadeProblem(
-        Binner().fit_transform(X),
+        bin_columns(X),
         BinaryTask(np.array([0, 1])),
         y,
         np.ones(800),

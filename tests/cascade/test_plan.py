@@ -13,7 +13,7 @@ from thrifty.cascade.problem import CAPACITIES, CascadeProblem, lighter, z_score
 from thrifty.prices.billing import PriceList
 from thrifty.rows import content_folds
 from thrifty.tasks.classes import BinaryTask
-from thrifty.trees import Binner
+from thrifty.trees import bin_columns
 from thrifty.trees.boosting import Boosting
 
 
@@ -21,7 +21,7 @@ def problem(X, y, sizes, report=None):
     y = np.where(y, 1.0, -1.0)
     folds = content_folds(X, y, 3)
     return CascadeProblem(
-        Binner().fit_transform(X),
+        bin_columns(X),
         BinaryTask(np.array([0, 1])),
         y,
         np.ones(len(y)),

@@ -19,7 +19,7 @@ from thrifty.cascade.stages import (
 )
 from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask
-from thrifty.trees import Binner
+from thrifty.trees import bin_columns
 from thrifty.trees.boosting import Boosting
 
 TASK = BinaryTask(np.array([0, 1]))
@@ -36,17 +36,15 @@ def rows():
 
 def test_a_stage_reads_only_its_columns_and_keeps_the_score_of_the_stage_before(rows):
     X, y = rows
-    binner = Binner()
-    table = binner.fit_transform(X)
+    table = bin_columns(X)
     sets = [np.array([3]), np.array([3, 1])]
     grown = grow_stages(TASK, table, y, np.ones(600), sets, SMALL)
     scores = grown.scores(table)
-    changed = X.copy()
-    changed[:, [0, 1, 2, 4]] = 0.0
-    np.testing.assert_array_equal(grown.scores(binner.transform(changed))[:, 0], scores[:, 0])
-    changed = X.copy()
-    changed[:, [0, 2, 4]] = 0.0
-    np.testing.assert_array_equal(grown.scores(binner.transform(changed)), scores)
+    changed = table.padded.copy()
+    changed[:, [0, 2, 4]] = 0
+    np.testing.assert_array_equal(grown.scores(replace(table, padded=changed)), scores)
+    changed[:, 1] = 0
+    np.testing.assert_array_equal(grown.scores(replace(table, padded=changed))[:, 0], scores[:, 0])
     added = grown.parts[1].predict(X)[:, 0]
     np.testing.assert_allclose(scores[:, 1, 0], scores[:, 0, 0] + added, rtol=1e-12)
     assert set(np.flatnonzero(grown.parts[1].features_used)) <= {1, 3}
@@ -54,7 +52,7 @@ def test_a_stage_reads_only_its_columns_and_keeps_the_score_of_the_stage_before(
 
 def test_the_first_stages_do_not_depend_on_the_later_ones(rows):
     X, y = rows
-    table = Binner().fit_transform(X)
+    table = bin_columns(X)
     short = grow_stages(TASK, table, y, np.ones(600), [np.array([3])], SMALL)
     long = grow_stages(TASK, table, y, np.ones(600), [np.array([3]), np.arange(5)], SMALL)
     np.testing.assert_array_equal(short.scores(table)[:, 0], long.scores(table)[:, 0])
@@ -63,12 +61,11 @@ def test_the_first_stages_do_not_depend_on_the_later_ones(rows):
 def test_a_row_of_weight_two_is_that_row_given_twice(rows):
     X, y = rows
     twice = np.r_[np.arange(600), np.arange(100)]
-    binner = Binner().fit(X)
+    table = bin_columns(X)
     sets, counts = [np.array([3]), np.array([3, 1])], np.ones(600)
     counts[:100] = 2.0
-    weighted = grow_stages(TASK, binner.transform(X), y, counts, sets, SMALL)
-    repeated = grow_stages(TASK, binner.transform(X[twice]), y[twice], np.ones(700), sets, SMALL)
-    table = binner.transform(X)
+    weighted = grow_stages(TASK, table, y, counts, sets, SMALL)
+    repeated = grow_stages(TASK, table.take(twice), y[twice], np.ones(700), sets, SMALL)
     np.testing.assert_allclose(weighted.scores(table), repeated.scores(table), rtol=1e-9)
     np.testing.assert_allclose(weighted.mean_margin, repeated.mean_margin, rtol=1e-9)
 
@@ -84,7 +81,7 @@ def test_trees_see_different_shares_of_the_rows(rows, monkeypatch):
     monkeypatch.setattr(Boosting, "add_trees", spy)
     X, y = rows
     sets = [np.array([3]), np.arange(5)]
-    grow_stages(TASK, Binner().fit_transform(X), y, np.ones(600), sets, replace(SMALL, n_trees=20))
+    grow_stages(TASK, bin_columns(X), y, np.ones(600), sets, replace(SMALL, n_trees=20))
     drawn = np.array(seen)
     assert drawn.mean() == pytest.approx(ROWS_PER_TREE, abs=0.02)
     assert drawn.mean(axis=0).min() > 0.3
@@ -92,14 +89,14 @@ def test_trees_see_different_shares_of_the_rows(rows, monkeypatch):
 
 
 def test_a_hundred_stages_and_more_keep_their_scores_finite(rows):
-    table = Binner().fit_transform(rows[0])
+    table = bin_columns(rows[0])
     one = replace(SMALL, n_trees=1)
     grown = grow_stages(TASK, table, rows[1], np.ones(600), [np.array([3])] * 130, one)
     assert np.isfinite(grown.scores(table)).all()
 
 
 def test_a_narrow_table_holds_the_same_codes(rows):
-    table = Binner().fit_transform(rows[0])
+    table = bin_columns(rows[0])
     narrow = narrow_table(table, np.array([4, 0]))
     np.testing.assert_array_equal(narrow.codes, table.codes[:, [4, 0]])
     np.testing.assert_array_equal(narrow.thresholds.of(0), table.thresholds.of(4))
@@ -107,7 +104,7 @@ def test_a_narrow_table_holds_the_same_codes(rows):
 
 def test_held_out_scores_do_not_know_the_labels_of_their_rows(rows):
     X, y = rows
-    table, fold = Binner().fit_transform(X), np.arange(200)
+    table, fold = bin_columns(X), np.arange(200)
     other = y.copy()
     other[fold] *= -1
     before, after = (
@@ -130,7 +127,7 @@ def looks_of(table, y, held_out, truth, columns, boosting):
 @pytest.mark.parametrize("columns", [np.array([2]), np.array([3]), np.arange(5)])
 def test_a_stage_ends_where_the_loss_of_rows_that_watch_was_lowest(columns, rows):
     X, y = rows
-    table, fold = Binner().fit_transform(X), np.arange(0, 600, 3)
+    table, fold = bin_columns(X), np.arange(0, 600, 3)
     rest = np.setdiff1d(np.arange(600), fold)
     boosting = Boosting(n_trees=100, max_depth=4)
     scores, n_trees, _ = score_fold(TASK, table, y, np.ones(600), fold, [columns], boosting)
@@ -148,7 +145,7 @@ def test_a_stage_ends_where_the_loss_of_rows_that_watch_was_lowest(columns, rows
 
 def test_stages_behind_one_that_ended_early_begin_where_it_ended(rows):
     X, y = rows
-    table, fold = Binner().fit_transform(X), np.arange(0, 600, 3)
+    table, fold = bin_columns(X), np.arange(0, 600, 3)
     boosting, sets = Boosting(n_trees=40, max_depth=3), [np.array([2]), np.array([2, 3]), np.arange(5)]
     watched, n_trees, _ = score_fold(TASK, table, y, np.ones(600), fold, sets, boosting)
     again, same, _ = score_fold(TASK, table, y, np.ones(600), fold, sets, boosting, n_trees)
@@ -161,7 +158,7 @@ def test_stages_behind_one_that_ended_early_begin_where_it_ended(rows):
 def test_an_order_names_every_priced_purchase_once_and_the_best_first(name, rows):
     X, y = rows
     prices = PriceList(np.array([1.0, 0.0, 2.0, 1.0]), np.array([0, 0, 1, 3, 2]))
-    order = ORDERS_OF_SEVERAL[name](Learner(Binner().fit_transform(X), TASK, y, np.ones(600), prices, SMALL))
+    order = ORDERS_OF_SEVERAL[name](Learner(bin_columns(X), TASK, y, np.ones(600), prices, SMALL))
     assert sorted(order.tolist()) == [0, 2, 3]
     assert order[0] == 3
 
@@ -169,7 +166,7 @@ def test_an_order_names_every_priced_purchase_once_and_the_best_first(name, rows
 @pytest.mark.parametrize("name", ORDERS_OF_SEVERAL)
 def test_a_price_moves_a_purchase_back(name, rows):
     X, y = rows
-    table = Binner().fit_transform(X)
+    table = bin_columns(X)
     dear = PriceList(np.array([1.0, 1.0, 1.0, 1e6, 1.0]), np.arange(5))
     order = ORDERS_OF_SEVERAL[name](Learner(table, TASK, y, np.ones(600), dear, SMALL))
     assert order[0] != 3
@@ -192,7 +189,7 @@ def test_sets_are_nested_and_begin_with_what_is_free():
 
 
 def test_scores_of_copies_are_stretched_by_as_much_as_those_of_the_model_that_serves_are_larger(rows):
-    table, y, sets = Binner().fit_transform(rows[0]), rows[1], [np.array([2]), np.array([2, 3])]
+    table, y, sets = bin_columns(rows[0]), rows[1], [np.array([2]), np.array([2, 3])]
     grown = grow_stages(TASK, table, y, np.ones(600), sets, SMALL)
     scores = grown.scores(table)
     np.testing.assert_allclose(grown.mean_margin, np.abs(scores - grown.base).mean(axis=(0, 2)))
@@ -219,7 +216,7 @@ def test_how_sure_an_answer_of_several_classes_is_does_not_depend_on_classes_tha
 
 
 def test_every_stage_keeps_seven_tenths_of_the_score_so_far(rows):
-    table, y, sets = Binner().fit_transform(rows[0]), rows[1], [np.arange(5)] * 19
+    table, y, sets = bin_columns(rows[0]), rows[1], [np.arange(5)] * 19
     grown = grow_stages(TASK, table, y, np.ones(600), sets, SMALL, n_trees=[1] + [0] * 17 + [1])
     first, last = (np.abs(grown.parts[place].values).max() for place in (0, 18))
     assert last / first == pytest.approx(1 / 0.7**18, rel=0.6)  # a tree like the first, scaled

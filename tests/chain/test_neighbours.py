@@ -18,7 +18,7 @@ from thrifty.chain.neighbours import OF_MISSING, Neighbours, NeighbourStage, Nei
 from thrifty.chain.stage import ForkStage, nodes_of
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.observe import evidence_of
-from thrifty.trees import Binner
+from thrifty.trees import bin_columns
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_few_values_at_even_steps_lie_where_they_are_and_others_at_their_ranks()
         np.array([0.0, 1, 2, 99] * 50),
     )
     many = np.exp(np.random.default_rng(0).normal(size=200))
-    table = Binner().fit_transform(np.column_stack([even, uneven, many]))
+    table = bin_columns(np.column_stack([even, uneven, many]))
     codes, ends, offsets, positions = coarse_levels(table, np.array([0, 1, 2]), np.ones(200))
     assert ends[: offsets[1]].tolist() == [0.5, 1.5, 2.5, 3.5]
     assert codes[[0, 120, 121, 199], 0].tolist() == [0, 1, 2, 5]  # missing comes last

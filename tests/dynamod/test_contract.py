@@ -17,7 +17,7 @@ from thrifty.dynamod.linear import LinearPair
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask
-from thrifty.trees import Binner
+from thrifty.trees import bin_columns
 from thrifty.trees.boosting import Boosting
 from thrifty.trees.foreign import additive_trees
 
@@ -34,7 +34,7 @@ def linear(distance="kl"):
 
 
 def boosted(distance):
-    return BoostedPair(Binner().fit_transform(X, np.ones(200)), PRICES, 0.1, Boosting(10), TASK, distance)
+    return BoostedPair(bin_columns(X, np.ones(200)), PRICES, 0.1, Boosting(10), TASK, distance)
 
 
 def over_leaves(distance):

@@ -7,7 +7,7 @@ from reproduction.rivals.greedy_miser import GreedyMiserClassifier
 from tests.trees.grown import grow
 from thrifty import DynaModGbrtClassifier, Prices
 from thrifty.errors import InvalidInputError
-from thrifty.trees import Binner, TreeGrower
+from thrifty.trees import TreeGrower, bin_columns
 
 TREES = {"n_trees": 12, "max_depth": 3, "learning_rate": 0.3}
 
@@ -158,7 +158,7 @@ def test_running_out_of_rounds_is_a_warning(rows):
 
 def test_trees_moved_to_fewer_columns_answer_the_same():
     X = np.random.default_rng(0).normal(size=(200, 6))
-    table = Binner().fit_transform(X)
+    table = bin_columns(X)
     trees = grow(TreeGrower(table), np.where(X[:, 1] + X[:, 4] > 0, -1.0, 1.0)).tree
     columns = np.flatnonzero(trees.features_used)
     assert len(columns) < 6

@@ -26,7 +26,7 @@ from thrifty.errors import InvalidInputError, UnspentBudgetWarning
 from thrifty.evidence.thresholds import threshold_curve
 from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask
-from thrifty.trees import Binner
+from thrifty.trees import bin_columns
 from thrifty.trees.boosting import Boosting
 
 TASK = BinaryTask(np.array([0, 1]))
@@ -86,7 +86,7 @@ def pair_of(family, columns):
     if family == "linear":
         start = LinearScores(np.zeros((len(columns), 2)), np.zeros(2))
         return LinearPair(0.0, free, l2=1e-3, start=start), X[:, columns]
-    return BoostedPair(Binner().fit_transform(X[:, columns]), free, 0.0, BOOSTING, TASK), None
+    return BoostedPair(bin_columns(X[:, columns]), free, 0.0, BOOSTING, TASK), None
 
 
 def loss_of(family, columns, budget):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.trees.grown import grow
-from thrifty.trees import Binner, EnsembleBuilder, TreeGrower, derivatives_along
+from thrifty.trees import EnsembleBuilder, TreeGrower, bin_columns, derivatives_along
 from thrifty.trees.boosting import Boosting
 
 
@@ -14,7 +14,7 @@ def problem():
     X = rng.normal(size=(300, 5))
     grad = np.asfortranarray(np.round(rng.normal(size=(300, 4)) + X[:, :4], 6))
     hess = np.asfortranarray(np.round(rng.uniform(0.1, 1.0, size=(300, 4)), 6))
-    return Binner().fit_transform(X), grad, hess
+    return bin_columns(X), grad, hess
 
 
 def grown(problem, direction, **options):
@@ -69,9 +69,7 @@ def test_the_order_of_the_rows_does_not_matter_to_many_classes():
     shuffled = rng.permutation(200)
     task, boosting = classification(np.arange(5)), Boosting(n_trees=6, max_depth=3)
     both = [
-        grow_stages(
-            task, Binner().fit_transform(X[rows]), y[rows], np.ones(200), [np.arange(4)], boosting
-        ).parts[0]
+        grow_stages(task, bin_columns(X[rows]), y[rows], np.ones(200), [np.arange(4)], boosting).parts[0]
         for rows in (np.arange(200), shuffled)
     ]
     for name in ("feature", "threshold", "values"):

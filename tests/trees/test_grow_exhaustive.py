@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.trees.grown import grow
-from thrifty.trees import Binner, TreeGrower
+from thrifty.trees import TreeGrower, bin_columns
 
 
 @dataclass
@@ -109,7 +109,7 @@ def problem(seed, *, n=40, p=4, missing=0.0, n_outputs=1):
 
 
 def check(X, grad, hess=None, rtol=1e-6, **options):
-    table = Binner().fit_transform(X)
+    table = bin_columns(X)
     thresholds = [table.thresholds.of(f) for f in range(X.shape[1])]
     grower = TreeGrower(table, **options)
     grown = grow(grower, grad, hess)
@@ -183,7 +183,7 @@ def test_groups_bought_before_cost_nothing():
 def test_weights_count_as_rows():
     X, grad, _ = problem(4, n=30)
     counts = np.random.default_rng(0).integers(1, 4, size=30)
-    table = Binner().fit_transform(X)
+    table = bin_columns(X)
     weighted = grow(TreeGrower(table, gamma=1.0), grad[:, 0] * counts, counts)
     repeated = grow(
         TreeGrower(table.take(np.repeat(np.arange(30), counts)), gamma=1.0), np.repeat(grad[:, 0], counts)
@@ -203,7 +203,7 @@ def test_quantisation_moves_gains_by_less_than_a_millionth_of_the_total():
     grad += 0.05 * X[:, 0]
     left = X[:, 0] == 0
     for h in (None, hess):
-        grown = grow(TreeGrower(Binner().fit_transform(X), max_depth=1), grad, h)
+        grown = grow(TreeGrower(bin_columns(X), max_depth=1), grad, h)
         exact = raw_gain(
             left, np.arange(20_000), grad[:, None], np.ones((20_000, 1)) if h is None else h[:, None], 0, 0, 1
         )

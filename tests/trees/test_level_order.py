@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from thrifty.trees import Binner, EnsembleBuilder, TreeEnsemble, TreeGrower
+from thrifty.trees import EnsembleBuilder, TreeEnsemble, TreeGrower, bin_columns
 from thrifty.trees.ensemble import children_of, in_level_order
 
 
@@ -10,7 +10,7 @@ def grown():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 5))
     X[rng.random(X.shape) < 0.1] = np.nan
-    table, target = Binner().fit_transform(X), rng.normal(size=(400, 2))
+    table, target = bin_columns(X), rng.normal(size=(400, 2))
     builder, scores = EnsembleBuilder(5, 2), np.zeros((400, 2))
     for rate, weight in ((0.3, 1.0), (0.3, 0.0), (0.5, 1.0)):  # the second tree has no split
         grower = TreeGrower(table, max_depth=6)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.trees.grown import grow
-from thrifty.trees import Binner, EnsembleBuilder, TreeGrower, rounds
+from thrifty.trees import EnsembleBuilder, TreeGrower, bin_columns, rounds
 from thrifty.trees.best_first import SMOOTHING
 
 
@@ -34,7 +34,7 @@ def test_first_split_is_the_best_of_all_sets_of_levels():
         np.random.default_rng(1).integers(-8, 9, len(levels)) / 8
         + np.array([1, -2, 0, 2, -1, 1])[levels.astype(int)]
     )
-    table = Binner().fit_transform(levels[:, None], categorical=[0])
+    table = bin_columns(levels[:, None], categorical=[0])
     grown = grow(TreeGrower(table, max_depth=1), grad)
 
     def gain(chosen):
@@ -52,14 +52,14 @@ def test_first_split_is_the_best_of_all_sets_of_levels():
 def test_trees_answer_numbers_as_they_answer_codes_and_tell_levels_apart(n_levels, n_outputs):
     X, y = table_of(n_levels)
     both = np.column_stack([y, X[:, 0] - y])[:, :n_outputs]
-    table = Binner().fit_transform(X, categorical=[1])
+    table = bin_columns(X, categorical=[1])
     trees, scores = boosted(table, both)
     np.testing.assert_array_equal(trees.predict_binned(table), trees.predict(X))
     np.testing.assert_allclose(trees.predict(X), scores)
     np.testing.assert_allclose(trees.values[trees.apply(X)].sum(axis=1), scores)
     parts = [trees.first(3), trees.first(0)]
     np.testing.assert_array_equal(type(trees).concatenate(parts).predict(X), trees.first(3).predict(X))
-    ordered, as_numbers = boosted(Binner().fit_transform(X), both)
+    ordered, as_numbers = boosted(bin_columns(X), both)
     assert ordered.sets is None
     assert ((scores - both) ** 2).mean() < 0.8 * ((as_numbers - both) ** 2).mean()
 
@@ -67,9 +67,9 @@ def test_trees_answer_numbers_as_they_answer_codes_and_tell_levels_apart(n_level
 @pytest.mark.parametrize("n_levels", [20, 600])
 def test_trees_of_levels_do_not_depend_on_the_order_of_rows(n_levels):
     X, y = table_of(n_levels)
-    trees, _ = boosted(Binner().fit_transform(X, categorical=[1]), y)
+    trees, _ = boosted(bin_columns(X, categorical=[1]), y)
     order = np.random.default_rng(5).permutation(len(X))
-    shuffled, _ = boosted(Binner().fit_transform(X[order], categorical=[1]), y[order])
+    shuffled, _ = boosted(bin_columns(X[order], categorical=[1]), y[order])
     np.testing.assert_array_equal(shuffled.predict(X), trees.predict(X))
 
 
@@ -77,7 +77,7 @@ def test_a_tree_of_levels_is_grown_in_one_compiled_call(monkeypatch):
     monkeypatch.setattr(rounds, "examine_levels", None)
     monkeypatch.setattr(rounds, "run_lanes", None)
     X, y = table_of(20, n=300)
-    trees, _ = boosted(Binner().fit_transform(X, categorical=[1]), y, n_trees=2)
+    trees, _ = boosted(bin_columns(X, categorical=[1]), y, n_trees=2)
     assert trees.sets is not None
 
 
@@ -90,7 +90,7 @@ def test_a_row_of_weight_two_is_that_row_given_twice(n_levels, twice):
     rows = np.repeat(np.arange(len(X)), weight.astype(int))
     tables, grown = [], []
     for given, of_row in ((np.arange(len(X)), weight), (rows, np.ones(len(rows)))):
-        tables.append(Binner().fit_transform(X[given], of_row, categorical=[1]))
+        tables.append(bin_columns(X[given], of_row, categorical=[1]))
         grower = TreeGrower(tables[-1], max_depth=6, l2=1.0)
         grown.append(grow(grower, grad[given] * of_row, of_row).tree)
     for levels, again in zip(*(table.categories.levels for table in tables), strict=True):
@@ -102,7 +102,7 @@ def test_a_row_of_weight_two_is_that_row_given_twice(n_levels, twice):
 
 def test_a_column_of_many_levels_is_bought_once():
     X, y = table_of(600, n=6000)
-    table = Binner().fit_transform(X, categorical=[1])
+    table = bin_columns(X, categorical=[1])
     assert table.n_features == 2
     assert table.n_codes > 2
     grown = grow(TreeGrower(table, max_depth=4, gamma=1.0, prices=[0.0, 1.0]), -y)

@@ -6,7 +6,7 @@ import pytest
 from thrifty.errors import InvalidInputError
 from thrifty.tasks.classes import BinaryLoss
 from thrifty.tasks.regression import SquaredLoss
-from thrifty.trees import Binner, EnsembleBuilder, rounds
+from thrifty.trees import EnsembleBuilder, bin_columns, rounds
 from thrifty.trees.boosting import Boosting
 
 RNG = np.random.default_rng(0)
@@ -14,7 +14,7 @@ N, N_TREES = 300, 12
 X = np.column_stack([RNG.normal(size=(N, 4)), RNG.integers(0, 5, N)])
 X[RNG.random(X.shape) < 0.1] = np.nan
 Y = np.nan_to_num(X[:, 0]) + RNG.normal(size=N)
-NUMBERS, LEVELS = Binner().fit_transform(X), Binner().fit_transform(X, categorical=[4])
+NUMBERS, LEVELS = bin_columns(X), bin_columns(X, categorical=[4])
 ONES, WEIGHTS, DRAWN = np.ones(N), RNG.integers(0, 3, N) / 4, RNG.random((N_TREES, N)) < 0.6
 LOGISTIC, SQUARED = BinaryLoss(np.sign(Y)), SquaredLoss(Y)
 NEWTON = Boosting(max_depth=3, learning_rate=0.3)

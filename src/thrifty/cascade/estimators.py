@@ -51,7 +51,7 @@ from thrifty.tasks.ranking import Queries, RankingTask, as_queries, ranking_of, 
 from thrifty.tasks.regression import default_regressor
 from thrifty.tasks.task import Task
 from thrifty.threads import limited_threads, threads_of
-from thrifty.trees import Binner
+from thrifty.trees import bin_columns
 from thrifty.trees.boosting import Boosting
 
 __all__ = ["BudgetedCascade", "BudgetedClassifier", "BudgetedRanker", "BudgetedRegressor", "StageOptions"]
@@ -180,7 +180,7 @@ class BudgetedCascade(ChainEstimator):
             report("judging the full model", 1, 1)
             link = unwrap_chain(judged.model, prices, rows.task)
             problem = CascadeProblem(
-                Binner(options.max_bins).fit_transform(rows.X, rows.weight, self._categorical),
+                bin_columns(rows.X, rows.weight, self._categorical, max_bins=options.max_bins),
                 rows.task,
                 rows.y,
                 rows.weight,

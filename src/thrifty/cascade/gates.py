@@ -30,7 +30,7 @@ from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.thresholds import StoppingRules, price_grid, sweep_prices
 from thrifty.rows import uniforms
 from thrifty.tasks.regression import SquaredLoss
-from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble
+from thrifty.trees import BinnedTable, EnsembleBuilder, TreeEnsemble, bin_columns
 from thrifty.trees.binning import WORD, Thresholds
 from thrifty.trees.boosting import Boosting
 
@@ -320,7 +320,7 @@ def _regress(
 
 def _with_scores(table: BinnedTable, scores: Floats, weight: Floats) -> BinnedTable:
     """A table with the scores of a stage as further columns."""
-    last = Binner().fit_transform(scores, weight)
+    last = bin_columns(scores, weight)
     n_before, n_columns = table.n_codes, table.n_codes + last.n_features
     padded = np.zeros((table.n_rows, -(-n_columns // WORD) * WORD), dtype=np.uint8)
     padded[:, :n_before] = table.codes
@@ -330,9 +330,8 @@ def _with_scores(table: BinnedTable, scores: Floats, weight: Floats) -> BinnedTa
     thresholds = Thresholds(
         np.concatenate([ends, added]), np.r_[offsets, offsets[-1] + last.thresholds.offsets[1:]]
     )
-    names = (*table.names, *(f"score {k}" for k in range(last.n_features)))
     categories = None if table.categories is None else table.categories.with_numbers(last.n_features)
-    return BinnedTable(padded, thresholds, names, categories)
+    return BinnedTable(padded, thresholds, categories)
 
 
 def _z_score_of_gates(problem: CascadeProblem, evidence: Evidence, loss: Floats, gate: Floats) -> float:

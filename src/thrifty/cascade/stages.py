@@ -282,7 +282,7 @@ def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
     offsets = np.cumsum([0] + [len(values) for values in ends]).astype(np.int64)
     thresholds = Thresholds(np.concatenate([np.empty(0), *ends]), offsets)
     categories = None if categories is None else categories.narrow(places, columns)
-    return BinnedTable(padded, thresholds, tuple(table.names[column] for column in columns), categories)
+    return BinnedTable(padded, thresholds, categories)
 
 
 def compact(trees: TreeEnsemble) -> TreeEnsemble:

@@ -25,7 +25,7 @@ from thrifty.full.crossfit import TrainingRows, held_out_rows
 from thrifty.prices.billing import PriceList
 from thrifty.tasks.logistic import LogisticLoss, excess_loss
 from thrifty.tasks.task import Task
-from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble, TreeGrower
+from thrifty.trees import BinnedTable, EnsembleBuilder, TreeEnsemble, TreeGrower, bin_columns
 from thrifty.trees.boosting import Boosting, Loss, counts_of
 
 __all__ = ["BoostedPair", "ScoreReadingGate", "boost_gate", "boost_jointly", "boost_labels"]
@@ -242,7 +242,7 @@ class ScoreReadingGate:
             excess, g, self.limit, extra_cost=self.extra_cost, sample_weight=rows.weight
         ).value
         both = np.column_stack([block, held_out])
-        table = Binner(self.max_bins).fit_transform(both, counts, self._places(stage))
+        table = bin_columns(both, counts, self._places(stage), max_bins=self.max_bins)
         gate, base = boost_gate(self.boosting, self.boosting.grower(table), self.distance, shares, counts)
         return BoostedStage(
             stage.columns, gate, stage.cheap, np.r_[base, stage.base[CHEAP]], gate_reads_score=True
@@ -256,7 +256,7 @@ class ScoreReadingGate:
         self, block: Floats, categorical: list[int], log_odds: Floats, rows: TrainingRows
     ) -> Floats:
         counts, stays = rows.weight, expit(-log_odds)
-        table = Binner(self.max_bins).fit_transform(block, counts, categorical)
+        table = bin_columns(block, counts, categorical, max_bins=self.max_bins)
         scores = np.empty((len(block), rows.task.n_scores))
         for fold in held_out_rows(rows):
             out = np.zeros(len(block), dtype=bool)

@@ -22,7 +22,8 @@ from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_cap, check_count
 from thrifty.full.crossfit import TrainingRows
 from thrifty.prices.billing import check_amount
-from thrifty.trees import BinnedTable, Binner
+from thrifty.trees import BinnedTable, bin_columns
+from thrifty.trees.binning import MAX_BINS
 from thrifty.trees.boosting import Boosting
 
 __all__ = ["BoostedEstimator", "DynaModGbrtClassifier", "DynaModGbrtRegressor"]
@@ -65,7 +66,7 @@ class BoostedEstimator(GatedEstimator):
             check_amount(name, getattr(self, name))
         if self.step not in ("gradient", "newton"):
             raise InvalidInputError(f"step must be 'gradient' or 'newton'; got {self.step!r}.")
-        Binner(self.max_bins)
+        check_count("max_bins", self.max_bins, min_value=2, max_value=MAX_BINS)
 
     def _boosting(self) -> Boosting:
         return Boosting(
@@ -79,7 +80,7 @@ class BoostedEstimator(GatedEstimator):
         )
 
     def _binned(self, rows: TrainingRows) -> BinnedTable:
-        return Binner(self.max_bins).fit_transform(rows.X, rows.weight, self._categorical)
+        return bin_columns(rows.X, rows.weight, self._categorical, max_bins=self.max_bins)
 
 
 @dataclass(eq=False, repr=False)

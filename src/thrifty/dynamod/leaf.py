@@ -28,7 +28,7 @@ from thrifty.full.crossfit import TrainingRows, cross_fit_full, fit_copy
 from thrifty.full.model import EstimatorFull, is_estimator
 from thrifty.tasks.classes import BinaryTask, MulticlassTask, class_task
 from thrifty.tasks.task import Task
-from thrifty.trees import Binner
+from thrifty.trees import bin_columns
 from thrifty.trees.boosting import Boosting
 from thrifty.trees.foreign import AdditiveTrees, additive_trees
 
@@ -244,7 +244,7 @@ def grow_local(
     What sending a row on gains is ``P(f0 right) - P(f1 right)``: 0 where both answer alike, else the difference
     in the (soft or hard) label's probability of their answers. It needs an f1, so trees for f1 alone come first.
     """
-    table = Binner().fit_transform(rows.X, rows.weight)
+    table = bin_columns(rows.X, rows.weight)
     alone, loss = np.ones(len(rows.y)), rows.task.loss(rows.y)
     trees, base = boost_labels(boosting, boosting.grower(table), loss, rows.weight, alone)
     if gate_weight > 0.0:

@@ -30,7 +30,7 @@ from thrifty.prices.prices import Prices, check_price_list, resolve_prices
 from thrifty.rows import content_folds, content_keys
 from thrifty.tables.frames import kind_of_table
 from thrifty.tasks.classes import classification
-from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble
+from thrifty.trees import BinnedTable, EnsembleBuilder, TreeEnsemble, bin_columns
 from thrifty.trees.boosting import Boosting
 
 __all__ = ["STRONG", "WEAK", "evidence_of_answers", "learn_from_answers"]
@@ -59,7 +59,7 @@ def learn_from_answers(router: Any, X: Any, weak_right: Any, strong_right: Any) 
             RowsOfFit(numbers, table=X if kind_of_table(X) else None),
         )
         gain = np.asarray(strong, dtype=np.float64) - np.asarray(weak, dtype=np.float64)
-        table = Binner().fit_transform(numbers)
+        table = bin_columns(numbers)
         everyone = np.zeros(len(numbers), dtype=np.intp)
         fold_of = content_folds(numbers, everyone, n_folds, seed)
         held_out = np.empty(len(numbers))

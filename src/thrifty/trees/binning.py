@@ -15,7 +15,7 @@ of their own. A node that looks at such a column sends a set of levels left and 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +26,10 @@ from thrifty.errors import InvalidInputError
 __all__ = [
     "A_SET",
     "BinnedTable",
-    "Binner",
     "Categories",
     "LevelSets",
     "Thresholds",
-    "as_float_matrix",
+    "bin_columns",
     "own_levels",
 ]
 
@@ -65,14 +64,6 @@ class Thresholds:
         """Thresholds of one column."""
         return self.values[self.offsets[feature] : self.offsets[feature + 1]]
 
-    def at(self, features: NDArray[Any], bins: NDArray[Any]) -> Floats:
-        """Raw threshold of "code <= bin"; the last bin of values ends at infinity."""
-        if len(self.values) == 0:
-            return np.full(len(bins), np.inf)
-        starts, stops = self.offsets[features], self.offsets[features + 1]
-        position = np.minimum(starts + bins, len(self.values) - 1)
-        return np.where(starts + bins < stops, self.values[position], np.inf)
-
 
 @dataclass(frozen=True)
 class BinnedTable:
@@ -84,15 +75,12 @@ class BinnedTable:
         Row-major codes; columns past ``n_features`` only fill the last word of a row.
     thresholds : Thresholds
         Shared by every table of one binner.
-    names : tuple of str
-        Column names.
     categories : Categories, optional
         Which columns of bytes belong to which column; None where all hold numbers, and are one column of bytes each.
     """
 
     padded: NDArray[np.uint8]
     thresholds: Thresholds
-    names: tuple[str, ...]
     categories: "Categories | None" = None
 
     @property
@@ -103,7 +91,7 @@ class BinnedTable:
     @property
     def n_features(self) -> int:
         """Number of columns."""
-        return len(self.names)
+        return self.n_codes if self.categories is None else int(self.categories.feature_of[-1]) + 1
 
     @property
     def n_codes(self) -> int:
@@ -139,7 +127,8 @@ class BinnedTable:
         Used to break exact ties between columns, so that permuting columns or rows, or giving a row twice in
         place of weighting it by two, changes no tree. Only columns that no content can tell apart share a key.
         """
-        salts = np.array([hash_bytes(self.thresholds.of(f)) for f in range(self.n_codes)], dtype=np.uint64)
+        ends = [self.thresholds.of(f).tobytes() for f in range(self.n_codes)]
+        salts = np.array([hash_bytes(one) for one in ends], dtype=np.uint64)
         # Which rows are equal is asked with salts that differ from place to place: with equal salts, two rows
         # that hold the same codes in other columns would look alike.
         places = mix(np.arange(1, self.n_codes + 1, dtype=np.uint64))
@@ -157,110 +146,43 @@ class BinnedTable:
         return replace(self, padded=np.ascontiguousarray(self.padded[rows]))
 
 
-class Binner:
-    """Finds the bins of every column, then codes any table with them.
+def bin_columns(
+    X: NDArray[Any], weight: Floats | None = None, categorical: Sequence[int] = (), max_bins: int = MAX_BINS
+) -> BinnedTable:
+    """Choose the bins of every column, and code the rows.
 
     Parameters
     ----------
+    X : ndarray of shape (n_rows, n_features)
+        Finite numbers; NaN means missing.
+    weight : ndarray of shape (n_rows,), optional
+        A row of weight 2 counts as that row given twice.
+    categorical : sequence of int
+        Columns that hold levels, whole numbers from zero without an order.
     max_bins : int, default=255
         Most bins of values per column, between 2 and 255; missing values have one more.
     """
-
-    def __init__(self, max_bins: int = MAX_BINS) -> None:
-        if not 2 <= max_bins <= MAX_BINS:
-            raise InvalidInputError(
-                f"max_bins must lie in [2, {MAX_BINS}]; got {max_bins!r}. "
-                "A code is one byte and one code is kept for missing values."
-            )
-        self.max_bins = max_bins
-
-    def fit(self, X: Any, weight: Floats | None = None, categorical: Sequence[int] = ()) -> Self:
-        """Choose thresholds from the rows of ``X`` (numpy, pandas or polars; NaN means missing).
-
-        A row of weight 2 counts as that row given twice. Columns numbered in ``categorical`` hold levels, whole numbers
-        from zero without an order.
-        """
-        values, names = as_float_matrix(X)
-        of_levels = (
-            weight  # which have a code of their own where they have enough rows: two of them are not one
-        )
-        if weight is not None and np.all(weight == weight[0]):
-            weight = None  # rows that count alike are counted, which is exact
-        columns, feature_of, levels = [], [], []
-        for f in range(values.shape[1]):
-            parts: list[Any] = own_levels(values[:, f], of_levels) if f in categorical else [None]
-            for part in parts:
-                is_number = part is None
-                columns.append(
-                    find_thresholds(values[:, f], self.max_bins, weight) if is_number else part + 0.5
-                )
-                feature_of.append(f)
-                levels.append(part)
-        self.categories_ = Categories(np.array(feature_of), tuple(levels)) if len(categorical) else None
-        offsets = np.cumsum([0] + [len(column) for column in columns]).astype(np.int64)
-        self.thresholds_ = Thresholds(np.concatenate([np.empty(0), *columns]), offsets)
-        self.names_ = names
-        return self
-
-    def transform(self, X: Any) -> BinnedTable:
-        """Code the rows of ``X``."""
-        if not hasattr(self, "thresholds_"):
-            raise InvalidInputError("This Binner has no bins yet. Call fit first.")
-        values, _ = as_float_matrix(X)
-        if values.shape[1] != len(self.names_):
-            raise InvalidInputError(
-                f"X must have the {len(self.names_)} columns the bins were fitted on; "
-                f"got {values.shape[1]}. Pass the same columns in the same order."
-            )
-        n_padded = -(-len(self.thresholds_.n_bins) // WORD) * WORD
-        padded = np.zeros((len(values), n_padded), dtype=np.uint8)
-        encode(values, self.thresholds_, self.categories_, padded)
-        return BinnedTable(padded, self.thresholds_, self.names_, self.categories_)
-
-    def fit_transform(
-        self, X: Any, weight: Floats | None = None, categorical: Sequence[int] = ()
-    ) -> BinnedTable:
-        """Choose thresholds from ``X`` and code its rows."""
-        return self.fit(X, weight, categorical).transform(X)
-
-
-def as_float_matrix(X: Any) -> tuple[NDArray[Any], tuple[str, ...]]:
-    """Table as (n_rows, n_features) floats and its column names; infinite values are refused by name."""
-    named = getattr(X, "columns", None)
-    try:
-        values = np.asarray(X)
-        if values.dtype not in (np.float32, np.float64):
-            values = as_floats(X, values)
-    except (TypeError, ValueError) as error:
+    if not 2 <= max_bins <= MAX_BINS:
         raise InvalidInputError(
-            f"X must hold numbers only, missing ones as NaN; {error}. Encode text and categories as numbers first."
-        ) from error
-    if values.ndim != 2 or 0 in values.shape:
-        raise InvalidInputError(
-            f"X must have two dimensions, at least one row and one column; got shape {values.shape}. "
-            "Reshape it to (n_rows, n_features)."
+            f"max_bins must lie in [2, {MAX_BINS}]; got {max_bins!r}. "
+            "A code is one byte and one code is kept for missing values."
         )
-    names = tuple(f"x{f}" for f in range(values.shape[1])) if named is None else tuple(map(str, named))
-    refuse_infinite(values, names)
-    return values, names
-
-
-def as_floats(X: Any, values: NDArray[Any]) -> Floats:
-    """Floats of a table of another type; nullable pandas columns hide their missing values in objects."""
-    if values.dtype == object and hasattr(X, "to_numpy") and hasattr(X, "iloc"):
-        return np.asarray(X.to_numpy(dtype=np.float64, na_value=np.nan))
-    return values.astype(np.float64)
-
-
-def refuse_infinite(values: NDArray[Any], names: tuple[str, ...]) -> None:
-    """Raise, naming the first column that holds an infinite value."""
-    infinite = np.isinf(values)
-    if infinite.any():
-        row, column = np.argwhere(infinite)[0]
-        raise InvalidInputError(
-            f"Column {names[column]!r} must hold finite numbers or NaN for missing; row {row} is "
-            f"{values[row, column]}. Replace infinite values by NaN or by a large number."
-        )
+    of_levels = weight  # which have a code of their own where they have enough rows: two of them are not one
+    if weight is not None and np.all(weight == weight[0]):
+        weight = None  # rows that count alike are counted, which is exact
+    columns, feature_of, levels = [], [], []
+    for f in range(X.shape[1]):
+        parts: list[Any] = own_levels(X[:, f], of_levels) if f in categorical else [None]
+        for part in parts:
+            columns.append(find_thresholds(X[:, f], max_bins, weight) if part is None else part + 0.5)
+            feature_of.append(f)
+            levels.append(part)
+    categories = Categories(np.array(feature_of), tuple(levels)) if len(categorical) else None
+    offsets = np.cumsum([0] + [len(column) for column in columns]).astype(np.int64)
+    thresholds = Thresholds(np.concatenate([np.empty(0), *columns]), offsets)
+    padded = np.zeros((len(X), -(-len(columns) // WORD) * WORD), dtype=np.uint8)
+    encode(X, thresholds, categories, padded)
+    return BinnedTable(padded, thresholds, categories)
 
 
 def find_thresholds(column: NDArray[Any], max_bins: int, weight: Floats | None = None) -> Floats:
@@ -304,14 +226,9 @@ def quantile_ends(counts: NDArray[Any], max_bins: int) -> NDArray[Any]:
     return every[every < len(counts) - 1][: max_bins - 1]
 
 
-def hash_bytes(values: Floats) -> int:
-    """64-bit FNV hash of an array, equal on every machine and run."""
-    return _hash(values.tobytes())
-
-
 @lru_cache(maxsize=1024)
-def _hash(content: bytes) -> int:
-    """Hash of an array's bytes; every grower over the same bins asks for the same ones."""
+def hash_bytes(content: bytes) -> int:
+    """64-bit FNV hash of numbers, equal on every machine; every grower over the same bins asks for the same ones."""
     state = 0xCBF29CE484222325
     for word in np.frombuffer(content, dtype=np.uint64).tolist():
         state = ((state ^ word) * 0x100000001B3) % 2**64

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Bools, Floats, Int32s, Int64s
-from thrifty.errors import InvalidInputError
 from thrifty.jit import Number, lean
 from thrifty.trees.binning import LevelSets
 from thrifty.trees.ensemble import TreeEnsemble, add_leaf_values
@@ -40,26 +39,6 @@ class TreeArrays(NamedTuple):
     values: Floats
     node_offsets: Int32s
     leaf_offsets: Int32s
-
-    def ensemble(
-        self, n_features: int, n_trees: int, first: int = 0, sets: LevelSets | None = None
-    ) -> TreeEnsemble:
-        """Copy of the trees from ``first`` to before ``n_trees``, of which some nodes may ask for sets."""
-        node, leaf = self.node_offsets[first], self.leaf_offsets[first]
-        nodes, leaves = slice(node, self.node_offsets[n_trees]), slice(leaf, self.leaf_offsets[n_trees])
-        children = self.children[nodes]
-        return TreeEnsemble(
-            n_features,
-            self.feature[nodes].copy(),
-            self.threshold[nodes].copy(),
-            self.last_left[nodes].copy(),
-            self.missing_left[nodes].copy(),
-            np.where(children >= 0, children - node, children + leaf),
-            self.values[leaves].copy(),
-            self.node_offsets[first : n_trees + 1] - node,
-            self.leaf_offsets[first : n_trees + 1] - leaf,
-            None if sets is None else sets.between(node, self.node_offsets[n_trees]),
-        )
 
 
 def make_arrays(n_trees: int, n_splits: int, n_outputs: int) -> TreeArrays:
@@ -98,14 +77,6 @@ class EnsembleBuilder:
         self._arrays = make_arrays(16, 256, n_outputs)
         self._sets: list[tuple[LevelSets, int]] = []
 
-    def check_shape(self, n_features: int, n_outputs: int) -> None:
-        """Refuse trees of other columns or outputs."""
-        if (self.n_features, self.n_outputs) != (n_features, n_outputs):
-            raise InvalidInputError(
-                f"builder must hold trees of {n_features} columns and {n_outputs} outputs, as this one is; it was made "
-                f"for {self.n_features} and {self.n_outputs}. Make another EnsembleBuilder."
-            )
-
     def room_for(self, n_trees: int, n_splits: int) -> TreeArrays:
         """Arrays with room for more trees of so many splits each; twice as long as before if they were full."""
         kept, trees, splits = self._arrays, self.n_trees + n_trees, self.n_splits + n_trees * n_splits
@@ -130,11 +101,24 @@ class EnsembleBuilder:
         self.n_splits = int(self._arrays.node_offsets[self.n_trees])
 
     def ensemble(self, first: int = 0) -> TreeEnsemble:
-        """The trees so far, from one on."""
-        start = self._arrays.node_offsets[first]
-        new = [(sets, node) for sets, node in self._sets if node >= start]
-        sets = LevelSets.concatenate([one for one, _ in new], [node for _, node in new])
-        return self._arrays.ensemble(self.n_features, self.n_trees, first, sets)
+        """Copy of the trees so far, from one on."""
+        arrays, n_trees = self._arrays, self.n_trees
+        node, leaf = arrays.node_offsets[first], arrays.leaf_offsets[first]
+        nodes, leaves = slice(node, arrays.node_offsets[n_trees]), slice(leaf, arrays.leaf_offsets[n_trees])
+        children = arrays.children[nodes]
+        new = [(sets, start - node) for sets, start in self._sets if start >= node]
+        return TreeEnsemble(
+            self.n_features,
+            arrays.feature[nodes].copy(),
+            arrays.threshold[nodes].copy(),
+            arrays.last_left[nodes].copy(),
+            arrays.missing_left[nodes].copy(),
+            np.where(children >= 0, children - node, children + leaf),
+            arrays.values[leaves].copy(),
+            arrays.node_offsets[first : n_trees + 1] - node,
+            arrays.leaf_offsets[first : n_trees + 1] - leaf,
+            LevelSets.concatenate([sets for sets, _ in new], [start for _, start in new]),
+        )
 
     @property
     def gains(self) -> Floats:

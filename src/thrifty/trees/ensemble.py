@@ -7,8 +7,8 @@ first ``k`` trees are the first parts of the same arrays.
 Rows walk down trees from raw numbers or from codes, in batches or alone. A child >= 0 is a node, a child < 0 is leaf
 ``~child``. A number goes left if it is at most the threshold; a missing one goes where the node says.
 
-Walks down trees with sets of levels are compiled apart from those that compare numbers only: most tables have no
-categories.
+Sums over trees that compare numbers only, by far the most, are compiled apart from walks that may ask for sets of
+levels.
 
 In *level order* a tree's nodes are numbered from its root on, level by level and from left to right, and its leaves
 likewise. Then the next child that is a node is always the next node, and a child takes one bit in place of a number.
@@ -31,12 +31,10 @@ __all__ = [
     "SIDE_BY_SIDE",
     "TreeEnsemble",
     "Walk",
-    "add_from_coded_levels",
     "add_from_codes",
     "add_from_values",
     "add_leaf_values",
     "children_of",
-    "find_leaves",
     "holds",
     "in_level_order",
     "walk_levels",
@@ -150,31 +148,20 @@ class TreeEnsemble:
         """Scores from a table coded by the binner the trees were grown on, added to ``out`` if given."""
         if out is None:
             out = np.zeros((table.n_rows, self.n_outputs))
+        place, bits = self.feature, np.empty((0, 4), np.uint64)
         if table.categories is not None:
             place, bits = table.categories.coded(self.sets, self.feature)
-            add_from_coded_levels(
-                table.padded,
-                self._walk,
-                self._set_of,
-                place,
-                bits,
-                self.last_left,
-                table.thresholds.n_bins,
-                self.values,
-                out,
-            )
-            return out
-        add_from_codes(table.padded, self._walk, self.last_left, table.thresholds.n_bins, self.values, out)
+        missing_code, walk = table.thresholds.n_bins, self._walk
+        add_from_codes(
+            table.padded, walk, self._set_of, place, bits, self.last_left, missing_code, self.values, out
+        )
         return out
 
     def apply(self, X: Any) -> Int32s:
         """Leaf of every row in every tree, shape (n_rows, n_trees), numbered over all trees."""
         X = self._check(X)
         leaves = np.empty((len(X), self.n_trees), np.int32)
-        if self.sets is not None:
-            self._walk_levels(X, leaves=leaves)
-            return leaves
-        find_leaves(X, self._walk, leaves)
+        self._walk_levels(X, leaves=leaves)
         return leaves
 
     def touched(self, X: Any) -> Bools:
@@ -186,10 +173,6 @@ class TreeEnsemble:
 
     def first(self, n_trees: int) -> "TreeEnsemble":
         """Ensemble of the first ``n_trees`` trees."""
-        if not 0 <= n_trees <= self.n_trees:
-            raise InvalidInputError(
-                f"n_trees must lie in [0, {self.n_trees}]; got {n_trees!r}. This ensemble has {self.n_trees} trees."
-            )
         nodes, leaves = self.node_offsets[n_trees], self.leaf_offsets[n_trees]
         return TreeEnsemble(
             self.n_features,
@@ -213,16 +196,6 @@ class TreeEnsemble:
     @classmethod
     def concatenate(cls, parts: "Sequence[TreeEnsemble]") -> "TreeEnsemble":
         """One ensemble of the trees of all ``parts``, in order."""
-        if not parts:
-            raise InvalidInputError(
-                "parts must hold at least one ensemble; got none. Use TreeEnsemble.empty."
-            )
-        shapes = {(part.n_features, part.n_outputs) for part in parts}
-        if len(shapes) > 1:
-            raise InvalidInputError(
-                f"parts must agree in (n_features, n_outputs); got {sorted(shapes)}. "
-                "Concatenate trees grown on one table for the same outputs."
-            )
         nodes = np.cumsum([0] + [len(part.feature) for part in parts])
         leaves = np.cumsum([0] + [len(part.values) for part in parts])
         children = [
@@ -360,19 +333,6 @@ SIDE_BY_SIDE = 256  # rows that go down a tree together
 BLOCK = 64  # rows whose numbers stay in the nearest cache while every tree looks at them
 
 
-@lean
-def descend(
-    X: Any, i: Number, node: Number, feature: Int32s, threshold: Floats, missing_left: Any, children: Int32s
-) -> Number:
-    """Leaf that row ``i`` of raw numbers reaches from ``node``."""
-    while node >= 0:
-        value, limit = X[i, feature[node]], threshold[node]
-        # Missing compares false with everything: "not above" sends it left, "at most" sends it right.
-        goes_left = not value > limit if missing_left[node] else value <= limit
-        node = children[node, 0] if goes_left else children[node, 1]
-    return ~node
-
-
 @lean_kernel
 def add_from_values(X: Any, walk: Walk, values: Floats, nodes: Int32s, out: Floats) -> None:
     """Add every tree's leaf values to ``out``, rows in blocks so that trees and rows stay in cache.
@@ -407,10 +367,18 @@ def add_from_values(X: Any, walk: Walk, values: Floats, nodes: Int32s, out: Floa
 
 @lean_kernel
 def add_from_codes(
-    codes: NDArray[np.uint8], walk: Walk, last_left: Any, missing_code: Any, values: Floats, out: Floats
+    codes: NDArray[np.uint8],
+    walk: Walk,
+    set_of: Int32s,
+    place: Int32s,
+    bits: Words,
+    last_left: Any,
+    missing_code: Any,
+    values: Floats,
+    out: Floats,
 ) -> None:
-    """Add every tree's leaf values to ``out``, from binned rows."""
-    roots, feature, _, missing_left, children = walk
+    """Add every tree's leaf values to ``out``, from binned rows; the code of a node is at ``place`` of a row."""
+    roots, _, _, missing_left, children = walk
     n_outputs = values.shape[1]
     for begin in range(0, len(codes), BLOCK):
         end = begin + BLOCK if begin + BLOCK < len(codes) else len(codes)
@@ -418,21 +386,17 @@ def add_from_codes(
             for i in range(begin, end):
                 node = root
                 while node >= 0:
-                    f = feature[node]
-                    code = codes[i, f]
-                    goes_left = missing_left[node] if code == missing_code[f] else code <= last_left[node]
+                    at = place[node]
+                    code = codes[i, at]
+                    if code == missing_code[at]:
+                        goes_left = missing_left[node]
+                    elif set_of[node] < 0:
+                        goes_left = code <= last_left[node]
+                    else:
+                        goes_left = (bits[node, code >> 6] >> np.uint64(code & 63)) & np.uint64(1) == 1
                     node = children[node, 0] if goes_left else children[node, 1]
                 for k in range(n_outputs):
                     out[i, k] += values[~node, k]
-
-
-@lean_kernel
-def find_leaves(X: Any, walk: Walk, out: Int32s) -> None:
-    """Leaf of every row in every tree."""
-    roots, feature, threshold, missing_left, children = walk
-    for i in range(len(X)):
-        for t in range(len(roots)):
-            out[i, t] = descend(X, i, roots[t], feature, threshold, missing_left, children)
 
 
 @lean_kernel
@@ -499,37 +463,6 @@ def walk_levels(
             if len(out):
                 for k in range(values.shape[1]):
                     out[i, k] += values[~node, k]
-
-
-@lean_kernel
-def add_from_coded_levels(
-    codes: NDArray[np.uint8],
-    walk: Walk,
-    set_of: Int32s,
-    place: Int32s,
-    bits: Words,
-    last_left: Any,
-    missing_code: Any,
-    values: Floats,
-    out: Floats,
-) -> None:
-    """Add every tree's leaf values to ``out``, from binned rows; the code of a node is at ``place`` of a row."""
-    roots, _, _, missing_left, children = walk
-    for i in range(len(codes)):
-        for root in roots:
-            node = root
-            while node >= 0:
-                at = place[node]
-                code = codes[i, at]
-                if code == missing_code[at]:
-                    goes_left = missing_left[node]
-                elif set_of[node] < 0:
-                    goes_left = code <= last_left[node]
-                else:
-                    goes_left = (bits[node, code >> 6] >> np.uint64(code & 63)) & np.uint64(1) == 1
-                node = children[node, 0] if goes_left else children[node, 1]
-            for k in range(values.shape[1]):
-                out[i, k] += values[~node, k]
 
 
 # -- level order -----------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ this tree or in any earlier one.
 """
 
 from collections.abc import Callable
-from math import isfinite
 from typing import Literal
 
 import numpy as np
@@ -52,8 +51,6 @@ class TreeGrower:
         Price of each group; default one each. A group of price zero is free, but counts as bought only once used.
     group_of : ndarray of shape (n_features,), optional
         Group of each column; default one column a group.
-    bought : ndarray of bool of shape (n_groups,), optional
-        Groups bought already.
     prices_after : callable, optional
         Price of each group as a function of the mask of those bought, where one purchase makes another cheaper; a tree
         pays by what was bought before it was begun.
@@ -73,7 +70,6 @@ class TreeGrower:
         gamma: float = 0.0,
         prices: Floats | None = None,
         group_of: Ints | None = None,
-        bought: Bools | None = None,
         prices_after: Callable[[Bools], Floats] | None = None,
         skip_hopeless: bool = True,
     ) -> None:
@@ -94,7 +90,7 @@ class TreeGrower:
         )
         self._order = choice_order(table, self.group_of[self._places_of], self.prices)
         self._prices_after = prices_after
-        self._bought = np.zeros(len(self.prices), bool) if bought is None else bought.copy()
+        self._bought = np.zeros(len(self.prices), bool)
         self._gamma = float(gamma)
         self._can_split = can_split(table)
         self._ws: Workspace | None = None
@@ -112,7 +108,7 @@ class TreeGrower:
 
     @property
     def bought(self) -> Bools:
-        """Groups that some split has used, or that were bought to begin with; shape (n_groups,), a copy."""
+        """Groups that some split has used, shape (n_groups,), a copy."""
         return self._bought.copy()
 
     @property
@@ -154,9 +150,8 @@ class TreeGrower:
         n_cells : int
             (row, column) cells added to histograms: the work done.
         """
-        table = self._checked(scores, builder)
+        table = scores.reshape(-1, builder.n_outputs)
         gradients, hessians = self._derivatives(grad, hess)
-        builder.check_shape(self.table.n_features, len(gradients))
         out = builder.room_for(1, self._limits.max_leaves - 1)
         ws, sets = self._grow_one(gradients, hessians, learning_rate, out, builder.n_trees, table)
         builder.add(1, sets)
@@ -198,8 +193,7 @@ class TreeGrower:
         step : {"newton", "gradient"}
             Whether leaves divide by the hessian, or by the weight.
         """
-        table = self._checked(scores, builder)
-        builder.check_shape(self.table.n_features, 1)
+        table = scores.reshape(-1, 1)
         constant = step == "gradient" and drawn is None and bool(np.all(counts == 1.0))
         # What a tree buys changes what the next one pays, and sets of levels are taken out of every tree.
         at_once = max(n_trees, 1) if self._gamma == 0.0 and self.table.categories is None else 1
@@ -227,7 +221,7 @@ class TreeGrower:
         *,
         learning_rate: float = 1.0,
         max_step: float = np.inf,
-    ) -> int:
+    ) -> None:
         """Grow one tree of many outputs by the splits of one: the step along a direction of theirs.
 
         A split costs as much as that of a tree of one output. Every leaf then has the best value of each output, not
@@ -244,34 +238,20 @@ class TreeGrower:
         builder, scores, grad, hess, learning_rate
             As in ``add_tree``; ``grad`` and ``hess`` of shape (n_rows, n_outputs).
         """
-        table, n_outputs = self._checked(scores, builder), builder.n_outputs
-        builder.check_shape(self.table.n_features, grad.shape[1])
+        table = scores.reshape(-1, builder.n_outputs)
         out = builder.room_for(1, self._limits.max_leaves - 1)
         one = self._derivatives(*along)
         # Leaves have room for a value of each output, of which the tree along the direction writes the first.
         ws, sets = self._grow_one(*one, learning_rate, out, builder.n_trees, np.empty((0, 1)))
         first, n_splits = int(out.leaf_offsets[builder.n_trees]), int(ws.tree[0]["n_splits"])
         values = out.values[first : first + n_splits + 1]
-        for k in range(n_outputs):
+        for k in range(builder.n_outputs):
             G = np.bincount(ws.leaf_of, weights=grad[:, k], minlength=len(values))
             H = np.bincount(ws.leaf_of, weights=None if hess is None else hess[:, k], minlength=len(values))
             step = np.divide(-G, H + self._limits.l2, out=np.zeros(len(G)), where=G != 0.0)
             values[:, k] = learning_rate * np.clip(step, -max_step, max_step)
         add_leaf_values(values, ws.leaf_of, table)
         builder.add(1, sets)
-        return int(ws.tree[0]["n_cells"])
-
-    def _checked(self, scores: Floats, builder: EnsembleBuilder) -> Floats:
-        """Scores that trees can be added to in place, shape (n_rows, n_outputs)."""
-        n_rows = self.table.n_rows
-        n_scores = n_rows * builder.n_outputs
-        if scores.dtype != np.float64 or scores.size != n_scores or not scores.flags.carray:
-            raise InvalidInputError(
-                f"scores must be writable, float64, C-contiguous and of shape ({n_rows},) or "
-                f"({n_rows}, {builder.n_outputs}): they are added to in place; got {scores.dtype} of shape "
-                f"{scores.shape}. Pass a copy, then use that."
-            )
-        return scores.reshape(n_rows, builder.n_outputs)
 
     def _derivatives(
         self, grad: ArrayLike, hess: ArrayLike | None
@@ -308,10 +288,6 @@ class TreeGrower:
         self, ws: Workspace, rounds: Rounds, out: TreeArrays, number: int, scores: Floats
     ) -> LevelSets | None:
         """Grow trees, and note what they bought; returns the sets of levels of the first."""
-        if not isfinite(rounds.learning_rate):
-            raise InvalidInputError(
-                f"learning_rate must be finite; got {rounds.learning_rate!r}. Use 0.1, say."
-            )
         try:
             left = run_rounds(ws, self._levels, rounds, self.table.thresholds, out, number, scores)
         except BaseException:
