@@ -20,9 +20,8 @@ import lightgbm as lgb
 import numpy as np
 
 from thrifty.jit import kernel
-from thrifty.tasks.logistic import logistic_derivatives
 from thrifty.trees import EnsembleBuilder, TreeGrower, bin_columns
-from thrifty.trees.gradients import choose_lanes, pack
+from thrifty.trees.gradients import choose_lanes, pack, write_derivatives
 from thrifty.trees.histogram import TILE, add_eight, fill
 from thrifty.trees.split import search
 
@@ -54,7 +53,7 @@ class Ours:
         builders, self.n_cells = [EnsembleBuilder(self.table.n_features) for _ in self.labels], 0
         for _ in range(rounds):
             for y, score, builder in zip(self.labels, scores, builders, strict=True):
-                logistic_derivatives(y, score, grad, hess)
+                write_derivatives(y, score, grad.view(np.int64), grad, hess)
                 self.n_cells += grower.add_tree(
                     builder, score, grad, hess if newton else None, learning_rate=RATE
                 )
@@ -104,7 +103,7 @@ class LightGBM:
 
         def compute(scores, _):
             for k, y in enumerate(self.labels):
-                logistic_derivatives(y, scores[:, k], grad[:, k], hess[:, k])
+                write_derivatives(y, scores[:, k], grad[:, k].view(np.int64), grad[:, k], hess[:, k])
             return grad, (hess if newton else ones)
 
         for _ in range(rounds):
@@ -216,7 +215,7 @@ def report_profile(data):
     for (n, p), (ours, _) in data.items():
         table, y = ours.table, ours.labels[0]
         grad, hess, score = np.empty(n), np.empty(n), np.zeros(n)
-        gradient = best_of(lambda: logistic_derivatives(y, score, grad, hess))
+        gradient = best_of(lambda: write_derivatives(y, score, grad.view(np.int64), grad, hess))
         lanes = choose_lanes(n, 1, constant=True, keep_count=False)
         packed = np.empty(n, np.int64)
         packing = best_of(lambda: pack([grad], None, lanes, packed, np.ones((1, 2)), np.empty(1, np.int64)))

@@ -181,7 +181,7 @@ def _run_panel(collection: str, settings: RankSettings, how: Run) -> _Panel:
     priced = Priced(binary, prices)
     (model,) = settings.forest().values()
     kept = kept_in(how.out, f"{NAME}_{collection}", binary)
-    folds = queries.folds(min(5, queries.n_queries))
+    folds = folds_of_queries(queries, 5)
     scores = judge_on_split(model, binary, folds=folds, kept=kept, progress=how.progress, what=f"f0, {name}")
     fits = plan_fits(priced, settings, scores)
     for fit in fits.get("cascade", ()):
@@ -211,9 +211,15 @@ def _task(split: RankingSplit, scores: FullScores, full_cost: float, settings: R
     )
 
 
+def folds_of_queries(queries: Queries, n_folds: int) -> Ints:
+    """Fold of each document; queries are kept whole, and folds have nearly the same number of queries."""
+    dealt = np.random.default_rng(0).permutation(queries.n_queries) % min(n_folds, queries.n_queries)
+    return np.asarray(dealt[queries.number], dtype=np.intp)
+
+
 def splits_by_query(queries: Queries, n_folds: int) -> list[tuple[Ints, Ints]]:
     """List training and held-out documents of each fold, as scikit-learn's ``cv`` takes them."""
-    folds = queries.folds(min(n_folds, queries.n_queries))
+    folds = folds_of_queries(queries, n_folds)
     return [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in np.unique(folds)]
 
 

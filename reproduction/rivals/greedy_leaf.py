@@ -9,9 +9,10 @@ from sklearn.ensemble import GradientBoostingClassifier
 from thrifty.arrays import Bools, Floats
 from thrifty.chain.stage import LeafStage
 from thrifty.dynamod.gated import GatedClassifier, PairProblem
-from thrifty.dynamod.leaf import as_local, given_trees, leaf_stage, unwrap_frozen
+from thrifty.dynamod.leaf import as_local, given_trees, leaf_stage
 from thrifty.dynamod.ridge import LeafDesign, LeafWeights, ridge_logistic
 from thrifty.dynamod.solution import Solution
+from thrifty.estimators.base import unwrap_frozen
 from thrifty.prices.billing import check_amount
 from thrifty.prices.prices import Prices
 from thrifty.tasks.classes import class_task

@@ -7,7 +7,7 @@ import numpy as np
 
 from thrifty.chain.readers import TableReader
 from thrifty.chain.stage import ConfidentStage
-from thrifty.dynamod.boosted import boost_labels
+from thrifty.dynamod.boosted import boost_alone
 from thrifty.dynamod.gated import GatedClassifier, GatedRegressor, PairProblem
 from thrifty.dynamod.gbrt_estimators import BoostedEstimator
 from thrifty.evidence.evidence import Evidence
@@ -42,9 +42,7 @@ class _GreedyMiser(BoostedEstimator):
     def _learn(self, problem: PairProblem) -> ConfidentStage:
         rows, boosting = problem.rows, self._boosting()
         grower = boosting.grower(self._binned(rows), problem.price_list, self.gamma)
-        trees, base = boost_labels(
-            boosting, grower, rows.task.loss(rows.y), rows.weight, np.ones(len(rows.y))
-        )
+        trees, base = boost_alone(boosting, grower, rows.task.loss(rows.y), rows.weight)
         columns = np.flatnonzero(trees.features_used)
         return ConfidentStage(columns, trees.over_columns(columns), base)
 

@@ -379,10 +379,10 @@ def test_the_multiplier_search_finds_a_step_and_a_smooth_root(root):
         ({"excess": [[1.0, 2.0]]}, "excess must hold one number per row"),
         ({"excess": [1.0, np.nan]}, "excess must be finite; got nan in row 1"),
         ({"g": [np.inf, 0.0]}, "g must be finite; got inf in row 0"),
-        ({"g": [1.0, 2.0, 3.0]}, "g must be as long as excess, 2; got 3"),
+        ({"g": [1.0, 2.0, 3.0]}, "g must be as long as excess, 2; got shape"),
         ({"extra_cost": [1.0]}, "extra_cost must be as long as excess"),
-        ({"extra_cost": [1.0, -2.0]}, "extra_cost must be >= 0; got -2.0 in row 1"),
-        ({"sample_weight": [1.0, -2.0]}, "sample_weight must be >= 0"),
+        ({"extra_cost": [1.0, -2.0]}, "extra_cost must be finite and >= 0; got -2.0 in row 1"),
+        ({"sample_weight": [1.0, -2.0]}, "sample_weight must be finite and >= 0"),
         ({"sample_weight": [0.0, 0.0]}, "sample_weight must have a positive sum"),
     ],
 )

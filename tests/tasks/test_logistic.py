@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from thrifty.tasks.logistic import LogisticLoss, logistic_weights, platt
+from thrifty.tasks.logistic import logistic_derivatives, logistic_weights, platt
 from thrifty.trees.boosting import weighted_on_grid
 
 LAST_PLACES = 4 * np.finfo(np.float64).eps
@@ -18,14 +18,14 @@ LINE = np.concatenate(
 
 @pytest.mark.parametrize("target", [0.0, 1.0])
 def test_for_labels_both_derivatives_keep_their_last_places_however_extreme_the_score(target):
-    grad, curvature = LogisticLoss(np.full(len(LINE), target)).derivatives(LINE)
+    grad, curvature = logistic_derivatives(np.full(len(LINE), target), LINE)
     np.testing.assert_allclose(grad, -expit(-LINE) if target else expit(LINE), rtol=LAST_PLACES)
     np.testing.assert_allclose(curvature, expit(LINE) * expit(-LINE), rtol=LAST_PLACES)
 
 
 def test_for_shares_the_gradient_is_zero_at_their_log_odds():
     log_odds = np.linspace(-30.0, 30.0, 999)
-    grad, _ = LogisticLoss(expit(log_odds)).derivatives(log_odds)
+    grad, _ = logistic_derivatives(expit(log_odds), log_odds)
     np.testing.assert_allclose(grad, 0.0, atol=LAST_PLACES)
 
 
@@ -35,23 +35,25 @@ def test_gradient_and_hessian_are_those_of_the_loss():
     def loss(s):
         return q * np.logaddexp(0.0, -s) + (1.0 - q) * np.logaddexp(0.0, s)
 
-    grad, curvature = LogisticLoss(q).derivatives(score)
-    above, below = (LogisticLoss(q).derivatives(score + move)[0] for move in (step, -step))
+    grad, curvature = logistic_derivatives(q, score)
+    above, below = (logistic_derivatives(q, score + move)[0] for move in (step, -step))
     np.testing.assert_allclose(grad, (loss(score + step) - loss(score - step)) / (2 * step), atol=1e-9)
     np.testing.assert_allclose(curvature, (above - below) / (2 * step), atol=1e-9)
 
 
 def test_scores_beyond_all_bounds_have_derivatives_and_missing_ones_have_none():
     score = np.array([np.inf, -np.inf, 1e308, -1e308, np.nan])
-    grad, curvature = LogisticLoss(np.zeros(5)).derivatives(score)
+    grad, curvature = logistic_derivatives(np.zeros(5), score)
     np.testing.assert_allclose(grad, [1.0, 0.0, 1.0, 0.0, np.nan], atol=1e-300)
     np.testing.assert_allclose(curvature, [0.0, 0.0, 0.0, 0.0, np.nan], atol=1e-300)
 
 
 def test_no_row_depends_on_which_others_are_there():
-    whole = LogisticLoss(LINE > 0).derivatives(LINE)
+    whole = logistic_derivatives((LINE > 0) * 1.0, LINE)
     for part in (slice(1, 2), slice(3, 300), slice(7, None)):
-        for all_rows, some in zip(whole, LogisticLoss(LINE[part] > 0).derivatives(LINE[part]), strict=True):
+        for all_rows, some in zip(
+            whole, logistic_derivatives((LINE[part] > 0) * 1.0, LINE[part]), strict=True
+        ):
             np.testing.assert_array_equal(all_rows[part], some)
 
 

@@ -47,21 +47,6 @@ def test_queries_for_another_number_of_documents_are_refused():
         as_queries([1, 1], 3)
 
 
-@pytest.mark.slow
-@given(st.lists(st.integers(1, 6), min_size=2, max_size=30), st.integers(2, 5), st.integers(0, 9))
-def test_folds_tear_no_query_apart_and_are_nearly_even(sizes, n_folds, seed):
-    queries = Queries(np.repeat(np.arange(len(sizes)), sizes))
-    if n_folds > len(sizes):
-        with pytest.raises(InvalidInputError, match="number of queries"):
-            queries.folds(n_folds, seed)
-        return
-    folds = queries.folds(n_folds, seed)
-    first = folds[queries.start]
-    np.testing.assert_array_equal(folds, first[queries.number])
-    counts = np.bincount(first, minlength=n_folds)
-    assert counts.max() - counts.min() <= 1
-
-
 def precision_sum(relevant, k):
     """The definition, word by word, for documents that already stand in order."""
     total, found = 0.0, 0
@@ -87,16 +72,14 @@ def test_average_precision_is_the_mean_over_all_orders_that_the_scores_allow(lis
     rows = [pair for one in lists for pair in one]
     grades, scores = np.array(rows).T
     qid = np.repeat(np.arange(len(lists)), [len(one) for one in lists])
-    mean, worst = (average_precision_at(grades, scores, qid, k, ties=ties) for ties in ("average", "worst"))
+    mean = average_precision_at(grades, scores, qid, k)
     for number, one in enumerate(lists):
         given_grades, given_scores = zip(*one, strict=True)
         if max(given_grades) == 0:
             assert np.isnan(mean.value[number])
-            assert np.isnan(worst.value[number])
             continue
         values = all_orders(given_grades, given_scores, k)
         assert mean.value[number] == pytest.approx(np.mean(values), abs=1e-12)
-        assert worst.value[number] == pytest.approx(min(values), abs=1e-12)
 
 
 @pytest.mark.slow
@@ -105,15 +88,13 @@ def test_discounted_gain_is_that_of_scikit_learn(lists, k):
     rows = [pair for one in lists for pair in one]
     grades, scores = np.array(rows).T
     qid = np.repeat(np.arange(len(lists)), [len(one) for one in lists])
-    linear = ndcg_at(grades, scores, qid, k, gain="linear")
-    exponential = ndcg_at(grades, scores, qid, k)
+    found = ndcg_at(grades, scores, qid, k)
     for number, one in enumerate(lists):
         truth, by = (np.array(values, dtype=float)[None] for values in zip(*one, strict=True))
         if truth.max() == 0:
-            assert np.isnan(linear.value[number])
+            assert np.isnan(found.value[number])
         elif truth.size > 1:  # scikit-learn refuses a single document
-            assert linear.value[number] == pytest.approx(ndcg_score(truth, by, k=k))
-            assert exponential.value[number] == pytest.approx(ndcg_score(2**truth - 1, by, k=k))
+            assert found.value[number] == pytest.approx(ndcg_score(2**truth - 1, by, k=k))
 
 
 @pytest.mark.slow
@@ -156,7 +137,6 @@ def test_a_constant_score_gains_nothing_from_a_file_that_is_sorted_by_relevance(
     )
     assert sorted_file == pytest.approx(reversed_file)
     assert sorted_file < 0.3
-    assert average_precision_at(grades, constant, np.zeros(20), ties="worst").mean == 0.0
 
 
 def test_many_queries_take_no_loop():
@@ -187,10 +167,3 @@ def test_bad_input_is_refused_by_its_name(arguments, said):
     for measure in (average_precision_at, ndcg_at):
         with pytest.raises(InvalidInputError, match=said):
             measure(*arguments)
-
-
-def test_unknown_words_are_refused():
-    with pytest.raises(InvalidInputError, match="ties must be"):
-        average_precision_at([1], [1], [1], ties="first")
-    with pytest.raises(InvalidInputError, match="gain must be"):
-        ndcg_at([1], [1], [1], gain="cubic")

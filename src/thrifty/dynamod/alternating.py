@@ -23,7 +23,7 @@ has a pair of its own, fitted to the same shares without the rows of the fold, w
 ``check_pair`` checks a pair written by a user against the protocol ``Pair``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -555,69 +555,42 @@ def check_pair(
     seed : int
         Seed of the shares.
     """
+    for holds, rule in _rules_of_pairs(pair, X, y, task, distance, seed):
+        if not holds:
+            raise InvalidInputError(f"{type(pair).__name__} is no Pair: {rule}. See thrifty.dynamod.Pair.")
+
+
+def _rules_of_pairs(
+    pair: Pair, X: Any, y: Floats, task: Task, distance: DistanceName | Distance, seed: int
+) -> Iterator[tuple[bool, str]]:
+    """Whether a pair keeps to each rule, and the rule; later rules are tried only if the earlier ones hold."""
     apart = DISTANCES[distance] if isinstance(distance, str) else distance
-    rng = np.random.default_rng(seed)
-    weight = np.full(len(y), 1.0 / len(y))
-    g, f1 = _scores(pair, X, y, task)
+    rng, weight, of_label = np.random.default_rng(seed), np.full(len(y), 1.0 / len(y)), task.loss(y)
+    g, f1 = pair.scores(X)
+    shapes, wanted = (np.shape(g), np.shape(f1)), ((len(y),), (len(y), task.n_scores))
+    yield shapes == wanted, f"scores must have shapes {wanted}; got {shapes}"
     # Shares that depend on the loss of f1, as in an alternation.
-    loss = task.loss(y).values(f1)
+    loss = of_label.values(f1)
     shares = logit(np.clip(0.2 + 0.3 * (loss > np.median(loss)) + 0.1 * rng.random(len(y)), 0.01, 0.99))
     given = shares.copy(), y.copy(), weight.copy()
-    _refuse_unless(pair.fit(X, y, shares, weight) is pair, pair, "fit must return the pair itself")
+    yield pair.fit(X, y, shares, weight) is pair, "fit must return the pair itself"
     unchanged = all(map(np.array_equal, given, (shares, y, weight)))
-    _refuse_unless(unchanged, pair, "fit must not change the arrays it is given")
-    g, f1 = _scores(pair, X, y, task)
-    again = _scores(pair, X, y, task)
-    same = np.array_equal(g, again[0]) and np.array_equal(f1, again[1])
-    _refuse_unless(same, pair, "scores must be the same when asked for twice")
-    penalty = float(pair.penalty())
-    _refuse_unless(
-        np.isfinite(penalty) and penalty >= 0.0, pair, f"penalty must be at least 0; got {penalty!r}"
-    )
-    _check_worth(apart, shares, task, y, g, f1, pair)
-    pair.fit(X, y, np.full(len(y), NEVER), weight)
-    shut = float(expit(_scores(pair, X, y, task)[0]).mean())
-    _refuse_unless(
-        shut < 0.01,
-        pair,
-        f"fitted to shares of nothing, the gate must send next to nothing; it sends {shut:.2g}",
-    )
-
-
-def _scores(pair: Pair, X: Any, y: Floats, task: Task) -> tuple[Floats, Floats]:
+    yield unchanged, "fit must not change the arrays it is given"
     g, f1 = pair.scores(X)
-    wanted = (len(y),), (len(y), task.n_scores)
-    _refuse_unless(
-        (np.shape(g), np.shape(f1)) == wanted,
-        pair,
-        f"scores must have shapes {wanted[0]} and {wanted[1]}; got {np.shape(g)} and {np.shape(f1)}",
-    )
-    _refuse_unless(bool(np.isfinite(g).all() and np.isfinite(f1).all()), pair, "scores must be finite")
-    return g, f1
-
-
-def _check_worth(
-    apart: Distance, shares: Floats, task: Task, y: Floats, g: Floats, f1: Floats, pair: Pair
-) -> None:
-    """The pair's part of the objective, gate and model each, against the best of a grid of constants."""
-    stays, loss = expit(-shares), task.loss(y)
-    gate = float(apart.value(shares, g).mean())
+    yield bool(np.isfinite(g).all() and np.isfinite(f1).all()), "scores must be finite"
+    same = all(map(np.array_equal, (g, f1), pair.scores(X)))
+    yield same, "scores must be the same when asked for twice"
+    penalty = float(pair.penalty())
+    yield np.isfinite(penalty) and penalty >= 0.0, f"penalty must be at least 0; got {penalty!r}"
+    # Gate and f1, each against the best of some constants.
+    far = float(apart.value(shares, g).mean())
     flat = min(float(apart.value(shares, np.full_like(g, at)).mean()) for at in np.linspace(-5, 5, 101))
-    _refuse_unless(
-        gate <= flat + 1e-6,
-        pair,
-        f"the gate must be no farther from the shares than a constant is; got {gate:.4g} and {flat:.4g}",
-    )
-    cheap = float(np.mean(stays * loss.values(f1)))
-    constant = np.tile(loss.base(stays), (len(y), 1))
-    flat = float(np.mean(stays * loss.values(constant)))
-    _refuse_unless(
-        cheap < flat,
-        pair,
-        f"f1 must answer the rows that stay better than a constant does; its loss is {cheap:.4g}, not below {flat:.4g}",
-    )
-
-
-def _refuse_unless(kept: bool, pair: Pair, rule: str) -> None:
-    if not kept:
-        raise InvalidInputError(f"{type(pair).__name__} is no Pair: {rule}. See thrifty.dynamod.Pair.")
+    rule = f"the gate must be no farther from the shares than a constant is; got {far:.4g} and {flat:.4g}"
+    yield far <= flat + 1e-6, rule
+    stays = expit(-shares)
+    cheap = float(np.mean(stays * of_label.values(f1)))
+    flat = float(np.mean(stays * of_label.values(np.tile(of_label.base(stays), (len(y), 1)))))
+    rule = f"f1 must answer the rows that stay better than a constant; it loses {cheap:.4g}, not below {flat:.4g}"
+    yield cheap < flat, rule
+    sent = float(expit(pair.fit(X, y, np.full(len(y), NEVER), weight).scores(X)[0]).mean())
+    yield sent < 0.01, f"fitted to shares of nothing, the gate must send next to nothing; it sends {sent:.2g}"

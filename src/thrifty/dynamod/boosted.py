@@ -23,12 +23,12 @@ from thrifty.dynamod.alternating import Q_STEPS, Alternation
 from thrifty.dynamod.objective import NEVER, DistanceName
 from thrifty.full.crossfit import TrainingRows, held_out_rows
 from thrifty.prices.billing import PriceList
-from thrifty.tasks.logistic import LogisticLoss, excess_loss
+from thrifty.tasks.logistic import excess_loss, logistic_derivatives
 from thrifty.tasks.task import Task
 from thrifty.trees import BinnedTable, EnsembleBuilder, TreeEnsemble, TreeGrower, bin_columns
 from thrifty.trees.boosting import Boosting, Loss, counts_of
 
-__all__ = ["BoostedPair", "ScoreReadingGate", "boost_gate", "boost_jointly", "boost_labels"]
+__all__ = ["BoostedPair", "GateLoss", "ScoreReadingGate", "boost_alone", "boost_jointly"]
 
 
 class BoostedPair:
@@ -102,10 +102,10 @@ class BoostedPair:
         self._grower.reset()
         counts = counts_of(weight, self._total)
         stays = expit(-log_odds)
-        of_label, of_gate = self._task.loss(y), _gate_loss(self._distance, log_odds)
+        of_label, of_gate = self._task.loss(y), GateLoss(self._distance, log_odds)
         is_shut = bool(np.all(log_odds <= NEVER))
-        self.base = np.r_[_gate_base(self._distance, log_odds, counts), of_label.base(counts * stays)]
-        self._g, self._f1 = np.full(len(y), self.base[GATE]), np.tile(self.base[CHEAP], (len(y), 1))
+        self.base = np.r_[of_gate.base(counts), of_label.base(counts * stays)]
+        g, self._f1 = (np.tile(self.base[some], (len(y), 1)) for some in (slice(GATE + 1), CHEAP))
         gate = EnsembleBuilder(self.gate.n_features)
         cheap = EnsembleBuilder(self.gate.n_features, self._task.n_scores)
         add_tree, each = self._boosting.add_tree, stays[:, None]
@@ -113,8 +113,8 @@ class BoostedPair:
             grad, curvature = of_label.derivatives(self._f1)
             add_tree(self._grower, cheap, (each * grad, each * curvature), counts, self._f1)
             if not is_shut:
-                add_tree(self._grower, gate, of_gate.derivatives(self._g), counts, self._g)
-        self.cheap, self.gate = cheap.ensemble(), gate.ensemble()
+                add_tree(self._grower, gate, of_gate.derivatives(g), counts, g)
+        self._g, self.cheap, self.gate = g[:, 0], cheap.ensemble(), gate.ensemble()
         return self
 
     def scores(self, X: Any) -> tuple[Floats, Floats]:  # noqa: ARG002 - the table is known
@@ -139,28 +139,19 @@ class BoostedPair:
         )
 
 
-def boost_labels(
-    boosting: Boosting, grower: TreeGrower, loss: Loss, counts: Floats, stays: Floats
+def boost_alone(
+    boosting: Boosting,
+    grower: TreeGrower,
+    loss: "Loss | GateLoss",
+    counts: Floats,
+    stays: Floats | float = 1.0,
 ) -> tuple[TreeEnsemble, Floats]:
-    """Grow f1 alone, each row weighted by the share of it that stays."""
-    base = loss.base(counts * stays)
+    """Grow f1 or the gate alone, each row weighted by the share of it that stays."""
+    base, each = loss.base(counts * stays), np.reshape(stays, (-1, 1))
     score, builder = np.tile(base, (len(counts), 1)), EnsembleBuilder(grower.table.n_features, len(base))
-    each = stays[:, None]
     for _ in range(boosting.n_trees):
         grad, curvature = loss.derivatives(score)
         boosting.add_tree(grower, builder, (each * grad, each * curvature), counts, score)
-    return builder.ensemble(), base
-
-
-def boost_gate(
-    boosting: Boosting, grower: TreeGrower, distance: DistanceName, log_odds: Floats, counts: Floats
-) -> tuple[TreeEnsemble, float]:
-    """Grow the gate alone for the given shares."""
-    base = _gate_base(distance, log_odds, counts)
-    score, loss = np.full(len(log_odds), base), _gate_loss(distance, log_odds)
-    builder = EnsembleBuilder(grower.table.n_features)
-    for _ in range(boosting.n_trees):
-        boosting.add_tree(grower, builder, loss.derivatives(score), counts, score)
     return builder.ensemble(), base
 
 
@@ -193,24 +184,25 @@ def boost_jointly(
 
 
 @dataclass(frozen=True)
-class _SquaredLoss:
-    """The squared distance of log-odds."""
+class GateLoss:
+    """The distance between the shares with some log-odds and one score per row."""
 
+    distance: DistanceName
     log_odds: Floats
 
-    def derivatives(self, score: Floats) -> tuple[Floats, Floats]:
-        return 2.0 * (score - self.log_odds), np.full(len(score), 2.0)
+    def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Gradient and hessian, each of shape (n_rows, 1)."""
+        if self.distance == "squared":
+            return 2.0 * (scores - self.log_odds[:, None]), np.full_like(scores, 2.0)
+        gradient, hessian = logistic_derivatives(expit(self.log_odds), scores[:, 0])
+        return gradient[:, None], hessian[:, None]
 
-
-def _gate_loss(distance: DistanceName, log_odds: Floats) -> LogisticLoss | _SquaredLoss:
-    return LogisticLoss(expit(log_odds)) if distance == "kl" else _SquaredLoss(log_odds)
-
-
-def _gate_base(distance: DistanceName, log_odds: Floats, counts: Floats) -> float:
-    """The best constant gate."""
-    if distance == "squared":
-        return float(np.average(log_odds, weights=counts))
-    return float(np.clip(logit(np.average(expit(log_odds), weights=counts)), NEVER, -NEVER))
+    def base(self, weight: Floats) -> Floats:
+        """The best constant gate."""
+        if self.distance == "squared":
+            return np.array([np.average(self.log_odds, weights=weight)])
+        share = np.average(expit(self.log_odds), weights=weight)
+        return np.array([np.clip(logit(share), NEVER, -NEVER)])
 
 
 @dataclass(frozen=True)
@@ -243,7 +235,9 @@ class ScoreReadingGate:
         ).value
         both = np.column_stack([block, held_out])
         table = bin_columns(both, counts, self._places(stage), max_bins=self.max_bins)
-        gate, base = boost_gate(self.boosting, self.boosting.grower(table), self.distance, shares, counts)
+        gate, base = boost_alone(
+            self.boosting, self.boosting.grower(table), GateLoss(self.distance, shares), counts
+        )
         return BoostedStage(
             stage.columns, gate, stage.cheap, np.r_[base, stage.base[CHEAP]], gate_reads_score=True
         )
@@ -262,7 +256,7 @@ class ScoreReadingGate:
             out = np.zeros(len(block), dtype=bool)
             out[fold] = True
             grower = self.boosting.grower(table.take(~out))
-            trees, base = boost_labels(
+            trees, base = boost_alone(
                 self.boosting, grower, rows.task.loss(rows.y[~out]), counts[~out], stays[~out]
             )
             scores[out] = base + trees.predict_binned(table.take(out))

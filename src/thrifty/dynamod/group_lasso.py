@@ -78,7 +78,7 @@ class LinearHeads:
     Attributes
     ----------
     X : ndarray or CSR matrix of shape (n_samples, n_features)
-    fits : sequence of DataFit or SoftmaxFit
+    fits : sequence of LogisticFit, SquaredFit or SoftmaxFit
         In the order of the heads.
     columns : ndarray of shape (n_columns,), or None
         Columns of ``X`` in the order of the coefficients; None if that is their own order.
@@ -384,7 +384,7 @@ def group_lasso(
     ----------
     X : ndarray or CSR matrix of shape (n_samples, n_features)
         Any scale; columns need not be standardised. A sparse table is never made dense.
-    fits : sequence of DataFit or SoftmaxFit
+    fits : sequence of LogisticFit, SquaredFit or SoftmaxFit
         One per head, or one for the heads of all classes; their weights already contain ``1 / N``.
     group_of : array-like of shape (n_features,)
         The purchase that delivers each column, an index into ``prices``.

@@ -19,11 +19,12 @@ from sklearn.frozen import FrozenEstimator
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.chain import Chain
 from thrifty.chain.stage import CHEAP, ConfidentStage, LeafStage
-from thrifty.dynamod.boosted import boost_jointly, boost_labels
+from thrifty.dynamod.boosted import boost_alone, boost_jointly
 from thrifty.dynamod.objective import DistanceName
 from thrifty.dynamod.ridge import LeafDesign, LeafLeastSquares, LeafSoftmax, LeafWeights, ridge_logistic
 from thrifty.dynamod.solution import Solution
 from thrifty.errors import InvalidInputError
+from thrifty.estimators.base import unwrap_frozen
 from thrifty.full.crossfit import TrainingRows, cross_fit_full, fit_copy
 from thrifty.full.model import EstimatorFull, is_estimator
 from thrifty.tasks.classes import BinaryTask, MulticlassTask, class_task
@@ -40,7 +41,6 @@ __all__ = [
     "grow_local",
     "leaf_stage",
     "trees_without",
-    "unwrap_frozen",
 ]
 
 _PULLED = np.array([1.0, 0.0])  # the margin's weight towards its start; the constant is free
@@ -181,11 +181,6 @@ class LocalTrees:
     held_out: Floats
 
 
-def unwrap_frozen(local: Any) -> Any:
-    """Unwrap a ``FrozenEstimator``; any other object is returned unchanged."""
-    return local.estimator if isinstance(local, FrozenEstimator) else local
-
-
 def given_trees(local: Any, n_features: int) -> AdditiveTrees | None:
     """Trees of a model fitted elsewhere, checked; None for an unfitted estimator."""
     is_recipe = local is None or (is_estimator(local) and not isinstance(local, FrozenEstimator))
@@ -245,8 +240,8 @@ def grow_local(
     in the (soft or hard) label's probability of their answers. It needs an f1, so trees for f1 alone come first.
     """
     table = bin_columns(rows.X, rows.weight)
-    alone, loss = np.ones(len(rows.y)), rows.task.loss(rows.y)
-    trees, base = boost_labels(boosting, boosting.grower(table), loss, rows.weight, alone)
+    loss = rows.task.loss(rows.y)
+    trees, base = boost_alone(boosting, boosting.grower(table), loss, rows.weight)
     if gate_weight > 0.0:
         f1 = base + trees.predict_binned(table)
         gain = class_task(rows.task).gain_of(full, f1, labels)

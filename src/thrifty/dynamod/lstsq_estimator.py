@@ -17,11 +17,11 @@ from thrifty.dynamod.leaf import (
     given_trees,
     grow_local,
     trees_without,
-    unwrap_frozen,
 )
 from thrifty.dynamod.objective import check_distance
 from thrifty.dynamod.solution import warn_unless_converged
 from thrifty.errors import InvalidInputError
+from thrifty.estimators.base import unwrap_frozen
 from thrifty.estimators.checks import check_cap, check_count, check_share
 from thrifty.evidence.thresholds import threshold_curve
 from thrifty.full.crossfit import TrainingRows, held_out_rows

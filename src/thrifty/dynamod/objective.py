@@ -17,6 +17,10 @@ here divides by the number of rows. With sample weights ``s`` that sum to 1 (``1
     gate, squared distance   SquaredFit(target=log-odds q,   weight=s)
     cheap model              LogisticFit(target=(y + 1) / 2, weight=s * (1 - q))
     ... of several classes   SoftmaxFit(target=[y = k],      weight=s * (1 - q))
+
+Each has its value and derivatives at some scores; ``majorant``, the second derivative, per row, of a parabola that
+touches the fit there and lies above it; ``best_intercept``, the constant score that fits best; and
+``needs_no_coefficients``, whether that is a global optimum already, so that no coefficient can earn its price.
 """
 
 from dataclasses import dataclass
@@ -35,7 +39,6 @@ __all__ = [
     "KL",
     "NEVER",
     "AnyFit",
-    "DataFit",
     "Distance",
     "LogisticFit",
     "SoftmaxFit",
@@ -97,37 +100,6 @@ def check_distance(name: str) -> DistanceName:
 # Log-odds at which the logistic loss of a certain target, exp(-40) = 4e-18, no longer registers
 # beside 1 in double precision. A fit whose best constant lies farther out is stopped here.
 FARTHEST_INTERCEPT = -NEVER
-
-
-class DataFit(Protocol):
-    """A convex function of one score per row, with what a second-order method asks of it."""
-
-    @property
-    def n_heads(self) -> int:
-        """Scores per row: 1."""
-
-    @property
-    def weight(self) -> Floats:
-        """What each row counts, ``1 / N`` included; shape (n_samples,)."""
-
-    @property
-    def needs_no_coefficients(self) -> bool:
-        """Whether the best constant score is already a global optimum, so no coefficient can earn its price."""
-
-    def value(self, score: Floats) -> float:
-        """The fit of all rows together."""
-
-    def gradient(self, score: Floats) -> Floats:
-        """Derivative in the score of each row."""
-
-    def hessian(self, score: Floats) -> Floats:
-        """Second derivative in the score of each row."""
-
-    def majorant(self, score: Floats) -> Floats:
-        """Second derivative, per row, of a parabola that touches the fit at ``score`` and lies above it."""
-
-    def best_intercept(self) -> float:
-        """The constant score that fits best, at most ``FARTHEST_INTERCEPT`` from 0 if none is finite."""
 
 
 @dataclass(frozen=True)
@@ -296,4 +268,4 @@ class SoftmaxFit:
         return np.asarray(log_share - log_share.mean())
 
 
-AnyFit = DataFit | SoftmaxFit
+AnyFit = LogisticFit | SquaredFit | SoftmaxFit

@@ -131,16 +131,17 @@ def check_spending(
             f"limit must be a finite number >= 0; got {limit!r}. It is the largest mean of extra_cost * q, "
             "or p_full when extra_cost is not given."
         )
-    excess = _check_rows("excess", excess, None)
-    g = _check_rows("g", g, excess.size)
-    price = np.ones_like(excess) if extra_cost is None else _check_rows("extra_cost", extra_cost, excess.size)
-    _check_not_negative("extra_cost", price, "Use 0 for a row that may be sent on for free.")
-    weight = (
-        np.ones_like(excess)
-        if sample_weight is None
-        else _check_rows("sample_weight", sample_weight, excess.size)
-    )
-    _check_not_negative("sample_weight", weight, "Use 0 for a row that should not count.")
+    excess = np.asarray(excess, dtype=np.float64)
+    if excess.ndim != 1 or excess.size == 0:
+        raise InvalidInputError(
+            f"excess must hold one number per row, at least one; got shape {excess.shape}."
+        )
+    ones = np.ones_like(excess)
+    price, weight = (ones if one is None else one for one in (extra_cost, sample_weight))
+    excess = _check_rows("excess", excess, excess)
+    g = _check_rows("g", g, excess)
+    price = _check_rows("extra_cost", price, excess, least=0.0)
+    weight = _check_rows("sample_weight", weight, excess, least=0.0)
     total = float(weight.sum())
     if total == 0.0:
         raise InvalidInputError(
@@ -150,30 +151,16 @@ def check_spending(
     return SpendingProblem(excess, g, price / largest, weight / total, float(limit) / largest, largest)
 
 
-def _check_rows(name: str, values: ArrayLike, n_samples: int | None) -> Floats:
-    """One finite number per row, as float64."""
+def _check_rows(name: str, values: ArrayLike, excess: Floats, least: float = -math.inf) -> Floats:
+    """One finite number per row of ``excess``, as float64."""
     array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1 or array.size == 0:
-        raise InvalidInputError(
-            f"{name} must hold one number per row, at least one row; got shape {array.shape}. Pass a 1-D array."
-        )
-    if n_samples is not None and array.size != n_samples:
-        raise InvalidInputError(
-            f"{name} must be as long as excess, {n_samples}; got {array.size}. Pass the same rows to both."
-        )
-    bad = np.flatnonzero(~np.isfinite(array))
+    if array.shape != excess.shape:
+        raise InvalidInputError(f"{name} must be as long as excess, {excess.size}; got shape {array.shape}.")
+    bad = np.flatnonzero(~(np.isfinite(array) & (array >= least)))
     if bad.size:
-        raise InvalidInputError(
-            f"{name} must be finite; got {array[bad[0]]} in row {bad[0]} ({bad.size} such rows). "
-            "Clip probabilities away from 0 and 1 before taking logarithms."
-        )
+        rule = "finite" if math.isinf(least) else "finite and >= 0"
+        raise InvalidInputError(f"{name} must be {rule}; got {array[bad[0]]} in row {bad[0]}.")
     return array
-
-
-def _check_not_negative(name: str, array: Floats, way_out: str) -> None:
-    bad = np.flatnonzero(array < 0.0)
-    if bad.size:
-        raise InvalidInputError(f"{name} must be >= 0; got {array[bad[0]]} in row {bad[0]}. {way_out}")
 
 
 @dataclass(frozen=True)
@@ -725,16 +712,8 @@ def q_step_squared(
 
     Parameters
     ----------
-    excess : array-like of shape (n_samples,)
-        Loss added by answering cheaply, ``l(f1) - l(f0)``.
-    g : array-like of shape (n_samples,)
-        Gate scores: log-odds of "send on".
-    limit : float
-        Largest mean of ``extra_cost * q``; ``p_full`` if ``extra_cost`` is not given.
-    extra_cost : array-like of shape (n_samples,), optional
-        ``w >= 0``; 1 for every row if not given. A row with ``w = 0`` is not constrained.
-    sample_weight : array-like of shape (n_samples,), optional
-        Non-negative; a row of weight 2 counts like two equal rows, except that a jump moves it whole.
+    excess, g, limit, extra_cost, sample_weight
+        As in ``q_step_kl``, except that a jump moves a row of weight 2 whole.
 
     Returns
     -------

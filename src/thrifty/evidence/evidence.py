@@ -714,7 +714,7 @@ def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(value: object) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
-    if is_dataclass(value) and not isinstance(value, type):
+    if is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "get_params"):
         return asdict(value)
     raise TypeError(f"{type(value).__name__} is not JSON")
 

@@ -23,7 +23,7 @@ from thrifty.arrays import Bools, Floats, Int64s, Ints, Labels, Numbers, check_u
 from thrifty.errors import InvalidInputError
 from thrifty.jit import fused_kernel
 from thrifty.tasks.logistic import (
-    LogisticLoss,
+    logistic_derivatives,
     logistic_weights,
     newton_minimum,
     newton_step,
@@ -32,7 +32,7 @@ from thrifty.tasks.logistic import (
 )
 from thrifty.tasks.mistakes import CostMatrix, Mistakes, read_loss
 from thrifty.tasks.task import Task
-from thrifty.trees.gradients import BLOCK, exponential
+from thrifty.trees.gradients import BLOCK, LOGISTIC, Formula, exponential
 
 __all__ = [
     "CLIP",
@@ -270,17 +270,16 @@ class BinaryLoss:
     """The logistic loss of one score per row against labels -1 / +1, or soft labels between them."""
 
     def __init__(self, y: Floats) -> None:
-        self._y, self._target = y, soft_labels(y)
-        self._loss = LogisticLoss(self._target)
-        self.formula = self._loss.formula
+        self._y = y
+        self.formula = Formula(LOGISTIC, np.ascontiguousarray(soft_labels(y)))
 
     def values(self, scores: Floats) -> Floats:
         """Loss of each row."""
-        return soft_logistic_loss(self._target, scores[:, 0])
+        return soft_logistic_loss(self.formula.target, scores[:, 0])
 
     def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
         """Gradient and hessian by the log-odds, each of shape (n_rows, 1)."""
-        gradient, hessian = self._loss.derivatives(scores[:, 0])
+        gradient, hessian = logistic_derivatives(self.formula.target, scores[:, 0])
         return gradient[:, None], hessian[:, None]
 
     def base(self, weight: Floats) -> Floats:

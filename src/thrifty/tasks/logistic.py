@@ -20,15 +20,13 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from thrifty.arrays import Floats
-from thrifty.trees.gradients import LOGISTIC, Formula, write_derivatives
+from thrifty.trees.gradients import write_derivatives
 
 __all__ = [
-    "LogisticLoss",
     "excess_loss",
     "log_loss_of_probability",
     "logistic_derivatives",
     "logistic_hessian",
-    "logistic_loss",
     "logistic_weights",
     "newton_minimum",
     "newton_step",
@@ -41,11 +39,6 @@ __all__ = [
 def softplus(score: ArrayLike) -> Floats:
     """``log(1 + exp(score))`` without overflow: it grows like ``score`` and decays to exactly 0."""
     return np.logaddexp(0.0, score, dtype=np.float64)
-
-
-def logistic_loss(y: ArrayLike, score: ArrayLike) -> Floats:
-    """``log(1 + exp(-y score))`` for labels ``y`` in {-1, +1}."""
-    return softplus(-np.multiply(y, score))
 
 
 def logistic_hessian(score: ArrayLike) -> Floats:
@@ -75,28 +68,11 @@ def excess_loss(cheap_loss: ArrayLike, full_loss: ArrayLike) -> Floats:
     return np.subtract(cheap_loss, full_loss, dtype=np.float64)
 
 
-class LogisticLoss:
-    """The loss of scores against one target for each row.
-
-    Parameters
-    ----------
-    target : ndarray of shape (n_rows,)
-        Probability of class +1, or share sent on; 0 and 1 for labels.
-    """
-
-    def __init__(self, target: ArrayLike) -> None:
-        self.formula = Formula(LOGISTIC, np.ascontiguousarray(target, dtype=np.float64))
-
-    def derivatives(self, score: Floats) -> tuple[Floats, Floats]:
-        """First and second derivative by the score."""
-        grad, curvature = np.empty(len(score)), np.empty(len(score))
-        logistic_derivatives(self.formula.target, score, grad, curvature)
-        return grad, curvature
-
-
-def logistic_derivatives(target: Floats, score: Floats, grad: Floats, curvature: Floats) -> None:
-    """Write ``expit(score) - target`` and ``expit(score) expit(-score)``."""
+def logistic_derivatives(target: Floats, score: Floats) -> tuple[Floats, Floats]:
+    """``expit(score) - target`` and ``expit(score) expit(-score)``, for targets in [0, 1]."""
+    grad, curvature = np.empty(len(score)), np.empty(len(score))
     write_derivatives(target, score, grad.view(np.int64), grad, curvature)
+    return grad, curvature
 
 
 RIDGE = 0.1

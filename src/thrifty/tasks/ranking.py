@@ -5,14 +5,12 @@
     AP@k  =  sum over places i <= k of  relevant(i) * precision(i)  /  min(k, number of relevant documents)
 
 and 1 for every order that puts relevant documents first. Average precision takes a grade of at least 1 as relevant. The
-gain of a document in NDCG is ``2**grade - 1``, as usual in ranking, or the grade itself (``gain="linear"``), as in
-scikit-learn.
+gain of a document in NDCG is ``2**grade - 1``, as usual in ranking; in scikit-learn it is the grade itself.
 
 *Equal scores.* Trees give many documents the same score. Keeping the order of the file would reward files that are
-sorted by relevance, so a metric is by default its exact expectation over all orders of the tied documents
-(McSherry and Najork, 2008). With r relevant documents among m tied ones, the j-th of their places holds a relevant
-document with probability r / m, and (j - 1) (r - 1) / (m - 1) more of them are expected before it. ``ties="worst"``
-puts the irrelevant ones first instead.
+sorted by relevance, so a metric is its exact expectation over all orders of the tied documents (McSherry and Najork,
+2008). With r relevant documents among m tied ones, the j-th of their places holds a relevant document with probability
+r / m, and (j - 1) (r - 1) / (m - 1) more of them are expected before it.
 
 *A query without relevant documents.* No order of it is better than another: its metric is NaN, it is left out of the
 mean, and ``n_undefined`` counts such queries.
@@ -32,7 +30,7 @@ error, or of pairs or lists of documents. An encoded target is one number for th
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -54,7 +52,6 @@ __all__ = [
     "PerQuery",
     "Queries",
     "RankingTask",
-    "Ties",
     "as_queries",
     "average_precision_at",
     "grades_of",
@@ -64,8 +61,6 @@ __all__ = [
     "rows_by_query",
     "with_queries",
 ]
-
-Ties = Literal["average", "worst"]
 
 
 class Queries:
@@ -126,15 +121,6 @@ class Queries:
         spread = np.broadcast_to(np.asarray(values, dtype=np.float64), (self.n_documents,))
         return np.add.reduceat(spread, self.start)
 
-    def folds(self, n_folds: int, seed: int = 0) -> Ints:
-        """Fold of each document; queries are kept whole, and folds have nearly the same number of queries."""
-        if not 2 <= n_folds <= self.n_queries:
-            raise InvalidInputError(
-                f"n_folds must lie between 2 and the number of queries, {self.n_queries}; got {n_folds!r}."
-            )
-        dealt = np.random.default_rng(seed).permutation(self.n_queries) % n_folds
-        return np.asarray(dealt[self.number], dtype=np.intp)
-
     def __repr__(self) -> str:
         return f"Queries({self.n_queries:,} queries, {self.n_documents:,} documents)"
 
@@ -178,7 +164,7 @@ class PerQuery:
 
 
 def average_precision_at(
-    y: ArrayLike, score: ArrayLike, queries: Queries | ArrayLike, k: int = 5, *, ties: Ties = "average"
+    y: ArrayLike, score: ArrayLike, queries: Queries | ArrayLike, k: int = 5
 ) -> PerQuery:
     """Average precision of the first ``k`` documents of each query, ordered by falling score.
 
@@ -192,8 +178,6 @@ def average_precision_at(
         Which documents belong together.
     k : int, default=5
         Number of first places that count.
-    ties : {"average", "worst"}, default="average"
-        Expectation over all orders of documents with equal scores, or the worst of these orders.
 
     Examples
     --------
@@ -205,43 +189,28 @@ def average_precision_at(
     grades = check_grades(y)
     queries = as_queries(queries, len(grades))
     relevant = (grades >= 1).astype(np.float64)
-    places = _Places(check_scores(score, len(grades)), queries, relevant, _check_k(k), _check_ties(ties))
-    hits = places.hits(relevant)
-    found = np.where(places.counts, hits.chance * hits.before / places.rank, 0.0)
+    places = _Places(check_scores(score, len(grades)), queries, k)
+    chance, before = places.hits(relevant)
+    found = np.where(places.counts, chance * before / places.rank, 0.0)
     best = np.minimum(queries.total(relevant), k)
     return PerQuery(_ratio(np.add.reduceat(found, queries.start), best))
 
 
-def ndcg_at(
-    y: ArrayLike,
-    score: ArrayLike,
-    queries: Queries | ArrayLike,
-    k: int = 5,
-    *,
-    gain: Literal["exponential", "linear"] = "exponential",
-    ties: Ties = "average",
-) -> PerQuery:
+def ndcg_at(y: ArrayLike, score: ArrayLike, queries: Queries | ArrayLike, k: int = 5) -> PerQuery:
     """Normalised discounted cumulative gain (NDCG) of the first ``k`` documents of each query.
 
-    The document at place i adds its gain, divided by ``log2(i + 1)``.
+    The document at place i adds its gain, ``2**grade - 1``, divided by ``log2(i + 1)``.
 
     Parameters
     ----------
-    y, score, queries, k, ties
+    y, score, queries, k
         As in ``average_precision_at``.
-    gain : {"exponential", "linear"}, default="exponential"
-        Gain of a document: ``2**grade - 1``, or its grade.
     """
-    if gain not in ("exponential", "linear"):
-        raise InvalidInputError(f"gain must be 'exponential' or 'linear'; got {gain!r}.")
     grades = check_grades(y)
     queries = as_queries(queries, len(grades))
-    gains = np.exp2(grades) - 1.0 if gain == "exponential" else grades
+    gains = np.exp2(grades) - 1.0
     score = check_scores(score, len(grades))
-    reached, best = (
-        _discounted(_Places(by, queries, gains, _check_k(k), _check_ties(ties)), gains)
-        for by in (score, gains)
-    )
+    reached, best = (_Places(by, queries, k).discounted(gains) for by in (score, gains))
     return PerQuery(_ratio(np.add.reduceat(reached, queries.start), np.add.reduceat(best, queries.start)))
 
 
@@ -267,27 +236,20 @@ def check_scores(score: ArrayLike, n_documents: int, name: str = "score") -> Flo
     return scores
 
 
-@dataclass(frozen=True)
-class _Hits:
-    """Per place: the chance that it holds a relevant document, and how many are then among the places up to it."""
-
-    chance: Floats
-    before: Floats
-
-
 class _Places:
     """All documents by query and falling score; documents with equal scores share their places."""
 
-    def __init__(self, score: Floats, queries: Queries, value: Floats, k: int, ties: Ties) -> None:
-        keys = (-score, queries.number) if ties == "average" else (value, -score, queries.number)
-        self.order: Ints = np.lexsort(keys)
+    def __init__(self, score: Floats, queries: Queries, k: int) -> None:
+        if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
+            raise InvalidInputError(
+                f"k must be a whole number of at least 1, the places that count; got {k!r}."
+            )
+        self.order: Ints = np.lexsort((-score, queries.number))
         self.queries = queries
         ordered = score[self.order]
         n = len(ordered)
-        is_new = np.ones(n, dtype=bool)
-        if ties == "average":
-            is_new[1:] = ordered[1:] != ordered[:-1]
-            is_new[queries.start] = True
+        is_new = np.r_[True, ordered[1:] != ordered[:-1]]
+        is_new[queries.start] = True
         self.tie_start: Ints = np.flatnonzero(is_new)
         self.tie_size: Ints = np.diff(np.r_[self.tie_start, n])
         self.rank: Ints = np.arange(n) - queries.start[queries.number] + 1
@@ -297,11 +259,12 @@ class _Places:
         """A value per group of ties as a value per place."""
         return np.repeat(per_tie, self.tie_size)
 
-    def mean_in_ties(self, value: Floats) -> Floats:
-        """Expected value at each place."""
-        return self.spread(np.add.reduceat(value[self.order], self.tie_start) / self.tie_size)
+    def discounted(self, gains: Floats) -> Floats:
+        """Expected gain at each place that counts, divided by ``log2(place + 1)``."""
+        expected = self.spread(np.add.reduceat(gains[self.order], self.tie_start) / self.tie_size)
+        return np.where(self.counts, expected / np.log2(self.rank + 1.0), 0.0)
 
-    def hits(self, relevant: Floats) -> _Hits:
+    def hits(self, relevant: Floats) -> tuple[Floats, Floats]:
         """Chance of a relevant document at each place, and the expected number up to it if there is one."""
         in_tie = np.add.reduceat(relevant[self.order], self.tie_start)
         all_before = np.cumsum(in_tie) - in_tie
@@ -311,29 +274,13 @@ class _Places:
         others = np.maximum(self.tie_size - 1, 1)
         place_in_tie = np.arange(len(self.order)) - self.spread(self.tie_start)
         more = place_in_tie * self.spread((in_tie - 1) / others)
-        return _Hits(self.spread(in_tie / self.tie_size), self.spread(before) + 1.0 + more)
-
-
-def _discounted(places: _Places, gains: Floats) -> Floats:
-    return np.where(places.counts, places.mean_in_ties(gains) / np.log2(places.rank + 1.0), 0.0)
+        return self.spread(in_tie / self.tie_size), self.spread(before) + 1.0 + more
 
 
 def _ratio(found: Floats, best: Floats) -> Floats:
     value = np.full(len(found), np.nan)
     np.divide(found, best, out=value, where=best > 0)
     return value
-
-
-def _check_k(k: int) -> int:
-    if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
-        raise InvalidInputError(f"k must be a whole number of at least 1, the places that count; got {k!r}.")
-    return int(k)
-
-
-def _check_ties(ties: Ties) -> Ties:
-    if ties not in ("average", "worst"):
-        raise InvalidInputError(f"ties must be 'average' or 'worst'; got {ties!r}.")
-    return ties
 
 
 MIN_HESSIAN = 1e-3
