@@ -9,7 +9,7 @@ import pytest
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.naive_bayes import GaussianNB
 
-from thrifty.dynamod import KL, CrossFittedPair, Fold, alternate, check_pair, q_step_kl
+from thrifty.dynamod import CrossFittedPair, Fold, alternate, check_pair, kl_divergence, q_step_kl
 from thrifty.dynamod.boosted import BoostedPair
 from thrifty.dynamod.group_lasso import LinearScores
 from thrifty.dynamod.leaf import LeafPair
@@ -88,16 +88,15 @@ def test_what_is_no_pair_is_refused_in_words(method, does, words, monkeypatch):
 
 
 def test_a_distance_of_ones_own_comes_with_its_q_step():
-    class Doubled(KL):
-        def value(self, t, g):
-            return 2.0 * super().value(t, g)
+    def doubled(t, g):
+        return 2.0 * kl_divergence(t, g)
 
     def half_excess(excess, g, limit, **rows):
         return q_step_kl(0.5 * excess, g, limit, **rows)
 
-    asked = {"task": TASK, "limit": 0.3, "max_iter": 3, "distance": Doubled()}
+    asked = {"task": TASK, "limit": 0.3, "max_iter": 3, "distance": doubled}
     full_loss = np.full(200, 0.1)
-    with pytest.raises(InvalidInputError, match="Doubled needs the q-step"):
+    with pytest.raises(InvalidInputError, match="doubled needs the q-step"):
         alternate(linear(), X, Y, full_loss, **asked)
     first = alternate(linear(), X, Y, full_loss, q_step=half_excess, **asked).value.rounds[0]
     plain = q_step_kl(0.5 * (np.log(2.0) - full_loss), np.zeros(200), 0.3).value

@@ -73,7 +73,7 @@ def test_the_charge_is_what_a_dearer_pair_costs_the_best_shares(distance, q_step
 
     def value(price):
         t = solved(price).value
-        return np.mean(expit(-t) * excess + DISTANCES[distance].value(t, g))
+        return np.mean(expit(-t) * excess + DISTANCES[distance](t, g))
 
     step = solved(1.0)
     assert step.multiplier > 0

@@ -30,7 +30,7 @@ def draw(seed, n=8, scale=1.0):
 
 
 def objective(distance, t, excess, g, weight=None):
-    return np.average(expit(-t) * excess + DISTANCES[distance].value(t, g), weights=weight)
+    return np.average(expit(-t) * excess + DISTANCES[distance](t, g), weights=weight)
 
 
 def spend(t, price, weight=None):

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 from scipy.special import expit, logit
 
-from thrifty.dynamod.objective import KL
+from thrifty.dynamod.objective import kl_divergence
 from thrifty.dynamod.qstep import q_step_kl
 from thrifty.evidence.thresholds import threshold_curve
 
@@ -14,7 +14,7 @@ RNG = np.random.default_rng(0)
 
 def objective(q, p1, p_gate, full_loss):
     """The objective of a row, of the share sent, the probability of its label and that of being sent."""
-    return (1 - q) * -np.log(p1) + q * full_loss + KL().value(logit(q), logit(p_gate))
+    return (1 - q) * -np.log(p1) + q * full_loss + kl_divergence(logit(q), logit(p_gate))
 
 
 def bulges(here, there, full_loss):

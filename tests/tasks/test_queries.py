@@ -154,8 +154,11 @@ def test_many_queries_take_no_loop():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (([0, -1], [1, 2], [1, 1]), "y must hold one finite grade of at least 0"),
-        (([0, np.nan], [1, 2], [1, 1]), "y must hold one finite grade"),
+        (
+            ([0, -1], [1, 2], [1, 1]),
+            "y must hold grades of relevance, whole numbers from 0 to 31; got -1.0 in row 1",
+        ),
+        (([0, np.nan], [1, 2], [1, 1]), "y must hold grades of relevance"),
         (([0, 1], [1, np.nan], [1, 1]), "score must hold one number per document, 2 in all"),
         (([0, 1], [1], [1, 1]), "score must hold one number per document"),
         (([0, 1], [1, 2], [1, 1, 1]), "got 3 for 2 documents"),

@@ -22,12 +22,11 @@ from thrifty.dynamod.alternating import (
     alternate,
     check_pair,
 )
-from thrifty.dynamod.objective import KL, Distance, Squared
+from thrifty.dynamod.objective import Distance, kl_divergence, squared_distance
 from thrifty.dynamod.qstep import q_step_kl, q_step_squared
 from thrifty.dynamod.solution import Solution
 
 __all__ = [
-    "KL",
     "Alternation",
     "CrossFittedPair",
     "Distance",
@@ -36,11 +35,12 @@ __all__ = [
     "QStep",
     "Round",
     "Solution",
-    "Squared",
     "Stage",
     "Visit",
     "alternate",
     "check_pair",
+    "kl_divergence",
     "q_step_kl",
     "q_step_squared",
+    "squared_distance",
 ]

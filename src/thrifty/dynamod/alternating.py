@@ -209,7 +209,7 @@ class Problem:
         g, f1 = pair.scores(X)
         cheap = expit(-log_odds) * self.loss.values(f1)
         full = expit(log_odds) * self.full_loss
-        gating = self.distance.value(log_odds, g)
+        gating = self.distance(log_odds, g)
         return float(self.weight @ (cheap + full + gating)) + pair.penalty()
 
     def best_shares(self, pair: Pair, X: Any, *, at_start: bool = False) -> Solution[Floats]:
@@ -291,7 +291,6 @@ def alternate_under_budget(
     task: Task,
     budget: CallBudget,
     distance: DistanceName | Distance = "kl",
-    q_step: QStep | None = None,
     weight: Floats | None = None,
     folds: "Sequence[Fold[AnyPair]] | None" = None,
     max_iter: int = 50,
@@ -312,7 +311,7 @@ def alternate_under_budget(
     others
         As in ``alternate``.
     """
-    problem = _problem(task, y, full_loss, budget, distance, q_step, None, weight)
+    problem = _problem(task, y, full_loss, budget, distance, None, None, weight)
     judged: Any = _judged(pair, folds)
     step = problem.best_shares(judged, X, at_start=True)
     # At a charge of one unit, everything together would cost as much as there is to lose.
@@ -430,8 +429,9 @@ def _gating(distance: DistanceName | Distance, q_step: QStep | None) -> tuple[Di
         name = check_distance(distance)
         return DISTANCES[name], Q_STEPS[name] if q_step is None else q_step
     if q_step is None:
+        name = getattr(distance, "__name__", repr(distance))
         raise InvalidInputError(
-            f"distance {type(distance).__name__} needs the q-step that belongs to it. Give q_step=, a function such as "
+            f"distance {name} needs the q-step that belongs to it. Give q_step=, a function such as "
             f"thrifty.dynamod.q_step_kl."
         )
     return distance, q_step
@@ -583,8 +583,8 @@ def _rules_of_pairs(
     penalty = float(pair.penalty())
     yield np.isfinite(penalty) and penalty >= 0.0, f"penalty must be at least 0; got {penalty!r}"
     # Gate and f1, each against the best of some constants.
-    far = float(apart.value(shares, g).mean())
-    flat = min(float(apart.value(shares, np.full_like(g, at)).mean()) for at in np.linspace(-5, 5, 101))
+    far = float(apart(shares, g).mean())
+    flat = min(float(apart(shares, np.full_like(g, at)).mean()) for at in np.linspace(-5, 5, 101))
     rule = f"the gate must be no farther from the shares than a constant is; got {far:.4g} and {flat:.4g}"
     yield far <= flat + 1e-6, rule
     stays = expit(-shares)

@@ -23,8 +23,9 @@ touches the fit there and lies above it; ``best_intercept``, the constant score 
 ``needs_no_coefficients``, whether that is a global optimum already, so that no coefficient can earn its price.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal
 
 import numpy as np
 from scipy.special import expit, logsumexp, softmax
@@ -36,16 +37,16 @@ from thrifty.tasks.logistic import logistic_hessian, soft_logistic_loss, softplu
 __all__ = [
     "DISTANCES",
     "FARTHEST_INTERCEPT",
-    "KL",
     "NEVER",
     "AnyFit",
     "Distance",
     "LogisticFit",
     "SoftmaxFit",
-    "Squared",
     "SquaredFit",
     "check_distance",
     "entropy_of_log_odds",
+    "kl_divergence",
+    "squared_distance",
 ]
 
 NEVER = -40.0
@@ -54,11 +55,8 @@ NEVER = -40.0
 DistanceName = Literal["kl", "squared"]
 
 
-class Distance(Protocol):
-    """A distance between a share, given by its log-odds ``t``, and a gate score ``g``."""
-
-    def value(self, t: Floats, g: Floats) -> Floats:
-        """Distance of each row."""
+Distance = Callable[[Floats, Floats], Floats]
+"""Distance of each row between a share, given by its log-odds ``t``, and a gate score ``g``: ``distance(t, g)``."""
 
 
 def entropy_of_log_odds(t: Floats) -> Floats:
@@ -70,23 +68,17 @@ def entropy_of_log_odds(t: Floats) -> Floats:
     return np.asarray(tail + softplus(-t), dtype=np.float64)
 
 
-class KL:
-    """``KL(q || expit(g))``: the paper's distance for DynaMod-Lin and DynaMod-Gbrt."""
-
-    def value(self, t: Floats, g: Floats) -> Floats:
-        """KL divergence per row; a share of exactly 0 or 1 is allowed."""
-        return soft_logistic_loss(expit(t), g) - entropy_of_log_odds(t)
+def kl_divergence(t: Floats, g: Floats) -> Floats:
+    """``KL(q || expit(g))`` per row: the paper's distance for DynaMod-Lin and DynaMod-Gbrt; q may be exactly 0 or 1."""
+    return soft_logistic_loss(expit(t), g) - entropy_of_log_odds(t)
 
 
-class Squared:
-    """``(log-odds of q - g)^2``: the paper's symmetrised distance (appendix, DynaMod-Lstsq)."""
-
-    def value(self, t: Floats, g: Floats) -> Floats:
-        """Squared difference of log-odds per row."""
-        return np.square(t - g)
+def squared_distance(t: Floats, g: Floats) -> Floats:
+    """``(log-odds of q - g)^2`` per row: the paper's symmetrised distance (appendix, DynaMod-Lstsq)."""
+    return np.square(t - g)
 
 
-DISTANCES: dict[DistanceName, Distance] = {"kl": KL(), "squared": Squared()}
+DISTANCES: dict[DistanceName, Distance] = {"kl": kl_divergence, "squared": squared_distance}
 
 
 def check_distance(name: str) -> DistanceName:

@@ -61,7 +61,6 @@ __all__ = [
     "Point",
     "SpendingProblem",
     "check_spending",
-    "find_crossing",
     "minimise_tilted",
     "minimise_tilted_between",
     "q_step_kl",
@@ -333,16 +332,23 @@ class Point:
     t: Floats
 
 
-@dataclass(frozen=True)
 class Crossing:
-    """Crossing of the spend with the limit.
+    """Search for the crossing of the spend with the limit, and where it ended.
 
-    Attributes
+    Since ``t`` never rises with ``eta``, the nearest answers yet on either side of the limit bound the answer of every
+    multiplier in between.
+
+    Parameters
     ----------
     problem : SpendingProblem
         The rows and the limit.
     side : ndarray of shape (n_samples,)
         Which share a row with two takes: the better (0), the smaller (-1) or the larger (1).
+    guess, ratio : float
+        Where the search begins; see ``smallest_multiplier``.
+
+    Attributes
+    ----------
     below : Point or None
         Largest multiplier that exceeds the limit; None if the constraint does not bind.
     above : Point
@@ -351,28 +357,16 @@ class Crossing:
         How often all rows were computed.
     """
 
-    problem: SpendingProblem
-    side: Sides
-    below: Point | None
-    above: Point
-    n_evaluations: int
-
-
-class _Path:
-    """``t(eta)`` during a search, computed from the nearest answers yet on either side of the limit.
-
-    Since ``t`` never rises with ``eta``, they bound the answer of every multiplier in between.
-    """
-
-    def __init__(self, problem: SpendingProblem, side: Sides) -> None:
-        self.problem = problem
-        self.side = side
+    def __init__(self, problem: SpendingProblem, side: Sides, guess: float, ratio: float = 4.0) -> None:
+        self.problem, self.side = problem, side
         self.below: Point | None = None
-        self.above: Point | None = None
+        self._met: Point | None = None
         self.n_evaluations = 0
+        bracket = smallest_multiplier(self._spend, problem.limit, guess=guess, ratio=ratio)
+        self.above = self._met or self._at(bracket.above)
 
-    def at(self, eta: float) -> Point:
-        problem, below, above = self.problem, self.below, self.above
+    def _at(self, eta: float) -> Point:
+        problem, below, above = self.problem, self.below, self._met
         self.n_evaluations += 1
         if math.isinf(eta):
             free = minimise_tilted(problem.excess, problem.g, self.side)
@@ -383,22 +377,14 @@ class _Path:
         start = below.t + (eta - below.eta) / (above.eta - below.eta) * (above.t - below.t)
         return Point(eta, minimise_tilted_between(a, problem.g, self.side, above.t, below.t, start))
 
-    def spend(self, eta: float) -> float:
-        point = self.at(eta)
+    def _spend(self, eta: float) -> float:
+        point = self._at(eta)
         spend = self.problem.spend(point.t)
         if spend > self.problem.limit * (1.0 + ROUNDING):
             self.below = point
         else:
-            self.above = point
+            self._met = point
         return spend
-
-
-def find_crossing(problem: SpendingProblem, side: Sides, guess: float, ratio: float = 4.0) -> Crossing:
-    """Search for the smallest multiplier that meets the limit, starting at ``guess``."""
-    path = _Path(problem, side)
-    bracket = smallest_multiplier(path.spend, problem.limit, guess=guess, ratio=ratio)
-    above = path.above if path.above is not None else path.at(bracket.above)
-    return Crossing(problem, side, path.below, above, path.n_evaluations)
 
 
 def settle_jumps(crossing: Crossing, gap: float, tol: float) -> tuple[Floats, float, int]:
@@ -415,7 +401,7 @@ def settle_jumps(crossing: Crossing, gap: float, tol: float) -> tuple[Floats, fl
         for side in _sides_at_jump(crossing):
             if gap <= tol:
                 break
-            option = find_crossing(crossing.problem, side, crossing.above.eta, ratio=1.01)
+            option = Crossing(crossing.problem, side, crossing.above.eta, ratio=1.01)
             n_evaluations += option.n_evaluations
             # Rows assigned their larger share may exceed the limit at any multiplier: then there is no answer.
             if math.isfinite(option.above.eta):
@@ -725,7 +711,7 @@ def q_step_squared(
         satisfies the constraint and is within ``residual`` of the optimum, and more iterations would not help.
     """
     problem = check_spending(excess, g, limit, extra_cost, sample_weight)
-    crossing = find_crossing(problem, np.zeros(problem.g.size, dtype=np.int8), problem.unit())
+    crossing = Crossing(problem, np.zeros(problem.g.size, dtype=np.int8), problem.unit())
     tol = _gap_tolerance(problem, crossing.above.eta)
     gap = _slack_value(problem, crossing.above.t, crossing.above.eta)
     t, gap, n_evaluations = settle_jumps(crossing, gap, tol)

@@ -172,28 +172,41 @@ def ridge_logistic(
     Solution
         ``residual``: largest entry of the gradient.
     """
-    problem = _Logistic(design, target, weight, ridge, offset, dense, pulled, centre)
+    dense = np.empty((len(target), 0)) if dense is None else dense
+    free = np.ones(dense.shape[1]) if pulled is None else pulled
+    n_leaves, pull = design.n_leaves, ridge * np.r_[np.ones(design.n_leaves), free]
+    middle = np.r_[centre.leaf, centre.dense]
+
+    def scores_at(at: Floats) -> Floats:
+        return offset + design.dot(at[:n_leaves]) + dense @ at[n_leaves:]
+
+    def value_at(at: Floats) -> float:
+        away = at - middle
+        return float(weight @ soft_logistic_loss(target, scores_at(at)) + 0.5 * (pull * away) @ away)
+
     at = np.r_[start.leaf, start.dense]
-    value = problem.value(at)
-    residual = np.inf
+    value = value_at(at)
     steps = 0
     while True:
-        gradient, hessian = problem.derivatives(at)
+        score = scores_at(at)
+        off = weight * (expit(score) - target)
+        gradient = np.r_[design.totals(off), dense.T @ off] + pull * (at - middle)
+        hessian = _bordered_gram(design, dense, weight * logistic_hessian(score))
+        hessian[np.diag_indices_from(hessian)] += pull
         residual = float(np.abs(gradient).max(initial=0.0))
         if residual <= tol or steps == max_iter:
             break
         step = _newton_step(hessian, gradient)
-        length, trial, lower = 1.0, at - step, problem.value(at - step)
+        length, trial, lower = 1.0, at - step, value_at(at - step)
         for _ in range(_HALVINGS):
             if lower <= value - 1e-4 * length * float(gradient @ step):
                 break
             length *= 0.5
-            trial, lower = at - length * step, problem.value(at - length * step)
+            trial, lower = at - length * step, value_at(at - length * step)
         if not lower < value:
             break  # rounding: no shorter step descends either
         at, value = trial, lower
         steps += 1
-    n_leaves = design.n_leaves
     return Solution(LeafWeights(at[:n_leaves], at[n_leaves:]), residual, steps, residual <= max(tol, 1e-8))
 
 
@@ -204,53 +217,15 @@ def _newton_step(hessian: Floats, gradient: Floats) -> Floats:
         return np.asarray(np.linalg.lstsq(hessian, gradient, rcond=1e-13)[0], dtype=np.float64)
 
 
-class _Logistic:
-    """Value and derivatives of (OPT7) at one stacked vector of weights."""
-
-    def __init__(
-        self,
-        design: LeafDesign,
-        target: Floats,
-        weight: Floats,
-        ridge: float,
-        offset: float,
-        dense: Floats | None,
-        pulled: Floats | None,
-        centre: LeafWeights,
-    ) -> None:
-        self._design, self._target, self._weight, self._offset = design, target, weight, offset
-        self._dense = np.empty((len(target), 0)) if dense is None else dense
-        free = np.ones(self._dense.shape[1]) if pulled is None else pulled
-        self._ridge = ridge * np.r_[np.ones(design.n_leaves), free]
-        self._centre = np.r_[centre.leaf, centre.dense]
-
-    def _score(self, at: Floats) -> Floats:
-        n_leaves = self._design.n_leaves
-        return self._offset + self._design.dot(at[:n_leaves]) + self._dense @ at[n_leaves:]
-
-    def value(self, at: Floats) -> float:
-        away = at - self._centre
-        loss = self._weight @ soft_logistic_loss(self._target, self._score(at))
-        return float(loss + 0.5 * (self._ridge * away) @ away)
-
-    def derivatives(self, at: Floats) -> tuple[Floats, Floats]:
-        score = self._score(at)
-        pull = self._weight * (expit(score) - self._target)
-        gradient = np.r_[self._design.totals(pull), self._dense.T @ pull]
-        hessian = self._hessian(self._weight * logistic_hessian(score))
-        return gradient + self._ridge * (at - self._centre), hessian
-
-    def _hessian(self, weight: Floats) -> Floats:
-        n_leaves, n_all = self._design.n_leaves, len(self._ridge)
-        hessian = np.empty((n_all, n_all))
-        hessian[:n_leaves, :n_leaves] = self._design.gram(weight)
-        hessian[n_leaves:, n_leaves:] = self._dense.T @ (weight[:, None] * self._dense)
-        for number, column in enumerate(self._dense.T):
-            border = self._design.totals(weight * column)
-            hessian[:n_leaves, n_leaves + number] = border
-            hessian[n_leaves + number, :n_leaves] = border
-        hessian[np.diag_indices_from(hessian)] += self._ridge
-        return hessian
+def _bordered_gram(design: LeafDesign, dense: Floats, weight: Floats) -> Floats:
+    """Weighted Gram matrix of the leaves and the dense columns beside them."""
+    n_leaves, n_all = design.n_leaves, design.n_leaves + dense.shape[1]
+    gram = np.empty((n_all, n_all))
+    gram[:n_leaves, :n_leaves] = design.gram(weight)
+    gram[n_leaves:, n_leaves:] = dense.T @ (weight[:, None] * dense)
+    for place, column in enumerate(dense.T, start=n_leaves):
+        gram[:n_leaves, place] = gram[place, :n_leaves] = design.totals(weight * column)
+    return gram
 
 
 _INNER = 200

@@ -11,7 +11,7 @@ A matrix is written in the unit of the prices of features, so that tests and mis
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,33 +25,6 @@ MIN_PROBABILITY = 1e-6
 """Smaller probabilities count as this: one answer loses at most 13.8."""
 
 
-class Mistakes(Protocol):
-    """What answers lose."""
-
-    @property
-    def name(self) -> str:
-        """What people call the mean quality, which is minus the mean loss."""
-
-    @property
-    def unit(self) -> float:
-        """The largest loss that counts as one where losses and prices are traded against each other."""
-
-    def largest(self, n_classes: int) -> float:
-        """Most that an answer can lose."""
-
-    def is_of_errors(self) -> bool:
-        """Whether every mistake is as bad as any other, so that the most probable class is the best answer."""
-
-    def picks(self, outputs: Floats) -> Ints:
-        """Which of the classes is answered, shape (n_rows,)."""
-
-    def by_truth(self, outputs: Floats) -> Floats:
-        """What each answer loses for every class that may be the true one, shape (n_rows, n_classes)."""
-
-    def uncertainty(self, outputs: Floats) -> Floats | None:
-        """What knowing the true class would save on average, shape (n_rows,); None where the margin says as much."""
-
-
 @dataclass(frozen=True)
 class ProbabilityLoss:
     """The logarithmic or the Brier loss of probabilities; the answer is the most probable class."""
@@ -62,26 +35,26 @@ class ProbabilityLoss:
 
     @property
     def name(self) -> str:
-        """Minus the loss."""
+        """Name of the mean quality, which is minus the mean loss."""
         return "minus the log-loss" if self.kind == "log" else "minus the Brier loss"
 
     def largest(self, n_classes: int) -> float:
-        """That of a sure answer which is wrong."""
+        """Most that an answer can lose: that of a sure answer which is wrong."""
         if self.kind == "log":
             return float(-np.log(MIN_PROBABILITY))
         return 1.0 if n_classes == 2 else 2.0
 
     def is_of_errors(self) -> bool:
-        """No: an answer may be right and lose."""
+        """Whether every mistake is as bad as any other: no, an answer may be right and lose."""
         return False
 
     def picks(self, outputs: Floats) -> Ints:
-        """The most probable class; the first of equals."""
+        """Number of the answered class: the most probable one; the first of equals."""
         place: Ints = outputs.argmax(axis=1)
         return place
 
     def by_truth(self, outputs: Floats) -> Floats:
-        """Loss for every class that may be the true one."""
+        """What each answer loses for every class that may be the true one, shape (n_rows, n_classes)."""
         if self.kind == "log":
             losses: Floats = -np.log(np.maximum(outputs, MIN_PROBABILITY))
             return losses
@@ -90,7 +63,7 @@ class ProbabilityLoss:
         return losses / 2.0 if outputs.shape[1] == 2 else losses
 
     def uncertainty(self, outputs: Floats) -> Floats | None:
-        """Loss that the probabilities expect of themselves; for two classes it falls with the margin."""
+        """What knowing the true class would save on average; None for two classes, where the margin says as much."""
         if outputs.shape[1] == 2:
             return None
         expected: Floats = (outputs * self.by_truth(outputs)).sum(axis=1)
@@ -148,6 +121,10 @@ class CostMatrix:
             return None
         doubt: Floats = _expected(outputs, self.costs - np.diag(self.costs)[:, None]).min(axis=1)
         return doubt
+
+
+Mistakes = ProbabilityLoss | CostMatrix
+"""What answers lose; ``unit`` is the loss that counts as one where losses and prices are traded against each other."""
 
 
 def _expected(outputs: Floats, costs: Floats) -> Floats:

@@ -214,17 +214,6 @@ def ndcg_at(y: ArrayLike, score: ArrayLike, queries: Queries | ArrayLike, k: int
     return PerQuery(_ratio(np.add.reduceat(reached, queries.start), np.add.reduceat(best, queries.start)))
 
 
-def check_grades(y: ArrayLike) -> Floats:
-    """Check grades, one per document, finite and at least 0, and return them as floats."""
-    grades = np.asarray(y, dtype=np.float64)
-    if grades.ndim != 1 or not np.all(np.isfinite(grades)) or np.any(grades < 0):
-        raise InvalidInputError(
-            f"y must hold one finite grade of at least 0 per document; got shape {grades.shape}"
-            + (f" and {grades.min()!r} as the least." if grades.size else ".")
-        )
-    return grades
-
-
 def check_scores(score: ArrayLike, n_documents: int, name: str = "score") -> Floats:
     """Check scores, one per document and none of them NaN, and return them as floats."""
     scores = np.asarray(score, dtype=np.float64)
@@ -421,7 +410,7 @@ def with_queries(relevance: Any, qid: Any) -> Labels:
         )
     for name, values in (("y", relevance), ("qid", qid)):
         check_unmasked(name, values)
-    grades, queries = _check_grades("y", relevance), Queries(_check_ids(qid))
+    grades, queries = check_grades(relevance), Queries(_check_ids(qid))
     if len(grades) != queries.n_documents:
         raise InvalidInputError(
             f"qid must hold one query for each of the {len(grades):,} documents; got {queries.n_documents:,}."
@@ -440,20 +429,19 @@ def _check_ids(qid: Any) -> Labels:
     return ids
 
 
-def _check_grades(name: str, relevance: Any) -> Floats:
+def check_grades(relevance: Any) -> Floats:
+    """Check grades of relevance, one whole number per document, and return them as floats."""
     try:
         grades = np.asarray(relevance, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{name} must hold grades of relevance: {error}") from error
+        raise InvalidInputError(f"y must hold grades of relevance: {error}") from error
     if grades.ndim != 1:
-        raise InvalidInputError(
-            f"{name} must hold one grade of relevance per document; got shape {grades.shape}."
-        )
+        raise InvalidInputError(f"y must hold one grade of relevance per document; got shape {grades.shape}.")
     wrong = ~((grades >= 0) & (grades < GRADES) & (grades == np.round(grades)))
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise InvalidInputError(
-            f"{name} must hold grades of relevance, whole numbers from 0 to {GRADES - 1}; got {float(grades[row])!r} "
+            f"y must hold grades of relevance, whole numbers from 0 to {GRADES - 1}; got {float(grades[row])!r} "
             f"in row {row}. The gain of a grade is 2**grade - 1: make grades of finer numbers; leave out rows without."
         )
     return grades

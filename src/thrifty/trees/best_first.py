@@ -36,7 +36,7 @@ from thrifty.arrays import Floats, Int32s, Int64s, Words
 from thrifty.jit import Number, Record, lean, lean_kernel
 from thrifty.trees.binning import A_SET, BinnedTable
 from thrifty.trees.histogram import BYTE, CARRIED_FROM, CHUNK, MAX_CARRIED, ROW, fill, subtract
-from thrifty.trees.split import can_pay, choose, examine, lanes_score, leaf_offset
+from thrifty.trees.split import can_pay, choose, examine, is_heavier, lanes_score, leaf_offset, may_split
 from thrifty.trees.workspace import Limits, Workspace
 
 __all__ = [
@@ -115,13 +115,6 @@ def begin(ws: Workspace) -> None:
 def n_rows(leaf: Record) -> Number:
     """Rows of a leaf."""
     return leaf.stop - leaf.start
-
-
-@lean
-def may_split(leaf: Record, limits: Limits) -> Number:
-    """Whether depth and number of rows allow a split."""
-    n = leaf.stop - leaf.start
-    return leaf.depth < limits.max_depth and n >= 2 * limits.min_child_samples and n > 1
 
 
 # -- a job -------------------------------------------------------------------------------------
@@ -533,21 +526,10 @@ def search_levels(
                     code = order[n_there - 1 - at] if from_high else order[at]
                     bits[code >> 6] |= np.uint64(1) << np.uint64(code & 63)
     if highest > 0.0 and not any_missing:
-        best_side = is_heavier(best, total, ws)
+        best_side = is_heavier(best, total, ws.lanes, ws.units)
     if best_side:
         bits[n_codes >> 6] |= np.uint64(1) << np.uint64(n_codes & 63)
     return highest, best_side
-
-
-@lean
-def is_heavier(left: Int64s, total: Int64s, ws: Workspace) -> Number:
-    """Whether the left child has at least half of the hessians."""
-    left_sum, all_sum = 0.0, 0.0
-    for k in range(ws.units.shape[0]):
-        lane, mask = ws.lanes.fields[k, 2], ws.lanes.fields[k, 3]
-        left_sum += (left[lane] & mask) * ws.units[k, 1]
-        all_sum += (total[lane] & mask) * ws.units[k, 1]
-    return 2 * left_sum >= all_sum
 
 
 @lean

@@ -31,7 +31,14 @@ from thrifty.trees.gradients import Lanes
 from thrifty.trees.histogram import BYTE, CHUNK, TILE, gather, subtract
 from thrifty.trees.workspace import Limits, Workspace
 
-__all__ = ["can_pay", "choose", "examine", "leaf_offset", "run_lanes", "search"]
+__all__ = ["can_pay", "choose", "examine", "is_heavier", "leaf_offset", "may_split", "run_lanes", "search"]
+
+
+@lean
+def may_split(leaf: Record, limits: Limits) -> Number:
+    """Whether depth and number of rows allow a split."""
+    n = leaf.stop - leaf.start
+    return leaf.depth < limits.max_depth and n >= 2 * limits.min_child_samples and n > 1
 
 
 @lean
@@ -175,7 +182,7 @@ def can_pay(ws: Workspace, leaf: Number) -> Number:
 @lean_kernel
 def run_lanes(ws: Workspace) -> None:
     """Build and search the histograms of the job, of several integers a cell."""
-    tree, limits = ws.tree[0], ws.limits
+    tree = ws.tree[0]
     places = ws.places[0] if tree.is_whole else ws.places[1]
     for start in range(tree.first, tree.last, CHUNK):
         stop = min(tree.last, start + CHUNK)
@@ -188,8 +195,7 @@ def run_lanes(ws: Workspace) -> None:
                     subtract(hist[places[place]], ws.hist[tree.small_slot, places[place]])
             else:
                 fill_lanes(ws, at, places, start, stop, hist)
-            n_rows = at.stop - at.start
-            if at.depth < limits.max_depth and n_rows >= 2 * limits.min_child_samples and n_rows > 1:
+            if may_split(at, ws.limits):
                 examine_lanes(ws, leaf, places[start:stop], hist)
 
 
@@ -264,6 +270,17 @@ def lanes_score(
     return score
 
 
+@lean
+def is_heavier(left: Int64s, total: Int64s, lanes: Lanes, units: Floats) -> Number:
+    """Whether the left child has at least half of the hessians."""
+    left_sum, all_sum = 0.0, 0.0
+    for k in range(units.shape[0]):
+        lane, mask = lanes.fields[k, 2], lanes.fields[k, 3]
+        left_sum += (left[lane] & mask) * units[k, 1]
+        all_sum += (total[lane] & mask) * units[k, 1]
+    return 2 * left_sum >= all_sum
+
+
 @inner
 def search_lanes(
     hist: Int64s,
@@ -299,10 +316,5 @@ def search_lanes(
                 for lane in range(n_lanes):
                     sums[lane] = left[lane]
     if not any_missing and best_bin >= 0:
-        left_sum, all_sum = 0.0, 0.0
-        for k in range(units.shape[0]):
-            lane, mask = lanes.fields[k, 2], lanes.fields[k, 3]
-            left_sum += (sums[lane] & mask) * units[k, 1]
-            all_sum += (total[lane] & mask) * units[k, 1]
-        best_left = 2 * left_sum >= all_sum
+        best_left = is_heavier(sums, total, lanes, units)
     return best, best_bin, best_left
