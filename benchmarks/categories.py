@@ -14,6 +14,7 @@ import lightgbm as lgb
 import numpy as np
 
 from thrifty.trees import EnsembleBuilder, TreeGrower, bin_columns
+from thrifty.trees.workspace import Limits
 
 RATE = 0.1
 
@@ -39,7 +40,7 @@ def ours(X, y, n_trees, categorical):
     start = time.thread_time()
     table = bin_columns(X, categorical=categorical)
     grower, builder, score = (
-        TreeGrower(table, max_depth=6, l2=1.0),
+        TreeGrower(table, Limits(max_depth=6, l2=1.0)),
         EnsembleBuilder(X.shape[1]),
         np.zeros(len(y)),
     )

@@ -24,6 +24,7 @@ from thrifty.trees import EnsembleBuilder, TreeGrower, bin_columns
 from thrifty.trees.gradients import choose_lanes, pack, write_derivatives
 from thrifty.trees.histogram import TILE, add_eight, fill
 from thrifty.trees.split import search
+from thrifty.trees.workspace import Limits
 
 SIZES = [(12_000, 16), (45_000, 50), (150_000, 200)]
 RATE = 0.1
@@ -47,7 +48,7 @@ class Ours:
         self.table, self.labels = bin_columns(X), labels
 
     def run(self, rounds, gamma=0.0, newton=False, **options):
-        grower = TreeGrower(self.table, gamma=gamma, **options)
+        grower = TreeGrower(self.table, Limits(**options), gamma=gamma)
         scores = [np.zeros(self.table.n_rows) for _ in self.labels]
         grad, hess = np.empty(self.table.n_rows), np.empty(self.table.n_rows)
         builders, self.n_cells = [EnsembleBuilder(self.table.n_features) for _ in self.labels], 0
@@ -302,7 +303,7 @@ def report_growth():
         for value in values:
             case = {**base, name: value}
             X, labels = make_data(case["rows"], case["columns"])
-            grower = TreeGrower(bin_columns(X, max_bins=case["bins"]), max_depth=case["depth"])
+            grower = TreeGrower(bin_columns(X, max_bins=case["bins"]), Limits(max_depth=case["depth"]))
             given = np.zeros(len(X)), labels[0] - 0.5
             once = partial(grower.add_tree, EnsembleBuilder(X.shape[1]), *given)
             cells.append(f"{value:,}: {1e3 * best_of(once, 5):.2f}")

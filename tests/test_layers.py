@@ -14,7 +14,7 @@ LAYERS = (
 """From the ground up."""
 
 KNOWS_ONLY = {
-    "trees": {"errors", "arrays", "jit", "prices"},
+    "trees": {"errors", "arrays", "jit", "rows", "prices"},
     "tasks": {"errors", "arrays", "jit", "prices", "trees"},
     "chain": {"errors", "arrays", "rows", "threads", "jit", "prices", "trees", "tasks", "tables", "full"},
     "sources": {"errors", "arrays", "threads", "prices", "tables", "chain"},

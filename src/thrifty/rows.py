@@ -33,6 +33,7 @@ __all__ = [
     "fingerprints",
     "key_chance",
     "key_words",
+    "mix",
     "query_folds",
     "query_keys",
     "uniforms",
@@ -54,13 +55,13 @@ def fingerprints(X: object, seed: int = 0, *, exact: bool = False) -> Words:
 
     Numbers are equal that agree in single precision, unless ``exact`` is true: then every bit counts.
     """
-    return _mix(_content(X, exact=exact) + _mixed(seed, seed + 1)[0])
+    return mix(_content(X, exact=exact) + _mixed(seed, seed + 1)[0])
 
 
 def content_keys(X: object, strata: Ints) -> Words:
     """Two fingerprints per row, shape (n_rows, 2): of what it holds, and of that together with its class."""
     held = fingerprints(X)
-    keys: Words = np.column_stack([held, _mix(held ^ _mix(strata.astype(np.uint64) + np.uint64(1)))])
+    keys: Words = np.column_stack([held, mix(held ^ mix(strata.astype(np.uint64) + np.uint64(1)))])
     return keys
 
 
@@ -81,7 +82,7 @@ def _content(X: object, *, exact: bool) -> Words:
     content = np.zeros(X.shape[0], dtype=np.uint64)  # type: ignore[attr-defined]
     if sparse.issparse(X):
         coo = sparse.coo_array(X)
-        columns = _mix(coo.col.astype(np.uint64) + np.uint64(1))
+        columns = mix(coo.col.astype(np.uint64) + np.uint64(1))
         np.add.at(content, coo.row, _cells(coo.data, columns, words))
         return content
     table = np.asarray(X)
@@ -95,7 +96,7 @@ def _content(X: object, *, exact: bool) -> Words:
 
 def _cells(values: NDArray[np.float64], columns: Words, words: Callable[[Any], Words]) -> Words:
     """A word per cell that depends on its value and on the word of its column; nothing for a zero."""
-    mixed = _mix(words(values) ^ columns)
+    mixed = mix(words(values) ^ columns)
     mixed[values == 0] = 0
     return mixed
 
@@ -122,7 +123,7 @@ class Subsampler:
         """Whether each row is drawn."""
         if not self._first <= seed < self._first + len(self._drawn):
             seeds = _mixed(seed, seed + self._n_together)
-            self._first, self._drawn = seed, _mix(self._content + seeds[:, None]) < self._end
+            self._first, self._drawn = seed, mix(self._content + seeds[:, None]) < self._end
         drawn: Bools = self._drawn[seed - self._first]
         return drawn
 
@@ -207,7 +208,7 @@ def _key_word(key: Any, name: str, place: int) -> int:
 
 def key_chance(keys: Words, seed: int = 0) -> NDArray[np.float64]:
     """One number in (0, 1) per row key, uniform over keys and fixed by the key and the seed."""
-    return _as_uniform(_mix(_mix(keys + np.uint64(1)) + _mixed(seed, seed + 1)[0]))
+    return _as_uniform(mix(mix(keys + np.uint64(1)) + _mixed(seed, seed + 1)[0]))
 
 
 def _as_uniform(words: Words) -> NDArray[np.float64]:
@@ -233,10 +234,11 @@ def _words(values: NDArray[np.float64]) -> Words:
 @lru_cache(maxsize=8)
 def _mixed(first: int, end: int) -> Words:
     """Words of the numbers from ``first`` to before ``end``, which are the same from call to call."""
-    return _mix(np.arange(first, end, dtype=np.uint64))
+    return mix(np.arange(first, end, dtype=np.uint64))
 
 
-def _mix(word: Words) -> Words:
+def mix(word: Words) -> Words:
+    """Scramble the 64 bits of each number (the finaliser of splitmix64)."""
     word = word ^ (word >> _30)
     word *= _FIRST
     word ^= word >> _27

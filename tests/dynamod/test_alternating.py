@@ -8,7 +8,7 @@ from thrifty.dynamod.linear import LinearPair
 from thrifty.dynamod.objective import NEVER
 from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask
-from thrifty.tasks.logistic import logistic_loss
+from thrifty.tasks.logistic import softplus
 
 TASK = BinaryTask(np.array([0, 1]))
 
@@ -17,7 +17,7 @@ def problem(seed, n=300, p=5):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, p))
     y = np.where(X[:, 0] + X[:, 1] * X[:, 2] + 0.5 * rng.normal(size=n) > 0, 1.0, -1.0)
-    full_loss = logistic_loss(y, 2.0 * (X[:, 0] + X[:, 1] * X[:, 2]))
+    full_loss = softplus(-y * 2.0 * (X[:, 0] + X[:, 1] * X[:, 2]))
     return X, y, full_loss
 
 

@@ -4,10 +4,10 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
-from tests.trees.grown import grow
+from tests.trees.grown import grow, make_grower
 from thrifty import DynaModGbrtClassifier, Prices
 from thrifty.errors import InvalidInputError
-from thrifty.trees import TreeGrower, bin_columns
+from thrifty.trees import bin_columns
 
 TREES = {"n_trees": 12, "max_depth": 3, "learning_rate": 0.3}
 
@@ -159,7 +159,7 @@ def test_running_out_of_rounds_is_a_warning(rows):
 def test_trees_moved_to_fewer_columns_answer_the_same():
     X = np.random.default_rng(0).normal(size=(200, 6))
     table = bin_columns(X)
-    trees = grow(TreeGrower(table), np.where(X[:, 1] + X[:, 4] > 0, -1.0, 1.0)).tree
+    trees = grow(make_grower(table), np.where(X[:, 1] + X[:, 4] > 0, -1.0, 1.0)).tree
     columns = np.flatnonzero(trees.features_used)
     assert len(columns) < 6
     np.testing.assert_array_equal(trees.over_columns(columns).predict(X[:, columns]), trees.predict(X))

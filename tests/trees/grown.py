@@ -4,7 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from thrifty.trees import EnsembleBuilder, TreeEnsemble
+from thrifty.prices.billing import PriceList
+from thrifty.trees import EnsembleBuilder, TreeEnsemble, TreeGrower
+from thrifty.trees.workspace import Limits
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,12 @@ class Grown:
     @property
     def n_leaves(self):
         return len(self.tree.values)
+
+
+def make_grower(table, *, gamma=0.0, prices=None, group_of=None, **limits):
+    group_of = np.arange(table.n_features) if group_of is None else np.asarray(group_of)
+    prices = np.ones(group_of.max() + 1) if prices is None else np.asarray(prices, dtype=float)
+    return TreeGrower(table, Limits(**limits), PriceList(prices, group_of), float(gamma))
 
 
 def grow(grower, grad, hess=None, learning_rate=1.0):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.trees.grown import grow
-from thrifty.trees import EnsembleBuilder, TreeGrower, bin_columns, derivatives_along
+from tests.trees.grown import grow, make_grower
+from thrifty.trees import EnsembleBuilder, bin_columns, derivatives_along
 from thrifty.trees.boosting import Boosting
 
 
@@ -20,7 +20,7 @@ def problem():
 def grown(problem, direction, **options):
     table, grad, hess = problem
     builder, scores = EnsembleBuilder(table.n_features, grad.shape[1]), np.zeros(grad.shape)
-    grower = TreeGrower(table, max_depth=3, l2=1.0)
+    grower = make_grower(table, max_depth=3, l2=1.0)
     along = derivatives_along(np.asarray(direction), grad, hess)
     grower.add_tree_along(along, builder, scores, grad, hess, **options)
     return builder, scores
@@ -29,7 +29,7 @@ def grown(problem, direction, **options):
 def test_along_one_output_the_splits_are_those_of_a_tree_of_that_output(problem):
     table, grad, hess = problem
     along = grown(problem, [0.0, 0.0, 1.0, 0.0])[0].ensemble()
-    alone = grow(TreeGrower(table, max_depth=3, l2=1.0), grad[:, 2], hess[:, 2]).tree
+    alone = grow(make_grower(table, max_depth=3, l2=1.0), grad[:, 2], hess[:, 2]).tree
     assert np.array_equal(along.feature, alone.feature)
     assert np.array_equal(along.threshold, alone.threshold)
     np.testing.assert_allclose(along.values[:, 2], alone.values[:, 0], rtol=1e-6)
@@ -56,7 +56,7 @@ def test_gains_are_those_of_all_outputs_on_average_over_directions(problem):
     table, grad, hess = problem
     for output in range(4):  # the mean of the four is the sum over outputs
         along = grown(problem, np.eye(4)[output])[0].gains.sum()
-        alone = grow(TreeGrower(table, max_depth=3, l2=1.0), grad[:, output], hess[:, output]).raw_gain.sum()
+        alone = grow(make_grower(table, max_depth=3, l2=1.0), grad[:, output], hess[:, output]).raw_gain.sum()
         np.testing.assert_allclose(along / 4, alone, rtol=1e-6)
 
 

@@ -3,16 +3,16 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.trees.grown import grow
+from tests.trees.grown import grow, make_grower
 from thrifty.errors import InvalidInputError
-from thrifty.trees import TreeEnsemble, TreeGrower, bin_columns
+from thrifty.trees import TreeEnsemble, bin_columns
 from thrifty.trees.binning import encode
 
 
 @pytest.fixture(scope="module")
 def grown(priced_problem):
     X, y = priced_problem
-    grower = TreeGrower(bin_columns(X), gamma=0.2)
+    grower = make_grower(bin_columns(X), gamma=0.2)
     score, trees = np.zeros(len(y)), []
     for _ in range(8):
         trees.append(grow(grower, -y / (1 + np.exp(y * score)), learning_rate=0.5))
@@ -71,7 +71,7 @@ def test_no_trees_and_single_leaves_are_ensembles(grown):
     X = grown[0]
     empty = TreeEnsemble.empty(X.shape[1], 2).validate()
     assert empty.predict(X).shape == (len(X), 2)
-    stump = grow(TreeGrower(grown[1].table, gamma=1e9), np.ones(len(X))).tree
+    stump = grow(make_grower(grown[1].table, gamma=1e9), np.ones(len(X))).tree
     both = TreeEnsemble.concatenate(
         [TreeEnsemble.empty(X.shape[1]), stump, grown[2][0].tree, stump]
     ).validate()

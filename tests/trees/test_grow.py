@@ -3,9 +3,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.trees.grown import grow
+from tests.trees.grown import grow, make_grower
 from thrifty.errors import InvalidInputError
-from thrifty.trees import TreeEnsemble, TreeGrower, bin_columns
+from thrifty.trees import TreeEnsemble, bin_columns
 
 quick = settings(max_examples=40, deadline=None)
 
@@ -32,7 +32,7 @@ def problems(draw):
 
 
 def grow_all(X, grads, hess, group_of, prices, options, **more):
-    grower = TreeGrower(bin_columns(X), group_of=group_of, prices=prices, **options, **more)
+    grower = make_grower(bin_columns(X), group_of=group_of, prices=prices, **options, **more)
     hessians = [None if hess is None else 0.25 + np.abs(grad) for grad in grads]
     return grower, [grow(grower, grad, h) for grad, h in zip(grads, hessians, strict=True)]
 
@@ -129,7 +129,7 @@ def test_bins_and_raw_numbers_and_training_rows_reach_the_same_leaves(problem):
 
 
 def boost(X, y, rounds=12, newton=False, **options):
-    grower = TreeGrower(bin_columns(X), **options)
+    grower = make_grower(bin_columns(X), **options)
     score, trees = np.zeros(len(y)), []
     for _ in range(rounds):
         probability = 1 / (1 + np.exp(-y * score))
@@ -180,7 +180,7 @@ def test_gradients_of_any_size_grow_the_same_tree_with_and_without_skipping(scal
     for gamma in (0.2 * scale * scale, 1e-3 * scale * scale, 1e300):
         if np.isfinite(gamma):
             options = {"gamma": gamma, "max_depth": 2}
-            a, b = TreeGrower(table, **options), TreeGrower(table, skip_hopeless=False, **options)
+            a, b = make_grower(table, **options), make_grower(table, skip_hopeless=False, **options)
             np.testing.assert_array_equal(grow(a, grad).tree.feature, grow(b, grad).tree.feature)
 
 
@@ -206,13 +206,13 @@ def test_reset_makes_a_used_grower_as_good_as_new(priced_problem):
     grower, _, _ = boost(X, y, 3, gamma=5.0)
     grower.reset()
     grower.gamma = 40.0
-    fresh = TreeGrower(grower.table, gamma=40.0)
+    fresh = make_grower(grower.table, gamma=40.0)
     same_trees([grow(grower, -y / 2)], [grow(fresh, -y / 2)])
 
 
 def test_a_huge_gamma_buys_nothing_and_leaves_one_leaf(priced_problem):
     X, y = priced_problem
-    grower = TreeGrower(bin_columns(X), gamma=1e9)
+    grower = make_grower(bin_columns(X), gamma=1e9)
     grown = grow(grower, -y / 2)
     assert grown.n_leaves == 1
     assert not grower.bought.any()
@@ -221,7 +221,7 @@ def test_a_huge_gamma_buys_nothing_and_leaves_one_leaf(priced_problem):
 
 def test_constant_and_all_missing_columns_are_never_bought():
     X = np.column_stack([np.ones(50), np.full(50, np.nan), np.arange(50.0)])
-    grower = TreeGrower(bin_columns(X))
+    grower = make_grower(bin_columns(X))
     grow(grower, np.sin(np.arange(50.0)))
     np.testing.assert_array_equal(grower.bought, [False, False, True])
 
@@ -230,14 +230,14 @@ def test_missing_values_go_to_the_better_side():
     X = np.array([[0.0]] * 5 + [[1.0]] * 5 + [[np.nan]] * 5)
     for sign, expected in ((1.0, False), (-1.0, True)):
         grad = np.repeat([-1.0, 1.0, sign], 5)
-        grown = grow(TreeGrower(bin_columns(X)), grad)
+        grown = grow(make_grower(bin_columns(X)), grad)
         assert grown.tree.missing_left[0] == expected
         assert grown.n_leaves == 2
 
 
 def test_equal_gradients_are_never_split(priced_problem):
     X, _ = priced_problem
-    grown = grow(TreeGrower(bin_columns(X)), np.full(len(X), 0.3))
+    grown = grow(make_grower(bin_columns(X)), np.full(len(X), 0.3))
     assert grown.n_leaves == 1
 
 
@@ -245,14 +245,14 @@ def test_rows_without_weight_do_not_matter(priced_problem):
     X, y = priced_problem
     weight = (np.arange(len(y)) % 3 > 0).astype(float)
     table = bin_columns(X)
-    kept = grow(TreeGrower(table.take(weight > 0)), -y[weight > 0] / 2, np.ones(int(weight.sum())))
-    weighted = grow(TreeGrower(table), -y / 2 * weight, weight)
+    kept = grow(make_grower(table.take(weight > 0)), -y[weight > 0] / 2, np.ones(int(weight.sum())))
+    weighted = grow(make_grower(table), -y / 2 * weight, weight)
     np.testing.assert_array_equal(weighted.tree.threshold, kept.tree.threshold)
     np.testing.assert_allclose(weighted.tree.values, kept.tree.values, rtol=1e-5)
 
 
 def test_bad_gradients_are_refused_by_row():
-    grower = TreeGrower(bin_columns(np.arange(6.0).reshape(3, 2)))
+    grower = make_grower(bin_columns(np.arange(6.0).reshape(3, 2)))
     with pytest.raises(InvalidInputError, match="grad must be finite; row 1, output 0 is nan"):
         grow(grower, np.array([0.0, np.nan, 1.0]))
     with pytest.raises(InvalidInputError, match="hess must be finite and not negative; row 2"):

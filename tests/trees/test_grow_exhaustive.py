@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from tests.trees.grown import grow
-from thrifty.trees import TreeGrower, bin_columns
+from tests.trees.grown import grow, make_grower
+from thrifty.trees import bin_columns
 
 
 @dataclass
@@ -111,7 +111,7 @@ def problem(seed, *, n=40, p=4, missing=0.0, n_outputs=1):
 def check(X, grad, hess=None, rtol=1e-6, **options):
     table = bin_columns(X)
     thresholds = [table.thresholds.of(f) for f in range(X.shape[1])]
-    grower = TreeGrower(table, **options)
+    grower = make_grower(table, **options)
     grown = grow(grower, grad, hess)
     expected = grow_by_trying_everything(X, thresholds, grad, hess, follow=grown.tree.feature, **options)
     assert len(grown.raw_gain) == len(expected.splits)
@@ -184,9 +184,9 @@ def test_weights_count_as_rows():
     X, grad, _ = problem(4, n=30)
     counts = np.random.default_rng(0).integers(1, 4, size=30)
     table = bin_columns(X)
-    weighted = grow(TreeGrower(table, gamma=1.0), grad[:, 0] * counts, counts)
+    weighted = grow(make_grower(table, gamma=1.0), grad[:, 0] * counts, counts)
     repeated = grow(
-        TreeGrower(table.take(np.repeat(np.arange(30), counts)), gamma=1.0), np.repeat(grad[:, 0], counts)
+        make_grower(table.take(np.repeat(np.arange(30), counts)), gamma=1.0), np.repeat(grad[:, 0], counts)
     )
     np.testing.assert_array_equal(weighted.leaf_of_row, repeated.leaf_of_row[np.cumsum(counts) - 1])
     np.testing.assert_allclose(weighted.raw_gain, repeated.raw_gain, rtol=1e-6)
@@ -203,7 +203,7 @@ def test_quantisation_moves_gains_by_less_than_a_millionth_of_the_total():
     grad += 0.05 * X[:, 0]
     left = X[:, 0] == 0
     for h in (None, hess):
-        grown = grow(TreeGrower(bin_columns(X), max_depth=1), grad, h)
+        grown = grow(make_grower(bin_columns(X), max_depth=1), grad, h)
         exact = raw_gain(
             left, np.arange(20_000), grad[:, None], np.ones((20_000, 1)) if h is None else h[:, None], 0, 0, 1
         )

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from thrifty.trees import EnsembleBuilder, TreeEnsemble, TreeGrower, bin_columns
+from tests.trees.grown import make_grower
+from thrifty.trees import EnsembleBuilder, TreeEnsemble, bin_columns
 from thrifty.trees.ensemble import children_of, in_level_order
 
 
@@ -13,7 +14,7 @@ def grown():
     table, target = bin_columns(X), rng.normal(size=(400, 2))
     builder, scores = EnsembleBuilder(5, 2), np.zeros((400, 2))
     for rate, weight in ((0.3, 1.0), (0.3, 0.0), (0.5, 1.0)):  # the second tree has no split
-        grower = TreeGrower(table, max_depth=6)
+        grower = make_grower(table, max_depth=6)
         grower.add_tree(builder, scores, (scores - target) * weight, learning_rate=rate)
     return X, builder.ensemble()
 

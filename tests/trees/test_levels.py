@@ -5,8 +5,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from tests.trees.grown import grow
-from thrifty.trees import EnsembleBuilder, TreeGrower, bin_columns, rounds
+from tests.trees.grown import grow, make_grower
+from thrifty.trees import EnsembleBuilder, bin_columns, rounds
 from thrifty.trees.best_first import SMOOTHING
 
 
@@ -21,7 +21,7 @@ def table_of(n_levels, n=1500, seed=0):
 
 def boosted(table, y, n_trees=8, **options):
     y = y.reshape(len(y), -1)
-    grower = TreeGrower(table, max_depth=4, l2=1.0, gamma=0.1, **options)
+    grower = make_grower(table, max_depth=4, l2=1.0, gamma=0.1, **options)
     builder, scores = EnsembleBuilder(table.n_features, y.shape[1]), np.zeros(y.shape)
     for _ in range(n_trees):
         grower.add_tree(builder, scores, np.round((scores - y) * 1024) / 1024, learning_rate=0.25)
@@ -35,7 +35,7 @@ def test_first_split_is_the_best_of_all_sets_of_levels():
         + np.array([1, -2, 0, 2, -1, 1])[levels.astype(int)]
     )
     table = bin_columns(levels[:, None], categorical=[0])
-    grown = grow(TreeGrower(table, max_depth=1), grad)
+    grown = grow(make_grower(table, max_depth=1), grad)
 
     def gain(chosen):
         left = np.isin(levels, chosen)
@@ -91,7 +91,7 @@ def test_a_row_of_weight_two_is_that_row_given_twice(n_levels, twice):
     tables, grown = [], []
     for given, of_row in ((np.arange(len(X)), weight), (rows, np.ones(len(rows)))):
         tables.append(bin_columns(X[given], of_row, categorical=[1]))
-        grower = TreeGrower(tables[-1], max_depth=6, l2=1.0)
+        grower = make_grower(tables[-1], max_depth=6, l2=1.0)
         grown.append(grow(grower, grad[given] * of_row, of_row).tree)
     for levels, again in zip(*(table.categories.levels for table in tables), strict=True):
         np.testing.assert_array_equal(levels, again)
@@ -105,7 +105,7 @@ def test_a_column_of_many_levels_is_bought_once():
     table = bin_columns(X, categorical=[1])
     assert table.n_features == 2
     assert table.n_codes > 2
-    grown = grow(TreeGrower(table, max_depth=4, gamma=1.0, prices=[0.0, 1.0]), -y)
+    grown = grow(make_grower(table, max_depth=4, gamma=1.0, prices=[0.0, 1.0]), -y)
     on_levels = grown.tree.feature == 1
     assert on_levels.sum() > 1
     assert grown.charge.sum() == 1.0

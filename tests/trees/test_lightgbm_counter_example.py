@@ -8,8 +8,8 @@ bought ``priced``, it is free in the right half too, but its gain there is still
 import numpy as np
 import pytest
 
-from tests.trees.grown import grow
-from thrifty.trees import TreeGrower, bin_columns
+from tests.trees.grown import grow, make_grower
+from thrifty.trees import bin_columns
 
 PENALTY = 3000.0
 SPLIT, PRICED, HONEST = range(3)
@@ -27,7 +27,7 @@ def halves():
 
 def test_a_purchase_in_one_leaf_leaves_the_true_gain_in_another(halves):
     X, grad = halves
-    grower = TreeGrower(bin_columns(X), max_depth=2, gamma=1.0, prices=[0.0, PENALTY / 2, 0.0])
+    grower = make_grower(bin_columns(X), max_depth=2, gamma=1.0, prices=[0.0, PENALTY / 2, 0.0])
     grown = grow(grower, grad)
     np.testing.assert_array_equal(grown.tree.feature, [SPLIT, PRICED, HONEST])
     np.testing.assert_allclose(grown.charge, [0.0, PENALTY / 2, 0.0])

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.trees.grown import grow
-from thrifty.trees import EnsembleBuilder, TreeEnsemble, TreeGrower, bin_columns
+from tests.trees.grown import grow, make_grower
+from thrifty.trees import EnsembleBuilder, TreeEnsemble, bin_columns
 
 
 def problem(n=300, n_outputs=1, seed=0):
@@ -24,7 +24,7 @@ def assert_same(one, other):
 @pytest.mark.parametrize("newton", [False, True])
 def test_a_builder_holds_the_trees_that_grow_returns_and_adds_them_to_the_scores(n_outputs, newton):
     table, target = problem(n_outputs=n_outputs)
-    one_by_one, at_once = (TreeGrower(table, max_depth=3, gamma=2.0) for _ in range(2))
+    one_by_one, at_once = (make_grower(table, max_depth=3, gamma=2.0) for _ in range(2))
     trees, builder = [], EnsembleBuilder(table.n_features, n_outputs)
     scores, expected = np.zeros_like(target), np.zeros_like(target)
     hess = np.full(target.shape, 0.5) if newton else None
@@ -42,7 +42,7 @@ def test_a_builder_holds_the_trees_that_grow_returns_and_adds_them_to_the_scores
 
 def test_an_ensemble_of_a_builder_stays_as_it_is_when_more_is_grown():
     table, target = problem()
-    grower, builder, scores = TreeGrower(table), EnsembleBuilder(table.n_features), np.zeros(table.n_rows)
+    grower, builder, scores = make_grower(table), EnsembleBuilder(table.n_features), np.zeros(table.n_rows)
     grower.add_tree(builder, scores, scores - target[:, 0])
     first = builder.ensemble()
     for _ in range(3):
@@ -56,6 +56,6 @@ def test_gradients_may_lie_apart_or_be_read_only():
     grad = np.ascontiguousarray(target[:, 0])
     read_only, apart = grad.copy(), np.repeat(grad, 2)[::2]
     read_only.flags.writeable = False
-    expected = grow(TreeGrower(table), grad).tree
+    expected = grow(make_grower(table), grad).tree
     for form in (read_only, apart, grad[:, None], list(grad)):
-        assert_same(grow(TreeGrower(table), form).tree, expected)
+        assert_same(grow(make_grower(table), form).tree, expected)

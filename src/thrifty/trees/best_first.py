@@ -96,7 +96,7 @@ def begin(ws: Workspace) -> None:
     """Begin a tree: one leaf with every row."""
     tree, leaf, n_kept = ws.tree[0], ws.leaves[0], ws.hist.shape[0] - 2
     tree.n_leaves, tree.n_splits, tree.n_cells, tree.parent_slot = 1, 0, 0, -1
-    tree.skips = ws.limits.skips
+    tree.skips = ws.limits.skip_hopeless
     for output in range(len(ws.units)):
         for k in range(2):  # bounds that overflow, or come to nothing, prove nothing
             if not TINY < ws.units[output, k] < HUGE:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from thrifty.arrays import Floats, Int32s, Ints, Words
 from thrifty.errors import InvalidInputError
+from thrifty.rows import mix
 
 __all__ = [
     "A_SET",
@@ -252,15 +253,6 @@ def encode(
             found[~np.isin(column, levels)] = n_bins - 1
         codes[:, place] = found
         codes[np.isnan(column), place] = n_bins
-
-
-def mix(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Scramble the 64 bits of each number (the finaliser of SplitMix64)."""
-    numbers = numbers ^ (numbers >> np.uint64(30))
-    numbers *= np.uint64(0xBF58476D1CE4E5B9)
-    numbers ^= numbers >> np.uint64(27)
-    numbers *= np.uint64(0x94D049BB133111EB)
-    return numbers ^ (numbers >> np.uint64(31))
 
 
 def row_identities(codes: NDArray[np.uint8], salts: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -11,6 +11,7 @@ from thrifty.trees.binning import BinnedTable
 from thrifty.trees.builder import EnsembleBuilder
 from thrifty.trees.gradients import CURVATURE_BITS, GRADIENT_BITS, WIDE_ROWS, derivatives_along, round_to
 from thrifty.trees.grow import Step, TreeGrower
+from thrifty.trees.workspace import Limits
 
 __all__ = ["Boosting", "Loss", "counts_of"]
 
@@ -65,19 +66,15 @@ class Boosting:
         self, table: BinnedTable, price_list: PriceList | None = None, gamma: float = 0.0
     ) -> TreeGrower:
         """A grower with these limits; without a price list everything is free."""
-        return TreeGrower(
-            table,
-            max_depth=self.max_depth,
-            max_leaves=self.max_leaves,
+        limits = Limits(
+            self.max_depth,
+            self.max_leaves or 2**self.max_depth,
             # Least squares on the gradient has unit weights, so a ridge of l2 would count rows, not curvature.
-            l2=self.l2 if self.step == "newton" else 0.0,
-            min_child_weight=self.min_child_weight,
-            min_child_samples=self.min_child_samples,
-            gamma=gamma,
-            prices=None if price_list is None else price_list.prices,
-            group_of=None if price_list is None else price_list.group_of,
-            prices_after=None if price_list is None else price_list.prices_after,
+            float(self.l2) if self.step == "newton" else 0.0,
+            float(self.min_child_weight),
+            self.min_child_samples,
         )
+        return TreeGrower(table, limits, price_list, gamma)
 
     def add_trees(
         self,

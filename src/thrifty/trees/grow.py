@@ -7,14 +7,14 @@ the paper's ``1/2 sum_i (-g_i - v(x_i))^2``. A group is paid once: by the first 
 this tree or in any earlier one.
 """
 
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from thrifty.arrays import Bools, Floats, Ints
+from thrifty.arrays import Bools, Floats
 from thrifty.errors import InvalidInputError
+from thrifty.prices.billing import PriceList
 from thrifty.trees.best_first import LevelSearch, make_search
 from thrifty.trees.binning import A_SET, BinnedTable, LevelSets
 from thrifty.trees.builder import EnsembleBuilder, TreeArrays
@@ -35,62 +35,34 @@ class TreeGrower:
     ----------
     table : BinnedTable
         Training rows.
-    max_depth : int, default=4
-        Most splits on a way down, between 1 and 12.
-    max_leaves : int, optional
-        Most leaves of a tree, at least 2.
-    l2 : float, default=0.0
-        Added to the hessian of every leaf.
-    min_child_weight : float, default=0.0
-        Least sum of hessians of a leaf (of weights or rows, without ``hess``); mean over outputs.
-    min_child_samples : int, default=1
-        Least rows of a leaf. More than one together with ``hess`` makes histograms twice as wide.
+    limits : Limits, optional
+        Limits of a tree.
+    price_list : PriceList, optional
+        Prices of the purchases, and the columns of each; by default each column costs one. A tree pays by what was
+        bought before it was begun. A purchase of price zero is free, but counts as bought only once used.
     gamma : float, default=0.0
         Gain that one unit of price must bring.
-    prices : ndarray of shape (n_groups,), optional
-        Price of each group; default one each. A group of price zero is free, but counts as bought only once used.
-    group_of : ndarray of shape (n_features,), optional
-        Group of each column; default one column a group.
-    prices_after : callable, optional
-        Price of each group as a function of the mask of those bought, where one purchase makes another cheaper; a tree
-        pays by what was bought before it was begun.
-    skip_hopeless : bool, default=True
-        Leave unexamined what cannot pay. The trees do not depend on it.
     """
 
     def __init__(
         self,
         table: BinnedTable,
-        *,
-        max_depth: int = 4,
-        max_leaves: int | None = None,
-        l2: float = 0.0,
-        min_child_weight: float = 0.0,
-        min_child_samples: int = 1,
+        limits: Limits | None = None,
+        price_list: PriceList | None = None,
         gamma: float = 0.0,
-        prices: Floats | None = None,
-        group_of: Ints | None = None,
-        prices_after: Callable[[Bools], Floats] | None = None,
-        skip_hopeless: bool = True,
     ) -> None:
         self.table = table
-        n_leaves = min(2**max_depth, max(table.n_rows, 2), max_leaves or 2**max_depth)
-        self._limits = Limits(
-            max_depth,
-            n_leaves,
-            float(l2),
-            float(min_child_weight),
-            min_child_samples,
-            skip_hopeless,
-        )
-        self.group_of = np.arange(table.n_features) if group_of is None else np.asarray(group_of, np.int64)
-        self.prices = np.ones(self.group_of.max() + 1) if prices is None else np.asarray(prices, np.float64)
+        limits = Limits() if limits is None else limits
+        n_leaves = min(2**limits.max_depth, max(table.n_rows, 2), limits.max_leaves)
+        self._limits = limits._replace(max_leaves=n_leaves)
+        each = np.arange(table.n_features)
+        self._price_list = PriceList(np.ones(len(each)), each) if price_list is None else price_list
         self._places_of = (
             np.arange(table.n_codes) if table.categories is None else table.categories.feature_of
         )
-        self._order = choice_order(table, self.group_of[self._places_of], self.prices)
-        self._prices_after = prices_after
-        self._bought = np.zeros(len(self.prices), bool)
+        self._group_of = self._price_list.group_of[self._places_of]
+        self._order = choice_order(table, self._group_of, self._price_list.prices)
+        self._bought = np.zeros(len(self._price_list.prices), bool)
         self._gamma = float(gamma)
         self._can_split = can_split(table)
         self._ws: Workspace | None = None
@@ -114,11 +86,11 @@ class TreeGrower:
     @property
     def bought_columns(self) -> Bools:
         """Columns of the bought groups, shape (n_features,)."""
-        return self._bought[self.group_of]
+        return self._bought[self._price_list.group_of]
 
     def reset(self) -> None:
         """Forget what was bought, and keep the memory for the next fit."""
-        self._bought = np.zeros(len(self.prices), bool)
+        self._bought = np.zeros_like(self._bought)
         self._is_stale = True
 
     def add_tree(
@@ -307,10 +279,8 @@ class TreeGrower:
         if ws is None:
             keep_count = self._limits.min_child_samples > 1
             lanes = choose_lanes(self.table.n_rows, n_outputs, constant=constant, keep_count=keep_count)
-            n_groups = len(self.prices)
-            ws = make_workspace(
-                self.table, self.group_of[self._places_of], self._order, n_groups, self._limits, lanes
-            )
+            n_groups = len(self._bought)
+            ws = make_workspace(self.table, self._group_of, self._order, n_groups, self._limits, lanes)
             if self.table.categories is not None:
                 self._levels = make_search(self.table, self._limits, lanes.n_lanes)
             self._is_stale = True
@@ -324,8 +294,7 @@ class TreeGrower:
 
     def _charges(self) -> Floats:
         """Current charge of a split on each column; infinite where no split is possible."""
-        prices = self.prices if self._prices_after is None else self._prices_after(self._bought)
-        charges = self._gamma * np.where(self._bought, 0.0, prices)[self.group_of[self._places_of]]
+        charges = self._gamma * self._price_list.prices_after(self._bought)[self._group_of]
         return np.where(self._can_split | (charges == 0.0), charges, np.inf)
 
     def _take_sets(self, ws: Workspace, out: TreeArrays, number: int) -> LevelSets | None:

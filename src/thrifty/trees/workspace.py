@@ -94,18 +94,23 @@ class Limits(NamedTuple):
     Attributes
     ----------
     max_depth, max_leaves : int
-    l2, min_child_weight : float
+        Most splits on a way down, between 1 and 12, and most leaves, at least 2.
+    l2 : float
+        Added to the hessian of every leaf.
+    min_child_weight : float
+        Least sum of hessians of a leaf (of weights or rows, without hessians); mean over outputs.
     min_child_samples : int
-    skips : bool
-        Whether features that cannot pay are left unexamined.
+        Least rows of a leaf. More than one together with hessians makes histograms twice as wide.
+    skip_hopeless : bool
+        Whether features that cannot pay are left unexamined. The trees do not depend on it.
     """
 
-    max_depth: int
-    max_leaves: int
-    l2: float
-    min_child_weight: float
-    min_child_samples: int
-    skips: bool
+    max_depth: int = 4
+    max_leaves: int = 2**12
+    l2: float = 0.0
+    min_child_weight: float = 0.0
+    min_child_samples: int = 1
+    skip_hopeless: bool = True
 
 
 class Workspace(NamedTuple):
@@ -243,7 +248,7 @@ def fit_free_copy(ws: Workspace) -> Workspace:
     """Empty the copy of free columns if prices changed; enlarge it, up to a quarter of the table, to hold them all."""
     tree = ws.tree[0]
     n_free, max_free = int((ws.charges == 0.0).sum()), max(8, len(ws.charges) // 4)
-    tree["copy_is_used"] = ws.limits.skips and n_free <= max_free
+    tree["copy_is_used"] = ws.limits.skip_hopeless and n_free <= max_free
     is_small = 8 * len(ws.free_words) // ws.rows.shape[1] < min(n_free + 4, max_free)
     is_stale = np.any(ws.charges[ws.places[1, : tree["n_free"]]] > 0.0)
     if not tree["copy_is_used"] or is_small or is_stale:
