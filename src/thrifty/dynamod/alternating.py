@@ -46,21 +46,6 @@ from thrifty.tasks.logistic import excess_loss
 from thrifty.tasks.task import Task
 from thrifty.trees.boosting import Loss
 
-__all__ = [
-    "Alternation",
-    "AnyPair",
-    "CallBudget",
-    "CrossFittedPair",
-    "Fold",
-    "Limit",
-    "Pair",
-    "QStep",
-    "Round",
-    "alternate",
-    "alternate_under_budget",
-    "check_pair",
-]
-
 MIN_SHARE = 0.01
 """Share of rows that may always be sent during learning: under the KL distance a closed gate would stay closed."""
 

@@ -28,8 +28,6 @@ from thrifty.tasks.task import Task
 from thrifty.trees import BinnedTable, EnsembleBuilder, TreeEnsemble, TreeGrower, bin_columns
 from thrifty.trees.boosting import Boosting, Loss, counts_of
 
-__all__ = ["BoostedPair", "GateLoss", "ScoreReadingGate", "boost_alone", "boost_jointly"]
-
 
 class BoostedPair:
     """Regrows both ensembles from nothing for the given shares; starts with g = 0 and f1 = GreedyMiser.

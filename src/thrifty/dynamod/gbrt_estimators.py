@@ -26,9 +26,6 @@ from thrifty.trees import BinnedTable, bin_columns
 from thrifty.trees.binning import MAX_BINS
 from thrifty.trees.boosting import Boosting
 
-__all__ = ["BoostedEstimator", "DynaModGbrtClassifier", "DynaModGbrtRegressor"]
-
-
 DEFAULT_GAMMA = 1.0
 """Gain that one unit of price must bring, without a budget."""
 

@@ -36,18 +36,6 @@ from thrifty.dynamod.group_quadratic import (
 from thrifty.dynamod.objective import AnyFit, SoftmaxFit
 from thrifty.dynamod.solution import Solution
 
-__all__ = [
-    "Descent",
-    "LinearHeads",
-    "LinearScores",
-    "Point",
-    "WorkingSet",
-    "descend",
-    "descend_on",
-    "group_lasso",
-    "proximal_newton",
-]
-
 
 @dataclass(frozen=True)
 class Point:

@@ -28,18 +28,6 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, pinvh
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.jit import kernel
 
-__all__ = [
-    "Gradient",
-    "GroupModel",
-    "Hessian",
-    "JointHessian",
-    "Table",
-    "apply",
-    "group_norms",
-    "group_residuals",
-    "minimise_model",
-]
-
 Table = Any  # a float64 ndarray or a scipy CSR matrix, (n_samples, n_columns)
 
 ROWS_AT_ONCE = 4096

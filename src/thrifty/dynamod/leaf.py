@@ -33,16 +33,6 @@ from thrifty.trees import bin_columns
 from thrifty.trees.boosting import Boosting
 from thrifty.trees.foreign import AdditiveTrees, additive_trees
 
-__all__ = [
-    "LeafPair",
-    "LocalTrees",
-    "as_local",
-    "given_trees",
-    "grow_local",
-    "leaf_stage",
-    "trees_without",
-]
-
 _PULLED = np.array([1.0, 0.0])  # the margin's weight towards its start; the constant is free
 
 

@@ -14,16 +14,6 @@ from thrifty.dynamod.solution import Solution
 from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import soft_labels
 
-__all__ = [
-    "CHEAP",
-    "GATE",
-    "LinearPair",
-    "MarginGate",
-    "label_fit",
-    "linear_stage",
-    "scaled",
-]
-
 
 def linear_stage(linear: LinearScores, scale: Floats) -> LinearStage:
     """Stage that serves: the columns with a weight, on the original scale."""

@@ -8,13 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats, Ints
-from thrifty.chain.stage import LinearStage
+from thrifty.chain.stage import CHEAP, GATE, LinearStage
 from thrifty.dynamod.alternating import Alternation, Fold
 from thrifty.dynamod.gated import AlternatingEstimator, GatedClassifier, PairProblem
 from thrifty.dynamod.group_lasso import LinearScores, group_lasso
 from thrifty.dynamod.linear import (
-    CHEAP,
-    GATE,
     LinearPair,
     MarginGate,
     label_fit,
@@ -26,8 +24,6 @@ from thrifty.dynamod.solution import Solution, warn_unless_converged
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_cap, check_count
 from thrifty.prices.billing import PriceList, check_amount
-
-__all__ = ["DynaModLinClassifier"]
 
 DEFAULT_GAMMA = 0.01
 """Weight of the prices, without a budget."""

@@ -31,8 +31,6 @@ from thrifty.tasks.classes import class_task
 from thrifty.trees.boosting import Boosting
 from thrifty.trees.foreign import AdditiveTrees
 
-__all__ = ["DynaModLstsqClassifier", "shapes_within"]
-
 _NUMBER, _NODE, _ROOT = 8, 21, 4
 """Bytes of a number; of a node: column, threshold, where missing values go, two children; and of the root of a tree."""
 

@@ -34,21 +34,6 @@ from thrifty.arrays import Floats
 from thrifty.errors import InvalidInputError
 from thrifty.tasks.logistic import logistic_hessian, soft_logistic_loss, softplus
 
-__all__ = [
-    "DISTANCES",
-    "FARTHEST_INTERCEPT",
-    "NEVER",
-    "AnyFit",
-    "Distance",
-    "LogisticFit",
-    "SoftmaxFit",
-    "SquaredFit",
-    "check_distance",
-    "entropy_of_log_odds",
-    "kl_divergence",
-    "squared_distance",
-]
-
 NEVER = -40.0
 """Log-odds of a share of practically 0: expit(-40) = 4e-18 is below rounding next to 1, and still finite."""
 

@@ -53,22 +53,6 @@ from thrifty.arrays import Bools, Floats, Ints
 from thrifty.dynamod.solution import Solution
 from thrifty.errors import InvalidInputError
 
-__all__ = [
-    "EPS",
-    "ROUNDING",
-    "Bracket",
-    "Crossing",
-    "Point",
-    "SpendingProblem",
-    "check_spending",
-    "minimise_tilted",
-    "minimise_tilted_between",
-    "q_step_kl",
-    "q_step_squared",
-    "settle_jumps",
-    "smallest_multiplier",
-]
-
 EPS = sys.float_info.epsilon
 # A sum of n shares carries about this relative error; a limit missed by less is met.
 ROUNDING = 16 * EPS

@@ -30,8 +30,6 @@ from thrifty.arrays import Floats, Int32s
 from thrifty.dynamod.solution import Solution
 from thrifty.tasks.logistic import logistic_hessian, soft_logistic_loss
 
-__all__ = ["LeafDesign", "LeafLeastSquares", "LeafSoftmax", "LeafWeights", "ridge_logistic"]
-
 # Least ridge, relative to the mean diagonal: leaves of one tree sum to a constant, so without it nothing is unique.
 _SMALLEST = 1e-12
 _HALVINGS = 30

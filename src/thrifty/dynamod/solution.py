@@ -6,8 +6,6 @@ from typing import Any, Generic, TypeVar
 
 from sklearn.exceptions import ConvergenceWarning
 
-__all__ = ["Solution", "warn_unless_converged"]
-
 Value = TypeVar("Value")
 
 

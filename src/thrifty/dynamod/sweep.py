@@ -60,8 +60,6 @@ from thrifty.tables.columns import has_dates
 from thrifty.tables.frames import as_known_table, kind_of_table
 from thrifty.threads import limited_threads
 
-__all__ = ["Cell", "Sweep", "code_version", "sweep"]
-
 _SHARED = ("full", "cv", "feature_costs", "prices", "n_jobs")
 _GOALS = ("budget",)
 

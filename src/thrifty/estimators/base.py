@@ -33,17 +33,6 @@ from thrifty.tasks.classes import classification_of, default_classifier
 from thrifty.tasks.regression import RegressionTask, default_regressor, regression_of
 from thrifty.tasks.task import Task
 
-__all__ = [
-    "ChainClassifier",
-    "ChainEstimator",
-    "ChainRegressor",
-    "all_or_nothing",
-    "chain_behind",
-    "columns_of",
-    "unwrap_chain",
-    "unwrap_frozen",
-]
-
 
 def unwrap_chain(model: FullModel | Chain, prices: PriceList, task: Task) -> FullModel | Chain:
     """The chain that a full model is, which must have the same task and prices; other models are unchanged."""

@@ -20,18 +20,6 @@ from thrifty.tables.columns import Levels, learn_levels, plain_table
 from thrifty.tables.frames import describe_bad_column, kind_of_table, refuse_series
 from thrifty.tasks.classes import one_class
 
-__all__ = [
-    "check_count",
-    "check_goal",
-    "check_seed",
-    "check_share",
-    "check_training_rows",
-    "check_weights",
-    "known_levels",
-    "refuse_keywords",
-    "validated",
-]
-
 _OTHER_NAMES = "The feature names should match those that were passed during fit."
 """Beginning of scikit-learn's error for other column names or another order; ``check_estimator`` requires it."""
 

@@ -21,8 +21,6 @@ from thrifty.plots import (
 )
 from thrifty.tables.frames import kind_of_table
 
-__all__ = ["Notebook"]
-
 
 class Notebook:
     """What an estimator with a chain shows of itself, once it is fitted."""

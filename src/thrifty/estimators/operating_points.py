@@ -23,8 +23,6 @@ from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of
 from thrifty.evidence.tests import check_confidence, empirical_risk_within
 
-__all__ = ["OperatingPoints"]
-
 _LEVEL = 0.95
 _USUAL_FOLDS = 5
 _MAX_CUTS = 401

@@ -26,20 +26,6 @@ from sklearn.utils import _safe_indexing
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.errors import InvalidInputError
 
-__all__ = [
-    "MAX_PRICE",
-    "MIN_PRICE",
-    "Discounts",
-    "ForgottenFunction",
-    "PriceList",
-    "RowPrices",
-    "RowsOfFit",
-    "are_columns",
-    "check_amount",
-    "free_columns",
-    "is_price",
-]
-
 MIN_PRICE, MAX_PRICE = 1e-100, 1e100
 """Bounds of a price that is not zero: products and ratios of two prices within them are numbers, neither 0 nor inf."""
 

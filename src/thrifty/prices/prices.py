@@ -32,20 +32,6 @@ from thrifty.prices.billing import (
     is_price,
 )
 
-__all__ = [
-    "A_PRICE",
-    "Prices",
-    "check_columns",
-    "check_price_list",
-    "column_number",
-    "costs_per_column",
-    "did_you_mean",
-    "group_per_column",
-    "name_of",
-    "resolve_prices",
-    "with_prices",
-]
-
 FeatureCosts = Any  # ArrayLike | Mapping[str, float] | None, or a table of prices of some other library
 FeatureGroups = Sequence[object] | Mapping[str, object] | None
 

@@ -34,26 +34,6 @@ from thrifty.tasks.mistakes import CostMatrix, Mistakes, read_loss
 from thrifty.tasks.task import Task
 from thrifty.trees.gradients import BLOCK, LOGISTIC, Formula, exponential
 
-__all__ = [
-    "CLIP",
-    "BinaryLoss",
-    "BinaryTask",
-    "ClassTask",
-    "MulticlassLoss",
-    "MulticlassTask",
-    "SoftLoss",
-    "both_probabilities",
-    "class_task",
-    "classification",
-    "classification_of",
-    "clip_probability",
-    "default_classifier",
-    "lead_of_best",
-    "multinomial_weights",
-    "one_class",
-    "soft_labels",
-]
-
 MAX_CLASSES = 100_000
 """Labels of a task that a file may hold."""
 

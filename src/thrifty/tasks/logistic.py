@@ -22,19 +22,6 @@ from scipy.special import expit
 from thrifty.arrays import Floats
 from thrifty.trees.gradients import write_derivatives
 
-__all__ = [
-    "excess_loss",
-    "log_loss_of_probability",
-    "logistic_derivatives",
-    "logistic_hessian",
-    "logistic_weights",
-    "newton_minimum",
-    "newton_step",
-    "platt",
-    "soft_logistic_loss",
-    "softplus",
-]
-
 
 def softplus(score: ArrayLike) -> Floats:
     """``log(1 + exp(score))`` without overflow: it grows like ``score`` and decays to exactly 0."""

@@ -19,8 +19,6 @@ from thrifty.arrays import Floats, Ints, Labels
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import MAX_PRICE
 
-__all__ = ["CostMatrix", "Mistakes", "ProbabilityLoss", "read_loss"]
-
 MIN_PROBABILITY = 1e-6
 """Smaller probabilities count as this: one answer loses at most 13.8."""
 

@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike
 from thrifty.arrays import Floats, Ints, Labels, Numbers
 from thrifty.trees.boosting import Loss
 
-__all__ = ["ERRORS", "Task", "mean_error", "mean_errors"]
-
 ERRORS = {"RMSE": 2, "MAE": 1}
 """Names of mean errors, with the power p of ``mean(error^p)^(1/p)``."""
 

@@ -39,18 +39,6 @@ from thrifty.trees.histogram import BYTE, CARRIED_FROM, CHUNK, MAX_CARRIED, ROW,
 from thrifty.trees.split import can_pay, choose, examine, is_heavier, lanes_score, leaf_offset, may_split
 from thrifty.trees.workspace import Limits, Workspace
 
-__all__ = [
-    "SMOOTHING",
-    "LevelSearch",
-    "copy_free_columns",
-    "divide",
-    "examine_levels",
-    "make_search",
-    "next_job",
-    "number_rows",
-    "run_job",
-]
-
 TINY, HUGE = 2.0**-400, 2.0**400  # units of gradients between these have squares that are numbers
 
 

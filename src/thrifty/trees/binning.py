@@ -24,16 +24,6 @@ from thrifty.arrays import Floats, Int32s, Ints, Words
 from thrifty.errors import InvalidInputError
 from thrifty.rows import mix
 
-__all__ = [
-    "A_SET",
-    "BinnedTable",
-    "Categories",
-    "LevelSets",
-    "Thresholds",
-    "bin_columns",
-    "own_levels",
-]
-
 MAX_BINS = 255
 WORD = 8  # codes are read eight at a time, so rows are padded to whole words
 

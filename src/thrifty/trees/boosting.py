@@ -13,8 +13,6 @@ from thrifty.trees.gradients import CURVATURE_BITS, GRADIENT_BITS, WIDE_ROWS, de
 from thrifty.trees.grow import Step, TreeGrower
 from thrifty.trees.workspace import Limits
 
-__all__ = ["Boosting", "Loss", "counts_of"]
-
 MAX_SUMMED = 2
 """Outputs of a tree whose gains are summed over outputs; with more, a tree is split along a random direction."""
 

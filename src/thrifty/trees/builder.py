@@ -13,8 +13,6 @@ from thrifty.trees.gradients import Lanes
 from thrifty.trees.histogram import ROW
 from thrifty.trees.workspace import Workspace
 
-__all__ = ["EnsembleBuilder", "TreeArrays", "make_arrays", "write_tree"]
-
 
 class TreeArrays(NamedTuple):
     """Arrays that finished trees are copied to, one after the other: returning them would cost more than passing them.

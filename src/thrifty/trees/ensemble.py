@@ -27,19 +27,6 @@ from thrifty.errors import InvalidInputError
 from thrifty.jit import Number, lean, lean_kernel
 from thrifty.trees.binning import BinnedTable, LevelSets
 
-__all__ = [
-    "SIDE_BY_SIDE",
-    "TreeEnsemble",
-    "Walk",
-    "add_from_codes",
-    "add_from_values",
-    "add_leaf_values",
-    "children_of",
-    "holds",
-    "in_level_order",
-    "walk_levels",
-]
-
 _NOTHING = np.empty((0, 0))
 
 

@@ -25,16 +25,6 @@ from thrifty.errors import InvalidInputError
 from thrifty.trees.binning import LevelSets
 from thrifty.trees.ensemble import TreeEnsemble
 
-__all__ = [
-    "AdditiveTrees",
-    "ForeignTrees",
-    "additive_trees",
-    "categories_of",
-    "foreign_trees",
-    "forest_trees",
-    "largest_rounding_to",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class ForeignTrees:

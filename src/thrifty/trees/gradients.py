@@ -38,22 +38,6 @@ from thrifty.arrays import Floats, Int64s
 from thrifty.errors import InvalidInputError
 from thrifty.jit import Number, fused, fused_kernel, lean, lean_kernel
 
-__all__ = [
-    "BLOCK",
-    "LOGISTIC",
-    "SQUARED",
-    "Formula",
-    "Lanes",
-    "choose_lanes",
-    "derivatives_along",
-    "describe_problem",
-    "exponential",
-    "pack",
-    "pack_one",
-    "round_to",
-    "write_derivatives",
-]
-
 HESSIAN_BITS = 29
 GRADIENT_BITS, CURVATURE_BITS = 62 - HESSIAN_BITS, HESSIAN_BITS
 """Bits in which derivatives of up to ``WIDE_ROWS`` rows are summed; there are more for larger tables."""

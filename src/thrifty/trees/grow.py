@@ -23,8 +23,6 @@ from thrifty.trees.gradients import WIDE_ROWS, Formula, choose_lanes, describe_p
 from thrifty.trees.rounds import Rounds, rounds_by, rounds_of, rounds_packed, run_rounds
 from thrifty.trees.workspace import Limits, Workspace, fit_free_copy, make_workspace
 
-__all__ = ["Step", "TreeGrower", "choice_order"]
-
 Step = Literal["gradient", "newton"]
 
 

@@ -15,19 +15,6 @@ import numpy as np
 from thrifty.arrays import Int64s, Words
 from thrifty.jit import Number, lean
 
-__all__ = [
-    "BYTE",
-    "CARRIED_FROM",
-    "CHUNK",
-    "MAX_CARRIED",
-    "ROW",
-    "TILE",
-    "add_eight",
-    "fill",
-    "gather",
-    "subtract",
-]
-
 TILE = 512
 CHUNK = 256  # columns examined together, so that their histograms are still near when they are searched
 BYTE = np.uint64(255)

@@ -26,8 +26,6 @@ from thrifty.trees.gradients import (
 from thrifty.trees.split import run_lanes
 from thrifty.trees.workspace import Workspace
 
-__all__ = ["Rounds", "rounds_by", "rounds_of", "rounds_packed", "run_rounds"]
-
 GIVEN, PACKED = (
     0,
     1,

@@ -31,8 +31,6 @@ from thrifty.trees.gradients import Lanes
 from thrifty.trees.histogram import BYTE, CHUNK, TILE, gather, subtract
 from thrifty.trees.workspace import Limits, Workspace
 
-__all__ = ["can_pay", "choose", "examine", "is_heavier", "leaf_offset", "may_split", "run_lanes", "search"]
-
 
 @lean
 def may_split(leaf: Record, limits: Limits) -> Number:

@@ -14,8 +14,6 @@ from thrifty.trees.binning import WORD, BinnedTable
 from thrifty.trees.gradients import Lanes
 from thrifty.trees.histogram import TILE
 
-__all__ = ["Limits", "Workspace", "fit_free_copy", "make_workspace"]
-
 Records: TypeAlias = Any  # array of records, whose fields are attributes in compiled code
 
 FEATURE = np.dtype(
