@@ -74,8 +74,8 @@ def test_draws_of_many_seeds_in_any_order_are_those_of_uniform_numbers(n_rows):
 
 
 def test_draws_of_few_rows_are_made_together(monkeypatch):
-    subsampler, calls, mix = rows.Subsampler(np.arange(40.0)[:, None], 0.6), [], rows._mix
-    monkeypatch.setattr(rows, "_mix", lambda word: calls.append(word.size) or mix(word))
+    subsampler, calls, mix = rows.Subsampler(np.arange(40.0)[:, None], 0.6), [], rows.mix
+    monkeypatch.setattr(rows, "mix", lambda word: calls.append(word.size) or mix(word))
     for seed in range(1, 100):
         subsampler(seed)
     assert len(calls) <= 2  # the seeds and the draws

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from time import perf_counter
 
-__all__ = ["Progress", "printed", "silent"]
+__all__ = ["Progress", "progress_printer", "silent"]
 
 Progress = Callable[[str, int, int], object]
 """Called as ``progress(what, done, total)``."""
@@ -13,7 +13,7 @@ def silent(what: str, done: int, total: int) -> None:
     """Ignore progress: the default callback."""
 
 
-def printed(verbose: int, who: str) -> Progress:
+def progress_printer(verbose: int, who: str) -> Progress:
     """Progress as scikit-learn's ``verbose`` prints it: a line for each phase that ends, and from 2 on for each step.
 
     Parameters

@@ -25,7 +25,7 @@ from thrifty.chain.readers import Delivery, offers_of, side_by_side
 from thrifty.errors import InvalidInputError, RemoteFailure
 from thrifty.prices.billing import check_amount
 from thrifty.tables.reader import Schema
-from thrifty.threads import call_within
+from thrifty.threads import call_with_timeout
 
 __all__ = [
     "NOT_TRIED",
@@ -135,7 +135,7 @@ class RetryingSource:
 
     def ask_within(self, seconds: float | None, rows: Ints, names: Sequence[Any]) -> Any:
         """Send one request that may take ``seconds``; None waits."""
-        return call_within(seconds, lambda: self.ask(rows, names), type(self).__name__)
+        return call_with_timeout(seconds, lambda: self.ask(rows, names), type(self).__name__)
 
     def fetch(self, rows: Ints, names: Sequence[Any]) -> Delivery:
         """Values of the named columns, cached or bought, for the rows that could be delivered.

@@ -18,7 +18,7 @@ from threadpoolctl import ThreadpoolController
 
 from thrifty.errors import InvalidInputError
 
-__all__ = ["call_within", "limited_threads", "threads_for", "threads_of", "usable_threads"]
+__all__ = ["call_with_timeout", "limited_threads", "threads_for", "threads_of", "usable_threads"]
 
 FEW_ROWS = 1_000
 """Below this number of rows, starting threads takes longer than predicting."""
@@ -67,7 +67,7 @@ def limited_threads(*, openmp: int, blas: int) -> Iterator[None]:
         _allowed.reset(allowed)
 
 
-def call_within(seconds: float | None, call: Callable[[], Result], who: str) -> Result:
+def call_with_timeout(seconds: float | None, call: Callable[[], Result], who: str) -> Result:
     """Return the result of a call, or raise ``TimeoutError``; the result of a late call is dropped.
 
     Parameters

@@ -191,7 +191,7 @@ def test_an_infinite_value_is_refused_by_the_name_of_its_column(rows):
         ({"n_trees": 0}, "n_trees must be a whole number >= 1; got 0"),
         ({"max_depth": 13}, "max_depth"),
         ({"max_depth": 0}, "max_depth"),
-        ({"max_bins": 256}, r"max_bins must lie in \[2, 255\]; got 256"),
+        ({"max_bins": 256}, r"max_bins must be a whole number in \[2, 255\]; got 256"),
         ({"step": "leap"}, "step must be 'gradient' or 'newton'; got 'leap'"),
         ({"gamma": -1.0}, "gamma must be"),
         ({"learning_rate": float("nan")}, "learning_rate must be"),

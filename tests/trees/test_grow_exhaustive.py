@@ -63,7 +63,6 @@ def grow_by_trying_everything(
     gamma=0.0,
     prices=None,
     group_of=None,
-    bought=(),
     max_depth=4,
     max_leaves=10**9,
     l2=0.0,
@@ -75,7 +74,7 @@ def grow_by_trying_everything(
     hess = np.ones_like(grad) if hess is None else hess.reshape(n, -1)
     group_of = np.arange(p) if group_of is None else group_of
     prices = np.ones(max(group_of) + 1) if prices is None else prices
-    growth = Growth(bought=set(np.flatnonzero(bought)))
+    growth = Growth()
     growth.leaves = [(np.arange(n), 0)]
     while len(growth.leaves) < max_leaves:
         best = (0.0, None)
@@ -173,11 +172,6 @@ def test_limits_on_children_and_leaves_agree(newton):
     check(X, grad, hess, min_child_samples=7, rtol=1e-4)
     check(X, grad, hess, min_child_weight=6.5, max_leaves=5, rtol=1e-4)
     check(np.repeat(X, 2, axis=0), np.repeat(grad, 2, axis=0), min_child_samples=3, max_leaves=9, max_depth=6)
-
-
-def test_groups_bought_before_cost_nothing():
-    X, grad, _ = problem(2)
-    check(X, grad, gamma=5.0, bought=np.array([False, True, False, True]))
 
 
 def test_weights_count_as_rows():

@@ -41,7 +41,7 @@ from thrifty.evidence.observe import training_fingerprints
 from thrifty.full.crossfit import CrossFittedFull, TrainingRows, held_out_rows
 from thrifty.full.model import FullModel
 from thrifty.prices.billing import PriceList, RowsOfFit, check_amount
-from thrifty.progress import Progress, printed
+from thrifty.progress import Progress, progress_printer
 from thrifty.rows import content_keys, query_keys
 from thrifty.tables.columns import column_types
 from thrifty.tables.frames import as_known_table, kind_of_table
@@ -161,7 +161,7 @@ class BudgetedCascade(ChainEstimator):
         self._check_parameters()
         options = self.stages or StageOptions()
         budget = None if self.budget is None else check_amount("budget", self.budget)
-        report = printed(self.verbose, type(self).__name__) if progress is None else progress
+        report = progress_printer(self.verbose, type(self).__name__) if progress is None else progress
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
             X = as_known_table(X)

@@ -27,7 +27,7 @@ from thrifty.prices.billing import PriceList, check_amount
 from thrifty.rows import key_words
 from thrifty.tables.frames import find_column, kind_of_table, places_of_fit
 from thrifty.tables.reader import Cells
-from thrifty.threads import call_within
+from thrifty.threads import call_with_timeout
 
 __all__ = [
     "ON_FAILURE",
@@ -518,7 +518,7 @@ class Ledger:
             self.note(rows, "the full model was not asked, because something else had failed before")
             raise RowsLeftBehindError(rows)
         try:
-            outputs = call_within(self.full_timeout, ask, "the full model")
+            outputs = call_with_timeout(self.full_timeout, ask, "the full model")
         except InvalidAnswerError as error:
             self._called.append(rows)
             self._full_errors.append(error)

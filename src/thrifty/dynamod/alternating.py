@@ -414,9 +414,9 @@ def _gating(distance: DistanceName | Distance, q_step: QStep | None) -> tuple[Di
         name = check_distance(distance)
         return DISTANCES[name], Q_STEPS[name] if q_step is None else q_step
     if q_step is None:
-        name = getattr(distance, "__name__", repr(distance))
+        called = getattr(distance, "__name__", repr(distance))
         raise InvalidInputError(
-            f"distance {name} needs the q-step that belongs to it. Give q_step=, a function such as "
+            f"distance {called} needs the q-step that belongs to it. Give q_step=, a function such as "
             f"thrifty.dynamod.q_step_kl."
         )
     return distance, q_step

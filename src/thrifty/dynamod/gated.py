@@ -50,7 +50,7 @@ from thrifty.evidence.observe import evidence_of, evidence_of_known, training_fi
 from thrifty.evidence.thresholds import threshold_curve
 from thrifty.full.crossfit import CrossFittedFull, TrainingRows, held_out_rows
 from thrifty.prices.billing import PriceList, check_amount
-from thrifty.progress import printed
+from thrifty.progress import progress_printer
 from thrifty.tables.columns import column_types
 from thrifty.tables.frames import as_known_table, kind_of_table
 from thrifty.threads import limited_threads, threads_of
@@ -179,7 +179,7 @@ class GatedEstimator(ChainEstimator):
         refuse_keywords(self, unknown)
         self._check_parameters()
         budget = None if self.budget is None else check_amount("budget", self.budget)
-        report = printed(self.verbose, type(self).__name__)
+        report = progress_printer(self.verbose, type(self).__name__)
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
             X = as_known_table(X)

@@ -35,7 +35,7 @@ from thrifty.prices.billing import (
 FeatureCosts = Any  # ArrayLike | Mapping[str, float] | None, or a table of prices of some other library
 FeatureGroups = Sequence[object] | Mapping[str, object] | None
 
-A_PRICE = f"0, or lie between {MIN_PRICE:g} and {MAX_PRICE:g}"
+PRICE_RULE = f"0, or lie between {MIN_PRICE:g} and {MAX_PRICE:g}"
 
 ALL_OTHERS = "*"
 """Name in a price file for all columns that it does not name."""
@@ -334,7 +334,7 @@ def check_price_list(
     full = check_amount("the price of the full model (full of Prices)", prices.full)
     if not is_price(full):
         raise InvalidInputError(
-            f"the price of the full model (full of Prices) must be {A_PRICE}; got {full:g}. Write prices in another "
+            f"the price of the full model (full of Prices) must be {PRICE_RULE}; got {full:g}. Write prices in another "
             f"unit."
         )
     read = check_columns("full_features", prices.full_features, n_features, names)
@@ -350,9 +350,9 @@ def with_prices(price_list: PriceList, by_row: Any, feature_names: Sequence[str]
     """Replace some prices of a price list by prices by row, as ``by_row`` of ``Prices``."""
     names = None if feature_names is None else [str(name) for name in feature_names]
     group_of = price_list.group_of
-    tellers = {group_of[column]: one for column, one in Prices.of(price_list).by_row.items()}
-    tellers |= _price_tellers(by_row, group_of, names)
-    found = _row_prices(tellers, price_list.prices, group_of, names)
+    sources = {group_of[column]: one for column, one in Prices.of(price_list).by_row.items()}
+    sources |= _row_price_sources(by_row, group_of, names)
+    found = _row_prices(sources, price_list.prices, group_of, names)
     if found is None:
         return price_list
     return replace(
@@ -365,19 +365,19 @@ def _prices(
     given: Prices, group_of: Ints, names: list[str] | None, rows: RowsOfFit | None
 ) -> tuple[Floats, RowPrices | None]:
     """The price of each purchase, and the columns or functions of prices that differ by row."""
-    tellers = _price_tellers(given.by_row, group_of, names)
+    sources = _row_price_sources(given.by_row, group_of, names)
     # Nothing need be listed for a column of prices, which is free, nor for what it prices: any price will do until the
     # free columns are known, and with them the mean over the rows.
-    known = dict.fromkeys((column for column in tellers.values() if not callable(column)), 0.0)
+    known = dict.fromkeys((column for column in sources.values() if not callable(column)), 0.0)
     listed = {str(one) for one in given.costs} if isinstance(given.costs, Mapping) else set()
     unlisted = {}
-    for purchase in tellers:
+    for purchase in sources:
         columns = np.flatnonzero(group_of == purchase).tolist()
         if names is None or listed.isdisjoint(names[column] for column in columns):
             unlisted[purchase] = columns
             known |= dict.fromkeys(columns, 1.0) if rows is not None else {}
     prices = _per_purchase(given, group_of, names, known)
-    by_row = _row_prices(tellers, prices, group_of, names)
+    by_row = _row_prices(sources, prices, group_of, names)
     if by_row is None or rows is None:
         return prices, by_row
     means = np.average(rows.amounts(by_row, names), axis=0, weights=rows.weight)
@@ -409,16 +409,16 @@ def _partial(columns: Ints | None, n_features: int) -> Ints | None:
     return None if columns is None or np.array_equal(columns, np.arange(n_features)) else columns
 
 
-def _price_tellers(given: Any, group_of: Ints, names: list[str] | None) -> dict[int, Any]:
+def _row_price_sources(given: Any, group_of: Ints, names: list[str] | None) -> dict[int, Any]:
     """Purchases whose price differs by row, with the column that holds it or the function that computes it."""
     if not isinstance(given, Mapping):
         raise InvalidInputError(
             f"by_row must be a dict {{column: column of prices, or function of rows}}; got {given!r}."
         )
     found: dict[int, Any] = {}
-    for bought, teller in given.items():
+    for bought, source in given.items():
         column = column_number(bought, names, len(group_of), "by_row")
-        found_at = teller if callable(teller) else column_number(teller, names, len(group_of), "by_row")
+        found_at = source if callable(source) else column_number(source, names, len(group_of), "by_row")
         before: Any = found.setdefault(int(group_of[column]), found_at)
         if before != found_at:
             both = " and ".join(
@@ -432,24 +432,24 @@ def _price_tellers(given: Any, group_of: Ints, names: list[str] | None) -> dict[
 
 
 def _row_prices(
-    tellers: Mapping[int, Any], prices: Floats, group_of: Ints, names: list[str] | None
+    sources: Mapping[int, Any], prices: Floats, group_of: Ints, names: list[str] | None
 ) -> RowPrices | None:
     """Prices by row, with the columns read for each."""
-    if not tellers:
+    if not sources:
         return None
-    purchases = np.array(sorted(tellers), dtype=np.intp)
+    purchases = np.array(sorted(sources), dtype=np.intp)
     free = free_columns(prices, group_of, purchases)
     reads, functions = [], []
     for purchase in purchases.tolist():
-        teller = tellers[purchase]
-        if callable(teller) and not len(free):
+        source = sources[purchase]
+        if callable(source) and not len(free):
             column = int(np.flatnonzero(group_of == purchase)[0])
             raise InvalidInputError(
                 f"by_row has a function for {name_of(column, names)}, which is given the columns that are free, and "
                 f"none is. Give the price 0 to the columns that are at hand."
             )
-        reads.append(free if callable(teller) else np.array([teller], dtype=np.intp))
-        functions.append(teller if callable(teller) else None)
+        reads.append(free if callable(source) else np.array([source], dtype=np.intp))
+        functions.append(source if callable(source) else None)
     return RowPrices(purchases, tuple(reads), np.zeros(len(purchases)), tuple(functions))
 
 
@@ -571,8 +571,8 @@ def costs_per_column(
     if extreme.size:
         column = int(extreme[0])
         raise InvalidInputError(
-            f"feature_costs must be {A_PRICE}; {name_of(column, names)} has {costs[column]:g}. Write prices in another "
-            f"unit, or use 0 for a feature that is already at hand."
+            f"feature_costs must be {PRICE_RULE}; {name_of(column, names)} has {costs[column]:g}. Write prices in "
+            f"another unit, or use 0 for a feature that is already at hand."
         )
     return costs
 

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from thrifty.arrays import Floats, Int32s, Int64s, Words
 from thrifty.jit import Number, Record, lean, lean_kernel
-from thrifty.trees.binning import A_SET, BinnedTable
+from thrifty.trees.binning import LEVEL_SET, BinnedTable
 from thrifty.trees.histogram import BYTE, CARRIED_FROM, CHUNK, MAX_CARRIED, ROW, fill, subtract
 from thrifty.trees.split import can_pay, choose, examine, is_heavier, lanes_score, leaf_offset, may_split
 from thrifty.trees.workspace import Limits, Workspace
@@ -383,7 +383,7 @@ def divide(ws: Workspace, leaf: Number, new: Number, is_last: Number) -> None:
     add = 256 - ws.features[f].n_bins if found.missing_left else np.int64(0)
     limit = np.int64(found.last_left) + 1 + add
     rows, packed, column = ws.rows, ws.packed, f
-    if found.last_left == A_SET:
+    if found.last_left == LEVEL_SET:
         column, add, limit = mark_right(ws, leaf, rows[side][start:stop]), np.int64(0), np.int64(1)
     codes, step = ws.codes[column * ws.column_step :], np.uint64(ws.row_step)
     middle = start
@@ -471,7 +471,7 @@ def examine_levels(ws: Workspace, levels: LevelSearch) -> None:
                 continue
             found = ws.candidates[leaf, f]
             score, missing_left = search_levels(ws, levels, leaf, f, ws.hist[slot, f], ws.sets[leaf, f])
-            found.gain, found.last_left, found.missing_left = -np.inf, A_SET, missing_left
+            found.gain, found.last_left, found.missing_left = -np.inf, LEVEL_SET, missing_left
             if score > 0.0:
                 found.gain = 0.5 * (score - offset)
                 for lane in range(len(best)):

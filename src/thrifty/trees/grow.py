@@ -16,7 +16,7 @@ from thrifty.arrays import Bools, Floats
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import PriceList
 from thrifty.trees.best_first import LevelSearch, make_search
-from thrifty.trees.binning import A_SET, BinnedTable, LevelSets
+from thrifty.trees.binning import LEVEL_SET, BinnedTable, LevelSets
 from thrifty.trees.builder import EnsembleBuilder, TreeArrays
 from thrifty.trees.ensemble import add_leaf_values
 from thrifty.trees.gradients import WIDE_ROWS, Formula, choose_lanes, describe_problem, pack
@@ -301,7 +301,7 @@ class TreeGrower:
         if categories is None:
             return None
         nodes = slice(out.node_offsets[number], out.node_offsets[number + 1])
-        place, asks = out.feature[nodes].copy(), np.flatnonzero(out.last_left[nodes] == A_SET)
+        place, asks = out.feature[nodes].copy(), np.flatnonzero(out.last_left[nodes] == LEVEL_SET)
         out.feature[nodes] = categories.feature_of[place]
         bits = np.unpackbits(ws.sets[asks, -1].view(np.uint8), axis=1, bitorder="little")
         sets = []
