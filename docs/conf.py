@@ -70,6 +70,7 @@ EXAMPLES = [
     "disease_progression",
     "ranking",
     "device_and_server",
+    "gateway",
     "own_family",
 ]
 
