@@ -21,24 +21,6 @@ from thrifty.chain.purchases import answer_text
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import PriceList
 
-__all__ = [
-    "COLOURS",
-    "Purchased",
-    "as_html",
-    "check_installed",
-    "draw_frontier",
-    "draw_in_force",
-    "draw_purchases",
-    "draw_route",
-    "draw_tradeoff",
-    "file_bytes",
-    "html_table",
-    "new_figure",
-    "purchased",
-    "save_figure",
-    "shortened",
-]
-
 COLOURS = ("#0b5fa5", "#c8501e", "#3f7d20", "#7b3f9e", "#555555", "#b8860b", "#008b8b")
 # Lines differ in dash and marker, not only in colour: a picture must read in black and white.
 _DASHES: Sequence[Any] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 1)))

@@ -5,8 +5,7 @@ import zlib
 import numpy as np
 import pytest
 
-from thrifty.bundle.container import Contents, pack, unpack
-from thrifty.bundle.encoding import MIN_BYTES
+from thrifty.bundle.container import MIN_BYTES, Contents, pack, unpack
 from thrifty.errors import InvalidInputError
 
 RNG = np.random.default_rng(0)

@@ -53,7 +53,7 @@ def test_what_makes_no_sense_of_classes_is_refused_before_anything_is_fitted(ref
         (",no,yes\nno,0,5", "must have lines for the true classes 'no', 'yes', each once; got 'no'"),
         (",no,ill\nno,0,5\nyes,200,0", "must have answers to 'no' 'no', 'yes', each once; got 'no', 'ill'"),
         (",no,yes\nno,0,5\nyes,200,300", "the right answer must be the cheapest of its line"),
-        (",no,yes\nno,0,5\nyes,200", "must have 3 cells in every line"),
+        (",no,yes\nno,0,5\nyes,200", "every line must have as many cells as the line of names"),
         (",no,yes\nno,0,five\nyes,200,0", "could not convert"),
     ],
 )

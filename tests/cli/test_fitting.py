@@ -267,7 +267,6 @@ def test_a_model_from_a_file_that_does_not_suit_is_refused(tmp_path, make_table,
         (("--budget", 0.5), "--budget must be at least 1, the price of the cheapest purchase"),
         (("--max-loss", 0.001), "held-out rows cannot show a loss of at most 0.1 %"),
         (("--full-features", "town"), "--full-features names 'town', not a feature"),
-        (("--full-features", "age", "--full-features", "age"), "must name every column once"),
     ],
 )
 def test_what_no_fit_can_meet_is_refused_before_anything_is_fitted(

@@ -9,8 +9,14 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.metrics import d2_pinball_score, mean_absolute_error, r2_score, root_mean_squared_error
 
-from thrifty.cli.summary import answers_numbers, fit_in_words, frontier_in_words, measured_on, report_in_words
-from thrifty.cli.system import at_operating_point
+from thrifty.cli.system import (
+    answers_numbers,
+    at_operating_point,
+    fit_in_words,
+    frontier_in_words,
+    measured_on,
+    report_in_words,
+)
 from thrifty.full import candidates
 from thrifty.full.candidates import compare_kinds, new_model
 from thrifty.reporting.measure import expected
@@ -73,7 +79,15 @@ def test_a_report_of_numbers_measures_as_scikit_learn_does(
     bike_system, make_bikes, answers_to, capsys, tmp_path
 ):
     new = make_bikes(200, 1)
-    facts, before = measured_on(bike_system, new, new["count"].to_numpy(), ["weather"], "Bicycles", "")
+    facts, before = measured_on(
+        bike_system,
+        new,
+        bike_system.chain_.schema.cells(new),
+        new["count"].to_numpy(),
+        ["weather"],
+        "Bicycles",
+        "",
+    )
     answers = pd.DataFrame(answers_to(bike_system, new))
     y, said = new["count"], answers["answer"]
     measured = {name: one["value"] for name, one in facts.results(facts.start)["measures"].items()}

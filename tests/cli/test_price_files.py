@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from thrifty.errors import InvalidInputError
-from thrifty.prices.prices import check_price_list
-from thrifty.tables.files import read_prices
+from thrifty.prices.prices import Prices, check_price_list
 
 
 def list_of(path, names, full_cost=0.0, **how):
-    return check_price_list(replace(read_prices(path, names, **how), full=full_cost), len(names), names)
+    prices = Prices.read(path).of_columns(names, **how)
+    return check_price_list(replace(prices, full=full_cost), len(names), names)
 
 
 @pytest.fixture
@@ -33,10 +33,6 @@ def test_columns_of_one_group_are_one_purchase(costs):
     prices = list_of(costs("feature,cost,group\na,5,blood\nb,5,blood\nc,1,\n"), ["a", "b", "c"])
     assert prices.cost_of([0, 1]) == 5
     assert prices.cost_of_everything == 6
-
-
-def test_without_a_file_every_column_costs_one():
-    assert list_of(None, ["a", "b"]).cost_of_everything == 2
 
 
 @pytest.mark.parametrize(
@@ -83,4 +79,4 @@ def test_a_fit_finds_the_prices_that_a_column_of_the_table_holds(
     told = refused(
         "fit", tmp_path / "t.csv", "--target", "label", "--costs", path, "-o", tmp_path / "s.thrifty"
     )
-    assert re.search(r"costs.csv: column 'lab price' holds prices.*row 5 has -2", told)
+    assert re.search(r"column 'lab price' holds prices.*row 5 has -2", told)

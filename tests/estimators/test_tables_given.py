@@ -38,9 +38,7 @@ def test_a_column_that_is_no_numbers_is_named_with_what_it_holds(rows, column, t
     X, y = rows
     with pytest.raises(InvalidInputError, match=told):
         DynaModLinClassifier(LogisticRegression()).fit(X.assign(d=column), y)
-    with pytest.raises(
-        InvalidInputError, match="column 'd' holds no numbers. Give a Pipeline that encodes it"
-    ):
+    with pytest.raises(InvalidInputError, match="Column 'd' holds .*A Pipeline can encode it"):
         BudgetedClassifier(LogisticRegression(), **SMALL).fit(X.assign(d=column), y)
 
 

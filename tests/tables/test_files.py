@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thrifty.errors import DataUnavailableError, InvalidInputError
-from thrifty.tables.files import read_rows, read_table, table_bytes
+from thrifty.tables.files import read_table, table_bytes
 from thrifty.tables.frames import listed
 
 
@@ -107,11 +107,10 @@ PACKED = gzip.compress(b"a,b\n1,2\n" * 9, mtime=0)
         ("t.csv.zip", b"a,b\n1,2\n", "it is damaged, or no .zip file"),
     ],
 )
-@pytest.mark.parametrize("read", [read_table, read_rows])
-def test_a_file_that_is_no_text_or_is_torn_is_refused_with_the_way_out(tmp_path, read, name, data, told):
+def test_a_file_that_is_no_text_or_is_torn_is_refused_with_the_way_out(tmp_path, name, data, told):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(InvalidInputError, match=f"cannot be read as a table: {told}"):
-        read(tmp_path / name)
+        read_table(tmp_path / name)
 
 
 def test_the_line_that_is_refused_is_counted_as_an_editor_counts_lines(tmp_path):
@@ -175,13 +174,6 @@ def test_text_comes_back_as_it_was_from_raw_csv_and_from_parquet(tmp_path, name,
     frame = pd.DataFrame({"answer": DANGEROUS + HARMLESS[:-1]})
     (tmp_path / name).write_bytes(table_bytes(frame, name, raw=raw))
     assert read_table(tmp_path / name)["answer"].tolist() == frame["answer"].tolist()
-
-
-def test_small_files_are_read_as_cells_of_text(tmp_path):
-    assert read_rows(written(tmp_path / "c.csv", "a, 1\n\nb,2\n")) == [["a", "1"], ["b", "2"]]
-    frame = pd.DataFrame({"feature": ["a"], "cost": [1.5]})
-    (tmp_path / "c.parquet").write_bytes(table_bytes(frame, "c.parquet"))
-    assert read_rows(tmp_path / "c.parquet") == [["feature", "cost"], ["a", "1.5"]]
 
 
 @pytest.mark.slow

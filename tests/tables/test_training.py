@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from thrifty.errors import InvalidInputError
-from thrifty.tables.targets import targets_of
-from thrifty.tables.training import MAX_CATEGORIES, training_table
+from thrifty.tables.training import MAX_CATEGORIES, targets_of, training_table
 
 
 def table(**columns):

@@ -6,15 +6,17 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import is_classifier, is_regressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from thrifty.arrays import Bools, Floats, Ints
+from thrifty.arrays import Bools, Floats
 from thrifty.auditing.models import columns_read, follows_paths
 from thrifty.cascade.estimators import BudgetedClassifier, BudgetedRegressor, StageOptions
 from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
@@ -29,8 +31,6 @@ from thrifty.tables.frames import kind_of_table, listed, table_of_fit
 from thrifty.tasks.classes import classification_of
 from thrifty.tasks.regression import regression_of
 from thrifty.tasks.task import Task
-
-__all__ = ["Audit", "Drop", "Offer", "PurchaseUse", "audit", "names_of"]
 
 MAX_JUDGED = 5_000
 """Rows on which losses are measured and the cascade is fitted."""
@@ -209,12 +209,12 @@ class Audit:
     def _repr_html_(self) -> str:
         parts = [f"<b>Audit of {escape(self.model)}</b>"]
         parts += [f"<div>{escape(line)}</div>" for line in self._spending()]
-        parts += [_as_html_table(self._uses()), f"<div>{escape(self._can_drop())}</div>"]
+        parts += [_html_frame(self._uses()), f"<div>{escape(self._can_drop())}</div>"]
         if self.offers:
             title = f"{self.score_name} of a cascade against its mean cost"
             parts += [
                 f"<div>{_CASCADE}</div>",
-                _as_html_table(self._cascade()),
+                _html_frame(self._cascade()),
                 as_html(self._draw_cascade, title),
             ]
         return f'<div style="display:grid;gap:8px;justify-items:start">{"".join(parts)}</div>'
@@ -296,7 +296,7 @@ _OF_THE_CASCADE = (
 )
 
 
-def _as_html_table(frame: Any) -> str:
+def _html_frame(frame: Any) -> str:
     return html_table(["", *frame.columns], [list(line) for line in frame.itertuples()])
 
 
@@ -385,8 +385,10 @@ def audit(
         raise InvalidInputError(
             f"y must hold a label or number for each of the {n_rows} rows of X; got shape {target.shape}."
         )
-    chosen = _some_rows(n_rows, random_state)
-    judge = _Judge.of(bare, _take(table, chosen), target[chosen], read[chosen])
+    chosen = np.arange(n_rows)
+    if n_rows > MAX_JUDGED:
+        chosen = np.sort(np.random.default_rng(random_state).choice(n_rows, MAX_JUDGED, replace=False))
+    judge = _Judge.of(bare, _safe_indexing(table, chosen), target[chosen], read[chosen])
     return _judged(found, judge, prices, tolerance, random_state)
 
 
@@ -483,17 +485,6 @@ def _read(model: Any, table: Any) -> Bools:
         ) from error
 
 
-def _take(table: Any, rows: Ints) -> Any:
-    """Some rows of a table."""
-    return table.iloc[rows] if kind_of_table(table) == "pandas" else table[rows]
-
-
-def _some_rows(n_rows: int, seed: int) -> Ints:
-    if n_rows <= MAX_JUDGED:
-        return np.arange(n_rows)
-    return np.sort(np.random.default_rng(seed).choice(n_rows, MAX_JUDGED, replace=False))
-
-
 # -- purchases ---------------------------------------------------------------------------------
 
 
@@ -533,23 +524,18 @@ def _dropped(judge: "_Judge", uses: Sequence[PurchaseUse], tolerance: float) -> 
 def _typical(table: Any, columns: Sequence[int]) -> Any:
     """Table with some columns replaced by a constant: their median, or the most frequent text."""
     n_rows = np.shape(table)[0]
-    kind = kind_of_table(table)
-    if kind == "polars":
-        held = [table[:, column].gather([_typical_row(table[:, column])] * n_rows) for column in columns]
-        return table.with_columns(*held)
+    if kind_of_table(table):
+        frame = nw.from_native(table, eager_only=True)
+        held = [frame[:, column][[_typical_row(frame[:, column].to_numpy())] * n_rows] for column in columns]
+        return frame.with_columns(*held).to_native()
     other = table.copy()
     for column in columns:
-        if kind == "pandas":
-            one = table.iloc[:, column]
-            other[table.columns[column]] = one.iloc[[_typical_row(one)] * n_rows].set_axis(table.index)
-        else:
-            other[:, column] = table[_typical_row(table[:, column]), column]
+        other[:, column] = table[_typical_row(table[:, column]), column]
     return other
 
 
-def _typical_row(column: Any) -> int:
+def _typical_row(values: Any) -> int:
     """Row with the median of a column, or with its most frequent text."""
-    values = np.asarray(column)
     if values.dtype.kind in "biuf":
         there = np.flatnonzero(values == values)
         order = np.argsort(values[there], kind="stable")
@@ -602,7 +588,7 @@ class _Judge:
         touched = np.flatnonzero(self.read[:, columns].any(axis=1))
         lost = np.zeros(len(self.quality))
         if len(touched):
-            without = _ask(self.full, self.task, _take(_typical(self.table, columns), touched))
+            without = _ask(self.full, self.task, _safe_indexing(_typical(self.table, columns), touched))
             lost[touched] = self.quality[touched] - self.task.quality(self.target[touched], without)
         return float(lost.mean()), float(lost.std() / np.sqrt(len(lost)))
 

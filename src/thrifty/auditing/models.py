@@ -24,8 +24,6 @@ from thrifty.arrays import Bools, Ints
 from thrifty.full.convert import read_model
 from thrifty.trees.foreign import ForeignTrees
 
-__all__ = ["columns_read", "follows_paths"]
-
 
 def columns_read(model: Any, X: Any) -> Bools:
     """Columns that a fitted model reads to predict each row, shape (n_rows, n_features).

@@ -1,4 +1,4 @@
-"""Files of fitted estimators and chains, without pickle; docs/bundle.md describes the format and its guarantees."""
+"""Files of fitted estimators and chains, without pickle; docs/files.md describes the format."""
 
 from thrifty.bundle.codec import register
 from thrifty.bundle.objects import from_bytes, register_estimator, to_bytes

@@ -22,8 +22,6 @@ from thrifty.arrays import Labels
 from thrifty.bundle.container import is_storable
 from thrifty.errors import InvalidInputError
 
-__all__ = ["NotPlainError", "Reader", "Writer", "known_name", "register"]
-
 _NUMBERS_BY_NAME = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 _MAX_LEVELS = 40
 _MAX_OBJECTS = 100_000

@@ -3,16 +3,24 @@
     magic (8) | format (4) | manifest length (8) | manifest, JSON | arrays, raw | SHA-256 of all before (32)
 
 Numbers are little-endian. The manifest describes the arrays and their offsets; they follow one another without a gap,
-so every byte belongs to something. Large arrays are compressed without loss. No memory is allocated on the word of the
-file: every length is first compared with the bytes that are there, text is measured before it is parsed, and all arrays
-together may not take more than ``EXPANSION`` times the size of the file and a little more. An array is decoded when it
-is first used.
+so every byte belongs to something. No memory is allocated on the word of the file: every length is first compared with
+the bytes that are there, text is measured before it is parsed, and all arrays together may not take more than
+``EXPANSION`` times the size of the file and a little more. An array is decoded when it is first used.
+
+Large arrays are compressed without loss, unless they would not shrink:
+
+    narrow numbers -> their first bytes, their second bytes, ... -> DEFLATE
+
+Integers are stored in the narrowest type that holds all of them, floats in single precision where that is exact, arrays
+with few distinct values as values and codes, and booleans as bits.
 """
 
 import hashlib
 import json
 import math
+import re
 import struct
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,10 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.bundle.encoding import decoded, encoded
 from thrifty.errors import InvalidInputError
-
-__all__ = ["DEFAULT_MAX_BYTES", "FORMAT", "Contents", "is_storable", "pack", "parsed_size", "unpack"]
 
 Array = NDArray[Any]
 
@@ -48,6 +53,18 @@ EXPANSION = 6
 _COSTS = {b"{": 240, b"[": 96, b'"': 32, b",": 48, b":": 100}
 """Bytes that the parsed form takes at most for each of these characters; text and numbers come on top."""
 
+MIN_BYTES = 1024
+"""Shorter arrays are not compressed."""
+
+WORTH = 0.9
+"""Largest share of its bytes that an encoded array may have; else it is stored unchanged."""
+
+MAX_DISTINCT = 1 << 16
+LEVEL = 6  # of DEFLATE: higher ones take several times as long for a hundredth of the bytes
+
+_BITS = "bits"
+_NARROW = ("|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f4", "<f8")
+
 
 @dataclass(frozen=True)
 class Contents:
@@ -59,36 +76,46 @@ class Contents:
 
 def is_storable(array: Array) -> bool:
     """Whether an array is of a kind that a file may hold: numbers, truth values or text of fixed width."""
-    return array.ndim <= _MAX_DIMENSIONS and _known_dtype(array.dtype)
+    is_known = array.dtype.kind in "biufU" and _known_name(array.dtype.newbyteorder("<").str)
+    return array.ndim <= _MAX_DIMENSIONS and is_known
 
 
 def pack(contents: Contents) -> bytes:
     """The file's bytes."""
-    stored = _stored(contents.arrays)
-    blobs = [blob for _, blob in stored]
+    plain: list[tuple[dict[str, Any], bytes]] = [({}, _raw(array)) for array in contents.arrays]
+    few = [
+        _encoded(np.frombuffer(raw, array.dtype.newbyteorder("<"))) or (form, raw)
+        for array, (form, raw) in zip(contents.arrays, plain, strict=True)
+    ]
+    n_plain, n_few = (sum(len(blob) for _, blob in one) for one in (plain, few))
+    # An array that compresses better than this would be refused on reading as a decompression bomb.
+    stored = few if n_plain <= EXPANSION * n_few + _ROOM_FOR_ARRAYS else plain
     entries, offset = [], 0
     for array, (form, blob) in zip(contents.arrays, stored, strict=True):
-        entries.append({**_entry(array, blob, offset), **form})
+        dtype, shape = array.dtype.newbyteorder("<").str, list(array.shape)
+        entry = {"dtype": dtype, "shape": shape, "offset": offset, "length": len(blob)}
+        # Sums of a matrix product may depend on the layout in their last digit, so the layout is kept too.
+        order = {"order": "F"} if _is_column_major(array) else {}
+        entries.append({**entry, **order, **form})
         offset += len(blob)
     manifest = json.dumps(
         {**contents.facts, "entries": entries}, allow_nan=False, separators=(",", ":")
     ).encode("ascii")
-    body = b"".join([_HEADER.pack(MAGIC, FORMAT, len(manifest)), manifest, *blobs])
+    body = b"".join([_HEADER.pack(MAGIC, FORMAT, len(manifest)), manifest, *(blob for _, blob in stored)])
     return body + hashlib.sha256(body).digest()
 
 
-def _stored(arrays: Sequence[Array]) -> list[tuple[dict[str, Any], bytes]]:
-    """How each array is stored, and its bytes."""
-    plain: list[tuple[dict[str, Any], bytes]] = [
-        ({}, _raw(array)) if is_storable(array) else ({}, b"") for array in arrays
-    ]
-    few = [
-        encoded(np.frombuffer(raw, _little_endian(array.dtype))) or (form, raw)
-        for array, (form, raw) in zip(arrays, plain, strict=True)
-    ]
-    n_plain, n_few = (sum(len(blob) for _, blob in one) for one in (plain, few))
-    # An array that compresses better than this would be refused on reading as a decompression bomb.
-    return few if n_plain <= EXPANSION * n_few + _ROOM_FOR_ARRAYS else plain
+def _raw(array: Array) -> bytes:
+    if not is_storable(array):
+        raise InvalidInputError(
+            f"a bundle holds arrays of numbers, truth values or text; got the type {array.dtype}. Convert it first."
+        )
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    return little.tobytes("F" if _is_column_major(array) else "C")
+
+
+def _is_column_major(array: Array) -> bool:
+    return bool(array.flags.f_contiguous and not array.flags.c_contiguous)
 
 
 def unpack(data: Any, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Contents:
@@ -229,74 +256,26 @@ def _check_entry(
 def _array(
     blob: memoryview, dtype: np.dtype[Any], shape: tuple[int, ...], entry: dict[str, Any], number: int
 ) -> Array:
-    if "form" in entry:
-        try:
-            flat = decoded(entry["form"], blob, dtype, math.prod(shape))
-        except InvalidInputError as error:
-            raise _bad_entry(number, str(error)) from None
-        return _shaped(flat, dtype, shape, entry, number)
-    if dtype.kind == "b" and np.any(np.frombuffer(blob, np.uint8) > 1):
-        raise _bad_entry(number, "holds truth values that are neither 0 nor 1")
-    if dtype.kind == "U" and np.any(np.frombuffer(blob, "<u4") > _LAST_CODE_POINT):
-        raise _bad_entry(number, "holds text that is no text")
-    return _shaped(np.frombuffer(blob, dtype), dtype, shape, entry, number)
-
-
-def _shaped(
-    flat: Array, dtype: np.dtype[Any], shape: tuple[int, ...], entry: dict[str, Any], number: int
-) -> Array:
     """The array in its shape and layout, in numbers of this machine."""
     order = entry.get("order", "C")
     if order not in ("C", "F"):
         raise _bad_entry(number, f"has the order {str(order)[:30]!r}, neither C nor F")
+    if "form" in entry:
+        try:
+            flat = _decoded(entry["form"], blob, dtype, math.prod(shape))
+        except InvalidInputError as error:
+            raise _bad_entry(number, str(error)) from None
+    else:
+        flat = np.frombuffer(blob, dtype)
+        if dtype.kind == "b" and np.any(flat.view(np.uint8) > 1):
+            raise _bad_entry(number, "holds truth values that are neither 0 nor 1")
+        if dtype.kind == "U" and np.any(np.frombuffer(blob, "<u4") > _LAST_CODE_POINT):
+            raise _bad_entry(number, "holds text that is no text")
     return flat.astype(dtype.newbyteorder("=")).reshape(shape, order=order)
 
 
-def _entry(array: Array, blob: bytes, offset: int) -> dict[str, Any]:
-    dtype = _little_endian(array.dtype)
-    if not is_storable(array):
-        raise InvalidInputError(
-            f"a bundle holds arrays of numbers, truth values or text; got the type {array.dtype}. Convert it first."
-        )
-    entry = {
-        "dtype": dtype.str,
-        "shape": list(array.shape),
-        "offset": offset,
-        "length": len(blob),
-    }
-    # Sums of a matrix product may depend on the layout in their last digit, so the layout is kept too.
-    return {**entry, "order": "F"} if _is_column_major(array) else entry
-
-
-def _raw(array: Array) -> bytes:
-    return array.astype(_little_endian(array.dtype), copy=False).tobytes(
-        "F" if _is_column_major(array) else "C"
-    )
-
-
-def _is_column_major(array: Array) -> bool:
-    return bool(array.flags.f_contiguous and not array.flags.c_contiguous)
-
-
-def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return dtype.newbyteorder("<")
-
-
-def _known_dtype(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind in "biufU" and _known_name(_little_endian(dtype).str)
-
-
 def _known_name(name: str) -> bool:
-    if name in _NUMERIC:
-        return True
-    width = name[2:]
-    return (
-        name[:2] == "<U"
-        and width.isdecimal()
-        and width.isascii()
-        and 1 <= len(width) <= 6
-        and width[0] != "0"
-    )
+    return name in _NUMERIC or re.fullmatch(r"<U[1-9][0-9]{0,5}", name, re.ASCII) is not None
 
 
 def _is_count(value: Any) -> bool:
@@ -305,3 +284,75 @@ def _is_count(value: Any) -> bool:
 
 def _bad_entry(number: int, problem: str) -> InvalidInputError:
     return InvalidInputError(f"array {number} of the bundle {problem}. The file was not written by `save`.")
+
+
+# -- compression -----------------------------------------------------------------------------------
+
+
+def _encoded(flat: Array) -> tuple[dict[str, Any], bytes] | None:
+    """How a little-endian array of one dimension is stored, and its bytes; None where nothing is saved."""
+    if flat.nbytes < MIN_BYTES or flat.dtype.kind == "U":
+        return None
+    values, narrow = _few(flat)
+    form = {"type": _BITS if flat.dtype.kind == "b" else narrow.dtype.str, "distinct": len(values)}
+    planes = narrow.view(np.uint8).reshape(len(narrow), -1).T.tobytes()
+    blob = zlib.compress(values.tobytes() + planes, LEVEL)
+    return ({"form": form}, blob) if len(blob) < WORTH * flat.nbytes else None
+
+
+def _few(flat: Array) -> tuple[Array, Array]:
+    """Distinct values, where counting them pays, and the array in narrow numbers."""
+    nothing = flat[:0]
+    if flat.dtype.kind == "b":
+        return nothing, np.packbits(flat)
+    if flat.dtype.kind in "iu":
+        kinds = (np.dtype(name) for name in _NARROW[:8])
+        low, high = int(flat.min()), int(flat.max())
+        fits = (kind for kind in kinds if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
+        return nothing, flat.astype(next(fits))
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        single = flat.astype("<f4")
+    if single.astype(flat.dtype).tobytes() == flat.tobytes():
+        return nothing, single
+    # Compared bit by bit: zero has two signs, and there are many kinds of NaN.
+    words, place = np.unique(flat.view(f"<u{flat.dtype.itemsize}"), return_inverse=True)
+    if len(words) > min(MAX_DISTINCT, len(flat) // 2):
+        return nothing, flat
+    return words.view(flat.dtype), place.astype("|u1" if len(words) <= 256 else "<u2")
+
+
+def _decoded(form: Any, blob: memoryview, dtype: np.dtype[Any], size: int) -> Array:
+    """The array of so many elements; refuses bytes that are not exactly what the form says."""
+    if not isinstance(form, dict) or form.keys() != {"type", "distinct"}:
+        raise InvalidInputError("is stored in a form that is not known")
+    kind, n_distinct = form["type"], form["distinct"]
+    if kind not in (_BITS, *_NARROW) or type(n_distinct) is not int or not 0 <= n_distinct <= MAX_DISTINCT:
+        raise InvalidInputError("is stored in a form that is not known")
+    narrow = np.dtype(np.uint8 if kind == _BITS else kind)
+    n_numbers = math.ceil(size / 8) if kind == _BITS else size
+    head = n_distinct * dtype.itemsize
+    data = _inflated(blob, head + n_numbers * narrow.itemsize)
+    planes = np.frombuffer(data, np.uint8, offset=head).reshape(narrow.itemsize, n_numbers)
+    numbers = np.ascontiguousarray(planes.T).reshape(-1).view(narrow)
+    if kind == _BITS:
+        bits: Array = np.unpackbits(numbers, count=size).astype(dtype)
+        return bits
+    if not n_distinct:
+        plain: Array = numbers.astype(dtype)
+        return plain
+    if narrow.kind != "u" or (size and int(numbers.max()) >= n_distinct):
+        raise InvalidInputError("counts distinct values that are not there")
+    values: Array = np.frombuffer(data, dtype, n_distinct)[numbers]
+    return values
+
+
+def _inflated(blob: memoryview, length: int) -> bytes:
+    """The bytes of a compressed blob, of which there must be so many; never more than that are made."""
+    stream = zlib.decompressobj()
+    try:
+        data = stream.decompress(blob, length + 1)
+    except zlib.error:
+        raise InvalidInputError("cannot be decompressed") from None
+    if len(data) != length or not stream.eof or stream.unused_data:
+        raise InvalidInputError(f"must decompress to {length} bytes, and does not")
+    return data

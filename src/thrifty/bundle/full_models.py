@@ -21,8 +21,6 @@ from thrifty.full.stored import StoredModel
 from thrifty.tables.columns import Levels
 from thrifty.tables.reader import Schema
 
-__all__ = ["FullMode", "as_stored", "check_stored", "full_to_store", "with_given_full"]
-
 FullMode = Literal["inside", "outside", "absent"]
 
 TOLERANCE = 1e-6

@@ -68,8 +68,6 @@ from thrifty.trees.binning import LevelSets
 from thrifty.trees.ensemble import children_of
 from thrifty.trees.foreign import ForeignTrees
 
-__all__ = ["NotStored", "from_bytes", "register_estimator", "to_bytes"]
-
 _MAX_NESTED = 8
 
 _PLAIN: tuple[type, ...] = (
@@ -485,9 +483,7 @@ class _Lowering:
                 )
         full, outside = full_to_store(chain, self.full)
         self.outside = outside or self.outside
-        types = chain.types
-        if types is not None:
-            types = tuple(_plain_type(one) for one in types)
+        types = None if chain.types is None else tuple(_plain_type(one) for one in chain.types)
         prices = _without_functions(chain.price_list, chain.names)
         return replace(chain, full=full, price_list=prices, types=types)
 
@@ -615,14 +611,11 @@ def from_bytes(
         thing = Reader(contents.facts.get("objects"), contents.arrays, _lifted).root()
     except RecursionError:
         raise InvalidInputError("the bundle is nested too deep to be one that `save` wrote.") from None
-    if isinstance(thing, StoredModel | ModelRouter) and full is None:
+    if full is None and isinstance(thing, StoredModel | ModelRouter | Chain | ChainEstimator):
         return thing
-    inner = getattr(thing, "estimator", thing)  # of a table system
-    if not isinstance(inner, Chain | ChainEstimator):
+    if isinstance(thing, Chain):
+        return with_given_full(thing, full)
+    if not isinstance(thing, ChainEstimator):
         raise InvalidInputError(f"the bundle must hold a chain or an estimator; got {type(thing).__name__}.")
-    if full is None:
-        return thing
-    if isinstance(inner, Chain):
-        return with_given_full(inner, full)
-    inner._change_chain(lambda chain: with_given_full(chain, full))
+    thing._change_chain(lambda chain: with_given_full(chain, full))
     return thing

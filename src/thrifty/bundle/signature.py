@@ -13,8 +13,6 @@ from typing import Any
 
 from thrifty.errors import DataUnavailableError, InvalidInputError
 
-__all__ = ["check_private_key", "check_public_key", "sign", "without_signature"]
-
 MARK = b"ed25519\x00"
 _SIGNATURE = 64
 _DIGEST = 32
@@ -45,7 +43,15 @@ def without_signature(data: Any, public_key: Any = None) -> Any:
         )
     body, signature = view[:-_APPENDED], bytes(view[-_APPENDED : -_APPENDED + _SIGNATURE])
     if key is not None:
-        _verify(key, signature, bytes(body))
+        from cryptography.exceptions import InvalidSignature
+
+        try:
+            key.verify(signature, bytes(body))
+        except InvalidSignature:
+            raise InvalidInputError(
+                "the signature of the bundle does not fit: it was changed after it was signed, or signed with a key "
+                "that does not belong to `public_key`. Ask its author for the file, or for the key."
+            ) from None
     if hashlib.sha256(bytes(body[-_DIGEST:]) + signature).digest() != bytes(
         view[-_DIGEST - len(MARK) : -len(MARK)]
     ):
@@ -53,54 +59,48 @@ def without_signature(data: Any, public_key: Any = None) -> Any:
     return body
 
 
-def _verify(key: Any, signature: bytes, body: bytes) -> None:
-    from cryptography.exceptions import InvalidSignature
-
-    try:
-        key.verify(signature, body)
-    except InvalidSignature:
-        raise InvalidInputError(
-            "the signature of the bundle does not fit: it was changed after it was signed, or signed with a key that "
-            "does not belong to `public_key`. Ask its author for the file, or for the key."
-        ) from None
-
-
 def check_private_key(key: Any) -> Any:
     """The key as an object of ``cryptography``, from that, from PEM bytes or from the path of a PEM file."""
-    keys, serialization = _cryptography()
+    return _check_key("private_key", key)
+
+
+def check_public_key(key: Any) -> Any:
+    """The key as an object of ``cryptography``, from that, from PEM bytes or from the path of a PEM file."""
+    return _check_key("public_key", key)
+
+
+def _check_key(name: str, key: Any) -> Any:
+    try:
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ModuleNotFoundError:
+        raise InvalidInputError(
+            "signatures need cryptography; install it with `pip install thrifty[signing]`."
+        ) from None
+    is_private = name == "private_key"
     if isinstance(key, bytes | str | os.PathLike):
-        pem = _pem("private_key", key)
+        pem = _pem(name, key)
         try:
-            key = serialization.load_pem_private_key(pem, password=None)
+            key = (
+                serialization.load_pem_private_key(pem, password=None)
+                if is_private
+                else serialization.load_pem_public_key(pem)
+            )
         except TypeError:
             raise InvalidInputError(
                 "private_key is encrypted. Open it with "
                 "cryptography.hazmat.primitives.serialization.load_pem_private_key and give what that returns."
             ) from None
-        except _unreadable() as error:
-            raise InvalidInputError(f"private_key must be an ed25519 key in PEM form: {error}.") from None
-    return _of_type("private_key", key, keys.Ed25519PrivateKey)
-
-
-def check_public_key(key: Any) -> Any:
-    """The key as an object of ``cryptography``, from that, from PEM bytes or from the path of a PEM file."""
-    keys, serialization = _cryptography()
-    if isinstance(key, bytes | str | os.PathLike):
-        pem = _pem("public_key", key)
-        try:
-            key = serialization.load_pem_public_key(pem)
-        except _unreadable() as error:
-            raise InvalidInputError(f"public_key must be an ed25519 key in PEM form: {error}.") from None
-    return _of_type("public_key", key, keys.Ed25519PublicKey)
-
-
-def _of_type(name: str, key: Any, wanted: type) -> Any:
-    if isinstance(key, wanted):
-        return key
-    raise InvalidInputError(
-        f"{name} must be an {wanted.__name__} of cryptography, its PEM bytes, or the path of a PEM file; got "
-        f"{type(key).__name__}."
-    )
+        except (ValueError, UnsupportedAlgorithm) as error:
+            raise InvalidInputError(f"{name} must be an ed25519 key in PEM form: {error}.") from None
+    wanted = ed25519.Ed25519PrivateKey if is_private else ed25519.Ed25519PublicKey
+    if not isinstance(key, wanted):
+        raise InvalidInputError(
+            f"{name} must be an {wanted.__name__} of cryptography, its PEM bytes, or the path of a PEM file; got "
+            f"{type(key).__name__}."
+        )
+    return key
 
 
 def _pem(name: str, key: bytes | str | os.PathLike[str]) -> bytes:
@@ -115,20 +115,3 @@ def _pem(name: str, key: bytes | str | os.PathLike[str]) -> bytes:
         ) from None
     except OSError as error:
         raise InvalidInputError(f"{name} {str(key)!r} cannot be read: {error.strerror}.") from error
-
-
-def _unreadable() -> tuple[type[Exception], ...]:
-    from cryptography.exceptions import UnsupportedAlgorithm
-
-    return ValueError, UnsupportedAlgorithm
-
-
-def _cryptography() -> tuple[Any, Any]:
-    try:
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric import ed25519
-    except ModuleNotFoundError:
-        raise InvalidInputError(
-            "signatures need cryptography; install it with `pip install thrifty[signing]`."
-        ) from None
-    return ed25519, serialization

@@ -11,8 +11,6 @@ from thrifty.errors import InvalidInputError
 from thrifty.files import AnyPath, read_capped, write_atomically
 from thrifty.full.convert import booster_model
 
-__all__ = ["load", "load_model", "save"]
-
 
 def save(
     thing: Any,

@@ -11,10 +11,9 @@ import thrifty
 from thrifty.cli.audit import audit
 from thrifty.cli.console import print_error, progress
 from thrifty.cli.database import buy
-from thrifty.cli.export import export
+from thrifty.cli.deploy import export, serve
 from thrifty.cli.fit import fit
 from thrifty.cli.route import route
-from thrifty.cli.serve import serve
 from thrifty.cli.tables import explain, frontier, predict, report
 from thrifty.errors import ThriftyError
 

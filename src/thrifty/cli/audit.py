@@ -5,11 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from thrifty.cli.console import check_output, notes_of_warnings, print_json, print_text, progress, write_file
-from thrifty.cli.options import AsJson
+from thrifty.cli.console import notes_of_warnings, print_json, print_text, progress
+from thrifty.cli.options import AsJson, Costs, FullCost, Ignore, Seed
 from thrifty.errors import InvalidInputError
-
-__all__ = ["audit"]
+from thrifty.files import check_output, write_atomically
 
 
 def audit(
@@ -29,22 +28,11 @@ def audit(
             metavar="COLUMN",
         ),
     ] = None,
-    costs: Annotated[
-        Path | None,
-        typer.Option(
-            help="Price file, CSV or JSON: a line for each feature with its cost and, optionally, its group. "
-            "By default every feature costs 1."
-        ),
-    ] = None,
-    full_cost: Annotated[
-        float, typer.Option(help="Price of one call of the model, on top of the columns it reads.")
-    ] = 0.0,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(help="Column that is not a feature; repeat for several.", metavar="COLUMN"),
-    ] = None,
+    costs: Costs = None,
+    full_cost: FullCost = 0.0,
+    ignore: Ignore = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="HTML page to write.")] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random choices.")] = 0,
+    seed: Seed = 0,
     json: AsJson = False,
 ) -> None:
     """Audit a fitted model: what it spends per row, which columns it hardly needs, and what a cascade would save."""
@@ -54,8 +42,9 @@ def audit(
 
     from thrifty.auditing.audit import audit as look_at
     from thrifty.bundle.storage import load_model
-    from thrifty.tables.files import read_prices, read_table
-    from thrifty.tables.targets import labels_of, numbers_of
+    from thrifty.prices.prices import Prices
+    from thrifty.tables.files import read_table
+    from thrifty.tables.training import labels_of, numbers_of
 
     if out is not None:
         check_output(out)
@@ -67,7 +56,8 @@ def audit(
         if target is not None:
             y = (numbers_of if is_regressor(known) else labels_of)(frame, target)
         rows = _features(known, frame, [*(ignore or ()), *([target] if target else [])], table)
-        prices = read_prices(costs, list(rows.columns), known=list(frame.columns))
+        prices = Prices({}, default=1.0) if costs is None else Prices.read(costs)
+        prices = prices.of_columns(list(rows.columns), known=list(frame.columns))
         found = look_at(
             known,
             rows,
@@ -80,7 +70,7 @@ def audit(
         page = (
             f"<!doctype html><meta charset=utf-8><title>Audit of {found.model}</title>{found._repr_html_()}\n"
         )
-        write_file(out, page.encode())
+        write_atomically(out, page.encode())
     if json:
         print_json(found.as_dict())
     else:

@@ -12,23 +12,6 @@ from typing import Any, TextIO
 
 import typer
 
-from thrifty.files import check_output
-from thrifty.files import write_atomically as write_file
-
-__all__ = [
-    "check_output",
-    "notes_of_warnings",
-    "print_error",
-    "print_json",
-    "print_note",
-    "print_table",
-    "print_text",
-    "progress",
-    "quantity",
-    "size_of",
-    "write_file",
-]
-
 
 def print_json(facts: dict[str, Any]) -> None:
     """Print a dict as JSON on standard output."""

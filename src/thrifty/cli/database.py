@@ -10,15 +10,7 @@ from urllib.parse import parse_qsl, quote
 
 import typer
 
-from thrifty.cli.console import (
-    check_output,
-    notes_of_warnings,
-    print_json,
-    print_note,
-    print_text,
-    quantity,
-    write_file,
-)
+from thrifty.cli.console import notes_of_warnings, print_json, print_note, print_text, quantity
 from thrifty.cli.options import (
     AsJson,
     Budget,
@@ -31,8 +23,7 @@ from thrifty.cli.options import (
     read_max_loss,
 )
 from thrifty.errors import InvalidInputError, PurchaseFailedError
-
-__all__ = ["buy"]
+from thrifty.files import check_output, write_atomically
 
 _FORM = "sqlite:PATH?table=TABLE&key=COLUMN"
 
@@ -157,7 +148,7 @@ def buy(
         except PurchaseFailedError as error:
             receipt, is_ended = error.receipt, True
     table = _written(receipt, chain.n_stages, database.key, keys)
-    write_file(out, table_bytes(table, out))
+    write_atomically(out, table_bytes(table, out))
     failures = table["reason"].dropna()
     # Rows that were not asked about any more say that something had failed before them.
     own = failures[~failures.str.contains("had failed before", regex=False)] if len(failures) else failures

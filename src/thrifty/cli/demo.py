@@ -31,8 +31,6 @@ from thrifty.reporting.page import page_of
 from thrifty.reporting.words import results_table
 from thrifty.routing.confidence import ConfidenceRouter
 
-__all__ = ["run"]
-
 BUDGETS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
 LEVEL = 0.005
 """Largest loss of accuracy of the deployed budget against the full model, on the rows of the fit."""

@@ -6,20 +6,23 @@ from typing import Annotated
 
 import typer
 
-from thrifty.cli.console import check_output, notes_of_warnings, print_json, print_note, progress, write_file
+from thrifty.cli.console import notes_of_warnings, print_json, print_note, progress
 from thrifty.cli.options import (
     AsJson,
     Confidence,
+    Costs,
+    FullCost,
+    Ignore,
     MaxLoss,
     MinRecall,
     RowKey,
+    Seed,
     labels_by_name,
     read_max_loss,
     read_shares,
 )
 from thrifty.errors import InvalidInputError
-
-__all__ = ["fit"]
+from thrifty.files import check_output, write_atomically
 
 
 class Structure(StrEnum):
@@ -50,13 +53,7 @@ def fit(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="File to write the system to, for example system.thrifty.")
     ],
-    costs: Annotated[
-        Path | None,
-        typer.Option(
-            help="Price file, CSV or JSON: a line for each feature with its cost and, optionally, its group. "
-            "By default every feature costs 1."
-        ),
-    ] = None,
+    costs: Costs = None,
     full: Annotated[
         str,
         typer.Option(
@@ -73,9 +70,7 @@ def fit(
             metavar="COLUMN",
         ),
     ] = None,
-    full_cost: Annotated[
-        float, typer.Option(help="Price of one call of the full model, on top of the columns it reads.")
-    ] = 0.0,
+    full_cost: FullCost = 0.0,
     budget: Annotated[
         float | None,
         typer.Option(
@@ -132,12 +127,9 @@ def fit(
             "rows (neighbours); auto takes neighbours where they are clearly better."
         ),
     ] = Structure.line,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(help="Column that is not a feature; repeat for several.", metavar="COLUMN"),
-    ] = None,
+    ignore: Ignore = None,
     row_key: RowKey = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random choices.")] = 0,
+    seed: Seed = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Number of fits that run in parallel.")] = 2,
     private_key: Annotated[
         Path | None, typer.Option(help="PEM file of an ed25519 private key to sign the system with.")
@@ -153,17 +145,18 @@ def fit(
     from thrifty.cli.fitting import (
         choose_full,
         describe,
-        fit_and_prove,
+        fit_and_certify,
+        goal_notes,
         load_frozen,
         new_estimator,
         refuse_early,
-        remarks,
     )
-    from thrifty.cli.summary import fit_in_words, system_numbers
+    from thrifty.cli.system import fit_in_words, system_numbers
     from thrifty.estimators.checks import check_goal
     from thrifty.evidence.tests import check_confidence
+    from thrifty.prices.prices import Prices
     from thrifty.reporting.measure import expected
-    from thrifty.tables.files import read_prices, read_table
+    from thrifty.tables.files import read_table
     from thrifty.tables.frames import listed
     from thrifty.tables.training import training_table
     from thrifty.threads import limited_threads, threads_of
@@ -179,7 +172,7 @@ def fit(
     check_output(out)
     key = None if private_key is None else check_private_key(private_key)
     with notes_of_warnings(), progress() as show:
-        frame = read_table(table)
+        frame, given = read_table(table), Prices({}, default=1.0) if costs is None else Prices.read(costs)
         features = list(frame.columns.drop([target, query, row_key, *(ignore or ())], errors="ignore"))
         frozen, read = load_frozen(full, features, full_features or ())
         # The columns of a model from a file come first, in its order.
@@ -202,7 +195,7 @@ def fit(
             structure=structure.value,
         ).set_params(
             prices=replace(
-                read_prices(costs, list(data.X.columns), known=ignore or ()),
+                given.of_columns(list(data.X.columns), known=ignore or ()),
                 full=full_cost,
                 full_features=read,
             ),
@@ -212,19 +205,15 @@ def fit(
         )
         floors = labels_by_name("--min-recall", floors, data.classes)
         allowed = labels_by_name("--max-loss", limits, data.classes)
-        refuse_early(estimator, data, costs, query, limits, confidence)
+        refuse_early(estimator, data, query, limits, confidence)
         with limited_threads(openmp=threads_of(jobs), blas=threads_of(jobs)):
             name, compared = choose_full(frozen, full, estimator, data, read, show)
             estimator._keeps_scores = True  # for log-loss and AUC, or mean errors, of the summary
-            estimator = fit_and_prove(
-                estimator, data, allowed, confidence if budget is not None or limits else None, show
-            )
+            estimator = fit_and_certify(estimator, data, allowed, confidence, show)
         if floors and isinstance(estimator, BudgetedClassifier):
             estimator = estimator.at(budget=budget, min_recall=floors)
-        describe(estimator, data, full=name, target=target, row_key=row_key, max_loss=limits)
-        if query:
-            estimator.query_name_ = query
-        write_file(out, to_bytes(estimator, private_key=key))
+        describe(estimator, data, full=name, max_loss=limits, target=target, row_key=row_key, query=query)
+        write_atomically(out, to_bytes(estimator, private_key=key))
     unread = [one for one in features if one not in read]
     notes = []
     if frozen is not None and unread:
@@ -234,7 +223,7 @@ def fit(
     if costs is None:
         notes.append("no --costs file: every column costs 1")
     facts = expected(estimator)
-    notes += remarks(estimator, facts, limits, confidence)
+    notes += goal_notes(estimator, facts, limits, confidence)
     if not len(data.classes) and not query and task is None:
         notes.append(
             f"column {target!r} holds numbers, and numbers are predicted; --task classes would predict labels"

@@ -1,6 +1,5 @@
 """Steps of ``thrifty fit``: the estimator from the options, the full model, checks before the fit, the certificate."""
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -26,28 +25,17 @@ from thrifty.evidence.tests import HELD_OUT
 from thrifty.full.candidates import KINDS, KindComparison, compare_kinds, new_model
 from thrifty.full.foreign import models_of
 from thrifty.full.model import is_estimator
-from thrifty.prices.billing import PriceList, RowsOfFit
+from thrifty.prices.billing import RowsOfFit
 from thrifty.prices.prices import check_price_list
 from thrifty.progress import Progress
 from thrifty.reporting.facts import Facts
 from thrifty.rows import content_folds, query_folds
 from thrifty.tables.deciles import Spread
 from thrifty.tables.files import read_cost_matrix
-from thrifty.tables.frames import listed
-from thrifty.tables.targets import is_number
+from thrifty.tables.frames import is_number, listed
 from thrifty.tables.training import TrainingTable, refuse_few
 from thrifty.tasks.regression import RegressionLoss
 from thrifty.tasks.task import Task
-
-__all__ = [
-    "choose_full",
-    "describe",
-    "fit_and_prove",
-    "load_frozen",
-    "new_estimator",
-    "refuse_early",
-    "remarks",
-]
 
 CERTIFYING_SHARE = 4
 """One row in this many is held out of the fit for a certificate."""
@@ -116,29 +104,29 @@ def _loss_of_numbers(loss: str | None, target: str) -> tuple[RegressionLoss, flo
 
 
 def task_of(estimator: BudgetedCascade, data: TrainingTable) -> Task:
-    """What an answer is, for the targets of a table."""
+    """Task of an estimator for the targets of a table."""
     return estimator._task_of(data.y, np.ones(len(data.y)))
 
 
 def refuse_early(
     estimator: BudgetedCascade,
     data: TrainingTable,
-    costs: str | os.PathLike[str] | None,
     query: str,
     max_loss: float | Mapping[str, float] | None,
     confidence: float | None,
 ) -> None:
     """Refuse, before anything is fitted, a table with too few rows, and prices and goals that no fit of it can meet."""
-    task, prices = task_of(estimator, data), _price_list(estimator, data, costs)
+    names, rows = list(data.X.columns), RowsOfFit(data.cells.numbers, numbers=data.cells.row_numbers)
+    prices = check_price_list(estimator.prices, len(names), names, rows)
     refuse_few(data, query)
     check_spending(prices, estimator.budget)
     if max_loss is not None:
+        task, is_proof = task_of(estimator, data), held_out_rows(estimator, data)
         y = task.encode("y", data.y, len(data.y))
         classes = [str(label) for label in data.classes.tolist()]
-        is_proof = held_out_rows(estimator, data)
-        surely = USUAL_CONFIDENCE if confidence is None else confidence
+        strata, query_of = task.strata(y), task.query_of(y)
         check_hold_out(
-            data.cells.numbers, task.strata(y), is_proof, max_loss, surely, classes, task.query_of(y)
+            data.cells.numbers, strata, is_proof, max_loss, confidence or USUAL_CONFIDENCE, classes, query_of
         )
 
 
@@ -152,7 +140,7 @@ def held_out_rows(estimator: BudgetedCascade, data: TrainingTable) -> Bools:
     return np.asarray(query_folds(X, query, task.strata(y), CERTIFYING_SHARE, seed) == 0)
 
 
-def fit_and_prove(
+def fit_and_certify(
     estimator: BudgetedCascade,
     data: TrainingTable,
     max_loss: float | Mapping[Any, float] | None,
@@ -161,28 +149,16 @@ def fit_and_prove(
 ) -> BudgetedCascade:
     """Fit on the table; for a certificate, fit on three quarters of it and certify on the rest."""
     rows, budget = data.cells.row_numbers, estimator.budget
-    is_proved = max_loss is not None or (budget is not None and confidence is not None)
-    is_proof = held_out_rows(estimator, data) if is_proved else np.zeros(len(rows), dtype=bool)
+    is_certified = max_loss is not None or (budget is not None and confidence is not None)
+    is_proof = held_out_rows(estimator, data) if is_certified else np.zeros(len(rows), dtype=bool)
     with renumber_rows_in_errors(rows[~is_proof]):
         estimator.fit(data.X[~is_proof], data.y[~is_proof], progress=progress)
-    if not is_proved:
+    if not is_certified:
         return estimator
     goal: dict[str, Any] = {"budget": budget} if max_loss is None else {"max_loss": max_loss}
-    surely = USUAL_CONFIDENCE if confidence is None else confidence
+    goal["confidence"] = confidence or USUAL_CONFIDENCE
     with renumber_rows_in_errors(rows[is_proof]):
-        return estimator.certified(
-            data.X[is_proof], data.y[is_proof], **goal, confidence=surely, duplicates=HELD_OUT
-        )
-
-
-def _price_list(
-    estimator: BudgetedCascade, data: TrainingTable, costs: str | os.PathLike[str] | None
-) -> PriceList:
-    names, rows = list(data.X.columns), RowsOfFit(data.cells.numbers, numbers=data.cells.row_numbers)
-    try:
-        return check_price_list(estimator.prices, len(names), names, rows)
-    except InvalidInputError as error:
-        raise error if costs is None else InvalidInputError(f"{costs}: {error}") from None
+        return estimator.certified(data.X[is_proof], data.y[is_proof], **goal, duplicates=HELD_OUT)
 
 
 # -- the full model --------------------------------------------------------------------------------
@@ -197,8 +173,6 @@ def load_frozen(
         raise InvalidInputError(
             f"--full-features names {listed(unknown)}, not a feature of the table, which has {listed(features)}."
         )
-    if len(set(full_features)) < len(full_features):
-        raise InvalidInputError(f"--full-features must name every column once; got {listed(full_features)}.")
     if full == "auto" or full in KINDS:
         return None, [name for name in features if name in (full_features or features)]
     if not full.endswith((".thrifty", ".txt", ".json", ".ubj")):
@@ -286,28 +260,21 @@ def _reads_text(model: Any, frame: Any) -> bool:
 
 
 def describe(
-    estimator: BudgetedCascade,
-    data: TrainingTable,
-    *,
-    full: str,
-    target: str,
-    row_key: str | None,
-    max_loss: Any,
+    estimator: BudgetedCascade, data: TrainingTable, *, full: str, max_loss: Any, **columns: str | None
 ) -> None:
     """Set attributes on a fitted estimator that commands and the gateway read: see ``thrifty.cli.system``."""
     spread = Spread.of(data.cells.numbers)
-    known = {
-        "target_name_": target,
-        "full_name_": full,
-        "goal_": {"budget": estimator.budget, "max_loss": max_loss},
-        "spread_": {"edges": spread.edges, "shares": spread.shares},
-        **({"row_key_name_": row_key} if row_key else {}),
-    }
+    known: dict[str, Any] = {f"{name}_name_": column for name, column in columns.items() if column}
+    known["full_name_"] = full
+    known["goal_"] = {"budget": estimator.budget, "max_loss": max_loss}
+    known["spread_"] = {"edges": spread.edges, "shares": spread.shares}
     for name, value in known.items():
         setattr(estimator, name, value)
 
 
-def remarks(estimator: BudgetedCascade, facts: Facts, max_loss: Any, confidence: float | None) -> list[str]:
+def goal_notes(
+    estimator: BudgetedCascade, facts: Facts, max_loss: Any, confidence: float | None
+) -> list[str]:
     """Notes for the user on how the goal was met."""
     certificate, budget = estimator.certificate_, estimator.budget
     # A cascade of which no point could be proved warns by itself.

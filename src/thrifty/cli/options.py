@@ -9,23 +9,6 @@ import typer
 
 from thrifty.errors import InvalidInputError
 
-__all__ = [
-    "AsJson",
-    "Budget",
-    "Confidence",
-    "MaxLoss",
-    "MinRecall",
-    "NewRows",
-    "PublicKey",
-    "RowKey",
-    "SystemFile",
-    "Unseen",
-    "UnseenText",
-    "labels_by_name",
-    "read_max_loss",
-    "read_shares",
-]
-
 
 class Unseen(StrEnum):
     """Treatment of text that was not in the training table."""
@@ -44,6 +27,21 @@ PublicKey = Annotated[
     typer.Option(help="PEM file of an ed25519 public key; SYSTEM must be signed with its private key."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON on standard output.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random choices.")]
+Costs = Annotated[
+    Path | None,
+    typer.Option(
+        help="Price file, CSV or JSON: a line for each feature with its cost and, optionally, its group. "
+        "By default every feature costs 1."
+    ),
+]
+FullCost = Annotated[
+    float, typer.Option(help="Price of one call of the full model, on top of the columns it reads.")
+]
+Ignore = Annotated[
+    list[str] | None,
+    typer.Option(help="Column that is not a feature; repeat for several.", metavar="COLUMN"),
+]
 RowKey = Annotated[
     str | None,
     typer.Option(

@@ -5,18 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from thrifty.cli.console import (
-    check_output,
-    notes_of_warnings,
-    print_json,
-    print_table,
-    print_text,
-    size_of,
-)
-from thrifty.cli.options import AsJson
+from thrifty.cli.console import notes_of_warnings, print_json, print_table, print_text, size_of
+from thrifty.cli.options import AsJson, Seed
 from thrifty.errors import InvalidInputError
-
-__all__ = ["route"]
+from thrifty.files import check_output
 
 _KNOWN = ("id", "text", "model", "quality", "cost", "answer", "evidence", "propensity")
 
@@ -46,7 +38,7 @@ def route(
         float | None,
         typer.Option(help="Confidence with which new rows keep to --budget; by default on average."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random choices.")] = 0,
+    seed: Seed = 0,
     json: AsJson = False,
 ) -> None:
     """Learn from a log which of many models to ask about each row, within a budget, and write a router."""

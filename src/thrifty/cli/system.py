@@ -1,45 +1,41 @@
-"""Systems as the commands use them: what they know, moved to another operating point, applied to a table.
+"""Systems as the commands use them: read rows, move to another operating point, and print results in words or as JSON.
 
 A file of ``thrifty fit`` holds an estimator with additional attributes: ``target_name_``, ``row_key_name_`` and
 ``query_name_``, names of columns that are not features; ``full_name_``, the kind of its full model; ``goal_``; and
 ``spread_``, deciles of each column. Commands also take estimators and chains saved from Python, which lack these.
 """
 
-from collections.abc import Mapping
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from thrifty.arrays import Labels
-from thrifty.cascade.estimators import BudgetedCascade, BudgetedClassifier
+from thrifty.cascade.estimators import BudgetedCascade
 from thrifty.chain.chain import Chain
 from thrifty.chain.readers import TableReader
+from thrifty.cli.console import print_table, print_text, quantity, size_of
 from thrifty.cli.options import labels_by_name
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
-from thrifty.estimators.checks import check_goal
-from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import chain_of
-from thrifty.evidence.tests import check_max_loss, empirical_risk_within
+from thrifty.full.candidates import KindComparison
+from thrifty.plots import draw_in_force, file_bytes, new_figure
 from thrifty.reporting.facts import Facts
-from thrifty.reporting.measure import expected
+from thrifty.reporting.measure import expected, measure
+from thrifty.reporting.page import groups_of
+from thrifty.reporting.words import results_table, value_text
+from thrifty.tables.files import read_table
+from thrifty.tables.frames import listed
 from thrifty.tables.reader import Cells
 from thrifty.tasks.ranking import RankingTask
 
-__all__ = [
-    "answers_of",
-    "at_operating_point",
-    "column_name",
-    "count_mostly_missing",
-    "expected_of",
-    "frontier_of",
-    "is_number",
-    "method_of",
-    "named_row_key",
-    "reader_of_all_cells",
-    "refuse_unreadable",
-    "text_columns",
-]
+_NEW_ROWS = 1000
+_N_POINTS = 14
 
 
 # -- what a system knows ---------------------------------------------------------------------------
@@ -69,15 +65,20 @@ def named_row_key(system: Any, row_key: str | None) -> str | None:
     return row_key or column_name(system, "row_key") or None
 
 
-def text_columns(system: Any, row_key: str | None = None) -> tuple[str, ...]:
-    """Columns to read from a file as text: levels, keys with leading zeros, labels that are text."""
-    keys, target = named_row_key(system, row_key), column_name(system, "target")
-    is_text = chain_of(system).classes.dtype.kind in "UO"
-    return (
-        *chain_of(system).schema.text_columns,
-        *([keys] if keys else []),
-        *([target] if target and is_text else []),
-    )
+def read_rows(
+    system: Any,
+    path: Path,
+    *,
+    row_key: str | None = None,
+    target: str = "",
+    unseen_is_missing: bool = False,
+) -> tuple[Any, Cells]:
+    """Read a table of new rows: the data frame, and the cells of the columns of the fit."""
+    chain, keys = chain_of(system), named_row_key(system, row_key)
+    # Levels, keys with leading zeros and labels that are text must not be read as numbers.
+    labels = [target or column_name(system, "target")] if chain.classes.dtype.kind in "UO" else []
+    frame = read_table(path, as_text=[*chain.schema.text_columns, keys or "", *labels])
+    return frame, chain.schema.cells(frame, unseen_is_missing=unseen_is_missing, row_key=keys)
 
 
 def expected_of(system: Any) -> Facts:
@@ -90,17 +91,6 @@ def expected_of(system: Any) -> Facts:
     )
 
 
-def frontier_of(system: Any) -> Frontier:
-    """Efficient operating points, with their results on the rows that they are judged on."""
-    if not hasattr(system, "frontier_"):
-        raise InvalidInputError(
-            f"the file holds a {method_of(system)} without the rows that its operating points were judged on, so "
-            f"there is no frontier to show. Save the estimator that it is part of."
-        )
-    frontier: Frontier = system.frontier_
-    return frontier
-
-
 def at_operating_point(
     system: Any,
     *,
@@ -109,36 +99,17 @@ def at_operating_point(
     min_recall: Mapping[str, float] | None = None,
 ) -> Any:
     """The system at another operating point; ``max_loss`` and ``min_recall`` are by class name."""
-    if not isinstance(system, ChainEstimator):
-        raise InvalidInputError(
-            f"the file holds a {method_of(system)} without what it takes to move to another operating point."
-        )
-    classes = system.chain_.classes
-    goal = {"budget": budget, "max_loss": labels_by_name("--max-loss", max_loss, classes)}
-    if min_recall:
-        if not isinstance(system, BudgetedClassifier):
+    goal = {"budget": budget, "max_loss": max_loss, "min_recall": min_recall or None}
+    goal = {name: value for name, value in goal.items() if value is not None}
+    known = signature(system.at).parameters if isinstance(system, ChainEstimator) else {}
+    for name, value in goal.items():
+        option = f"--{name.replace('_', '-')}"
+        if name not in known:
             raise InvalidInputError(
-                f"--min-recall is for a cascade of classes; the file holds a {method_of(system)}. Leave it out."
+                f"{option} is not for a {method_of(system)}, which is what the file holds. Leave it out."
             )
-        floors = labels_by_name("--min-recall", min_recall, classes)
-        moved = system.at(**goal, min_recall=floors)
-    else:
-        check_goal(**goal)
-        if max_loss is None:
-            moved = system.at(budget=budget)
-        elif isinstance(system, BudgetedCascade):
-            moved = system.at(max_loss=goal["max_loss"])
-        else:  # an estimator with a single gate
-            moved = system.at(threshold=_threshold_within(system, goal["max_loss"]))  # type: ignore[call-arg]
-    return moved
-
-
-def _threshold_within(system: ChainEstimator, max_loss: Any) -> float:
-    """Cheapest threshold of a gate with at most this empirical risk on the rows of the evidence."""
-    check_max_loss(max_loss)
-    against = Frontier.from_evidence([system.evidence_], against_full=True)
-    allowed = np.flatnonzero(empirical_risk_within(against, max_loss))
-    return float(against.threshold[allowed[0]]) if len(allowed) else float("-inf")
+        goal[name] = labels_by_name(option, value, system.chain_.classes)
+    return system.at(**goal)
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -176,3 +147,255 @@ def refuse_unreadable(chain: Chain, cells: Cells) -> None:
     reader, rows = chain.reader(cells), np.arange(len(cells))
     reader.block(rows, chain.columns)
     reader.table(rows, chain.price_list.full_columns)
+
+
+# -- fit -------------------------------------------------------------------------------------------
+
+
+def fit_in_words(system: Any, facts: Facts, comparison: KindComparison | None, out: Path) -> None:
+    """Print the summary of a fit: the system, its expected results, and the path of the file."""
+    chosen = ""
+    if comparison is not None:
+        rivals = ", ".join(f"{name} {score:.3f}" for name, score in comparison.scores.items())
+        chosen = f": best of {rivals} (cross-validated on {comparison.n_rows:,} rows)"
+    print_text(f"The full model is {facts.full_name}{chosen}.")
+    print_text(_built_in_words(system, facts))
+    unit = _unit(facts)
+    n_judged = facts.n_queries or facts.n_rows
+    print_text(f"Expected of new {unit}, estimated out of fold on {n_judged:,} {unit}:")
+    print_table(results_table(facts))
+    print_text(
+        f"19 times out of 20, {_NEW_ROWS:,} new {unit} have {_interval_in_words(facts, _NEW_ROWS)}. `thrifty predict "
+        f"--hold-budget` holds a budget on just the rows at hand."
+    )
+    _print_certificate(system)
+    print_text(f"wrote {out} ({size_of(out)})")
+
+
+def system_numbers(system: Any, facts: Facts) -> dict[str, Any]:
+    """Expected results at the operating point in force, for ``--json``."""
+    certificate, chain = getattr(system, "certificate_", None), chain_of(system)
+    return {
+        "full": getattr(system, "full_name_", facts.full_name),
+        "method": method_of(system),
+        "asked": getattr(system, "goal_", None),
+        **facts.results(0),
+        f"score_interval_1000_{_unit(facts)}": list(facts.interval(_NEW_ROWS)),
+        "stages": chain.n_own_stages,
+        "bought": [chain.schema.names[column] for column in chain.columns],
+        "settings": dict(system.evidence_.settings),
+        "certificate": None
+        if certificate is None
+        else {"sentence": str(certificate), **_named(system, certificate.as_dict())},
+    }
+
+
+def _unit(facts: Facts) -> str:
+    return "rows" if facts.n_queries is None else "queries"
+
+
+def _interval_in_words(facts: Facts, n_new: int) -> str:
+    """Interval of the score of so many new rows or queries."""
+    name, ends = facts.score.name, facts.interval(n_new)
+    low, high = (value_text(facts, name, end).replace("\N{NO-BREAK SPACE}", " ") for end in ends)
+    return f"{'a' if name[0] in 'cDm' else 'an'} {name} of {low} to {high}"
+
+
+def _built_in_words(system: Any, facts: Facts) -> str:
+    """Stages in front of the full model and their purchases, in words."""
+    chain, share = chain_of(system), facts.share[0]
+    bought, n_stages = [chain.schema.names[column] for column in chain.columns], chain.n_own_stages
+    order = "by row, of" if chain.has_forks else "in this order,"
+    buys = f"buys, {order} {listed(bought, 8)}" if bought else "buys nothing"
+    row = "row" if facts.n_queries is None else "document"
+    sends = f"{100 * share:.1f} % of the {row}s are answered by the full model"
+    return (
+        f"The {method_of(system)} in front of the full model has {n_stages} stage{'s' if n_stages > 1 else ''} and "
+        f"{buys} ({len(bought)} of {len(chain.schema.names)} columns); "
+        f"{sends if share else f'it answers every {row}'}."
+    )
+
+
+def _print_certificate(system: Any) -> None:
+    certificate = getattr(system, "certificate_", None)
+    if certificate is not None:
+        print_text(f"The system {certificate}.")
+
+
+def _named(system: Any, entries: dict[str, Any]) -> dict[str, Any]:
+    """Columns by name, and values as JSON can hold them."""
+    if "features" in entries:
+        names = chain_of(system).schema.names
+        entries = {**entries, "features": [names[column] for column in entries["features"]]}
+    if isinstance(entries.get("point"), dict):
+        entries = {**entries, "point": _named(system, entries["point"])}
+    return entries
+
+
+# -- predict ---------------------------------------------------------------------------------------
+
+
+def answers_in_words(numbers: dict[str, Any], *, budget: float | None = None, max_loss: Any = None) -> None:
+    """Print the number of rows, the shares of stages and full model, and their cost."""
+    held, expected = numbers["held_budget"], numbers["expected_cost"]
+    paid = quantity(numbers["mean_cost"])
+    if "queries" in numbers:
+        paid += f" per document and {quantity(numbers['mean_cost_per_query'])} per query"
+    print_text(
+        f"wrote {numbers['file']}: {numbers['rows']:,} answers, {100 * numbers['share_full']:.1f} % of them by the "
+        f"full model, mean cost {paid}"
+    )
+    if budget is not None and expected is not None and expected < 0.99 * budget:
+        print_text(
+            f"More than {quantity(expected)} per row buys nothing more: the budget of {budget:g} is not spent."
+        )
+    if held is not None:
+        print_text(
+            f"The budget of {quantity(held)} was held on these rows together: in another file a row may be answered "
+            f"by another stage."
+        )
+    if max_loss is not None:
+        allowed = max_loss if isinstance(max_loss, dict) else f"{max_loss:g}"
+        print_text(f"A loss of at most {allowed} is estimated on the rows of the fit, and not proved.")
+
+
+def answers_numbers(system: Any, answers: Any, out: Path, held: float | None) -> dict[str, Any]:
+    """Summary of a table of answers, for ``--json``."""
+    is_known = held is None and hasattr(system, "frontier_")
+    found = {
+        "file": str(out),
+        "rows": len(answers),
+        "share_full": float((answers["stage"] == "full").mean()),
+        "mean_cost": float(answers["cost"].mean()),
+        "mean_cost_error": float(answers["cost"].std(ddof=0) / np.sqrt(len(answers))),
+        "expected_cost": float(system.expected_cost_) if is_known else None,
+        "expected_score": float(system.expected_score_) if is_known else None,
+        "held_budget": held,
+        "routes_depend_on_batch": held is not None,
+    }
+    if "query" in answers:
+        spent = answers.groupby("query", sort=False)["cost"].sum()
+        found |= {"queries": len(spent), "mean_cost_per_query": float(spent.mean())}
+    if is_number(system):
+        numbers = answers["answer"]
+        return found | {"answers": {name: float(getattr(numbers, name)()) for name in ("min", "mean", "max")}}
+    counts = answers["answer"].value_counts()
+    return found | {"answers": {str(label): int(count) for label, count in counts.items()}}
+
+
+# -- frontier --------------------------------------------------------------------------------------
+
+
+def frontier_in_words(system: Any, facts: Facts, path: Path) -> None:
+    """Print a table of efficient points, then the point in force."""
+    frontier = system.frontier_
+    print_text(f"{path}: {len(frontier):,} efficient points on {frontier.n_rows:,} {_unit(facts)}")
+    score = chain_of(system).task.quality_name
+    heads = ["tests", "mistakes", "total cost"] if frontier.is_priced else ["mean cost", score]
+    lines = [[*heads, "answered by the full model"]]
+    for place in np.unique(frontier.within(np.linspace(frontier.cost[0], frontier.cost[-1], _N_POINTS))):
+        point = frontier[place]
+        own = [f"{point.score:.4f}"]
+        if frontier.is_priced:
+            own = [quantity(-point.score), quantity(point.cost - point.score)]
+        lines.append([quantity(point.cost), *own, f"{100 * point.share:.1f} %"])
+    print_table(lines)
+    print_text("In force; `thrifty predict --budget` moves to any other point:")
+    print_table(results_table(facts))
+    print_text(_built_in_words(system, facts))
+    _print_certificate(system)
+
+
+def frontier_numbers(system: Any, facts: Facts) -> dict[str, Any]:
+    """Efficient points and the point in force, for ``--json``."""
+    frontier = system.frontier_
+    return {
+        _unit(facts): frontier.n_rows,
+        "chosen": system_numbers(system, facts),
+        "points": [_named(system, point.as_dict()) for point in frontier],
+        "least_total": int(frontier.least_total) if frontier.is_priced else None,
+    }
+
+
+def frontier_picture(system: Any, facts: Facts, path: Path) -> bytes:
+    """Plot of the score, or the cost of mistakes, against mean cost, with the point in force and the full model."""
+    kind = path.suffix.lower().lstrip(".") or "png"
+    if kind not in ("png", "svg", "pdf"):
+        raise InvalidInputError(f"--plot writes png, svg or pdf; got {path.name!r}.")
+    frontier, sign = system.frontier_, -1.0 if facts.kind == "bill" else 1.0
+    figure, (ax,) = new_figure()
+    frontier.plot(ax, label="efficient points")
+    full = None
+    if facts.cost.full is not None and system.evidence_.full_quality is not None:
+        full = facts.cost.full, sign * system.evidence_.full_score
+    draw_in_force(ax, system.expected_cost_, sign * system.expected_score_, full=full, label="in force")
+    return file_bytes(figure, kind)
+
+
+# -- report ----------------------------------------------------------------------------------------
+
+
+def target_columns(system: Any, target: str | None, query: str | None = None) -> tuple[str, str]:
+    """Names of the columns of the target and of queries, from the file or from the options.
+
+    The target is named where the file does not know it; queries may be named where it holds a ranker by itself.
+    """
+    known, queries = column_name(system, "target"), column_name(system, "query")
+    if query is not None and (known or not queries):
+        found = f"the file knows {queries!r}" if queries else "the file ranks nothing"
+        raise InvalidInputError(
+            f"--query is for a ranker that was saved from Python; got --query {query}, and {found}. Leave it out."
+        )
+    if known and target not in (None, known):
+        raise InvalidInputError(
+            f"--target must be {known!r}, the column that the system was fitted to predict, or be left out; got "
+            f"{target!r}."
+        )
+    if not known and target is None:
+        raise InvalidInputError(
+            f"the file holds a {method_of(system)} that was saved from Python and does not say which column holds "
+            f"what it predicts. Name the column with --target."
+        )
+    return target or known, query or queries
+
+
+def measured_on(
+    system: Any, frame: Any, cells: Cells, labels: Labels, by: Sequence[str], title: str, unit: str
+) -> tuple[Facts, Facts]:
+    """Results on the rows of a table, for the page, and those expected at the fit."""
+    groups = groups_of(by, frame)
+    expected = expected_of(system)
+    refuse_unreadable(chain_of(system), cells)
+    facts = measure(system, reader_of_all_cells(system, cells), labels, by=groups)
+    notes = (
+        ("Expected at the fit", _expected_in_words(facts, expected)),
+        ("Date", dt.date.today().isoformat()),
+    )
+    return replace(facts, title=title, unit=unit, notes=notes), expected
+
+
+def _expected_in_words(facts: Facts, expected: Facts) -> str:
+    """Results that the fit expected of so many rows."""
+    cost = expected.cost
+    mean, low, high = (quantity(one[0]) for one in (cost.value, cost.low, cost.high))
+    score = _interval_in_words(expected, facts.n_queries or facts.n_rows)
+    return f"{score} for so many {_unit(facts)}, and a mean cost of {mean} ({low} to {high})"
+
+
+def report_numbers(facts: Facts, expected: Facts, out: Path) -> dict[str, Any]:
+    """Results of the point that the page shows first, and those expected at the fit, for ``--json``."""
+    ends = expected.interval(facts.n_queries or facts.n_rows)
+    return {
+        "file": str(out),
+        **facts.results(facts.start),
+        "expected": {**expected.results(0), "score_interval": list(ends)},
+    }
+
+
+def report_in_words(facts: Facts, expected: Facts, out: Path) -> None:
+    """Print the results of the point in force on the new rows, and the path of the page."""
+    queries = "" if facts.n_queries is None else f" of {facts.n_queries:,} queries"
+    print_text(f"On {facts.n_rows:,} rows{queries}:")
+    print_table(results_table(facts, facts.start))
+    print_text(f"The fit expected {_expected_in_words(facts, expected)}.")
+    print_text(f"wrote {out} ({size_of(out)})")

@@ -5,15 +5,7 @@ from typing import Annotated
 
 import typer
 
-from thrifty.cli.console import (
-    check_output,
-    notes_of_warnings,
-    print_json,
-    print_note,
-    print_text,
-    progress,
-    write_file,
-)
+from thrifty.cli.console import notes_of_warnings, print_json, print_note, print_text, progress
 from thrifty.cli.options import (
     AsJson,
     Budget,
@@ -29,8 +21,7 @@ from thrifty.cli.options import (
     read_shares,
 )
 from thrifty.errors import InvalidInputError
-
-__all__ = ["explain", "frontier", "predict", "report"]
+from thrifty.files import check_output, write_atomically
 
 _EXPLAINED = 20
 """Number of rows that ``thrifty explain`` explains without ``--all``."""
@@ -68,19 +59,19 @@ def predict(
     import pandas as pd
 
     from thrifty.bundle.storage import load
-    from thrifty.cli.summary import answers_in_words, answers_numbers
     from thrifty.cli.system import (
+        answers_in_words,
+        answers_numbers,
         answers_of,
         at_operating_point,
         column_name,
         count_mostly_missing,
         named_row_key,
+        read_rows,
         reader_of_all_cells,
-        text_columns,
     )
     from thrifty.evidence import budgets
-    from thrifty.evidence.observe import chain_of
-    from thrifty.tables.files import name_of, read_table, table_bytes
+    from thrifty.tables.files import name_of, table_bytes
     from thrifty.tables.frames import listed
 
     allowed, floors = read_max_loss(max_loss), read_shares("--min-recall", min_recall or ())
@@ -100,10 +91,8 @@ def predict(
             raise InvalidInputError(
                 f"{system} was fitted without a budget, so there is none to hold. Name one with --budget."
             )
-        frame = read_table(table, as_text=text_columns(known, row_key))
+        frame, cells = read_rows(known, table, row_key=row_key, unseen_is_missing=unseen is Unseen.missing)
         keys, query = named_row_key(known, row_key), column_name(known, "query")
-        schema = chain_of(known).schema
-        cells = schema.cells(frame, unseen_is_missing=unseen is Unseen.missing, row_key=keys)
         if held is not None:
             known = budgets.hold_budget(known, reader_of_all_cells(known, cells), held)
         elif budget is not None or max_loss or floors:
@@ -114,7 +103,7 @@ def predict(
     extra = [
         name
         for name in frame.columns
-        if name not in {*schema.names, column_name(known, "target"), query, keys}
+        if name not in {*cells.names, column_name(known, "target"), query, keys}
     ]
     if extra:
         print_note(f"columns of {name_of(table)} that the system does not read: {listed(extra)}")
@@ -127,7 +116,7 @@ def predict(
     if on_screen:
         typer.echo(table_bytes(answers, "answers.csv", raw=raw), nl=False)
         return
-    write_file(out, table_bytes(answers, out, raw=raw))
+    write_atomically(out, table_bytes(answers, out, raw=raw))
     numbers = answers_numbers(known, answers, out, held)
     if json:
         print_json(numbers)
@@ -156,18 +145,16 @@ def explain(
 
     from thrifty.bundle.storage import load
     from thrifty.chain.explain import explain_rows
-    from thrifty.cli.system import at_operating_point, named_row_key, text_columns
+    from thrifty.cli.system import at_operating_point, read_rows
     from thrifty.evidence.observe import chain_of
-    from thrifty.tables.files import name_of, read_table
+    from thrifty.tables.files import name_of
 
     with notes_of_warnings():
         known = load(system, public_key=public_key)
         if budget is not None or max_loss:
             known = at_operating_point(known, budget=budget, max_loss=read_max_loss(max_loss))
-        chain, frame = chain_of(known), read_table(table, as_text=text_columns(known, row_key))
-        keys = named_row_key(known, row_key)
-        cells = chain.schema.cells(frame, unseen_is_missing=unseen is Unseen.missing, row_key=keys)
-        n_rows = len(cells)
+        _, cells = read_rows(known, table, row_key=row_key, unseen_is_missing=unseen is Unseen.missing)
+        chain, n_rows = chain_of(known), len(cells)
         if row is not None and row > n_rows:
             raise InvalidInputError(
                 f"--row must be at most {n_rows:,}, the number of rows of {name_of(table)}; got {row:,}."
@@ -199,17 +186,15 @@ def frontier(
 ) -> None:
     """List the efficient operating points: mean cost and score at every budget, estimated on rows of the fit."""
     from thrifty.bundle.storage import load
-    from thrifty.cli.summary import frontier_in_words, frontier_numbers, frontier_picture
-    from thrifty.cli.system import expected_of, frontier_of
+    from thrifty.cli.system import expected_of, frontier_in_words, frontier_numbers, frontier_picture
 
     if plot is not None:
         check_output(plot)
     with notes_of_warnings():
         known = load(system, public_key=public_key)
-    frontier_of(known)  # refuses a file without one
     facts = expected_of(known)
     if plot is not None:
-        write_file(plot, frontier_picture(known, facts, plot))
+        write_atomically(plot, frontier_picture(known, facts, plot))
     if json:
         print_json(frontier_numbers(known, facts))
     else:
@@ -255,26 +240,22 @@ def report(
 ) -> None:
     """Measure a system on labelled rows and write an HTML page that explains every operating point."""
     from thrifty.bundle.storage import load
-    from thrifty.cli.summary import measured_on, report_in_words, report_numbers, target_columns
-    from thrifty.cli.system import text_columns
+    from thrifty.cli.system import measured_on, read_rows, report_in_words, report_numbers, target_columns
     from thrifty.evidence.observe import chain_of
     from thrifty.reporting.page import page_of
-    from thrifty.tables.files import read_table
-    from thrifty.tables.targets import targets_of
+    from thrifty.tables.training import targets_of
 
     check_output(out)
     with notes_of_warnings(), progress() as show:
         show("measuring", 0, 1)
         known = load(system, public_key=public_key)
         target, query = target_columns(known, target, query)
-        classes = chain_of(known).classes
-        as_text = (*text_columns(known), *([target] if classes.dtype.kind in "UO" else []))
-        frame = read_table(table, as_text=as_text)
-        labels = targets_of(frame, target, classes, query)
+        frame, cells = read_rows(known, table, target=target)
+        labels = targets_of(frame, target, chain_of(known).classes, query)
         words = title or f"What {system.stem} does on {table.name}"
-        facts, expected = measured_on(known, frame, labels, by or (), words, unit)
+        facts, expected = measured_on(known, frame, cells, labels, by or (), words, unit)
         show("measuring", 1, 1)
-    write_file(out, page_of(facts).encode())
+    write_atomically(out, page_of(facts).encode())
     if json:
         print_json(report_numbers(facts, expected, out))
     else:

@@ -32,8 +32,6 @@ from thrifty.tasks.ranking import RankingTask
 from thrifty.tasks.regression import RegressionTask, default_regressor
 from thrifty.tasks.task import Task
 
-__all__ = ["KINDS", "SAMPLE", "KindComparison", "compare_kinds", "new_model"]
-
 SAMPLE = 5_000
 """Largest number of rows for the comparison of kinds."""
 _FOLDS = 3

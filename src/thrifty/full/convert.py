@@ -25,8 +25,6 @@ from thrifty.full.stored import Impute, KernelScores, LinearScores, Scale, Store
 from thrifty.tables.columns import Levels, level_text
 from thrifty.trees.foreign import categories_of, foreign_trees
 
-__all__ = ["N_PROBES", "booster_model", "is_booster", "probe_table", "read_model", "stored_model_of"]
-
 N_PROBES = 16
 """Number of synthetic rows that models are compared on."""
 _SAME = 1e-6

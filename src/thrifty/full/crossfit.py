@@ -39,8 +39,6 @@ from thrifty.rows import content_folds, fingerprints, query_folds
 from thrifty.tasks.task import Task
 from thrifty.threads import limited_threads
 
-__all__ = ["CrossFittedFull", "TrainingRows", "assign_folds", "cross_fit_full", "fit_copy", "held_out_rows"]
-
 _SUSPICIOUS_LOSS = 0.01
 # Numbers are often predicted to a per cent of their spread by a model that has not seen them.
 _SUSPICIOUS_ERROR = 1e-4

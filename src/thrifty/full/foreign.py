@@ -24,8 +24,6 @@ from thrifty.tasks.ranking import RankingTask, grades_of, queries_of, rows_by_qu
 from thrifty.tasks.regression import RegressionTask, SquaredLoss
 from thrifty.tasks.task import Task
 
-__all__ = ["ModelAdapter", "check_decisions", "check_numbers", "check_probabilities", "models_of"]
-
 
 @singledispatch
 def models_of(task: Task) -> "ModelAdapter":

@@ -29,20 +29,9 @@ from thrifty.errors import (
 from thrifty.full.foreign import models_of
 from thrifty.full.stored import StoredModel
 from thrifty.rows import fingerprints
+from thrifty.tables.frames import describe_bad_column, kind_of_table
 from thrifty.tasks.task import Task
 from thrifty.threads import limited_threads, threads_for, usable_threads
-
-__all__ = [
-    "AbsentFull",
-    "CallableFull",
-    "EstimatorFull",
-    "FullModel",
-    "PrecomputedFull",
-    "as_full_model",
-    "ask_model",
-    "fit_model",
-    "is_estimator",
-]
 
 
 def fit_model(model: Any, table: Any, labels: Labels, **arguments: Any) -> Any:
@@ -60,29 +49,13 @@ def fit_model(model: Any, table: Any, labels: Labels, **arguments: Any) -> Any:
         if len(empty):
             return fit_model(clone(model), _with_zeros(table, empty), labels, **arguments)
         reason = " ".join(str(error).split())[:300].rstrip(".")
-        way_out = _way_out(table) or "Give it rows that it can read, or take another model."
+        # The full model is given the table as it came.
+        culprit = describe_bad_column(table)
+        way_out = f"{culprit} A Pipeline can encode it." if "encode it" in culprit else culprit
         raise InvalidInputError(
-            f"{type(model).__name__} cannot be fitted on {len(labels):,} of the rows: {reason}. {way_out}"
+            f"{type(model).__name__} cannot be fitted on {len(labels):,} of the rows: {reason}."
+            f"{way_out or ' Give it rows that it can read, or take another model.'}"
         ) from error
-
-
-def _way_out(table: Any) -> str:
-    """Advice where a column does not hold numbers; empty where all do."""
-    types = getattr(table, "dtypes", ())
-    names = [str(name) for name in getattr(table, "columns", ())]
-    other = [name for name, one in zip(names, types, strict=True) if _is_no_number(one)] if names else []
-    if not other:
-        return ""
-    return (
-        f"The full model is given the table as it came, and column {other[0]!r} holds no numbers. Give a Pipeline that "
-        f"encodes it, or no full model: the default one reads what the stages read."
-    )
-
-
-def _is_no_number(dtype: Any) -> bool:
-    if hasattr(dtype, "is_numeric"):  # polars
-        return not dtype.is_numeric() and str(dtype) != "Boolean"
-    return getattr(dtype, "kind", "O") not in "biuf"
 
 
 def _empty_columns(table: Any) -> Ints:
@@ -98,10 +71,11 @@ def _empty_columns(table: Any) -> Ints:
 
 def _with_zeros(table: Any, columns: Ints) -> Any:
     """A copy of an array or data frame with zeros in some of its columns."""
-    if hasattr(table, "with_columns"):  # polars
+    kind = kind_of_table(table)
+    if kind == "polars":
         return table.with_columns(**dict.fromkeys([table.columns[column] for column in columns], 0.0))
     filled = table.copy()
-    if hasattr(filled, "isetitem"):  # pandas; by number, because names may be there twice
+    if kind == "pandas":  # by number, because names may be there twice
         for column in columns:
             filled.isetitem(int(column), 0.0)
     else:
@@ -228,8 +202,7 @@ class PrecomputedFull:
         if n_rows != len(self.values):
             raise InvalidInputError(
                 f"full holds precomputed probabilities for {len(self.values)} rows, but {n_rows} rows are to be "
-                f"answered. Give those of these rows with `with_full(probabilities, X)`, or a model that can compute "
-                f"them."
+                f"answered. Give theirs with `with_full(probabilities, X)`, or a model that can compute them."
             )
         return self.values
 
@@ -321,7 +294,12 @@ def as_full_model(
         )
     estimator = full.estimator if isinstance(full, FrozenEstimator) else full
     if is_estimator(estimator):
-        _check_fitted(estimator, who)
+        try:
+            check_is_fitted(estimator)
+        except NotFittedError as error:
+            raise InvalidInputError(
+                f"{who} is a {type(estimator).__name__} that is not fitted. Fit it first, or pass it unfrozen."
+            ) from error
         models = models_of(task)
         models.check_fitted(estimator, who)
         _check_columns(estimator, n_features, names, who)
@@ -350,15 +328,6 @@ def as_full_model(
 def is_estimator(full: Any) -> bool:
     """Whether this is an object with scikit-learn's ``fit`` and ``get_params``."""
     return hasattr(full, "fit") and hasattr(full, "get_params") and not isinstance(full, type)
-
-
-def _check_fitted(estimator: Any, who: str) -> None:
-    try:
-        check_is_fitted(estimator)
-    except NotFittedError as error:
-        raise InvalidInputError(
-            f"{who} is a {type(estimator).__name__} that is not fitted. Fit it first, or pass it unfrozen."
-        ) from error
 
 
 def _check_columns(model: Any, n_features: int, names: Any, who: str) -> None:

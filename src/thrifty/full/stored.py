@@ -30,15 +30,6 @@ from thrifty.tables.frames import kind_of_table, plain_frame
 from thrifty.trees import TreeEnsemble
 from thrifty.trees.foreign import ForeignTrees
 
-__all__ = [
-    "Impute",
-    "KernelScores",
-    "LinearScores",
-    "Scale",
-    "StoredModel",
-    "constant_classifier",
-]
-
 _BLOCK_ROWS, _BLOCK_CELLS = 4096, 1 << 22
 _MAX_STEPS = 16
 _MIN_PROBABILITY = 1e-7  # of one class against another, in libsvm

@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Curve", "Facts", "Grouping", "MistakeKind", "Numbers", "Purchase", "Rival"]
-
 Numbers = tuple[float, ...]
 
 

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thrifty.arrays import Bools, Floats, Ints, Labels
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.bootstrap import check_bootstrap, resampled, tails
+from thrifty.evidence.bootstrap import resampled, tails
 from thrifty.evidence.evidence import Answers, Evidence, Means, QueryEvidence, means_at
-from thrifty.evidence.frontier import Frontier, OperatingPoint
+from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.measures import ClassRows, NumberRows, answered_rows, banded, with_classes
 from thrifty.evidence.observe import evidence_of, learned_chain_of, point_of
 from thrifty.full.candidates import KINDS
@@ -30,15 +30,16 @@ from thrifty.tasks.mistakes import CostMatrix
 from thrifty.tasks.ranking import RankingTask
 from thrifty.tasks.task import Task, mean_errors
 
-__all__ = ["MAX_LABELS", "expected", "joined", "measure", "mistake_kinds", "partition_of", "price_list_of"]
-
 MAX_LABELS = 20
 """Labels of one grouping, and kinds of mistakes, that get a line of their own; the rarest of more are together."""
 MAX_UNBOUGHT = 30
 """Purchases that no stage makes and that get a line of their own; more are together."""
 N_RANGES = 5
 """Ranges of the target, each with as many rows, that get a line of their own."""
-RIVAL_POINTS = 60
+LEVEL = 0.95
+"""Share of the bootstrap draws that an interval holds."""
+MAX_POINTS, RIVAL_POINTS = 100, 60
+"""Points of the system and of each rival; of more, those that evenly spaced budgets lead to."""
 
 
 def measure(
@@ -48,10 +49,7 @@ def measure(
     *,
     by: Mapping[str, ArrayLike] | None = None,
     rivals: Mapping[str, Any] | None = None,
-    level: float = 0.95,
     n_boot: int = 1000,
-    seed: int = 0,
-    max_points: int = 100,
 ) -> Facts:
     """Measure a fitted system on labelled rows, for a report.
 
@@ -68,16 +66,9 @@ def measure(
         Groups of rows to tell apart.
     rivals : dict of str to fitted estimator, Chain or Frontier, optional
         Other systems; a frontier must be scored on these rows.
-    level, n_boot, seed
-        Share of the draws that a bootstrap interval holds, number of draws, and their seed.
-    max_points : int, default=100
-        Points that are shown; of more, those that evenly spaced budgets lead to.
+    n_boot : int, default=1000
+        Number of bootstrap draws of the rows, for intervals.
     """
-    check_bootstrap(level, n_boot)
-    if max_points < 2:
-        raise InvalidInputError(
-            f"max_points must be at least 2, the cheapest and the dearest; got {max_points!r}."
-        )
     prices, others = price_list_of("system", system), dict(rivals or {})
     for name, one in others.items():
         if not isinstance(one, Frontier):
@@ -89,24 +80,24 @@ def measure(
     if chosen is not None and hasattr(system, "chain_"):
         deployed = _judged_evidence(point_of(system, X, y), task)
     certificate = getattr(system, "certificate_", None)
-    shown, marked = _shown_points(
-        judged, system, deployed, certificate, max_points, with_least=_is_bill(task)
-    )
+    shown, marked = _shown_points(judged, system, deployed, certificate, with_least=_is_bill(task))
     own, answered = judged.evidence[0], shown.answers()
-    draws: dict[str, Any] = {"level": level, "n_boot": n_boot, "seed": seed}
+    draws: dict[str, Any] = {"level": LEVEL, "n_boot": n_boot, "seed": 0}
     rows = _Answered.of(task, own, [answers for _, answers in answered])
     parts = _results(rows, shown, prices.cost_of_full, draws)
     held, places = _routes(system, X, answered)
-    purchases, bought = _purchases(held, places, prices, _names_of(system))
+    names = getattr(system, "feature_names_in_", getattr(_served(system), "names", None))
+    purchases, bought = _purchases(held, places, prices, None if names is None else [*map(str, names)])
     share = tuple(float(np.mean(one == len(held) - 1)) for one in places)
     if prices.full_cost > 0:
         purchases = (*purchases, Purchase("asking the full model", prices.full_cost, len(held) - 1, 0))
         bought = tuple((*own_shares, sent) for own_shares, sent in zip(bought, share, strict=True))
     # The point in force has an entry of its own; a marked point with the same numbers is that one.
-    numbers = np.array([shown.budget, parts["cost"].value, parts["score"].value]).T
-    places_of = {name: _same_point(numbers, place, marked.get("deployed")) for name, place in marked.items()}
-    names = ("deployed", "certified", "least total cost")
-    marks: dict[str, int] = {name: places_of[name] for name in names if name in places_of}
+    numbers, marks = np.array([shown.budget, parts["cost"].value, parts["score"].value]).T, {}
+    for name in ("deployed", "certified", "least total cost"):
+        if name in marked:
+            own_place, in_force = marked[name], marked.get("deployed", marked[name])
+            marks[name] = in_force if np.allclose(numbers[in_force], numbers[own_place]) else own_place
     return Facts(
         **parts,
         share=share,
@@ -132,7 +123,7 @@ def measure(
     )
 
 
-def expected(system: Any, *, level: float = 0.95, n_boot: int = 1000, seed: int = 0) -> Facts:
+def expected(system: Any, *, n_boot: int = 1000) -> Facts:
     """Results to expect of new rows at the operating point in force, estimated out of fold on the rows of the fit.
 
     Log-loss, AUC and mean errors need the scores of these rows, which a file does not keep.
@@ -154,7 +145,7 @@ def expected(system: Any, *, level: float = 0.95, n_boot: int = 1000, seed: int 
         place = np.where(follows, answers[1].place, place)
     right = None if any(one.right is None for one in answers) else mixed([one.right for one in answers])
     scores = None if own.scores is None else own.scores[np.arange(len(place)), place]
-    draws: dict[str, Any] = {"level": level, "n_boot": n_boot, "seed": seed}
+    draws: dict[str, Any] = {"level": LEVEL, "n_boot": n_boot, "seed": 0}
     rows = _Answered.of(chain.task, own, [Answers(place, right, scores)])  # type: ignore[arg-type]
     in_force = Evidence.of_point(cost, quality, np.zeros(len(quality)))
     one_point = _Shown((in_force,), np.zeros(1, np.intp), np.array([[0.5]]), np.zeros(1), np.ones(1, bool))
@@ -206,11 +197,6 @@ def _served(system: Any) -> Any:
 def _is_bill(task: Task) -> bool:
     """Whether answers are judged by the cost of mistakes."""
     return isinstance(task, ClassTask) and isinstance(task.mistakes, CostMatrix)
-
-
-def _names_of(system: Any) -> list[str] | None:
-    names = getattr(system, "feature_names_in_", getattr(_served(system), "names", None))
-    return None if names is None else [str(name) for name in names]
 
 
 def _full_name(system: Any) -> str:
@@ -322,17 +308,18 @@ def _shown_points(
     system: Any,
     deployed: Evidence | None,
     certificate: Any,
-    max_points: int,
     *,
     with_least: bool,
 ) -> tuple[_Shown, dict[str, int]]:
-    """Thin the frontier to at most ``max_points`` points and those with a name; and the places of the latter."""
-    kept, marked, width = set(_evenly(frontier, max_points).tolist()), {}, frontier.thresholds.shape[1]
+    """Thin the frontier to at most ``MAX_POINTS`` points and those with a name; and the places of the latter."""
+    kept, marked, width = set(_evenly(frontier, MAX_POINTS).tolist()), {}, frontier.thresholds.shape[1]
     extra: list[tuple[str, int, Floats, float]] = []
     if with_least:
         marked["least total cost"] = frontier.least_total
     if certificate is not None and certificate.point is not None:
-        wanted = _padded(certificate.point, width)
+        # A system as it is has a gate at 1/2 on top of "was sent".
+        own = certificate.point.thresholds or (0.5,)
+        wanted = np.r_[own, np.full(width - len(own), np.nan)]
         same = (frontier.thresholds == wanted) | (np.isnan(frontier.thresholds) & np.isnan(wanted))
         if same.all(axis=1).any():
             marked["certified"] = int(same.all(axis=1).argmax())
@@ -360,13 +347,6 @@ def _shown_points(
     return shown, marked
 
 
-def _padded(point: OperatingPoint, width: int) -> Floats:
-    """Thresholds of a point as a frontier holds them; a system as it is has a gate at 1/2 on top of "was sent"."""
-    own = point.thresholds or (0.5,)
-    padded: Floats = np.r_[own, np.full(width - len(own), np.nan)]
-    return padded
-
-
 def _evenly(frontier: Frontier, max_points: int) -> Ints:
     """At most ``max_points`` points: those that evenly spaced budgets lead to, with the cheapest and the dearest."""
     if len(frontier) <= max_points:
@@ -382,19 +362,7 @@ def _evenly(frontier: Frontier, max_points: int) -> Ints:
     return kept
 
 
-def _same_point(numbers: Floats, place: int, deployed: int | None) -> int:
-    """The deployed point in place of one with the same budget, cost and score."""
-    return place if deployed is None or not np.allclose(numbers[deployed], numbers[place]) else deployed
-
-
 # -- scores ----------------------------------------------------------------------------------------
-
-
-def _kind_of(task: Task) -> str:
-    """Kind of report."""
-    if isinstance(task, ClassTask):
-        return "bill" if _is_bill(task) else "labels"
-    return "ranking" if isinstance(task, RankingTask) else "numbers"
 
 
 class _Scale(NamedTuple):
@@ -410,9 +378,7 @@ class _Scale(NamedTuple):
 def _scale_of(task: Task, own: Evidence) -> _Scale:
     if _is_bill(task):
         return _Scale(0.0, -1.0)
-    if isinstance(task, ClassTask | RankingTask):
-        return _Scale(0.0, 1.0)
-    if own.target is None:  # read from a file
+    if isinstance(task, ClassTask | RankingTask) or own.target is None:  # evidence of a file has no targets
         return _Scale(0.0, 1.0)
     none, one = task.score(own.target, np.array([0.0, 1.0])).tolist()
     return _Scale(none, one - none)
@@ -472,8 +438,11 @@ def _results(
         own_full = None if full is None or not has_full else float(full)
         return Curve(name, _plain(value), _plain(low), _plain(high), own_full, constant)
 
-    is_bill = _is_bill(task)
-    name = "cost of mistakes" if is_bill else "accuracy" if isinstance(task, ClassTask) else task.quality_name
+    is_bill, kind, name = _is_bill(task), "numbers", task.quality_name
+    if isinstance(task, ClassTask):
+        kind, name = ("bill", "cost of mistakes") if is_bill else ("labels", "accuracy")
+    elif isinstance(task, RankingTask):
+        kind = "ranking"
     label, constants = _constants(rows, name)
     full_score = float(scale(own.full_score)) if has_full else 0.0
     # Percentiles reorder the draws, so what is made of several of them comes first.
@@ -482,7 +451,7 @@ def _results(
     score = curve(name, scale(means.score), scale(quality[:n_points]), full_score, constants.get(name))
     values = np.array(score.value)
     return {
-        "kind": _kind_of(task),
+        "kind": kind,
         "score": score,
         "cost": curve("mean cost", means.cost, cost[:n_points], full_cost, 0.0),
         "lead": curve("lead", values - full_score, lead) if has_full else None,
@@ -662,7 +631,10 @@ def partition_of(name: str, labels: ArrayLike, n_rows: int) -> Partition:
         raise InvalidInputError(
             f"{name} must hold one label per row, shape ({n_rows},); got shape {values.shape}."
         )
-    words, of_row = _told_apart(values)
+    # As text, unless they are numbers: labels of mixed kinds, None and NaN among them, compare as they read.
+    known = values if values.dtype.kind in "biuf" else np.array([str(value) for value in values])
+    found, of_row = np.unique(known, return_inverse=True)
+    words, of_row = [str(value) for value in found.tolist()], of_row.reshape(-1)
     if len(words) > MAX_LABELS:
         kept = np.sort(np.argsort(-np.bincount(of_row), kind="stable")[: MAX_LABELS - 1])
         place = np.full(len(words), len(kept))
@@ -670,14 +642,6 @@ def partition_of(name: str, labels: ArrayLike, n_rows: int) -> Partition:
         n_rare = len(words) - len(kept)
         words, of_row = [*(words[label] for label in kept), f"{n_rare} others"], place[of_row]
     return Partition(name, tuple(words), of_row)
-
-
-def _told_apart(values: Labels) -> tuple[list[str], Ints]:
-    """Sorted labels as text, and the label number of each row."""
-    # As text, unless they are numbers: labels of mixed kinds, None and NaN among them, compare as they read.
-    known = values if values.dtype.kind in "biuf" else np.array([str(value) for value in values])
-    found, of_row = np.unique(known, return_inverse=True)
-    return [str(value) for value in found.tolist()], of_row.reshape(-1)
 
 
 def _ranges(y: Floats) -> Partition:

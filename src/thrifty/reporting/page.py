@@ -34,8 +34,6 @@ from thrifty.reporting.words import (
     view,
 )
 
-__all__ = ["groups_of", "page_of", "report"]
-
 
 def report(
     system: Any,

@@ -12,21 +12,6 @@ from thrifty.reporting.facts import Curve, Facts
 from thrifty.reporting.measure import joined
 from thrifty.tasks.task import ERRORS
 
-__all__ = [
-    "amount_text",
-    "certificate_text",
-    "deployed_text",
-    "interval_text",
-    "is_constant_in_view",
-    "labels_of",
-    "lead_text",
-    "measured_lines",
-    "point_cells",
-    "results_table",
-    "value_text",
-    "view",
-]
-
 SPACE = "\N{NO-BREAK SPACE}"
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
 

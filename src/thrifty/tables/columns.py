@@ -19,28 +19,6 @@ from thrifty.arrays import Floats
 from thrifty.errors import InvalidInputError
 from thrifty.tables.frames import as_numbers, column_at, declared_types, kind_of_table, plain_frame
 
-__all__ = [
-    "DAY",
-    "HOLDS",
-    "ColumnType",
-    "Levels",
-    "column_types",
-    "dates_as_days",
-    "day_of",
-    "declared_as",
-    "dtype_of",
-    "has_dates",
-    "is_date",
-    "is_known_type",
-    "is_missing",
-    "is_text",
-    "learn_levels",
-    "level_text",
-    "plain_table",
-    "truth_of",
-]
-
-
 # -- levels and dates ------------------------------------------------------------------------------
 
 

@@ -8,8 +8,6 @@ import numpy as np
 from thrifty.arrays import Floats, Int64s
 from thrifty.errors import InvalidInputError
 
-__all__ = ["N_BINS", "Spread"]
-
 N_BINS = 10
 """Bins of each column; with fewer different values, those with a share of their own."""
 

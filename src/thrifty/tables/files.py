@@ -9,7 +9,7 @@ import lzma
 import os
 import sys
 import zipfile
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +17,8 @@ import numpy as np
 
 from thrifty.arrays import Floats, Labels
 from thrifty.errors import DataUnavailableError, InvalidInputError
-from thrifty.prices.prices import Prices
 from thrifty.tables.frames import listed
 from thrifty.tasks.mistakes import read_loss
-
-__all__ = [
-    "MISSING",
-    "STANDARD_INPUT",
-    "name_of",
-    "read_cost_matrix",
-    "read_prices",
-    "read_rows",
-    "read_table",
-    "table_bytes",
-]
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Cells of a CSV file that are missing values."""
@@ -81,60 +69,33 @@ def read_table(path: str | os.PathLike[str], *, as_text: Collection[str] = ()) -
     return frame
 
 
-def read_rows(path: str | os.PathLike[str]) -> list[list[str]]:
-    """Read the cells of a small CSV or parquet file as text, the header included."""
-    path = _existing(path)
-    if path.suffix.lower() in _PARQUET:
-        frame = _read_parquet(path)
-        return [list(frame.columns), *([str(cell) for cell in row] for row in frame.itertuples(index=False))]
-    try:
-        text = _text_of(path).decode("utf-8-sig")
-        return [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text)) if any(row)]
-    except csv.Error as error:
-        raise _unreadable(path, error) from error
-
-
-def read_prices(
-    path: str | os.PathLike[str] | None, names: Sequence[str], *, known: Sequence[str] = ()
-) -> Prices:
-    """Prices of the columns of a table, from a file; every column must be priced.
-
-    Parameters
-    ----------
-    path : path, optional
-        Lines ``feature, cost`` or ``feature, cost, group``, with or without a line of names, or anything else that
-        ``Prices.read`` reads; parquet as well. None is 1 each.
-    names : sequence of str
-        The features.
-    known : sequence of str
-        Other columns of the table, which may have a price.
-    """
-    if path is None:
-        return Prices(default=1.0)
-    given = Prices.read(path) if Path(path).suffix.lower() == ".json" else None
-    rows = read_rows(path) if given is None else []
-    try:
-        return (given or Prices.from_rows(rows)).of_columns(names, known=known)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{path}: {error}") from None
-
-
 def read_cost_matrix(path: str | os.PathLike[str], classes: Labels) -> Floats:
     """Cost matrix of mistakes from a file that names true classes and answers; in the order of ``classes``.
 
     CSV: a line of names, the first cell of which is free, then a line for each true class, its name first. JSON: an
     object of true classes, each an object of answers and what they cost.
     """
-    names = [str(label) for label in classes.tolist()]
-    entries = _json_matrix(path) if Path(path).suffix.lower() == ".json" else _csv_matrix(path)
-    _check_labels(path, "lines for the true classes", list(entries), names)
-    for truth, line in entries.items():
-        _check_labels(path, f"answers to {truth!r}", list(line), names)
+    names, path = [str(label) for label in classes.tolist()], Path(path)
     try:
-        costs = np.array([[float(entries[truth][answer]) for answer in names] for truth in names])
+        text = path.read_text(encoding="utf-8-sig")
+        if path.suffix.lower() == ".json":
+            lines = {truth: list(line.items()) for truth, line in json.loads(text).items()}
+        else:
+            cells = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text)) if row]
+            if len({len(row) for row in cells}) != 1:
+                raise InvalidInputError("every line must have as many cells as the line of names.")
+            lines = {truth: list(zip(cells[0][1:], line, strict=True)) for truth, *line in cells[1:]}
+        named = {"lines for the true classes": list(lines)}
+        named |= {f"answers to {truth!r}": [answer for answer, _ in line] for truth, line in lines.items()}
+        for what, found in named.items():
+            if sorted(found) != sorted(names):
+                raise InvalidInputError(
+                    f"it must have {what} {listed(names)}, each once; got {listed(found)}."
+                )
+        costs = np.array([[float(dict(lines[truth])[answer]) for answer in names] for truth in names])
         read_loss(costs, np.array(names))
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{path}: {error}") from None
+    except (OSError, ValueError, TypeError, AttributeError, csv.Error) as error:
+        raise InvalidInputError(f"{path} cannot be read as a matrix of costs: {error}") from None
     return costs
 
 
@@ -162,39 +123,6 @@ def table_bytes(frame: Any, path: str | os.PathLike[str], *, raw: bool = False) 
         # Readers take a carriage return as the end of a line, and pandas does not quote it by default.
         text = str(shown.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC))
     return text.encode()
-
-
-def _csv_matrix(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
-    header, *lines = read_rows(path) or [[]]
-    for line in lines:
-        if len(line) != len(header):
-            raise InvalidInputError(
-                f"{path} must have {len(header)} cells in every line, as in its line of names; got {len(line)} in the "
-                f"line of {line[0]!r}."
-            )
-    if len({line[0] for line in lines}) < len(lines) or len(set(header[1:])) < len(header[1:]):
-        raise InvalidInputError(f"{path} must name every class once in its lines and once in its columns.")
-    return {line[0]: dict(zip(header[1:], line[1:], strict=True)) for line in lines}
-
-
-def _json_matrix(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
-    try:
-        entries = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidInputError(f"{path} cannot be read as JSON: {error}.") from error
-    if not isinstance(entries, dict) or not all(isinstance(line, dict) for line in entries.values()):
-        raise InvalidInputError(
-            f"{path} must hold an object of true classes, each an object of its answers and what they cost. Write "
-            f'{{"sick": {{"sick": 0, "well": 9}}, "well": {{"sick": 1, "well": 0}}}}.'
-        )
-    return entries
-
-
-def _check_labels(path: str | os.PathLike[str], what: str, found: list[str], names: list[str]) -> None:
-    if sorted(found) != sorted(names):
-        raise InvalidInputError(
-            f"{path} must have {what} {listed(names)}, each once; got {listed(found) if found else 'none'}."
-        )
 
 
 def name_of(path: str | os.PathLike[str]) -> str:

@@ -22,22 +22,6 @@ from sklearn.utils.validation import _get_feature_names
 from thrifty.arrays import Ints, unmasked
 from thrifty.errors import InvalidInputError
 
-__all__ = [
-    "as_known_table",
-    "as_numbers",
-    "column_at",
-    "declared_types",
-    "describe_bad_column",
-    "find_column",
-    "kind_of_table",
-    "listed",
-    "places_of_fit",
-    "plain_frame",
-    "refuse_series",
-    "split_row_keys",
-    "table_of_fit",
-]
-
 
 def kind_of_table(table: Any) -> str | None:
     """Library of a data frame, ``"pandas"`` or ``"polars"``; None for a table without column names."""
@@ -73,6 +57,15 @@ def listed(names: Iterable[Any], max_names: int = 5) -> str:
     names = list(names)
     shown = ", ".join(repr(name) for name in names[:max_names])
     return shown if len(names) <= max_names else f"{shown} and {len(names) - max_names} more"
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, or text that can be read as one."""
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def refuse_series(X: Any) -> None:

@@ -27,9 +27,7 @@ from thrifty.tables.columns import (
     is_missing,
     truth_of,
 )
-from thrifty.tables.frames import as_numbers, column_at, kind_of_table, listed, plain_frame
-
-__all__ = ["Cells", "Schema", "Unreadable", "keys_of"]
+from thrifty.tables.frames import as_numbers, column_at, is_number, kind_of_table, listed, plain_frame
 
 
 @dataclass(frozen=True)
@@ -408,7 +406,7 @@ def _read_numbers(name: str, values: Any) -> tuple[Floats, Unreadable | None]:
         ):  # cells that are no numbers, or that pandas has as missing
             numbers, bad = np.full(len(cells), np.nan), ~_missing(cells)
             for row in np.flatnonzero(bad):
-                if isinstance(cells[row], _SCALARS) and _is_number(cells[row]):
+                if isinstance(cells[row], _SCALARS) and is_number(cells[row]):
                     numbers[row], bad[row] = float(cells[row]), False
     else:
         numbers, bad = cells, np.zeros(len(cells), dtype=bool)
@@ -419,7 +417,7 @@ def _read_numbers(name: str, values: Any) -> tuple[Floats, Unreadable | None]:
 
     def why(value: Any, row: int | None) -> str:
         if isinstance(value, str) or np.isscalar(value):
-            rule = "finite numbers" if _is_number(value) else "numbers"
+            rule = "finite numbers" if is_number(value) else "numbers"
             return (
                 f"column {name!r} must hold {rule}; got {value!r}{_in_row(row)}. "
                 f"Correct it, or leave the cell empty."
@@ -478,14 +476,6 @@ def _cells_of(values: Any) -> Labels:
 
 def _missing(cells: Labels) -> Bools:
     return np.fromiter(map(is_missing, cells), dtype=bool, count=len(cells))
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def _in_row(row: int | None) -> str:

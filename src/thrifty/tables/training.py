@@ -1,4 +1,8 @@
-"""A training table split into features and target, checked before the fit.
+"""Training tables: features and target, checked before the fit.
+
+Targets are class labels, numbers, or grades of documents. Text and booleans are labels. Numbers are labels up to
+``MAX_NUMBERED`` distinct ones; a column with more is predicted as a number. Numbers are grades of relevance where
+another column names the query of each row.
 
 Text files do not declare dates: a text column that holds only dates of one format is read as dates here.
 """
@@ -8,16 +12,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from thrifty.arrays import Labels
+from thrifty.arrays import Floats, Labels
 from thrifty.errors import InvalidInputError
 from thrifty.rows import fingerprints
 from thrifty.tables.columns import column_types, learn_levels, level_text
-from thrifty.tables.frames import listed
+from thrifty.tables.frames import is_number, listed
 from thrifty.tables.reader import Cells, Schema
-from thrifty.tables.targets import classes_of, is_number, is_text_column, targets_of, task_of
-
-__all__ = ["TrainingTable", "refuse_few", "training_table"]
+from thrifty.tasks.ranking import GRADES
 
 FEWEST = 30
 """Fewest distinct rows of each class, or queries, for a fit: three in each tenth part. Regression needs twice that."""
@@ -37,6 +40,12 @@ _DISGUISES = (
     (_DRESSED, "numbers with separators or units", "Write them plainly, with a point before the decimals"),
     (_DATE, "dates", "Write them as 2026-01-31, or with a time as 2026-01-31 12:30"),
 )
+
+MAX_NUMBERED = 30
+"""A column with more distinct numbers than this holds numbers, not classes, unless the user says otherwise."""
+
+MAX_LABELS = 1000
+"""A target with more distinct values than this holds numbers or names, not classes."""
 
 
 class TrainingTable(NamedTuple):
@@ -87,16 +96,19 @@ def training_table(
     ignore : sequence of str
         Columns that are not features.
     """
-    _check_known(frame, target, ignore)
-    if row_key and row_key not in frame.columns:
-        raise InvalidInputError(
-            f"--row-key names {row_key!r}, not a column of the table, which has {listed(frame.columns)}."
-        )
-    task = task_of(frame, target, task, query)
+    if target in ignore:
+        raise InvalidInputError(f"{target!r} is the target and cannot be ignored.")
+    for option, given in (("--ignore", ignore), ("--row-key", [row_key] if row_key else [])):
+        unknown = [name for name in given if name not in frame.columns]
+        if unknown:
+            raise InvalidInputError(
+                f"{option} names {listed(unknown)}, not a column of the table, which has {listed(frame.columns)}."
+            )
+    _check_query(frame, target, task, query)
     names = [name for name in frame.columns if name not in {target, query, row_key, *ignore}]
     if not names:
         raise InvalidInputError(f"the table has no column besides {target!r}: there is nothing to buy.")
-    classes = classes_of(frame, target, task)
+    classes, y = _training_target(frame, target, task, query)
     X = frame[names].reset_index(drop=True)
     dates = tuple(name for name in names if _holds_dates(X[name]))
     for name in set(names) - set(dates):
@@ -111,7 +123,6 @@ def training_table(
     typed = X.assign(**{name: _as_dates(X[name]) for name in dates})
     cells = Schema("pandas", tuple(names), column_types(typed), learn_levels(typed)).cells(X)
     cells.refuse_unreadable()
-    y = targets_of(frame, target, classes, query)
     return TrainingTable(typed, y, classes, cells, dates)
 
 
@@ -142,16 +153,6 @@ def refuse_few(data: TrainingTable, query: str = "") -> None:
                 f"judged on others; {name!r}, one of {n_labels:,} labels, has {distinct:,} among {n_rows:,}. Give more "
                 f"rows, columns that tell them apart, or fewer classes."
             )
-
-
-def _check_known(frame: Any, target: str, ignore: Sequence[str]) -> None:
-    if target in ignore:
-        raise InvalidInputError(f"{target!r} is the target and cannot be ignored.")
-    unknown = [name for name in ignore if name not in frame.columns]
-    if unknown:
-        raise InvalidInputError(
-            f"--ignore names {listed(unknown)}, not a column of the table, which has {listed(frame.columns)}."
-        )
 
 
 def _check_categories(column: Any) -> None:
@@ -193,3 +194,162 @@ def _as_dates(column: Any) -> Any:
 
     text = column if column.dtype.kind == "M" else column.astype("string").str.strip()
     return pd.to_datetime(text, format="ISO8601", errors="coerce", utc=True).dt.tz_localize(None)
+
+
+# -- targets ---------------------------------------------------------------------------------------
+
+
+def _training_target(
+    frame: Any, target: str, task: str | None, query: str
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Classes in order, none where numbers are predicted or documents ranked; and the target of each row."""
+    if query:
+        return np.empty(0), documents_of(frame, target, query)
+    labels = labels_of(frame, target) if task != "number" else np.empty(0)
+    is_number_like = labels.dtype.kind in "iuf" and len(np.unique(labels)) > MAX_NUMBERED
+    if task == "classes" or (task is None and not is_number_like):
+        classes = _classes(labels, target)
+        return classes, labels.astype(classes.dtype)
+    numbers = numbers_of(frame, target)
+    if np.ptp(numbers) == 0:
+        raise InvalidInputError(
+            f"column {target!r} must hold different numbers; all {len(numbers):,} are {numbers[0]:g}, and there is "
+            f"nothing to learn. Name another column with --target."
+        )
+    return np.empty(0), numbers
+
+
+def _check_query(frame: Any, target: str, task: str | None, query: str) -> None:
+    """Check ``--query`` against the table and ``--task``."""
+    if task == "ranking" and not query:
+        raise InvalidInputError(
+            f"--task ranking needs --query, the column that says which query each row is a document of; the table has "
+            f"{listed(frame.columns)}."
+        )
+    if query and task not in (None, "ranking"):
+        raise InvalidInputError(
+            f"--query is for --task ranking; got --query {query} and --task {task}. Leave one of them out."
+        )
+    if query and (query == target or query not in frame.columns):
+        raise InvalidInputError(
+            f"--query must name a column of the table besides {target!r}, the target; got {query!r}, and the table has "
+            f"{listed(frame.columns)}."
+        )
+
+
+def targets_of(frame: Any, target: str, classes: NDArray[Any], query: str = "") -> NDArray[Any]:
+    """Targets of each row for a system with these classes.
+
+    Labels, each one of the classes; numbers where there are no classes; relevance and query, shape (n_rows, 2), where
+    ``query`` names the column of queries.
+    """
+    if query:
+        return documents_of(frame, target, query)
+    if not len(classes):
+        return numbers_of(frame, target)
+    labels = labels_of(frame, target)
+    strange = np.flatnonzero(~np.isin(labels, classes))
+    if strange.size:
+        row = int(strange[0])
+        raise InvalidInputError(
+            f"column {target!r} must hold the labels the system was fitted on, {classes.tolist()}; "
+            f"got {plain(labels[row])!r} in row {row + 1}."
+        )
+    return labels.astype(classes.dtype)
+
+
+def labels_of(frame: Any, target: str) -> NDArray[Any]:
+    """Label of each row as a number, a boolean or text."""
+    column = _column(frame, target)
+    if is_text_column(column):
+        return np.array([str(label) for label in column], dtype=object)
+    labels: NDArray[Any] = column.to_numpy()
+    return labels.astype(np.float64) if labels.dtype.kind == "O" else labels
+
+
+def numbers_of(frame: Any, target: str) -> Floats:
+    """Target of each row as a finite number."""
+    column = _column(frame, target)
+    values = column.to_numpy(dtype=object)
+    numbers = np.array([float(value) if is_number(value) else np.nan for value in values])
+    wrong = np.flatnonzero(~np.isfinite(numbers))
+    if wrong.size:
+        row = int(wrong[0])
+        raise InvalidInputError(
+            f"column {target!r} must hold finite numbers, which are what is predicted; got {plain(values[row])!r} in "
+            f"row {row + 1}. Correct it, leave the row out, or have labels predicted with --task classes."
+        )
+    return numbers
+
+
+def documents_of(frame: Any, target: str, query: str) -> Labels:
+    """Relevance and query number of each row, shape (n_rows, 2); rows of a query must follow each other."""
+    values = _column(frame, target).to_numpy(dtype=object)
+    grades = np.array([float(value) if is_number(value) else np.nan for value in values])
+    wrong = np.flatnonzero(~np.isin(grades, np.arange(GRADES)))
+    if wrong.size:
+        row = int(wrong[0])
+        raise InvalidInputError(
+            f"column {target!r} must hold grades of relevance, whole numbers from 0 to {GRADES - 1}; got "
+            f"{plain(values[row])!r} in row {row + 1}. The gain of a grade is 2**grade - 1: make grades of finer "
+            f"numbers."
+        )
+    column = _column(frame, query, "the query").astype("object")
+    names = np.array([str(name) for name in column], dtype=object)
+    is_first = np.r_[True, names[1:] != names[:-1]]
+    seen: set[str] = set()
+    for row in np.flatnonzero(is_first).tolist():
+        if names[row] in seen:
+            raise InvalidInputError(
+                f"column {query!r} must have the rows of a query one after the other; {names[row]!r} comes back in row "
+                f"{row + 1}. Sort the table by {query!r}."
+            )
+        seen.add(names[row])
+    return np.column_stack([grades, np.cumsum(is_first) - 1])
+
+
+def is_text_column(column: Any) -> bool:
+    """Whether a column of a table holds text."""
+    if str(column.dtype) == "category":
+        return True
+    if column.dtype.kind in "biuf":
+        return False
+    return bool(column.dropna().map(lambda value: isinstance(value, str)).any())
+
+
+def plain(value: Any) -> Any:
+    """Numpy scalars as Python objects; any other value is returned unchanged."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _column(frame: Any, target: str, called: str = "the label") -> Any:
+    """A column of the table without missing values."""
+    if target not in frame.columns:
+        is_headless = sum(is_number(name) for name in frame.columns) > len(frame.columns) / 2
+        raise InvalidInputError(
+            f"the table has no column {target!r}, which should hold {called}. Its columns are {listed(frame.columns)}."
+            + (" The first line of a file must hold the names of its columns." if is_headless else "")
+        )
+    column = frame[target]
+    missing = np.flatnonzero(column.isna())
+    if missing.size:
+        raise InvalidInputError(
+            f"column {target!r}, {called}, is missing in {missing.size:,} of {len(column):,} rows, the first of "
+            f"them row {missing[0] + 1}. Leave those rows out."
+        )
+    return column
+
+
+def _classes(labels: NDArray[Any], target: str) -> NDArray[Any]:
+    classes = np.unique(labels)
+    if len(classes) < 2:
+        raise InvalidInputError(
+            f"column {target!r} must hold two different labels or more; it holds only {plain(classes[0])!r}. "
+            f"Give rows of other classes."
+        )
+    if len(classes) > MAX_LABELS:
+        raise InvalidInputError(
+            f"column {target!r} must hold labels; it holds {len(classes):,} different ones, and more than "
+            f"{MAX_LABELS} look like numbers or names of rows. Put them into fewer classes."
+        )
+    return classes.astype(str) if classes.dtype == object else classes
