@@ -248,7 +248,7 @@ def test_a_model_from_a_file_that_does_not_suit_is_refused(tmp_path, make_table,
         return refused("fit", tmp_path / "t.csv", *goal, "--full", tmp_path / f"{name}.thrifty", *more)
 
     label, coded = frame["label"], numbers(frame)
-    assert "more.thrifty reads 'more', not a feature" in told(
+    assert "more.thrifty names 'more', not a column" in told(
         "more", frame.assign(more=1.0)[["age", "more"]], label
     )
     words = "was fitted on 1 columns without names, and 6 are given to it"
@@ -266,7 +266,7 @@ def test_a_model_from_a_file_that_does_not_suit_is_refused(tmp_path, make_table,
         (("--max-loss", 0.1, "--confidence", 1), "--confidence must lie strictly between 0 and 1; got 1.0"),
         (("--budget", 0.5), "--budget must be at least 1, the price of the cheapest purchase"),
         (("--max-loss", 0.001), "held-out rows cannot show a loss of at most 0.1 %"),
-        (("--full-features", "town"), "--full-features names 'town', not a feature"),
+        (("--full-features", "town"), "--full-features names 'town', not a column"),
     ],
 )
 def test_what_no_fit_can_meet_is_refused_before_anything_is_fitted(

@@ -55,7 +55,7 @@ def audit(
         y = None
         if target is not None:
             y = (numbers_of if is_regressor(known) else labels_of)(frame, target)
-        rows = _features(known, frame, [*(ignore or ()), *([target] if target else [])], table)
+        rows = _features(known, frame, [*(ignore or ()), *([target] if target else [])])
         prices = Prices({}, default=1.0) if costs is None else Prices.read(costs)
         prices = prices.of_columns(list(rows.columns), known=list(frame.columns))
         found = look_at(
@@ -80,16 +80,14 @@ def audit(
             print_text(f"wrote {out}")
 
 
-def _features(model: Any, frame: Any, left_out: list[str], table: Path) -> Any:
+def _features(model: Any, frame: Any, left_out: list[str]) -> Any:
     """Columns that a model was fitted on, if it knows their names; else all that are not left out."""
     import numpy as np
 
     from thrifty.auditing.audit import names_of
-    from thrifty.tables.frames import listed
+    from thrifty.tables.frames import refuse_unknown
 
-    unknown = [name for name in left_out if name not in frame.columns]
-    if unknown:
-        raise InvalidInputError(f"{table} has no column {listed(unknown)}; it has {listed(frame.columns)}.")
+    refuse_unknown("--target or --ignore", left_out, frame.columns)
     rows = frame.drop(columns=left_out)
     known = names_of(model, rows)
     rows = rows[known] if known is not None and set(known) <= set(rows.columns) else rows

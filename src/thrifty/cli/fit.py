@@ -22,7 +22,7 @@ from thrifty.cli.options import (
     read_shares,
 )
 from thrifty.errors import InvalidInputError
-from thrifty.files import check_output, write_atomically
+from thrifty.files import check_output
 
 
 class Structure(StrEnum):
@@ -139,8 +139,8 @@ def fit(
     """Fit a system on a training table. The file written can predict at any budget."""
     from dataclasses import replace
 
-    from thrifty.bundle import to_bytes
     from thrifty.bundle.signature import check_private_key
+    from thrifty.bundle.storage import save
     from thrifty.cascade.estimators import BudgetedClassifier
     from thrifty.cli.fitting import (
         choose_full,
@@ -152,8 +152,6 @@ def fit(
         refuse_early,
     )
     from thrifty.cli.system import fit_in_words, system_numbers
-    from thrifty.estimators.checks import check_goal
-    from thrifty.evidence.tests import check_confidence
     from thrifty.prices.prices import Prices
     from thrifty.reporting.measure import expected
     from thrifty.tables.files import read_table
@@ -162,9 +160,6 @@ def fit(
     from thrifty.threads import limited_threads, threads_of
 
     limits, floors = read_max_loss(max_loss), read_shares("--min-recall", min_recall or ())
-    check_goal(may_be_none=True, budget=budget, max_loss=limits)
-    if confidence is not None:
-        check_confidence(confidence)
     if floors and (limits is not None or confidence is not None):
         raise InvalidInputError(
             "--min-recall can be combined with --budget only. Leave --max-loss and --confidence out."
@@ -213,7 +208,7 @@ def fit(
         if floors and isinstance(estimator, BudgetedClassifier):
             estimator = estimator.at(budget=budget, min_recall=floors)
         describe(estimator, data, full=name, max_loss=limits, target=target, row_key=row_key, query=query)
-        write_atomically(out, to_bytes(estimator, private_key=key))
+        save(estimator, out, private_key=key)
     unread = [one for one in features if one not in read]
     notes = []
     if frozen is not None and unread:

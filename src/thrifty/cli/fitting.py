@@ -19,9 +19,9 @@ from thrifty.cascade.estimators import (
     check_spending,
 )
 from thrifty.errors import InvalidInputError, renumber_rows_in_errors
-from thrifty.estimators.checks import check_seed
+from thrifty.estimators.checks import check_goal, check_seed
 from thrifty.evidence.certificate import check_hold_out
-from thrifty.evidence.tests import HELD_OUT
+from thrifty.evidence.tests import HELD_OUT, check_confidence
 from thrifty.full.candidates import KINDS, KindComparison, compare_kinds, new_model
 from thrifty.full.foreign import models_of
 from thrifty.full.model import is_estimator
@@ -32,7 +32,7 @@ from thrifty.reporting.facts import Facts
 from thrifty.rows import content_folds, query_folds
 from thrifty.tables.deciles import Spread
 from thrifty.tables.files import read_cost_matrix
-from thrifty.tables.frames import is_number, listed
+from thrifty.tables.frames import is_number, listed, refuse_unknown
 from thrifty.tables.training import TrainingTable, refuse_few
 from thrifty.tasks.regression import RegressionLoss
 from thrifty.tasks.task import Task
@@ -116,6 +116,9 @@ def refuse_early(
     confidence: float | None,
 ) -> None:
     """Refuse, before anything is fitted, a table with too few rows, and prices and goals that no fit of it can meet."""
+    check_goal(may_be_none=True, budget=estimator.budget, max_loss=max_loss)
+    if confidence is not None:
+        check_confidence(confidence)
     names, rows = list(data.X.columns), RowsOfFit(data.cells.numbers, numbers=data.cells.row_numbers)
     prices = check_price_list(estimator.prices, len(names), names, rows)
     refuse_few(data, query)
@@ -168,11 +171,7 @@ def load_frozen(
     full: str, features: Sequence[str], full_features: Sequence[str]
 ) -> tuple[FrozenEstimator | None, list[str]]:
     """Load the fitted model in a file (None where ``full`` is a kind); and the features that it reads, in order."""
-    unknown = [name for name in full_features if name not in features]
-    if unknown:
-        raise InvalidInputError(
-            f"--full-features names {listed(unknown)}, not a feature of the table, which has {listed(features)}."
-        )
+    refuse_unknown("--full-features", full_features, features)
     if full == "auto" or full in KINDS:
         return None, [name for name in features if name in (full_features or features)]
     if not full.endswith((".thrifty", ".txt", ".json", ".ubj")):
@@ -194,11 +193,7 @@ def load_frozen(
             f"{called} was fitted on {width} columns without names, and {len(read)} are given to it. Name those that "
             f"it reads, in its order, with --full-features."
         )
-    absent = [one for one in read if one not in features]
-    if absent:
-        raise InvalidInputError(
-            f"{called} reads {listed(absent)}, not a feature of the table, which has {listed(features)}."
-        )
+    refuse_unknown(called, read, features)
     if full_features and set(full_features) != set(read):
         raise InvalidInputError(
             f"{called} reads {listed(read)}, and --full-features names {listed(full_features)}. Leave the option out."

@@ -63,7 +63,11 @@ def read_model(model: Any) -> StoredModel | None:
 def _converted(model: Any) -> StoredModel | None:
     *before, last = _steps(model)
     steps = [_step(one) for one in before]
-    core = _core(last)
+    if hasattr(last, "support_vectors_"):
+        core: Any = _kernel(last)
+    else:
+        is_linear = hasattr(last, "intercept_") and hasattr(last, "coef_")
+        core = _linear(last) if is_linear else foreign_trees(last)
     if core is None or any(one is None for one in steps):
         return None
     tags, own = get_tags(model).input_tags, get_tags(last).input_tags
@@ -132,13 +136,6 @@ def _classes(model: Any) -> Labels:
     return np.empty(0) if classes is None else np.asarray(classes)
 
 
-def _core(model: Any) -> Any:
-    if hasattr(model, "support_vectors_"):
-        return _kernel(model)
-    is_linear = hasattr(model, "intercept_") and hasattr(model, "coef_")
-    return _linear(model) if is_linear else foreign_trees(model)
-
-
 def _linear(model: Any) -> LinearScores | None:
     coef = model.coef_.toarray() if sparse.issparse(model.coef_) else np.asarray(model.coef_)
     intercept = np.atleast_1d(np.asarray(model.intercept_, dtype=np.float64)).reshape(-1)
@@ -197,13 +194,9 @@ def _step(step: Any) -> Scale | Impute | None:
         return Scale(_optional(step.min_), _optional(step.scale_), multiplies=True)
     if kind is MaxAbsScaler and not getattr(step, "clip", False):
         return Scale(None, _optional(step.scale_))
-    if kind is SimpleImputer and not step.add_indicator and _is_nan(step.missing_values):
+    if kind is SimpleImputer and not step.add_indicator and step.missing_values != step.missing_values:
         return Impute(np.array(step.statistics_, dtype=np.float64))
     return None
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and np.isnan(value)
 
 
 def _optional(values: Any, is_used: bool = True) -> Floats | None:

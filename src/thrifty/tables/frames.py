@@ -59,6 +59,15 @@ def listed(names: Iterable[Any], max_names: int = 5) -> str:
     return shown if len(names) <= max_names else f"{shown} and {len(names) - max_names} more"
 
 
+def refuse_unknown(what: str, names: Iterable[str], columns: Iterable[Any]) -> None:
+    """Refuse names that are not columns of a table; ``what`` is the option or file that names them."""
+    unknown = [name for name in names if name not in columns]
+    if unknown:
+        raise InvalidInputError(
+            f"{what} names {listed(unknown)}, not a column of the table, which has {listed(columns)}."
+        )
+
+
 def is_number(value: Any) -> bool:
     """Whether a value is a number, or text that can be read as one."""
     try:

@@ -18,7 +18,7 @@ from thrifty.arrays import Floats, Labels
 from thrifty.errors import InvalidInputError
 from thrifty.rows import fingerprints
 from thrifty.tables.columns import column_types, learn_levels, level_text
-from thrifty.tables.frames import is_number, listed
+from thrifty.tables.frames import is_number, listed, refuse_unknown
 from thrifty.tables.reader import Cells, Schema
 from thrifty.tasks.ranking import GRADES
 
@@ -98,12 +98,8 @@ def training_table(
     """
     if target in ignore:
         raise InvalidInputError(f"{target!r} is the target and cannot be ignored.")
-    for option, given in (("--ignore", ignore), ("--row-key", [row_key] if row_key else [])):
-        unknown = [name for name in given if name not in frame.columns]
-        if unknown:
-            raise InvalidInputError(
-                f"{option} names {listed(unknown)}, not a column of the table, which has {listed(frame.columns)}."
-            )
+    refuse_unknown("--ignore", ignore, frame.columns)
+    refuse_unknown("--row-key", [row_key] if row_key else [], frame.columns)
     _check_query(frame, target, task, query)
     names = [name for name in frame.columns if name not in {target, query, row_key, *ignore}]
     if not names:
