@@ -106,7 +106,7 @@ def test_a_report_of_documents_counts_queries_and_scores_as_the_ranker_does(rank
     words = page.read_text()
     for part in ("Orders by chance would have", "documents of 30 queries", "resamples of the queries"):
         assert part in words
-    assert "the file knows 'qid'" in refused("report", ranked.system, ranked.test, "--query", "id")
+    assert "the file names 'qid'" in refused("report", ranked.system, ranked.test, "--query", "id")
     assert "Leave 'title' out" in refused("report", ranked.system, ranked.test, "-o", page, "--by", "title")
 
 

@@ -364,8 +364,8 @@ def audit(
     prices = check_price_list(given, n_features, names if kind_of_table(X) else None)
     if prices.by_row is not None:
         raise InvalidInputError(
-            "an audit knows one price of each purchase, and these differ by row (by_row). Give "
-            "what a row pays on average."
+            "an audit needs one price of each purchase, and some prices here differ by row (by_row). "
+            "Give the mean price."
         )
     read = _read(bare, table)
     found = Audit(

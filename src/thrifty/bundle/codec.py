@@ -238,7 +238,7 @@ class Reader:
         if known is None:
             raise InvalidInputError(
                 f"object {number} of the bundle must be one of the known classes; got {str(name)[:60]!r}. The file was "
-                f"not written by `save`, or by a version that knows others."
+                f"not written by `save`, or by a version with other classes."
             )
         wanted = _fields_of(known.cls)
         strange = facts.keys() - wanted.keys() - {"class"} | (facts.keys() & known.left_out)

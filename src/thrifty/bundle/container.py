@@ -322,7 +322,7 @@ def _few(flat: Array) -> tuple[Array, Array]:
 
 
 def _decoded(form: Any, blob: memoryview, dtype: np.dtype[Any], size: int) -> Array:
-    """The array of so many elements; refuses bytes that are not exactly what the form says."""
+    """Decode an array of ``size`` elements; bytes that do not match the form are refused."""
     if not isinstance(form, dict) or form.keys() != {"type", "distinct"}:
         raise InvalidInputError("is stored in a form that is not known")
     kind, n_distinct = form["type"], form["distinct"]

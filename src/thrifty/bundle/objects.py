@@ -593,8 +593,8 @@ def to_bytes(
     if lowering.outside:
         warnings.warn(
             f"the full model, a {lowering.outside}, has no form in a file and stays outside: give it again with "
-            f"load(path, full=model). What needs no full model works without it. full='outside' says that this is "
-            f"meant.",
+            f"load(path, full=model). Rows that stop before it need none. full='outside' "
+            f"silences this warning.",
             FullModelOutsideWarning,
             stacklevel=3,
         )

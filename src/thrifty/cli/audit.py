@@ -81,7 +81,7 @@ def audit(
 
 
 def _features(model: Any, frame: Any, left_out: list[str]) -> Any:
-    """Columns that a model was fitted on, if it knows their names; else all that are not left out."""
+    """Columns that a model was fitted on, if it has their names; else all but those left out."""
     import numpy as np
 
     from thrifty.auditing.audit import names_of

@@ -53,7 +53,7 @@ class Database:
         if kind != "sqlite" or not path or set(given) != {"table", "key"}:
             raise InvalidInputError(
                 f"--source must have the form {_FORM}; got {address!r}. Name the file, its table, and the column that "
-                f"tells rows apart, and put quotation marks around all of it."
+                f"holds the keys, in quotation marks."
             )
         if not Path(path).is_file():
             raise InvalidInputError(f"--source names {path}, which must be an SQLite file; there is none.")
@@ -73,7 +73,7 @@ class Database:
         except sqlite3.Error as error:
             raise InvalidInputError(
                 f"--source names the table {self.table!r} of {self.path}, which must be there with its key "
-                f"{self.key!r}; the database says: {error}."
+                f"{self.key!r}; SQLite reports: {error}."
             ) from error
         return found is not None and found[0] == "text"
 
@@ -138,7 +138,7 @@ def buy(
             )
         keys = frame[database.key]
         chain, named = chain_of(known), named_row_key(known, row_key)
-        if chain.names is None:  # a database knows its columns by nothing else
+        if chain.names is None:  # columns of a database are found by name
             chain = replace(chain, names=chain.schema.names)
         bought_from = SqlSource(database.connect, database.table, database.key, keys.tolist())
         asked = bought_from if unseen is Unseen.missing else RefusesUnseen(bought_from, chain.schema)
@@ -155,8 +155,8 @@ def buy(
     first = f"row {own.index[0] + 1}: {own.iloc[0]}" if len(own) else ""
     if is_ended:
         raise InvalidInputError(
-            f"nothing more was asked for after the first failure, of {first}. Receipts of what was bought before are "
-            f"in {out}; --on-failure answer goes on with the other rows."
+            f"--on-failure raise stopped at the first failure, {first}. {out} has the receipts so far; --on-failure "
+            f"answer continues with the other rows."
         )
     facts: dict[str, Any] = {
         "rows": len(receipt),

@@ -74,8 +74,8 @@ def fit(
     budget: Annotated[
         float | None,
         typer.Option(
-            help="Mean cost per row to spend. Without --budget, --max-loss and --min-recall, the operating point with "
-            "the best score is chosen."
+            help="Mean cost per row to spend. Without --budget, --max-loss and --min-recall, the cheapest operating "
+            "point that is level with the best score is chosen."
         ),
     ] = None,
     max_loss: MaxLoss = None,

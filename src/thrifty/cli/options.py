@@ -17,7 +17,9 @@ class Unseen(StrEnum):
     missing = "missing"
 
 
-SystemFile = Annotated[Path, typer.Argument(help="File that `thrifty fit` wrote.", metavar="SYSTEM")]
+SystemFile = Annotated[
+    Path, typer.Argument(help="File that `thrifty fit`, or `save` in Python, wrote.", metavar="SYSTEM")
+]
 NewRows = Annotated[
     Path,
     typer.Argument(help="Table of new rows, CSV or parquet; - is CSV on standard input.", metavar="TABLE"),

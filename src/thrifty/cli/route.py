@@ -27,7 +27,7 @@ def route(
         Path | None,
         typer.Option(
             help="Prices, CSV: columns model and price (per call), or model, input and output (per million tokens). "
-            "By default, what the log says in its column cost."
+            "By default, the column cost of the log."
         ),
     ] = None,
     budget: Annotated[

@@ -38,7 +38,7 @@ _NEW_ROWS = 1000
 _N_POINTS = 14
 
 
-# -- what a system knows ---------------------------------------------------------------------------
+# -- attributes of a system -----------------------------------------------------------------------
 
 
 def is_number(system: Any) -> bool:
@@ -86,8 +86,8 @@ def expected_of(system: Any) -> Facts:
     if isinstance(system, ChainEstimator) and hasattr(system, "frontier_"):
         return expected(system)
     raise InvalidInputError(
-        f"the file holds a {method_of(system)} that was saved from Python, about which nothing was measured on "
-        f"new rows. `thrifty fit` writes files that can be asked for this."
+        f"the file holds a {method_of(system)} that was saved from Python without evidence of held-out rows, from "
+        f"which results of new rows are estimated. Save the estimator with evidence=True."
     )
 
 
@@ -342,7 +342,7 @@ def target_columns(system: Any, target: str | None, query: str | None = None) ->
     """
     known, queries = column_name(system, "target"), column_name(system, "query")
     if query is not None and (known or not queries):
-        found = f"the file knows {queries!r}" if queries else "the file ranks nothing"
+        found = f"the file names {queries!r}" if queries else "the file holds no ranker"
         raise InvalidInputError(
             f"--query is for a ranker that was saved from Python; got --query {query}, and {found}. Leave it out."
         )
@@ -353,8 +353,8 @@ def target_columns(system: Any, target: str | None, query: str | None = None) ->
         )
     if not known and target is None:
         raise InvalidInputError(
-            f"the file holds a {method_of(system)} that was saved from Python and does not say which column holds "
-            f"what it predicts. Name the column with --target."
+            f"the file holds a {method_of(system)} that was saved from Python, and has no name of the column that "
+            f"it predicts. Give it with --target."
         )
     return target or known, query or queries
 

@@ -216,9 +216,9 @@ class AbsentFull:
     name : str
         Class of the full model that a file does not hold; empty where nothing is known of it.
     answers : ndarray of shape (n_probes, n_outputs), optional
-        What that model says about made-up rows: its fingerprint.
+        Outputs of that model for synthetic rows: its fingerprint.
     calibration : ndarray, optional
-        What makes outputs of what it says.
+        Calibration of its raw outputs.
     """
 
     name: str = ""

@@ -226,7 +226,7 @@ class Schema:
         kind = kind_of_table(cells)
         table = cells if kind or isinstance(cells, np.ndarray) else np.asarray(cells, dtype=object)
         if len(table.shape) != 2 or table.shape[1] != len(columns):
-            return np.empty(table.shape), {}  # refused by the caller, who knows what was asked for
+            return np.empty(table.shape), {}  # the caller refuses it, with the shape that was expected
         numbers, unreadable = np.empty(table.shape), {}
         for place, column in enumerate(columns.tolist()):
             values = column_at(table, place) if kind else table[:, place]
@@ -433,7 +433,7 @@ def _read_numbers(name: str, values: Any) -> tuple[Floats, Unreadable | None]:
 def _read_each(
     name: str, cells: Labels, read: Callable[[Any], float], rule: str
 ) -> tuple[Floats, Unreadable | None]:
-    """A column whose cells are read one by one; ``rule`` says what they may hold."""
+    """A column whose cells are read one by one; ``rule`` is what they may hold, in words."""
     numbers, bad = np.full(len(cells), np.nan), np.zeros(len(cells), dtype=bool)
     for row, cell in enumerate(cells.tolist()):
         try:

@@ -42,7 +42,7 @@ _DISGUISES = (
 )
 
 MAX_NUMBERED = 30
-"""A column with more distinct numbers than this holds numbers, not classes, unless the user says otherwise."""
+"""A column with more distinct numbers than this holds numbers, not classes, unless the user gives the task."""
 
 MAX_LABELS = 1000
 """A target with more distinct values than this holds numbers or names, not classes."""
@@ -219,7 +219,7 @@ def _check_query(frame: Any, target: str, task: str | None, query: str) -> None:
     """Check ``--query`` against the table and ``--task``."""
     if task == "ranking" and not query:
         raise InvalidInputError(
-            f"--task ranking needs --query, the column that says which query each row is a document of; the table has "
+            f"--task ranking needs --query, the column with the query of each row; the table has "
             f"{listed(frame.columns)}."
         )
     if query and task not in (None, "ranking"):
