@@ -23,13 +23,13 @@ from thrifty.estimators.checks import check_goal, check_seed
 from thrifty.evidence.certificate import check_hold_out
 from thrifty.evidence.tests import HELD_OUT, check_confidence
 from thrifty.full.candidates import KINDS, KindComparison, compare_kinds, new_model
+from thrifty.full.crossfit import assign_folds
 from thrifty.full.foreign import models_of
 from thrifty.full.model import is_estimator
 from thrifty.prices.billing import RowsOfFit
 from thrifty.prices.prices import check_price_list
 from thrifty.progress import Progress
 from thrifty.reporting.facts import Facts
-from thrifty.rows import content_folds, query_folds
 from thrifty.tables.deciles import Spread
 from thrifty.tables.files import read_cost_matrix
 from thrifty.tables.frames import is_number, listed, refuse_unknown
@@ -137,10 +137,8 @@ def held_out_rows(estimator: BudgetedCascade, data: TrainingTable) -> Bools:
     """Rows to certify on, one in four, chosen by content so that equal rows are on the same side."""
     task, X, seed = task_of(estimator, data), data.cells.numbers, check_seed(estimator.random_state) + 1
     y = task.encode("y", data.y, len(data.y))
-    query = task.query_of(y)
-    if query is None:
-        return np.asarray(content_folds(X, task.strata(y), CERTIFYING_SHARE, seed) == 0)
-    return np.asarray(query_folds(X, query, task.strata(y), CERTIFYING_SHARE, seed) == 0)
+    folds = assign_folds(CERTIFYING_SHARE, X, data.y, task.strata(y), seed, task.query_of(y))
+    return np.asarray(folds == 0)
 
 
 def fit_and_certify(
