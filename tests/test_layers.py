@@ -9,7 +9,7 @@ LAYERS = (
     *("errors", "arrays", "jit", "threads", "rows", "files", "progress"),
     *("prices", "trees", "tasks", "tables", "full", "chain", "sources", "plots", "evidence"),
     *("estimators", "cascade", "dynamod", "routing", "bundle"),
-    *("auditing", "reporting", "device", "serve", "cli"),
+    *("auditing", "reporting", "device", "scale", "serve", "cli"),
 )
 """From the ground up."""
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from thrifty.errors import DataUnavailableError, InvalidInputError
 
-__all__ = ["check_output", "read_capped", "write_atomically"]
+__all__ = ["check_output", "parse_bytes", "read_capped", "write_atomically"]
 
 AnyPath = str | os.PathLike[str]
 
@@ -101,3 +102,11 @@ def read_capped(path: AnyPath, max_bytes: int) -> bytes:
         raise DataUnavailableError(f"{path} does not exist. Give a file that `save` wrote.") from None
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def parse_bytes(text: int | str, name: str) -> int:
+    """A number of bytes: 32768, "32768", "32k", "1M" or "2GB", where k is 1,024."""
+    found = re.fullmatch(r"(\d+)\s*([kKmMgG]?)[bB]?", str(text).strip())
+    if found is None or int(found[1]) == 0:
+        raise InvalidInputError(f"{name} must be a number of bytes, such as 32768 or 32k; got {text!r}.")
+    return int(found[1]) * {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}[found[2].lower()]

@@ -12,9 +12,10 @@ from sklearn.linear_model import LogisticRegression
 
 from thrifty import ConfidenceRouter, DynaModLinClassifier, evidence_of, hold_budget, point_of, sweep
 from thrifty.chain.explain import explain_rows
-from thrifty.cli.system import answers_of, reader_of_all_cells
+from thrifty.cli.system import reader_of_all_cells
 from thrifty.errors import InvalidAnswerError, InvalidInputError
 from thrifty.reporting.measure import measure
+from thrifty.scale.scorer import answers_of
 
 TABLE = pd.DataFrame(np.random.default_rng(0).normal(size=(120, 3)).round(3), columns=list("abc"))
 TABLE.loc[[7, 30, 99], "a"] = 5.0
@@ -198,7 +199,7 @@ def test_rows_keep_their_numbers_behind_a_gate_behind_a_chain_and_in_a_file(serv
     chain = inner.chain_
     cells = chain.schema.cells(TABLE)
     for act in (
-        lambda: answers_of(inner, cells),
+        lambda: answers_of(chain, cells),
         lambda: measure(inner, reader_of_all_cells(inner, cells), LABELS),
         lambda: explain_rows(chain, chain.reader(cells), chain.schema.names),
     ):

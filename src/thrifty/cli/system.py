@@ -115,21 +115,6 @@ def at_operating_point(
 # -- rows ------------------------------------------------------------------------------------------
 
 
-def answers_of(system: Any, cells: Cells) -> dict[str, Any]:
-    """Answer, probability (of a label), stage and cost of each row."""
-    chain = chain_of(system)
-    reader = chain.reader(cells)
-    walk = chain.walk(reader)
-    outputs = chain.answer(reader, walk)
-    answer = chain.task.answers(outputs)
-    return {
-        "answer": answer,
-        **({} if is_number(system) else {"probability": chain.task.confidence(outputs)}),
-        "stage": np.where(walk.route == chain.n_stages, "full", walk.route.astype(str)),
-        "cost": chain.spent(reader, walk),
-    }
-
-
 def count_mostly_missing(system: Any, cells: Cells, stage: Labels) -> int:
     """Number of rows answered by the full model with more than half of its cells missing."""
     asked = cells.numbers[np.ix_(stage == "full", chain_of(system).price_list.read_by_full)]

@@ -1,5 +1,6 @@
 """``thrifty predict``, ``explain``, ``frontier`` and ``report``: a system and a table of rows."""
 
+import glob
 from pathlib import Path
 from typing import Annotated
 
@@ -45,6 +46,13 @@ def predict(
     ] = False,
     row_key: RowKey = None,
     unseen: UnseenText = Unseen.refuse,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of processes that score a folder of files.")] = 1,
+    memory: Annotated[
+        str, typer.Option(help="Memory that a process may use to score a folder of files, such as 1GB.")
+    ] = "1GB",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a folder of files whose scoring was interrupted.")
+    ] = False,
     raw: Annotated[
         bool,
         typer.Option(
@@ -55,14 +63,40 @@ def predict(
     public_key: PublicKey = None,
     json: AsJson = False,
 ) -> None:
-    """Predict every row of a table. Write its answer, the label's probability, the stage that answered and the cost."""
+    """Predict every row of a table. Write its answer, the label's probability, the stage that answered and the cost.
+
+    TABLE may be a folder, or a pattern in quotes such as 'rows/*.parquet', of files of any size. Their answers go into
+    the folder OUT: a parquet file for each part of the input.
+    """
+    if _is_many(table):
+        if hold_budget or raw or str(out) == "-":
+            raise InvalidInputError(
+                "--hold-budget, --raw and -o - are for one table; a folder of files is scored part by part into a "
+                "folder of parquet files. Leave them out."
+            )
+        _predict_files(
+            system,
+            table,
+            out,
+            budget,
+            max_loss,
+            min_recall,
+            row_key,
+            unseen,
+            jobs,
+            memory,
+            resume,
+            public_key,
+            json,
+        )
+        return
+    import numpy as np
     import pandas as pd
 
     from thrifty.bundle.storage import load
     from thrifty.cli.system import (
         answers_in_words,
         answers_numbers,
-        answers_of,
         at_operating_point,
         column_name,
         count_mostly_missing,
@@ -71,6 +105,8 @@ def predict(
         reader_of_all_cells,
     )
     from thrifty.evidence import budgets
+    from thrifty.evidence.observe import chain_of
+    from thrifty.scale.scorer import answers_of, stage_names
     from thrifty.tables.files import name_of, table_bytes
     from thrifty.tables.frames import listed
 
@@ -97,7 +133,9 @@ def predict(
             known = budgets.hold_budget(known, reader_of_all_cells(known, cells), held)
         elif budget is not None or max_loss or floors:
             known = at_operating_point(known, budget=budget, max_loss=allowed, min_recall=floors)
-        answers = pd.DataFrame(answers_of(known, cells))
+        chain = chain_of(known)
+        answers = pd.DataFrame(answers_of(chain, cells))
+        answers["stage"] = np.array(stage_names(chain), dtype=object)[answers["stage"]]
         if query in frame.columns:
             answers.insert(0, "query", frame[query].to_numpy())
     extra = [
@@ -122,6 +160,60 @@ def predict(
         print_json(numbers)
     else:
         answers_in_words(numbers, budget=budget, max_loss=allowed)
+
+
+def _is_many(table: Path) -> bool:
+    return table.is_dir() or (not table.exists() and glob.has_magic(str(table)))
+
+
+def _predict_files(
+    system: Path,
+    table: Path,
+    out: Path,
+    budget: float | None,
+    max_loss: list[str] | None,
+    min_recall: list[str] | None,
+    row_key: str | None,
+    unseen: Unseen,
+    jobs: int,
+    memory: str,
+    resume: bool,
+    public_key: Path | None,
+    json: bool,
+) -> None:
+    """Score a folder of files into a folder of answers."""
+    from thrifty.bundle.storage import load
+    from thrifty.cli.options import labels_by_name
+    from thrifty.evidence.observe import chain_of
+    from thrifty.files import parse_bytes
+    from thrifty.scale.folder import find_files, predict_files
+    from thrifty.scale.scorer import Scorer
+
+    goal = {
+        "budget": budget,
+        "max_loss": read_max_loss(max_loss),
+        "min_recall": read_shares("--min-recall", min_recall or ()) or None,
+    }
+    files, n_bytes = find_files(table), parse_bytes(memory, "--memory")
+    with notes_of_warnings(), progress() as show:
+        classes = chain_of(load(system, public_key=public_key)).classes
+        at = {
+            name: labels_by_name(f"--{name.replace('_', '-')}", value, classes)
+            for name, value in goal.items()
+            if value is not None
+        }
+        scorer = Scorer(system, at=at, row_key=row_key, unseen=unseen.value, public_key=public_key)
+        totals = predict_files(scorer, files, out, n_jobs=jobs, memory=n_bytes, resume=resume, progress=show)
+    if json:
+        print_json({**totals, "out": str(out)})
+        return
+    print_text(
+        f"wrote {totals['rows']:,} answers in {totals['parts']:,} parts to {out}, {totals['scored_parts']:,} of them "
+        f"by this run at {totals['rows_per_second']:,.0f} rows a second"
+    )
+    print_text(
+        f"mean cost {totals['mean_cost']:.4g} a row; {totals['share_full']:.1%} of rows to the full model"
+    )
 
 
 def explain(

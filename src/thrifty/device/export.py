@@ -14,12 +14,12 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.readers import TableReader
 from thrifty.device.c99 import TestRow, depth_of, round_down, source_of
-from thrifty.device.flash import parse_bytes, within_flash
+from thrifty.device.flash import within_flash
 from thrifty.device.model import DeviceModel, device_model, with_leaves
 from thrifty.device.onnx_graph import onnx_files
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.observe import chain_of
-from thrifty.files import AnyPath, write_atomically
+from thrifty.files import AnyPath, parse_bytes, write_atomically
 
 __all__ = ["Exported", "export", "identity_of"]
 
@@ -130,7 +130,7 @@ def export(
         raise InvalidInputError(f'leaves must be "float32" or "int16"; got {leaves!r}.')
     chain, kind = chain_of(system), leaves or "float32"
     target = _empty_folder(folder)
-    limit = None if max_flash is None else parse_bytes(max_flash)
+    limit = None if max_flash is None else parse_bytes(max_flash, "max_flash")
 
     def points(one: Chain) -> tuple[Policy, ...]:
         return (one.policy, *(one.policy.within(float(budget)) for budget in budgets))

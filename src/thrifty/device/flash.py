@@ -1,6 +1,5 @@
 """A system within a limit of flash: narrower leaves, then fewer trees in each stage, then fewer stages."""
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,21 +13,13 @@ from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of
 from thrifty.trees import TreeEnsemble
 
-__all__ = ["parse_bytes", "within_flash"]
+__all__ = ["within_flash"]
 
 FEWEST_TREES = 0.25
 """Share of the trees of each stage that are kept before stages are taken, where no rows can judge."""
 
 N_SHARES = 32
 """Shares of trees that are tried."""
-
-
-def parse_bytes(text: int | str, name: str = "max_flash") -> int:
-    """A number of bytes: 32768, "32768", "32k" or "1M", where k is 1,024."""
-    found = re.fullmatch(r"(\d+)\s*([kKmM]?)[bB]?", str(text).strip())
-    if found is None or int(found[1]) == 0:
-        raise InvalidInputError(f"{name} must be a number of bytes, such as 32768 or 32k; got {text!r}.")
-    return int(found[1]) * {"": 1, "k": 2**10, "m": 2**20}[found[2].lower()]
 
 
 def within_flash(

@@ -113,7 +113,7 @@ def table_bytes(frame: Any, path: str | os.PathLike[str], *, raw: bool = False) 
         would run as a formula; numbers, and text that is a number, are never changed.
     """
     if Path(path).suffix.lower() in _PARQUET:
-        _need_parquet()
+        need_parquet()
         sink = io.BytesIO()
         frame.to_parquet(sink, index=False)
         return sink.getvalue()
@@ -266,7 +266,7 @@ def _exact_numbers(pd: Any) -> dict[str, Any]:
 
 
 def _read_parquet(path: Path) -> Any:
-    pq = _need_parquet()
+    pq = need_parquet()
     try:
         _check_names([str(name) for name in pq.read_schema(path).names], path)
         frame = pq.read_table(path).to_pandas().reset_index(drop=True)
@@ -278,7 +278,8 @@ def _read_parquet(path: Path) -> Any:
     return frame
 
 
-def _need_parquet() -> Any:
+def need_parquet() -> Any:
+    """Module ``pyarrow.parquet``, or an error that says how to install it."""
     try:
         import pyarrow.parquet as pq
     except ModuleNotFoundError:

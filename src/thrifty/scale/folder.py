@@ -1,0 +1,408 @@
+"""Scoring of many files on one machine: every part becomes one file of answers, written whole or not at all.
+
+The parts of a plan depend on the input alone: a part is a run of row groups of a parquet file, of record batches of an
+Arrow file, or a CSV file. Its answers go into a file with a name of its own, which is written beside its place, reaches
+the disk, and is renamed. The manifest comes last. A run that was killed is resumed by scoring the parts that have no
+file yet.
+"""
+
+import contextlib
+import glob
+import hashlib
+import json
+import multiprocessing
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from threading import Thread
+from time import perf_counter
+from typing import Any
+
+from thrifty.errors import DataUnavailableError, InvalidInputError, ThriftyError
+from thrifty.files import write_atomically
+from thrifty.progress import Progress, silent
+from thrifty.scale.scorer import Scorer
+from thrifty.tables.files import MISSING, need_parquet
+from thrifty.tables.frames import listed
+from thrifty.threads import limited_threads
+
+__all__ = ["MANIFEST", "Part", "PartsFailedError", "find_files", "predict_files"]
+
+PART_ROWS = 250_000
+"""Row groups are joined into parts until they have this number of rows."""
+MANIFEST = "_thrifty_manifest.json"
+"""Written last: the plan, and the number of rows of each part. Readers of data sets skip names with an underscore."""
+_PLAN = "_thrifty_plan.json"
+_BYTES_A_CELL = 64
+"""Memory of one cell while its batch is scored: as Arrow, in a data frame, as a number, and in a stage."""
+_BASE_BYTES = 350_000_000
+"""Memory of a process with the libraries loaded."""
+
+
+class PartsFailedError(ThriftyError):
+    """Some parts could not be scored; the answers of the others are written."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the input, and the name of its file of answers.
+
+    Attributes
+    ----------
+    path : str
+        Input file.
+    name : str
+        Name of the file of answers.
+    first, end : int
+        Row groups or record batches of the part: from ``first`` to before ``end``; all of a CSV file is one.
+    first_row : int
+        Number of its first row in the input file, from 0.
+    n_rows : int
+        Number of rows; -1 where it is not known before the file is read.
+    """
+
+    path: str
+    name: str
+    first: int
+    end: int
+    first_row: int
+    n_rows: int
+
+
+# -- the plan --------------------------------------------------------------------------------------
+
+
+def find_files(pattern: str | os.PathLike[str]) -> list[str]:
+    """Files of a folder, or that match a pattern such as ``folder/*.parquet``, in the order of their names."""
+    text = os.fspath(pattern)
+    found = glob.glob(os.path.join(glob.escape(text), "*") if os.path.isdir(text) else text, recursive=True)
+    files = sorted(
+        one for one in found if os.path.isfile(one) and not os.path.basename(one).startswith(("_", "."))
+    )
+    if not files:
+        raise DataUnavailableError(f"{text} matches no file. Name a folder of files, or a pattern in quotes.")
+    return files
+
+
+def _plan(files: Sequence[str], columns: Sequence[str]) -> tuple[list[Part], dict[str, str], Any]:
+    """Parts of some files; the reason for each file that cannot be read; and the schema of the files."""
+    parts: list[Part] = []
+    failed: dict[str, str] = {}
+    known: tuple[str, Any] | None = None
+    for path in files:
+        try:
+            schema, sizes = _layout_of(path)
+        except Exception as error:  # pyarrow raises errors of its own, and the system's
+            failed[path] = f"it cannot be read: {error}"
+            continue
+        if known is None:
+            known = path, schema
+        _check_alike(known, (path, schema), columns)
+        found = os.stat(path)
+        version = f"{os.path.abspath(path)} {found.st_size} {found.st_mtime_ns}"
+        stem = f"{Path(path).stem[:60]}-{hashlib.sha256(version.encode()).hexdigest()[:8]}"
+        first = first_row = n_rows = 0
+        for place, size in enumerate(sizes):
+            n_rows += size
+            if n_rows >= PART_ROWS or size < 0 or place == len(sizes) - 1:
+                parts.append(Part(path, f"{stem}-{first:05d}.parquet", first, place + 1, first_row, n_rows))
+                first, first_row, n_rows = place + 1, first_row + n_rows, 0
+    return parts, failed, None if known is None else known[1]
+
+
+def _check_alike(known: tuple[str, Any], other: tuple[str, Any], columns: Sequence[str]) -> None:
+    """Refuse a file in which a column has another type than in the first file, or is lacking."""
+    types = [
+        {name: str(schema.field(name).type) for name in columns if name in schema.names}
+        for _, schema in (known, other)
+    ]
+    if types[0] != types[1]:
+        differing = [name for name in columns if types[0].get(name) != types[1].get(name)]
+        raise InvalidInputError(
+            f"the files must have the same columns; {listed(differing)} differ. {known[0]}: {_words(types[0])}. "
+            f"{other[0]}: {_words(types[1])}. Write the files with one schema, or score them apart."
+        )
+
+
+def _words(types: dict[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in types.items())
+
+
+def _layout_of(path: str) -> tuple[Any, list[int]]:
+    """Schema of a file, and the rows of each of its row groups; -1 where they are not counted."""
+    import pyarrow as pa
+
+    kind = _kind_of(path)
+    if kind == "parquet":
+        with need_parquet().ParquetFile(path) as file:
+            groups = range(file.metadata.num_row_groups)
+            return file.schema_arrow, [file.metadata.row_group(group).num_rows for group in groups]
+    if kind == "arrow":
+        with pa.memory_map(path) as source, pa.ipc.open_file(source) as file:
+            return file.schema, [file.get_batch(place).num_rows for place in range(file.num_record_batches)]
+    from pyarrow import csv
+
+    with csv.open_csv(path) as file:
+        names = file.schema.names
+    # Types of text are not compared: those of the first block of a file are a guess.
+    return pa.schema([(name, pa.string()) for name in names]), [-1]
+
+
+def _kind_of(path: str) -> str:
+    ending = Path(path).suffix.lower()
+    return {".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow"}.get(
+        ending, "csv"
+    )
+
+
+# -- one part --------------------------------------------------------------------------------------
+
+
+def _batches(part: Part, scorer: Scorer, batch_rows: int) -> Iterator[Any]:
+    """Record batches of a part, with the columns that the scorer reads."""
+    import pyarrow as pa
+
+    kind = _kind_of(part.path)
+    if kind == "parquet":
+        with need_parquet().ParquetFile(part.path) as file:
+            names = [name for name in scorer.columns if name in file.schema_arrow.names]
+            groups = list(range(part.first, part.end))
+            yield from file.iter_batches(batch_rows, row_groups=groups, columns=names, use_threads=False)
+    elif kind == "arrow":
+        with pa.memory_map(part.path) as source, pa.ipc.open_file(source) as file:
+            for place in range(part.first, part.end):
+                batch = file.get_batch(place)
+                yield from (batch.slice(first, batch_rows) for first in range(0, batch.num_rows, batch_rows))
+    else:
+        yield from _csv_batches(part.path, scorer, batch_rows)
+
+
+def _csv_batches(path: str, scorer: Scorer, batch_rows: int) -> Iterator[Any]:
+    """Record batches of a CSV file: numbers where the fit had numbers, everything else as text."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    schema = scorer.chain.schema
+    types = {name: pa.string() for name in scorer.columns}
+    types |= {name: pa.float64() for place, name in enumerate(schema.names) if schema.is_number(place)}
+    types |= {name: pa.string() for name in scorer.copied}
+    options = csv.ConvertOptions(column_types=types, null_values=list(MISSING), strings_can_be_null=True)
+    with csv.open_csv(path, convert_options=options) as file:
+        for batch in file:
+            yield from (batch.slice(first, batch_rows) for first in range(0, batch.num_rows, batch_rows))
+
+
+def _score(scorer: Scorer, part: Part, out: str, batch_rows: int) -> dict[str, Any]:
+    """Write the answers to a part; return its number of rows, what they cost, and how many the full model answered."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    pq = need_parquet()
+    beside = Path(out, f".{part.name}.{os.getpid()}.part")
+    n_rows, cost, n_full, writer = 0, 0.0, 0, None
+    try:
+        with contextlib.ExitStack() as stack, limited_threads(openmp=1, blas=1):
+            sink = stack.enter_context(open(beside, "wb"))
+            for batch in _batches(part, scorer, batch_rows):
+                answers = scorer(batch, first_row=part.first_row + n_rows)
+                if not scorer.copied:
+                    place = {
+                        "file": pa.repeat(os.path.basename(part.path), len(answers)),
+                        "row": pa.array(
+                            range(part.first_row + n_rows, part.first_row + n_rows + len(answers))
+                        ),
+                    }
+                    answers = pa.RecordBatch.from_arrays(
+                        [*place.values(), *answers.columns], [*place, *answers.schema.names]
+                    )
+                if writer is None:
+                    writer = stack.enter_context(
+                        pq.ParquetWriter(sink, answers.schema, use_dictionary=["answer", "stage"])
+                    )
+                writer.write_batch(answers)
+                n_rows += len(answers)
+                cost += pc.sum(answers["cost"]).as_py() or 0.0
+                n_full += pc.sum(pc.equal(answers["stage"], "full")).as_py() or 0
+            if writer is not None:
+                writer.close()
+            sink.flush()
+            os.fsync(sink.fileno())
+        if writer is not None:  # a part without rows has no answers
+            os.replace(beside, Path(out, part.name))
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+    return {"n_rows": n_rows, "cost": cost, "n_full": n_full}
+
+
+# -- all parts -------------------------------------------------------------------------------------
+
+
+def predict_files(
+    scorer: Scorer,
+    files: Sequence[str],
+    out: str | os.PathLike[str],
+    *,
+    n_jobs: int = 1,
+    memory: int = 1_000_000_000,
+    resume: bool = False,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """Score files of any number of rows into a folder of parquet files.
+
+    Parameters
+    ----------
+    scorer : Scorer
+        The system.
+    files : sequence of str
+        Parquet, Arrow (``.arrow``, ``.feather``) or CSV files with the same columns.
+    out : path
+        Folder of the answers: a file for each part of the input, then a manifest.
+    n_jobs : int, default=1
+        Number of processes.
+    memory : int, default=10**9
+        Bytes that a process may use, by which the size of its batches is chosen.
+    resume : bool, default=False
+        Whether to go on with the run whose answers are in the folder: only parts without a file are scored.
+    progress : callable
+        Called as ``progress(what, done, total)`` with numbers of rows.
+
+    Returns
+    -------
+    totals : dict
+        Number of rows, parts and parts scored by this run; mean cost, and share of rows sent to the full model, of
+        the rows of this run.
+
+    Raises
+    ------
+    PartsFailedError
+        Where some parts cannot be scored: names them and the reasons. The answers of all others are written.
+    """
+    began, out = perf_counter(), Path(out)
+    parts, failed, schema = _plan(files, scorer.columns)
+    if schema is not None:
+        scorer.schema(schema)  # refuses a table without keys before anything is scored
+    plan = {
+        "system": scorer.digest,
+        "at": repr(scorer.at),
+        "row_key": scorer.row_key,
+        "unseen": scorer.unseen,
+        "files": list(map(os.path.abspath, files)),
+    }
+    _open_folder(out, plan, resume, {part.name for part in parts})
+    missing = [part for part in parts if not (out / part.name).exists()]
+    n_known = sum(max(part.n_rows, 0) for part in parts)
+    done = n_known - sum(max(part.n_rows, 0) for part in missing)
+    batch_rows = int(
+        min(max((memory - _BASE_BYTES) / (_BYTES_A_CELL * (len(scorer.columns) + 4)), 2_000), 100_000)
+    )
+    results: dict[str, dict[str, Any]] = {}
+    for part, result in _each_scored(scorer, missing, str(out), batch_rows, n_jobs):
+        if isinstance(result, dict):
+            results[part.name] = result
+            done += result["n_rows"]
+            progress("scoring rows", done, max(n_known, done))
+        else:
+            failed[part.path] = str(result)
+    if failed:
+        raise PartsFailedError(
+            f"{len(failed)} of {len(files)} files could not be scored; the answers of the others are in {out}. "
+            + " ".join(f"{path}: {reason}" for path, reason in list(failed.items())[:5])
+            + " Correct them, and go on with --resume."
+        )
+    n_rows = sum(result["n_rows"] for result in results.values())
+    totals = {
+        "rows": sum(_rows_in(out / part.name) for part in parts),
+        "parts": len(parts),
+        "scored_parts": len(results),
+        "mean_cost": sum(result["cost"] for result in results.values()) / max(n_rows, 1),
+        "share_full": sum(result["n_full"] for result in results.values()) / max(n_rows, 1),
+        "rows_per_second": n_rows / (perf_counter() - began),
+    }
+    write_atomically(
+        out / MANIFEST, json.dumps({**plan, **totals, "parts": list(map(asdict, parts))}, indent=1).encode()
+    )
+    return totals
+
+
+def _open_folder(out: Path, plan: dict[str, Any], resume: bool, names: set[str]) -> None:
+    """Make the folder of a run, or check that it is the one to resume; what a killed run left half-written goes."""
+    out.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(plan, indent=1)
+    if not any(out.iterdir()):
+        write_atomically(out / _PLAN, text.encode())
+        return
+    if not resume:
+        raise InvalidInputError(f"{out} is not empty. Name an empty folder, or go on with --resume.")
+    found = (out / _PLAN).read_text() if (out / _PLAN).is_file() else ""
+    if found != text:
+        try:
+            other = json.loads(found)
+        except ValueError:
+            other = {}
+        differing = [name for name in plan if plan[name] != other.get(name)]
+        raise InvalidInputError(
+            f"{out} holds the answers of another run: {listed(differing)} differ. Name another folder, or give the "
+            f"system, files and options of that run."
+        )
+    strange = sorted(path.name for path in out.glob("*.parquet") if path.name not in names)
+    if strange:
+        raise InvalidInputError(
+            f"{out} holds {listed(strange)}, answers to a file that has changed since. Remove them, or name another "
+            f"folder."
+        )
+    for half in out.glob(".*.part"):
+        half.unlink(missing_ok=True)
+
+
+def _rows_in(path: Path) -> int:
+    return int(need_parquet().read_metadata(path).num_rows) if path.exists() else 0
+
+
+def _each_scored(
+    scorer: Scorer, parts: Sequence[Part], out: str, batch_rows: int, n_jobs: int
+) -> Iterator[tuple[Part, dict[str, Any] | Exception]]:
+    """Each part with its totals, or the error that it ended with; an error of one part does not end the others."""
+    if n_jobs == 1 or len(parts) < 2:
+        for part in parts:
+            yield part, _score_or_error(scorer, part, out, batch_rows)
+        return
+    # Processes are started anew: a fork of a process with threads may wait for a lock that nobody holds.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(
+        min(n_jobs, len(parts)), mp_context=context, initializer=_end_with_parent
+    ) as pool:
+        largest_first = sorted(parts, key=lambda part: -part.n_rows)
+        waiting = {
+            pool.submit(_score_or_error, scorer, part, out, batch_rows): part for part in largest_first
+        }
+        for future in as_completed(waiting):
+            try:
+                yield waiting[future], future.result()
+            except BrokenProcessPool:
+                raise PartsFailedError(
+                    f"a process was killed, perhaps for want of memory. Finished parts are in {out}; go on with "
+                    f"--resume, and with fewer --jobs or less --memory if it happens again."
+                ) from None
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is killed: it would wait for work for ever."""
+
+    def wait() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+        os._exit(1)
+
+    Thread(target=wait, daemon=True).start()
+
+
+def _score_or_error(scorer: Scorer, part: Part, out: str, batch_rows: int) -> dict[str, Any] | Exception:
+    try:
+        return _score(scorer, part, out, batch_rows)
+    except (OSError, ValueError, ThriftyError) as error:
+        return error

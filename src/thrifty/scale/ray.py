@@ -1,0 +1,50 @@
+"""Scoring of Ray data sets."""
+
+from typing import Any
+
+import pyarrow as pa
+
+from thrifty.scale.scorer import Scorer
+
+__all__ = ["predict"]
+
+
+class _Score:
+    """A worker: Ray makes one in each process, which loads the system once."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer = scorer
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        batches = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+        return pa.Table.from_batches([self.scorer(batch) for batch in batches])
+
+
+def predict(
+    dataset: Any, system: Any, *, concurrency: int = 1, batch_size: int | None = 50_000, **options: Any
+) -> Any:
+    """Answers to the rows of a Ray data set, computed lazily, batch by batch.
+
+    Parameters
+    ----------
+    dataset : ray.data.Dataset
+        Rows.
+    system : path or Scorer
+        The system. Workers must be able to read the path.
+    concurrency : int, default=1
+        Number of worker processes.
+    batch_size : int or None, default=50_000
+        Rows in a batch; None takes whole blocks.
+    **options
+        As ``Scorer`` takes them: ``at``, ``row_key``, ``unseen``. Name ``row_key`` where a budget mixes two
+        operating points.
+    """
+    scorer = system if isinstance(system, Scorer) else Scorer(system, **options)
+    wanted = [name for name in scorer.columns if name in dataset.schema().names]
+    return dataset.select_columns(wanted).map_batches(
+        _Score,
+        fn_constructor_args=(scorer,),
+        batch_format="pyarrow",
+        batch_size=batch_size,
+        concurrency=concurrency,
+    )

@@ -1,0 +1,250 @@
+"""Folders of files are scored part by part exactly as one table in memory, also by processes that are killed."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from thrifty import BudgetedClassifier, StageOptions, load, save
+from thrifty.cli import main
+from thrifty.errors import InvalidInputError
+from thrifty.scale import Scorer
+from thrifty.scale import folder as folder_module
+from thrifty.scale import scorer as scorer_module
+from thrifty.scale.folder import MANIFEST, find_files, predict_files
+
+COLOURS = ("red", "green", "blue")
+
+
+def rows_of(n, seed):
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(rng.normal(size=(n, 4)), columns=list("abcd"))
+    table["colour"] = rng.choice(COLOURS, n)
+    table["count"] = rng.integers(0, 9, n)
+    table.loc[rng.random(n) < 0.05, "b"] = np.nan
+    return table
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a system at a mixed point, and the rows of one table with answers in memory."""
+    place = tmp_path_factory.mktemp("scale")
+    X = rows_of(400, 0)
+    y = np.where(X["a"] + (X["colour"] == "red") * X["c"] + 0.1 * X["count"] > 0.4, "yes", "no")
+    system = BudgetedClassifier(
+        feature_costs=dict.fromkeys(X, 1.0), stages=StageOptions(max_stages=3, sizes=[(8, 2)]), random_state=0
+    ).fit(X, y)
+    frontier = system.frontier_
+    save(system, place / "s.thrifty")
+    system = load(place / "s.thrifty").at(budget=float(frontier.cost[:2].mean()))
+    assert system.chain_.policy.is_mixed
+    save(system, place / "mixed.thrifty")
+    table = rows_of(3_000, 1).assign(id=[f"k{7 * n % 3_000:04d}" for n in range(3_000)])
+    answers = {
+        "answer": system.predict(table, row_key="id"),
+        "probability": system.predict_proba(table, row_key="id").max(axis=1),
+        "cost": system.cost(table, row_key="id"),
+    }
+    return place, table, table[["id"]].assign(**answers)
+
+
+def written(table, folder, n_files, kind="parquet", seed=0):
+    """The rows of a table in files, in any order of partitions."""
+    folder.mkdir()
+    parts = np.array_split(np.random.default_rng(seed).permutation(len(table)), n_files)
+    for number, rows in enumerate(parts):
+        part, path = table.iloc[rows], folder / f"rows{number}.{kind}"
+        if kind == "parquet":
+            part.to_parquet(path, row_group_size=200)
+        elif kind == "arrow":
+            part.reset_index(drop=True).to_feather(path, compression="uncompressed")
+        else:
+            part.to_csv(path, index=False)
+    return folder
+
+
+def assert_equal(out, expected):
+    found = pd.read_parquet(out).sort_values("id").reset_index(drop=True)
+    wanted = expected.sort_values("id").reset_index(drop=True)
+    assert found["id"].tolist() == wanted["id"].tolist()  # every key exactly once
+    for name in ("answer", "probability", "cost"):
+        assert found[name].tolist() == wanted[name].tolist(), name
+
+
+@pytest.mark.parametrize(
+    ("n_files", "kind"), [(1, "parquet"), (7, "parquet"), (64, "parquet"), (3, "csv"), (2, "arrow")]
+)
+def test_any_partition_answers_byte_for_byte_as_one_table(place, tmp_path, monkeypatch, n_files, kind):
+    monkeypatch.setattr(folder_module, "PART_ROWS", 500)
+    folder, table, expected = place
+    rows = written(table, tmp_path / "rows", n_files, kind, seed=n_files)
+    totals = predict_files(Scorer(folder / "mixed.thrifty", row_key="id"), find_files(rows), tmp_path / "out")
+    assert totals["rows"] == len(table)
+    assert totals["mean_cost"] == pytest.approx(expected["cost"].mean(), rel=1e-12)
+    assert_equal(tmp_path / "out", expected)
+
+
+def test_a_scorer_is_small_reads_only_what_routes_need_and_loads_once_per_process(place, monkeypatch):
+    folder, table, _ = place
+    scorer = Scorer(folder / "mixed.thrifty", row_key="id")
+    assert len(pickle.dumps(scorer)) < 1_000
+    loads = []
+    monkeypatch.setattr(scorer_module, "_systems", {})
+    monkeypatch.setattr(
+        scorer_module, "from_bytes", lambda *given, **more: (loads.append(1), real(*given, **more))[1]
+    )
+    batch = pa.RecordBatch.from_pandas(table[[*scorer.columns]].head(50), preserve_index=False)
+    whole = scorer(batch)
+    for copy in (pickle.loads(pickle.dumps(scorer)) for _ in range(3)):
+        assert copy(batch).equals(whole)
+        assert copy(batch.slice(0, 0)).schema == whole.schema == copy.schema(batch.schema)
+    assert len(loads) == 1
+
+
+real = scorer_module.from_bytes
+
+
+def test_categories_and_integers_with_nulls_of_a_partition_are_read_by_value(place):
+    folder, table, _ = place
+    scorer = Scorer(folder / "mixed.thrifty", row_key="id")
+    plain = table.head(60)
+    other = pa.Table.from_pandas(plain, preserve_index=False)
+    other = other.set_column(
+        other.schema.get_field_index("colour"), "colour", other["colour"].dictionary_encode()
+    )
+    other = other.set_column(other.schema.get_field_index("count"), "count", other["count"].cast(pa.int8()))
+    wanted = scorer(pa.RecordBatch.from_pandas(plain, preserve_index=False))
+    assert scorer(other.combine_chunks().to_batches()[0]).equals(wanted)
+
+
+def test_a_changed_file_a_table_without_keys_and_differing_columns_are_refused_before_work(place, tmp_path):
+    folder, table, _ = place
+    path = tmp_path / "s.thrifty"
+    path.write_bytes((folder / "mixed.thrifty").read_bytes())
+    scorer = pickle.loads(pickle.dumps(Scorer(path, at={"budget": 2.0})))
+    path.write_bytes((folder / "s.thrifty").read_bytes())
+    with pytest.raises(InvalidInputError, match="has changed since the scorer was made"):
+        scorer(pa.RecordBatch.from_pandas(table))
+    rows = written(table, tmp_path / "rows", 2)
+    with pytest.raises(InvalidInputError, match="lacks column 'key'"):
+        predict_files(Scorer(path, row_key="key"), find_files(rows), tmp_path / "out")
+    table.assign(a=table["a"].astype(str)).to_parquet(rows / "other.parquet")
+    with pytest.raises(
+        InvalidInputError, match=r"'a' differ\. .*other\.parquet: .*a .*string.*rows0\.parquet: .*a double"
+    ):
+        predict_files(Scorer(path), find_files(rows), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_file_fails_in_words_and_the_others_are_written(place, tmp_path, capsys):
+    folder, table, expected = place
+    rows = written(table, tmp_path / "rows", 3)
+    good = (rows / "rows1.parquet").read_bytes()
+    (rows / "rows1.parquet").write_bytes(good[:-40] + b"x" * 40)
+    command = [
+        "predict",
+        str(folder / "mixed.thrifty"),
+        f"{rows}/*.parquet",
+        "-o",
+        str(tmp_path / "out"),
+        "--row-key",
+        "id",
+    ]
+    assert main(command) != 0
+    assert "1 of 3 files could not be scored" in capsys.readouterr().err
+    assert not (tmp_path / "out" / MANIFEST).exists()
+    (rows / "rows1.parquet").write_bytes(good)
+    assert main([*command, "--resume", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["scored_parts"] == 1
+    assert_equal(tmp_path / "out", expected)
+    os.utime(rows / "rows0.parquet", ns=(0, 0))
+    assert main([*command, "--resume"]) == 2
+    assert "answers to a file that has changed since" in capsys.readouterr().err
+
+
+def test_an_output_folder_of_another_system_is_refused(place, tmp_path):
+    folder, table, _ = place
+    rows = find_files(written(table, tmp_path / "rows", 2))
+    predict_files(Scorer(folder / "mixed.thrifty", row_key="id"), rows, tmp_path / "out")
+    with pytest.raises(InvalidInputError, match="is not empty"):
+        predict_files(Scorer(folder / "mixed.thrifty", row_key="id"), rows, tmp_path / "out")
+    with pytest.raises(InvalidInputError, match="another run: 'system'"):
+        predict_files(Scorer(folder / "s.thrifty", row_key="id"), rows, tmp_path / "out", resume=True)
+    again = predict_files(Scorer(folder / "mixed.thrifty", row_key="id"), rows, tmp_path / "out", resume=True)
+    assert again["scored_parts"] == 0
+    assert again["rows"] == len(table)
+
+
+def paid(table):
+    """A full model that takes its time, and writes down every row it is asked about."""
+    time.sleep(0.1)
+    with open(os.environ["PAID"], "a") as file:
+        file.writelines(f"{number!r}\n" for number in table["a"].tolist())
+        file.flush()
+        os.fsync(file.fileno())
+    return 1 / (1 + np.exp(-table["a"].to_numpy()))
+
+
+_SCORE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from test_folder import paid
+from thrifty.scale import Scorer
+from thrifty.scale import folder
+folder.PART_ROWS = 200
+if __name__ == "__main__":
+    scorer = Scorer(sys.argv[2], row_key="id", full=paid, stock=sys.argv[5])
+    folder.predict_files(scorer, folder.find_files(sys.argv[3]), sys.argv[4], n_jobs=int(sys.argv[6]), resume=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_run_is_resumed_without_a_lost_row_a_half_file_or_a_second_payment(place, tmp_path):
+    folder, table, _ = place
+    save(load(folder / "s.thrifty").with_full(paid).at(budget=5.0), tmp_path / "s.thrifty", full="outside")
+    rows, out = written(table, tmp_path / "rows", 3), tmp_path / "out"
+    script, log = tmp_path / "score.py", tmp_path / "paid.txt"
+    script.write_text(_SCORE)
+    log.touch()
+    command = [sys.executable, script, os.path.dirname(__file__), tmp_path / "s.thrifty", rows, out]
+    command += [tmp_path / "stock", "2"]
+    before = set()
+    for whom in ("a worker", "the driver", "nobody"):
+        n_before = len(before)
+        run = subprocess.Popen(
+            command, env={**os.environ, "PAID": str(log)}, stderr=subprocess.PIPE, text=True
+        )
+        if whom != "nobody":
+            while len(list(out.glob("*.parquet"))) <= n_before:
+                assert run.poll() is None
+                time.sleep(0.01)
+            os.kill(run.pid if whom == "the driver" else _worker_of(run.pid), signal.SIGKILL)
+        _, words = run.communicate(timeout=60)
+        assert (run.returncode == 0) == (whom == "nobody"), words
+        assert whom != "a worker" or "a process was killed" in words
+        visible = {(path.name, path.stat().st_mtime_ns) for path in out.glob("*.parquet")}
+        assert before <= visible  # finished parts are left alone
+        for name, _ in visible:
+            pq.read_table(out / name)
+        before = visible
+    found = pd.read_parquet(out)
+    assert sorted(found["id"]) == sorted(table["id"])
+    asked = log.read_text().split()
+    assert len(set(asked)) >= (found["stage"] == "full").sum() > 0
+    assert len(asked) - len(set(asked)) <= 4 * 200  # at most the question that each process was asking
+
+
+def _worker_of(pid):
+    """One of the processes of a pool, which were started by the driver."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return next(int(one) for one in children if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes())
