@@ -15,7 +15,7 @@ else
   INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 endif
 
-.PHONY: help demo test test-reproduction test-quick coverage test-kernels test-lowest test-mlserver test-device check dist-check format docs bench hostile paper paper-quick paper-smoke clean
+.PHONY: help demo test test-reproduction test-quick coverage test-kernels test-lowest test-mlserver test-engines test-device check dist-check format docs bench hostile paper paper-quick paper-smoke clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -76,6 +76,16 @@ test-kernels: $(VENV)/.dev ## Run the tests that touch floats with the kernels o
 test-mlserver: $(VENV)/.dev .venv-mlserver/bin/mlserver ## Ask a real MLServer, in an environment of its own
 	@THRIFTY_MLSERVER=$(CURDIR)/.venv-mlserver/bin/mlserver $(BIN)/python -m pytest -q tests/serve/test_mlserver.py
 
+# Ray and Spark are large, and Spark needs Java 17.
+.venv-engines/bin/ray:
+	@echo "making .venv-engines ..."
+	@$(MAKE_VENV:$(VENV)=.venv-engines)
+	@$(if $(UV),$(UV) pip install --quiet --python .venv-engines/bin/python,.venv-engines/bin/python -m pip install --quiet) \
+		-c constraints.txt -e '.[dask,parquet]' pytest hypothesis 'ray[data]>=2.40' 'pyspark>=4'
+
+test-engines: .venv-engines/bin/ray ## Score tables of Dask, Ray and Spark, in an environment of their own
+	@PYSPARK_PYTHON=$(CURDIR)/.venv-engines/bin/python .venv-engines/bin/python -m pytest -q tests/scale
+
 # Cross compilers and emulators, from Debian's packages; where they are missing, make test skips their tests.
 DEVICE_TOOLS := gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm gcc-avr avr-libc clang lld nodejs
 test-device: $(VENV)/.dev ## Run exported source on emulated microcontrollers and in WebAssembly; installs the tools
@@ -130,5 +140,5 @@ paper-smoke: $(VENV)/.boosters ## The same, thinned to seconds, as the tests run
 	@$(BIN)/python -m reproduction all --data $(THRIFTY_DATA) --out paper-smoke --profile smoke
 
 clean: ## Remove the environment and every cache
-	rm -rf $(VENV) $(LOWEST) .venv-mlserver dist .numba-generic .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/gallery docs/generated
+	rm -rf $(VENV) $(LOWEST) .venv-mlserver .venv-engines dist .numba-generic .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/gallery docs/generated
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

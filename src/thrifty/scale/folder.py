@@ -29,7 +29,6 @@ from thrifty.tables.files import MISSING, need_parquet
 from thrifty.tables.frames import listed
 from thrifty.threads import limited_threads
 
-__all__ = ["MANIFEST", "Part", "PartsFailedError", "find_files", "predict_files"]
 
 PART_ROWS = 250_000
 """Row groups are joined into parts until they have this number of rows."""

@@ -12,7 +12,6 @@ from thrifty.files import write_atomically
 from thrifty.full.model import FullModel
 from thrifty.rows import fingerprints
 
-__all__ = ["StockedFull"]
 
 
 class StockedFull:
@@ -78,4 +77,5 @@ def _keys_of(table: Any, numbers: Any) -> Words:
     from pandas.util import hash_pandas_object
 
     frame = table if hasattr(table, "iloc") else table.to_pandas()
-    return keys ^ hash_pandas_object(frame, index=False, categorize=False).to_numpy(np.uint64)
+    texts: Words = hash_pandas_object(frame, index=False, categorize=False).to_numpy(np.uint64)
+    return keys ^ texts

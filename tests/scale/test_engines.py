@@ -1,0 +1,101 @@
+"""Engines answer partitions as one table in memory; engines that are not installed are skipped."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from thrifty import BudgetedClassifier, StageOptions, save
+from thrifty.scale import Scorer
+
+# Warnings of the engines about pandas are not ours.
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Path of a system at a mixed point, rows in a folder, and their answers in memory."""
+    place, rng = tmp_path_factory.mktemp("engines"), np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(2_400, 3)), columns=list("abc")).assign(
+        level=rng.choice(["low", "high"], 2_400), id=np.arange(2_400)[::-1]
+    )
+    y = np.where(X["a"] + (X["level"] == "low") * X["b"] > 0, "yes", "no")
+    system = BudgetedClassifier(
+        feature_costs={"a": 1.0, "b": 1.0, "c": 1.0, "level": 1.0},
+        stages=StageOptions(max_stages=3, sizes=[(6, 2)]),
+        random_state=0,
+    ).fit(X.drop(columns="id")[:400], y[:400])
+    system = system.at(budget=float(system.frontier_.cost[:2].mean()))
+    assert system.chain_.policy.is_mixed
+    save(system, place / "s.thrifty")
+    (place / "rows").mkdir()
+    for number, part in enumerate(np.array_split(rng.permutation(len(X)), 7)):
+        X.iloc[part].to_parquet(place / "rows" / f"{number}.parquet", index=False)
+    answers = {"answer": system.predict(X, row_key="id"), "cost": system.cost(X, row_key="id")}
+    return place, X[["id"]].assign(**answers).sort_values("id")
+
+
+def assert_equal(found, expected):
+    found = found.sort_values("id")
+    for name in expected:
+        assert found[name].tolist() == expected[name].tolist(), name
+
+
+@pytest.mark.parametrize("n_partitions", [1, 7, 64])
+def test_dask_answers_as_memory_with_the_schema_known_in_advance(place, n_partitions):
+    dd = pytest.importorskip("dask.dataframe")
+    from thrifty.scale.dask import predict
+
+    folder, expected = place
+    frame = dd.read_parquet(folder / "rows").repartition(npartitions=n_partitions)
+    answers = predict(frame, folder / "s.thrifty", row_key="id")
+    found = answers.compute(scheduler="synchronous")
+    assert list(answers.columns) == list(found.columns) == ["id", "answer", "probability", "stage", "cost"]
+    assert answers.dtypes.astype(str).tolist() == found.dtypes.astype(str).tolist()
+    assert_equal(found, expected)
+
+
+@pytest.mark.slow
+def test_a_dask_cluster_of_two_processes_ships_no_model_in_its_tasks(place):
+    distributed = pytest.importorskip("distributed")
+    dd = pytest.importorskip("dask.dataframe")
+    from cloudpickle import dumps
+
+    from thrifty.scale.dask import predict
+
+    folder, expected = place
+    answers = predict(dd.read_parquet(folder / "rows"), Scorer(folder / "s.thrifty", row_key="id"))
+    graph = answers.optimize().__dask_graph__()
+    assert max(len(dumps(task)) for task in graph.values()) < 100_000
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+    ):
+        assert_equal(answers.compute(), expected)
+
+
+@pytest.mark.slow
+def test_ray_answers_as_memory(place):
+    ray = pytest.importorskip("ray")
+    from thrifty.scale.ray import predict
+
+    folder, expected = place
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        rows = ray.data.read_parquet(str(folder / "rows"))
+        assert_equal(predict(rows, folder / "s.thrifty", row_key="id", batch_size=300).to_pandas(), expected)
+    finally:
+        ray.shutdown()
+
+
+@pytest.mark.slow
+def test_spark_answers_as_memory(place):
+    sql = pytest.importorskip("pyspark.sql")
+    from thrifty.scale.spark import predict
+
+    folder, expected = place
+    spark = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    try:
+        rows = spark.read.parquet(str(folder / "rows")).repartition(7)
+        assert_equal(predict(rows, folder / "s.thrifty", row_key="id").toPandas(), expected)
+    finally:
+        spark.stop()
