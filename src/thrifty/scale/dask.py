@@ -30,5 +30,7 @@ def predict(frame: Any, system: Any, **options: Any) -> Any:
 
 
 def _score(frame: pd.DataFrame, scorer: Scorer) -> pd.DataFrame:
-    answers = scorer(pa.RecordBatch.from_pandas(frame, preserve_index=False)).to_pandas()
+    table = pa.Table.from_pandas(frame, preserve_index=False).combine_chunks()
+    batches = table.to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+    answers = pa.Table.from_batches([scorer(batch) for batch in batches]).to_pandas()
     return answers.set_axis(frame.index)

@@ -29,7 +29,6 @@ from thrifty.tables.files import MISSING, need_parquet
 from thrifty.tables.frames import listed
 from thrifty.threads import limited_threads
 
-
 PART_ROWS = 250_000
 """Row groups are joined into parts until they have this number of rows."""
 MANIFEST = "_thrifty_manifest.json"

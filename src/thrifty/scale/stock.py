@@ -13,7 +13,6 @@ from thrifty.full.model import FullModel
 from thrifty.rows import fingerprints
 
 
-
 class StockedFull:
     """A full model that is asked about the same content once, however often a part is scored again.
 
