@@ -47,7 +47,7 @@ _MAX_GROWTH, _LEARNING_RATE = 2.0, 0.25
 _REFUSAL_DELAY, _TICK = 0.1, 0.002
 """Seconds that a request waits for room before it is refused, and between two looks at those that wait.
 
-Refusals that came at once would make clients ask again at once.
+Refusals that came at once would make clients ask again at once. What requests wait before they are read counts, too.
 """
 
 LARGE_BODY = 2**16
@@ -118,11 +118,11 @@ class Limiter:
         # When requests that wait are refused, and how they learn of it; those of the surplus are not admitted before.
         self._queue: deque[tuple[float, Callable[[str | None], bool]]] = deque()
         self._surplus: deque[tuple[float, Callable[[str | None], bool]]] = deque()
+        # When those that wait are looked at next, and how late the event loop was to do so the last time.
+        self._next_tick = self._lag = 0.0
         self._batch_bytes = 0
-        self._batches_done = [
-            0.0,
-            0,
-        ]  # seconds in the thread of batches, and bytes, since the last measurement
+        # Seconds in the thread of batches, and bytes, since the last measurement.
+        self._batches_done = [0.0, 0]
 
     # -- admission ---------------------------------------------------------------------------------
 
@@ -145,10 +145,20 @@ class Limiter:
             return True
         loop = asyncio.get_running_loop()
         if not self._queue and not self._surplus:
-            loop.call_later(_TICK, self._tick)
+            self._lag = 0.0
+            self._schedule_tick(loop)
         may_enter = len(self._queue) < self._config.max_in_flight
-        (self._queue if may_enter else self._surplus).append((loop.time() + _REFUSAL_DELAY, decide))
+        # A request waits for a turn of the event loop until it is read, and for another one until it is refused.
+        delay = max(_REFUSAL_DELAY - 2 * self._lag, 0.0)
+        if delay or may_enter:
+            (self._queue if may_enter else self._surplus).append((loop.time() + delay, decide))
+        else:
+            decide(self.overload() or "busy")
         return may_enter
+
+    def _schedule_tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._next_tick = loop.time() + _TICK
+        loop.call_later(_TICK, self._tick)
 
     async def admit(self) -> None:
         """Wait for room; without any, raise ``OverloadedError`` after a while."""
@@ -191,11 +201,13 @@ class Limiter:
         """Admit or refuse requests that wait, and look again after a moment while there are some."""
         self._admit_waiting()
         loop = asyncio.get_running_loop()
+        now = loop.time()
+        self._lag = max(now - self._next_tick, 0.0)
         for queue in (self._queue, self._surplus):
-            while queue and queue[0][0] <= loop.time():
+            while queue and queue[0][0] <= now:
                 queue.popleft()[1](self.overload() or "busy")
         if self._queue or self._surplus:
-            loop.call_later(_TICK, self._tick)
+            self._schedule_tick(loop)
 
     def admit_body(self) -> None:
         """Refuse one more body that comes in pieces where there are too many: that bounds memory."""

@@ -1,8 +1,9 @@
 """Limits on connections, on the heads of requests and on requests under way, in front of uvicorn's HTTP protocol.
 
 uvicorn reads a head of any size and waits for its end without a limit. A ``_Connection`` hands the bytes of a
-connection on to uvicorn's protocol and counts those of each head. It hands on a chunked body after the application has
-begun to run, so that a trailer, which uvicorn appends to the headers, cannot change what the application has read.
+connection on to uvicorn's protocol, one request at a time, and counts those of each head. It hands on a chunked body
+after the application has begun to run, so that a trailer, which uvicorn appends to the headers, cannot change what the
+application has read.
 
 A small request is collected here and handed on whole, which saves uvicorn and the application the parts of its body.
 Under overload it waits here until there is room for it, or is refused here: that takes a tenth of the time in which
@@ -51,7 +52,7 @@ SEND_TIMEOUT = 30.0
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d{1,9})\r\n", re.IGNORECASE)
-_CHUNKED = re.compile(rb"\r\ntransfer-encoding[ \t]*:", re.IGNORECASE)
+_FRAMING = re.compile(rb"\r\n[ \t]*(?:content-length|transfer-encoding)", re.IGNORECASE)
 _NOT_PLAIN = re.compile(
     rb"\r\n(transfer-encoding|expect|upgrade|connection(?!: keep-alive\r\n))[ \t]*:", re.IGNORECASE
 )
@@ -137,6 +138,8 @@ class Connections:
             connection = self._open.get(scope["client"] and tuple(scope["client"]))
             is_admitted = connection is not None and connection.begin()
             is_whole = connection is None or not connection.is_chunked
+            # What came behind a chunked body is not seen here before uvicorn reads it, with its trailers.
+            is_unseen = connection is not None and not connection.is_in_request
 
             async def watched() -> Message:
                 nonlocal is_whole
@@ -145,8 +148,9 @@ class Connections:
                 return message
 
             try:
-                if len(headers) > MAX_HEADERS:
-                    await _refuse(send)
+                if is_unseen or len(headers) > MAX_HEADERS:
+                    is_whole = not is_unseen
+                    await _refuse(send, 400 if is_unseen else 431)
                 else:
                     scope = {**scope, "headers": headers, ADMITTED: is_admitted}
                     await app(scope, receive if is_whole else watched, send)
@@ -217,9 +221,10 @@ class _Connection(asyncio.Protocol):
         self._address: Any = None
         self._handshake: asyncio.Task[Any] | None = None
         self.deadline = math.inf
-        # The head so far, None within a request, and bytes of the body that have not come yet.
+        # The head so far, None within a request; bytes of the body that have not come yet; what follows the request.
         self._head: bytes | None = b""
         self._body_left, self.is_chunked = 0, False
+        self._later: list[bytes] = []
         # What came and was not handed on yet: a small request until it is whole, or one that waits for room.
         self._held: list[bytes] = []
         self._is_collected = self._is_queued = self._is_admitted = False
@@ -298,35 +303,18 @@ class _Connection(asyncio.Protocol):
         if self._http is None:  # before the handshake has begun, or before its end is known here
             self._held.append(data)
         elif self._head is None:
-            self._body_left -= len(data)
-            if self._held or self._is_queued:
-                self._held.append(data)
-                if self._is_collected and self._body_left <= 0:
-                    self._queue()
-                return
-            self._http.data_received(data)
-            if self._is_ended:
-                self.end(is_whole=True)
-        elif not self._head and (length := _small_length(data)) >= len(data):
-            self._head, self._body_left = None, length - len(data)
-            self.is_chunked = self._is_ended = False
-            self._held.append(data)
-            if self._body_left:
-                self._is_collected = True
-                self.deadline = self._loop.time() + self._connections.sweep_interval
-            else:
-                self._queue()
+            self._body_received(data)
+        elif not self._head and (length := _small_length(data)):
+            self._head, self._body_left = None, length
+            self.is_chunked, self._is_ended, self._is_collected = False, False, True
+            self.deadline = self._loop.time() + self._connections.sweep_interval
+            self._body_received(data, is_held=True)
         else:
             self._head_received(data)
 
     def _queue(self) -> None:
         """Let a small request, which is whole, wait until there is room for it."""
-        self._is_collected, self.deadline = False, math.inf
-        if self._body_left < 0:  # it is not alone
-            held, self._held, self._head = self._held, [], b""
-            self._head_received(b"".join(held))
-            return
-        self._is_queued = True
+        self._is_collected, self._is_queued, self.deadline = False, True, math.inf
         if not self._connections.limiter.when_decided(self._decided):
             self._held.clear()
 
@@ -340,11 +328,14 @@ class _Connection(asyncio.Protocol):
             self._hand_on()
             return True
         self._connections.refuse(self._transport, reason)
-        if self._body_left < 0:  # it has sent more meanwhile
-            self._transport.close()
         self._held.clear()
         self.end(is_whole=True)
         return True
+
+    @property
+    def is_in_request(self) -> bool:
+        """Whether the head of a request has ended, and its response has not."""
+        return self._head is None
 
     def begin(self) -> bool:
         """Whether a request was admitted here; from now on the caller counts it."""
@@ -367,15 +358,32 @@ class _Connection(asyncio.Protocol):
         elif end > len(self._head):
             self._http.data_received(data)
         else:
-            lengths = _LENGTH.findall(self._head, 0, end)
-            self.is_chunked, self._is_ended = bool(_CHUNKED.search(self._head, 0, end)), False
-            self._body_left = int(lengths[0]) - (len(self._head) - end) if len(lengths) == 1 else 0
+            lengths, n_named = _LENGTH.findall(self._head, 0, end), len(_FRAMING.findall(self._head, 0, end))
+            self.is_chunked, self._is_ended = n_named > 1 or len(lengths) != n_named, False
+            self._body_left = int(lengths[0]) if lengths else 0
             self._head, self.deadline = None, math.inf
             self._http.data_received(data[: end - before])
             if len(data) > end - before:
-                self._held.append(data[end - before :])
                 # The task of the application was scheduled before this.
                 self._loop.call_soon(self._hand_on)
+                self._body_received(data[end - before :], is_held=True)
+
+    def _body_received(self, data: bytes, is_held: bool = False) -> None:
+        """Hand on what belongs to the body of a request, or hold it, and keep what follows for later."""
+        if not self.is_chunked and len(data) > self._body_left:
+            self._later.append(data[self._body_left :])
+            data = data[: self._body_left]
+            self._transport.pause_reading()
+        self._body_left -= len(data)
+        if is_held or self._held or self._is_queued:
+            if data:
+                self._held.append(data)
+            if self._is_collected and not self._body_left:
+                self._queue()
+        elif data:
+            self._http.data_received(data)
+        if self._is_ended:
+            self.end(is_whole=True)
 
     def _hand_on(self) -> None:
         if self._is_collected:
@@ -389,10 +397,18 @@ class _Connection(asyncio.Protocol):
         self.deadline = self._loop.time() + IDLE_TIMEOUT
         if not is_whole:
             self._transport.close()
-        elif self._body_left > 0:
+        elif self._body_left > 0 and not self.is_chunked:
             self._is_ended = True
         else:
             self._head, self._is_ended = b"", False
+            if self._later:
+                self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Read what came behind the last request."""
+        later, self._later = b"".join(self._later), []
+        self._transport.resume_reading()
+        self.data_received(later)
 
     def eof_received(self) -> Any:
         if self._http is None:
@@ -434,8 +450,8 @@ def _small_length(data: bytes) -> int:
     return end + length if length <= LARGE_BODY else 0
 
 
-async def _refuse(send: Send) -> None:
-    await send({"type": "http.response.start", "status": 431, "headers": [(b"content-length", b"0")]})
+async def _refuse(send: Send, status: int) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]})
     await send({"type": "http.response.body"})
 
 
