@@ -53,9 +53,7 @@ _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d{1,9})\r\n", re.IGNORECASE)
 _FRAMING = re.compile(rb"\r\n[ \t]*(?:content-length|transfer-encoding)", re.IGNORECASE)
-_NOT_PLAIN = re.compile(
-    rb"\r\n(transfer-encoding|expect|upgrade|connection(?!: keep-alive\r\n))[ \t]*:", re.IGNORECASE
-)
+_NOT_PLAIN = re.compile(rb"\r\n(expect|upgrade|connection(?!: keep-alive\r\n))[ \t]*:", re.IGNORECASE)
 """Fields with which a request is left to uvicorn."""
 
 
@@ -125,7 +123,12 @@ class Connections:
                 client.setblocking(False)
                 task = loop.create_task(loop.connect_accepted_socket(make, client))
                 self._accepting.add(task)
-                task.add_done_callback(self._accepting.discard)
+                task.add_done_callback(self._accepted)
+
+    def _accepted(self, task: "asyncio.Task[Any]") -> None:
+        self._accepting.discard(task)
+        if not task.cancelled():
+            task.exception()  # a client that is gone already is nothing to report
 
     def app(self, app: ASGIApp) -> ASGIApp:
         """The application, given headers that trailers do not reach, and no more of them than allowed."""
@@ -209,7 +212,7 @@ class _Connection(asyncio.Protocol):
     deadline : float
         When the handshake must be over, or the head of the next request must have come; infinite within a request.
     is_chunked : bool
-        Whether the length of the body is not known before its end.
+        Whether the length of the body is not known from the head.
     """
 
     def __init__(self, http: Any, connections: Connections) -> None:
@@ -243,14 +246,11 @@ class _Connection(asyncio.Protocol):
             self._open(transport)
         else:
             self.deadline = self._loop.time() + self._connections.head_timeout
-            how: Any = {"server_side": True}
-            self._handshake = self._loop.create_task(
-                self._loop.start_tls(transport, self, self._connections.tls, **how)
-            )
+            tls = self._loop.start_tls(transport, self, self._connections.tls, server_side=True)
+            self._handshake = self._loop.create_task(tls)
             self._handshake.add_done_callback(self._encrypted)
-            self._loop.call_soon(
-                self._loop.call_soon, self._give_early
-            )  # after the first step of the handshake
+            # After the callbacks that the first step of the handshake schedules.
+            self._loop.call_soon(self._loop.call_soon, self._give_early)
 
     def _give_early(self) -> None:
         """Give the handshake what came before it began: uvloop reads from a connection at once."""
@@ -358,9 +358,8 @@ class _Connection(asyncio.Protocol):
         elif end > len(self._head):
             self._http.data_received(data)
         else:
-            lengths, n_named = _LENGTH.findall(self._head, 0, end), len(_FRAMING.findall(self._head, 0, end))
-            self.is_chunked, self._is_ended = n_named > 1 or len(lengths) != n_named, False
-            self._body_left = int(lengths[0]) if lengths else 0
+            length = _body_length(self._head, end)
+            self._body_left, self.is_chunked, self._is_ended = length or 0, length is None, False
             self._head, self.deadline = None, math.inf
             self._http.data_received(data[: end - before])
             if len(data) > end - before:
@@ -443,11 +442,16 @@ def _small_length(data: bytes) -> int:
     end = data.find(b"\r\n\r\n") + 4
     if not data.startswith(b"POST ") or not 4 < end <= MAX_HEAD_BYTES:
         return 0
-    lengths = _LENGTH.findall(data, 0, end)
-    if len(lengths) != 1 or _NOT_PLAIN.search(data, 0, end):
-        return 0
-    length = int(lengths[0])
-    return end + length if length <= LARGE_BODY else 0
+    length = None if _NOT_PLAIN.search(data, 0, end) else _body_length(data, end)
+    return 0 if length is None or length > LARGE_BODY else end + length
+
+
+def _body_length(head: bytes, end: int) -> int | None:
+    """Length of the body by the head of a request, which ends there; None if chunked, or named in an unusual form."""
+    lengths, n_named = _LENGTH.findall(head, 0, end), len(_FRAMING.findall(head, 0, end))
+    if n_named > 1 or len(lengths) != n_named:
+        return None
+    return int(lengths[0]) if lengths else 0
 
 
 async def _refuse(send: Send, status: int) -> None:
