@@ -86,7 +86,7 @@ def print_first(data):
             for gradients in GRADIENTS:
                 scores[gradients][new] = first_stage(*lesson, X_new, gradients)
         new = np.logical_or.reduce([one for _, one in splits])
-        values = {who: ndcg_at(y[new], one[new], qid[new], K).value for who, one in scores.items()}
+        values = {who: ndcg_at(y[new], one[new], qid[new], K) for who, one in scores.items()}
         print(f"{data}, {name}, column {column[0]}: lambdarank {np.nanmean(values['lambdarank']):.4f}")
         for gradients in GRADIENTS:
             lead = values[gradients] - values["lambdarank"]
@@ -121,7 +121,7 @@ def main(data="mq2008", loss="pointwise"):
         columns = order[:cost]
         rival = lambdarank().fit(X[:, columns], y, group=Queries(qid).size).predict(X_new[:, columns])
         at = ranker.at(budget=max(cost, float(ranker.chain_.policy.cost[0])))
-        theirs, ours = (ndcg_at(y_new, scores, qid_new, K).value for scores in (rival, at.predict(X_new)))
+        theirs, ours = (ndcg_at(y_new, scores, qid_new, K) for scores in (rival, at.predict(X_new)))
         spent, low_high = at.cost(X_new).mean(), band_over_queries(ours - theirs)
         print(
             f"{cost:4d}       {np.nanmean(theirs):.4f}   {np.nanmean(ours):.4f} ({spent:5.2f})   "

@@ -21,7 +21,6 @@ from thrifty.errors import InvalidInputError
 from thrifty.evidence.bootstrap import check_bootstrap, tails
 from thrifty.evidence.evidence import distinct_thresholds
 from thrifty.tasks.ranking import (
-    PerQuery,
     Queries,
     as_queries,
     average_precision_at,
@@ -31,7 +30,7 @@ from thrifty.tasks.ranking import (
 
 __all__ = ["Measure", "RankingCurve", "band_over_queries", "ranking_curve", "thresholds_of"]
 
-Measure = Callable[[Floats, Floats, Queries, int], PerQuery]
+Measure = Callable[[Floats, Floats, Queries, int], Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +101,7 @@ def ranking_curve(
     k : int, default=5
         Number of first places that count.
     measure : callable, default=average_precision_at
-        A function ``(y, score, queries, k) -> PerQuery``.
+        A function ``(y, score, queries, k)`` that returns a number for each query.
     """
     grades = check_grades(y)
     n = len(grades)
@@ -116,7 +115,7 @@ def ranking_curve(
     cost, share = np.empty((2, len(cuts)))
     for place, cut in enumerate(cuts):
         sent = gate > cut
-        values[place] = measure(grades, np.where(sent, full, cheap), queries, k).value
+        values[place] = measure(grades, np.where(sent, full, cheap), queries, k)
         cost[place], share[place] = np.where(sent, go, stop).mean(), sent.mean()
     return RankingCurve(cuts, cost, share, values)
 

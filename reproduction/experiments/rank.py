@@ -266,7 +266,7 @@ def _about(split: RankingSplit, task: RankedTask, n_columns: int) -> str:
     parts = (split.qid_train, split.qid_val, split.qid_test)
     queries = " / ".join(f"{len(np.unique(part)):,}" for part in parts)
     documents = " / ".join(f"{len(part):,}" for part in parts)
-    undefined = task.test.average_precision(task.test.full, task.k).n_undefined
+    undefined = task.test.queries.n_queries - len(task.test.average_precision(task.test.full, task.k))
     return (
         f"{queries} queries to learn from, to choose with and to report on, with {documents} documents; {undefined} "
         f"test queries without a relevant document. {n_columns} columns that cost {task.full_cost:g} together."

@@ -17,7 +17,7 @@ from reproduction.experiments.selection import AnyCandidate, Chosen, PointCandid
 from reproduction.ranking_curve import band_over_queries, ranking_curve
 from thrifty.arrays import Bools, Floats
 from thrifty.tasks.logistic import platt
-from thrifty.tasks.ranking import PerQuery, Queries, average_precision_at, ndcg_at
+from thrifty.tasks.ranking import Queries, average_precision_at, ndcg_at
 
 __all__ = [
     "Documents",
@@ -44,9 +44,10 @@ class Documents:
     queries: Queries
     full: Floats
 
-    def average_precision(self, score: Floats, k: int) -> PerQuery:
-        """Measure the average precision of every query if its documents are ordered by a score."""
-        return average_precision_at(self.grades, score, self.queries, k)
+    def average_precision(self, score: Floats, k: int) -> Floats:
+        """Average precision of every query with a relevant document, if documents are ordered by a score."""
+        values = average_precision_at(self.grades, score, self.queries, k)
+        return values[~np.isnan(values)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +137,7 @@ def full_alone(task: RankedTask) -> RankedChoice:
     """Report what f0 reaches if it answers every document."""
     n_documents = len(task.test.grades)
     answers = task.test.full, np.full(n_documents, task.full_cost), np.ones(n_documents, dtype=bool)
-    on_val = task.val.average_precision(task.val.full, task.k).mean, task.full_cost
+    on_val = float(task.val.average_precision(task.val.full, task.k).mean()), task.full_cost
     return _report(task, task.full_cost, {}, -np.inf, on_val, answers)
 
 
@@ -151,8 +152,7 @@ def _report(
     """Measure answers on test queries; ``on_val`` is average precision and cost on validation queries."""
     score, cost, sent = answers
     queries = task.test.queries
-    found = task.test.average_precision(score, task.k)
-    per_query: Any = found.value[found.is_defined]
+    per_query: Any = task.test.average_precision(score, task.k)
     paid = queries.total(cost)
     return RankedChoice(
         budget=budget,
@@ -160,12 +160,12 @@ def _report(
         threshold=threshold,
         val_accuracy=on_val[0],
         val_cost=on_val[1],
-        accuracy=found.mean,
+        accuracy=float(per_query.mean()),
         cost=float(cost.mean()),
         share=float(sent.mean()),
         right=per_query,
-        ndcg=ndcg_at(task.test.grades, score, queries, task.k).mean,
-        band=band_over_queries(found.value),
+        ndcg=float(np.nanmean(ndcg_at(task.test.grades, score, queries, task.k))),
+        band=band_over_queries(per_query),
         cost_band=band_over_queries(paid / queries.size, queries.size),
         query_cost=float(paid.mean()),
     )
@@ -219,7 +219,7 @@ class _Point:
         return self.candidate.settings
 
     def validation_points(self, task: RankedTask) -> Points:
-        precision = task.val.average_precision(self.candidate.score_val, task.k).mean
+        precision = task.val.average_precision(self.candidate.score_val, task.k).mean()
         return np.array([np.nan]), np.array([self.candidate.cost_val.mean()]), np.array([precision])
 
     def on_test(self, task: RankedTask, threshold: float) -> Answers:  # noqa: ARG002

@@ -12,8 +12,8 @@ sorted by relevance, so a metric is its exact expectation over all orders of the
 2008). With r relevant documents among m tied ones, the j-th of their places holds a relevant document with probability
 r / m, and (j - 1) (r - 1) / (m - 1) more of them are expected before it.
 
-*A query without relevant documents.* No order of it is better than another: its metric is NaN, it is left out of the
-mean, and ``n_undefined`` counts such queries.
+*A query without relevant documents.* No order of it is better than another: its metric is NaN, and ``np.nanmean``
+leaves it out of the mean.
 
 *Losses* are summed over the documents of a query, with gains g and scores s.
 
@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from thrifty.arrays import Bools, Floats, Ints, Labels, check_unmasked
+from thrifty.arrays import Floats, Ints, Labels, check_unmasked
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import check_amount
 from thrifty.tasks.regression import RegressionTask, SquaredLoss
@@ -49,7 +49,6 @@ __all__ = [
     "MEASURES",
     "ListwiseLoss",
     "PairwiseLoss",
-    "PerQuery",
     "Queries",
     "RankingTask",
     "as_queries",
@@ -135,38 +134,8 @@ def as_queries(queries: "Queries | ArrayLike", n_documents: int) -> Queries:
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class PerQuery:
-    """A measure of the order of each query's documents.
-
-    Attributes
-    ----------
-    value : ndarray of shape (n_queries,)
-        The measure of each query; NaN for queries without relevant documents.
-    """
-
-    value: Floats
-
-    @property
-    def mean(self) -> float:
-        """Mean over the queries for which the measure is defined; NaN if there are none."""
-        return float(self.value[self.is_defined].mean()) if self.is_defined.any() else float("nan")
-
-    @property
-    def is_defined(self) -> Bools:
-        """Whether a query has a relevant document."""
-        return ~np.isnan(self.value)
-
-    @property
-    def n_undefined(self) -> int:
-        """Number of queries that are left out of the mean."""
-        return int(np.isnan(self.value).sum())
-
-
-def average_precision_at(
-    y: ArrayLike, score: ArrayLike, queries: Queries | ArrayLike, k: int = 5
-) -> PerQuery:
-    """Average precision of the first ``k`` documents of each query, ordered by falling score.
+def average_precision_at(y: ArrayLike, score: ArrayLike, queries: Queries | ArrayLike, k: int = 5) -> Floats:
+    """Average precision of the first ``k`` documents of each query, ordered by falling score; NaN if none is relevant.
 
     Parameters
     ----------
@@ -181,10 +150,8 @@ def average_precision_at(
 
     Examples
     --------
-    >>> average_precision_at([0, 1, 0, 1], [4.0, 3.0, 2.0, 1.0], [7, 7, 7, 7]).mean
-    0.5
-    >>> average_precision_at([1, 0, 0], [3.0, 2.0, 1.0], [1, 1, 2]).n_undefined
-    1
+    >>> average_precision_at([0, 1, 0, 1, 0], [5.0, 4.0, 3.0, 2.0, 1.0], [7, 7, 7, 7, 8])
+    array([0.5, nan])
     """
     grades = check_grades(y)
     queries = as_queries(queries, len(grades))
@@ -193,11 +160,11 @@ def average_precision_at(
     chance, before = places.hits(relevant)
     found = np.where(places.counts, chance * before / places.rank, 0.0)
     best = np.minimum(queries.total(relevant), k)
-    return PerQuery(_ratio(np.add.reduceat(found, queries.start), best))
+    return _ratio(np.add.reduceat(found, queries.start), best)
 
 
-def ndcg_at(y: ArrayLike, score: ArrayLike, queries: Queries | ArrayLike, k: int = 5) -> PerQuery:
-    """Normalised discounted cumulative gain (NDCG) of the first ``k`` documents of each query.
+def ndcg_at(y: ArrayLike, score: ArrayLike, queries: Queries | ArrayLike, k: int = 5) -> Floats:
+    """Normalised discounted cumulative gain (NDCG) of the first ``k`` documents of each query, as an array.
 
     The document at place i adds its gain, ``2**grade - 1``, divided by ``log2(i + 1)``.
 
@@ -211,7 +178,7 @@ def ndcg_at(y: ArrayLike, score: ArrayLike, queries: Queries | ArrayLike, k: int
     gains = np.exp2(grades) - 1.0
     score = check_scores(score, len(grades))
     reached, best = (_Places(by, queries, k).discounted(gains) for by in (score, gains))
-    return PerQuery(_ratio(np.add.reduceat(reached, queries.start), np.add.reduceat(best, queries.start)))
+    return _ratio(np.add.reduceat(reached, queries.start), np.add.reduceat(best, queries.start))
 
 
 def check_scores(score: ArrayLike, n_documents: int, name: str = "score") -> Floats:
@@ -552,7 +519,7 @@ class RankingTask(RegressionTask):
         """The measure of each query in rising order of their numbers; NaN where no document is relevant."""
         order, _, _ = rows_by_query(queries_of(y))
         known = (grades_of(y)[order], scores[order], queries_of(y)[order])
-        return (ndcg_at if self.measure == "ndcg" else average_precision_at)(*known, k=self.k).value
+        return (ndcg_at if self.measure == "ndcg" else average_precision_at)(*known, k=self.k)
 
 
 def check_metric(metric: Any) -> tuple[str, int]:
