@@ -7,7 +7,7 @@ defines how a pair (g, f1) is fitted to shares of rows (``SplinePair``) and how 
 ``SplineClassifier`` is the estimator. Prediction, purchases and operating points are thrifty's.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import matplotlib.pyplot as plt
@@ -68,31 +68,20 @@ class SplineStage:
         return Visit(f1, g, carried)
 
 
+@dataclass(eq=False, repr=False)
 class SplineClassifier(GatedClassifier):
     """Splines of a few given columns in front of a full model."""
 
-    def __init__(
-        self,
-        full: Any = None,
-        features: tuple[int, ...] = (0, 1),
-        *,
-        p_full: float | None = None,
-        feature_costs: Any = None,
-        prices: Any = None,
-        budget: float | None = None,
-        cv: Any = 5,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.full = full
-        self.features = features
-        self.p_full = p_full
-        self.feature_costs = feature_costs
-        self.prices = prices
-        self.budget = budget
-        self.cv = cv
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    full: Any = None
+    features: tuple[int, ...] = (0, 1)
+    _: KW_ONLY
+    p_full: float | None = None
+    feature_costs: Any = None
+    prices: Any = None
+    budget: float | None = None
+    cv: Any = 5
+    n_jobs: int | None = None
+    random_state: Any = None
 
     def _learn(self, problem: PairProblem) -> Stage:
         rows, columns = problem.rows, np.array(self.features)

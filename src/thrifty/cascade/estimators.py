@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
 from typing import Any, Self, get_args
 
@@ -100,6 +100,7 @@ class StageOptions:
     max_bytes: int | None = None
 
 
+@dataclass(eq=False, repr=False)
 class BudgetedCascade(ChainEstimator):
     """Base class of the Budgeted* estimators: fit and operating points; subclasses define the task."""
 
@@ -109,28 +110,16 @@ class BudgetedCascade(ChainEstimator):
     # Whether the evidence keeps targets and scores of the training rows, for measures such as recall and AUC.
     _keeps_scores = False
 
-    def __init__(
-        self,
-        full: Any = None,
-        *,
-        feature_costs: Any = None,
-        prices: Any = None,
-        budget: float | None = None,
-        stages: StageOptions | None = None,
-        cv: Any = 4,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.full = full
-        self.feature_costs = feature_costs
-        self.prices = prices
-        self.budget = budget
-        self.stages = stages
-        self.cv = cv
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    full: Any = None
+    _: KW_ONLY
+    feature_costs: Any = None
+    prices: Any = None
+    budget: float | None = None
+    stages: StageOptions | None = None
+    cv: Any = 4
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(
         self,
@@ -347,6 +336,7 @@ def _warn_if_full_is_worse(learned: LearnedCascade, judged: CrossFittedFull, row
         )
 
 
+@dataclass(eq=False, repr=False)
 class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     """Buys features one after the other, for each row only until an answer is sure enough.
 
@@ -437,34 +427,9 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
 
     _accepts_several = True
 
-    def __init__(
-        self,
-        full: Any = None,
-        *,
-        loss: Any = "error",
-        class_weight: Any = None,
-        feature_costs: Any = None,
-        prices: Any = None,
-        budget: float | None = None,
-        stages: StageOptions | None = None,
-        cv: Any = 4,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            full,
-            feature_costs=feature_costs,
-            prices=prices,
-            budget=budget,
-            stages=stages,
-            cv=cv,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.loss = loss
-        self.class_weight = class_weight
+    _: KW_ONLY
+    loss: Any = "error"
+    class_weight: Any = None
 
     @property
     def expected_total_cost_(self) -> float:
@@ -517,6 +482,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         return replace(task, mistakes=read_loss(self.loss, task.classes))
 
 
+@dataclass(eq=False, repr=False)
 class BudgetedRegressor(ChainRegressor, BudgetedCascade):
     """Predicts a number, and buys features one after the other, for each row only until more would change little.
 
@@ -568,38 +534,13 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
     (True, True)
     """
 
-    def __init__(
-        self,
-        full: Any = None,
-        *,
-        loss: str = "squared",
-        quantile: float | None = None,
-        tolerance: float = 0.01,
-        feature_costs: Any = None,
-        prices: Any = None,
-        budget: float | None = None,
-        stages: StageOptions | None = None,
-        cv: Any = 4,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            full,
-            feature_costs=feature_costs,
-            prices=prices,
-            budget=budget,
-            stages=stages,
-            cv=cv,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.loss = loss
-        self.quantile = quantile
-        self.tolerance = tolerance
+    _: KW_ONLY
+    loss: str = "squared"
+    quantile: float | None = None
+    tolerance: float = 0.01
 
 
+@dataclass(eq=False, repr=False)
 class BudgetedRanker(BudgetedCascade):
     """Ranks the documents of queries, and buys features of each document only until more would change little.
 
@@ -669,36 +610,10 @@ class BudgetedRanker(BudgetedCascade):
     (True, True)
     """
 
-    def __init__(
-        self,
-        full: Any = None,
-        *,
-        loss: str = "pointwise",
-        metric: str = "ndcg@10",
-        tolerance: float = 0.01,
-        feature_costs: Any = None,
-        prices: Any = None,
-        budget: float | None = None,
-        stages: StageOptions | None = None,
-        cv: Any = 4,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            full,
-            feature_costs=feature_costs,
-            prices=prices,
-            budget=budget,
-            stages=stages,
-            cv=cv,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.loss = loss
-        self.metric = metric
-        self.tolerance = tolerance
+    _: KW_ONLY
+    loss: str = "pointwise"
+    metric: str = "ndcg@10"
+    tolerance: float = 0.01
 
     def fit(  # type: ignore[override]  # the query of each document besides
         self,

@@ -1,6 +1,6 @@
 """Router by confidence: the gate is the margin of the cheap model, and is not learned."""
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 from sklearn.base import is_regressor
@@ -22,6 +22,7 @@ from thrifty.tasks.task import Task
 __all__ = ["ConfidenceRouter"]
 
 
+@dataclass(eq=False, repr=False)
 class ConfidenceRouter(GatedClassifier):
     """Rows on which the cheap model is least sure go to the full model: ``g = -|f1|``.
 
@@ -67,34 +68,17 @@ class ConfidenceRouter(GatedClassifier):
     _accepts_missing = True
     _accepts_several = True
 
-    cheap: Any
-    features: Any
-    p_full: float
-
-    def __init__(
-        self,
-        full: Any = None,
-        cheap: Any = None,
-        *,
-        features: Any = None,
-        p_full: float = 0.3,
-        feature_costs: Any = None,
-        prices: Any = None,
-        budget: float | None = None,
-        cv: Any = 5,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.full = full
-        self.cheap = cheap
-        self.features = features
-        self.p_full = p_full
-        self.feature_costs = feature_costs
-        self.prices = prices
-        self.budget = budget
-        self.cv = cv
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    full: Any = None
+    cheap: Any = None
+    _: KW_ONLY
+    features: Any = None
+    p_full: float = 0.3
+    feature_costs: Any = None
+    prices: Any = None
+    budget: float | None = None
+    cv: Any = 5
+    n_jobs: int | None = None
+    random_state: Any = None
 
     @classmethod
     def from_answers(
