@@ -133,10 +133,15 @@ def fit_by_command(tmp_path_factory):
 @pytest.fixture(scope="session")
 def answers_to():
     """``answers_to(system, frame)``: answers to a table as the commands give them."""
-    from thrifty.cli.system import answers_of
     from thrifty.evidence.observe import chain_of
+    from thrifty.scale.scorer import answers_of, stage_names
 
-    return lambda system, frame, **how: answers_of(system, chain_of(system).schema.cells(frame, **how))
+    def answers(system, frame, **how):
+        chain = chain_of(system)
+        found = answers_of(chain, chain.schema.cells(frame, **how))
+        return found | {"stage": np.array(stage_names(chain))[found["stage"]]}
+
+    return answers
 
 
 @pytest.fixture(scope="session")

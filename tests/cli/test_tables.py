@@ -398,8 +398,8 @@ def test_labels_that_a_spreadsheet_would_run_are_quoted_unless_raw_text_is_asked
 ):
     def answers(_, cells):
         n_rows = len(cells)
-        return {"answer": ["=1+1"] * n_rows, "probability": 0.5, "stage": "0", "cost": -1.5}
+        return {"answer": ["=1+1"] * n_rows, "probability": 0.5, "stage": 0, "cost": -1.5}
 
-    monkeypatch.setattr("thrifty.cli.system.answers_of", answers)
+    monkeypatch.setattr("thrifty.scale.scorer.answers_of", answers)
     said = run("predict", files.system, files.new, "-o", "-", *options)
     assert said.out.splitlines()[1] == f"{written},0.5,0,-1.5"

@@ -22,8 +22,8 @@ from thrifty import (
 )
 from thrifty.bundle.storage import load
 from thrifty.cli import main
-from thrifty.cli.system import answers_of
 from thrifty.errors import InvalidInputError
+from thrifty.scale.scorer import answers_of
 from thrifty.tables.columns import learn_levels
 
 N, FEW, NEW = 400, 300, slice(400, None)
@@ -162,7 +162,7 @@ def fit_by_command(folder, *options):
 
 
 def assert_answers_alike(system, table, model, same):
-    said = answers_of(system, system.chain_.schema.cells(table))
+    said = answers_of(system.chain_, system.chain_.schema.cells(table))
     np.testing.assert_array_equal(said["answer"], model.predict(same))
     np.testing.assert_array_equal(said["cost"], model.cost(same))
     np.testing.assert_array_equal(said["probability"], model.predict_proba(same).max(axis=1))
