@@ -314,6 +314,7 @@ _WANTS = {
     "missing": "Impute what the model cannot read, or answer for it in a function that it is wrapped in.",
     "range": "Give probabilities; a model that has only scores is calibrated if it offers them as decision_function.",
     "sum": "Divide each row by its sum, or calibrate the model with CalibratedClassifierCV.",
+    "length": "Give one line for each row, in the order of the rows.",
     "order": "Sort the columns by label: classes come in the order of classes_.",
 }
 
@@ -346,8 +347,9 @@ def check_probabilities(
     probability = _numbers(outputs, rule, who)
     allowed = ((), (n_classes,)) if second_alone else ((n_classes,),)
     if probability.ndim not in (1, 2) or probability.shape[1:] not in allowed:
-        raise InvalidAnswerError(who, rule, _shape(probability), "Give one line per row.")
-    _check_length(probability, n_rows, rule, who)
+        raise InvalidAnswerError(who, rule, f"shape {probability.shape}", "Give one line per row.")
+    if n_rows not in (None, len(probability)):
+        raise InvalidAnswerError(who, rule, f"shape {probability.shape}", _WANTS["length"])
     _check_order(outputs, classes, who)
     inside = (probability >= -ROUNDING) & (probability <= 1.0 + ROUNDING)
     if not inside.all():
@@ -386,7 +388,8 @@ def _check_finite(
     numbers = numbers[:, None] if numbers.ndim == 1 else numbers
     if numbers.ndim != 2 or numbers.shape[1] not in widths:
         raise InvalidAnswerError(who, rule, f"shape {np.shape(outputs)}", "Give one line per row.")
-    _check_length(numbers, n_rows, rule, who)
+    if n_rows not in (None, len(numbers)):
+        raise InvalidAnswerError(who, rule, f"shape {numbers.shape}", _WANTS["length"])
     finite = np.isfinite(numbers)
     if not finite.all():
         _refuse(~finite, numbers, f"finite {what}", _WANTS["missing"], who)
@@ -417,12 +420,6 @@ def _numbers(outputs: Any, rule: str, who: str) -> Floats:
     raise InvalidAnswerError(who, rule, found, _WANTS["values"])
 
 
-def _check_length(values: Floats, n_rows: int | None, rule: str, who: str) -> None:
-    if n_rows not in (None, len(values)):
-        hint = "Give one line for each row, in the order of the rows."
-        raise InvalidAnswerError(who, rule, _shape(values), hint)
-
-
 def _check_order(outputs: Any, classes: Labels, who: str) -> None:
     """Refuse a data frame whose columns are named after the classes, in another order."""
     columns = [str(name) for name in getattr(outputs, "columns", ())]
@@ -436,7 +433,3 @@ def _refuse(wrong: Bools, values: Floats, rule: str, way_out: str, who: str, wha
     rows = np.flatnonzero(wrong if wrong.ndim == 1 else wrong.any(axis=1))
     found = f"{what}{float(values[wrong][0]):.6g}"
     raise InvalidAnswerError(who, rule, found, way_out, rows.tolist(), len(values))
-
-
-def _shape(values: Floats) -> str:
-    return f"shape {values.shape}"

@@ -304,14 +304,6 @@ def couple_pairs(of_first: Floats, found: Floats, Q: Floats, Qp: Floats) -> None
 # -- the whole model -------------------------------------------------------------------------------
 
 
-def _has_probabilities(model: "StoredModel") -> bool:
-    return len(model.classes) > 0 and model.core.link != "decision"
-
-
-def _has_decisions(model: "StoredModel") -> bool:
-    return len(model.classes) > 0 and not isinstance(model.core, ForeignTrees)
-
-
 @dataclass(eq=False, repr=False)
 class StoredModel(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """A fitted classifier, regressor or ranker without the library that fitted it: preprocessing, scores and link.
@@ -420,7 +412,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             "FrozenEstimator to use it as it is, or give an unfitted model."
         )
 
-    @available_if(_has_decisions)  # type: ignore[untyped-decorator]
+    @available_if(lambda self: len(self.classes) > 0 and not isinstance(self.core, ForeignTrees))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> Floats:
         """Decision values, shape (n_rows,) for two classes, else one for each class or pair of classes."""
         scores, core = self._scores(X), self.core
@@ -429,7 +421,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             return one
         return core.by_class(scores) if isinstance(core, KernelScores) and core.one_vs_rest else scores
 
-    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    @available_if(lambda self: len(self.classes) > 0 and self.core.link != "decision")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Floats:
         """Probabilities of all classes, shape (n_rows, n_classes)."""
         return self._answers(self._scores(X))

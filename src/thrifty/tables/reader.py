@@ -268,13 +268,6 @@ class Schema:
         """Cells as the kind of table that the full model was fitted on."""
         return self.table(cells.numbers, np.arange(len(self.names)), cells.texts)
 
-    def _strict(self, values: Any, column: int) -> Floats:
-        """Numbers of a column; an unreadable cell raises an error."""
-        numbers, found = self._read_column(column, values, unseen_is_missing=True)
-        if found is not None:
-            raise InvalidInputError(found.why(found.values[int(found.rows.argmax())], None))
-        return numbers
-
     def table(self, numbers: Floats, columns: Ints, raw: Any = None) -> Any:
         """The frame of the fit with some columns, from the numbers that stages read; an array where it was one.
 
@@ -362,7 +355,9 @@ class Schema:
         for place in other:
             column, values = int(columns[place]), column_at(table, place)
             if not self.is_level(column):
-                values = self._strict(values, column)
+                values, bad = self._read_column(column, values, unseen_is_missing=True)
+                if bad is not None:
+                    raise InvalidInputError(bad.why(bad.values[int(bad.rows.argmax())], None))
             changed[self.names[column]] = self._declared(values, column)
         return _with_columns(table, self.kind, changed)
 
