@@ -652,7 +652,7 @@ def test_a_method_refuses_columns_in_another_order_or_with_other_names(thing, ro
 
 
 def points_of_page(one, X, y):
-    facts = measure(one, X, y, n_boot=40, max_points=3)
+    facts = measure(one, X, y, n_boot=40)
     return facts.cost.value, facts.score.value, facts.bought
 
 

@@ -320,7 +320,7 @@ def test_the_frontier_of_priced_mistakes_tells_both_parts_of_the_bill(run, price
 def test_a_report_of_priced_mistakes_needs_the_name_of_the_target_and_adds_up(run, refused, priced):
     clf, table, folder = priced
     asked = ["report", folder / "p.thrifty", folder / "new.csv", "-o", folder / "r.html"]
-    assert "Name the column with --target" in refused(*asked)
+    assert "Give it with --target" in refused(*asked)
     X, y = table.drop(columns="label"), table["label"]
     said = clf.predict(X)
     mistakes = np.mean(9.0 * ((y == "no") & (said == "yes")) + 30.0 * ((y == "yes") & (said == "no")))
