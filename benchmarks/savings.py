@@ -60,9 +60,9 @@ def thyroid():
 TABLES = {
     "cancer": ("tumours, 30 measurements", cancer),
     "digits": ("digits, 64 pixels", lambda: of_split(load_digits_at_least_five(), svm())),
-    "letters": ("letters, 16 measurements", lambda: of_split(load_letters(), svm(gamma=0.3))),
-    "miniboone": ("particles, 50 measurements", lambda: of_split(load_miniboone(), forest())),
-    "forest": ("trees of a forest, 54 columns", lambda: of_split(load_forest(), forest(), 20_000)),
+    "letters": ("letters (UCI), 16 measurements", lambda: of_split(load_letters(), svm(gamma=0.3))),
+    "miniboone": ("particles (MiniBooNE), 50 measurements", lambda: of_split(load_miniboone(), forest())),
+    "forest": ("forest cover (Covertype), 54 columns", lambda: of_split(load_forest(), forest(), 20_000)),
     "thyroid": ("thyroid, 20 tests at real prices", thyroid),
 }
 
