@@ -49,7 +49,9 @@ class GreedyL1Classifier(GatedClassifier):
 
     Attributes
     ----------
-    classes_, chain_, evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+    classes_, chain_, evidence_, frontier_, certificate_
+        As in ``DynaModLinClassifier``.
+    expected_cost_, expected_score_, expected_cost_interval_, expected_score_interval_
         As in ``DynaModLinClassifier``.
     features_, threshold_
         As in ``DynaModLinClassifier``.

@@ -47,7 +47,9 @@ class GreedyLeafClassifier(GatedClassifier):
 
     Attributes
     ----------
-    classes_, chain_, evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+    classes_, chain_, evidence_, frontier_, certificate_
+        As in ``DynaModLstsqClassifier``.
+    expected_cost_, expected_score_, expected_cost_interval_, expected_score_interval_
         As in ``DynaModLstsqClassifier``.
     local_, n_bytes_, features_, threshold_
         As in ``DynaModLstsqClassifier``.

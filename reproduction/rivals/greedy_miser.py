@@ -73,7 +73,9 @@ class GreedyMiserClassifier(GatedClassifier, _GreedyMiser):
     ----------
     classes_, chain_, features_, threshold_
         As in ``DynaModGbrtClassifier``.
-    evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+    evidence_, frontier_, certificate_
+        As in ``DynaModLinClassifier``; there is one operating point until there is a full model.
+    expected_cost_, expected_score_, expected_cost_interval_, expected_score_interval_
         As in ``DynaModLinClassifier``; there is one operating point until there is a full model.
 
     Examples
@@ -108,7 +110,9 @@ class GreedyMiserRegressor(GatedRegressor, _GreedyMiser):
     ----------
     chain_, features_, threshold_
         As in ``DynaModGbrtRegressor``.
-    evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+    evidence_, frontier_, certificate_
+        As in ``DynaModGbrtRegressor``.
+    expected_cost_, expected_score_, expected_cost_interval_, expected_score_interval_
         As in ``DynaModGbrtRegressor``.
 
     Examples

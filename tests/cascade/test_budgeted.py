@@ -131,6 +131,24 @@ def test_more_money_buys_more_accuracy(fitted, others):
 
 def test_the_expected_score_is_about_what_new_rows_score(fitted, others):
     assert fitted.score(*others) == pytest.approx(fitted.expected_score_, abs=0.025)
+    low, high = fitted.expected_score_interval_
+    assert low < fitted.score(*others) < high
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the full model")
+def test_labels_that_nothing_predicts_promise_no_more_than_chance():
+    expected, judged = [], []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(150, 30)).round(3), rng.integers(0, 2, 150)
+        small = StageOptions(max_stages=4, sizes=[(8, 2)])
+        clf = BudgetedClassifier(full(), stages=small, cv=3, random_state=0).fit(X, y)
+        expected.append(clf.expected_score_)
+        judged.append(clf.evidence_.at_point(clf.chain_.policy.thresholds[clf.chain_.policy.lower])[2].mean())
+    # The columns that are bought first agree by chance with the labels that judge them.
+    assert np.mean(judged) > 0.6
+    assert np.mean(expected) < 0.55
 
 
 def test_switching_leaves_the_fit_as_it_was(fitted, others):
@@ -453,7 +471,11 @@ def test_the_default_point_is_the_cheapest_of_the_most_accurate_up_to_noise(seed
     seen = [evidence.at_point(point)[1:] for point in evidence.points]
     cost, right = (np.array(one, dtype=float) for one in zip(*seen, strict=True))
     chosen = evidence.at_point(policy.thresholds[policy.lower])[2].astype(float)
-    assert clf.expected_score_ == pytest.approx(chosen.mean())
+    optimism = evidence.optimism_at(policy.thresholds[[policy.lower]])[0, 0]
+    assert clf.expected_score_ == pytest.approx(chosen.mean() - optimism)
+    assert clf.frontier_.evidence[0].every_point()[1].score == pytest.approx(
+        right.mean(axis=1) - evidence.optimism[:, 0]
+    )
     best = int(right.mean(axis=1).argmax())
     gain = right[best] - chosen
     assert gain.mean() <= 0.5 * gain.std() / np.sqrt(len(gain)) + 1e-12

@@ -23,8 +23,10 @@ from thrifty import (
     StageOptions,
     evidence_of,
 )
+from thrifty.chain.policy import Policy
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.measures import measures_along
+from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.measures import measures_along, score_interval
 
 pytestmark = pytest.mark.slow
 
@@ -127,3 +129,16 @@ def test_prices_of_mistakes_are_drawn_as_an_axis_with_the_least_total_marked():
     np.testing.assert_array_equal(curve.get_ydata(), -frontier.score)
     total = frontier.cost - frontier.score
     assert float(mark.get_xdata()[0] + mark.get_ydata()[0]) == pytest.approx(total.min())
+
+
+def test_an_interval_of_the_score_holds_as_often_as_it_says_and_never_promises_perfection():
+    rng, held = np.random.default_rng(0), []
+    for _ in range(400):
+        right = rng.random(60) < 0.9
+        seen = Evidence.of_point(1.0, right, np.zeros(60))
+        low, high = score_interval(seen, Policy.of(np.array([0.5])), right.mean(), 0.95)
+        held.append(low <= 0.9 <= high)
+    assert 0.95 <= np.mean(held) <= 0.995
+    perfect = Evidence.of_point(1.0, np.ones(30, dtype=bool), np.zeros(30))
+    low, high = score_interval(perfect, Policy.of(np.array([0.5])), 1.0, 0.95)
+    assert 0.8 < low < 0.95 < high == 1.0

@@ -38,6 +38,7 @@ from thrifty.estimators.checks import (
 from thrifty.evidence.evidence import QueryEvidence
 from thrifty.evidence.measures import check_floors, recalls_at, with_classes, within_floors
 from thrifty.evidence.observe import training_fingerprints
+from thrifty.evidence.thresholds import measured
 from thrifty.full.crossfit import CrossFittedFull, TrainingRows, held_out_rows
 from thrifty.full.model import FullModel
 from thrifty.prices.billing import PriceList, RowsOfFit, check_amount
@@ -404,12 +405,13 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     size_ : tuple of int
         Trees of a stage, and their depth.
     expected_cost_, expected_score_ : float
-        Mean cost and accuracy of the operating point in force, out of fold; with another ``loss`` than "error", the
-        score is minus the mean loss.
+        Mean cost and accuracy to expect of new rows at the operating point in force, out of fold; with another ``loss``
+        than "error", the score is minus the mean loss. Orders of purchases are found on all rows; with 2,500 rows or
+        fewer the score is corrected by what it loses where they are found without the rows that judge them.
     expected_total_cost_ : float
         Mean cost of tests and mistakes together, where ``loss`` is a matrix.
-    expected_cost_interval_ : tuple of float
-        Where the mean cost of new rows lies at that point, 19 times out of 20.
+    expected_cost_interval_, expected_score_interval_ : tuple of float
+        Where the mean cost and the mean score of many new rows lie at that point, 19 times out of 20.
 
     Examples
     --------
@@ -471,10 +473,13 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             )
         budget = check_goal(may_be_none=True, budget=budget).get("budget")
         other = self._without_certificate()
-        task, policy = self._learned.task, self._learned.policy
+        task, policy, seen = self._learned.task, self._learned.policy, self._evidence()
         floors = check_floors(min_recall, task.classes)
-        recalls = recalls_at(self._evidence(), policy.thresholds, len(task.classes))
-        other._mix(within_floors(policy, recalls, floors, budget, task.mistake_price, task.classes))
+        recalls = recalls_at(seen, policy.thresholds, len(task.classes))
+        # Scores of the rows that recalls are of.
+        judged = measured(policy, replace(seen, optimism=None))
+        found = within_floors(judged, recalls, floors, budget, task.mistake_price, task.classes)
+        other._mix(policy.at(found.lower, found.upper, found.share))
         return other
 
     def _task_of(self, y: Any, weight: Floats) -> Task:  # noqa: ARG002 - labels have no spread
@@ -519,8 +524,8 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
     expected_cost_, expected_score_ : float
         Mean cost and score of the operating point in force, out of fold. A score is one minus the error in units of the
         spread of ``y``: near ``r2_score``, ``d2_absolute_error_score`` or ``d2_pinball_score`` of these rows.
-    expected_cost_interval_ : tuple of float
-        Where the mean cost of new rows lies at that point, 19 times out of 20.
+    expected_cost_interval_, expected_score_interval_ : tuple of float
+        Where the mean cost and the mean score of many new rows lie at that point, 19 times out of 20.
 
     Examples
     --------
@@ -583,8 +588,8 @@ class BudgetedRanker(BudgetedCascade):
         a name, or of the second column of ``y``; "qid" where there is none.
     expected_cost_, expected_score_ : float
         Mean cost per document and mean metric over queries of the operating point in force, out of fold.
-    expected_cost_interval_ : tuple of float
-        Where the mean cost per document of new queries lies at that point, 19 times out of 20.
+    expected_cost_interval_, expected_score_interval_ : tuple of float
+        Where the mean cost per document and the mean metric of many new queries lie at that point, 19 times out of 20.
 
     Notes
     -----

@@ -77,14 +77,14 @@ def evaluate_stages(
     evidence = replace(evidence, full_quality=full_quality, full_scores=problem.full_scores)
     if not is_worth_asking(evidence.quality, full_quality, problem.weight):
         loss[:, -1] = 1.0 + loss.max()
-    problem.progress("learning gates", 0, 1)
     settled = scores_on_served_scale(problem, served, calibrations, scores, ratio)
     doubts = np.column_stack([task.uncertainty(settled[:, stage]) for stage in range(scores.shape[1])])
     evidence = replace(evidence, gate=doubts)
     gates = None
     if row_nodes is not None:
+        problem.progress("learning gates", 0, 1)
         gates = choose_gates(problem, row_nodes, evidence, loss, settled, served.shape[1])
-    problem.progress("learning gates", 1, 1)
+        problem.progress("learning gates", 1, 1)
     if gates is not None:
         evidence = replace(evidence, gate=gates.held_out)
     return StageEvaluation(calibrations, blend, scores, answer, belief, evidence, loss, gates)

@@ -16,7 +16,7 @@ from thrifty.cascade.evaluation import StageEvaluation, evaluate_stages, overcon
 from thrifty.cascade.gates import MIN_Z_OF_GATES, RowNodes, n_tied_stages, z_score_of_gain
 from thrifty.cascade.neighbours import NeighbourGraph, find_neighbours
 from thrifty.cascade.nodes import NodeTrees, grow_nodes
-from thrifty.cascade.plan import choose_plan
+from thrifty.cascade.plan import choose_plan, nested_scores
 from thrifty.cascade.problem import CascadeProblem, Plan, z_score
 from thrifty.cascade.stages import StagedTrees, grow_stages, score_fold, trees_within_bytes
 from thrifty.chain.policy import Policy
@@ -94,16 +94,19 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
     graph = best_graph(problem, plan, n_trees, line, staged, raw)
     if graph is not None:
         served = _with_operating_points(problem, plan, graph[1], graph[0])
-    elif problem.n_repeats > 1:
-        several, scores = _repeat_cross_validation(problem, plan, raw, n_trees)
-        first = np.tile(first, (problem.n_repeats, 1, 1))
-        costs, nodes = several.costs(plan.sets), RowNodes.on_line(plan.sets)
-        line = evaluate_stages(several, scores, first, ratio, costs, nodes)
-        served = without_idle_stages(_with_operating_points(several, plan, line, staged), several)
-        evidence = served.evidence.take(np.arange(len(problem.y)))
-        served = replace(served, evidence=replace(evidence, weight=problem.weight))
     else:
-        served = without_idle_stages(_with_operating_points(problem, plan, line, staged), problem)
+        several = problem
+        if problem.n_repeats > 1:
+            several, scores = _repeat_cross_validation(problem, plan, raw, n_trees)
+            first = np.tile(first, (problem.n_repeats, 1, 1))
+            costs, nodes = several.costs(plan.sets), RowNodes.on_line(plan.sets)
+            line = evaluate_stages(several, scores, first, ratio, costs, nodes)
+        served = _with_operating_points(several, plan, line, staged)
+        nested, rows = nested_scores(problem, plan, n_trees, raw)
+        served = without_idle_stages(_with_optimism(served, problem, line, nested, rows, ratio), several)
+        if problem.n_repeats > 1:
+            evidence = served.evidence.take(np.arange(len(problem.y)))
+            served = replace(served, evidence=replace(evidence, weight=problem.weight))
     served = replace(served, policy=measured(served.policy, served.evidence))
     if problem.task.mistake_price is None:
         served = replace(served, default_point=most_accurate_point(served.evidence))
@@ -191,6 +194,37 @@ def _with_operating_points(
     # By expected quality, as thresholds are: by labels, the luckiest of many points would look best.
     default = 0 if least_total is None else int(np.flatnonzero((points == least_total).all(axis=1))[0])
     return LearnedCascade(plan, trees, found.calibrations, found.blend, policy, evidence, gates, default)
+
+
+def _with_optimism(
+    learned: LearnedCascade,
+    problem: CascadeProblem,
+    line: StageEvaluation,
+    nested: Floats,
+    rows: Ints,
+    ratio: Floats,
+) -> LearnedCascade:
+    """Set the optimism of each point: its quality minus that of ``nested`` scores, on the rows that have them.
+
+    Learned gates send nested scores on as they do the others. Orders of documents are not corrected.
+    """
+    task, points = problem.task, learned.evidence.points
+    if not len(rows) or points is None or task.query_of(problem.y) is not None:
+        return learned
+    costs = problem.costs(learned.plan.sets)
+    honest = evaluate_stages(problem, nested, nested[:, :0], ratio, costs, None).evidence
+    if line.gates is not None:
+        honest = replace(honest, gate=line.evidence.gate[: len(problem.y)])
+    optimism = []
+    for point in points:
+        judged, expected = (
+            np.asarray(one.at_point(point)[2][rows], float) for one in (learned.evidence, honest)
+        )
+        excess, weight = judged - expected, problem.weight[rows]
+        mean = np.average(excess, weights=weight)
+        spread = np.average(np.square(excess - mean), weights=weight) / weight.sum()
+        optimism.append((mean, np.sqrt(spread)))
+    return replace(learned, evidence=replace(learned.evidence, optimism=np.array(optimism)))
 
 
 def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats, list[int], Floats]:

@@ -13,13 +13,13 @@ from itertools import pairwise
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.cascade.orders import ORDERS, ORDERS_OF_SEVERAL, Learner, nested_sets
+from thrifty.cascade.orders import ORDERS, ORDERS_OF_SEVERAL, Learner, by_gain, nested_sets
 from thrifty.cascade.problem import CascadeProblem, Plan, calibrate, stage_evidence, z_score
 from thrifty.cascade.stages import score_fold
 from thrifty.evidence.thresholds import sweep_prices
 from thrifty.trees.boosting import Boosting
 
-__all__ = ["choose_plan"]
+__all__ = ["choose_plan", "nested_scores"]
 
 
 ORDERING = Boosting(n_trees=60, max_depth=6)
@@ -35,6 +35,13 @@ MIN_Z_OF_SIZE = 1.0
 
 MIN_Z_OF_SIZE_ON_FEW_ROWS = 2.0
 """The same where all rows together are fewer than ``RACE_ROWS``."""
+
+
+NESTED_ORDERING = Boosting(n_trees=30, max_depth=6)
+"""Trees from which an order by gain is made, once for each fold."""
+
+NESTED_ROWS, MAX_NESTED_TABLE = 1_000, 2_500
+"""Rows wanted with scores of such orders, and rows from which on no order fits its own rows noticeably."""
 
 
 def choose_plan(problem: CascadeProblem) -> Plan:
@@ -63,6 +70,34 @@ def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
             orders[name] = _affordable(problem, job.result())
             problem.progress("finding orders", len(orders), len(jobs))
     return orders
+
+
+def nested_scores(
+    problem: CascadeProblem, plan: Plan, n_trees: Sequence[int], raw: Floats
+) -> tuple[Floats, Ints]:
+    """Out-of-fold scores where the order, too, is found without the rows of the fold, and the rows that have them.
+
+    The order of the plan was found on all rows: their labels had a say in which columns the first stages hold, so that
+    ``raw``, their out-of-fold scores, are too good. Rows beyond ``NESTED_ROWS`` keep those; of tables of more than
+    ``MAX_NESTED_TABLE`` rows all do.
+    """
+    task, table, y, weight = problem.task, problem.table, problem.y, problem.weight
+    n_before = np.cumsum([0] + [len(fold) for fold in problem.folds])[:-1]
+    wanted = NESTED_ROWS if len(y) <= MAX_NESTED_TABLE else 0
+    folds = [fold for fold, before in zip(problem.folds, n_before, strict=True) if before < wanted]
+
+    def score(fold: Ints) -> Floats:
+        rest = np.setdiff1d(np.arange(len(y)), fold)
+        known = (table.take(rest), task, y[rest], weight[rest], problem.price_list)
+        order = by_gain(Learner(*known, NESTED_ORDERING))
+        sets = _plan(problem, plan.name, _affordable(problem, order), plan.boosting).sets
+        return score_fold(task, table, y, weight, fold, sets, plan.boosting, n_trees)[0]
+
+    nested = raw.copy()
+    with ThreadPoolExecutor(problem.n_threads) as pool:
+        for fold, scores in zip(folds, pool.map(score, folds), strict=True):
+            nested[fold] = scores
+    return nested, np.concatenate([np.empty(0, dtype=np.intp), *folds])
 
 
 def _affordable(problem: CascadeProblem, order: Ints) -> Ints:

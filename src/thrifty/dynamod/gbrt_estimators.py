@@ -174,7 +174,9 @@ class DynaModGbrtClassifier(GatedClassifier, _DynaModGbrt):
 
     Attributes
     ----------
-    classes_, chain_, evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+    classes_, chain_, evidence_, frontier_, certificate_
+        As in ``DynaModLinClassifier``.
+    expected_cost_, expected_score_, expected_cost_interval_, expected_score_interval_
         As in ``DynaModLinClassifier``.
     features_ : ndarray
         Columns that the gate and the cheap model buy.
@@ -231,7 +233,9 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
     ----------
     chain_, features_, gamma_, threshold_, trace_, excess_, n_iter_
         As in ``DynaModGbrtClassifier``.
-    evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+    evidence_, frontier_, certificate_
+        As in ``DynaModLinClassifier``; the score is one minus the error in units of the spread of ``y``.
+    expected_cost_, expected_score_, expected_cost_interval_, expected_score_interval_
         As in ``DynaModLinClassifier``; the score is one minus the error in units of the spread of ``y``.
 
     Examples

@@ -120,8 +120,8 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
         What ``certified`` proved.
     expected_cost_, expected_score_ : float
         Mean cost and accuracy of the operating point in force, on the rows of ``evidence_``.
-    expected_cost_interval_ : tuple of float
-        Where the mean cost of new rows lies at that point, 19 times out of 20.
+    expected_cost_interval_, expected_score_interval_ : tuple of float
+        Where the mean cost and the mean score of many new rows lie at that point, 19 times out of 20.
     features_ : ndarray
         Columns that the gate and the cheap model buy.
     gamma_ : float

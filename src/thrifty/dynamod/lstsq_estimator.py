@@ -92,7 +92,9 @@ class DynaModLstsqClassifier(GatedClassifier, AlternatingEstimator):
 
     Attributes
     ----------
-    classes_, chain_, evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+    classes_, chain_, evidence_, frontier_, certificate_
+        As in ``DynaModLinClassifier``.
+    expected_cost_, expected_score_, expected_cost_interval_, expected_score_interval_
         As in ``DynaModLinClassifier``.
     local_ : AdditiveTrees
         The small model as it was before its leaves were learned again.

@@ -20,6 +20,7 @@ from thrifty.evidence.budgets import CostBounds
 from thrifty.evidence.certificate import Certificate, certify
 from thrifty.evidence.evidence import Evidence, distinct_thresholds
 from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.measures import score_interval
 from thrifty.evidence.observe import evidence_of
 from thrifty.evidence.tests import check_confidence, empirical_risk_within
 
@@ -54,8 +55,17 @@ class OperatingPoints:
 
     @property
     def expected_score_(self) -> float:
-        """Accuracy of the operating point in force, on the rows of ``evidence_``."""
+        """Mean score to expect of new rows at the operating point in force, from the rows of ``evidence_``.
+
+        That of a cascade is corrected by ``evidence_.optimism``: the labels of the rows that judge had a say in the
+        order of purchases.
+        """
         return self._expected()[1]
+
+    @property
+    def expected_score_interval_(self) -> tuple[float, float]:
+        """95 % interval of the mean score of many new rows at the operating point in force."""
+        return score_interval(self._evidence(), self.chain_.policy, self.expected_score_, _LEVEL)
 
     @property
     def expected_cost_interval_(self) -> tuple[float, float]:
@@ -200,9 +210,10 @@ class OperatingPoints:
         if not same.any():
             other = Policy.of(thresholds, seed=policy.seed)
             if policy.is_measured:
-                _, *means = self._evidence().at_point(thresholds)
+                evidence = self._evidence()
+                _, *means = evidence.at_point(thresholds)
                 cost, score = (np.array([np.average(one, weights=weights)]) for one in means)
-                other = replace(other, cost=cost, score=score)
+                other = replace(other, cost=cost, score=score - evidence.optimism_at(thresholds[None])[:, 0])
             policy, same = other, np.ones(1, dtype=bool)
         self.chain_ = self._learned.at(policy.at(int(np.argmax(same))))
 

@@ -88,6 +88,10 @@ class Evidence:
         or wrong.
     task : Task, optional
         The task, for the labels of classes and the largest loss of an answer.
+    optimism : ndarray of shape (n_points, 2), optional
+        By how much the mean quality at each of ``points`` exceeds that to expect of new rows, because the rows had a
+        say in what is judged on them, and the standard error of that; means of operating points are corrected by it.
+        None is zero.
     """
 
     gate: Floats
@@ -108,6 +112,7 @@ class Evidence:
     right: Bools | None = None
     tolerance: float = 0.0
     task: Task | None = None
+    optimism: Floats | None = None
 
     unit: ClassVar[str | None] = None  # name of what is counted, where that is not rows
 
@@ -133,6 +138,9 @@ class Evidence:
                     f"{points.shape}."
                 )
             checked["points"] = points
+        if self.optimism is not None:
+            n_points = 0 if self.points is None else len(self.points)
+            checked["optimism"] = finite_numbers("optimism", self.optimism, (n_points, 2))
         if self.rows is not None:
             checked["rows"] = _check_fingerprints("rows", self.rows, (self.n_rows, 2))
         if self.seen is not None:
@@ -301,10 +309,26 @@ class Evidence:
 
     def averages(self, points: Floats) -> "Averages":
         """Means at some points, shape (n_points, n_stages), for any weights of the rows."""
+        if self.optimism is not None:
+            plain = replace(self, optimism=None).averages(points)
+            return CorrectedAverages(plain, self.optimism_at(points)[:, 0])
         if self.n_stages == 1:
             return GateAverages(self.gate[:, 0], self.cost, self.quality, points[:, 0])
         route, cost, quality = zip(*(self.at_point(point) for point in points), strict=True)
         return RouteAverages(np.array(cost), np.array(route) == self.n_stages, np.array(quality))
+
+    def optimism_at(self, points: Floats) -> Floats:
+        """Optimism at some points, shape (n_points, 2): that of the point of the same mean cost, or between two."""
+        if self.optimism is None or self.points is None:
+            return np.zeros((len(points), 2))
+        known, asked = (
+            np.array([np.average(self.at_point(point)[1], weights=self.weights) for point in some])
+            for some in (self.points, points)
+        )
+        rising = np.argsort(known, kind="stable")
+        found = [np.interp(asked, known[rising], one) for one in self.optimism[rising].T]
+        # Where all rows go to the full model no order matters.
+        return np.where(np.isneginf(points).all(axis=1), 0.0, found).T
 
     def against_full(self) -> "Evidence":
         """The evidence with "not worse than the full model on this row" in the place of quality."""
@@ -319,6 +343,7 @@ class Evidence:
             quality=self.quality >= (full if full.dtype == bool else full - self.tolerance)[:, None],
             # The full model is never worse than itself; where its answer is the last one, that must stay visible.
             full_quality=np.ones(len(full), dtype=bool) if self.sends_to_full else full,
+            optimism=None,
         )
 
     def excess(self, largest: float) -> Floats:
@@ -649,6 +674,21 @@ class RouteAverages:
             size, known = self._size @ given, np.maximum(self._is_known @ given, 1e-300)
         found = self._cost @ given / size, self._share @ given / size, self._score @ given / known
         return Means(*(one[:, 0] if weights is None else one for one in found))
+
+
+@dataclass(frozen=True)
+class CorrectedAverages:
+    """Means of operating points whose scores are too high by a known amount each."""
+
+    plain: Averages
+    optimism: Floats
+
+    def under(self, weights: Floats | None = None) -> "Means":
+        """Means under some weightings of the rows."""
+        means = self.plain.under(weights)
+        return replace(
+            means, score=means.score - (self.optimism if weights is None else self.optimism[:, None])
+        )
 
 
 def means_at(

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.chain.policy import SLACK, Policy
@@ -34,12 +35,17 @@ __all__ = [
     "check_floors",
     "measures_along",
     "recalls_at",
+    "score_interval",
     "with_classes",
     "within_floors",
 ]
 
 MIN_PROBABILITY = 1e-15
 """Probabilities are clipped here, so that one overconfident mistake does not make the log-loss infinite."""
+
+
+SCORE_WIDENING = 1.2
+"""Factor on the standard error of an expected score: the served stages differ from the copies that were judged."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,33 @@ class Measure:
     value: float
     low: float
     high: float
+
+
+def score_interval(evidence: Evidence, policy: Policy, score: float, level: float) -> tuple[float, float]:
+    """Confidence interval of the mean score of many new rows at the point in force, around its expected score.
+
+    Variances of the mean over the rows of the evidence and of its correction by ``optimism`` add up. Where answers are
+    right or wrong the former has the form of Agresti and Coull (1998, The American Statistician 52), which adds about
+    two rows of each kind, so that rows without a mistake do not promise a score of one.
+    """
+    weight, share, in_force = evidence.weights, policy.share, policy.thresholds[[policy.lower, policy.upper]]
+    quality = [evidence.at_point(point)[2] for point in in_force]
+    lower, upper = (np.asarray(one, dtype=np.float64) for one in quality)
+    n_rows = float(weight.sum() ** 2 / np.square(weight).sum())
+    quantile = float(stdtrit(max(n_rows - 1.0, 1.0), (1 + level) / 2))
+    middle, n_more, ends = score, 0.0, (-np.inf, np.inf)
+    if quality[0].dtype == bool:
+        n_more, ends = quantile**2, (0.0, 1.0)
+        middle = (n_rows * float(np.clip(score, *ends)) + n_more / 2) / (n_rows + n_more)
+        variance = middle * (1 - middle)
+    else:
+        mixed = (1 - share) * lower + share * upper
+        drawn = share * (1 - share) * np.square(upper - lower)
+        around = np.square(mixed - np.average(mixed, weights=weight))
+        variance = float(np.average(around + drawn, weights=weight))
+    error = float(np.average(evidence.optimism_at(in_force)[:, 1], weights=[1 - share, share]))
+    margin = quantile * float(np.sqrt(SCORE_WIDENING**2 * variance / (n_rows + n_more) + error**2))
+    return max(middle - margin, ends[0]), min(middle + margin, ends[1])
 
 
 def measures_along(

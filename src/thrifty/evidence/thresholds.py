@@ -148,7 +148,7 @@ def sweep_prices(
 
 
 def measured(policy: Policy, evidence: Evidence) -> Policy:
-    """The operating points, by rising cost, with their mean cost and quality on some rows."""
+    """The operating points, by rising cost, with their mean cost and expected quality on some rows."""
     weight, seen = evidence.weights, (evidence.at_point(one) for one in policy.thresholds)
     means = np.array(
         [
@@ -156,7 +156,8 @@ def measured(policy: Policy, evidence: Evidence) -> Policy:
             for _, paid, quality in seen
         ]
     )
-    policy = replace(policy, cost=means[:, 0], score=means[:, 1])
+    score = means[:, 1] - evidence.optimism_at(policy.thresholds)[:, 0]
+    policy = replace(policy, cost=means[:, 0], score=score)
     return policy if np.all(np.diff(policy.cost) >= 0) else policy[np.argsort(policy.cost, kind="stable")]
 
 

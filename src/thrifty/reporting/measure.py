@@ -20,7 +20,14 @@ from thrifty.errors import InvalidInputError
 from thrifty.evidence.bootstrap import resampled, tails
 from thrifty.evidence.evidence import Answers, Evidence, Means, QueryEvidence, means_at
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.measures import ClassRows, NumberRows, answered_rows, banded, with_classes
+from thrifty.evidence.measures import (
+    ClassRows,
+    NumberRows,
+    answered_rows,
+    banded,
+    score_interval,
+    with_classes,
+)
 from thrifty.evidence.observe import evidence_of, learned_chain_of, point_of
 from thrifty.full.candidates import KINDS
 from thrifty.prices.billing import PriceList
@@ -129,7 +136,8 @@ def expected(system: Any, *, n_boot: int = 1000) -> Facts:
     Log-loss, AUC and mean errors need the scores of these rows, which a file does not keep.
     """
     chain = system.chain_
-    own, policy = _judged_evidence(_as_served(system), chain.task), chain.policy
+    served, policy = _as_served(system), chain.policy
+    own = _judged_evidence(served, chain.task)
     points = [(1.0 - policy.share, policy.lower), (policy.share, policy.upper)]
     weights, thresholds = zip(*((one, policy.thresholds[at]) for one, at in points if one), strict=True)
     answers = [own.answers_at(point) for point in thresholds]
@@ -139,6 +147,7 @@ def expected(system: Any, *, n_boot: int = 1000) -> Facts:
         return np.asarray(np.average(np.asarray(values, dtype=np.float64), axis=0, weights=weights))
 
     _, cost, quality = (mixed(one) for one in zip(*map(own.at_point, thresholds), strict=True))
+    quality = np.subtract(quality, mixed(own.optimism_at(np.array(thresholds))[:, 0].tolist()))
     place = answers[0].place
     if len(answers) > 1:
         follows = np.random.default_rng(policy.seed).random(len(place)) < weights[1]
@@ -153,6 +162,10 @@ def expected(system: Any, *, n_boot: int = 1000) -> Facts:
     parts = _results(rows, one_point, full_cost, draws, with_recalls=True)
     low, high = system.expected_cost_interval_
     parts["cost"] = replace(parts["cost"], low=(low,), high=(high,), full=full_cost)
+    if own is served:  # the score of the page is that of the estimator
+        ends = score_interval(own, policy, float(quality.mean()), LEVEL)
+        low, high = np.sort(_scale_of(chain.task, own)(np.array(ends))).tolist()
+        parts["score"] = replace(parts["score"], low=(low,), high=(high,))
     if isinstance(rows.own, NumberRows) and parts["score"].name == "R2":
         # The spread of the targets is drawn too, as it is for new rows.
         (value,), (low,), (high,) = banded(rows.own, ["R2"], **draws)["R2"]
@@ -233,7 +246,7 @@ def _judged_evidence(one: Evidence, task: Task | None) -> Evidence:
     """The evidence with "is right" in the place of log-loss or Brier loss; costs of mistakes are unchanged."""
     if one.right is None or (task is not None and _is_bill(task)):
         return one
-    return replace(one, quality=one.right, full_quality=_full_right(one, task))
+    return replace(one, quality=one.right, full_quality=_full_right(one, task), optimism=None)
 
 
 def _full_right(one: Evidence, task: Any) -> Bools | None:
