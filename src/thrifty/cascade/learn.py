@@ -102,8 +102,11 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
             costs, nodes = several.costs(plan.sets), RowNodes.on_line(plan.sets)
             line = evaluate_stages(several, scores, first, ratio, costs, nodes)
         served = _with_operating_points(several, plan, line, staged)
-        nested, rows = nested_scores(problem, plan, n_trees, raw)
-        served = without_idle_stages(_with_optimism(served, problem, line, nested, rows, ratio), several)
+        # Mistakes with prices and orders of documents are not corrected: a few rows or queries decide there.
+        if problem.task.mistake_price is None and problem.task.query_of(problem.y) is None:
+            nested = nested_scores(problem, plan, n_trees, raw)
+            served = _with_optimism(served, problem, line, ratio, *nested)
+        served = without_idle_stages(served, several)
         if problem.n_repeats > 1:
             evidence = served.evidence.take(np.arange(len(problem.y)))
             served = replace(served, evidence=replace(evidence, weight=problem.weight))
@@ -200,31 +203,33 @@ def _with_optimism(
     learned: LearnedCascade,
     problem: CascadeProblem,
     line: StageEvaluation,
-    nested: Floats,
-    rows: Ints,
     ratio: Floats,
+    scores: Floats,
+    costs: Floats,
+    rows: Ints,
 ) -> LearnedCascade:
-    """Set the optimism of each point: its quality minus that of ``nested`` scores, on the rows that have them.
+    """Set the optimism of each point: its quality minus that of nested scores at the same mean cost, on their rows.
 
-    Learned gates send nested scores on as they do the others. Orders of documents are not corrected.
+    Learned gates send nested scores on as they do the others.
     """
-    task, points = problem.task, learned.evidence.points
-    if not len(rows) or points is None or task.query_of(problem.y) is not None:
+    task, seen = problem.task, learned.evidence
+    if not len(rows) or seen.points is None:
         return learned
-    costs = problem.costs(learned.plan.sets)
-    honest = evaluate_stages(problem, nested, nested[:, :0], ratio, costs, None).evidence
-    if line.gates is not None:
-        honest = replace(honest, gate=line.evidence.gate[: len(problem.y)])
-    optimism = []
-    for point in points:
-        judged, expected = (
-            np.asarray(one.at_point(point)[2][rows], float) for one in (learned.evidence, honest)
-        )
-        excess, weight = judged - expected, problem.weight[rows]
+    found = evaluate_stages(problem, scores, scores[:, :0], ratio, costs, None)
+    gate = found.evidence.gate if line.gates is None else line.evidence.gate
+    honest = replace(found.evidence, gate=gate)
+    policy = sweep_prices(honest, found.loss, task.expected_quality(found.loss))
+    quality = np.array([honest.at_point(point)[2][rows] for point in policy.thresholds], dtype=np.float64)
+    weight, optimism = problem.weight[rows], []
+    for point in seen.points:
+        _, paid, judged = seen.at_point(point)
+        budget = max(float(np.average(paid, weights=seen.weights)), float(policy.cost[0]))
+        mix = policy.within(budget)
+        excess = judged[rows] - (1 - mix.share) * quality[mix.lower] - mix.share * quality[mix.upper]
         mean = np.average(excess, weights=weight)
         spread = np.average(np.square(excess - mean), weights=weight) / weight.sum()
         optimism.append((mean, np.sqrt(spread)))
-    return replace(learned, evidence=replace(learned.evidence, optimism=np.array(optimism)))
+    return replace(learned, evidence=replace(seen, optimism=np.array(optimism)))
 
 
 def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats, list[int], Floats]:

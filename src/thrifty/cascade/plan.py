@@ -74,30 +74,40 @@ def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
 
 def nested_scores(
     problem: CascadeProblem, plan: Plan, n_trees: Sequence[int], raw: Floats
-) -> tuple[Floats, Ints]:
-    """Out-of-fold scores where the order, too, is found without the rows of the fold, and the rows that have them.
+) -> tuple[Floats, Floats, Ints]:
+    """Out-of-fold scores where the order, too, is found without the rows of the fold.
 
     The order of the plan was found on all rows: their labels had a say in which columns the first stages hold, so that
     ``raw``, their out-of-fold scores, are too good. Rows beyond ``NESTED_ROWS`` keep those; of tables of more than
     ``MAX_NESTED_TABLE`` rows all do.
+
+    Returns
+    -------
+    scores : ndarray of shape (n_rows, n_stages, n_scores)
+    costs : ndarray of shape (n_rows, n_stages + 1)
+        Cost of each row at each stage and, last, at the full model.
+    rows : ndarray of int
+        The rows whose order was found without them.
     """
     task, table, y, weight = problem.task, problem.table, problem.y, problem.weight
     n_before = np.cumsum([0] + [len(fold) for fold in problem.folds])[:-1]
     wanted = NESTED_ROWS if len(y) <= MAX_NESTED_TABLE else 0
     folds = [fold for fold, before in zip(problem.folds, n_before, strict=True) if before < wanted]
 
-    def score(fold: Ints) -> Floats:
+    def score(fold: Ints) -> tuple[Floats, Floats]:
         rest = np.setdiff1d(np.arange(len(y)), fold)
         known = (table.take(rest), task, y[rest], weight[rest], problem.price_list)
         order = by_gain(Learner(*known, NESTED_ORDERING))
         sets = _plan(problem, plan.name, _affordable(problem, order), plan.boosting).sets
-        return score_fold(task, table, y, weight, fold, sets, plan.boosting, n_trees)[0]
+        costs = np.broadcast_to(problem.costs(sets), paid.shape)[fold]
+        return score_fold(task, table, y, weight, fold, sets, plan.boosting, n_trees)[0], costs
 
-    nested = raw.copy()
+    nested, n_places = raw.copy(), len(plan.sets) + 1
+    paid = np.broadcast_to(problem.costs(plan.sets), (len(y), n_places)).copy()
     with ThreadPoolExecutor(problem.n_threads) as pool:
-        for fold, scores in zip(folds, pool.map(score, folds), strict=True):
-            nested[fold] = scores
-    return nested, np.concatenate([np.empty(0, dtype=np.intp), *folds])
+        for fold, found in zip(folds, pool.map(score, folds), strict=True):
+            nested[fold], paid[fold] = found
+    return nested, paid, np.concatenate([np.empty(0, dtype=np.intp), *folds])
 
 
 def _affordable(problem: CascadeProblem, order: Ints) -> Ints:
