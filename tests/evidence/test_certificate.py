@@ -15,6 +15,7 @@ from thrifty.evidence.certificate import certify
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.tests import clopper_pearson_bound, rows_needed
+from thrifty.evidence.thresholds import path_to_full, sweep_prices
 
 # -- the bound -------------------------------------------------------------------------------------
 
@@ -222,6 +223,36 @@ def test_certificates_are_worth_having_and_more_so_along_a_frontier_against_f0()
 
 
 # -- what a certificate says --------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_along_the_path_to_the_full_model_certificates_are_cheaper_and_keep_the_promise():
+    rng = np.random.default_rng(0)
+
+    def draw(n_rows):
+        gate = rng.random((n_rows, 2))
+        right = rng.random((n_rows, 2)) > [0.35, 0.25] * gate**2
+        return Evidence(
+            gate, np.c_[right, np.ones(n_rows, bool)], np.array([1.0, 2.0, 10.0]), np.ones(n_rows, bool)
+        )
+
+    world, wrong, cost = draw(20_000), [], []
+    for _ in range(60):
+        fitted, proof = draw(100), draw(150)
+        lost = np.where(fitted.quality, 0.0, 1.0)
+        efficient = replace(fitted, points=sweep_prices(fitted, lost, fitted.quality).thresholds)
+        path = path_to_full(fitted, Frontier.from_evidence([efficient], against_full=True).thresholds)
+        for points, every in ((efficient.points, False), (path, True)):
+            chosen_on, held_out = (replace(one, points=points) for one in (fitted, proof))
+            frontier = Frontier.from_evidence([chosen_on], against_full=True, every_point=every)
+            told = certify(frontier.on([held_out]), max_loss=0.05, confidence=0.8)
+            thresholds = [-np.inf] * 2 if told.is_fallback else told.point.thresholds
+            _, paid, right = world.at_point(np.array(thresholds))
+            cost.append(paid.mean())
+            wrong.append(np.mean(~right) > 0.05)
+    before, after = np.reshape(cost, (-1, 2)).mean(axis=0)
+    assert after < 0.9 * before
+    assert np.mean(wrong[1::2]) <= 0.2
 
 
 def test_a_certificate_says_what_was_shown_and_what_it_assumes():

@@ -23,6 +23,7 @@ from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.measures import score_interval
 from thrifty.evidence.observe import evidence_of
 from thrifty.evidence.tests import check_confidence, empirical_risk_within
+from thrifty.evidence.thresholds import path_to_full
 
 _LEVEL = 0.95
 _USUAL_FOLDS = 5
@@ -122,7 +123,8 @@ class OperatingPoints:
         """Return the same fit at a point that new rows prove to lose at most ``max_loss``, or to keep to ``budget``.
 
         With ``max_loss`` it is the cheapest such point, and ``certificate_`` says what was proved; with ``budget`` the
-        dearest. Nothing is refitted.
+        dearest. Nothing is refitted. Shares of lost rows are tested along a path from the full model, alone, over the
+        points of the fit, in small steps (``path_to_full``): a fixed sequence, chosen on the rows of the fit.
 
         Parameters
         ----------
@@ -168,6 +170,16 @@ class OperatingPoints:
                 f"against_full=True), and give frontier.on([evidence_of(...)]) to thrifty.certify."
             )
         chosen = Frontier.from_evidence([fitted_on], against_full=measure != "mean")
+        # A row that gets to the full model is not worse off with the answer of the full model alone.
+        alone = measure != "mean" and self._learned.policy.is_measured and self._learned.behind is None
+        if alone:
+            fitted_on, new = fitted_on.with_full_alone(), new.with_full_alone()
+            safe = Frontier.from_evidence([fitted_on], against_full=True)
+            path = path_to_full(fitted_on, safe.thresholds)
+            chosen = Frontier.from_evidence(
+                [replace(fitted_on, points=path, optimism=None)], against_full=True, every_point=True
+            )
+            new = replace(new, points=path)
         certificate = certify(
             chosen.on([new]),
             max_loss=goal["max_loss"],
@@ -180,7 +192,7 @@ class OperatingPoints:
         if certificate.point is None or certificate.is_fallback:
             other._send_everything(goal["max_loss"])
         else:
-            other._go_to(np.array(certificate.point.thresholds))
+            other._go_to(np.array(certificate.point.thresholds), alone=alone)
         return other
 
     # -- moving ----------------------------------------------------------------------------------
@@ -203,19 +215,25 @@ class OperatingPoints:
         else:
             self._go_to(policy.thresholds[policy.lower])
 
-    def _go_to(self, thresholds: Floats, weights: Floats | None = None) -> None:
-        """Go to a point, one of the policy or not; its means are over the rows of the evidence, so weighted."""
+    def _go_to(self, thresholds: Floats, weights: Floats | None = None, *, alone: bool = False) -> None:
+        """Go to a point, one of the policy or not; its means are over the rows of the evidence, so weighted.
+
+        With ``alone`` the full model is not blended with the last stage.
+        """
         policy = self._learned.policy
-        same = (policy.thresholds == thresholds).all(axis=1)
+        alone = alone and self._learned.blend is not None
+        same = (policy.thresholds == thresholds).all(axis=1) & (not alone)
         if not same.any():
             other = Policy.of(thresholds, seed=policy.seed)
             if policy.is_measured:
-                evidence = self._evidence()
+                evidence = self._evidence().with_full_alone() if alone else self._evidence()
                 _, *means = evidence.at_point(thresholds)
                 cost, score = (np.array([np.average(one, weights=weights)]) for one in means)
                 other = replace(other, cost=cost, score=score - evidence.optimism_at(thresholds[None])[:, 0])
             policy, same = other, np.ones(1, dtype=bool)
         self.chain_ = self._learned.at(policy.at(int(np.argmax(same))))
+        if alone:
+            self.chain_ = replace(self.chain_, blend=self.chain_.task.full_alone)
 
     def _send_everything(self, max_loss: Any) -> None:
         """Send every row to the full model, past a chain in its place too; its own answer counts."""

@@ -98,9 +98,11 @@ def certify(
     ``k <= c``, with c the largest number for which ``P(Bin(n, max_loss) <= c) <= alpha`` (which is what "the
     bound is at most max_loss" says). Since the binomial distribution grows with its probability,
     ``P(Bin(n, p) <= c) <= P(Bin(n, max_loss) <= c) <= alpha``. So a wrong certificate has probability at most alpha,
-    for any other points and any dependence between the tests. Where classes have limits of their own, j
-    is the first point that breaks one of them, and to get past j the test of that class must err: the limits of all
-    classes hold together with the same confidence. Means are tested by betting; see ``thrifty.evidence.tests``.
+    for any other points and any dependence between the tests (fixed-sequence testing: Maurer, Hothorn and Lehmacher
+    1995; Angelopoulos et al. 2021, Learn then Test). So a path may be as fine as one likes. Where classes have
+    limits of their own, j is the first point that breaks one of them, and to get past j the test of that class must
+    err: the limits of all classes hold together with the same confidence. Means are tested by betting; see
+    ``thrifty.evidence.tests``.
 
     Among n rows let d be different, label included, on which a point loses k_d times, and k times on all n. Tested are
     ``max(k_d, ceil(d k / n))`` losses in d trials, and k in n; a point passes if both bounds do. A table does not tell

@@ -317,6 +317,16 @@ class Evidence:
         route, cost, quality = zip(*(self.at_point(point) for point in points), strict=True)
         return RouteAverages(np.array(cost), np.array(route) == self.n_stages, np.array(quality))
 
+    def with_full_alone(self) -> "Evidence":
+        """The full model's own answers behind the stages, in the place of those blended with the last stage."""
+        if self.full_quality is None:
+            return self
+        quality, scores = self.quality.copy(), self.scores
+        quality[:, -1] = self.full_quality
+        if scores is not None and self.full_scores is not None:
+            scores = np.concatenate([scores[:, :-1], self.full_scores[:, None]], axis=1)
+        return replace(self, quality=quality, scores=scores)
+
     def optimism_at(self, points: Floats) -> Floats:
         """Optimism at some points, shape (n_points, 2): that of the point of the same mean cost, or between two."""
         if self.optimism is None or self.points is None:

@@ -68,7 +68,12 @@ class Frontier:
 
     @classmethod
     def from_evidence(
-        cls, evidence: Sequence[Evidence], *, against_full: bool = False, task: Task | None = None
+        cls,
+        evidence: Sequence[Evidence],
+        *,
+        against_full: bool = False,
+        task: Task | None = None,
+        every_point: bool = False,
     ) -> "Frontier":
         """Keep the efficient ones among all operating points of some systems on the same rows.
 
@@ -81,6 +86,8 @@ class Frontier:
             frontier a certificate of "loses at most so much against the full model" walks along.
         task : Task, optional
             What an answer is, ``estimator.chain_.task``; the ``frontier_`` of an estimator knows it.
+        every_point : bool, default=False
+            Keep points that are not efficient on these rows, too: dearer ones may be safer on others.
         """
         sources = _sources(evidence, against_full)
         points = [one.every_point() for one in sources]
@@ -92,7 +99,8 @@ class Frontier:
         means = Means(*(np.concatenate([getattr(one, name) for _, one in points]) for name in _MEANS))
         # Costs that differ in their last digits only are equal; counts of right answers are exact as they are.
         scale = float(np.abs(means.cost).max()) or 1.0
-        kept = efficient(np.round(means.cost / scale, 12), means.score)
+        cost = np.round(means.cost / scale, 12)
+        kept = np.argsort(cost, kind="stable") if every_point else efficient(cost, means.score)
         means = Means(means.cost[kept], means.share[kept], means.score[kept])
         seen = tuple(keys for one in sources for keys in one.known_rows)
         return cls(sources, source[kept], thresholds[kept], means, means, False, against_full, seen, task)

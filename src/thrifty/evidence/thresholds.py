@@ -29,6 +29,7 @@ __all__ = [
     "StoppingRules",
     "convex_hull",
     "measured",
+    "path_to_full",
     "price_grid",
     "sweep_prices",
     "threshold_curve",
@@ -36,6 +37,9 @@ __all__ = [
 
 TIE = 1e-10
 """Relative difference of two sums below which both cuts are equally good; the one at which rows stop earlier wins."""
+
+PATH_STEPS = 32
+"""Steps of a path through all of its points, about, and of its last part, from the dearest on to the full model."""
 
 BLOCK = 2**15
 """Rows times prices that are processed together, to save the overhead of calls where there are few rows."""
@@ -159,6 +163,25 @@ def measured(policy: Policy, evidence: Evidence) -> Policy:
     score = means[:, 1] - evidence.optimism_at(policy.thresholds)[:, 0]
     policy = replace(policy, cost=means[:, 0], score=score)
     return policy if np.all(np.diff(policy.cost) >= 0) else policy[np.argsort(policy.cost, kind="stable")]
+
+
+def path_to_full(evidence: Evidence, points: Floats) -> Floats:
+    """Thresholds along a path through some points, given by rising cost, and on towards sending all rows to the end.
+
+    Between neighbours each threshold moves through the gate scores of the rows, in steps of equally many rows: points
+    that are efficient on the rows of a fit are few, and end where no loss is left there, which others may still have.
+    """
+    ends, n_rows = np.vstack([points, np.full((1, evidence.n_stages), -np.inf)]), len(evidence.gate)
+    n_steps, last = max(PATH_STEPS // len(points), 1), len(points) - 1
+    places = np.r_[np.arange(n_steps * last) / n_steps, last + np.arange(PATH_STEPS) / PATH_STEPS]
+    path = np.empty((len(places), evidence.n_stages))
+    for stage, ranked in enumerate(np.sort(evidence.gate, axis=0).T):
+        n_below = np.searchsorted(ranked, ends[:, stage], side="right")
+        rank = np.rint(np.interp(places, np.arange(len(ends)), n_below)).astype(np.intp)
+        low, high = ranked[np.maximum(rank - 1, 0)], ranked[np.minimum(rank, n_rows - 1)]
+        path[:, stage] = np.where(rank == 0, -np.inf, np.where(rank == n_rows, np.inf, low / 2 + high / 2))
+    path[: n_steps * last + 1 : n_steps] = points
+    return path
 
 
 def convex_hull(cost: Floats, score: Floats) -> Ints:

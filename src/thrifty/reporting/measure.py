@@ -265,11 +265,7 @@ def _as_served(system: Any) -> Evidence:
     alone = chain.blend is not None and np.array_equal(chain.blend, chain.task.full_alone)
     if not alone or evidence.full_quality is None:
         return evidence
-    quality, scores = evidence.quality.copy(), evidence.scores
-    quality[:, -1] = evidence.full_quality
-    if scores is not None and evidence.full_scores is not None:
-        scores = np.concatenate([scores[:, :-1], evidence.full_scores[:, None]], axis=1)
-    served = replace(evidence, quality=quality, scores=scores)
+    served = evidence.with_full_alone()
     return served if evidence.right is None else with_classes(served, chain.task)
 
 
