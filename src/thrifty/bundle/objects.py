@@ -37,6 +37,7 @@ from thrifty.chain.stage import (
     ForkStage,
     LeafStage,
     LinearStage,
+    TurnByValue,
 )
 from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier, DynaModGbrtRegressor
 from thrifty.dynamod.linear_estimator import DynaModLinClassifier
@@ -72,7 +73,7 @@ _MAX_NESTED = 8
 
 _PLAIN: tuple[type, ...] = (
     *(BoostedStage, CascadeStage, ConfidentStage, ForeignStage, ForkStage, LeafStage, LinearStage),
-    *(NeighbourStage, NeighbourTurn, TurnByNeighbours, Chain, ColumnType, Levels),
+    *(NeighbourStage, NeighbourTurn, TurnByNeighbours, TurnByValue, Chain, ColumnType, Levels),
     *(PriceList, Discounts, ForgottenFunction, RowPrices, CostMatrix, ProbabilityLoss),
     *(AbsentFull, PrecomputedFull, StoredModel, Impute, Scale, KernelScores, LinearScores),
     *(Cascades, Log, Programme, Routes, QualityModel, TextReader, RouterCertificate, RouterState),

@@ -78,10 +78,11 @@ class StageOptions:
         Sizes of a stage to choose from out of fold, from small to large, each at most that: a stage ends when its trees
         no longer help. None is (60, 4), which learns at half the usual rate, (100, 6) and (150, 10), the larger ones
         where there are ten rows for each tree; with 100 rows to 1,000, (60, 4) with smaller penalties too.
-    structure : {"line", "neighbours", "auto"}, default="line"
-        Whether all rows buy in one order ("line"), or each row is sent to the purchase that is best for it, by training
-        rows that are alike in what it holds ("neighbours"). The latter keeps up to 16,000 training rows in the model
-        and in its file. "auto" takes it only where it is clearly ahead out of fold. A ranker has "line" only.
+    structure : {"auto", "line", "neighbours"}, default="auto"
+        Whether all rows buy in one order ("line"); in a line or, where that is clearly better out of fold, in branches,
+        one of which the values of the first purchases choose ("auto"); or each row buys what is best for it, by
+        training rows that are alike in what it holds ("neighbours"). The latter keeps up to 16,000 training rows in the
+        model and in its file. A ranker has a line only.
     max_bins : int, default=255
         Bins per column.
     max_bytes : int, optional
@@ -96,7 +97,7 @@ class StageOptions:
 
     max_stages: int | None = None
     sizes: Sequence[Sequence[int]] | None = None
-    structure: str = "line"
+    structure: str = "auto"
     max_bins: int = 255
     max_bytes: int | None = None
 
@@ -264,8 +265,8 @@ def _check_stage_options(options: Any) -> None:
     if options.structure not in get_args(Structure):
         gone = " 'neighbours' replaces 'graph'." if options.structure == "graph" else ""
         raise InvalidInputError(
-            f"structure must be 'line' (all rows buy in one order), 'neighbours' (each in its own, chosen by training "
-            f"rows that are alike) or 'auto' (neighbours where they are clearly better); got "
+            f"structure must be 'line' (all rows buy in one order), 'auto' (or in branches, where these are clearly "
+            f"better) or 'neighbours' (each in its own, chosen by training rows that are alike); got "
             f"{options.structure!r}.{gone}"
         )
     for name in ("max_stages", "max_bytes"):
@@ -397,7 +398,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     certificate_ : Certificate or None
         What ``certified`` proved against the full model.
     order_ : ndarray
-        Purchases (numbers of groups) in the order in which they are made.
+        Purchases (numbers of groups) in the order in which they are made; where rows part, that of the line.
     features_ : ndarray
         Columns that are bought before the full model, in that order.
     n_stages_ : int
@@ -707,10 +708,10 @@ class BudgetedRanker(BudgetedCascade):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.stages is not None and self.stages.structure != "line":
+        if self.stages is not None and self.stages.structure == "neighbours":
             raise InvalidInputError(
-                f"structure must be 'line' for a ranking of documents, which buys for all rows in one order; got "
-                f"{self.stages.structure!r}."
+                "structure must be 'line' or 'auto', which is a line here, for a ranking of documents, which buys for "
+                "all rows in one order; got 'neighbours'."
             )
 
     def _task_of(self, y: Any, weight: Floats) -> RankingTask:  # noqa: ARG002 - there are no weights

@@ -12,10 +12,11 @@ from functools import partial
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
+from thrifty.cascade.branches import Branches, find_branches
 from thrifty.cascade.evaluation import StageEvaluation, evaluate_stages, overconfidence_ratio
 from thrifty.cascade.gates import MIN_Z_OF_GATES, RowNodes, n_tied_stages, z_score_of_gain
 from thrifty.cascade.neighbours import NeighbourGraph, find_neighbours
-from thrifty.cascade.nodes import NodeTrees, grow_nodes
+from thrifty.cascade.nodes import NodeTrees, grow_branches, grow_nodes
 from thrifty.cascade.plan import choose_plan, nested_scores
 from thrifty.cascade.problem import CascadeProblem, Plan, z_score
 from thrifty.cascade.stages import StagedTrees, grow_stages, score_fold, trees_within_bytes
@@ -31,6 +32,9 @@ __all__ = ["LearnedCascade", "learn_cascade", "most_accurate_point", "n_repeats_
 
 MIN_ROWS = 300
 """Rows from which on rows may buy in different orders."""
+
+COMPARED = 7
+"""First stages by which branches are compared with the line on one fold, before more is grown."""
 
 NOISE = 0.5
 """z-score up to which a point counts as accurate as the most accurate one."""
@@ -68,7 +72,7 @@ class LearnedCascade:
     """
 
     plan: Plan
-    staged: StagedTrees | NeighbourGraph
+    staged: StagedTrees | NeighbourGraph | Branches
     calibrations: list[Floats]
     blend: Floats
     policy: Policy
@@ -175,7 +179,10 @@ def _repeat_cross_validation(
 
 
 def _with_operating_points(
-    problem: CascadeProblem, plan: Plan, found: StageEvaluation, trees: StagedTrees | NeighbourGraph
+    problem: CascadeProblem,
+    plan: Plan,
+    found: StageEvaluation,
+    trees: StagedTrees | NeighbourGraph | Branches,
 ) -> LearnedCascade:
     """Choose operating points of evaluated stages, and build the learned cascade."""
     task, evidence, loss = problem.task, found.evidence, found.loss
@@ -317,10 +324,12 @@ def best_graph(
     line: StageEvaluation,
     staged: StagedTrees,
     raw: Floats,
-) -> tuple[NeighbourGraph, StageEvaluation] | None:
-    """The graph of purchases asked for or, with "auto", one that is clearly better than the line; else None."""
+) -> tuple[NeighbourGraph | Branches, StageEvaluation] | None:
+    """Neighbours if they are asked for or, with "auto", branches that are clearly better than the line; else None."""
     if problem.structure == "line" or not supports_branching(problem):
         return None
+    if problem.structure == "auto":
+        return best_branches(problem, plan, line, raw)
     found = find_neighbours(problem, plan, staged)
     if found is None:
         return None
@@ -334,9 +343,54 @@ def best_graph(
         trees, scores, ratio = _grow_nodes(problem, graph, node, plan, sizes)
         graph, row_nodes = replace(graph, trees=trees), RowNodes(graph.sets, node)
         served = trees.scores(problem.table, node)[:, :n_tied]
-    judged = evaluate_stages(problem, scores, served, ratio, costs, row_nodes)
-    is_taken = problem.structure == "neighbours" or _is_ahead(problem, line, judged)
-    return (graph, judged) if is_taken else None
+    return graph, evaluate_stages(problem, scores, served, ratio, costs, row_nodes)
+
+
+def best_branches(
+    problem: CascadeProblem, plan: Plan, line: StageEvaluation, raw: Floats
+) -> tuple[Branches, StageEvaluation] | None:
+    """Branches that are clearly better than the line, or None; ``raw`` are the line's out-of-fold scores."""
+    found = find_branches(problem, plan)
+    problem.progress("looking for branches", 1, 1)
+    if found is None:
+        return None
+    branches, node = found
+    n_rows, (first, *others) = len(problem.y), problem.folds
+    # Nodes are many, and their rows few: fewer trees of larger steps take half of the time.
+    size = replace(
+        plan.boosting,
+        n_trees=(plan.boosting.n_trees + 1) // 2,
+        learning_rate=2 * plan.boosting.learning_rate,
+    )
+    grow = partial(grow_branches, problem, branches.sets, node, size)
+    scores = np.empty((n_rows, len(branches.sets), problem.task.n_scores))
+    grown = grow(held_out=first)
+    scores[first] = grown.scores(problem.table.take(first), node[first])
+    # The first fold suffices to see that branches are behind.
+    loss = problem.task.loss(problem.y[first])
+    gains = [
+        loss.values(raw[first, place]) - loss.values(scores[first, place])
+        for place in range(min(scores.shape[1], COMPARED))
+    ]
+    if np.average(np.mean(gains, axis=0), weights=problem.weight[first]) <= 0.0:
+        return None
+    n_trees, mean_margin = [[trees.n_trees for trees in level] for level in grown.trees], grown.mean_margin
+    with ThreadPoolExecutor(problem.n_threads) as pool:
+        whole = pool.submit(grow, n_trees=n_trees)
+        jobs = [pool.submit(grow, held_out=fold, n_trees=n_trees) for fold in others]
+        for number, (fold, job) in enumerate(zip(others, jobs, strict=True)):
+            scores[fold] = job.result().scores(problem.table.take(fold), node[fold])
+            mean_margin = mean_margin + job.result().mean_margin
+            problem.progress("growing branches", number + 1, len(others) + 1)
+        trees = whole.result().to_serve()
+        problem.progress("growing branches", len(others) + 1, len(others) + 1)
+    if problem.max_bytes is not None and trees.n_bytes.sum() > problem.max_bytes:
+        return None
+    ratio = overconfidence_ratio(trees.mean_margin, mean_margin / len(problem.folds))
+    served = trees.scores(problem.table, node)[:, : n_tied_stages(problem, branches.sets[0])]
+    costs = problem.costs_by_node(branches.sets, node)
+    judged = evaluate_stages(problem, scores, served, ratio, costs, RowNodes(branches.sets, node))
+    return (replace(branches, trees=trees), judged) if _is_ahead(problem, line, judged) else None
 
 
 def _is_ahead(problem: CascadeProblem, line: StageEvaluation, graph: StageEvaluation) -> bool:

@@ -260,8 +260,6 @@ def find_neighbours(
     )
     n_bytes = graph.neighbour_bytes + (stored_bytes(graph._last_trees()) if search.is_labels else 1)
     if problem.max_bytes is not None and n_bytes > problem.max_bytes:
-        if problem.structure == "auto":
-            return None
         raise InvalidInputError(
             f"max_bytes must leave room for the neighbours and the trees behind them, {n_bytes} bytes here; got "
             f"{problem.max_bytes}. Raise it, or give structure='line'."

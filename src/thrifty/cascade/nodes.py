@@ -15,12 +15,22 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints
 from thrifty.cascade.problem import CascadeProblem
-from thrifty.cascade.stages import ROWS_PER_TREE, Stage, compact, margins, shrinkage_at, stored_bytes
+from thrifty.cascade.stages import (
+    ROWS_PER_TREE,
+    EarlyStopping,
+    Stage,
+    ValidationRows,
+    compact,
+    grow_until,
+    margins,
+    shrinkage_at,
+    stored_bytes,
+)
 from thrifty.rows import Subsampler, uniforms
 from thrifty.trees import BinnedTable, TreeEnsemble
 from thrifty.trees.boosting import Boosting
 
-__all__ = ["NodeTrees", "TreeTrials", "grow_nodes"]
+__all__ = ["NodeTrees", "TreeTrials", "grow_branches", "grow_nodes"]
 
 TRIAL = Boosting(n_trees=12, max_depth=6, learning_rate=0.2, l2=5.0)
 """Trees that a trial of a purchase adds."""
@@ -175,4 +185,60 @@ def grow_nodes(
             after.append(score)
         levels.append(tuple(grown))
         before, came_from = after, node[:, place]
+    return NodeTrees(base, tuple(levels), mean_margin)
+
+
+def grow_branches(
+    problem: CascadeProblem,
+    sets: Sequence[Sequence[Ints]],
+    node: Ints,
+    boosting: Boosting,
+    *,
+    held_out: Ints | None = None,
+    n_trees: Sequence[Sequence[int]] | None = None,
+) -> NodeTrees:
+    """Grow the trees of every node on the rows that come to it; nodes form a tree.
+
+    Parameters
+    ----------
+    sets, node : sequence of sequence of ndarray, ndarray
+        As in ``grow_nodes``.
+    held_out : ndarray, optional
+        Rows that are left out.
+    n_trees : sequence of sequence of int, optional
+        Trees of each node of each level; by default each node stops early by the loss of the rows that are left out.
+    """
+    table, y, counts = problem.table, problem.y, problem.weight
+    is_grown = np.ones(len(y), dtype=bool)
+    is_grown[held_out if held_out is not None else []] = False
+    base = problem.task.loss(y[is_grown]).base(counts[is_grown])
+    score, scale = np.tile(base, (len(y), 1)), 1.0
+    subsampler = Subsampler(uniforms(table.codes)[:, None], ROWS_PER_TREE)
+    levels, mean_margin = [], np.zeros(len(sets))
+    for place, level in enumerate(sets):
+        score *= shrinkage_at(place)
+        scale /= shrinkage_at(place)
+        grown = []
+        for number, columns in enumerate(level):
+            comes = node[:, place] == number
+            own, left_out = np.flatnonzero(comes & is_grown), np.flatnonzero(comes & ~is_grown)
+            if not len(columns) or not len(own):
+                grown.append(TreeEnsemble.empty(table.n_features, len(base)))
+                continue
+            running, stopping = score[own], None
+            if n_trees is None and len(left_out):
+                judges = ValidationRows(table.take(left_out), y[left_out], counts[left_out])
+                stopping = EarlyStopping(judges, problem.task.loss(y[left_out]), score[left_out])
+                stopping.begin(running)
+            stage, loss = Stage(table.take(own), columns, boosting, len(base)), problem.task.loss(y[own])
+            max_trees = boosting.n_trees if n_trees is None else n_trees[place][number]
+            seed = place * boosting.n_trees + 1
+            trees = grow_until(stage, loss, counts[own], running, max_trees, seed, subsampler, stopping, own)
+            score[own] = running
+            if stopping:
+                score[left_out] = stopping.score
+            margin = margins(running * scale, base)
+            mean_margin[place] += float(margin @ counts[own]) / float(counts[is_grown].sum())
+            grown.append(replace(trees, values=trees.values * scale))
+        levels.append(tuple(grown))
     return NodeTrees(base, tuple(levels), mean_margin)

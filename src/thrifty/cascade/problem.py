@@ -36,7 +36,7 @@ CAPACITIES = (
 MAX_STAGES = 16
 
 Structure = Literal["line", "neighbours", "auto"]
-"""One order for all rows ("line"), orders by row ("neighbours"), or the better of them ("auto")."""
+"""One order for all rows ("line"), orders by row ("neighbours"), or a line or branches, as is better ("auto")."""
 
 
 def lighter(size: Boosting) -> Boosting:

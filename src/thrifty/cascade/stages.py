@@ -33,11 +33,14 @@ from thrifty.trees.boosting import Boosting, Loss
 from thrifty.trees.ensemble import in_level_order
 
 __all__ = [
+    "EarlyStopping",
     "Stage",
     "StagedTrees",
+    "ValidationRows",
     "compact",
     "grow_more",
     "grow_stages",
+    "grow_until",
     "margins",
     "narrow_table",
     "score_fold",
@@ -168,10 +171,12 @@ def grow_stages(
     loss = task.loss(y)
     base = loss.base(counts)
     score = np.tile(base, (table.n_rows, 1))
-    stopping = None if validation is None else _EarlyStopping(validation, task.loss(validation.y), base)
+    stopping = None
+    if validation is not None:
+        start = np.tile(base, (validation.table.n_rows, 1))
+        stopping = EarlyStopping(validation, task.loss(validation.y), start)
     subsampler = Subsampler(uniforms(table.codes)[:, None], ROWS_PER_TREE)
     parts, mean_margin, scale = [], np.zeros(len(sets)), 1.0
-    trees_per_check = max(boosting.n_trees // N_LOSS_CHECKS, 1)
     for place, columns in enumerate(sets):
         if (kept := shrinkage_at(place)) < 1.0:
             score *= kept
@@ -184,19 +189,44 @@ def grow_stages(
         stage = Stage(table, columns, boosting, task.n_scores)
         if stopping:
             stopping.begin(score)
-        max_trees = boosting.n_trees if n_trees is None else n_trees[place]
-        for first in range(0, max_trees, trees_per_check):
-            if stopping and first and stopping.should_stop(stage, score):
-                break
-            n_more, seed = min(trees_per_check, max_trees - first), place * boosting.n_trees + first + 1
-            stage.grow(loss, counts, score, n_more, subsampler.masks(seed, n_more))
-        n_best = stopping.restore(stage, score) if stopping else stage.n_trees
-        trees = stage.trees().first(n_best)
+        max_trees, seed = (
+            boosting.n_trees if n_trees is None else n_trees[place],
+            place * boosting.n_trees + 1,
+        )
+        trees = grow_until(stage, loss, counts, score, max_trees, seed, subsampler, stopping)
         parts.append(replace(trees, values=trees.values * scale))
         mean_margin[place] = np.average(margins(score * scale, base), weights=counts)
     return StagedTrees(
         base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts), mean_margin
     )
+
+
+def grow_until(
+    stage: "Stage",
+    loss: Loss,
+    counts: Floats,
+    score: Floats,
+    max_trees: int,
+    seed: int,
+    subsampler: Subsampler,
+    stopping: "EarlyStopping | None",
+    rows: Ints | None = None,
+) -> TreeEnsemble:
+    """Grow the trees of a stage until they are ``max_trees`` or no longer help, and update the scores in place.
+
+    The first tree is grown on the subsample of ``seed``, each further one on that of the next; ``rows`` are the rows of
+    the stage among those of the subsampler.
+    """
+    trees_per_check = max(stage.n_wanted // N_LOSS_CHECKS, 1)
+    for first in range(0, max_trees, trees_per_check):
+        if stopping and first and stopping.should_stop(stage, score):
+            break
+        n_more = min(trees_per_check, max_trees - first)
+        drawn = subsampler.masks(seed + first, n_more)
+        stage.grow(
+            loss, counts, score, n_more, drawn if rows is None else np.ascontiguousarray(drawn[:, rows])
+        )
+    return stage.trees().first(stopping.restore(stage, score) if stopping else stage.n_trees)
 
 
 def score_fold(
@@ -320,6 +350,11 @@ class Stage:
         self._boosting.add_trees(self._grower, self._builder, loss, counts, score, n_trees, drawn)
 
     @property
+    def n_wanted(self) -> int:
+        """Trees of a stage that is grown in full."""
+        return self._boosting.n_trees
+
+    @property
     def n_trees(self) -> int:
         """Trees so far."""
         return self._builder.n_trees
@@ -339,12 +374,11 @@ class Stage:
         return gains
 
 
-class _EarlyStopping:
+class EarlyStopping:
     """Early stopping of a stage: tracks the lowest validation loss and restores its state."""
 
-    def __init__(self, validation: ValidationRows, loss: Loss, base: Floats) -> None:
-        self._validation, self._loss = validation, loss
-        self.score = np.tile(base, (validation.table.n_rows, 1))
+    def __init__(self, validation: ValidationRows, loss: Loss, score: Floats) -> None:
+        self._validation, self._loss, self.score = validation, loss, score
 
     def begin(self, score: Floats) -> None:
         """Begin a stage, at the scores of the rows that it grows on."""

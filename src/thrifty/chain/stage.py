@@ -41,6 +41,7 @@ __all__ = [
     "LinearStage",
     "Stage",
     "Turn",
+    "TurnByValue",
     "Visit",
     "check_stages",
     "check_turns",
@@ -309,6 +310,47 @@ class Turn(Protocol):
 
     def taken(self, block: Floats) -> Ints:
         """The node of the next stage for each row of a block."""
+
+
+@dataclass(frozen=True, eq=False)
+class TurnByValue:
+    """Choice of the next node by the value of a column.
+
+    Attributes
+    ----------
+    place : int
+        Place of the column among those of the stage.
+    ends : ndarray of shape (n_bins - 1,)
+        Upper ends of all bins but the last, ascending.
+    to : ndarray of shape (n_bins + 1,)
+        Node for each bin and, last, for missing values.
+    """
+
+    place: int
+    ends: Floats
+    to: Ints
+
+    @property
+    def nodes(self) -> Ints:
+        """Numbers of the nodes to choose from."""
+        return np.unique(self.to)
+
+    def problem(self, columns: Ints) -> str | None:
+        """Why rows that hold some columns cannot take this turn, or None."""
+        if self.ends.ndim != 1 or np.isnan(self.ends).any() or np.any(np.diff(self.ends) <= 0):
+            return "ends of a turn must be ascending numbers"
+        if not 0 <= self.place < max(len(columns), 1) or (len(self.ends) and not len(columns)):
+            return f"place of a turn must be that of one of {len(columns)} columns; got {self.place}"
+        is_right = self.to.shape == (len(self.ends) + 2,) and np.all((self.to >= 0) & (self.to < MAX_NODES))
+        return None if is_right else f"nodes of a turn must be numbers in [0, {MAX_NODES}), one for each bin"
+
+    def taken(self, block: Floats) -> Ints:
+        """The node of the next stage for each row of a block."""
+        if not len(self.ends):
+            return np.full(len(block), self.to[0], dtype=np.intp)
+        cells = np.asarray(block[:, self.place], dtype=np.float64)
+        taken: Ints = self.to[np.where(np.isnan(cells), -1, np.searchsorted(self.ends, cells))]
+        return taken
 
 
 @dataclass(frozen=True)

@@ -123,10 +123,10 @@ def fit(
     structure: Annotated[
         Structure,
         typer.Option(
-            help="Order of purchases: the same for all rows (line), or one for each row, chosen by similar training "
-            "rows (neighbours); auto takes neighbours where they are clearly better."
+            help="Order of purchases: the same for all rows (line), one of several, chosen by the first purchases, "
+            "where that is clearly better (auto), or one for each row, chosen by similar training rows (neighbours)."
         ),
-    ] = Structure.line,
+    ] = Structure.auto,
     ignore: Ignore = None,
     row_key: RowKey = None,
     seed: Seed = 0,

@@ -61,7 +61,7 @@ def new_estimator(
     """Unfitted estimator for the target: a classifier, a regressor, or a ranker where queries are named."""
     allowed = 0.01 if tolerance is None else tolerance
     if query:
-        if structure != "line":
+        if structure == "neighbours":
             raise InvalidInputError(
                 f"--structure {structure} is for cascades that answer with classes or numbers, and a ranking of "
                 f"documents buys for all rows in one order. Leave --structure out."
