@@ -1,6 +1,7 @@
 """Many models, one budget: ModelRouter against its rivals on public logs of language models.
 
     python benchmarks/routing.py [mmlupro routerbench_part zeroeval routellm llmrouter9] [--quick] [--seeds 3]
+    python benchmarks/routing.py routerbench_part --serve
 
 Logs lie in THRIFTY_DATA/routing (default ../shared/data/routing). All fit and choose on rows with ``test == 0`` and are
 reported on ``test == 1``. Budgets are shares of the mean cost of the best single model, which is chosen on training
@@ -14,21 +15,28 @@ Printed: quality on test rows; spend divided by the budget; gains over routing (
 test rows, in favour of rivals) and over mixes, with standard errors of the paired differences; seconds of the processor
 for the fit and milliseconds for a decision. Seeds are those of the router and of the clusters. ``--splits N`` draws N
 further splits of 2,500 rows, fits, goes to the budgets .25 and .5 with ``confidence=0.95``, and prints how often the
-test rows cost more, and how often a bill of ``ModelRouter.bill`` is exceeded.
+test rows cost more, and how often a bill of ``ModelRouter.bill`` is exceeded. ``--serve`` puts ``thrifty serve`` in
+front of stub models and prints what it adds to a call, and what it holds at 200 calls a second.
 """
 
 import argparse
+import asyncio
 import os
+import socket
+import subprocess
+import sys
+import tempfile
 import time
 from itertools import combinations
 from pathlib import Path
 
+import aiohttp
 import numpy as np
 import pandas as pd
 from sklearn.cluster import KMeans
 from sklearn.linear_model import Ridge
 
-from thrifty import ModelRouter
+from thrifty import ModelRouter, save
 from thrifty.errors import InvalidInputError
 from thrifty.routing.policy import concave_hull
 from thrifty.routing.quality import learn_text_reader
@@ -307,6 +315,105 @@ def splits(name, n_splits, n_rows=2500):
     print(f"{exceeded / len(spent):.1%} of bills exceeded", flush=True)
 
 
+async def stub(_, receive, send):
+    """A model that answers at once."""
+    while (await receive()).get("more_body"):
+        pass
+    body = (
+        b'{"choices": [{"index": 0, "message": {"role": "assistant", "content": "A"}, "finish_reason": "stop"}], '
+        b'"usage": {"prompt_tokens": 100, "completion_tokens": 1}}'
+    )
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def serve(name, n_calls=400, rate=200, seconds=5.0):
+    """What the gateway adds to a call, and how it holds a rate."""
+    rows, is_test, models = read(name)
+    train, test = rows[~is_test], rows[is_test]
+    router = fitted(models, train)
+    texts = test.texts
+    with tempfile.TemporaryDirectory() as folder:
+        ports = free_ports(3)
+        least = router.frontier_.cost[0] * 1.0001
+        for place, budget in (("one", least), ("all", None)):
+            save(router.at(budget=budget), Path(folder) / f"{place}.thrifty")
+        tables = "".join(
+            f'[models."{model}"]\nurl = "http://127.0.0.1:{ports[0]}/v1"\nprice = [1.0, 1.0]\n'
+            for model in models
+        )
+        (Path(folder) / "serve.toml").write_text(
+            f"port = {ports[1]}\nadmin_port = {ports[2]}\nlog_requests = false\n{tables}"
+        )
+        where = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); "
+        how = f"port={ports[0]}, log_level='error', lifespan='off'"
+        stubs = f"import uvicorn, routing; uvicorn.run(routing.stub, {how})"
+        command = "from thrifty.cli import main; main(['serve', sys.argv[1], '--config', 'serve.toml'])"
+        urls = [f"http://127.0.0.1:{port}/v1/chat/completions" for port in ports[:2]]
+        with subprocess.Popen([sys.executable, "-c", where + stubs]) as models_behind:
+            for place in ("one", "all"):
+                given = [sys.executable, "-c", where + command, f"{place}.thrifty"]
+                with subprocess.Popen(
+                    given, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                ) as server:
+                    try:
+                        found = asyncio.run(measured(urls, texts, n_calls, rate, seconds))
+                    finally:
+                        server.kill()
+                print(
+                    f"{name}, {'one model a call' if place == 'one' else 'at any cost'}: {found}", flush=True
+                )
+            models_behind.kill()
+
+
+async def measured(urls, texts, n_calls, rate, seconds):
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+
+        async def call(url, number):
+            text = texts[number % len(texts)]
+            began = time.perf_counter()
+            body = {"model": "thrifty", "messages": [{"role": "user", "content": text}]}
+            async with session.post(url, json=body) as answer:
+                n_asked = answer.headers.get("x-thrifty-models", "").count(",") + 1
+                await answer.read()
+                return time.perf_counter() - began, answer.status, n_asked
+
+        for url in urls:
+            for _ in range(400):
+                try:
+                    await call(url, 0)
+                    break
+                except aiohttp.ClientError:
+                    await asyncio.sleep(0.1)
+        alone = [[], []]
+        for number in range(n_calls):
+            for kept, url in zip(alone, urls, strict=True):
+                kept.append(await call(url, number))
+        direct, through = (np.array([one[0] for one in kept]) * 1e3 for kept in alone)
+        n_asked = np.array([one[2] for one in alone[1]])
+        added = through - n_asked * np.median(direct)
+        words = f"adds {np.median(added):.1f} ms (99 %: {np.quantile(added, 0.99):.1f}), {n_asked.mean():.2f} asked; "
+        began, tasks = time.perf_counter(), []
+        for number in range(int(rate * seconds)):
+            await asyncio.sleep(max(began + number / rate - time.perf_counter(), 0.0))
+            tasks.append(asyncio.ensure_future(call(urls[1], number)))
+        done = await asyncio.gather(*tasks)
+        took = time.perf_counter() - began
+        late = np.array([one[0] for one in done]) * 1e3
+        n_good = sum(one[1] == 200 for one in done)
+        words += f"{rate} calls a second: {n_good} of {len(done)} answered in {took:.1f} s, "
+        return words + f"median {np.median(late):.1f} ms, 99 % {np.quantile(late, 0.99):.1f} ms"
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -315,10 +422,13 @@ def main():
     parser.add_argument("--quick", action="store_true", help="two small logs and one seed")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--splits", type=int, default=0)
+    parser.add_argument("--serve", action="store_true")
     given = parser.parse_args()
     sets = given.sets or (("routerbench_part", "zeroeval") if given.quick else SETS)
     for name in sets:
-        if given.splits:
+        if given.serve:
+            serve(name)
+        elif given.splits:
             splits(name, given.splits)
         else:
             run(name, 1 if given.quick else given.seeds)
