@@ -71,6 +71,8 @@ EXAMPLES = [
     "ranking",
     "device_and_server",
     "gateway",
+    "many_models",
+    "language_models",
     "own_family",
 ]
 

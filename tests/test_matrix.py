@@ -60,9 +60,8 @@ PARTED = slice(520, None)
 def rows_of(n_classes):
     """Tumours: benign or malignant; and, as a third class, benign ones that are large; without classes, a size.
 
-    With one class they are documents: grades of size, and queries of ten. In words, the points are a category; for a
-    router, the label says which of two models had better be asked. Where rows are to part, the radius says which of
-    two other columns tells the label, or the number.
+    With one class they are documents: grades of size, and queries of ten. In words, the points are a category. Where
+    rows are to part, the radius says which of two other columns tells the label, or the number.
     """
     if n_classes in ("parted", "parted numbers"):
         rng = np.random.default_rng(0)
@@ -80,8 +79,6 @@ def rows_of(n_classes):
         return table.assign(
             points=np.array(["few", "some", "many"])[np.digitize(X[:, 7], [0.03, 0.07])]
         ), labels
-    if n_classes == "router":
-        return table, np.where(X[:, 27] > 0.12, "strong", "weak")  # of the worst cells
     return table, labels if n_classes == 2 else np.where((y == 1) & (X[:, 0] > 12.5), "large", labels)
 
 
@@ -96,7 +93,6 @@ def n_classes_of(name):
     """Classes of the rows that a thing is fitted on."""
     special = {
         WORDS: "words",
-        ROUTER: "router",
         NUMBERS[-1]: "parted numbers",
         BY_NEIGHBOURS: "parted",
     }
@@ -175,12 +171,11 @@ def regressor(f0, **loss):
     )
 
 
-WORDS, BY_ROW, FUNCTION, CHEAPER, ROUTER, BY_NEIGHBOURS = OTHERS = (
+WORDS, BY_ROW, FUNCTION, CHEAPER, BY_NEIGHBOURS = OTHERS = (
     "a cascade over words",
     "a cascade of prices by row",
     "a cascade of prices by a function of the row",
     "a cascade with a discount",
-    "a router from answers",
     "neighbours before a single gate",
 )
 
@@ -212,16 +207,13 @@ def reads_words():
 
 
 def other_things():
-    """A table with text, prices of their own kinds, and a router that knows who was right."""
+    """A table with text, and prices of their own kinds."""
     cascade = recipes()["BudgetedClassifier"]
     table, y = rows_of("words")
     made = {WORDS: cascade(reads_words()).fit(table[TRAIN], y[TRAIN])}
     table, y = rows_of(2)
     for name, prices in ((BY_ROW, ROW_PRICES), (FUNCTION, TOLD), (CHEAPER, DISCOUNT)):
         made[name] = cascade(full()).set_params(feature_costs=None, prices=prices).fit(table[TRAIN], y[TRAIN])
-    table, y = rows_of("router")
-    log = table[TRAIN], y[TRAIN] == "weak", y[TRAIN] == "strong"
-    made[ROUTER] = ConfidenceRouter.from_answers(*log, prices=Prices(COSTS, full=1.0), random_state=0)
     table, y = rows_of("parted")
     gate = recipes()["DynaModGbrtClassifier"](DecisionTreeClassifier(max_depth=7, random_state=0))
     behind = FrozenEstimator(gate.fit(table[TRAIN], y[TRAIN]))
@@ -301,7 +293,6 @@ REFUSED = {
     (FUNCTION, "file"): "files keep no functions",
     (FUNCTION, "providers"): "a function tells prices",
     (BY_ROW, "providers"): "differ by row",
-    (ROUTER, "measures"): "need the class of each row",
     **{(name, "device"): "this one ranks" for name in RANKINGS},
     **{(name, "device"): "chain in front of a chain" for name in THINGS if " before a " in name},
     ("DynaModLinClassifier", "device"): "has a LinearStage",
@@ -487,7 +478,7 @@ def test_its_frontier_tells_measures_with_bands_on_rows_of_the_fit_and_on_others
     table, y = rows
     seen, task = evidence_of(thing[1], table[NEW], y[NEW]), thing[1].frontier_.task
     kept = door("measures", thing, lambda one: one.frontier_.measures(n_boot=50))
-    if thing[0] in (*RANKINGS, ROUTER):
+    if thing[0] in RANKINGS:
         return
     new = Frontier.from_evidence([seen], task=task).measures(n_boot=50)
     if thing[0] in NUMBERS:

@@ -401,10 +401,24 @@ def test_thrifty_route_reads_a_log_with_a_line_for_each_model(tmp_path, capsys):
     prices.write_text("model,price\ntiny,1")
     assert main(["route", str(log), "--prices", str(prices), "-o", str(out)]) == 2
     assert "no line for the model 'large'" in capsys.readouterr().err
-    for command in (["predict", "-o", str(tmp_path / "x.csv")], ["frontier"], ["explain"]):
-        tables = [] if command[0] == "frontier" else [str(log)]
-        assert main([*command, str(out), *tables]) == 2
-        assert "ModelRouter" in " ".join(capsys.readouterr().err.split())
+    replayed = direct.replay(texts, quality[:, order], cost[:, order], answers[:, order])
+    told, new = tmp_path / "told.csv", tmp_path / "new.csv"
+    new.write_text("text\n" + "\n".join(texts))
+    assert main(["predict", str(out), str(log), "-o", str(told)]) == 0
+    found = pd.read_csv(told)
+    assert found["model"].tolist() == replayed.model.tolist()
+    assert found["cost"].to_numpy() == pytest.approx(replayed.cost)
+    assert f"quality {replayed.quality.mean():.3f}" in capsys.readouterr().out
+    assert main(["predict", str(out), str(new), "-o", str(told), "--budget", "3"]) == 0
+    assert pd.read_csv(told)["model"].tolist() == direct.at(budget=3.0).predict(texts).tolist()
+    assert main(["explain", str(out), str(log), "--row", "2"]) == 0
+    assert f"answered by {replayed.model[1]} for" in capsys.readouterr().out
+    assert main(["explain", str(out), str(new), "--row", "2"]) == 0
+    assert f"next: ask {direct.predict(texts)[1]}" in capsys.readouterr().out
+    assert main(["frontier", str(out), "--plot", str(tmp_path / "frontier.png")]) == 0
+    assert (tmp_path / "frontier.png").read_bytes().startswith(b"\x89PNG")
+    assert main(["report", str(out), str(log), "-o", str(tmp_path / "page.html")]) == 2
+    assert "ModelRouter" in " ".join(capsys.readouterr().err.split())
 
 
 # -- refusals ----------------------------------------------------------------------------------------

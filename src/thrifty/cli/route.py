@@ -8,7 +8,7 @@ import typer
 from thrifty.cli.console import notes_of_warnings, print_json, print_table, print_text, size_of
 from thrifty.cli.options import AsJson, Seed
 from thrifty.errors import InvalidInputError
-from thrifty.files import check_output
+from thrifty.files import check_output, write_atomically
 
 _KNOWN = ("id", "text", "model", "quality", "cost", "answer", "evidence", "propensity")
 
@@ -64,12 +64,7 @@ def route(
                 "rows": len(X),
                 "expected_cost": router.expected_cost_,
                 "expected_quality": router.expected_quality_,
-                "frontier": {
-                    "cost": frontier.cost,
-                    "quality": frontier.quality,
-                    "rule": list(frontier.rule),
-                    "aiq": frontier.aiq,
-                },
+                "frontier": _frontier_numbers(frontier),
                 "singles": {
                     name: {"cost": cost, "quality": quality}
                     for name, cost, quality in zip(
@@ -154,3 +149,114 @@ def _pivot(frame: Any, path: Path, prices: dict[str, Any] | None) -> tuple[Any, 
         except (TypeError, ValueError) as error:
             raise InvalidInputError(f"{path}: column {column} must hold numbers: {error}") from error
     return X, arrays
+
+
+# -- other commands, for a file that holds a router --------------------------------------------------
+
+
+def _rows_of(router: Any, table: Path) -> tuple[Any, dict[str, Any] | None]:
+    """Rows of a table and, where it is a log with a line for each row and model, what the models returned."""
+    import numpy as np
+
+    from thrifty.tables.files import read_table
+
+    frame, state = read_table(table), router._fitted()
+    if {"model", "quality"} <= {*frame.columns}:
+        X, arrays = _pivot(frame, table, None)
+        place_of = {name: place for place, name in enumerate(arrays.pop("models"))}
+        missing = [name for name in state.pool if name not in place_of]
+        if missing:
+            raise InvalidInputError(
+                f"{table} must have lines of the model {missing[0]!r}, which may be asked."
+            )
+        whole = {}
+        for argument, values in arrays.items():
+            whole[argument] = np.full((len(X), len(state.names)), None if values.dtype == object else np.nan)
+            known = [place for place, name in enumerate(state.names) if name in place_of]
+            whole[argument][:, known] = values[:, [place_of[state.names[place]] for place in known]]
+        whole.pop("propensity", None)
+        return X, whole
+    columns = ["text"] if state.reader is not None else list(state.columns or frame.columns)
+    lacking = [name for name in columns if name not in frame.columns]
+    if lacking:
+        raise InvalidInputError(f"{table} must have a column {lacking[0]!r}, as the log of the fit.")
+    return frame["text"].astype(str).tolist() if state.reader is not None else frame[columns], None
+
+
+def predict_router(router: Any, table: Path, out: Path, json: bool) -> None:
+    """Write the first model to ask about each row; of a log, what would have been asked, paid and got."""
+    import pandas as pd
+
+    from thrifty.tables.files import table_bytes
+
+    X, log = _rows_of(router, table)
+    if log is None:
+        found = {"model": router.predict(X)}
+    else:
+        replay = router.replay(X, **log)
+        asked = [" ".join(filter(None, names)) for names in replay.asked.tolist()]
+        found = {"asked": asked, "model": replay.model, "cost": replay.cost, "quality": replay.quality}
+    answers = pd.DataFrame(found)
+    if str(out) == "-":
+        typer.echo(table_bytes(answers, "answers.csv"), nl=False)
+        return
+    write_atomically(out, table_bytes(answers, out))
+    numbers = {"rows": len(answers), "out": str(out), "models": answers["model"].value_counts().to_dict()}
+    numbers |= {} if log is None else {name: float(answers[name].mean()) for name in ("cost", "quality")}
+    if json:
+        print_json(numbers)
+        return
+    shares = ", ".join(f"{name} {n:,}" for name, n in numbers["models"].items())
+    print_text(f"wrote {len(answers):,} rows to {out}: {shares}")
+    if log is not None:
+        print_text(f"quality {numbers['quality']:.3f} for {numbers['cost']:.4g} a row")
+
+
+def explain_router(router: Any, table: Path, rows: slice, json: bool) -> None:
+    """Explain rows: what is asked first; of a log, what would have been asked, paid and decided."""
+    X, log = _rows_of(router, table)
+    names, found = router._fitted().names, []
+    for row in range(len(X))[rows]:
+        session = router.start(X[row] if isinstance(X, list) else X.iloc[row].to_numpy(float))
+        while log is not None and session.next_ask is not None:
+            place = names.index(session.next_ask)
+            given = {
+                key: None if log.get(key) is None else log[key][row, place] for key in ("cost", "evidence")
+            }
+            session.give(None if log.get("answers") is None else log["answers"][row, place], **given)
+        found.append((row + 1, session.explain().splitlines()))
+    if json:
+        print_json({"rows": [{"row": number, "steps": lines} for number, lines in found]})
+        return
+    for number, lines in found:
+        print_text(f"Row {number}")
+        for line in lines:
+            print_text(f"  {line}")
+
+
+def frontier_router(router: Any, plot: Path | None, json: bool) -> None:
+    """List the operating points of a router."""
+    from thrifty.plots import file_bytes
+
+    frontier = router.frontier_
+    if plot is not None:
+        write_atomically(plot, file_bytes(frontier.plot().figure, plot.suffix[1:] or "png"))
+    if json:
+        print_json({"frontier": _frontier_numbers(frontier)})
+        return
+    lines = [("rule", "cost", "quality")]
+    lines += [
+        (rule, f"{cost:.4g}", f"{quality:.3f}")
+        for rule, cost, quality in zip(frontier.rule, frontier.cost, frontier.quality, strict=True)
+    ]
+    print_table(lines)
+    print_text(f"Out of fold: {router.explain()}.")
+
+
+def _frontier_numbers(frontier: Any) -> dict[str, Any]:
+    return {
+        "cost": frontier.cost,
+        "quality": frontier.quality,
+        "rule": list(frontier.rule),
+        "aiq": frontier.aiq,
+    }

@@ -21,6 +21,7 @@ from thrifty.cli.options import (
     read_max_loss,
     read_shares,
 )
+from thrifty.cli.route import explain_router, frontier_router, predict_router
 from thrifty.errors import InvalidInputError
 from thrifty.files import check_output, write_atomically
 
@@ -106,6 +107,7 @@ def predict(
     )
     from thrifty.evidence import budgets
     from thrifty.evidence.observe import chain_of
+    from thrifty.routing.router import ModelRouter
     from thrifty.scale.scorer import answers_of, stage_names
     from thrifty.tables.files import name_of, table_bytes
     from thrifty.tables.frames import listed
@@ -122,6 +124,9 @@ def predict(
         check_output(out)
     with notes_of_warnings():
         known = load(system, public_key=public_key)
+        if isinstance(known, ModelRouter):
+            predict_router(known if budget is None else known.at(budget=budget), table, out, json)
+            return
         held = (getattr(known, "budget", None) if budget is None else budget) if hold_budget else None
         if hold_budget and held is None:
             raise InvalidInputError(
@@ -239,10 +244,15 @@ def explain(
     from thrifty.chain.explain import explain_rows
     from thrifty.cli.system import at_operating_point, read_rows
     from thrifty.evidence.observe import chain_of
+    from thrifty.routing.router import ModelRouter
     from thrifty.tables.files import name_of
 
     with notes_of_warnings():
         known = load(system, public_key=public_key)
+        if isinstance(known, ModelRouter):
+            shown = slice(None if everything else _EXPLAINED) if row is None else slice(row - 1, row)
+            explain_router(known if budget is None else known.at(budget=budget), table, shown, json)
+            return
         if budget is not None or max_loss:
             known = at_operating_point(known, budget=budget, max_loss=read_max_loss(max_loss))
         _, cells = read_rows(known, table, row_key=row_key, unseen_is_missing=unseen is Unseen.missing)
@@ -279,11 +289,15 @@ def frontier(
     """List the efficient operating points: mean cost and score at every budget, estimated on rows of the fit."""
     from thrifty.bundle.storage import load
     from thrifty.cli.system import expected_of, frontier_in_words, frontier_numbers, frontier_picture
+    from thrifty.routing.router import ModelRouter
 
     if plot is not None:
         check_output(plot)
     with notes_of_warnings():
         known = load(system, public_key=public_key)
+        if isinstance(known, ModelRouter):
+            frontier_router(known, plot, json)
+            return
     facts = expected_of(known)
     if plot is not None:
         write_atomically(plot, frontier_picture(known, facts, plot))

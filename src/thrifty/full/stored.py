@@ -8,7 +8,7 @@ no code of other libraries reads them.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -27,7 +27,6 @@ from thrifty.errors import InvalidInputError
 from thrifty.jit import lean_kernel
 from thrifty.tables.columns import Levels
 from thrifty.tables.frames import kind_of_table, plain_frame
-from thrifty.trees import TreeEnsemble
 from thrifty.trees.foreign import ForeignTrees
 
 _BLOCK_ROWS, _BLOCK_CELLS = 4096, 1 << 22
@@ -556,17 +555,3 @@ def write_exponentials(values: Any, out: Any) -> None:
     """Write the exponential of each number."""
     for i in range(len(values)):
         out[i] = math.exp(values[i])
-
-
-def constant_classifier(classes: Labels, shares: Floats, n_features: int) -> StoredModel:
-    """Classifier that predicts the same probabilities for every row."""
-    leaf = replace(
-        TreeEnsemble.empty(n_features, len(classes)),
-        values=np.asarray(shares, dtype=np.float64).reshape(1, -1),
-        node_offsets=np.zeros(2, np.int32),
-        leaf_offsets=np.array([0, 1], np.int32),
-    )
-    trees = ForeignTrees((leaf.validate(),), np.zeros(len(classes)), "shares", n_features)
-    return StoredModel(
-        classes, n_features, None, (), trees, "any", takes_missing=True, takes_sparse=True
-    ).validate()

@@ -1,7 +1,7 @@
 """Router by confidence: the gate is the margin of the cheap model, and is not learned."""
 
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 from sklearn.base import is_regressor
 from sklearn.linear_model import LogisticRegression
@@ -15,11 +15,8 @@ from thrifty.estimators.checks import check_share
 from thrifty.evidence.thresholds import threshold_curve
 from thrifty.full.crossfit import CrossFittedFull, cross_fit_full
 from thrifty.full.model import is_estimator
-from thrifty.prices.prices import Prices, check_columns
-from thrifty.routing.logged import learn_from_answers
+from thrifty.prices.prices import check_columns
 from thrifty.tasks.task import Task
-
-__all__ = ["ConfidenceRouter"]
 
 
 @dataclass(eq=False, repr=False)
@@ -81,54 +78,6 @@ class ConfidenceRouter(GatedClassifier):
     cv: Any = 5
     n_jobs: int | None = None
     random_state: Any = None
-
-    @classmethod
-    def from_answers(
-        cls,
-        X: Any,
-        weak_right: Any,
-        strong_right: Any,
-        *,
-        prices: Any = None,
-        budget: float | None = None,
-        cv: int = 5,
-        random_state: Any = None,
-    ) -> Self:
-        """Return a router learned from a log of which of two models was right.
-
-        No labels and no answers are needed, as where questions are routed between a small and a large language model.
-        The router sends on the rows that the stronger model is expected to gain most on; ``predict`` names the model
-        to ask, ``"weak"`` or ``"strong"``.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            What is known of a row before any model is asked.
-        weak_right, strong_right : array-like of shape (n_samples,)
-            Whether each model's answer was right, or how good it was, in [0, 1].
-        prices : Prices or path, default=None
-            What the columns of X cost and, as ``full``, what asking the stronger model costs more than asking the
-            weaker one. None is ``Prices(0.0, full=1.0)``: columns are free.
-        budget : float, optional
-            Mean spend per row. Without it, rows are sent on for which the stronger model is expected to be better.
-        cv : int, default=5
-            Folds: a row's gate is judged as trees see it that were grown without the row.
-        random_state : int, RandomState or None, default=None
-            Seed of the folds.
-
-        Examples
-        --------
-        ``frontier_``, ``at(budget=)``, ``cost``, ``route`` and files are those of every estimator. What is proved is
-        proved on new rows of the log: ``certify(router.frontier_.on([evidence_of_answers(router, X, weak, strong)]),
-        max_loss=0.02)``.
-        """
-        router = cls(
-            prices=Prices(0.0, full=1.0) if prices is None else prices,
-            budget=budget,
-            cv=cv,
-            random_state=random_state,
-        )
-        return learn_from_answers(router, X, weak_right, strong_right)  # type: ignore[no-any-return]
 
     def _task_of(self, y: Any, weight: Floats) -> Task:
         try:

@@ -16,22 +16,6 @@ from thrifty.arrays import Bools, Floats, Ints
 from thrifty.errors import InvalidInputError, MissingSupportWarning
 from thrifty.routing.quality import ridge
 
-__all__ = [
-    "MIN_ROWS",
-    "ModelPrice",
-    "answer_codes",
-    "check_models",
-    "check_propensity",
-    "check_quality",
-    "complete",
-    "costs_of",
-    "is_text",
-    "matrix",
-    "normalise",
-    "tokens_in",
-    "whole_rows",
-]
-
 MIN_ROWS = 30
 TOKEN_CHARACTERS = 4.0
 """Characters of a token, where the log does not hold what was billed."""

@@ -26,22 +26,6 @@ import numpy as np
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.routing.quality import ridge
 
-__all__ = [
-    "COST_ONLY",
-    "Cascades",
-    "Family",
-    "Log",
-    "Programme",
-    "Routes",
-    "Step",
-    "Walked",
-    "concave_hull",
-    "judge",
-    "learn_families",
-    "prices_of",
-    "walk",
-]
-
 N_PRICES = 20
 COST_ONLY = 1e9
 """Price, in units of quality per cost of the cheapest model, at which only cost counts."""

@@ -23,8 +23,6 @@ from thrifty.errors import InvalidInputError
 from thrifty.trees import TreeEnsemble
 from thrifty.trees.foreign import forest_trees
 
-__all__ = ["QualityModel", "TextReader", "crossfit", "learn_text_reader", "ridge"]
-
 N_COMPONENTS = 64
 N_TERMS = 30_000
 N_TREES = 100

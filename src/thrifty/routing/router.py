@@ -51,8 +51,6 @@ from thrifty.routing.session import RouterSession
 from thrifty.rows import fingerprints, key_chance, key_words
 from thrifty.threads import limited_threads
 
-__all__ = ["ModelRouter", "Replay", "RouterCertificate", "RouterFrontier", "RouterState"]
-
 MAX_POOL = 8
 """Models that the policy chooses from: those of the best cascades and those nearest the Pareto front."""
 

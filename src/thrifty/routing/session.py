@@ -9,8 +9,6 @@ from thrifty.prices.billing import check_amount
 from thrifty.routing.logs import TOKEN_CHARACTERS
 from thrifty.routing.policy import Log, Step
 
-__all__ = ["RouterSession"]
-
 
 class RouterSession:
     """Asks models about one row, as the policy decides, until it has an answer; made by ``ModelRouter.start``.

@@ -37,8 +37,6 @@ from thrifty.serve.inference_protocol import read_json
 from thrifty.serve.language_models import REFUSALS, UNTRIED, Bill, Completion, DayLedger, LanguageModel
 from thrifty.sources import http_session
 
-__all__ = ["ChatGateway", "chat_routes"]
-
 NAME = "thrifty"
 """Name of the router in requests; ``thrifty:budget=0.001`` is the same router at another mean cost."""
 

@@ -23,8 +23,6 @@ from thrifty.routing.logs import ModelPrice, check_price
 from thrifty.serve.config import ModelSettings
 from thrifty.sources import NOT_TRIED, CircuitBreaker, open_post
 
-__all__ = ["REFUSALS", "UNTRIED", "Bill", "Completion", "DayLedger", "LanguageModel"]
-
 MAX_RESPONSE = 32 * 2**20
 """Bytes of the largest response that is read."""
 
