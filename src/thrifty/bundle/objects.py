@@ -56,9 +56,11 @@ from thrifty.prices.billing import Discounts, ForgottenFunction, PriceList, RowP
 from thrifty.prices.prices import Prices
 from thrifty.routing.confidence import ConfidenceRouter
 from thrifty.routing.logs import check_models
+from thrifty.routing.points import RouterCertificate
 from thrifty.routing.policy import Cascades, Log, Programme, Routes
 from thrifty.routing.quality import QualityModel, TextReader
-from thrifty.routing.router import ModelRouter, RouterCertificate, RouterState
+from thrifty.routing.router import ModelRouter
+from thrifty.routing.state import RouterState
 from thrifty.tables.columns import ColumnType, Levels, level_text
 from thrifty.tasks.classes import BinaryTask, MulticlassTask
 from thrifty.tasks.mistakes import CostMatrix, ProbabilityLoss

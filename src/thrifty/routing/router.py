@@ -2,25 +2,24 @@
 
 An answer of a model is a column with a price: the router buys answers one after another, looks at whether they agree,
 and stops for each row when another answer is not worth its price. ``quality`` has what is expected before asking,
-``policy`` the rules and how they are learned, ``logs`` the checks of what a log holds.
+``policy`` the rules and how they are learned, ``state`` what a fit knows, ``points`` budgets and bills, ``logs`` the
+checks of what a log holds.
 """
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from scipy.stats import norm, skew
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from thrifty.arrays import Floats, Ints, Labels, Words
+from thrifty.arrays import Floats, Labels, Words
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import all_or_nothing
 from thrifty.estimators.checks import check_count, check_seed, validated
 from thrifty.evidence.tests import betting_bound, check_confidence, check_max_loss
-from thrifty.plots import draw_frontier
 from thrifty.routing.logs import (
     MIN_ROWS,
     ModelPrice,
@@ -37,29 +36,31 @@ from thrifty.routing.logs import (
     tokens_in,
     whole_rows,
 )
+from thrifty.routing.points import (
+    Mix,
+    RouterCertificate,
+    RouterFrontier,
+    choose_mix,
+    held_mix,
+    infeasible,
+    mixed_mean,
+    upper_bill,
+)
 from thrifty.routing.policy import (
     Log,
     Walked,
     choose_pool,
-    concave_hull,
-    judge,
-    learn_families,
     walk,
 )
-from thrifty.routing.quality import QualityModel, TextReader, crossfit, learn_text_reader, ridge
+from thrifty.routing.quality import crossfit, learn_text_reader, ridge
 from thrifty.routing.session import RouterSession
+from thrifty.routing.state import MAX_POOL, NO_POLICY, RouterState, learn_policy
 from thrifty.rows import fingerprints, key_chance, key_words
 from thrifty.threads import limited_threads
-
-MAX_POOL = 8
-"""Models that the policy chooses from: those of the best cascades and those nearest the Pareto front."""
 
 N_FOLDS = 5
 _FEW_ROWS = 10
 """Rows that a model must be known of to be added."""
-
-_N_NEXT = 0.5
-"""With ``confidence``, the budget is held over this many new rows for each row of the log."""
 
 
 class Replay(NamedTuple):
@@ -71,204 +72,6 @@ class Replay(NamedTuple):
     """Name of the model whose answer was taken."""
     cost: Floats
     quality: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class RouterFrontier:
-    """Operating points on the concave hull of mean cost and quality, judged out of fold.
-
-    Attributes
-    ----------
-    cost, quality : ndarray of shape (n_points,)
-        Means per row.
-    standard_error : ndarray of shape (n_points,)
-        Standard error of the mean quality.
-    rule : tuple of str
-        Kind of rule of each point.
-    single_cost, single_quality : ndarray of shape (n_models,)
-        Each model alone, in the order of ``models``.
-    """
-
-    cost: Floats
-    quality: Floats
-    standard_error: Floats
-    rule: tuple[str, ...]
-    single_cost: Floats
-    single_quality: Floats
-
-    def quality_at(self, budget: Any) -> Any:
-        """Mean quality at a budget, between two points by mixing them; NaN below the least cost."""
-        found = np.interp(budget, self.cost, self.quality)
-        return np.where(np.asarray(budget) < self.cost[0], np.nan, found)
-
-    def plot(self, ax: Any = None, **line: Any) -> Any:
-        """Draw quality against mean cost on matplotlib axes, beside the single models, and return them."""
-        labels = ("mean cost per row", "mean quality")
-        ax = draw_frontier(ax, self.cost, self.quality, labels, steps=False, **line)
-        ax.plot(self.single_cost, self.single_quality, "x", color="grey", label="single models")
-        return ax
-
-    @property
-    def aiq(self) -> float:
-        """Average improvement in quality (RouterBench): mean quality over budgets up to the dearest model's cost."""
-        low, high = float(self.cost[0]), float(self.single_cost.max())
-        at = np.unique([low, high, *self.cost[(self.cost > low) & (self.cost < high)]])
-        value = np.interp(at, self.cost, self.quality)
-        return float(np.trapezoid(value, at) / (high - low)) if high > low else float(value[0])
-
-    def gap_recovered(self, budget: Any) -> Any:
-        """Share of the quality gap between the cheapest and the best model that a budget recovers (PGR)."""
-        weak = float(self.single_quality[self.single_cost.argmin()])
-        best = float(self.single_quality.max())
-        return (self.quality_at(budget) - weak) / max(best - weak, 1e-12)
-
-    @property
-    def apgr(self) -> float:
-        """Mean gap recovered over budgets from the cheapest to the best model's cost (RouteLLM's APGR)."""
-        low, high = self.single_cost.min(), self.single_cost[self.single_quality.argmax()]
-        return float(np.nanmean(self.gap_recovered(np.linspace(max(low, self.cost[0]), high, 101))))
-
-    def cpt(self, share: float) -> float:
-        """Least budget that recovers a share of the gap, as a share of the way to the best model's cost; or NaN."""
-        low, high = self.single_cost.min(), self.single_cost[self.single_quality.argmax()]
-        budgets = np.linspace(max(low, self.cost[0]), self.cost[-1], 2001)
-        enough = np.flatnonzero(self.gap_recovered(budgets) >= share - 1e-12)
-        return (
-            float((budgets[enough[0]] - low) / (high - low)) if len(enough) and high > low else float("nan")
-        )
-
-
-@dataclass(frozen=True)
-class RouterCertificate:
-    """What was proved on rows that the router was not fitted on.
-
-    Attributes
-    ----------
-    measure : {"quality", "bill"}
-        Whether mean quality lost against ``against``, or the mean cost of the next rows, is bounded.
-    bound, limit : float
-        Upper bound, and the limit that was asked for.
-    confidence : float
-        Confidence of the bound.
-    n_rows : int
-        Rows that it was proved on.
-    against : str
-        The model compared with; empty for bills.
-    n_next : int
-        Number of next rows that a bill is for; 0 for quality.
-    """
-
-    measure: str
-    bound: float
-    limit: float
-    confidence: float
-    n_rows: int
-    against: str = ""
-    n_next: int = 0
-
-    def __str__(self) -> str:
-        share = f"with confidence {self.confidence:g}, from {self.n_rows:,} rows"
-        if self.measure == "bill":
-            return f"the next {self.n_next:,} rows cost at most {self.bound:.4g} a row, {share}"
-        return f"mean quality is at most {self.bound:.4f} below that of {self.against}, {share}"
-
-
-@dataclass(frozen=True, eq=False)
-class RouterState:
-    """What a fit learned; a file holds it.
-
-    Attributes
-    ----------
-    names, pool : tuple of str
-        All models, and those that the policy chooses from, cheapest first.
-    reader : TextReader or None
-        Reads texts; None where rows are tables.
-    model : QualityModel
-        Expected quality and cost.
-    log, folds, keys : Log, ndarray, ndarray
-        Training rows with what was expected of them out of fold, their folds, and fingerprints of their content.
-    tokens : ndarray or None
-        Tokens of each text.
-    evidence_mean : ndarray of shape (n_pool,)
-        Stands for evidence that is missing.
-    families, family_names : tuple
-        Rules, learned from all rows.
-    point_family, point_place : ndarray of shape (n_points,)
-        The rule of each point of the frontier.
-    point_quality, point_cost : ndarray of shape (n_rows, n_points)
-        Each row under each rule, judged out of fold.
-    single_cost, single_quality : ndarray of shape (n_models,)
-        Means of each model alone.
-    n_features : int
-        Columns of tables; 0 for texts.
-    columns : tuple of str or None
-        Their names, where they have any.
-    silent : tuple of str
-        Models that were added later: the log does not know their answers, which are not compared.
-    """
-
-    names: tuple[str, ...]
-    pool: tuple[str, ...]
-    reader: TextReader | None
-    model: QualityModel
-    log: Log
-    folds: Ints
-    keys: Words
-    tokens: Floats | None
-    evidence_mean: Floats
-    families: tuple[Any, ...]
-    family_names: tuple[str, ...]
-    point_family: Ints
-    point_place: Ints
-    point_quality: Floats
-    point_cost: Floats
-    single_cost: Floats
-    single_quality: Floats
-    n_features: int
-    columns: tuple[str, ...] | None = None
-    silent: tuple[str, ...] = ()
-
-    @property
-    def best_single(self) -> int:
-        """The single model of the highest quality; the cheaper of equals."""
-        return int(np.lexsort((self.single_cost, -np.round(self.single_quality, 6)))[0])
-
-    def validate(self) -> "RouterState":
-        """Refuse parts that do not fit together."""
-        n_points, n_pool = len(self.point_family), len(self.pool)
-        if not 2 <= n_pool == self.log.n_models <= MAX_POOL:
-            raise InvalidInputError(f"a router must choose from 2 to {MAX_POOL} models; got {n_pool}.")
-        rules = {
-            "have pool models among its models": set(self.pool) <= set(self.names),
-            "have expectations of each pool model": len(self.model.mean) == n_pool,
-            "know the family and the rule of each point": n_points > 0
-            and len(self.families) == len(self.family_names)
-            and self.point_place.shape == self.point_family.shape
-            and all(0 <= one < len(self.families) for one in self.point_family)
-            and all(
-                0 <= place < self.families[family].n_rules
-                for family, place in zip(self.point_family, self.point_place, strict=True)
-            ),
-            "have rules that suit its log": all(one.suits(self.log) for one in self.families),
-            "know each row under each point": self.point_cost.shape == (len(self.log), n_points)
-            and self.point_quality.shape == (len(self.log), n_points),
-            "know the models whose answers are not compared": set(self.silent) <= set(self.names),
-            "know each model alone": self.single_cost.shape
-            == self.single_quality.shape
-            == (len(self.names),),
-        }
-        for rule, holds in rules.items():
-            if not holds:
-                raise InvalidInputError(f"a router must {rule}.")
-        return self
-
-
-class _Choice(NamedTuple):
-    """Two points of the frontier, and the share of rows that follow the second."""
-
-    low: int
-    high: int
-    share: float
 
 
 class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -432,7 +235,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
                 None if codes is None else codes[:, pool],
                 shown,
             )
-            self._state = _learn_policy(
+            self._state = learn_policy(
                 RouterState(
                     names=names,
                     pool=tuple(names[model] for model in pool),
@@ -447,7 +250,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
                     single_quality=scores.mean(axis=0),
                     n_features=0 if is_texts else int(Z.shape[1]),
                     columns=None if is_texts or names_in is None else tuple(map(str, names_in)),
-                    **_NO_POLICY,
+                    **NO_POLICY,
                 ),
                 max_asks,
             )
@@ -464,15 +267,15 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
 
     def _go_to(self, budget: float | None, confidence: float | None) -> None:
         """Choose the points to mix, and say what is expected of them."""
-        choice = _choose(self._state, budget, confidence)
+        choice = choose_mix(self._state.point_cost, budget, confidence)
         self._set_choice(choice)
 
-    def _set_choice(self, choice: _Choice) -> None:
+    def _set_choice(self, choice: Mix) -> None:
         state = self._state
         self._choice = choice
         self.pool_ = list(state.pool)
-        self.expected_cost_ = _mixed_mean(state.point_cost, choice)
-        self.expected_quality_ = _mixed_mean(state.point_quality, choice)
+        self.expected_cost_ = mixed_mean(state.point_cost, choice)
+        self.expected_quality_ = mixed_mean(state.point_quality, choice)
         self.certificate_: RouterCertificate | None = None
 
     def _restore(
@@ -484,7 +287,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             self.n_features_in_ = state.n_features
         if state.columns is not None:
             self.feature_names_in_ = np.array(state.columns, dtype=object)
-        self._set_choice(_Choice(*choice))
+        self._set_choice(Mix(*choice))
         self.certificate_ = certificate
         return self
 
@@ -495,7 +298,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         state = self._fitted()
         self._check_goal(budget, confidence)
         other = copy.copy(self)
-        other._choice = _choose(state, budget, confidence)
+        other._choice = choose_mix(state.point_cost, budget, confidence)
         other.budget, other.confidence = budget, confidence
         other._set_choice(other._choice)
         return other
@@ -622,7 +425,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         other = copy.copy(self)
         other.models = models
         with limited_threads(openmp=1, blas=1):
-            other._state = _learn_policy(state, int(self.max_asks))
+            other._state = learn_policy(state, int(self.max_asks))
         other._go_to(self.budget, self.confidence)
         return other
 
@@ -828,7 +631,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
                 f"{bound:.4f} against {name}. Give more rows, or allow a larger loss."
             )
         other = copy.copy(self)
-        other._set_choice(_Choice(found[0], found[0], 0.0))
+        other._set_choice(Mix(found[0], found[0], 0.0))
         other.certificate_ = RouterCertificate("quality", found[1], limit, float(confidence), len(log), name)
         return other
 
@@ -840,12 +643,12 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
                 for family, place in zip(state.point_family, state.point_place, strict=True)
             ]
         )
-        choice = _held_choice(costs, budget, n_next, confidence)
+        choice = held_mix(costs, budget, n_next, confidence)
         if choice is None:
-            raise _infeasible(budget, _upper_bill(costs, _Choice(0, 0, 0.0), n_next, confidence), confidence)
+            raise infeasible(budget, upper_bill(costs, Mix(0, 0, 0.0), n_next, confidence), confidence)
         other = copy.copy(self)
         other._set_choice(choice)
-        bound = _upper_bill(costs, choice, n_next, confidence)
+        bound = upper_bill(costs, choice, n_next, confidence)
         other.certificate_ = RouterCertificate(
             "bill", bound, float(budget), float(confidence), len(log), "", n_next
         )
@@ -855,7 +658,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         """Upper prediction bound of the total cost of the next ``n_rows`` rows, from the rows of the fit."""
         check_confidence(confidence)
         n_rows = check_count("n_rows", n_rows)
-        return n_rows * _upper_bill(self._fitted().point_cost, self._choice, n_rows, confidence)
+        return n_rows * upper_bill(self._fitted().point_cost, self._choice, n_rows, confidence)
 
     def explain(self) -> str:
         """What the router chooses from, and what is expected of it."""
@@ -871,124 +674,3 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             f"expected quality {self.expected_quality_:.3f} for {self.expected_cost_:.3g} a row ({words}); "
             f"{state.names[best]} alone has {state.single_quality[best]:.3f} for {state.single_cost[best]:.3g}"
         )
-
-
-_NO_POLICY: dict[str, Any] = {
-    "families": (),
-    "family_names": (),
-    "point_family": np.empty(0, np.intp),
-    "point_place": np.empty(0, np.intp),
-    "point_quality": np.empty((0, 0)),
-    "point_cost": np.empty((0, 0)),
-}
-
-
-def _learn_policy(state: RouterState, max_asks: int) -> RouterState:
-    """Learn all families, judge them out of fold, and keep the points on the concave hull."""
-    names, families, qualities, costs = [], [], [], []
-    for name, learn in learn_families(state.log, max_asks):
-        quality, cost = judge(learn, state.log, state.folds)
-        names.append(name)
-        families.append(learn(state.log))
-        qualities.append(quality)
-        costs.append(cost)
-    n_rules = [family.n_rules for family in families]
-    quality, cost = np.column_stack(qualities), np.column_stack(costs)
-    # Means that differ in their last bits only are the same point: the simpler family comes first.
-    mean_cost = cost.mean(axis=0)
-    hull = concave_hull(_rounded(mean_cost), np.round(quality.mean(axis=0), 9))
-    return replace(
-        state,
-        families=tuple(families),
-        family_names=tuple(names),
-        point_family=np.repeat(np.arange(len(families)), n_rules)[hull],
-        point_place=np.concatenate([np.arange(n) for n in n_rules])[hull],
-        point_quality=quality[:, hull],
-        point_cost=cost[:, hull],
-    ).validate()
-
-
-def _rounded(values: Floats) -> Floats:
-    """Values rounded to nine significant digits of the largest."""
-    unit = float(10.0 ** np.ceil(np.log10(values.max())))
-    rounded: Floats = np.round(values / unit, 9) * unit
-    return rounded
-
-
-def _mixed_mean(values: Floats, choice: _Choice) -> float:
-    return float(
-        (1.0 - choice.share) * values[:, choice.low].mean() + choice.share * values[:, choice.high].mean()
-    )
-
-
-def _choose(state: RouterState, budget: float | None, confidence: float | None) -> _Choice:
-    """The mix of two points that spends the budget, or holds it with a confidence."""
-    last = state.point_cost.shape[1] - 1
-    if budget is None or np.isinf(budget):
-        return _Choice(last, last, 0.0)
-    if confidence is not None:
-        n_next = max(int(_N_NEXT * len(state.point_cost)), 1)
-        held = _held_choice(state.point_cost, budget, n_next, confidence)
-        if held is None:
-            least = _upper_bill(state.point_cost, _Choice(0, 0, 0.0), n_next, confidence)
-            raise _infeasible(budget, least, confidence)
-        return held
-    mix = _mix_at(state.point_cost.mean(axis=0), budget)
-    if mix is None:
-        raise _infeasible(budget, float(state.point_cost[:, 0].mean()), None)
-    return mix
-
-
-def _infeasible(budget: float, least: float, confidence: float | None) -> InvalidInputError:
-    held = "" if confidence is None else f" with confidence {confidence:g}"
-    return InvalidInputError(
-        f"budget must be at least {least:.4g}{held}, what the cheapest way to an answer costs a row; got {budget:g}."
-    )
-
-
-def _mix_at(cost: Floats, budget: float) -> _Choice | None:
-    if budget < cost[0] * (1.0 - 1e-9):
-        return None
-    low = int(np.searchsorted(cost, max(budget, cost[0]), side="right")) - 1
-    if low == len(cost) - 1:
-        return _Choice(low, low, 0.0)
-    return _Choice(low, low + 1, float((max(budget, cost[0]) - cost[low]) / (cost[low + 1] - cost[low])))
-
-
-def _held_choice(costs: Floats, budget: float, n_next: int, confidence: float) -> _Choice | None:
-    """The dearest mix of neighbouring points whose upper prediction bound is at most the budget."""
-    mean = np.maximum.accumulate(costs.mean(axis=0))
-    if _upper_bill(costs, _Choice(0, 0, 0.0), n_next, confidence) > budget:
-        return None
-    low, high = float(mean[0]), float(min(mean[-1], budget))
-    top = _mix_at(mean, high)
-    if top is not None and _upper_bill(costs, top, n_next, confidence) <= budget:
-        return top
-    found = _Choice(0, 0, 0.0)
-    for _ in range(40):
-        middle = (low + high) / 2.0
-        choice = _mix_at(mean, middle)
-        if choice is not None and _upper_bill(costs, choice, n_next, confidence) <= budget:
-            low, found = middle, choice
-        else:
-            high = middle
-    return found
-
-
-def _upper_bill(costs: Floats, choice: _Choice, n_next: int, confidence: float) -> float:
-    """Upper prediction bound of the mean cost of the next rows: normal, with a correction for skewness."""
-    one, two, share = costs[:, choice.low], costs[:, choice.high], choice.share
-    mean = (1.0 - share) * one.mean() + share * two.mean()
-    second = (1.0 - share) * (one * one).mean() + share * (two * two).mean()
-    spread = np.sqrt(max(second - mean * mean, 0.0))
-    if spread == 0.0:
-        return float(mean)
-    n_few = min(len(costs), n_next)
-    quantile = float(norm.ppf(confidence))
-    # Cornish and Fisher's correction: sums of few dear rows have a longer tail above than the normal distribution.
-    heavy = (
-        max(float(skew(two if share > 0.5 else one)), 0.0)
-        * (2.0 * quantile**2 + 1.0)
-        / (6.0 * np.sqrt(n_few))
-    )
-    return float(mean + (quantile + heavy) * spread * np.sqrt(1.0 / len(costs) + 1.0 / n_next))
