@@ -16,7 +16,8 @@ test rows, in favour of rivals) and over mixes, with standard errors of the pair
 for the fit and milliseconds for a decision. Seeds are those of the router and of the clusters. ``--splits N`` draws N
 further splits of 2,500 rows, fits, goes to the budgets .25 and .5 with ``confidence=0.95``, and prints how often the
 test rows cost more, and how often a bill of ``ModelRouter.bill`` is exceeded. ``--serve`` puts ``thrifty serve`` in
-front of stub models and prints what it adds to a call, and what it holds at 200 calls a second.
+front of stub models and prints what it adds to a call, its processor time, and what it holds at
+200 calls a second.
 """
 
 import argparse
@@ -358,7 +359,7 @@ def serve(name, n_calls=400, rate=200, seconds=5.0):
                     given, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
                 ) as server:
                     try:
-                        found = asyncio.run(measured(urls, texts, n_calls, rate, seconds))
+                        found = asyncio.run(measured(urls, texts, n_calls, rate, seconds, server.pid))
                     finally:
                         server.kill()
                 print(
@@ -367,7 +368,7 @@ def serve(name, n_calls=400, rate=200, seconds=5.0):
             models_behind.kill()
 
 
-async def measured(urls, texts, n_calls, rate, seconds):
+async def measured(urls, texts, n_calls, rate, seconds, pid):
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
 
         async def call(url, number):
@@ -394,7 +395,7 @@ async def measured(urls, texts, n_calls, rate, seconds):
         n_asked = np.array([one[2] for one in alone[1]])
         added = through - n_asked * np.median(direct)
         words = f"adds {np.median(added):.1f} ms (99 %: {np.quantile(added, 0.99):.1f}), {n_asked.mean():.2f} asked; "
-        began, tasks = time.perf_counter(), []
+        began, used, tasks = time.perf_counter(), processor_seconds(pid), []
         for number in range(int(rate * seconds)):
             await asyncio.sleep(max(began + number / rate - time.perf_counter(), 0.0))
             tasks.append(asyncio.ensure_future(call(urls[1], number)))
@@ -402,8 +403,15 @@ async def measured(urls, texts, n_calls, rate, seconds):
         took = time.perf_counter() - began
         late = np.array([one[0] for one in done]) * 1e3
         n_good = sum(one[1] == 200 for one in done)
+        words += f"{1e3 * (processor_seconds(pid) - used) / len(done):.1f} ms of the processor a call; "
         words += f"{rate} calls a second: {n_good} of {len(done)} answered in {took:.1f} s, "
         return words + f"median {np.median(late):.1f} ms, 99 % {np.quantile(late, 0.99):.1f} ms"
+
+
+def processor_seconds(pid):
+    """Processor time of a process, on Linux."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def free_ports(count):

@@ -16,8 +16,8 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
-from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
+from sklearn.naive_bayes import BernoulliNB, GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
@@ -25,11 +25,11 @@ from thrifty import ModelRouter
 
 classifiers = {
     "naive Bayes": GaussianNB(),
-    "centroids": NearestCentroid(),
+    "black and white Bayes": BernoulliNB(binarize=8),
     "shallow tree": DecisionTreeClassifier(max_depth=5, random_state=0),
     "tree": DecisionTreeClassifier(random_state=0),
     "discriminant": LinearDiscriminantAnalysis(),
-    "logistic": LogisticRegression(max_iter=200, C=0.01),
+    "logistic": LogisticRegression(max_iter=2000, C=0.01),
     "neighbours": KNeighborsClassifier(3),
     "support vectors": SVC(C=3),
     "100 trees": RandomForestClassifier(100, random_state=0),
