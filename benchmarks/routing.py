@@ -15,7 +15,8 @@ Printed: quality on test rows; spend divided by the budget; gains over routing (
 test rows, in favour of rivals) and over mixes, with standard errors of the paired differences; seconds of the processor
 for the fit and milliseconds for a decision. Seeds are those of the router and of the clusters. ``--splits N`` draws N
 further splits of 2,500 rows, fits, goes to the budgets .25 and .5 with ``confidence=0.95``, and prints how often the
-test rows cost more, and how often a bill of ``ModelRouter.bill`` is exceeded. ``--serve`` puts ``thrifty serve`` in
+test rows cost more, and how often a bill of ``ModelRouter.bill`` is exceeded. ``--bills`` does so for
+``certified(..., budget=)`` in 500 deployments. ``--serve`` puts ``thrifty serve`` in
 front of stub models and prints what it adds to a call, its processor time, and what it holds at
 200 calls a second.
 """
@@ -39,7 +40,8 @@ from sklearn.linear_model import Ridge
 
 from thrifty import ModelRouter, save
 from thrifty.errors import InvalidInputError
-from thrifty.routing.policy import concave_hull
+from thrifty.routing.points import held_mix, upper_bill
+from thrifty.routing.policy import concave_hull, walk
 from thrifty.routing.quality import learn_text_reader
 
 DATA = (
@@ -316,6 +318,31 @@ def splits(name, n_splits, n_rows=2500):
     print(f"{exceeded / len(spent):.1%} of bills exceeded", flush=True)
 
 
+def bills(name, n_deployments=500, confidence=0.95):
+    """How often the next rows cost more than ``certified(..., budget=)`` bounds, from other new rows."""
+    rows, is_test, models = read(name)
+    train, test = rows[~is_test], rows[is_test]
+    router = fitted(models, train)
+    state = router._fitted()
+    log, _ = router._log_of(test.texts, test.quality, test.cost, test.answers, None)
+    points = zip(state.point_family, state.point_place, strict=True)
+    costs = np.column_stack([walk(state.families[family], int(place), log).cost for family, place in points])
+    unit = train.cost[:, train.quality.mean(axis=0).argmax()].mean()
+    rng = np.random.default_rng(0)
+    for n_known, n_next in ((400, 400), (200, 800), (100, 100), (800, 200)):
+        over = []
+        for _ in range(n_deployments):
+            order = rng.permutation(len(costs))
+            known, following = costs[order[:n_known]], costs[order[n_known : n_known + n_next]]
+            mix = held_mix(known, rng.choice([0.1, 0.25, 0.5]) * unit, n_next, confidence)
+            if mix is not None:
+                is_high = rng.random(n_next) < mix.share
+                spent = np.where(is_high, following[:, mix.high], following[:, mix.low]).mean()
+                over.append(spent > upper_bill(known, mix, n_next, confidence))
+        words = f"{np.mean(over):.1%} of {len(over)} bills of {n_next} rows exceeded"
+        print(f"{name}: {words}, bounded from {n_known}", flush=True)
+
+
 async def stub(_, receive, send):
     """A model that answers at once."""
     while (await receive()).get("more_body"):
@@ -431,11 +458,12 @@ def main():
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--splits", type=int, default=0)
     parser.add_argument("--serve", action="store_true")
+    parser.add_argument("--bills", action="store_true")
     given = parser.parse_args()
     sets = given.sets or (("routerbench_part", "zeroeval") if given.quick else SETS)
     for name in sets:
-        if given.serve:
-            serve(name)
+        if given.serve or given.bills:
+            (serve if given.serve else bills)(name)
         elif given.splits:
             splits(name, given.splits)
         else:
