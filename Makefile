@@ -87,7 +87,7 @@ test-engines: .venv-engines/bin/ray ## Score tables of Dask, Ray and Spark, in a
 	@PYSPARK_PYTHON=$(CURDIR)/.venv-engines/bin/python .venv-engines/bin/python -m pytest -q tests/scale
 
 # Cross compilers and emulators, from Debian's packages; where they are missing, make test skips their tests.
-DEVICE_TOOLS := gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm gcc-avr avr-libc clang lld nodejs
+DEVICE_TOOLS := gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm gcc-avr avr-libc simavr clang lld nodejs chromium chromium-driver
 test-device: $(VENV)/.dev ## Run exported source on emulated microcontrollers and in WebAssembly; installs the tools
 	@dpkg -s $(DEVICE_TOOLS) >/dev/null 2>&1 || $(if $(shell command -v sudo),sudo )apt-get install -y --no-install-recommends $(DEVICE_TOOLS)
 	@THRIFTY_TEST_DEVICE=1 $(BIN)/python -m pytest -q tests/device

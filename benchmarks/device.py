@@ -1,6 +1,10 @@
 """Flash and instructions of exported systems on emulated microcontrollers, beside other tools.
 
-    python benchmarks/device.py [same] [limits] [--data FOLDER]
+    python benchmarks/device.py [agree] [same] [limits] [--data FOLDER]
+
+``agree``: 10,000 rows of single precision through each of eight systems, on and just above thresholds and with missing
+values: rows whose purchases, route, label, cost or scores differ from those in Python by a bit, on the host, in
+WebAssembly and in ONNX Runtime, and, of the first 500 rows, on the emulated microcontrollers.
 
 ``same``: one forest of 10 or 100 trees with 32 leaves each, written by thrifty, and by emlearn and m2cgen where
 installed, compiled with -Os, without the driver; and a cascade at its budget beside the same cascade walked to its end.
@@ -20,16 +24,27 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
+from sklearn.naive_bayes import GaussianNB
 
 import thrifty
 from reproduction.datasets.classification import load_forest, load_letters, load_miniboone
-from thrifty import BudgetedClassifier, StageOptions
+from tests.device.conftest import on_thresholds, with_levels
+from tests.device.targets import in_onnx, in_wasm, on_cortex_m, on_host
+from thrifty import (
+    BudgetedClassifier,
+    BudgetedRegressor,
+    DynaModGbrtClassifier,
+    DynaModLstsqClassifier,
+    StageOptions,
+)
 from thrifty.chain.policy import Policy
+from thrifty.chain.readers import TableReader
 from thrifty.device.c99 import plan_of, source_of
-from thrifty.device.model import DeviceModel, DeviceStage, leaf_unit
+from thrifty.device.model import DeviceModel, DeviceStage, device_model, leaf_unit
 from thrifty.trees.foreign import additive_trees
 
 START = Path(__file__).parents[1] / "examples" / "device"
@@ -64,10 +79,7 @@ int predict(const float *row)
 {
     static uint64_t key;
     thrifty_session session;
-    int column;
-    thrifty_start(&session, key++);
-    while ((column = thrifty_next(&session)) >= 0)
-        thrifty_give(&session, row[column]);
+    thrifty_walk(&session, key++, row);
     return thrifty_label(&session);
 }
 """
@@ -123,8 +135,9 @@ def trees_alone(found, leaves):
     )
 
 
-def by_thrifty(folder, forest, leaves):
-    source = source_of(trees_alone(additive_trees(forest, forest.n_features_in_), leaves), "", "", leaves, ())
+def by_thrifty(folder, forest, leaves, layout="table"):
+    model = trees_alone(additive_trees(forest, forest.n_features_in_), leaves)
+    source = source_of(model, "", "", leaves, layout, ())
     (folder / "thrifty_model.h").write_text(source.header)
     (folder / "thrifty_model.c").write_text(source.program)
     (folder / "session.c").write_text(SESSION)
@@ -159,19 +172,77 @@ def by_m2cgen(folder, forest):
 WRITERS = {
     "thrifty, 16-bit leaves": (None, lambda folder, forest: by_thrifty(folder, forest, "int16")),
     "thrifty, float leaves": (None, lambda folder, forest: by_thrifty(folder, forest, "float32")),
+    "thrifty, code": (None, lambda folder, forest: by_thrifty(folder, forest, "int16", "code")),
     "emlearn inline": ("emlearn", lambda folder, forest: by_emlearn(folder, forest, "inline")),
     "emlearn loadable": ("emlearn", lambda folder, forest: by_emlearn(folder, forest, "loadable")),
     "m2cgen": ("m2cgen", by_m2cgen),
 }
 
 
+def walked(chain, X):
+    """What ``start`` does with rows: end, route, label, number of purchases, price, purchases, scores."""
+    walk = chain.walker.walk(TableReader(X.astype(np.float64), None), np.arange(len(X)), chain.policy)
+    n_stages, task = len(chain.stages), chain.task
+    last = np.minimum(walk.route, n_stages - 1)
+    order = chain.walker.held_at(n_stages - 1)
+    bought = np.array([len(chain.walker.held_at(place)) for place in range(n_stages)])[last]
+    purchases = np.zeros(X.shape)
+    purchases[:, : len(order)] = np.where(np.arange(len(order)) < bought[:, None], order + 1, 0)
+    cost = device_model(chain, (chain.policy,)).cost[bought].astype(np.float32)
+    end = np.where(walk.route < n_stages, -1, -2)
+    is_class = len(task.classes) > 0
+    label = task.best(walk.scores) if is_class else np.full(len(X), -1)
+    scores = walk.scores if is_class else walk.scores * task.spread + task.centre
+    return np.column_stack([end, last, label, bought, cost, purchases, scores])
+
+
+def agree():
+    """Rows that differ from Python, by system and target."""
+    X, y = load_breast_cancer(return_X_y=True)
+    wine, numbers = load_wine(return_X_y=True), load_diabetes(return_X_y=True)
+    rng = np.random.default_rng(0)
+    full, small = LogisticRegression(max_iter=5000), {"cv": 2, "random_state": 0}
+    staged = {"stages": StageOptions(6, [(30, 4)]), **small}
+    noisy = numbers[1] + rng.normal(scale=30, size=len(numbers[1]))
+    pair = DynaModGbrtClassifier(full, gamma=0.05, n_trees=10, max_iter=3, tol=1.0, **small)
+    two = BudgetedClassifier(full, budget=2.3, **staged).fit(X, y)
+    systems = {
+        "two classes, a mixed point": (two, X, {}),
+        "two classes, code, 16-bit leaves": (two, X, {"leaves": "int16", "layout": "code"}),
+        "three classes": (BudgetedClassifier(GaussianNB(), budget=3, **staged).fit(*wine), wine[0], {}),
+        "numbers": (BudgetedRegressor(noisy, budget=3.1, **staged).fit(*numbers), numbers[0], {}),
+        "DynaMod, gate of its own": (pair.fit(X, y), X, {}),
+        "DynaMod, gate in the leaves": (DynaModLstsqClassifier(full, random_state=0).fit(X, y), X, {}),
+        "sets of 12 levels": (*with_levels(12, 1500), {"leaves": "int16"}),
+        "sets of 300 levels": (*with_levels(300, 8000), {}),
+    }
+    print("\n| rows that differ | host | WebAssembly | ONNX | M4F | M3 |\n|---|---|---|---|---|---|")
+    for name, (system, X, settings) in systems.items():
+        X = X[rng.integers(len(X), size=10_000)].astype(np.float32)
+        if "levels" not in name:
+            X = on_thresholds(system.chain_, X, rng)
+        with tempfile.TemporaryDirectory() as folder:
+            folder = Path(folder)
+            found = thrifty.export(system, folder / "c", **settings)
+            expected, source = walked(found.system, X), found.files[1]
+            there = [
+                on_host(source, folder, X),
+                in_wasm(source, folder, X),
+                in_onnx(found.system, folder / "onnx", X),
+                *(on_cortex_m(source, folder, X[:500], board)[0] for board in ("Cortex-M4F", "Cortex-M3")),
+            ]
+        differ = [np.count_nonzero((one != expected[: len(one)]).any(axis=1)) for one in there]
+        print(f"| {name} | {' | '.join(map(str, differ))} |", flush=True)
+
+
 def same(data):
     """One forest by every tool."""
     X, y = load_digits(return_X_y=True)
-    letters = load_letters(data)
+    letters, particles = load_letters(data), load_miniboone(data)
     tables = {
         "digits, at least 5": train_test_split(X, y >= 5, test_size=N_ROWS, random_state=0),
         "letters": (letters.X_train, letters.X_test, letters.y_train, letters.y_test),
+        "miniboone": (particles.X_train, particles.X_test, particles.y_train, particles.y_test),
     }
     for (name, (X, X_new, y, _)), n_trees in product(tables.items(), (10, 100)):
         X, X_new = X.astype(np.float32), X_new.astype(np.float32)
@@ -258,9 +329,11 @@ def limits(data):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", default=["same", "limits"])
+    parser.add_argument("parts", nargs="*", default=["agree", "same", "limits"])
     parser.add_argument("--data", default=None, help="Folder with the data.")
     asked = parser.parse_args()
+    if "agree" in asked.parts:
+        agree()
     if "same" in asked.parts:
         same(asked.data)
         at_a_budget()

@@ -7,13 +7,15 @@ often, but every call costs time and power. Features are at hand, so only calls 
 accuracy take?
 """
 
+import tempfile
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import make_classification
 from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 
-from thrifty import ConfidenceRouter, DynaModLstsqClassifier, Frontier, Prices, evidence_of
+from thrifty import ConfidenceRouter, DynaModLstsqClassifier, Frontier, Prices, evidence_of, export
 
 X, y = make_classification(
     14_000, 20, n_informative=10, n_clusters_per_class=6, class_sep=1.2, flip_y=0.01, random_state=0
@@ -38,7 +40,11 @@ for name, way in ways.items():
     way.fit(X[fit], y[fit])
     chosen = Frontier.from_evidence([evidence_of(way, X[choose], y[choose])])
     frontiers[name] = chosen.on([evidence_of(way, X[test], y[test])])
-print(f"the learned trees take {ways['learned'].n_bytes_ / 1000:.1f} kB on the device")
+with tempfile.TemporaryDirectory() as folder:
+    exported = export(ways["learned"], folder, leaves="int16")
+print(
+    f"the learned trees as C: {exported.flash_bytes:,} bytes of flash, {exported.state_bytes} of RAM for a row"
+)
 
 # %%
 # A budget is a share of calls. Thresholds are chosen on validation rows and evaluated on test rows.

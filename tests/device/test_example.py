@@ -1,4 +1,4 @@
-"""The example of a sensor loop, as its makefile builds and runs it."""
+"""The examples of a sensor loop, as its makefile builds and runs it, and of a page."""
 
 import shutil
 import sys
@@ -26,3 +26,37 @@ def test_the_sensor_loop_measures_and_sends_what_the_system_in_python_does(tmp_p
     assert int(shown["rows"]) == len(X)
     assert int(shown["measured"]) == held[np.minimum(route, len(held) - 1)].sum()
     assert int(shown["sent to the server"]) == np.count_nonzero(route == len(held)) > 0
+
+
+@pytest.mark.slow
+def test_the_page_asks_for_what_the_system_in_python_does_until_it_is_sure(tmp_path):
+    needs("clang", "wasm-ld", "chromium", "chromedriver")
+    webdriver = pytest.importorskip("selenium.webdriver")
+    run(sys.executable, START / "page.py", tmp_path)
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for flag in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-dev-shm-usage",
+        f"--user-data-dir={tmp_path / 'p'}",
+    ):
+        options.add_argument(flag)
+    service = webdriver.ChromeService(shutil.which("chromedriver"))
+    with webdriver.Chrome(options=options, service=service) as browser:
+        browser.implicitly_wait(10)
+        browser.get((tmp_path / "page.html").as_uri())
+        facts = browser.execute_script("return facts")
+        chain = thrifty.load(tmp_path / "page.thrifty")
+        X = pd.DataFrame(np.array(facts["rows"], dtype=np.float32), columns=facts["names"])
+        walk = chain.walk(chain.reader(X))
+        labels = chain.task.best(walk.scores)
+        for row, route in enumerate(walk.route.tolist()):
+            held = len(chain.walker.held_at(min(route, len(chain.stages) - 1)))
+            for _ in range(held):
+                assert not browser.find_element("id", "answer").text
+                browser.find_element("css selector", "form button").click()
+            assert facts["classes"][labels[row]] in browser.find_element("id", "answer").text
+            assert f"{held} of 30 measurements" in browser.find_element("id", "saved").text
+            browser.find_element("id", "again").click()
+        assert not browser.get_log("browser")

@@ -56,10 +56,10 @@ def assert_same_ways(system, folder, X, point=0, **settings):
     return route
 
 
-@pytest.mark.parametrize("leaves", ["float32", "int16"])
-def test_two_classes_at_a_mix_of_points(mixed, mixed_rows, tmp_path, leaves):
+@pytest.mark.parametrize(("leaves", "layout"), [("float32", "table"), ("int16", "table"), ("int16", "code")])
+def test_two_classes_at_a_mix_of_points(mixed, mixed_rows, tmp_path, leaves, layout):
     assert mixed.chain_.policy.is_mixed
-    route = assert_same_ways(mixed, tmp_path, mixed_rows, leaves=leaves)
+    route = assert_same_ways(mixed, tmp_path, mixed_rows, leaves=leaves, layout=layout)
     assert len(np.unique(route)) > 2
 
 
@@ -83,12 +83,13 @@ def test_numbers(tmp_path):
     assert_same_ways(reg, tmp_path, on_thresholds(reg.chain_, X, np.random.default_rng(0)))
 
 
-def test_a_pair_of_dynamod(cancer, tmp_path):
+@pytest.mark.parametrize("layout", ["table", "code"])
+def test_a_pair_of_dynamod(cancer, tmp_path, layout):
     X, y = cancer
     one = DynaModGbrtClassifier(
         LogisticRegression(max_iter=5000), gamma=0.05, n_trees=10, max_iter=3, tol=1.0, **SMALL
     ).fit(X, y)
-    assert_same_ways(one, tmp_path, X)
+    assert_same_ways(one, tmp_path, X, layout=layout)
 
 
 @pytest.mark.parametrize("system", ["towns", "many_towns"], ids=["narrow nodes", "wide nodes"])
@@ -150,6 +151,7 @@ def test_what_a_device_cannot_do_is_refused_before_anything_is_written(mixed, ca
         "must be .c. or .onnx.": (mixed, {"to": "java"}),
         "settings of C": (mixed, {"to": "onnx", "max_flash": "8k"}),
         "float32. or .int16": (mixed, {"leaves": "int8"}),
+        "only the compiler knows": (mixed, {"layout": "code", "max_flash": "8k"}),
         "budget must be at least": (mixed, {"budgets": [0.01]}),
         "needs a chain": (LogisticRegression(), {}),
         "chain in front of a chain": (mixed.chain_.with_full(mixed.chain_), {}),

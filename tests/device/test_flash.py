@@ -6,6 +6,7 @@ import pytest
 import thrifty
 from tests.device.targets import BOARDS, WARNINGS, needs, run
 from tests.device.test_export import assert_same_ways
+from thrifty import BudgetedClassifier, StageOptions
 from thrifty.errors import InvalidInputError
 
 
@@ -62,6 +63,25 @@ def test_labelled_rows_measure_the_operating_points_anew(mixed, cancer, tmp_path
     assert policy.expected_cost == pytest.approx(mixed.chain_.policy.expected_cost, rel=0.02)
     assert spent == pytest.approx(policy.expected_cost, rel=0.05)
     assert cut.n_moved > 0
+
+
+def test_a_system_that_was_learned_under_a_limit_keeps_all_its_trees(cancer, tmp_path):
+    options = StageOptions(4, [(40, 4)], max_bytes=8 * 1024)
+    is_right = np.random.default_rng(0).random(len(cancer[1])) < 0.95
+    full = np.where(cancer[1] == is_right, 0.9, 0.1)
+    whole = BudgetedClassifier(full, budget=3, stages=options, cv=2, random_state=0).fit(*cancer).chain_
+    cut = thrifty.export(whole, tmp_path / "c", max_flash="8k")
+    assert cut.flash_bytes <= 8 * 1024
+    assert [one.trees.n_trees for one in cut.system.stages] == [one.trees.n_trees for one in whole.stages]
+
+
+def test_a_limit_of_ram_takes_stages_until_a_session_fits(mixed, tmp_path):
+    whole = thrifty.export(mixed, tmp_path / "whole")
+    cut = thrifty.export(mixed, tmp_path / "c", max_ram=whole.state_bytes - 8)
+    assert cut.state_bytes < whole.state_bytes
+    assert 0 < len(cut.system.stages) < len(mixed.chain_.stages)
+    with pytest.raises(InvalidInputError, match="max_ram must be at least"):
+        thrifty.export(mixed, tmp_path / "d", max_ram=8)
 
 
 def test_a_limit_that_nothing_meets_is_refused_with_the_smallest_that_is_met(mixed, tmp_path):

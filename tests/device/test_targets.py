@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import thrifty
-from tests.device.targets import BOARDS, WARNINGS, in_wasm, needs, on_cortex_m, on_host, run
+from tests.device.targets import BOARDS, HERE, WARNINGS, in_wasm, needs, on_cortex_m, on_host, run
 
 pytestmark = pytest.mark.slow
 
@@ -18,6 +18,8 @@ def walks(mixed, mixed_rows, wine, towns, many_towns, tmp_path_factory):
         "leaves of 16 bits": (*wine, {"leaves": "int16"}),
         "sets of levels": (*towns, {"leaves": "int16"}),
         "wide nodes": (*many_towns, {}),
+        "sets of levels as code": (*towns, {"layout": "code"}),
+        "three classes as code": (*wine, {"layout": "code"}),
     }
     found = {}
     for name, (system, X, settings) in systems.items():
@@ -59,3 +61,15 @@ def test_other_compilers_have_nothing_to_say(walks, compiler):
             "-o",
             folder / "model.o",
         )
+
+
+def test_an_avr_walks_the_rows_of_the_self_test(walks):
+    needs("avr-gcc", "simavr")
+    for name in ("leaves of 16 bits", "sets of levels"):
+        exported, _, _, folder = walks[name]
+        flags = ["-std=gnu99", "-mmcu=atmega2560", "-DF_CPU=16000000", "-Os", "-DTHRIFTY_SELF_TEST", "-w"]
+        sources = [exported.files[1], HERE / "avr.c", f"-I{exported.files[1].parent}"]
+        run("avr-gcc", *flags, *sources, "-o", folder / "avr.elf")
+        asked = ["simavr", "-m", "atmega2560", "-f", "16000000", folder / "avr.elf"]
+        printed = run(*asked, capture_output=True, text=True, timeout=60)
+        assert "rows that went another way: 0" in printed.stdout + printed.stderr

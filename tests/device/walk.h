@@ -15,6 +15,12 @@ static void walk(const float *row, uint64_t key, int point, double *number)
         thrifty_give(&session, row[column]);
     }
     number[0] = column;
+    if (!point) { /* the whole row at once ends alike */
+        thrifty_session other;
+        if (thrifty_walk(&other, key, row) != column || other.n_held != session.n_held ||
+            thrifty_label(&other) != thrifty_label(&session))
+            number[0] = -99;
+    }
     number[1] = thrifty_route(&session);
     number[2] = thrifty_label(&session);
     number[3] = n_bought;

@@ -3,7 +3,7 @@
 import os
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -103,6 +103,10 @@ def export(
             help="Type of the values of leaves in C: float32, the default, or int16, which takes half the bytes."
         ),
     ] = None,
+    layout: Annotated[
+        str,
+        typer.Option(help="Trees in C: table, or code, which is faster and larger."),
+    ] = "table",
     max_flash: Annotated[
         str | None,
         typer.Option(
@@ -110,6 +114,9 @@ def export(
             "taken. What is left is saved as system.thrifty beside the source, without a certificate.",
             metavar="BYTES",
         ),
+    ] = None,
+    max_ram: Annotated[
+        str | None, typer.Option(help="Bytes of RAM for a session, kept in the same way.", metavar="BYTES")
     ] = None,
     budget: Annotated[
         list[float] | None,
@@ -139,11 +146,11 @@ def export(
         if rows is not None:
             frame, cells = read_rows(known, rows)
             target = column_name(known, "target")
-            labels = frame[target].to_numpy() if max_flash and target in frame.columns else None
-        written = write(
-            known, out, to=to, leaves=leaves, max_flash=max_flash, budgets=budget or (), X=cells, y=labels
-        )
-        if max_flash:
+            is_labelled = (max_flash or max_ram) and target in frame.columns
+            labels = frame[target].to_numpy() if is_labelled else None
+        settings: Any = {"leaves": leaves, "layout": layout, "max_flash": max_flash, "max_ram": max_ram}
+        written = write(known, out, to=to, **settings, budgets=budget or (), X=cells, y=labels)
+        if max_flash or max_ram:
             save(written.system, out / "system.thrifty")
     if json:
         print_json(
@@ -160,11 +167,10 @@ def export(
         return
     lines = [f"steps      {written.most_steps:>9,} comparisons at most for a row"]
     if to == "c":
-        lines = [
-            f"flash      {written.flash_bytes:>9,} bytes on a Cortex-M4, {written.table_bytes:,} of them tables",
-            f"session    {written.state_bytes:>9,} bytes of RAM",
-            *lines,
-        ]
+        lines.insert(0, f"session    {written.state_bytes:>9,} bytes of RAM")
+    if written.flash_bytes is not None:
+        tables = f"{written.table_bytes:,} of them tables"
+        lines.insert(0, f"flash      {written.flash_bytes:>9,} bytes on a Cortex-M4, {tables}")
     if written.n_moved is not None:
         lines.append(f"moved      {written.n_moved:>9,} rows of the table")
     print_text("\n".join([*lines, f"wrote {', '.join(map(str, written.files))} (system {written.identity})"]))

@@ -10,6 +10,9 @@ differ where the column is missing: one is larger than every cut, the other the 
 slots, for more than 255 places, 254 thresholds of a column or 16,383 slots of a tree. Leaves stand in the place of
 nodes. ``cut`` is the number of the threshold among those of its column; a node that asks for a set of
 levels has the largest cut and the number of the set behind it.
+
+In the layout "code" every tree is a function instead, of nested comparisons of whole numbers, which returns the first
+slot of a leaf.
 """
 
 import re
@@ -129,18 +132,20 @@ class _Codes:
             [len(one) for one in self.cuts] + [len(one) for stage in self.score_cuts for one in stage]
         )
         self.most_codes = max(widest, max(self.n_levels, default=0))
+        self.total = sum(map(len, self.cuts))
+        self.are_short = not any((one & 0xFFFF).any() for one in self.cuts)
         if self.most_codes > WIDE_CUTS:
             raise InvalidInputError(
                 f"a column must have at most {WIDE_CUTS:,} thresholds or levels to be exported; got "
                 f"{self.most_codes:,}."
             )
 
-    def of_nodes(self, trees: TreeEnsemble, stage: int) -> tuple[Any, Any, Any]:
-        """Place of the code that each node reads, number of its cut, and number of its set, -1 where it compares."""
+    def of_nodes(self, trees: TreeEnsemble, stage: int, is_code: bool) -> tuple[Any, Any, Any]:
+        """Place of the code that each node reads, its cut, and number of its set, -1 where it compares."""
         n_order = self.n_order
-        place = np.where(
-            trees.feature < n_order, 2 * trees.feature + trees.missing_left, n_order + trees.feature
-        )
+        place = trees.feature
+        if not is_code:
+            place = np.where(place < n_order, 2 * place + trees.missing_left, n_order + place)
         cut, number = np.zeros(len(trees.feature), int), np.full(len(trees.feature), -1)
         for node, levels in node_sets(trees, self.model).items():
             number[node] = self._set(levels, self.n_levels[trees.feature[node]])
@@ -149,6 +154,8 @@ class _Codes:
             limits = trees.threshold[nodes]
             if column >= n_order:
                 cut[nodes] = np.searchsorted(self.score_cuts[stage][column - n_order], limits)
+            elif is_code:
+                cut[nodes] = ordered(round_down(limits))
             else:
                 cut[nodes] = np.searchsorted(self.cuts[column], ordered(round_down(limits)))
         return place, cut, number
@@ -222,6 +229,29 @@ def slots_of(
     return np.concatenate([np.zeros(0, np.uint16), *out])
 
 
+def tree_functions(
+    trees: TreeEnsemble, place: Any, cut: Any, number: Any, pool: dict[bytes, int], unit: float | None
+) -> list[str]:
+    """Bodies of the functions of all trees; ``pool`` has the first slots of leaves so far, each once."""
+    kind, values = ("<i2", np.rint(trees.values / unit)) if unit else ("<f4", trees.values)
+    slots = [row.tobytes() for row in np.ascontiguousarray(values, dtype=kind)]
+
+    def body(child: int, indent: str) -> list[str]:
+        if child < 0:
+            if slots[~child] not in pool:
+                pool[slots[~child]] = sum(map(len, pool)) // 2
+            return [f"{indent}return {pool[slots[~child]]};"]
+        at, limit = f"v[{place[child]}]", int(cut[child])
+        if number[child] >= 0:
+            asked = f"in_set({at}, {number[child]}, {int(trees.missing_left[child])})"
+        else:
+            asked = f"AT_MOST_OR_MISSING({at}, {limit})" if trees.missing_left[child] else f"{at} <= {limit}"
+        left, right = trees.children[child].tolist()
+        return [f"{indent}if ({asked}) {{", *body(left, indent + " "), f"{indent}}}", *body(right, indent)]
+
+    return ["\n".join(body(int(root), "    ")) for root in trees.roots]
+
+
 def slot_counts(trees: TreeEnsemble, number: Any, is_wide: bool, is_narrow_leaf: bool) -> Any:
     """Slots of each tree, without the number of them in front."""
     of_node = np.r_[0, np.cumsum((4 if is_wide else 2) + (number >= 0))]
@@ -246,54 +276,72 @@ class Plan:
 
     Attributes
     ----------
-    tables : list of str
-        Text of the tables.
+    tables, functions : list of str
+        Text of the tables, and bodies of the functions of trees.
     flags : dict of str to int
         What the program is compiled for.
     flash_bytes, table_bytes, state_bytes : int
         Bytes of tables and program, of the tables alone, and of a session.
-    n_codes, code_bytes : int
-        Number and size of the codes of a session.
+    n_codes : int
+        Number of the codes of a session.
+    code_type : str
+        Their type.
+    price : float
+        Price of a purchase, where all have one.
     slots : callable
         Makes the slots of all trees.
     """
 
     tables: list[str]
+    functions: list[str]
     flags: dict[str, int]
     flash_bytes: int
     table_bytes: int
     state_bytes: int
     n_codes: int
-    code_bytes: int
+    code_type: str
+    price: float
     slots: Callable[[], Any]
 
 
-def plan_of(model: DeviceModel, leaves: str) -> Plan:
+def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> Plan:
     """Plan the tables of a model whose leaves are of some type, and what they take."""
-    codes, is_narrow_leaf = _Codes(model), leaves == "int16"
+    codes, is_narrow_leaf, is_code = _Codes(model), leaves == "int16", layout == "code"
     n_order, n_scores = len(model.order), model.n_scores
     numbered = [
-        (trees, *codes.of_nodes(trees, stage))
+        (trees, *codes.of_nodes(trees, stage, is_code))
         for stage, one in enumerate(model.stages)
         for trees in (one.trees, one.gate)
         if trees is not None
     ]
+    units = [leaf_unit(trees) if is_narrow_leaf else None for trees, *_ in numbered]
 
     def counted(is_wide: bool) -> list[Any]:
         return [slot_counts(trees, number, is_wide, is_narrow_leaf) for trees, _, _, number in numbered]
 
     longest = max((int(one.max(initial=0)) for one in counted(False)), default=0)
-    is_wide = (
+    is_wide = not is_code and (
         2 * n_order + n_scores > NARROW_PLACES or codes.most_codes > NARROW_CUTS or longest > NARROW_SLOTS
     )
-    n_slots = [int(one.sum()) + (1 + is_wide) * len(one) for one in counted(is_wide)]
+    functions: list[str] = []
+    if is_code:
+        pool: dict[bytes, int] = {}
+        starts = [0]
+        for one, unit in zip(numbered, units, strict=True):
+            functions += tree_functions(*one, pool, unit)
+            starts.append(len(functions))
+        n_slots = sum(map(len, pool)) // 2
+    else:
+        starts = np.cumsum(
+            [0, *(int(one.sum()) + (1 + is_wide) * len(one) for one in counted(is_wide))]
+        ).tolist()
+        n_slots = starts[-1]
 
     def slots() -> Any:
+        if is_code:
+            return np.frombuffer(b"".join(pool), dtype="<u2")
         return np.concatenate(
-            [
-                slots_of(trees, place, cut, number, is_wide, leaf_unit(trees) if is_narrow_leaf else None)
-                for trees, place, cut, number in numbered
-            ]
+            [slots_of(*one, is_wide, unit) for one, unit in zip(numbered, units, strict=True)]
         )
 
     tables = _Tables()
@@ -302,36 +350,51 @@ def plan_of(model: DeviceModel, leaves: str) -> Plan:
         masks = list(codes.sets)
         tables.add("uint8_t", "sets", b"".join(masks), 1)
         tables.add("uint32_t", "set_starts", np.cumsum([0, *map(len, masks)]), 4)
-    tables.add("int32_t", "cuts", (one for some in codes.cuts for one in some.tolist()), 4)
-    first_cuts = np.cumsum([0, *(len(one) for one in codes.cuts)])
-    described = [
-        f"{{{column}, {n_levels}, {first}}}"
-        for column, n_levels, first in zip([*model.order, 0], [*codes.n_levels, 0], first_cuts, strict=True)
-    ]
-    tables.add("thrifty_column", "columns", described, 8)
-    _write_stages(tables, model, codes, np.cumsum([0, *n_slots]), has_gates, is_narrow_leaf)
-    _write_points(tables, model)
-    tables.add("double", "base", map(c_double, model.base), 8)
-    tables.add("float", "costs", (c_float(one) for one in model.cost), 4)
+    is_short, price = codes.are_short, np.float32(model.cost[-1] / max(n_order, 1))
+    if not is_code:
+        cuts = np.concatenate([np.zeros(0, int), *codes.cuts]) >> 16 * is_short
+        tables.add("thrifty_cut", "cuts", cuts.tolist(), 2 if is_short else 4)
+        index = 16 if len(cuts) < 2**16 else 32
+        first = np.cumsum([0, *(len(one) for one in codes.cuts)])
+        tables.add(f"uint{index}_t", "first_cut", first.tolist(), index // 8)
+    column = 8 if len(model.names) < 2**8 else 16
+    tables.add(f"uint{column}_t", "order", model.order.tolist(), column // 8)
+    if any(codes.n_levels):
+        tables.add("uint16_t", "n_levels", codes.n_levels, 2)
+    is_mixed = any(one.is_mixed for one in model.points)
+    is_even = np.array_equal(price * np.arange(n_order + 1, dtype=np.float32), model.cost.astype(np.float32))
     flags = {
+        "IS_CODE": int(is_code),
         "WIDE": int(is_wide),
         "LEAF_BITS": 16 if is_narrow_leaf else 32,
+        "SHORT_CUTS": int(is_short),
+        "EVEN_COSTS": int(is_even),
         "HAS_SETS": int(has_sets),
         "HAS_LEVELS": int(any(codes.n_levels)),
         "HAS_GATES": int(has_gates),
+        "HAS_CALIBRATION": int(any(one.slope != 1.0 or one.shift.any() for one in model.stages)),
+        "IS_MIXED": int(is_mixed),
         "IS_NUMBER": int(not model.classes),
     }
-    code_bytes, n_codes = 2 if is_wide else 1, max(2 * n_order + n_scores * has_gates, 1)
-    state = 8 * n_scores + code_bytes * n_codes + 8
-    table_bytes = tables.n_bytes + 2 * max(sum(n_slots), 1)
+    _write_stages(tables, model, codes, starts, flags)
+    _write_points(tables, model, is_mixed)
+    tables.add("double", "base", map(c_double, model.base), 8)
+    if not is_even:
+        tables.add("float", "costs", map(c_float, model.cost), 4)
+    code_type = "int32_t" if is_code else "uint16_t" if is_wide else "uint8_t"
+    code_bytes, n_codes = np.dtype(code_type[:-2]).itemsize, (2 - is_code) * n_order + n_scores * has_gates
+    state = 8 * n_scores + code_bytes * max(n_codes, 1) + 8
+    table_bytes = tables.n_bytes + 2 * max(n_slots, 1)
     return Plan(
         tables.texts,
+        functions,
         flags,
         table_bytes + program_bytes(flags, n_scores, len(model.stages)),
         table_bytes,
         -(-state // 8) * 8,
-        n_codes,
-        code_bytes,
+        max(n_codes, 1),
+        code_type,
+        float(price),
         slots,
     )
 
@@ -339,23 +402,27 @@ def plan_of(model: DeviceModel, leaves: str) -> Plan:
 def program_bytes(flags: dict[str, int], n_scores: int, n_stages: int) -> int:
     """Bytes of the program on a Cortex-M4F by GCC 12 with ``-Os``, without the functions of libgcc that it calls.
 
-    A sum of what each part of the program adds, as measured, and at most 120 bytes too large. The compiler works out
+    A sum of what each part of the program adds, as measured, and at most 90 bytes too large. The compiler works out
     beforehand what a single stage does.
     """
+    is_alone, has_classes = n_stages == 1, n_scores > 1
     parts = {
-        "WIDE": 27,
-        "HAS_SETS": 80,
-        "HAS_GATES": 190 if n_scores == 1 else 221,
-        "IS_NUMBER": -45,
+        "WIDE": (27, 34),
+        "HAS_SETS": (90, 42),
+        "HAS_GATES": (221, 30) if has_classes else (190, 0),
+        "HAS_CALIBRATION": (0, 50),
+        "IS_MIXED": (230, 278),
+        "EVEN_COSTS": (-6, -10),
+        "IS_NUMBER": (-60, -86),
     }
-    classes = 200 if n_scores > 1 else 0
-    leaves = 14 if flags["LEAF_BITS"] == 16 else 0
-    folded = 300 if n_stages == 1 else 0
-    return 1392 + classes + leaves - folded + sum(n_bytes for name, n_bytes in parts.items() if flags[name])
+    start = 792 + 176 * has_classes if is_alone else 1258 + 152 * has_classes
+    if flags["LEAF_BITS"] == 16:
+        start += -12 if is_alone else -30 if has_classes else 10
+    return start + sum(n_bytes[is_alone] for name, n_bytes in parts.items() if flags[name])
 
 
 def source_of(
-    model: DeviceModel, identity: str, version: str, leaves: str, rows: Sequence[TestRow]
+    model: DeviceModel, identity: str, version: str, leaves: str, layout: str, rows: Sequence[TestRow]
 ) -> Source:
     """Header and program of a model.
 
@@ -367,10 +434,12 @@ def source_of(
         Identity of the system, and version of thrifty.
     leaves : {"float32", "int16"}
         Type of the values of leaves; 16 bits hold values that ``with_leaves`` has rounded.
+    layout : {"table", "code"}
+        Whether trees are tables or functions.
     rows : sequence of TestRow
         Rows of the self-test.
     """
-    plan, tables = plan_of(model, leaves), _Tables()
+    plan, tables = plan_of(model, leaves, layout), _Tables()
     tables.add("uint16_t", "slots", plan.slots().tolist(), 2)
     tables.texts += plan.tables
     if rows:
@@ -385,15 +454,18 @@ def source_of(
         "N_POINTS": len(model.points),
         "N_ORDER": len(model.order),
         "N_CODES": plan.n_codes,
-        "CODES": f"typedef uint{8 * plan.code_bytes}_t thrifty_code;\n",
+        "CODES": f"typedef {plan.code_type} thrifty_code;\n",
         "ENUMS": _enums(model),
-        "TABLES": "\n\n".join(
+        "FLAGS": "\n".join(
             [
-                "\n".join(f"#define THRIFTY_{name} {value}" for name, value in plan.flags.items()),
-                f"#define THRIFTY_MISSING {2 ** (8 * plan.code_bytes) - 1}u",
-                *tables.texts,
+                *(f"#define THRIFTY_{name} {value}" for name, value in plan.flags.items()),
+                f"#define THRIFTY_MISSING {np.iinfo(plan.code_type[:-2]).max}",
+                f"typedef int{16 if plan.flags['SHORT_CUTS'] else 32}_t thrifty_cut;",
             ]
         ),
+        "TABLES": "\n\n".join(tables.texts),
+        "TREES": _tree_texts(plan.functions),
+        "PRICE": c_float(plan.price),
         "SPREAD": c_double(model.spread),
         "CENTRE": c_double(model.centre),
     }
@@ -406,53 +478,70 @@ def source_of(
     )
 
 
+def _tree_texts(functions: list[str]) -> str:
+    """Functions that return the first slot of a leaf, and a table of them."""
+    names = ", ".join(f"tree_{number}" for number in range(len(functions)))
+    return "\n\n".join(
+        [
+            *(
+                f"static uint32_t tree_{number}(const thrifty_code *v)\n{{\n    (void)v;\n{body}\n}}"
+                for number, body in enumerate(functions)
+            ),
+            "typedef uint32_t (*thrifty_tree)(const thrifty_code *);",
+            f"TABLE thrifty_tree trees[] = {{{names or '0'}}};",
+        ]
+    )
+
+
 def _filled(name: str, parts: dict[str, Any]) -> str:
     text = files("thrifty.device").joinpath(name).read_text(encoding="utf-8")
     return re.sub(r"@([A-Z_]+)@", lambda found: str(parts[found[1]]), text)
 
 
 def _write_stages(
-    tables: _Tables, model: DeviceModel, codes: _Codes, starts: Any, has_gates: bool, is_narrow_leaf: bool
+    tables: _Tables, model: DeviceModel, codes: _Codes, starts: Sequence[int], flags: dict[str, int]
 ) -> None:
     """Write the stages, their numbers, and the cuts of scores that gates read."""
     numbers: list[float] = []
     cuts: list[float] = []
     stages, cut_starts, written = [], [0], 0
+    is_calibrated, is_narrow_leaf = flags["HAS_CALIBRATION"], flags["LEAF_BITS"] == 16
     for place, stage in enumerate(model.stages):
-        first = len(numbers)
-        numbers += [*stage.shift, *([] if stage.carries else stage.start), stage.gate_start]
-        trees = int(starts[written])
+        first, trees, gate, n_gate, score_start = len(numbers), starts[written], 0, 0, len(cut_starts) - 1
+        numbers += [*(stage.shift if is_calibrated else ()), *(() if stage.carries else stage.start)]
         written += 1
-        gate, n_gate, gate_unit, score_start = 0, 0, 1.0, len(cut_starts) - 1
         if stage.gate is not None:
-            gate, n_gate = int(starts[written]), stage.gate.n_trees
-            gate_unit = leaf_unit(stage.gate) if is_narrow_leaf else 1.0
+            numbers.append(stage.gate_start)
+            gate, n_gate = starts[written], stage.gate.n_trees
             written += 1
             for some in codes.score_cuts[place]:
                 cuts += some.tolist()
                 cut_starts.append(len(cuts))
             cut_starts.append(len(cuts))
-        unit = leaf_unit(stage.trees) if is_narrow_leaf else 1.0
-        flags = f"{int(stage.carries)}, {int(stage.gate_first)}"
-        reals = ", ".join(map(c_double, (stage.slope, stage.margin, unit, gate_unit)))
+        reals = [stage.margin] + [stage.slope] * is_calibrated
+        if is_narrow_leaf:
+            reals.append(leaf_unit(stage.trees))
+            if flags["HAS_GATES"]:
+                reals.append(1.0 if stage.gate is None else leaf_unit(stage.gate))
         counts = f"{stage.trees.n_trees}, {n_gate}, {stage.n_held}"
-        stages.append(f"{{{trees}, {gate}, {first}, {score_start}, {counts}, {flags}, {reals}}}")
+        kinds = f"{int(stage.carries)}, {int(stage.gate_first)}, {', '.join(map(c_double, reals))}"
+        stages.append(f"{{{trees}, {gate}, {first}, {score_start}, {counts}, {kinds}}}")
     tables.add("double", "numbers", map(c_double, numbers), 8)
-    tables.add("thrifty_stage", "stages", stages, 56)
-    if has_gates:
+    tables.add("thrifty_stage", "stages", stages, 24 + 8 * len(reals))
+    if flags["HAS_GATES"]:
         tables.add("double", "score_cuts", map(c_double, cuts), 8)
         tables.add("uint32_t", "score_starts", cut_starts, 4)
 
 
-def _write_points(tables: _Tables, model: DeviceModel) -> None:
+def _write_points(tables: _Tables, model: DeviceModel, is_mixed: bool) -> None:
     """Write the operating points, and the rows of thresholds that they use."""
     thresholds, points = point_table(model)
     written = [
-        f"{{{lower}, {upper}, UINT64_C({seed:#x}), UINT64_C({limit})}}"
+        f"{{{lower}, {upper}" + (f", UINT64_C({seed:#x}), UINT64_C({limit})}}" if is_mixed else "}")
         for lower, upper, seed, limit in points
     ]
     tables.add("double", "thresholds", map(c_double, thresholds.ravel()), 8)
-    tables.add("thrifty_point", "points", written, 24)
+    tables.add("thrifty_point", "points", written, 24 if is_mixed else 4)
 
 
 def c_double(value: float) -> str:

@@ -14,7 +14,7 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.readers import TableReader
 from thrifty.device.c99 import TestRow, depth_of, round_down, source_of
-from thrifty.device.flash import within_flash
+from thrifty.device.flash import within_limits
 from thrifty.device.model import DeviceModel, device_model, with_leaves
 from thrifty.device.onnx_graph import onnx_files
 from thrifty.errors import InvalidInputError
@@ -42,7 +42,7 @@ class Exported:
         Identity of the system, which a server compares.
     flash_bytes, table_bytes, state_bytes : int or None
         Bytes of tables and program in flash (on a Cortex-M4 by GCC with ``-Os``), of the tables alone, and of one
-        session in RAM; None for ONNX.
+        session in RAM; None for ONNX, and the first for code.
     most_steps : int
         Comparisons of a row that passes every stage by the longest ways.
     n_moved : int or None
@@ -68,7 +68,9 @@ def export(
     *,
     to: str = "c",
     leaves: str | None = None,
+    layout: str = "table",
     max_flash: int | str | None = None,
+    max_ram: int | str | None = None,
     budgets: Sequence[float] = (),
     X: Any = None,
     y: Any = None,
@@ -90,9 +92,14 @@ def export(
     leaves : {"float32", "int16"}, optional
         Type of the values of leaves in C; None is "float32". With "int16" they take half the bytes and are rounded,
         which may change routes.
+    layout : {"table", "code"}, default="table"
+        Whether trees are tables, or C functions of nested comparisons: faster, larger, and of a size that only the
+        compiler knows.
     max_flash : int or str, optional
         Bytes of flash for tables and program, such as 32768 or "32k". Leaves are narrowed first, then trees are taken
         from the end of every stage, then the last stages; what is left is ``system`` of what is returned.
+    max_ram : int or str, optional
+        Bytes of RAM for a session, kept in the same way. A call takes up to 256 bytes of stack on top.
     budgets : sequence of float, default=()
         Mean costs of further operating points, numbered from 1; point 0 is the one in force.
     X : table, optional
@@ -122,36 +129,45 @@ def export(
 
     if to not in ("c", "onnx"):
         raise InvalidInputError(f'to must be "c" or "onnx"; got {to!r}.')
-    if to == "onnx" and not (leaves is None and max_flash is None):
+    if to == "onnx" and not (leaves is max_flash is max_ram is None and layout == "table"):
         raise InvalidInputError(
-            "leaves and max_flash are settings of C; ONNX has leaves of double precision."
+            "leaves, layout, max_flash and max_ram are settings of C; ONNX has leaves of double precision."
+        )
+    if layout not in ("table", "code") or (layout == "code" and max_flash is not None):
+        raise InvalidInputError(
+            f'layout must be "table", or "code" without max_flash, since only the compiler knows the size of code; got '
+            f"{layout!r}."
         )
     if leaves not in (None, "float32", "int16"):
         raise InvalidInputError(f'leaves must be "float32" or "int16"; got {leaves!r}.')
     chain, kind = chain_of(system), leaves or "float32"
     target = _empty_folder(folder)
-    limit = None if max_flash is None else parse_bytes(max_flash, "max_flash")
+    limits = (
+        np.inf if max_flash is None else parse_bytes(max_flash, "max_flash"),
+        np.inf if max_ram is None else parse_bytes(max_ram, "max_ram"),
+    )
+    is_limited = min(limits) < np.inf
 
     def points(one: Chain) -> tuple[Policy, ...]:
         return (one.policy, *(one.policy.within(float(budget)) for budget in budgets))
 
     rounded = chain
-    if limit is not None:
-        rounded, kind = within_flash(chain, kind, points, limit, X, y)
+    if is_limited:
+        rounded, kind = within_limits(chain, kind, layout, points, limits, X, y)
     elif to == "c":
         rounded = with_leaves(chain, kind)
     model = device_model(rounded, points(rounded))
-    if limit is not None and y is None and _n_trees(rounded) != _n_trees(chain):
+    if is_limited and y is None and _n_trees(rounded) != _n_trees(chain):
         unknown = np.full(len(rounded.policy), np.nan)
         rounded = rounded.at(replace(rounded.policy, cost=unknown, score=unknown))
-    identity = identity_of(chain if limit is None else rounded)
+    identity = identity_of(rounded if is_limited else chain)
     sizes: Any = (None, None, None)
     if to == "onnx":
         files = onnx_files(model, identity, __version__)
     else:
-        source = source_of(model, identity, __version__, kind, _test_rows(rounded, model))
+        source = source_of(model, identity, __version__, kind, layout, _test_rows(rounded, model))
         files = {"thrifty_model.h": source.header.encode(), "thrifty_model.c": source.program.encode()}
-        sizes = source.flash_bytes, source.table_bytes, source.state_bytes
+        sizes = source.flash_bytes if layout == "table" else None, source.table_bytes, source.state_bytes
     target.mkdir(exist_ok=True)
     for name, data in files.items():
         write_atomically(target / name, data)

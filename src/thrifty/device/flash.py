@@ -1,4 +1,4 @@
-"""A system within a limit of flash: narrower leaves, then fewer trees in each stage, then fewer stages."""
+"""A system within limits of flash and RAM: narrower leaves, then fewer trees in each stage, then fewer stages."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,7 +13,7 @@ from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of
 from thrifty.trees import TreeEnsemble
 
-__all__ = ["within_flash"]
+__all__ = ["within_limits"]
 
 FEWEST_TREES = 0.25
 """Share of the trees of each stage that are kept before stages are taken, where no rows can judge."""
@@ -22,8 +22,14 @@ N_SHARES = 32
 """Shares of trees that are tried."""
 
 
-def within_flash(
-    chain: Chain, leaves: str, points: Callable[[Chain], tuple[Policy, ...]], limit: int, X: Any, y: Any
+def within_limits(
+    chain: Chain,
+    leaves: str,
+    layout: str,
+    points: Callable[[Chain], tuple[Policy, ...]],
+    limits: tuple[float, float],
+    X: Any = None,
+    y: Any = None,
 ) -> tuple[Chain, str]:
     """The chain that fits, and the type of its leaves.
 
@@ -33,31 +39,41 @@ def within_flash(
         As learned.
     leaves : {"float32", "int16"}
         Type to begin with.
+    layout : {"table", "code"}
+        Of the trees.
     points : callable
         Operating points of a chain.
-    limit : int
-        Bytes of flash for tables and program.
+    limits : tuple of float
+        Bytes of flash for tables and program, and bytes of RAM for a session.
     X, y : table and labels, optional
         Rows that choose among what fits: the best at the mean cost of the point in force. Without them as many stages
         are kept as fit with a quarter of their trees.
     """
     has_rows = X is not None and y is not None
 
-    def takes(one: Chain, kind: str) -> int:
+    def takes(one: Chain, kind: str) -> tuple[int, int]:
         more = points(one)
+        plan = plan_of(device_model(with_leaves(one, kind), more), kind, layout)
         # A point that rows choose anew may mix two rows of thresholds where it was one.
-        reserve = 8 * len(one.stages) * len(more) if has_rows else 0
-        return plan_of(device_model(with_leaves(one, kind), more), kind).flash_bytes + reserve
+        program = 0 if plan.flags["IS_MIXED"] else 280
+        reserve = (8 * len(one.stages) + 20) * len(more) + program if has_rows else 0
+        return plan.flash_bytes + reserve, plan.state_bytes
+
+    def fits(one: Chain, kind: str) -> bool:
+        return all(taken <= limit for taken, limit in zip(takes(one, kind), limits, strict=True))
 
     for kind in dict.fromkeys((leaves, "int16")):
-        if takes(chain, kind) <= limit:
+        if fits(chain, kind):
             return judged(with_leaves(chain, kind), X, y), kind
-    candidates = list(_fitting(chain, lambda one: takes(one, "int16") <= limit))
+    candidates = list(_fitting(chain, lambda one: fits(one, "int16")))
     if not candidates:
         smallest = takes(_cut(chain, 1, 1), "int16")
+        name, least, limit = next(
+            one for one in zip(("max_flash", "max_ram"), smallest, limits, strict=True) if one[1] > one[2]
+        )
         raise InvalidInputError(
-            f"max_flash must be at least {smallest:,} bytes, which the first stage with the first of its trees takes; "
-            f"got {limit:,}. Raise it, or export fewer operating points."
+            f"{name} must be at least {least:,} bytes, which the first stage with the first of its trees takes; "
+            f"got {limit:,.0f}. Raise it, or export fewer operating points."
         )
     cut = [(share, judged(with_leaves(one, "int16"), X, y)) for share, one in candidates]
     if has_rows:

@@ -12,33 +12,40 @@
 #define IN_TABLE const
 #endif
 
-typedef struct {
-    uint16_t column;
-    uint16_t n_levels; /* 0: a number */
-    uint32_t first_cut;
-} thrifty_column;
+@FLAGS@
 
 typedef struct {
-    uint32_t trees, gate;     /* first slots */
-    uint32_t numbers;         /* shifts of the scores, starts of the sums, start of the gate */
+    uint32_t trees, gate;     /* first slots, or first functions */
+    uint32_t numbers;         /* shifts of the scores, where calibrated; starts of the sums; start of the gate */
     uint32_t score_cuts;      /* first of THRIFTY_N_SCORES + 1 places in score_starts */
     uint16_t n_trees, n_gate; /* trees */
     uint16_t n_held;          /* columns of the order of purchase */
     uint8_t carries;          /* sums go on from the scores of the stage before */
     uint8_t gate_first;       /* the first sum is the gate */
-    double slope, margin;
-    double unit, gate_unit; /* of a leaf of 16 bits */
+    double margin;
+#if THRIFTY_HAS_CALIBRATION
+    double slope;
+#endif
+#if THRIFTY_LEAF_BITS == 16
+    double unit; /* of a leaf */
+#if THRIFTY_HAS_GATES
+    double gate_unit;
+#endif
+#endif
 } thrifty_stage;
 
 typedef struct {
     uint16_t lower, upper; /* rows of thresholds */
+#if THRIFTY_IS_MIXED
     uint64_t seed;
     uint64_t limit; /* keys whose chance is below it follow the upper row */
+#endif
 } thrifty_point;
 
 @TABLES@
 
 #define N_ORDER @N_ORDER@
+#define CODES_OF_COLUMN (THRIFTY_IS_CODE ? 1u : 2u)
 /* Sums that are added up in one pass over the trees: more take more stack. */
 #define MOST_SUMS (128 / THRIFTY_LEAF_BITS)
 #define N_SUMS (THRIFTY_N_SCORES < MOST_SUMS ? THRIFTY_N_SCORES + 1 : MOST_SUMS)
@@ -65,6 +72,21 @@ static leaf_sum leaf_value(IN_TABLE uint16_t *leaf, unsigned k)
 #endif
 }
 
+#if THRIFTY_HAS_SETS
+static int in_set(thrifty_code level, unsigned set, unsigned missing_left)
+{
+    if (level == THRIFTY_MISSING)
+        return (int)missing_left;
+    return (sets[set_starts[set] + (uint32_t)(level >> 3)] >> (level & 7)) & 1;
+}
+#endif
+
+#if THRIFTY_IS_CODE
+/* A missing value is the largest whole number: one more is the smallest. */
+#define AT_MOST_OR_MISSING(value, limit) ((int32_t)((uint32_t)(value) + 1u) <= (limit) + 1)
+
+@TREES@
+#else
 /* Leaf that a row reaches from the root of a tree. A column has two codes that differ where it is missing: the first is
  * larger than every cut, the second the smallest. A node names the one that goes its way. */
 static IN_TABLE uint16_t *leaf_of(IN_TABLE uint16_t *node, const thrifty_code *codes)
@@ -80,13 +102,9 @@ static IN_TABLE uint16_t *leaf_of(IN_TABLE uint16_t *node, const thrifty_code *c
 #endif
 #if THRIFTY_HAS_SETS
         const unsigned set = cut == THRIFTY_MISSING;
-        if (set) {
-            const unsigned level = codes[place & ~1u];
-            if (level == THRIFTY_MISSING)
-                left = (int)(place & 1u);
-            else
-                left = (sets[set_starts[node[size]] + (level >> 3)] >> (level & 7u)) & 1;
-        } else
+        if (set)
+            left = in_set(codes[place & ~1u], node[size], place & 1u);
+        else
 #else
         const unsigned set = 0;
 #endif
@@ -106,15 +124,25 @@ static IN_TABLE uint16_t *leaf_of(IN_TABLE uint16_t *node, const thrifty_code *c
         }
     }
 }
+#endif
 
 /* Add values first, first + 1, ... of the leaves of some trees to as many sums. */
-static void add_trees(IN_TABLE uint16_t *tree, unsigned n_trees, unsigned n_outputs, unsigned first, unsigned n_sums,
+static void add_trees(uint32_t first_tree, unsigned n_trees, unsigned n_outputs, unsigned first, unsigned n_sums,
                       const thrifty_code *codes, leaf_sum *sums)
 {
+#if THRIFTY_IS_CODE
+    IN_TABLE thrifty_tree *tree = &trees[first_tree];
+    (void)n_outputs;
+#else
     const unsigned leaf_size = n_outputs * (THRIFTY_LEAF_BITS / 16);
+    IN_TABLE uint16_t *tree = &slots[first_tree];
+#endif
     for (; n_trees; n_trees--) {
         IN_TABLE uint16_t *leaf;
         unsigned k;
+#if THRIFTY_IS_CODE
+        leaf = &slots[(*tree++)(codes)];
+#else
 #if THRIFTY_WIDE
         const uint32_t size = tree[0] | ((uint32_t)tree[1] << 16);
         tree += 2;
@@ -124,17 +152,23 @@ static void add_trees(IN_TABLE uint16_t *tree, unsigned n_trees, unsigned n_outp
 #endif
         /* a tree that is as large as a leaf is one */
         leaf = size == leaf_size ? tree : leaf_of(tree, codes);
+        tree += size;
+#endif
         for (k = 0; k < n_sums; k++)
             sums[k] += leaf_value(leaf, first + k);
-        tree += size;
     }
 }
 
 static double score_at(const thrifty_session *session, unsigned stage, unsigned k)
 {
+#if THRIFTY_HAS_CALIBRATION
     /* In memory, so that no compiler fuses the product into the sum. */
     volatile double product = session->score[k] * stages[stage].slope;
     return product + numbers[stages[stage].numbers + k];
+#else
+    (void)stage;
+    return session->score[k];
+#endif
 }
 
 /* Minus the margin between the two best classes; 0 for a number. */
@@ -173,13 +207,13 @@ static double visit(thrifty_session *session)
 {
     IN_TABLE thrifty_stage *stage = &stages[session->stage];
     const unsigned gate_first = stage->gate_first, n_outputs = THRIFTY_N_SCORES + gate_first;
-    IN_TABLE double *start = &numbers[stage->numbers + THRIFTY_N_SCORES];
+    IN_TABLE double *start = &numbers[stage->numbers + THRIFTY_HAS_CALIBRATION * THRIFTY_N_SCORES];
     double gate = 0.0;
     unsigned first, k;
     for (first = 0; first < n_outputs; first += N_SUMS) {
         leaf_sum sums[N_SUMS] = {0};
         const unsigned n_sums = n_outputs - first < N_SUMS ? n_outputs - first : N_SUMS;
-        add_trees(&slots[stage->trees], stage->n_trees, n_outputs, first, n_sums, session->code, sums);
+        add_trees(stage->trees, stage->n_trees, n_outputs, first, n_sums, session->code, sums);
         for (k = 0; k < n_sums; k++) {
             const unsigned output = first + k;
             const double sum = IN_UNITS(sums[k], stage->unit);
@@ -205,9 +239,9 @@ static double visit(thrifty_session *session)
                 else
                     high = middle;
             }
-            session->code[2 * N_ORDER + k] = (thrifty_code)(low - begin);
+            session->code[CODES_OF_COLUMN * N_ORDER + k] = (thrifty_code)(low - begin);
         }
-        add_trees(&slots[stage->gate], stage->n_gate, 1, 0, 1, session->code, sum);
+        add_trees(stage->gate, stage->n_gate, 1, 0, 1, session->code, sum);
         gate = start[stage->carries ? 0 : n_outputs] + IN_UNITS(sum[0], stage->gate_unit);
     }
 #endif
@@ -234,6 +268,7 @@ static void advance(thrifty_session *session)
     session->status = session->stage < THRIFTY_N_STAGES ? 0 : THRIFTY_ASK_SERVER;
 }
 
+#if THRIFTY_IS_MIXED
 static uint64_t mix(uint64_t word)
 {
     word ^= word >> 30;
@@ -243,6 +278,7 @@ static uint64_t mix(uint64_t word)
     word ^= word >> 31;
     return word;
 }
+#endif
 
 void thrifty_start_at(thrifty_session *session, uint64_t key, int point)
 {
@@ -252,7 +288,12 @@ void thrifty_start_at(thrifty_session *session, uint64_t key, int point)
     session->n_held = 0;
     session->stage = 0;
     session->point = (uint16_t)(point < 0 || point >= THRIFTY_N_POINTS ? 0 : point);
+#if THRIFTY_IS_MIXED
     session->upper = (mix(mix(key + 1u) + points[session->point].seed) >> 11) < points[session->point].limit;
+#else
+    (void)key;
+    session->upper = 0;
+#endif
     advance(session);
 }
 
@@ -263,66 +304,105 @@ void thrifty_start(thrifty_session *session, uint64_t key)
 
 int thrifty_next(const thrifty_session *session)
 {
-    return session->status ? session->status : (int)columns[session->n_held].column;
+    return session->status ? session->status : (int)order[session->n_held];
 }
 
-/* Hold the codes of the column that was asked for, and go on. */
-static int give_codes(thrifty_session *session, unsigned code, unsigned or_first)
+/* Hold the next column, a float of some bits; an infinity is refused. */
+static int hold(thrifty_session *session, unsigned held, uint32_t bits)
 {
-    thrifty_code *place = &session->code[2u * session->n_held++];
-    place[0] = (thrifty_code)code;
-    place[1] = (thrifty_code)or_first;
+    thrifty_code *place = &session->code[CODES_OF_COLUMN * held];
+    /* Floats as whole numbers in the same order; both zeros are 0. */
+    int32_t number = (int32_t)(bits & 0x7fffffffu);
+    place[0] = THRIFTY_MISSING;
+#if !THRIFTY_IS_CODE
+    place[1] = 0;
+#endif
+    if (number >= 0x7f800000)
+        return number == 0x7f800000 ? THRIFTY_REFUSED : 0;
+    if (bits >> 31)
+        number = -number;
+#if THRIFTY_HAS_LEVELS
+    if (n_levels[held]) {
+        union {
+            uint32_t bits;
+            float value;
+        } given;
+        given.bits = bits;
+        if (given.value >= 0.0f && given.value < (float)n_levels[held]) {
+            place[0] = (thrifty_code)given.value;
+            place[CODES_OF_COLUMN - 1u] = place[0];
+        }
+        return 0;
+    }
+#endif
+#if THRIFTY_IS_CODE
+    place[0] = number;
+#else
+    {
+        uint32_t low = first_cut[held], high = first_cut[held + 1u];
+        const uint32_t begin = low;
+#if THRIFTY_SHORT_CUTS
+        number = (number + 0xffff) >> 16; /* cuts are multiples of 65,536 */
+#endif
+        while (high - low > 8) {
+            const uint32_t middle = (low + high) / 2;
+            if (cuts[middle] < number)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        while (low < high && cuts[low] < number)
+            low++;
+        place[0] = place[1] = (thrifty_code)(low - begin);
+    }
+#endif
+    return 0;
+}
+
+static int take(thrifty_session *session, uint32_t bits)
+{
+    if (session->status || hold(session, session->n_held, bits))
+        return THRIFTY_REFUSED;
+    session->n_held++;
     if (session->n_held >= stages[session->stage].n_held)
         advance(session);
     return 0;
 }
 
-int thrifty_give_missing(thrifty_session *session)
+int thrifty_walk(thrifty_session *session, uint64_t key, const float *row)
 {
-    return session->status ? THRIFTY_REFUSED : give_codes(session, THRIFTY_MISSING, 0);
-}
-
-int thrifty_give(thrifty_session *session, float value)
-{
-    /* Floats as whole numbers in the same order; both zeros are 0. */
     union {
         float value;
         uint32_t bits;
     } given;
-    IN_TABLE thrifty_column *column = &columns[session->n_held];
-    IN_TABLE int32_t *low, *begin;
-    int32_t number;
-    uint32_t n_cuts;
-    unsigned code;
-    given.value = value;
-    number = (int32_t)(given.bits & 0x7fffffffu);
-    if (session->status || number == 0x7f800000)
-        return THRIFTY_REFUSED;
-    if (number > 0x7f800000)
-        return thrifty_give_missing(session);
-#if THRIFTY_HAS_LEVELS
-    if (column->n_levels) {
-        if (!(value >= 0.0f && value < (float)column->n_levels))
-            return thrifty_give_missing(session);
-        code = (unsigned)value;
-        return give_codes(session, code, code);
-    }
-#endif
-    if (given.bits >> 31)
-        number = -number;
-    begin = low = &cuts[column->first_cut];
-    n_cuts = column[1].first_cut - column->first_cut;
-    while (n_cuts) {
-        const uint32_t half = n_cuts / 2;
-        if (low[half] < number) {
-            low += half + 1;
-            n_cuts -= half + 1;
-        } else {
-            n_cuts = half;
+    thrifty_start(session, key);
+    while (!session->status) {
+        const unsigned end = stages[session->stage].n_held;
+        unsigned held;
+        for (held = session->n_held; held < end; held++) {
+            given.value = row[order[held]];
+            if (hold(session, held, given.bits))
+                return THRIFTY_REFUSED;
         }
+        session->n_held = (uint16_t)end;
+        advance(session);
     }
-    code = (unsigned)(low - begin);
-    return give_codes(session, code, code);
+    return session->status;
+}
+
+int thrifty_give_missing(thrifty_session *session)
+{
+    return take(session, 0x7fc00000u);
+}
+
+int thrifty_give(thrifty_session *session, float value)
+{
+    union {
+        float value;
+        uint32_t bits;
+    } given;
+    given.value = value;
+    return take(session, given.bits);
 }
 
 int thrifty_route(const thrifty_session *session)
@@ -375,7 +455,11 @@ int thrifty_label(const thrifty_session *session)
 
 float thrifty_cost(const thrifty_session *session)
 {
+#if THRIFTY_EVEN_COSTS
+    return @PRICE@ * (float)session->n_held;
+#else
     return costs[session->n_held];
+#endif
 }
 
 #ifdef THRIFTY_SELF_TEST

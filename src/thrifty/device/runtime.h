@@ -26,7 +26,7 @@
 @ENUMS@
 typedef struct {
     double score[THRIFTY_N_SCORES];
-    thrifty_code code[@N_CODES@]; /* two a column, and one a score that gates read */
+    thrifty_code code[@N_CODES@]; /* of columns, and of scores that gates read */
     uint16_t n_held;
     uint16_t stage;
     uint16_t point;
@@ -44,6 +44,9 @@ int thrifty_next(const thrifty_session *session);
 int thrifty_give(thrifty_session *session, float value);
 /* The column asked for is missing, or its level is unknown. Returns 0, or THRIFTY_REFUSED. */
 int thrifty_give_missing(thrifty_session *session);
+/* Begin a row whose columns are all at hand, and give every one that is asked for: THRIFTY_DONE, THRIFTY_ASK_SERVER, or
+ * THRIFTY_REFUSED. */
+int thrifty_walk(thrifty_session *session, uint64_t key, const float *row);
 /* Number of the predicted class so far; -1 before the first stage, and for a system that predicts numbers. */
 int thrifty_label(const thrifty_session *session);
 /* Log-odds of the second class, score of class k, or the predicted number, at the last stage. */
