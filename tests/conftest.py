@@ -153,11 +153,17 @@ def bike_system(fit_by_command):
 @contextmanager
 def _small_fits():
     from thrifty.cascade import estimators as cascade
-    from thrifty.cascade import gates, plan
+    from thrifty.cascade import gates, neighbours, plan
     from thrifty.trees.boosting import Boosting
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "ORDERING", replace(plan.ORDERING, n_trees=10, max_depth=4))
+        for name in ("ORDERS", "ORDERS_OF_SEVERAL"):  # nothing to compare, which is most of a small fit
+            patch.setattr(plan, name, {"gain": plan.ORDERS["gain"]})
+        small = {"ROWS_IN_SEARCH": 200, "GROUPS": 10, "STEPS": (1.6, 1.25)}
+        small |= {"SHARPNESS": (1.25, 0.8), "PULLS": (1e-3, 1e-1), "TRIALS": 300}
+        for name, value in small.items():
+            patch.setattr(neighbours, name, value)
         patch.setattr(gates, "SCORE_ONLY", replace(gates.SCORE_ONLY, n_trees=10))
         patch.setattr(gates, "ALL_COLUMNS", replace(gates.ALL_COLUMNS, n_trees=10))
         patch.setattr(gates, "REGRESSION_GATE_SIZES", (replace(gates.REGRESSION_GATE_SIZES[0], n_trees=20),))
@@ -167,7 +173,7 @@ def _small_fits():
 
 @pytest.fixture
 def small_fits():
-    """One small size of stages, few trees for orders and gates, for one test: `thrifty fit` in a second."""
+    """One small size of stages, one order, few trees for it and for gates, for one test: `thrifty fit` in a second."""
     with _small_fits():
         yield
 

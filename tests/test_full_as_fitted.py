@@ -31,7 +31,7 @@ from thrifty.tables.columns import column_types, learn_levels, plain_table
 from thrifty.tables.frames import as_numbers, kind_of_table
 from thrifty.tables.reader import Schema
 
-N_NEW, N_ONE_BY_ONE = 2_000, 60
+N_NEW, N_ONE_BY_ONE = 500, 40
 TOLERANCE = 1e-9
 COLOURS, GRADES = (
     ["red", "amber", "violet", "blue"],
@@ -126,11 +126,12 @@ PRICES = {"age": 0.5, "rate": 1.0, "seen": 4.0, **dict.fromkeys(list(TYPES)[2:-1
 
 
 @pytest.fixture(scope="module", params=["LightGBM", "XGBoost", "scikit-learn"])
-def fitted(request):
+def fitted(request, while_fits_are_small):
     table, y = rows_of(1_000, seed=0)
     full = full_models()[request.param]
     small = {"stages": StageOptions(sizes=[(6, 2)]), "cv": 2, "random_state": 0}
-    clf = BudgetedClassifier(full, feature_costs=PRICES, **small).fit(table, y)
+    with while_fits_are_small():
+        clf = BudgetedClassifier(full, feature_costs=PRICES, **small).fit(table, y)
     # The first single point, at which nothing is left to chance, that sends some rows to the full model.
     policy = clf.chain_.policy
     for point in range(len(policy)):
@@ -152,6 +153,7 @@ def new():
     return table
 
 
+@pytest.fixture(scope="module")
 def plain(new):
     """The same cells as a file or a request has them: text, numbers and nothing."""
     table = new.astype(object)
@@ -173,9 +175,9 @@ def same(outputs, expected):
     np.testing.assert_allclose(outputs, expected, rtol=0, atol=TOLERANCE)
 
 
-def database(new, path):
+def database(new, plain, path):
     """The rows as an SQLite table: truth values are 0 and 1, dates are text."""
-    table = plain(new).assign(key=np.arange(len(new)), member=new["member"].astype(int))
+    table = plain.assign(key=np.arange(len(new)), member=new["member"].astype(int))
     with closing(sqlite3.connect(path)) as connection:
         marks = ", ".join("?" * len(table.columns))
         connection.execute(f"CREATE TABLE cells ({', '.join(table.columns)})")
@@ -185,9 +187,9 @@ def database(new, path):
 
 
 @pytest.fixture
-def sources(new, tmp_path):
+def sources(new, plain, tmp_path):
     """The rows in every form in which somebody sells them."""
-    cells, path = plain(new), database(new, tmp_path / "cells.db")
+    cells, path = plain, database(new, plain, tmp_path / "cells.db")
     as_texts = new.astype({"member": str})  # "True" and "False"
     return {
         "sqlite": SqlSource(lambda: sqlite3.connect(path), "cells", "key", list(range(N_NEW))),
@@ -218,8 +220,8 @@ def test_tables_of_other_types_and_of_another_library_are_answered_as_those_of_t
     same(fitted.predict_proba(words), expected)
 
 
-def test_rows_one_by_one_are_answered_as_in_the_table(fitted, new, expected):
-    records = plain(new)[:N_ONE_BY_ONE].to_dict("records")
+def test_rows_one_by_one_are_answered_as_in_the_table(fitted, plain, expected):
+    records = plain[:N_ONE_BY_ONE].to_dict("records")
     for place, cells in enumerate(records):
         session = fitted.start()
         while (wanted := session.next_purchase) is not None:
@@ -242,22 +244,20 @@ def asked(thing, records, **settings):
     return asyncio.run(ask())
 
 
-def test_a_gateway_answers_rows_of_json_as_the_table(fitted, new, expected):
-    records = plain(new).to_dict("records")
+def test_a_gateway_answers_rows_of_json_as_the_table(fitted, new, plain, expected):
+    records = plain.to_dict("records")
     answered = asked(fitted, records)
     assert not answered.degraded.any()
     same(answered.outputs, expected)
     for row in range(10):
         same(asked(fitted, records[row : row + 1]).outputs, expected[row : row + 1])
     days = (new["since"] - pd.Timestamp(0)) / pd.Timedelta(days=1)
-    numbers = plain(new).assign(
-        since=days.astype(object).where(days.notna(), None), member=new["member"].map(str)
-    )
+    numbers = plain.assign(since=days.astype(object).where(days.notna(), None), member=new["member"].map(str))
     same(asked(fitted, numbers.to_dict("records")).outputs, expected)
 
 
-def test_a_gateway_that_buys_answers_as_the_table(fitted, new, expected):
-    cells, sold = plain(new), ["colour", "city", "member", "since", "seen"]
+def test_a_gateway_that_buys_answers_as_the_table(fitted, plain, expected):
+    cells, sold = plain, ["colour", "city", "member", "since", "seen"]
     given = cells.drop(columns=sold).assign(row=np.arange(N_NEW)).to_dict("records")
 
     class Shop(RetryingSource):
@@ -270,13 +270,15 @@ def test_a_gateway_that_buys_answers_as_the_table(fitted, new, expected):
     same(answered.outputs, expected)
 
 
-def test_a_file_answers_as_what_was_saved_with_the_full_model_given_again(fitted, new, expected, sources):
+def test_a_file_answers_as_what_was_saved_with_the_full_model_given_again(
+    fitted, new, plain, expected, sources
+):
     full = fitted.chain_.innermost.estimator
     again = from_bytes(to_bytes(fitted, full="outside"), full=full)
     assert again.chain_.types == fitted.chain_.types
     same(again.predict_proba(new), expected)
     same(again.buy(sources["a dict"]).outputs, expected)
-    same(asked(again, plain(new).to_dict("records")).outputs, expected)
+    same(asked(again, plain.to_dict("records")).outputs, expected)
 
 
 # -- columns of every type ----------------------------------------------------------------------------
@@ -441,8 +443,8 @@ def test_a_full_model_that_fails_is_no_fault_of_a_request(moody, is_loaded):
         ("rate", "1.5", "must hold numbers"),
     ],
 )
-def test_a_gateway_says_how_a_column_is_read_where_a_route_reads_it(fitted, new, column, value, words):
-    record, everywhere = {**plain(new).to_dict("records")[0], column: value}, copy.copy(fitted)
+def test_a_gateway_says_how_a_column_is_read_where_a_route_reads_it(fitted, plain, column, value, words):
+    record, everywhere = {**plain.to_dict("records")[0], column: value}, copy.copy(fitted)
     everywhere.chain_ = fitted.chain_.at(Policy.of(np.full(fitted.chain_.n_stages, -np.inf)))
     with pytest.raises(InvalidInputError, match=f"column '{column}' {words}"):
         asked(everywhere, [record])

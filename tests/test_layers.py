@@ -1,6 +1,7 @@
 """The layers as code: a module imports only from its own layer and from layers before it."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 SRC = Path(__file__).resolve().parents[1] / "src" / "thrifty"
@@ -32,16 +33,21 @@ def modules():
     return {name.removesuffix(".__init__"): path for path, name in found.items() if name != "__init__"}
 
 
+@cache
+def statements(path):
+    """Import statements of a module, in functions and for types too."""
+    tree = ast.walk(ast.parse(path.read_text()))
+    return [node for node in tree if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imports(path, known):
-    """Names of the modules that a module imports, in functions and for types too."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    """Names of the modules that a module imports."""
+    for node in statements(path):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} has a relative import"
             names = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
         else:
-            continue
+            names = [alias.name for alias in node.names]
         yield from (name.removeprefix("thrifty.") for name in names if name.removeprefix("thrifty.") in known)
 
 

@@ -25,7 +25,7 @@ def make(n_rows, seed=0, n_features=6):
 
 
 def full():
-    return make_pipeline(PolynomialFeatures(2), LogisticRegression(max_iter=1000))
+    return make_pipeline(PolynomialFeatures(2), LogisticRegression(solver="newton-cholesky"))
 
 
 def budgeted(**settings):

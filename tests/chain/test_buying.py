@@ -230,7 +230,7 @@ def test_nonsense_of_a_source_is_a_failure_of_the_rows_that_it_concerns(linear, 
 def test_a_missing_value_that_a_foreign_model_cannot_read_stops_only_its_row():
     X, y = rows_of("cancer")
     router = ConfidenceRouter(
-        GaussianNB(), LogisticRegression(max_iter=2000), features=["age", "debt"], random_state=0
+        GaussianNB(), LogisticRegression(solver="newton-cholesky"), features=["age", "debt"], random_state=0
     ).fit(X, y)
     table = X.to_numpy(copy=True)
     table[3, 0] = table[5, 3] = np.nan  # of the cheap model, and of the full model

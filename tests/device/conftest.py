@@ -34,7 +34,7 @@ def cancer():
 @pytest.fixture(scope="session")
 def mixed(cancer):
     """A cascade of two classes at a mix of two points."""
-    full = LogisticRegression(max_iter=5000)
+    full = LogisticRegression(solver="newton-cholesky")
     return BudgetedClassifier(full, budget=2.3, stages=StageOptions(6, [(30, 4)]), **SMALL).fit(*cancer)
 
 

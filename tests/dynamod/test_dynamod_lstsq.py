@@ -200,7 +200,7 @@ def test_a_local_model_that_is_no_tree_ensemble_is_refused_before_f0_is_asked():
     def remote(table):
         raise AssertionError("f0 was asked")
 
-    local = FrozenEstimator(LogisticRegression(max_iter=10_000).fit(X_LEARN, Y_LEARN))
+    local = FrozenEstimator(LogisticRegression(solver="newton-cholesky").fit(X_LEARN, Y_LEARN))
     with pytest.raises(InvalidInputError, match="must be boosted trees.*got LogisticRegression"):
         DynaModLstsqClassifier(remote, local).fit(X_LEARN, Y_LEARN)
 

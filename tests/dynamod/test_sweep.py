@@ -1,9 +1,5 @@
 import dataclasses
-import signal
-import subprocess
-import sys
 import warnings
-from pathlib import Path
 from types import SimpleNamespace
 
 import joblib
@@ -73,6 +69,16 @@ def trees(f0):
     return DynaModGbrtClassifier(f0, n_trees=5, max_depth=2, max_iter=2)
 
 
+@pytest.fixture(scope="module")
+def swept(rows):
+    """A sweep of four cells, which nothing changes, and the steps of its progress."""
+    full = make_pipeline(StandardScaler(), LogisticRegression())
+    estimator = DynaModGbrtClassifier(full, n_trees=5, max_depth=2, max_iter=2)
+    steps = []
+    given = rows.X, rows.y, rows.X_val, rows.y_val
+    return sweep(estimator, GRID, *given, progress=lambda *step: steps.append(step)), steps
+
+
 @pytest.fixture
 def linear(f0):
     return DynaModLinClassifier(f0, max_iter=20)
@@ -112,8 +118,8 @@ def direct(estimator, cell, rows, **fit):
         return estimator.set_params(**cell.settings, random_state=0).fit(rows.X, rows.y, **fit)
 
 
-def test_a_cell_is_the_ordinary_fit_of_its_settings(trees, fitting, rows):
-    found = sweep(trees, GRID, *fitting)
+def test_a_cell_is_the_ordinary_fit_of_its_settings(trees, swept, rows):
+    found, _ = swept
     assert [cell.settings for cell in found.cells] == [
         {"gamma": gamma, "p_full": cap} for gamma in (1.0, 10.0) for cap in (0.2, 0.6)
     ]
@@ -180,8 +186,8 @@ def test_a_function_is_asked_once_about_each_row(trees, fitting, rows):
     assert asked == [len(rows.y_test)]
 
 
-def test_the_frontier_is_made_of_every_threshold_of_every_cell(trees, fitting):
-    found = sweep(trees, GRID, *fitting)
+def test_the_frontier_is_made_of_every_threshold_of_every_cell(swept):
+    found, _ = swept
     best = -1.0
     for cell in found.cells:
         seen, right = cell.evidence, cell.evidence.quality.astype(float)
@@ -190,8 +196,8 @@ def test_the_frontier_is_made_of_every_threshold_of_every_cell(trees, fitting):
     assert found.frontier.best(budget=8.0).score == pytest.approx(best, abs=1e-12)
 
 
-def test_the_estimator_of_a_point_does_on_rows_what_the_point_says(trees, fitting, rows):
-    found = sweep(trees, GRID, *fitting)
+def test_the_estimator_of_a_point_does_on_rows_what_the_point_says(swept, rows):
+    found, _ = swept
     tested = found.on(rows.X_test, rows.y_test)
     assert len(tested) == len(found.frontier)
     for point, there in zip(found.frontier, tested, strict=True):
@@ -205,10 +211,10 @@ def test_the_estimator_of_a_point_does_on_rows_what_the_point_says(trees, fittin
         assert found.estimator(there).threshold_ == point.threshold
 
 
-def test_a_point_of_another_sweep_is_refused(trees, fitting):
-    one, two = (sweep(trees, {"gamma": [gamma]}, *fitting) for gamma in (1.0, 10.0))
+def test_a_point_of_another_sweep_is_refused(trees, swept, fitting):
+    other = sweep(trees, {"gamma": [100.0]}, *fitting)
     with pytest.raises(InvalidInputError, match="not one of this sweep"):
-        one.estimator(two.frontier[0])
+        swept[0].estimator(other.frontier[0])
 
 
 def test_probabilities_as_f0_need_those_of_the_validation_rows(trees, fitting, rows, f0):
@@ -315,18 +321,16 @@ def test_a_neighbours_solution_saves_rounds_and_ends_about_as_low():
     assert {fit.init for fit in warm} == {"logistic"}
 
 
-def test_progress_counts_to_the_end(trees, fitting):
-    seen = []
-    sweep(trees, GRID, *fitting, progress=lambda *step: seen.append(step))
-    assert seen == [
+def test_progress_counts_to_the_end(swept):
+    assert swept[1] == [
         ("judging the full model", 0, 1),
         ("judging the full model", 1, 1),
         *(("fitting", done, 4) for done in range(5)),
     ]
 
 
-def test_a_frame_lists_the_cells(trees, fitting):
-    found = sweep(trees, GRID, *fitting)
+def test_a_frame_lists_the_cells(swept):
+    found, _ = swept
     frame = found.to_frame()
     assert frame["gamma"].tolist() == [1.0, 1.0, 10.0, 10.0]
     assert frame["n_points"].sum() == len(found.frontier)
@@ -566,10 +570,10 @@ def test_a_model_in_the_grid_is_refused():
 def test_a_finished_sweep_is_read_from_its_cache_without_fitting_anything(
     trees, fitting, rows, monkeypatch, tmp_path, assert_same_evidence
 ):
-    fresh = sweep(trees, GRID, *fitting, memory=tmp_path)
+    fresh = sweep(trees, {"gamma": [1.0, 10.0]}, *fitting, memory=tmp_path)
     monkeypatch.setattr(DynaModGbrtClassifier, "fit", None)
     monkeypatch.setattr("thrifty.dynamod.sweep.cross_fit_full", None)
-    again = sweep(trees, GRID, *fitting, memory=tmp_path)
+    again = sweep(trees, {"gamma": [1.0, 10.0]}, *fitting, memory=tmp_path)
     for one, other in zip(again.cells, fresh.cells, strict=True):
         assert_same_evidence(one.evidence, other.evidence)
     there = [found.on(rows.X_test, rows.y_test).score.tolist() for found in (again, fresh)]
@@ -642,33 +646,6 @@ def test_a_failed_cell_is_named_and_those_before_it_are_kept(linear, fitting, mo
     fitted.clear()
     sweep(linear, {"gamma": [0.005, 0.01, 0.02]}, *fitting, memory=tmp_path)
     assert fitted == [0.01, 0.005]
-
-
-KILLED = """
-import os, signal, sys
-import test_sweep
-def kill(what, done, total):
-    if what == "fitting" and done == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-test_sweep.sweep(**test_sweep.small_sweep(), memory=sys.argv[1], progress=kill)
-"""
-
-
-def small_sweep():
-    """Arguments of a sweep of three cells."""
-    rows = _rows(10)
-    estimator = DynaModGbrtClassifier(LogisticRegression(), n_trees=5, max_depth=2, max_iter=2)
-    given = {"X": rows.X, "y": rows.y, "X_val": rows.X_val, "y_val": rows.y_val}
-    return {"estimator": estimator, "grid": {"gamma": [1.0, 10.0, 100.0]}, **given}
-
-
-def test_a_sweep_that_is_killed_goes_on_where_it_was(tmp_path, counted_fits):
-    command, here = [sys.executable, "-c", KILLED, str(tmp_path)], Path(__file__).parent
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=here)
-    assert run.returncode == -signal.SIGKILL, run.stderr
-    found = sweep(**small_sweep(), memory=tmp_path)
-    assert counted_fits == [100.0]
-    assert gates_of(found) == gates_of(sweep(**small_sweep()))
 
 
 # -- workers -----------------------------------------------------------------------------------------

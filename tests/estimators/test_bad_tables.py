@@ -31,7 +31,7 @@ FRAME = pd.DataFrame(X, columns=list("abc"))
 ROW = np.arange(N)
 
 BOOSTED = HistGradientBoostingClassifier(max_iter=2)
-FULL, FOLDS = LogisticRegression(max_iter=200), {"cv": 2, "random_state": 0}
+FULL, FOLDS = LogisticRegression(solver="newton-cholesky"), {"cv": 2, "random_state": 0}
 LOCAL = GradientBoostingClassifier(n_estimators=2, max_depth=2, random_state=0)
 ESTIMATORS = [
     DynaModLinClassifier(FULL, tol=1e-2, max_iter=50, **FOLDS),
