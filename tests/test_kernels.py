@@ -91,9 +91,12 @@ def asked(folder, variables):
     return json.loads(found.stdout)
 
 
-@pytest.fixture(scope="module")
-def native(folder):
-    return asked(folder, {})
+@pytest.fixture
+def native(folder, monkeypatch, capsys):
+    """What this process says, with the kernels of this processor."""
+    monkeypatch.setattr(sys, "argv", ["", str(folder / "new.csv")])
+    exec(ASK, {})
+    return json.loads(capsys.readouterr().out)
 
 
 @pytest.mark.slow

@@ -88,8 +88,8 @@ def test_new_rows_spend_about_the_budget(fitted, others, budget):
     assert there.cost(others[0]).mean() == pytest.approx(budget, rel=0.12)
 
 
-def test_the_size_of_weights_changes_nothing_but_whole_numbers_count_rows():
-    X, y = make(400)
+def test_the_size_of_weights_changes_nothing_but_whole_numbers_count_rows(small_fits):
+    X, y = make(300)
     small = budgeted(stages=StageOptions(2, [(5, 3)]), budget=1.5)
 
     def fitted_with(weight):
@@ -523,7 +523,7 @@ def test_columns_by_name(rows):
 
 @pytest.mark.slow
 def test_forced_stages_are_at_most_that_many(rows):
-    assert budgeted(stages=StageOptions(max_stages=2)).fit(*rows).n_stages_ <= 2
+    assert budgeted(stages=StageOptions(2, [(15, 4)])).fit(*rows).n_stages_ <= 2
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_no_point_of_the_frontier_costs_clearly_less_in_total_row_by_row(priced)
     assert (priced.frontier_.score <= 0).all()
 
 
-def test_a_deal_of_folds_hardly_moves_the_answers_where_a_rare_class_is_dear(monkeypatch):
+def test_a_deal_of_folds_hardly_moves_the_answers_where_a_rare_class_is_dear(monkeypatch, small_fits):
     X, y = rare(600)
     new, _ = rare(4_000)
     spread = []

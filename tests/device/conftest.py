@@ -41,7 +41,7 @@ def mixed(cancer):
 @pytest.fixture(scope="session")
 def mixed_rows(mixed, cancer):
     rng = np.random.default_rng(0)
-    return on_thresholds(mixed.chain_, cancer[0][rng.integers(len(cancer[0]), size=2000)], rng)
+    return on_thresholds(mixed.chain_, cancer[0][rng.integers(len(cancer[0]), size=600)], rng)
 
 
 @pytest.fixture(scope="session")
