@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
@@ -191,13 +191,13 @@ def test_weights_count_where_a_budget_is_spent(learned):
 
 
 SPEAKING = [
-    BudgetedClassifier(stages=StageOptions(max_stages=2, sizes=[(3, 2)]), cv=2),
-    BudgetedRegressor(stages=StageOptions(max_stages=2, sizes=[(3, 2)]), cv=2),
-    BudgetedRanker(stages=StageOptions(max_stages=2, sizes=[(3, 2)]), cv=2),
-    DynaModGbrtClassifier(n_trees=3, max_iter=2, tol=1.0, cv=2),
-    DynaModGbrtRegressor(n_trees=3, max_iter=2, tol=1.0, cv=2),
-    DynaModLinClassifier(max_iter=50, tol=1e-2, cv=2),
-    DynaModLstsqClassifier(n_trees=3, max_iter=2, tol=1.0, cv=2),
+    BudgetedClassifier(LogisticRegression(), stages=StageOptions(max_stages=2, sizes=[(3, 2)]), cv=2),
+    BudgetedRegressor(Ridge(), stages=StageOptions(max_stages=2, sizes=[(3, 2)]), cv=2),
+    BudgetedRanker(Ridge(), stages=StageOptions(max_stages=2, sizes=[(3, 2)]), cv=2),
+    DynaModGbrtClassifier(LogisticRegression(), n_trees=3, max_iter=2, tol=1.0, cv=2),
+    DynaModGbrtRegressor(Ridge(), n_trees=3, max_iter=2, tol=1.0, cv=2),
+    DynaModLinClassifier(LogisticRegression(), max_iter=50, tol=1e-2, cv=2),
+    DynaModLstsqClassifier(LogisticRegression(), n_trees=3, max_iter=2, tol=1.0, cv=2),
 ]
 
 
