@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 # The same examples every time, however busy the machine: a failure must belong to the change that is being tested.
-settings.register_profile("same-every-time", derandomize=True, deadline=None)
+settings.register_profile("same-every-time", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("same-every-time")
 
 if os.environ.get("THRIFTY_TEST_LAST_BITS"):

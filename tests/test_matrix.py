@@ -656,7 +656,6 @@ class NamedSource(Source):
 FUNCTIONS = {
     "evidence_of": lambda one, X, y: evidence_of(one, X, y).quality,
     "point_of": lambda one, X, y: point_of(one, X, y).cost,
-    "frontier": lambda one, X, y: Frontier.from_evidence([evidence_of(one, X, y)]).score,
     "hold_budget": lambda one, X, y: hold_budget(one, X, wide_budget(one)).chain_.policy.thresholds,
     "report": points_of_page,
     "chain": lambda one, X, y: chain_of(one).predict(X),
