@@ -86,7 +86,10 @@ def test_the_rows_at_hand_hold_a_budget(fitted, make_table, answers_to):
 
 
 def test_what_no_row_reads_may_be_absent_unseen_or_nonsense(fitted, make_table, answers_to):
-    system, new = at_operating_point(fitted, budget=1.2), make_table(300, seed=5)
+    system, new = (
+        at_operating_point(fitted, budget=float(fitted.chain_.policy.cost[0])),
+        make_table(300, seed=5),
+    )
     names, before = system.chain_.schema.names, answers_to(system, new)
     place_of = {"full": system.n_stages_} | {str(place): place for place in range(system.n_stages_)}
     held = system.chain_.bought_by_place[[place_of[stage] for stage in before["stage"]]]
