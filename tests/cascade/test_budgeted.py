@@ -496,6 +496,7 @@ def test_progress_is_told_from_the_first_step_to_the_last(rows):
         "comparing orders",
         "growing stages",
         "learning gates",
+        "looking for branches",
         "choosing the operating point",
     ]
     assert all(done == total for done, total in last.values())

@@ -81,6 +81,7 @@ def test_bands_are_percentiles_of_measures_of_the_resampled_rows(classifier):
         assert (measure.low, measure.high) == pytest.approx(tuple(np.quantile(values, [0.05, 0.95])))
 
 
+@pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
 @pytest.mark.parametrize("kind", [BudgetedClassifier, ConfidenceRouter])
 def test_a_fitted_estimator_knows_balanced_accuracy_and_recalls_without_scores(kind):
     X, y = labelled(2)
