@@ -40,7 +40,7 @@ from thrifty import (
     evidence_of,
 )
 from thrifty.errors import InvalidInputError, NothingSavedWarning
-from thrifty.evidence.observe import training_fingerprints
+from thrifty.evidence.collect import training_fingerprints
 from thrifty.rows import fingerprints
 from thrifty.tasks.mistakes import read_loss
 

@@ -133,7 +133,7 @@ def fit_by_command(tmp_path_factory):
 @pytest.fixture(scope="session")
 def answers_to():
     """``answers_to(system, frame)``: answers to a table as the commands give them."""
-    from thrifty.evidence.observe import chain_of
+    from thrifty.evidence.collect import chain_of
     from thrifty.scale.scorer import answers_of, stage_names
 
     def answers(system, frame, **how):

@@ -43,7 +43,7 @@ from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cli import main
 from thrifty.dynamod.sweep import sweep
 from thrifty.errors import FullModelOutsideWarning, InvalidInputError
-from thrifty.evidence.observe import chain_of
+from thrifty.evidence.collect import chain_of
 from thrifty.reporting.measure import measure
 from thrifty.reporting.page import page_of
 from thrifty.serve.config import Config

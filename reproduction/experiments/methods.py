@@ -29,7 +29,7 @@ from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier
 from thrifty.dynamod.linear_estimator import DynaModLinClassifier
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import route_by
-from thrifty.full.foreign import models_of
+from thrifty.full.adapters import models_of
 from thrifty.prices.billing import PriceList
 from thrifty.prices.prices import check_price_list
 from thrifty.tasks.classes import clip_probability

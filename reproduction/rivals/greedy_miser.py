@@ -10,8 +10,8 @@ from thrifty.chain.stage import ConfidentStage
 from thrifty.dynamod.boosted import boost_alone
 from thrifty.dynamod.gated import GatedClassifier, GatedRegressor, PairProblem
 from thrifty.dynamod.gbrt_estimators import BoostedEstimator
+from thrifty.evidence.collect import evidence_of_known
 from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.observe import evidence_of_known
 from thrifty.full.crossfit import CrossFittedFull, TrainingRows
 from thrifty.full.model import AbsentFull
 from thrifty.prices.billing import PriceList

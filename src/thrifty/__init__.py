@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from thrifty.dynamod.sweep import sweep
     from thrifty.evidence.budgets import hold_budget
     from thrifty.evidence.certificate import Certificate, certify
+    from thrifty.evidence.collect import evidence_of, point_of
     from thrifty.evidence.evidence import Evidence
     from thrifty.evidence.frontier import Frontier
-    from thrifty.evidence.observe import evidence_of, point_of
     from thrifty.prices.prices import Prices
     from thrifty.reporting.page import report
     from thrifty.routing.confidence import ConfidenceRouter
@@ -93,11 +93,11 @@ _HOME = {
     "StageOptions": "cascade.estimators",
     "audit": "auditing.audit",
     "certify": "evidence.certificate",
-    "evidence_of": "evidence.observe",
+    "evidence_of": "evidence.collect",
     "export": "device.export",
     "hold_budget": "evidence.budgets",
     "load": "bundle.storage",
-    "point_of": "evidence.observe",
+    "point_of": "evidence.collect",
     "report": "reporting.page",
     "save": "bundle.storage",
     "sweep": "dynamod.sweep",

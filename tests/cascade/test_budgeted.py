@@ -13,7 +13,7 @@ import thrifty
 from thrifty import BudgetedClassifier, Chain, ConfidenceRouter, Prices, StageOptions
 from thrifty.cascade.problem import CAPACITIES
 from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
-from thrifty.evidence.observe import point_of
+from thrifty.evidence.collect import point_of
 
 
 def make(n_rows, seed=0, n_features=6):

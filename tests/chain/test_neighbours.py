@@ -16,7 +16,7 @@ from thrifty.chain import neighbours
 from thrifty.chain.neighbours import OF_MISSING, Neighbours, NeighbourStage, NeighbourTurn
 from thrifty.chain.stage import ForkStage, nodes_of
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.observe import evidence_of
+from thrifty.evidence.collect import evidence_of
 from thrifty.trees import bin_columns
 
 pytestmark = [

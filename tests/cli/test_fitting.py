@@ -12,11 +12,11 @@ from sklearn.tree import DecisionTreeClassifier
 import thrifty
 from thrifty import BudgetedClassifier, ConfidenceRouter, load, save
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.cli import fitting
+from thrifty.cli import fit_steps
 from thrifty.cli.system import at_operating_point, count_mostly_missing, expected_of, reader_of_all_cells
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.budgets import hold_budget
-from thrifty.evidence.observe import chain_of
+from thrifty.evidence.collect import chain_of
 from thrifty.full import candidates
 from thrifty.reporting.measure import expected
 from thrifty.tables.columns import learn_levels
@@ -168,7 +168,7 @@ def test_missing_values_are_fine_for_models_that_read_them_and_refused_by_column
     goal = ("--target", "label", "--budget", 4, "-o", tmp_path / "s.thrifty")
     told = refused("fit", tmp_path / "t.csv", *goal, "--full", "svm")
     assert "column 'age' is missing in row 6, and the full model (svm) reads no missing" in told
-    monkeypatch.setattr(fitting, "new_model", lambda *_: RandomForestClassifier(20, random_state=0))
+    monkeypatch.setattr(fit_steps, "new_model", lambda *_: RandomForestClassifier(20, random_state=0))
     system = fit_by_command(frame, "label", "--budget", 4, "--full", "forest")
     empty = frame.assign(noise=None, old=None, colour=None, age=None)
     assert len(answers_to(system, empty)["answer"]) == 600
@@ -206,7 +206,7 @@ def test_boosters_of_others_learn_labels_of_text_and_are_kept_in_the_file(
 ):
     pytest.importorskip(kind)
     small = candidates.new_model(kind, 0, 1).set_params(n_estimators=10)
-    monkeypatch.setattr(fitting, "new_model", lambda *_: small)
+    monkeypatch.setattr(fit_steps, "new_model", lambda *_: small)
     read = ("--full-features", "age", "--full-features", "lab one")
     system = fit_by_command(make_table(600), "label", "--full", kind, *read)
     new = make_table(50, seed=8)
@@ -271,7 +271,7 @@ def test_what_no_fit_can_meet_is_refused_before_anything_is_fitted(
 ):
     make_table().to_csv(tmp_path / "t.csv", index=False)
     for name in ("compare_kinds", "new_model"):
-        monkeypatch.setattr(fitting, name, lambda *_, **__: pytest.fail("something was fitted"))
+        monkeypatch.setattr(fit_steps, name, lambda *_, **__: pytest.fail("something was fitted"))
     assert words in refused(
         "fit", tmp_path / "t.csv", "--target", "label", *options, "-o", tmp_path / "s.thrifty"
     )

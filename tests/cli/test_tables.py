@@ -134,7 +134,9 @@ def test_a_budget_is_proved_on_rows_that_are_kept_out_of_the_fit(run, files, sma
     assert told[1]["mean_cost"] < told[0]["mean_cost"]
 
 
-def test_a_loss_that_only_the_full_model_keeps_sends_nearly_every_row_to_it(run, files, small_fits, make_table, tmp_path):
+def test_a_loss_that_only_the_full_model_keeps_leaves_it_most_rows(
+    run, files, small_fits, make_table, tmp_path
+):
     # Nothing in the columns that the stages may stop at tells the classes apart as the full model does.
     frame = make_table(400, seed=3).assign(label=np.where(np.arange(400) % 2, "yes", "no"))
     frame.to_csv(tmp_path / "noise.csv", index=False)

@@ -14,7 +14,7 @@ from thrifty.errors import InvalidInputError
 from thrifty.evidence.certificate import certify
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.tests import clopper_pearson_bound, rows_needed
+from thrifty.evidence.hypothesis_tests import clopper_pearson_bound, rows_needed
 from thrifty.evidence.thresholds import path_to_full, sweep_prices
 
 # -- the bound -------------------------------------------------------------------------------------

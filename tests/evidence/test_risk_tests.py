@@ -8,7 +8,7 @@ from thrifty.errors import InvalidInputError
 from thrifty.evidence.certificate import certify
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.tests import (
+from thrifty.evidence.hypothesis_tests import (
     STAKES,
     betting_bound,
     clopper_pearson_bound,

@@ -21,7 +21,7 @@ from thrifty import (
 )
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.tests import clopper_pearson_bound, trials_of
+from thrifty.evidence.hypothesis_tests import clopper_pearson_bound, trials_of
 from thrifty.reporting.measure import measure
 from thrifty.reporting.page import page_of
 from thrifty.rows import content_keys

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from thrifty.errors import InvalidInputError
-from thrifty.full.foreign import models_of
+from thrifty.full.adapters import models_of
 from thrifty.tasks.classes import CLIP, BinaryTask, classification_of
 from thrifty.tasks.logistic import RIDGE
 

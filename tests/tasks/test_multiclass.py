@@ -7,7 +7,7 @@ from scipy.special import log_softmax, softmax
 from sklearn.svm import SVC
 
 from thrifty.errors import InvalidInputError
-from thrifty.full.foreign import models_of
+from thrifty.full.adapters import models_of
 from thrifty.tasks.classes import (
     CLIP,
     RIDGE,

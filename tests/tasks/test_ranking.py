@@ -6,8 +6,8 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import GroupKFold
 
 from thrifty.errors import InvalidInputError
+from thrifty.full.adapters import models_of
 from thrifty.full.crossfit import assign_folds
-from thrifty.full.foreign import models_of
 from thrifty.rows import query_folds
 from thrifty.tasks.ranking import ndcg_at, ranking_of, with_queries
 

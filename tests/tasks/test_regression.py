@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import d2_absolute_error_score, d2_pinball_score, r2_score
 
 from thrifty.errors import InvalidAnswerError, InvalidInputError
-from thrifty.full.foreign import models_of
+from thrifty.full.adapters import models_of
 from thrifty.tasks.regression import (
     PinballLoss,
     SquaredLoss,

@@ -14,8 +14,8 @@ from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator, unwrap_chain
+from thrifty.full.adapters import models_of
 from thrifty.full.convert import N_PROBES, probe_table, stored_model_of
-from thrifty.full.foreign import models_of
 from thrifty.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
 from thrifty.full.stored import StoredModel
 from thrifty.tables.columns import Levels

@@ -47,9 +47,9 @@ from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence, QueryEvidence
 from thrifty.evidence.frontier import OperatingPoint
-from thrifty.evidence.tests import ClassLoss
+from thrifty.evidence.hypothesis_tests import ClassLoss
+from thrifty.full.adapters import models_of
 from thrifty.full.convert import stored_model_of
-from thrifty.full.foreign import models_of
 from thrifty.full.model import AbsentFull, EstimatorFull, PrecomputedFull, as_full_model
 from thrifty.full.stored import Impute, KernelScores, LinearScores, Scale, StoredModel
 from thrifty.prices.billing import Discounts, ForgottenFunction, PriceList, RowPrices

@@ -35,9 +35,9 @@ from thrifty.estimators.checks import (
     check_training_rows,
     refuse_keywords,
 )
+from thrifty.evidence.collect import training_fingerprints
 from thrifty.evidence.evidence import QueryEvidence
 from thrifty.evidence.measures import check_floors, recalls_at, with_classes, within_floors
-from thrifty.evidence.observe import training_fingerprints
 from thrifty.evidence.thresholds import measured
 from thrifty.full.crossfit import CrossFittedFull, TrainingRows, held_out_rows
 from thrifty.full.model import FullModel

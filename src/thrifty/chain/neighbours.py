@@ -27,7 +27,7 @@ from scipy import sparse
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.stage import MAX_NODES, Visit, shape_problem
 from thrifty.errors import InvalidInputError
-from thrifty.full.foreign import models_of
+from thrifty.full.adapters import models_of
 from thrifty.jit import kernel, lean
 from thrifty.prices.billing import are_columns
 from thrifty.tasks.task import Task

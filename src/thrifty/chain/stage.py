@@ -22,7 +22,7 @@ from scipy import sparse
 
 from thrifty.arrays import Floats, Ints
 from thrifty.errors import InvalidInputError
-from thrifty.full.foreign import models_of
+from thrifty.full.adapters import models_of
 from thrifty.full.model import FullModel, ask_model
 from thrifty.jit import lean_kernel
 from thrifty.prices.billing import are_columns

@@ -114,7 +114,7 @@ def buy(
     """Answer rows of a database, querying only the cells that each answer needs."""
     from thrifty.bundle.storage import load
     from thrifty.cli.system import at_operating_point, named_row_key
-    from thrifty.evidence.observe import chain_of
+    from thrifty.evidence.collect import chain_of
     from thrifty.sources import RefusesUnseen, SqlSource
     from thrifty.tables.files import name_of, read_table, table_bytes
     from thrifty.tables.frames import listed

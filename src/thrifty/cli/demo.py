@@ -22,8 +22,8 @@ from sklearn.svm import SVC
 from thrifty.cascade.estimators import BudgetedClassifier
 from thrifty.cli.console import print_table, print_text
 from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier
+from thrifty.evidence.collect import evidence_of
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.observe import evidence_of
 from thrifty.plots import draw_tradeoff, new_figure, save_figure
 from thrifty.progress import Progress, silent
 from thrifty.reporting.measure import measure

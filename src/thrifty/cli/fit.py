@@ -142,7 +142,7 @@ def fit(
     from thrifty.bundle.signature import check_private_key
     from thrifty.bundle.storage import save
     from thrifty.cascade.estimators import BudgetedClassifier
-    from thrifty.cli.fitting import (
+    from thrifty.cli.fit_steps import (
         choose_full,
         describe,
         fit_and_certify,

@@ -22,7 +22,7 @@ from thrifty.cli.console import print_table, print_text, quantity, size_of
 from thrifty.cli.options import labels_by_name
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
-from thrifty.evidence.observe import chain_of
+from thrifty.evidence.collect import chain_of
 from thrifty.full.candidates import KindComparison
 from thrifty.plots import draw_in_force, file_bytes, new_figure
 from thrifty.reporting.facts import Facts

@@ -106,7 +106,7 @@ def predict(
         reader_of_all_cells,
     )
     from thrifty.evidence import budgets
-    from thrifty.evidence.observe import chain_of
+    from thrifty.evidence.collect import chain_of
     from thrifty.routing.router import ModelRouter
     from thrifty.scale.scorer import answers_of, stage_names
     from thrifty.tables.files import name_of, table_bytes
@@ -189,7 +189,7 @@ def _predict_files(
     """Score a folder of files into a folder of answers."""
     from thrifty.bundle.storage import load
     from thrifty.cli.options import labels_by_name
-    from thrifty.evidence.observe import chain_of
+    from thrifty.evidence.collect import chain_of
     from thrifty.files import parse_bytes
     from thrifty.scale.folder import find_files, predict_files
     from thrifty.scale.scorer import Scorer
@@ -243,7 +243,7 @@ def explain(
     from thrifty.bundle.storage import load
     from thrifty.chain.explain import explain_rows
     from thrifty.cli.system import at_operating_point, read_rows
-    from thrifty.evidence.observe import chain_of
+    from thrifty.evidence.collect import chain_of
     from thrifty.routing.router import ModelRouter
     from thrifty.tables.files import name_of
 
@@ -347,7 +347,7 @@ def report(
     """Measure a system on labelled rows and write an HTML page that explains every operating point."""
     from thrifty.bundle.storage import load
     from thrifty.cli.system import measured_on, read_rows, report_in_words, report_numbers, target_columns
-    from thrifty.evidence.observe import chain_of
+    from thrifty.evidence.collect import chain_of
     from thrifty.reporting.page import page_of
     from thrifty.tables.training import targets_of
 

@@ -14,11 +14,11 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.readers import TableReader
 from thrifty.device.c99 import TestRow, depth_of, round_down, source_of
-from thrifty.device.flash import within_limits
 from thrifty.device.model import DeviceModel, device_model, with_leaves
 from thrifty.device.onnx_graph import onnx_files
+from thrifty.device.size_limit import within_limits
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.observe import chain_of
+from thrifty.evidence.collect import chain_of
 from thrifty.files import AnyPath, parse_bytes, write_atomically
 
 __all__ = ["Exported", "export", "identity_of"]

@@ -44,9 +44,9 @@ from thrifty.estimators.checks import (
     check_training_rows,
     refuse_keywords,
 )
+from thrifty.evidence.collect import evidence_of, evidence_of_known, training_fingerprints
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.measures import with_classes
-from thrifty.evidence.observe import evidence_of, evidence_of_known, training_fingerprints
 from thrifty.evidence.thresholds import threshold_curve
 from thrifty.full.crossfit import CrossFittedFull, TrainingRows, held_out_rows
 from thrifty.prices.billing import PriceList, check_amount

@@ -47,12 +47,12 @@ from thrifty.errors import (
 )
 from thrifty.estimators.base import ChainEstimator, chain_behind, columns_of, unwrap_chain
 from thrifty.estimators.checks import check_seed, check_training_rows, known_levels, validated
+from thrifty.evidence.collect import evidence_of, training_fingerprints
 from thrifty.evidence.evidence import Evidence, plain_settings
 from thrifty.evidence.frontier import Frontier, OperatingPoint
-from thrifty.evidence.observe import evidence_of, training_fingerprints
 from thrifty.evidence.thresholds import measured
+from thrifty.full.adapters import models_of
 from thrifty.full.crossfit import cross_fit_full
-from thrifty.full.foreign import models_of
 from thrifty.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, ask_model, is_estimator
 from thrifty.progress import Progress, silent
 from thrifty.rows import fingerprints

@@ -21,8 +21,8 @@ from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import validated
 from thrifty.estimators.notebook import Notebook
 from thrifty.estimators.operating_points import OperatingPoints
+from thrifty.evidence.collect import training_fingerprints
 from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.observe import training_fingerprints
 from thrifty.full.crossfit import CrossFittedFull, TrainingRows, cross_fit_full
 from thrifty.full.model import EstimatorFull, FullModel, as_full_model
 from thrifty.prices.billing import PriceList, RowsOfFit

@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_feature_names, _check_sample_weight,
 from thrifty.arrays import Floats, Labels, check_unmasked, unmasked
 from thrifty.errors import InvalidInputError, InvalidTypeError
 from thrifty.evidence.evidence import check_threshold
-from thrifty.evidence.tests import check_max_loss
+from thrifty.evidence.hypothesis_tests import check_max_loss
 from thrifty.full.crossfit import TrainingRows, assign_folds
 from thrifty.full.model import is_estimator
 from thrifty.prices.billing import check_amount

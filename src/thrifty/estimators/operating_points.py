@@ -18,11 +18,11 @@ from thrifty.errors import InvalidInputError, NothingSavedWarning
 from thrifty.estimators.checks import check_goal
 from thrifty.evidence.budgets import CostBounds
 from thrifty.evidence.certificate import Certificate, certify
+from thrifty.evidence.collect import evidence_of
 from thrifty.evidence.evidence import Evidence, distinct_thresholds
 from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.hypothesis_tests import check_confidence, empirical_risk_within
 from thrifty.evidence.measures import score_interval
-from thrifty.evidence.observe import evidence_of
-from thrifty.evidence.tests import check_confidence, empirical_risk_within
 from thrifty.evidence.thresholds import path_to_full
 
 _LEVEL = 0.95

@@ -24,9 +24,9 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.policy import SLACK, Policy
 from thrifty.chain.readers import TableReader
 from thrifty.errors import InvalidInputError
+from thrifty.evidence.collect import learned_chain_of
 from thrifty.evidence.evidence import Evidence, distinct_thresholds
-from thrifty.evidence.observe import learned_chain_of
-from thrifty.evidence.tests import trials_of
+from thrifty.evidence.hypothesis_tests import trials_of
 from thrifty.prices.billing import check_amount
 from thrifty.rows import key_chance
 

@@ -20,7 +20,7 @@ import numpy as np
 from thrifty.arrays import Bools, Ints
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.frontier import Frontier, OperatingPoint
-from thrifty.evidence.tests import (
+from thrifty.evidence.hypothesis_tests import (
     HELD_OUT,
     ClassLoss,
     RiskTests,
@@ -102,7 +102,7 @@ def certify(
     1995; Angelopoulos et al. 2021, Learn then Test). So a path may be as fine as one likes. Where classes have
     limits of their own, j is the first point that breaks one of them, and to get past j the test of that class must
     err: the limits of all classes hold together with the same confidence. Means are tested by betting; see
-    ``thrifty.evidence.tests``.
+    ``thrifty.evidence.hypothesis_tests``.
 
     Among n rows let d be different, label included, on which a point loses k_d times, and k times on all n. Tested are
     ``max(k_d, ceil(d k / n))`` losses in d trials, and k in n; a point passes if both bounds do. A table does not tell

@@ -24,7 +24,7 @@ from sklearn.svm import SVC
 
 from thrifty.arrays import Ints
 from thrifty.errors import InvalidInputError
-from thrifty.full.foreign import models_of
+from thrifty.full.adapters import models_of
 from thrifty.full.model import fit_model
 from thrifty.progress import Progress
 from thrifty.rows import content_folds, fingerprints, query_folds, query_keys

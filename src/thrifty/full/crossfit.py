@@ -25,7 +25,7 @@ from thrifty.errors import (
     RefittedFullModelWarning,
     renumber_rows_in_errors,
 )
-from thrifty.full.foreign import models_of
+from thrifty.full.adapters import models_of
 from thrifty.full.model import (
     EstimatorFull,
     FullModel,

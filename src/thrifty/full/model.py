@@ -26,7 +26,7 @@ from thrifty.errors import (
     ThriftyError,
     renumber_rows_in_errors,
 )
-from thrifty.full.foreign import models_of
+from thrifty.full.adapters import models_of
 from thrifty.full.stored import StoredModel
 from thrifty.rows import fingerprints
 from thrifty.tables.frames import describe_bad_column, kind_of_table

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.bootstrap import resampled, tails
+from thrifty.evidence.collect import evidence_of, learned_chain_of, point_of
 from thrifty.evidence.evidence import Answers, Evidence, Means, QueryEvidence, means_at
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.measures import (
@@ -28,7 +29,6 @@ from thrifty.evidence.measures import (
     score_interval,
     with_classes,
 )
-from thrifty.evidence.observe import evidence_of, learned_chain_of, point_of
 from thrifty.full.candidates import KINDS
 from thrifty.prices.billing import PriceList
 from thrifty.reporting.facts import Curve, Facts, Grouping, MistakeKind, Numbers, Purchase, Rival

@@ -19,7 +19,7 @@ from thrifty.arrays import Floats, Labels, Words
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import all_or_nothing
 from thrifty.estimators.checks import check_count, check_seed, validated
-from thrifty.evidence.tests import betting_bound, check_confidence, check_max_loss
+from thrifty.evidence.hypothesis_tests import betting_bound, check_confidence, check_max_loss
 from thrifty.routing.logs import (
     MIN_ROWS,
     ModelPrice,

@@ -16,10 +16,10 @@ from thrifty.bundle.container import DEFAULT_MAX_BYTES
 from thrifty.bundle.objects import from_bytes
 from thrifty.chain.chain import Chain
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.observe import chain_of
+from thrifty.evidence.collect import chain_of
 from thrifty.files import read_capped
 from thrifty.rows import key_words
-from thrifty.scale.stock import StockedFull
+from thrifty.scale.answer_cache import StockedFull
 from thrifty.tables.frames import listed
 from thrifty.tables.reader import Cells
 from thrifty.tasks.ranking import RankingTask

@@ -29,7 +29,7 @@ from thrifty.serve.model import Model
 from thrifty.serve.providers import Provider
 from thrifty.serve.remote import RemoteModel
 from thrifty.sources import RetryingSource
-from thrifty.tables.deciles import Spread
+from thrifty.tables.drift import Spread
 
 __all__ = ["Gateway", "Loaded", "load_version"]
 

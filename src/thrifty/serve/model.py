@@ -31,8 +31,8 @@ from thrifty.errors import (
     InvalidInputError,
     ThriftyError,
 )
-from thrifty.evidence.observe import chain_of
-from thrifty.full.foreign import models_of
+from thrifty.evidence.collect import chain_of
+from thrifty.full.adapters import models_of
 from thrifty.full.model import PrecomputedFull
 from thrifty.serve.admission import Limiter
 from thrifty.serve.budget_controller import BudgetController, cost_at_hand

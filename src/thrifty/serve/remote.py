@@ -16,7 +16,7 @@ import orjson
 
 from thrifty.arrays import Floats
 from thrifty.errors import InvalidAnswerError, InvalidInputError, RemoteFailure
-from thrifty.full.foreign import check_numbers, check_probabilities
+from thrifty.full.adapters import check_numbers, check_probabilities
 from thrifty.serve.config import RemoteSettings
 from thrifty.serve.inference_protocol import parse_unique
 from thrifty.sources import CircuitBreaker, http_session, post, response_limit

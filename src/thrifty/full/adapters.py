@@ -30,7 +30,7 @@ def models_of(task: Task) -> "ModelAdapter":
     """Adapter of models for a task; register one for a further task with ``models_of.register``."""
     raise InvalidInputError(
         f"a {type(task).__name__} has no adapter of models of other libraries. Derive it from a task of thrifty, "
-        f"or register an adapter with thrifty.full.foreign.models_of.register."
+        f"or register an adapter with thrifty.full.adapters.models_of.register."
     )
 
 

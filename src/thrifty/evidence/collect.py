@@ -17,7 +17,7 @@ from thrifty.chain.walk import StageOutputs, Walk
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence, QueryEvidence, check_threshold
 from thrifty.evidence.measures import with_classes
-from thrifty.full.foreign import models_of
+from thrifty.full.adapters import models_of
 from thrifty.full.model import AbsentFull, PrecomputedFull, ask_model
 from thrifty.rows import content_keys, fingerprints
 from thrifty.tables.frames import table_of_fit

@@ -9,8 +9,8 @@ from thrifty.chain.policy import Policy
 from thrifty.device.c99 import plan_of
 from thrifty.device.model import device_model, with_leaves
 from thrifty.errors import InvalidInputError
+from thrifty.evidence.collect import evidence_of
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.observe import evidence_of
 from thrifty.trees import TreeEnsemble
 
 __all__ = ["within_limits"]

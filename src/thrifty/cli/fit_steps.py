@@ -21,16 +21,16 @@ from thrifty.cascade.estimators import (
 from thrifty.errors import InvalidInputError, renumber_rows_in_errors
 from thrifty.estimators.checks import check_goal, check_seed
 from thrifty.evidence.certificate import check_hold_out
-from thrifty.evidence.tests import HELD_OUT, check_confidence
+from thrifty.evidence.hypothesis_tests import HELD_OUT, check_confidence
+from thrifty.full.adapters import models_of
 from thrifty.full.candidates import KINDS, KindComparison, compare_kinds, new_model
 from thrifty.full.crossfit import assign_folds
-from thrifty.full.foreign import models_of
 from thrifty.full.model import is_estimator
 from thrifty.prices.billing import RowsOfFit
 from thrifty.prices.prices import check_price_list
 from thrifty.progress import Progress
 from thrifty.reporting.facts import Facts
-from thrifty.tables.deciles import Spread
+from thrifty.tables.drift import Spread
 from thrifty.tables.files import read_cost_matrix
 from thrifty.tables.frames import is_number, listed, refuse_unknown
 from thrifty.tables.training import TrainingTable, refuse_few
