@@ -203,7 +203,7 @@ from thrifty.scale import Scorer
 from thrifty.scale import folder
 folder.PART_ROWS = 200
 if __name__ == "__main__":
-    scorer = Scorer(sys.argv[2], row_key="id", full=paid, stock=sys.argv[5])
+    scorer = Scorer(sys.argv[2], row_key="id", full=paid, full_cache=sys.argv[5])
     folder.predict_files(scorer, folder.find_files(sys.argv[3]), sys.argv[4], n_jobs=int(sys.argv[6]), resume=True)
 """
 
@@ -217,20 +217,20 @@ def test_a_killed_run_is_resumed_without_a_lost_row_a_half_file_or_a_second_paym
     script.write_text(_SCORE)
     log.touch()
     command = [sys.executable, script, os.path.dirname(__file__), tmp_path / "s.thrifty", rows, out]
-    command += [tmp_path / "stock", "2"]
+    command += [tmp_path / "cache", "2"]
     before = set()
-    for whom in ("a worker", "the driver", "nobody"):
+    for whom in ("a worker", "the driver", "none"):
         n_before = len(before)
         run = subprocess.Popen(
             command, env={**os.environ, "PAID": str(log)}, stderr=subprocess.PIPE, text=True
         )
-        if whom != "nobody":
+        if whom != "none":
             while len(list(out.glob("*.parquet"))) <= n_before:
                 assert run.poll() is None
                 time.sleep(0.01)
             os.kill(run.pid if whom == "the driver" else _worker_of(run.pid), signal.SIGKILL)
         _, words = run.communicate(timeout=60)
-        assert (run.returncode == 0) == (whom == "nobody"), words
+        assert (run.returncode == 0) == (whom == "none"), words
         assert whom != "a worker" or "a process was killed" in words
         visible = {(path.name, path.stat().st_mtime_ns) for path in out.glob("*.parquet")}
         assert before <= visible  # finished parts are left alone

@@ -2,7 +2,7 @@
 
 Trees are nodes ``TreeEnsemble`` of ai.onnx.ml 5 in double precision. A leaf of that operator has one value, so that
 trees with several outputs are written once for each. ONNX Runtime sends a missing value into a set of more than 32
-levels, whatever the node says: a missing level is -1 here, and a member of the sets that missing values belong to.
+levels even where the node sends it elsewhere. So a missing level is -1 here, and a member of the sets it belongs to.
 """
 
 import json

@@ -119,7 +119,7 @@ class Family(Protocol):
         """Decide for rows at which the models ``asked`` were asked; only their columns of the log may be looked at."""
 
     def takes_next(self, place: int, asked: tuple[int, ...]) -> bool:
-        """Whether the answer of the next model is taken, whatever it is: it may be passed on as it comes."""
+        """Whether the policy takes any answer of the next model, so that it may be passed on as it comes."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -73,7 +73,7 @@ class RouterSession:
 
     @property
     def takes_next(self) -> bool:
-        """Whether the answer of ``next_ask`` will be taken, whatever it is."""
+        """Whether the policy takes any answer of ``next_ask``."""
         family, place = self._rule
         asked = tuple(sorted(model for model, _, _ in self._given))
         return self._is_substitute or self._router._fitted().families[family].takes_next(place, asked)

@@ -368,7 +368,7 @@ def _each_scored(
         for part in parts:
             yield part, _score_or_error(scorer, part, out, batch_rows)
         return
-    # Processes are started anew: a fork of a process with threads may wait for a lock that nobody holds.
+    # Spawned: a forked process may wait for a lock that a thread of its parent held.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(
         min(n_jobs, len(parts)), mp_context=context, initializer=_end_with_parent

@@ -1,6 +1,7 @@
 """``Scorer``: a saved system as a function of Arrow record batches, which every engine can send to its workers."""
 
 import hashlib
+import io
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Words
+from thrifty.arrays import Floats, Words
 from thrifty.bundle.container import DEFAULT_MAX_BYTES
 from thrifty.bundle.objects import from_bytes
 from thrifty.chain.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.collect import chain_of
-from thrifty.files import read_capped
-from thrifty.rows import key_words
-from thrifty.scale.answer_cache import StockedFull
+from thrifty.files import read_capped, write_atomically
+from thrifty.full.model import FullModel
+from thrifty.rows import fingerprints, key_words
 from thrifty.tables.frames import listed
 from thrifty.tables.reader import Cells
 from thrifty.tasks.ranking import RankingTask
@@ -60,12 +61,12 @@ class Scorer:
         default that of the file.
     row_key : str, optional
         Column with a key for each row, which the answers carry. Where a budget mixes two operating points, the key
-        decides which of them a row follows, whatever the partitions. By default that of the fit.
+        decides which of them a row follows, the same in every partition. By default that of the fit.
     unseen : {"refuse", "missing"}, default="refuse"
         Treatment of text that was not in the training table.
     full : fitted estimator or callable, optional
         The full model (f0), where the file does not hold it; it is pickled with the scorer.
-    stock : path, optional
+    full_cache : path, optional
         Folder that keeps every answer of the full model, so that a part that is scored again pays for none twice.
     embed : bool, default=False
         Whether the scorer carries the bytes of the file instead of its path, for workers that cannot read the path.
@@ -101,7 +102,7 @@ class Scorer:
         row_key: str | None = None,
         unseen: str = "refuse",
         full: Any = None,
-        stock: str | os.PathLike[str] | None = None,
+        full_cache: str | os.PathLike[str] | None = None,
         embed: bool = False,
         public_key: str | os.PathLike[str] | None = None,
     ) -> None:
@@ -115,7 +116,7 @@ class Scorer:
         self.unseen = unseen
         self.public_key = None if public_key is None else str(Path(public_key).absolute())
         self.full = full
-        self.stock = None if stock is None else str(Path(stock).absolute())
+        self.full_cache = None if full_cache is None else str(Path(full_cache).absolute())
         self._data = data if embed else None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -136,7 +137,7 @@ class Scorer:
     @cached_property
     def _loaded(self) -> tuple[Any, Chain]:
         """System and chain, loaded once per process."""
-        key = (self.digest, repr(sorted(self.at.items())), self.public_key, self.stock)
+        key = (self.digest, repr(sorted(self.at.items())), self.public_key, self.full_cache)
         with _loading:
             if key not in _systems:
                 _systems[key] = self._load()
@@ -152,8 +153,8 @@ class Scorer:
         system = from_bytes(data, full=self.full, public_key=self.public_key)
         system = system.at(**self.at) if self.at else system
         chain = chain_of(system).ready()
-        if self.stock is not None:
-            chain = chain.with_innermost(StockedFull(chain.innermost, self.stock))
+        if self.full_cache is not None:
+            chain = chain.with_innermost(CachedFull(chain.innermost, self.full_cache))
         return system, chain
 
     @cached_property
@@ -246,3 +247,70 @@ class Scorer:
 
 _systems: dict[Any, tuple[Any, Chain]] = {}
 _loading = Lock()
+
+
+class CachedFull:
+    """A full model that is asked about the same content once, however often a part is scored again.
+
+    Answers are kept by the content of the columns that the model reads. They reach the disk before they are used, a
+    file for each question, so that a process that is killed loses at most the question under way.
+
+    Parameters
+    ----------
+    full : FullModel
+        The model that is paid for.
+    folder : str
+        Folder of the answers; several processes and machines may share it.
+    batch_size : int, default=1000
+        Most rows in one question.
+    """
+
+    def __init__(self, full: FullModel, folder: str, batch_size: int = 1000) -> None:
+        self.full = full
+        self.folder = Path(folder)
+        self.batch_size = batch_size
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._read: set[str] = set()
+        self._known: dict[int, Floats] = {}
+
+    def outputs(self, table: Any, numbers: Any) -> Floats:
+        """Outputs of the rows: those in the folder, and those that the model is asked for."""
+        keys = _keys_of(table, numbers)
+        words = keys.tolist()
+        if any(word not in self._known for word in words):
+            self._read_new_files()
+        new = {word: place for place, word in enumerate(words) if word not in self._known}
+        places = np.array(list(new.values()), dtype=np.intp)
+        for first in range(0, len(places), self.batch_size):
+            rows = places[first : first + self.batch_size]
+            part = table.iloc[rows] if hasattr(table, "iloc") else table[rows]
+            self._keep(keys[rows], np.asarray(self.full.outputs(part, numbers[rows]), dtype=np.float64))
+        return np.array([self._known[word] for word in words])
+
+    def _keep(self, keys: Words, outputs: Floats) -> None:
+        buffer = io.BytesIO()
+        np.savez(buffer, keys=keys, outputs=outputs)
+        name = f"{hashlib.sha256(keys.tobytes()).hexdigest()[:32]}.npz"
+        write_atomically(self.folder / name, buffer.getvalue())
+        self._read.add(name)
+        self._known.update(zip(keys.tolist(), outputs, strict=True))
+
+    def _read_new_files(self) -> None:
+        """Read the answers that other processes have kept."""
+        for path in sorted(self.folder.glob("*.npz")):
+            if path.name not in self._read:
+                with np.load(path, allow_pickle=False) as kept:
+                    self._known.update(zip(kept["keys"].tolist(), kept["outputs"], strict=True))
+                self._read.add(path.name)
+
+
+def _keys_of(table: Any, numbers: Any) -> Words:
+    """A word for the content of each row: of its numbers, and of the text of a data frame."""
+    keys = fingerprints(numbers, exact=True)
+    if not hasattr(table, "columns"):
+        return keys
+    from pandas.util import hash_pandas_object
+
+    frame = table if hasattr(table, "iloc") else table.to_pandas()
+    texts: Words = hash_pandas_object(frame, index=False, categorize=False).to_numpy(np.uint64)
+    return keys ^ texts
