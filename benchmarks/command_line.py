@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from thrifty.bundle.storage import load
+from thrifty.bundle.save_load import load
 from thrifty.cli import main as thrifty
 from thrifty.reporting.measure import expected
 

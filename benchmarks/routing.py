@@ -40,7 +40,7 @@ from sklearn.linear_model import Ridge
 
 from thrifty import ModelRouter, save
 from thrifty.errors import InvalidInputError
-from thrifty.routing.points import held_mix, upper_bill
+from thrifty.routing.operating_points import held_mix, upper_bill
 from thrifty.routing.policy import concave_hull, walk
 from thrifty.routing.quality import learn_text_reader
 

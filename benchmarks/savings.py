@@ -98,7 +98,7 @@ def main():
         "tables", nargs="*", choices=[*TABLES, []]
     )  # without any, the list is empty, and all are told
     print(
-        "| | rows to learn from / test | full model | chosen to lose nothing | chosen to lose half a point |\n"
+        "| | training / test rows | full model | target: no loss | target: at most half a point |\n"
         + "|---" * 5
         + "|",
         flush=True,

@@ -116,7 +116,7 @@ def make_bikes():
 @pytest.fixture(scope="session")
 def fit_by_command(tmp_path_factory):
     """``fit_by_command(frame, target, *options)``: the estimator that `thrifty fit` writes, small and read again."""
-    from thrifty.bundle.storage import load
+    from thrifty.bundle.save_load import load
     from thrifty.cli import main
 
     def fit(frame, target, *options):

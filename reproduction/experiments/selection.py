@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from thrifty.arrays import Bools, Floats
-from thrifty.chain.policy import SLACK
+from thrifty.chain.operating_points import SLACK
 from thrifty.evidence.evidence import Evidence
 
 __all__ = [

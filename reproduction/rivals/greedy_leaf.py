@@ -16,7 +16,7 @@ from thrifty.estimators.base import unwrap_frozen
 from thrifty.prices.billing import check_amount
 from thrifty.prices.prices import Prices
 from thrifty.tasks.classes import class_task
-from thrifty.trees.foreign import AdditiveTrees
+from thrifty.trees.other_libraries import AdditiveTrees
 
 __all__ = ["GreedyLeafClassifier"]
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from thrifty.auditing.audit import Audit, audit
-    from thrifty.bundle.storage import load, save
+    from thrifty.bundle.save_load import load, save
     from thrifty.cascade.estimators import BudgetedClassifier, BudgetedRanker, BudgetedRegressor, StageOptions
     from thrifty.chain.chain import Chain
-    from thrifty.chain.policy import Policy
+    from thrifty.chain.operating_points import Policy
     from thrifty.chain.purchases import Receipt
     from thrifty.chain.readers import Delivery
     from thrifty.chain.session import Session
@@ -85,7 +85,7 @@ _HOME = {
     "Frontier": "evidence.frontier",
     "HttpSource": "sources",
     "ModelRouter": "routing.router",
-    "Policy": "chain.policy",
+    "Policy": "chain.operating_points",
     "Prices": "prices.prices",
     "Receipt": "chain.purchases",
     "Session": "chain.session",
@@ -96,10 +96,10 @@ _HOME = {
     "evidence_of": "evidence.collect",
     "export": "device.export",
     "hold_budget": "evidence.budgets",
-    "load": "bundle.storage",
+    "load": "bundle.save_load",
     "point_of": "evidence.collect",
     "report": "reporting.page",
-    "save": "bundle.storage",
+    "save": "bundle.save_load",
     "sweep": "dynamod.sweep",
 }
 

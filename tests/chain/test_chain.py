@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from thrifty.chain.chain import Chain
 from thrifty.chain.explain import explain_rows
-from thrifty.chain.policy import Policy
+from thrifty.chain.operating_points import Policy
 from thrifty.chain.purchases import PurchaseReader
 from thrifty.chain.readers import FeatureSource, TableReader
 from thrifty.chain.stage import LinearStage, Visit

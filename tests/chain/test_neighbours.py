@@ -12,8 +12,8 @@ import thrifty
 from thrifty import BudgetedClassifier, BudgetedRegressor, StageOptions, hold_budget
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cascade.neighbours import MAX_LEVELS, coarse_levels
-from thrifty.chain import neighbours
-from thrifty.chain.neighbours import OF_MISSING, Neighbours, NeighbourStage, NeighbourTurn
+from thrifty.chain import kernel_neighbours as neighbours
+from thrifty.chain.kernel_neighbours import OF_MISSING, Neighbours, NeighbourStage, NeighbourTurn
 from thrifty.chain.stage import ForkStage, nodes_of
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.collect import evidence_of

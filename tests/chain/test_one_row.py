@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from thrifty import Prices
 from thrifty.chain.chain import Chain
-from thrifty.chain.policy import Policy
+from thrifty.chain.operating_points import Policy
 from thrifty.chain.readers import TableReader
 from thrifty.chain.stage import CascadeStage
 from thrifty.errors import InvalidInputError

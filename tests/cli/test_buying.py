@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from thrifty.bundle.storage import load
+from thrifty.bundle.save_load import load
 from thrifty.errors import InvalidInputError, PurchaseFailedError
 
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from thrifty.bundle.storage import load
+from thrifty.bundle.save_load import load
 from thrifty.tables.files import read_cost_matrix
 
 

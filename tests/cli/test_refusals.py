@@ -128,7 +128,7 @@ def test_an_error_of_the_system_that_nobody_foresaw_is_a_sentence_too(refused, f
     def fail(*_, **__):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "some file")
 
-    monkeypatch.setattr("thrifty.bundle.storage.load", fail)
+    monkeypatch.setattr("thrifty.bundle.save_load.load", fail)
     assert refused("frontier", files.system) == f"thrifty: some file: {os.strerror(errno.EACCES)}."
 
 

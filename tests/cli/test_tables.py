@@ -12,7 +12,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import thrifty
 from thrifty import BudgetedClassifier, StageOptions
-from thrifty.bundle.storage import load
+from thrifty.bundle.save_load import load
 from thrifty.cli.console import quantity
 from thrifty.cli.system import expected_of
 

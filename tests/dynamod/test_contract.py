@@ -19,7 +19,7 @@ from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask
 from thrifty.trees import bin_columns
 from thrifty.trees.boosting import Boosting
-from thrifty.trees.foreign import additive_trees
+from thrifty.trees.other_libraries import additive_trees
 
 EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "plot_own_family.py"))
 TASK = BinaryTask(np.array([0, 1]))

@@ -16,7 +16,7 @@ from thrifty.dynamod.ridge import LeafDesign
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask
-from thrifty.trees.foreign import additive_trees
+from thrifty.trees.other_libraries import additive_trees
 
 X, DIGIT = load_digits(return_X_y=True)
 Y = (DIGIT >= 5).astype(int)

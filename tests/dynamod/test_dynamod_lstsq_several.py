@@ -14,7 +14,7 @@ from thrifty import ConfidenceRouter, DynaModLstsqClassifier
 from thrifty.dynamod.leaf import LeafPair
 from thrifty.errors import InvalidInputError
 from thrifty.tasks.classes import MulticlassTask
-from thrifty.trees.foreign import additive_trees
+from thrifty.trees.other_libraries import additive_trees
 
 X, DIGIT = load_digits(n_class=4, return_X_y=True)
 X, Y = X[:, 10:40:2], np.array(["none", "one", "two", "three"])[DIGIT]

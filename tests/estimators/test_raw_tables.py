@@ -20,7 +20,7 @@ from thrifty import (
     DynaModLinClassifier,
     StageOptions,
 )
-from thrifty.bundle.storage import load
+from thrifty.bundle.save_load import load
 from thrifty.cli import main
 from thrifty.errors import InvalidInputError
 from thrifty.scale.scorer import answers_of

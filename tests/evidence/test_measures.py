@@ -23,7 +23,7 @@ from thrifty import (
     StageOptions,
     evidence_of,
 )
-from thrifty.chain.policy import Policy
+from thrifty.chain.operating_points import Policy
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.measures import measures_along, score_interval

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from thrifty.chain.chain import Chain
-from thrifty.chain.policy import Policy
+from thrifty.chain.operating_points import Policy
 from thrifty.chain.readers import Ledger, TableReader
 from thrifty.chain.stage import LinearStage
 from thrifty.errors import InvalidInputError, RowsLeftBehindError

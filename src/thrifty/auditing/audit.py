@@ -17,7 +17,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Bools, Floats
-from thrifty.auditing.models import columns_read, follows_paths
+from thrifty.auditing.columns_read import columns_read, follows_paths
 from thrifty.cascade.estimators import BudgetedClassifier, BudgetedRegressor, StageOptions
 from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
 from thrifty.evidence.frontier import Frontier

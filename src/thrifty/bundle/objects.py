@@ -18,7 +18,7 @@ from thrifty.arrays import Bools, Floats, Int32s
 from thrifty.bundle.codec import NotPlainError, Reader, Writer, known_name, register
 from thrifty.bundle.container import DEFAULT_MAX_BYTES, Contents, pack, unpack
 from thrifty.bundle.full_models import FullMode, as_stored, check_stored, full_to_store, with_given_full
-from thrifty.bundle.signature import check_private_key, sign, without_signature
+from thrifty.bundle.signing import check_private_key, sign, without_signature
 from thrifty.cascade.estimators import (
     BudgetedCascade,
     BudgetedClassifier,
@@ -27,8 +27,8 @@ from thrifty.cascade.estimators import (
     StageOptions,
 )
 from thrifty.chain.chain import Chain
-from thrifty.chain.neighbours import Neighbours, NeighbourStage, NeighbourTurn, TurnByNeighbours
-from thrifty.chain.policy import Policy
+from thrifty.chain.kernel_neighbours import Neighbours, NeighbourStage, NeighbourTurn, TurnByNeighbours
+from thrifty.chain.operating_points import Policy
 from thrifty.chain.stage import (
     BoostedStage,
     CascadeStage,
@@ -56,7 +56,7 @@ from thrifty.prices.billing import Discounts, ForgottenFunction, PriceList, RowP
 from thrifty.prices.prices import Prices
 from thrifty.routing.confidence import ConfidenceRouter
 from thrifty.routing.logs import check_models
-from thrifty.routing.points import RouterCertificate
+from thrifty.routing.operating_points import RouterCertificate
 from thrifty.routing.policy import Cascades, Log, Programme, Routes
 from thrifty.routing.quality import QualityModel, TextReader
 from thrifty.routing.router import ModelRouter
@@ -69,7 +69,7 @@ from thrifty.tasks.regression import RegressionTask
 from thrifty.trees import TreeEnsemble
 from thrifty.trees.binning import LevelSets
 from thrifty.trees.ensemble import children_of
-from thrifty.trees.foreign import ForeignTrees
+from thrifty.trees.other_libraries import ForeignTrees
 
 _MAX_NESTED = 8
 

@@ -20,7 +20,7 @@ from thrifty.cascade.nodes import NodeTrees, grow_branches, grow_nodes
 from thrifty.cascade.plan import choose_plan, nested_scores
 from thrifty.cascade.problem import CascadeProblem, Plan, z_score
 from thrifty.cascade.stages import StagedTrees, grow_stages, score_fold, trees_within_bytes
-from thrifty.chain.policy import Policy
+from thrifty.chain.operating_points import Policy
 from thrifty.evidence.collect import judge_by_task
 from thrifty.evidence.evidence import Evidence, route_by
 from thrifty.evidence.thresholds import StoppingRules, measured, sweep_prices

@@ -2,9 +2,9 @@
 
 Columns are cut into a few levels with positions, which define the distance of two values. Level by level, from the
 first purchase of the line, every row goes on to the purchase with the largest expected gain per unit of price
-(``thrifty.chain.neighbours``), neighbours of its own fold left out. Of the sets that rows come to, those with the most
-rows are the nodes of the next level; a row chooses among the purchases that lead to one of them. Behind the last level
-all rows buy all purchases of the line, and are scored by the trees of the line.
+(``thrifty.chain.kernel_neighbours``), neighbours of its own fold left out. Of the sets that rows come to, those with
+the most rows are the nodes of the next level; a row chooses among the purchases that lead to one of them. Behind the
+last level all rows buy all purchases of the line, and are scored by the trees of the line.
 
 Numbers are predicted clearly worse by neighbours than by trees. There neighbours only choose, among fewer purchases and
 nodes, and every node has trees of its own (``thrifty.cascade.nodes``); rows that have bought all that they choose from
@@ -24,7 +24,7 @@ from thrifty.arrays import Floats, Ints
 from thrifty.cascade.nodes import NodeTrees, TreeTrials
 from thrifty.cascade.problem import CascadeProblem, Plan
 from thrifty.cascade.stages import StagedTrees, shrinkage_at, stored_bytes
-from thrifty.chain.neighbours import Neighbours, NeighbourStage, NeighbourTurn, TurnByNeighbours
+from thrifty.chain.kernel_neighbours import Neighbours, NeighbourStage, NeighbourTurn, TurnByNeighbours
 from thrifty.chain.stage import CascadeStage, ForkStage, Stage
 from thrifty.errors import InvalidInputError
 from thrifty.tasks.regression import quantile_of

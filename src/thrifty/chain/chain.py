@@ -21,7 +21,7 @@ from sklearn.utils import get_tags
 
 from thrifty.arrays import Bools, Floats, Ints, Labels, Words
 from thrifty.chain.buying import BuyingMixin
-from thrifty.chain.policy import Policy
+from thrifty.chain.operating_points import Policy
 from thrifty.chain.purchases import PurchaseReader, Receipt
 from thrifty.chain.readers import (
     CellReader,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from thrifty.arrays import Bools, Floats, Int32s, Ints
-from thrifty.chain.policy import Policy
+from thrifty.chain.operating_points import Policy
 from thrifty.chain.readers import Reader, run_for_readable_rows
 from thrifty.chain.stage import CascadeStage, ForkStage, Stage, Visit, joined_visit, nodes_of, rows_by_node
 from thrifty.errors import UnreadableRowsError, renumber_rows_in_errors

@@ -41,7 +41,7 @@ def audit(
     from sklearn.base import is_regressor
 
     from thrifty.auditing.audit import audit as look_at
-    from thrifty.bundle.storage import load_model
+    from thrifty.bundle.save_load import load_model
     from thrifty.prices.prices import Prices
     from thrifty.tables.files import read_table
     from thrifty.tables.training import labels_of, numbers_of

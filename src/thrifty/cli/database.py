@@ -112,7 +112,7 @@ def buy(
     json: AsJson = False,
 ) -> None:
     """Answer rows of a database, querying only the cells that each answer needs."""
-    from thrifty.bundle.storage import load
+    from thrifty.bundle.save_load import load
     from thrifty.cli.system import at_operating_point, named_row_key
     from thrifty.evidence.collect import chain_of
     from thrifty.sources import RefusesUnseen, SqlSource

@@ -136,7 +136,7 @@ def export(
     json: AsJson = False,
 ) -> None:
     """Write a system as C99 source for a device, which asks for one column after another, or as ONNX."""
-    from thrifty.bundle.storage import load, save
+    from thrifty.bundle.save_load import load, save
     from thrifty.cli.system import column_name, read_rows
     from thrifty.device.export import export as write
 

@@ -139,8 +139,8 @@ def fit(
     """Fit a system on a training table. The file written can predict at any budget."""
     from dataclasses import replace
 
-    from thrifty.bundle.signature import check_private_key
-    from thrifty.bundle.storage import save
+    from thrifty.bundle.save_load import save
+    from thrifty.bundle.signing import check_private_key
     from thrifty.cascade.estimators import BudgetedClassifier
     from thrifty.cli.fit_steps import (
         choose_full,

@@ -9,7 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 
 from thrifty.arrays import Bools
-from thrifty.bundle.storage import load_model
+from thrifty.bundle.save_load import load_model
 from thrifty.cascade.estimators import (
     BudgetedCascade,
     BudgetedClassifier,

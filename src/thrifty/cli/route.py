@@ -42,7 +42,7 @@ def route(
     json: AsJson = False,
 ) -> None:
     """Learn from a log which of many models to ask about each row, within a budget, and write a router."""
-    from thrifty.bundle.storage import save
+    from thrifty.bundle.save_load import save
     from thrifty.routing.router import ModelRouter
     from thrifty.tables.files import read_table
 

@@ -94,7 +94,7 @@ def predict(
     import numpy as np
     import pandas as pd
 
-    from thrifty.bundle.storage import load
+    from thrifty.bundle.save_load import load
     from thrifty.cli.system import (
         answers_in_words,
         answers_numbers,
@@ -187,7 +187,7 @@ def _predict_files(
     json: bool,
 ) -> None:
     """Score a folder of files into a folder of answers."""
-    from thrifty.bundle.storage import load
+    from thrifty.bundle.save_load import load
     from thrifty.cli.options import labels_by_name
     from thrifty.evidence.collect import chain_of
     from thrifty.files import parse_bytes
@@ -240,7 +240,7 @@ def explain(
     """Explain the answers row by row: purchases in their order, the answer of each stage, and why the row stopped."""
     import numpy as np
 
-    from thrifty.bundle.storage import load
+    from thrifty.bundle.save_load import load
     from thrifty.chain.explain import explain_rows
     from thrifty.cli.system import at_operating_point, read_rows
     from thrifty.evidence.collect import chain_of
@@ -287,7 +287,7 @@ def frontier(
     json: AsJson = False,
 ) -> None:
     """List the efficient operating points: mean cost and score at every budget, estimated on rows of the fit."""
-    from thrifty.bundle.storage import load
+    from thrifty.bundle.save_load import load
     from thrifty.cli.system import expected_of, frontier_in_words, frontier_numbers, frontier_picture
     from thrifty.routing.router import ModelRouter
 
@@ -345,7 +345,7 @@ def report(
     json: AsJson = False,
 ) -> None:
     """Measure a system on labelled rows and write an HTML page that explains every operating point."""
-    from thrifty.bundle.storage import load
+    from thrifty.bundle.save_load import load
     from thrifty.cli.system import measured_on, read_rows, report_in_words, report_numbers, target_columns
     from thrifty.evidence.collect import chain_of
     from thrifty.reporting.page import page_of

@@ -11,7 +11,7 @@ import numpy as np
 
 from thrifty.bundle.objects import to_bytes
 from thrifty.chain.chain import Chain
-from thrifty.chain.policy import Policy
+from thrifty.chain.operating_points import Policy
 from thrifty.chain.readers import TableReader
 from thrifty.device.c99 import TestRow, depth_of, round_down, source_of
 from thrifty.device.model import DeviceModel, device_model, with_leaves

@@ -18,7 +18,7 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.chain import Chain
-from thrifty.chain.policy import Policy
+from thrifty.chain.operating_points import Policy
 from thrifty.chain.stage import BoostedStage, CascadeStage, ConfidentStage, LeafStage, Stage
 from thrifty.errors import InvalidInputError
 from thrifty.tasks.classes import BinaryTask, MulticlassTask

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from thrifty.chain.chain import Chain
-from thrifty.chain.policy import Policy
+from thrifty.chain.operating_points import Policy
 from thrifty.device.c99 import plan_of
 from thrifty.device.model import device_model, with_leaves
 from thrifty.errors import InvalidInputError

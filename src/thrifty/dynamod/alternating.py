@@ -32,7 +32,7 @@ from scipy.special import expit, logit
 
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.chain import Chain
-from thrifty.chain.policy import SLACK, Policy
+from thrifty.chain.operating_points import SLACK, Policy
 from thrifty.chain.readers import TableReader
 from thrifty.chain.stage import LinearStage
 from thrifty.chain.walk import Walk

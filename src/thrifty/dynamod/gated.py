@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.chain import Chain
-from thrifty.chain.policy import SLACK, Policy
+from thrifty.chain.operating_points import SLACK, Policy
 from thrifty.chain.readers import TableReader
 from thrifty.chain.stage import Stage
 from thrifty.dynamod.alternating import (

@@ -31,7 +31,7 @@ from thrifty.tasks.classes import BinaryTask, MulticlassTask, class_task
 from thrifty.tasks.task import Task
 from thrifty.trees import bin_columns
 from thrifty.trees.boosting import Boosting
-from thrifty.trees.foreign import AdditiveTrees, additive_trees
+from thrifty.trees.other_libraries import AdditiveTrees, additive_trees
 
 _PULLED = np.array([1.0, 0.0])  # the margin's weight towards its start; the constant is free
 

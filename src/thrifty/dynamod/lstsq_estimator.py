@@ -29,7 +29,7 @@ from thrifty.prices.billing import PriceList, check_amount
 from thrifty.prices.prices import Prices
 from thrifty.tasks.classes import class_task
 from thrifty.trees.boosting import Boosting
-from thrifty.trees.foreign import AdditiveTrees
+from thrifty.trees.other_libraries import AdditiveTrees
 
 _NUMBER, _NODE, _ROOT = 8, 21, 4
 """Bytes of a number; of a node: column, threshold, where missing values go, two children; and of the root of a tree."""

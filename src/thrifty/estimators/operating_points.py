@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
-from thrifty.chain.policy import Policy
+from thrifty.chain.operating_points import Policy
 from thrifty.chain.readers import TableReader
 from thrifty.errors import InvalidInputError, NothingSavedWarning
 from thrifty.estimators.checks import check_goal

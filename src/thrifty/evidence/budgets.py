@@ -21,7 +21,7 @@ from scipy.special import stdtrit
 
 from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
-from thrifty.chain.policy import SLACK, Policy
+from thrifty.chain.operating_points import SLACK, Policy
 from thrifty.chain.readers import TableReader
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.collect import learned_chain_of

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats, Ints, Words
-from thrifty.chain.policy import SLACK
+from thrifty.chain.operating_points import SLACK
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.bootstrap import check_bootstrap, resampled, tails
 from thrifty.evidence.evidence import Evidence, Means, finite_numbers, means_at

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
-from thrifty.chain.policy import SLACK, Policy
+from thrifty.chain.operating_points import SLACK, Policy
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.bootstrap import check_bootstrap, draws_of, tails
 from thrifty.evidence.evidence import Answers, Evidence

@@ -22,7 +22,7 @@ from dataclasses import replace
 import numpy as np
 
 from thrifty.arrays import Floats, Ints, Numbers
-from thrifty.chain.policy import Policy
+from thrifty.chain.operating_points import Policy
 from thrifty.evidence.evidence import Evidence, GateAverages, distinct_thresholds
 
 __all__ = [

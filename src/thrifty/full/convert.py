@@ -3,7 +3,7 @@
 A model is recognised by its fitted attributes, in classes of these libraries: a subclass may predict otherwise. Every
 converted model is compared with the original on synthetic rows, so that an unknown class, setting or version of a
 library leads to a model that is not stored, and never to one that predicts differently. ``SVC._gamma`` is the one
-private attribute read here; those of trees are in ``trees/foreign.py``.
+private attribute read here; those of trees are in ``trees/other_libraries.py``.
 """
 
 import warnings
@@ -23,7 +23,7 @@ from thrifty.arrays import Floats, Labels
 from thrifty.errors import InvalidInputError
 from thrifty.full.stored import Impute, KernelScores, LinearScores, Scale, StoredModel
 from thrifty.tables.columns import Levels, level_text
-from thrifty.trees.foreign import categories_of, foreign_trees
+from thrifty.trees.other_libraries import categories_of, foreign_trees
 
 N_PROBES = 16
 """Number of synthetic rows that models are compared on."""

@@ -27,7 +27,7 @@ from thrifty.errors import InvalidInputError
 from thrifty.jit import lean_kernel
 from thrifty.tables.columns import Levels
 from thrifty.tables.frames import kind_of_table, plain_frame
-from thrifty.trees.foreign import ForeignTrees
+from thrifty.trees.other_libraries import ForeignTrees
 
 _BLOCK_ROWS, _BLOCK_CELLS = 4096, 1 << 22
 _MAX_STEPS = 16

@@ -21,7 +21,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from thrifty.arrays import Floats, Ints
 from thrifty.errors import InvalidInputError
 from thrifty.trees import TreeEnsemble
-from thrifty.trees.foreign import forest_trees
+from thrifty.trees.other_libraries import forest_trees
 
 N_COMPONENTS = 64
 N_TERMS = 30_000

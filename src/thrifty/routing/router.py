@@ -36,7 +36,7 @@ from thrifty.routing.logs import (
     tokens_in,
     whole_rows,
 )
-from thrifty.routing.points import (
+from thrifty.routing.operating_points import (
     Mix,
     RouterCertificate,
     RouterFrontier,

@@ -31,7 +31,7 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.chain import Chain
-from thrifty.chain.policy import SLACK, Policy
+from thrifty.chain.operating_points import SLACK, Policy
 from thrifty.chain.readers import Reader
 from thrifty.chain.walk import Walk
 from thrifty.errors import InvalidInputError

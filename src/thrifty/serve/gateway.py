@@ -15,7 +15,7 @@ from typing import Any
 
 from prometheus_client import generate_latest
 
-from thrifty.bundle.storage import load
+from thrifty.bundle.save_load import load
 from thrifty.chain.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.files import read_capped

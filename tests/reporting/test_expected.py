@@ -13,7 +13,7 @@ from sklearn.metrics import (
     root_mean_squared_error,
 )
 
-from thrifty.chain.policy import Policy
+from thrifty.chain.operating_points import Policy
 from thrifty.evidence.evidence import Evidence
 from thrifty.reporting.facts import Curve, Facts
 from thrifty.reporting.measure import expected

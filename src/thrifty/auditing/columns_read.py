@@ -22,7 +22,7 @@ from sklearn.preprocessing import Normalizer, OneHotEncoder
 
 from thrifty.arrays import Bools, Ints
 from thrifty.full.convert import read_model
-from thrifty.trees.foreign import ForeignTrees
+from thrifty.trees.other_libraries import ForeignTrees
 
 
 def columns_read(model: Any, X: Any) -> Bools:

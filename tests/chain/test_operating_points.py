@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from thrifty.chain.chain import Chain
-from thrifty.chain.policy import Policy
+from thrifty.chain.operating_points import Policy
 from thrifty.chain.stage import LinearStage
 from thrifty.errors import InvalidInputError
 from thrifty.full.model import CallableFull
