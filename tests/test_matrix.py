@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
@@ -32,6 +33,7 @@ from thrifty import (
     DynaModLinClassifier,
     DynaModLstsqClassifier,
     Frontier,
+    ModelRouter,
     Prices,
     StageOptions,
     certify,
@@ -46,6 +48,8 @@ from thrifty.errors import FullModelOutsideWarning, InvalidInputError
 from thrifty.evidence.collect import chain_of
 from thrifty.reporting.measure import measure
 from thrifty.reporting.page import page_of
+from thrifty.reporting.routers import measure_router
+from thrifty.serve.app import create_app
 from thrifty.serve.config import Config
 from thrifty.serve.gateway import Gateway
 from thrifty.sources import RetryingSource
@@ -778,3 +782,122 @@ def test_the_gateway_buys_for_rows_that_come_with_nothing_but_a_key(thing, rows)
         np.testing.assert_allclose(answered.cost, one.cost(new))
         np.testing.assert_array_equal(answered.route, one.route(new))
         assert not answered.degraded.any()
+
+
+# -- a router of many models: other arguments, the same doors -----------------------------------------
+
+
+MODELS = {"tiny": 0.001, "small": 0.002, "large": 0.02}
+
+
+@pytest.fixture(scope="module")
+def router_log():
+    """A log of texts: whether each model was right, what it cost, and what it said."""
+    rng = np.random.default_rng(0)
+    right = rng.random((240, 3)) < [0.6, 0.65, 0.9]
+    texts = [f"question {number}: {'prove' if row[0] else 'name'} it" for number, row in enumerate(right)]
+    answers = np.where(right, "right", rng.choice(["a", "b", "c"], right.shape))
+    return (
+        texts,
+        right.astype(float),
+        np.array(list(MODELS.values())) * rng.uniform(0.9, 1.1, right.shape),
+        answers,
+    )
+
+
+@pytest.fixture(scope="module")
+def router(router_log):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("thrifty.routing.quality.N_TREES", 5)
+        return ModelRouter(MODELS, budget=0.006).fit(*(part[:160] for part in router_log))
+
+
+def last_json(capsys):
+    """What the last command has printed as JSON."""
+    return json.loads("{" + capsys.readouterr().out.rpartition("\n{")[2])
+
+
+def test_a_router_goes_through_the_doors_of_everything_that_serves(router, router_log, tmp_path, capsys):
+    new = [part[160:] for part in router_log]
+    texts, quality, cost, answers = new
+    found = router.replay(*new)
+    first = router.predict(texts).tolist()
+    assert [asked[0] for asked in found.asked] == first
+    explained = router.explain(*new)
+    for place, text in enumerate(explained):
+        assert f"answered by {found.model[place]} for {found.cost[place]:.3g}" in text
+        assert text.endswith(f"its quality was {found.quality[place]:.3g}")
+    assert router.explain(texts)[0] == f"next: ask {first[0]}"
+    assert from_bytes(to_bytes(router)).replay(*new).model.tolist() == found.model.tolist()
+    assert router.certified(*new, max_loss=0.6).certificate_.bound <= 0.6
+    assert len(router.at(budget=0.003).frontier_.cost) == len(router.frontier_.cost)
+    app = create_app(router, Config(models={name: {"url": "http://127.0.0.1:9/v1"} for name in MODELS}))
+    assert "/v1/chat/completions" in [route.path for route in app.routes]
+    # The report, from Python and from the command line.
+    page = thrifty.report(
+        router,
+        texts,
+        quality,
+        tmp_path / "a.html",
+        cost=cost,
+        answers=answers,
+        by={"half": np.arange(80) < 40},
+    )
+    facts = measure_router(router, texts, quality, cost=cost, answers=answers, n_boot=50)
+    assert facts.cost.value[facts.start] == pytest.approx(found.cost.mean())
+    assert facts.score.value[facts.start] == pytest.approx(found.quality.mean())
+    assert (facts.score.full, facts.cost.full) == pytest.approx((quality[:, 2].mean(), cost[:, 2].mean()))
+    for paid, value in zip(facts.spent, facts.cost.value, strict=True):
+        assert sum(paid) == pytest.approx(value)
+    assert all(
+        word in page.read_text()
+        for word in ("best single model", "mixes of single models", "Some rows", "By half")
+    )
+    thrifty.save(router, tmp_path / "router.thrifty")
+    log = pd.DataFrame(
+        {
+            "text": np.repeat(texts, 3),
+            "model": list(MODELS) * 80,
+            **{
+                name: part.reshape(-1)
+                for name, part in zip(("quality", "cost", "answer"), new[1:], strict=True)
+            },
+        }
+    )
+    log.to_csv(tmp_path / "log.csv", index=False)
+    files = [str(tmp_path / "router.thrifty"), str(tmp_path / "log.csv")]
+    assert main(["predict", *files, "-o", str(tmp_path / "asked.csv")]) == 0
+    assert pd.read_csv(tmp_path / "asked.csv")["model"].tolist() == found.model.tolist()
+    assert main(["explain", *files, "--row", "2", "--json"]) == 0
+    assert explained[1].splitlines() == last_json(capsys)["rows"][0]["steps"]
+    assert main(["frontier", files[0]]) == 0
+    assert main(["report", *files, "-o", str(tmp_path / "b.html"), "--json"]) == 0
+    told = last_json(capsys)
+    assert told["measures"]["quality"]["value"] == pytest.approx(found.quality.mean())
+    assert told["models"]["large"]["share"] == pytest.approx((found.asked == "large").any(axis=1).mean())
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda one, X, y: evidence_of(one, X, y),
+        lambda one, X, y: hold_budget(one, X, 0.01),
+        lambda one, X, y: thrifty.export(one, "never"),
+        lambda one, X, y: sweep(one, {"budget": [1.0]}, X, y, X, y),
+        lambda one, X, y: Gateway(one, Config()),
+        lambda one, X, y: thrifty.audit(one, X, feature_costs={}),
+        lambda one, X, y: thrifty.report(one, X, y, "never.html"),
+    ],
+    ids=[
+        "evidence",
+        "batch",
+        "device",
+        "sweep",
+        "rows over HTTP",
+        "audit",
+        "report without answers",
+    ],
+)
+def test_doors_that_make_no_sense_for_a_router_are_refused_in_words(router, router_log, act):
+    with pytest.raises(InvalidInputError, match="ModelRouter|router|fitted"):
+        act(router, np.array(router_log[0][160:]), router_log[1][160:])

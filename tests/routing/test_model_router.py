@@ -419,8 +419,8 @@ def test_thrifty_route_reads_a_log_with_a_line_for_each_model(tmp_path, capsys):
     assert f"next: ask {direct.predict(texts)[1]}" in capsys.readouterr().out
     assert main(["frontier", str(out), "--plot", str(tmp_path / "frontier.png")]) == 0
     assert (tmp_path / "frontier.png").read_bytes().startswith(b"\x89PNG")
-    assert main(["report", str(out), str(log), "-o", str(tmp_path / "page.html")]) == 2
-    assert "ModelRouter" in " ".join(capsys.readouterr().err.split())
+    assert main(["report", str(out), str(new), "-o", str(tmp_path / "page.html")]) == 2
+    assert "must be a log to report on" in " ".join(capsys.readouterr().err.split())
 
 
 # -- refusals ----------------------------------------------------------------------------------------

@@ -215,16 +215,9 @@ def predict_router(router: Any, table: Path, out: Path, json: bool) -> None:
 def explain_router(router: Any, table: Path, rows: slice, json: bool) -> None:
     """Explain rows: what is asked first; of a log, what would have been asked, paid and decided."""
     X, log = _rows_of(router, table)
-    names, found = router._fitted().names, []
-    for row in range(len(X))[rows]:
-        session = router.start(X[row] if isinstance(X, list) else X.iloc[row].to_numpy(float))
-        while log is not None and session.next_ask is not None:
-            place = names.index(session.next_ask)
-            given = {
-                key: None if log.get(key) is None else log[key][row, place] for key in ("cost", "evidence")
-            }
-            session.give(None if log.get("answers") is None else log["answers"][row, place], **given)
-        found.append((row + 1, session.explain().splitlines()))
+    log = {} if log is None else {name: values[rows] for name, values in log.items()}
+    texts = router.explain(X[rows] if isinstance(X, list) else X.iloc[rows], **log)
+    found = [(row + 1, text.splitlines()) for row, text in zip(range(len(X))[rows], texts, strict=True)]
     if json:
         print_json({"rows": [{"row": number, "steps": lines} for number, lines in found]})
         return
@@ -251,6 +244,47 @@ def frontier_router(router: Any, plot: Path | None, json: bool) -> None:
     ]
     print_table(lines)
     print_text(f"Out of fold: {router.explain()}.")
+
+
+def report_router(
+    router: Any, table: Path, out: Path, by: list[str] | None, title: str, unit: str, json: bool
+) -> None:
+    """Replay a router on a log, and write a page on its bill, the models asked and their quality."""
+    from dataclasses import replace
+
+    from thrifty.reporting.page import page_of
+    from thrifty.reporting.routers import measure_router
+    from thrifty.reporting.words import results_table
+    from thrifty.tables.files import read_table
+
+    X, log = _rows_of(router, table)
+    if log is None:
+        raise InvalidInputError(
+            f"{table} must be a log to report on, with a line for each row and model: columns model and quality."
+        )
+    frame = read_table(table)
+    key = "id" if "id" in frame.columns else "text"
+    unknown = [name for name in by or () if name not in frame.columns]
+    if unknown:
+        raise InvalidInputError(f"--by must name a column of {table}; got {unknown[0]!r}.")
+    groups = frame[frame["quality"].notna()].drop_duplicates(key)
+    facts = measure_router(router, X, **log, by={name: groups[name].to_numpy() for name in by or ()})
+    write_atomically(out, page_of(replace(facts, title=title, unit=unit)).encode())
+    models = {
+        one.name: {"share": share, "cost": spent}
+        for one, share, spent in zip(
+            facts.purchases, facts.bought[facts.start], facts.spent[facts.start], strict=True
+        )
+    }
+    if json:
+        print_json({"file": str(out), **facts.results(facts.start), "models": models})
+        return
+    print_text(f"On {facts.n_rows:,} rows:")
+    print_table(results_table(facts, facts.start))
+    shares = [f"{name} {100 * one['share']:.1f} %" for name, one in models.items() if one["share"]]
+    print_text(f"Asked: {', '.join(shares)}.")
+    print_text(f"Out of fold: {router.explain()}.")
+    print_text(f"wrote {out} ({size_of(out)})")
 
 
 def _frontier_numbers(frontier: Any) -> dict[str, Any]:

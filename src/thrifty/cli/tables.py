@@ -21,7 +21,7 @@ from thrifty.cli.options import (
     read_max_loss,
     read_shares,
 )
-from thrifty.cli.route import explain_router, frontier_router, predict_router
+from thrifty.cli.route import explain_router, frontier_router, predict_router, report_router
 from thrifty.errors import InvalidInputError
 from thrifty.files import check_output, write_atomically
 
@@ -314,7 +314,8 @@ def report(
     table: Annotated[
         Path,
         typer.Argument(
-            help="Labelled rows that are not in the training table, CSV or parquet.", metavar="TABLE"
+            help="Labelled rows that are not in the training table, CSV or parquet; for a router, a log.",
+            metavar="TABLE",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML page to write.")] = Path("report.html"),
@@ -349,16 +350,22 @@ def report(
     from thrifty.cli.system import measured_on, read_rows, report_in_words, report_numbers, target_columns
     from thrifty.evidence.collect import chain_of
     from thrifty.reporting.page import page_of
+    from thrifty.routing.router import ModelRouter
     from thrifty.tables.training import targets_of
 
     check_output(out)
     with notes_of_warnings(), progress() as show:
         show("measuring", 0, 1)
         known = load(system, public_key=public_key)
+        words = title or f"What {system.stem} does on {table.name}"
+        if isinstance(known, ModelRouter):
+            if target or query:
+                raise InvalidInputError("--target and --query are for estimators; a router reads a log.")
+            report_router(known, table, out, by, words, unit, json)
+            return
         target, query = target_columns(known, target, query)
         frame, cells = read_rows(known, table, target=target)
         labels = targets_of(frame, target, chain_of(known).classes, query)
-        words = title or f"What {system.stem} does on {table.name}"
         facts, expected = measured_on(known, frame, cells, labels, by or (), words, unit)
         show("measuring", 1, 1)
     write_atomically(out, page_of(facts).encode())

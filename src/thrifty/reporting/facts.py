@@ -100,7 +100,9 @@ class Facts:
     Attributes
     ----------
     kind : str
-        What is judged: "labels" by accuracy, labels by a "bill" of features and mistakes, "numbers", or a "ranking".
+        What is judged: "labels" by accuracy, labels by a "bill" of features and mistakes, "numbers", a "ranking", or
+        the "routing" of a ``ModelRouter``, whose purchases are answers of models, and whose full model is the best
+        single one.
     score, cost : Curve
         The score (accuracy, cost of mistakes, R2, NDCG@10, ...) and the mean cost per row of each point.
     share : tuple of float
@@ -121,6 +123,10 @@ class Facts:
         The point that is shown first, and those with a name: "deployed", "certified", "least total cost".
     n_stages, purchases, bought : int, tuple of Purchase, tuple of tuple of float
         Number of stages, purchases in their order, and the share of the rows that make each of them at each point.
+    spent : tuple of tuple of float
+        Mean paid per row for each purchase at each point, where prices differ by row; else empty.
+    receipts : tuple of (str, str)
+        Some rows, and what was asked, paid and decided for them at the deployed point.
     groupings : tuple of Grouping
         Classes or ranges of the target first, then the groups that the caller named.
     mistakes : tuple of MistakeKind
@@ -140,7 +146,7 @@ class Facts:
         Further lines on how it was measured.
     """
 
-    kind: Literal["labels", "bill", "numbers", "ranking"]
+    kind: Literal["labels", "bill", "numbers", "ranking", "routing"]
     score: Curve
     cost: Curve
     share: Numbers
@@ -157,6 +163,8 @@ class Facts:
     n_stages: int = 0
     purchases: tuple[Purchase, ...] = ()
     bought: tuple[Numbers, ...] = ()
+    spent: tuple[Numbers, ...] = ()
+    receipts: tuple[tuple[str, str], ...] = ()
     groupings: tuple[Grouping, ...] = ()
     mistakes: tuple[MistakeKind, ...] = ()
     rivals: tuple[Rival, ...] = ()
@@ -179,7 +187,7 @@ class Facts:
     @property
     def is_number(self) -> bool:
         """Whether the score is neither a share of right answers nor money."""
-        return self.kind in ("numbers", "ranking")
+        return self.kind in ("numbers", "ranking", "routing")
 
     def marks(self, place: int) -> list[str]:
         """Names of a point, if it has some."""

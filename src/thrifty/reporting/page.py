@@ -24,6 +24,7 @@ from thrifty.errors import InvalidInputError
 from thrifty.files import check_output, write_atomically
 from thrifty.reporting.facts import Facts
 from thrifty.reporting.measure import measure
+from thrifty.reporting.routers import measure_router
 from thrifty.reporting.words import (
     certificate_text,
     deployed_text,
@@ -33,6 +34,7 @@ from thrifty.reporting.words import (
     point_cells,
     view,
 )
+from thrifty.routing.router import ModelRouter
 
 
 def report(
@@ -43,6 +45,9 @@ def report(
     *,
     by: Mapping[str, ArrayLike] | Sequence[str] = (),
     rivals: Mapping[str, Any] | None = None,
+    cost: Any = None,
+    answers: Any = None,
+    evidence: Any = None,
     title: str = "What accuracy costs",
     unit: str = "",
 ) -> Path:
@@ -53,18 +58,20 @@ def report(
 
     Parameters
     ----------
-    system : fitted estimator or Chain
+    system : fitted estimator, Chain or ModelRouter
         What is reported. Its operating points are those of ``frontier_``; its certificate is shown if it has one.
     X : table of shape (n_samples, n_features)
         Rows that neither the system nor its full model was fitted on.
     y : array-like of shape (n_samples,), or (n_samples, 2) of documents
-        Labels or numbers; of documents, relevance and query.
+        Labels or numbers; of documents, relevance and query; for a router, ``quality`` as in its ``fit``.
     path : path
         The file to write, ``report.html`` say.
     by : sequence of str, or dict of str to array-like of shape (n_samples,)
         Groups of rows to tell apart: columns of ``X`` by name, or labels of the rows, by site say.
     rivals : dict of str to fitted estimator, Chain or Frontier, optional
         Other systems, to compare with on the same rows; a frontier must be scored on them.
+    cost, answers, evidence : array-like of shape (n_samples, n_models), optional
+        Log of a router, as in its ``fit``.
     title, unit : str
         Title of the page, and unit of the prices.
 
@@ -88,7 +95,15 @@ def report(
     """
     page = Path(path)
     check_output(page)
-    facts = measure(system, X, y, by=groups_of(by, X), rivals=rivals)
+    groups, log = groups_of(by, X), {"cost": cost, "answers": answers, "evidence": evidence}
+    if isinstance(system, ModelRouter):
+        facts = measure_router(system, X, y, **log, by=groups, rivals=rivals)
+    elif given := [name for name, one in log.items() if one is not None]:
+        raise InvalidInputError(
+            f"{given[0]} is part of the log of a ModelRouter; got a {type(system).__name__}. Leave it out."
+        )
+    else:
+        facts = measure(system, X, y, by=groups, rivals=rivals)
     write_atomically(page, page_of(replace(facts, title=title, unit=unit)).encode())
     return page
 
@@ -123,6 +138,7 @@ def page_of(facts: Facts) -> str:
         warning="" if facts.held_out else _WARNING,
         certificate=_certificate(facts),
         points=_points_table(facts),
+        receipts=_receipts(facts),
         measured="\n".join(
             f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in measured_lines(facts)
         ),
@@ -170,6 +186,20 @@ def _certificate(facts: Facts) -> str:
     return (
         '<section class="certificate" aria-labelledby="certificate-title"><h2 id="certificate-title">Certificate</h2>'
         f'{paragraphs}<p class="hint">{sentences[-1]}</p></section>'
+    )
+
+
+def _receipts(facts: Facts) -> str:
+    if not facts.receipts:
+        return ""
+    lines = "\n".join(
+        f"<dt>{escape(row)}</dt><dd>{'<br>'.join(escape(line) for line in text.splitlines())}</dd>"
+        for row, text in facts.receipts
+    )
+    return (
+        '<section aria-labelledby="receipts-title" class="measured"><h2 id="receipts-title">Some rows</h2>'
+        f'<p class="hint">At the deployed point, from the cheapest row to the dearest.</p><dl class="facts">\n{lines}\n'
+        "</dl></section>\n"
     )
 
 

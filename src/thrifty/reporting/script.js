@@ -64,9 +64,9 @@
     const x = (cost) => box.left + ((cost - x0) / (x1 - x0)) * (box.right - box.left);
     const y = (accuracy) => box.foot - ((accuracy - y0) / (y1 - y0)) * (box.foot - box.top);
     const at = (cost, accuracy) => `${x(cost).toFixed(1)},${y(accuracy).toFixed(1)}`;
-    /* Money between two points that lie apart buys only the cheaper one: a step, not a slope. */
+    /* Money between two points that lie apart buys only the cheaper one, unless rows are mixed: a step, not a slope. */
     const line = (pairs) => pairs.flatMap(([cost, accuracy], k) =>
-      k > 0 && cost - pairs[k - 1][0] > 0.03 * (x1 - x0) ? [at(cost, pairs[k - 1][1]), at(cost, accuracy)] : [at(cost, accuracy)]);
+      !shown.is_mixed && k > 0 && cost - pairs[k - 1][0] > 0.03 * (x1 - x0) ? [at(cost, pairs[k - 1][1]), at(cost, accuracy)] : [at(cost, accuracy)]);
     const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-labelledby": "chart-name" });
     svg.append(draw("title", { id: "chart-name" }, shown.name));
     if (shown.corner) svg.append(draw("text", { x: 4, y: 12 }, shown.corner));
@@ -110,7 +110,7 @@
       svg.append(draw("polygon", { class: "star", points: star, transform: `translate(${at(full[0], full[1])})` }));
       const above = y(full[1]) - 26 > 0;
       svg.append(draw("text", { class: "label", "text-anchor": "end", x: Math.min(x(full[0]) + 12, box.right),
-        y: y(full[1]) + (above ? -15 : 25) }, "full model"));
+        y: y(full[1]) + (above ? -15 : 25) }, shown.full_name));
     }
     const drop = draw("line", { class: "drop", x1: 0, x2: 0, y1: box.top, y2: box.bottom });
     const here = draw("g", { class: "here", id: "here" }, draw("circle", { class: "rim", r: 10.5 }), draw("circle", { r: 10.5 }));
@@ -146,7 +146,7 @@
     rivals.forEach((rival, k) => entry(rival.name,
       draw("path", { class: `line r${k % 5}`, "stroke-dasharray": dashes[k % 5], d: "M0 8H34" }),
       draw("path", { class: `symbol r${k % 5}`, d: shapes[k % 5](3.6), transform: "translate(17 8)" })));
-    if (full) entry("full model for every row", draw("polygon", { class: "star", points: star, transform: "translate(17 8.5) scale(.8)" }));
+    if (full) entry(`${shown.full_name} for every row`, draw("polygon", { class: "star", points: star, transform: "translate(17 8.5) scale(.8)" }));
     if (constant.in_view || constant.strip) entry(constant.legend, draw("path", { class: "majority", d: "M0 8H34" }));
     for (const place of places) entry(marks(place).join(", "), draw("g", { transform: "translate(17 8) scale(.8)" }, ...sign(place)));
     entry("your budget", draw("g", { class: "here", transform: "translate(17 8)" }, draw("circle", { r: 5.5 })));
@@ -199,8 +199,8 @@
     say("summary", summary);
     here.tiles.forEach((some, k) => tileTexts[k](some));
     const [always, later] = here.bought.map((k) => texts[k]);
-    byId("bought").replaceChildren(make("b", {}, "Bought for every row: "), always || "nothing",
-      ...(later ? [". ", make("b", {}, "Only where that is not enough: "), later] : []), ".");
+    byId("bought").replaceChildren(make("b", {}, `${shown.bought[0]}: `), always || "nothing",
+      ...(later ? [". ", make("b", {}, `${shown.bought[1]}: `), later] : []), ".");
     say("badge", badge);
     byId("badge").hidden = !badge;
     tables.forEach((update) => update(place));

@@ -46,16 +46,50 @@ LABELS = {
         "certified": "how often the order of a new query is worse than by the full model, by more than the tolerance "
         "of the fit",
     },
+    "routing": {
+        "picture": "Quality for the money",
+        "score": "Quality",
+        "vertical": "Mean quality",
+        "groups": "Quality by group",
+        "constant": "cheapest model",
+        "certified": "the mean quality lost against a single model, or the mean cost of the next rows",
+        "full": "best single model",
+        "purchases": "Models asked",
+        "purchases_hint": "At the budget above. A model costs rows differently: the last column is what was paid, and "
+        "adds up to the mean cost.",
+        "always": "Asked about every row",
+        "later": "About some",
+        "items": "Models",
+        "item": "model",
+        "price": "mean price",
+        "share": "asked for",
+        "count": "models per row",
+    },
 }
 """Titles and names on the page, by kind of report; for numbers and rankings, others contain the name of the score."""
+
+_COMMON = {
+    "cost": "Mean cost per row",
+    "across": "mean cost per row",
+    "full": "full model",
+    "purchases": "What is bought",
+    "purchases_hint": "At the budget above. Price times the share of rows that pay it adds up to the mean cost. A row "
+    "goes from stage to stage, and pays until one of them answers.",
+    "always": "Bought for every row",
+    "later": "Only where that is not enough",
+    "items": "Features",
+    "item": "feature",
+    "price": "price",
+    "share": "bought for",
+    "count": "features per row",
+}
 
 
 def labels_of(facts: Facts) -> dict[str, str]:
     """Titles and names on the page."""
     name = facts.score.name
     shared = {"picture": f"{name} for the money", "score": name, "vertical": name}
-    shared |= {"cost": "Mean cost per row", "across": "mean cost per row"}
-    return shared | LABELS[facts.kind]
+    return _COMMON | shared | LABELS[facts.kind]
 
 
 # -- numbers as text ---------------------------------------------------------------------------------
@@ -143,7 +177,8 @@ def results_table(facts: Facts, place: int = 0) -> list[tuple[str, str, str, str
     lines = [line(one.name, one) for one in (facts.score, facts.cost, *facts.curves[1:])]
     if facts.n_queries:
         lines.append(line("mean cost of a query", facts.cost, facts.n_rows / facts.n_queries))
-    head = ("", "this system", "full model", labels_of(facts)["constant"])
+    labels = labels_of(facts)
+    head = ("", "this system", labels["full"], labels["constant"])
     return [tuple(text.replace(SPACE, " ") for text in cells) for cells in (head, *lines)]  # type: ignore[misc]
 
 
@@ -152,7 +187,7 @@ def results_table(facts: Facts, place: int = 0) -> list[tuple[str, str, str, str
 
 def _named_score(facts: Facts, score: float) -> str:
     """The score with its name and article."""
-    return f"{'a' if facts.score.name.startswith('D') else 'an'} {facts.score.name} of {_score(facts, score)}"
+    return f"{'a' if facts.score.name[0] in 'Dq' else 'an'} {facts.score.name} of {_score(facts, score)}"
 
 
 def _reaches(facts: Facts, score: float) -> str:
@@ -183,10 +218,13 @@ def lead_text(facts: Facts) -> str:
         phrase = f"{_reaches(facts, score.full)} and costs {_money(facts, cost.full)} per row"
         if facts.kind == "bill":
             phrase = f"costs {_parts(facts, cost.full, score.full)}"
-        sentences.append(f"Asked about every row, the full model (f0){named} {phrase}.")
+        which = labels_of(facts)["full"] + ("" if facts.kind == "routing" else " (f0)")
+        sentences.append(f"Asked about every row, the {which}{named} {phrase}.")
     places = [place for place in range(len(facts)) if facts.efficient[place]]
     low, high = places[0], places[-1]
     how = f"{facts.method} answers easy rows from few features and buys more only for the others"
+    if facts.kind == "routing":
+        how = f"{facts.method} asks cheap models where they suffice and compares answers where they do not"
     if facts.kind == "bill":
         least = facts.marked["least total cost"]
         phrase = _parts(facts, cost.value[least], score.value[least])
@@ -207,6 +245,8 @@ def lead_text(facts: Facts) -> str:
 def _constant_sentence(facts: Facts) -> str:
     """Score of the best constant answer, as a sentence."""
     label, score = facts.constant, facts.score.constant or 0.0
+    if facts.kind == "routing":
+        return f"The cheapest model alone, {label}, has {_named_score(facts, score)}."
     if facts.kind == "ranking":
         phrase = f"Orders by chance would have {_named_score(facts, score)}."
         return f"{phrase} A row is a document; {facts.score.name} is a mean over queries."
@@ -238,7 +278,9 @@ def deployed_text(facts: Facts) -> str:
     own, whole = _spent(facts, place)
     if whole:
         less = 1 - own / whole
-        text += f", {_percent(abs(less))} {'less' if less >= 0 else 'more'} than the full model"
+        text += (
+            f", {_percent(abs(less))} {'less' if less >= 0 else 'more'} than the {labels_of(facts)['full']}"
+        )
     return f"{text}."
 
 
@@ -300,12 +342,13 @@ def point_cells(facts: Facts, place: int) -> Iterator[tuple[str, str]]:
         # Beside a bill there is room for what is asked most.
         ends = "" if one.name == "accuracy" else interval_text(facts, one, place, between)
         yield one.name, text + (f" ({ends.replace(f'{SPACE}%', '')})" if ends else "")
-    yield "full model", f"{_fixed(100 * facts.share[place], 1)} %"
+    labels = labels_of(facts)
+    yield labels["full"], f"{_fixed(100 * facts.share[place], 1)} %"
     own, whole = _spent(facts, place)
     if facts.cost.full is not None:
         yield "saved", _percent(1 - own / whole) if whole > 0 else ""
     bought = zip(facts.purchases, facts.bought[place], strict=True)
-    yield "features per row", _fixed(sum(one.n_columns * share for one, share in bought), 1)
+    yield labels["count"], _fixed(sum(one.n_columns * share for one, share in bought), 1)
     if facts.n_queries:
         yield "cost of a query", amount_text(facts, facts.cost.value[place] * facts.n_rows / facts.n_queries)
 
@@ -344,8 +387,11 @@ def view(facts: Facts) -> dict[str, Any]:
         "axes": _axes(facts),
         "corner": f"mistakes per row{unit}" if facts.kind == "bill" else "",
         "across": labels["across"] + unit,
-        "name": f"{labels['vertical']} against mean cost per row; {facts.method}, {others}the full model, and the "
-        f"{labels['constant']}.",
+        "name": f"{labels['vertical']} against mean cost per row; {facts.method}, {others}the {labels['full']}, and "
+        f"the {labels['constant']}.",
+        "full_name": labels["full"],
+        "bought": [labels["always"], labels["later"]],
+        "is_mixed": facts.kind == "routing",
         "band": f"{facts.method}, with a {100 * facts.level:g}{SPACE}% band",
         "ends": [_money(facts, facts.budget[place]) for place in (efficient[0], efficient[-1])],
         "tiles": [(name, head) for name, head, _ in _tiles(facts, facts.start)],
@@ -379,8 +425,8 @@ def _point_details(facts: Facts, place: int) -> dict[str, Any]:
         phrase = f"{facts.score.name} is {score}" if facts.is_number else f"{score} of answers are right"
         phrase = f"{phrase} ({ends}) at a mean cost of {cost}"
     if whole > 0:
-        phrase += f", {_percent(1 - own / whole)} less than the full model for every row"
-    sent = f"{_portion(facts.share[place])} of rows go to the full model"
+        phrase += f", {_percent(1 - own / whole)} less than the {labels_of(facts)['full']} for every row"
+    sent = f"{_portion(facts.share[place])} of rows go to the {labels_of(facts)['full']}"
     return {
         "budget": [f"{budget} per row"],
         "spoken": [spoken],
@@ -400,7 +446,9 @@ def _tiles(facts: Facts, place: int) -> Iterator[tuple[str, str, list[str]]]:
     own, whole = _spent(facts, place)
     saved = [DASH]
     if whole > 0:
-        note = f"{amount_text(facts, whole - own)} of the {_money(facts, whole)} that the full model costs"
+        note = (
+            f"{amount_text(facts, whole - own)} of the {_money(facts, whole)} that the {labels['full']} costs"
+        )
         saved = [_percent(1 - own / whole), note]
     saving = ("saving", "Saved", saved)
     measures = [
@@ -413,7 +461,8 @@ def _tiles(facts: Facts, place: int) -> Iterator[tuple[str, str, list[str]]]:
         yield from (saving, score, cost, *measures)
     else:
         yield from (score, cost, *measures[:1], saving, *measures[1:])
-    yield "sent", "Full model asked for", [_portion(facts.share[place]), "of rows"]
+    asked = labels["full"].capitalize()
+    yield "sent", f"{asked} asked for", [_portion(facts.share[place]), "of rows"]
     if not facts.is_number:
         yield "recall", "Lowest recall of a class", _recall_tile(facts, place)
 
@@ -424,7 +473,9 @@ def _score_tile(facts: Facts, place: int) -> list[str]:
     if lead is not None:
         points = " points" if facts.kind == "labels" else ""
         ends = f"{_lead(facts, lead.low[place])} to {_lead(facts, lead.high[place])}"
-        phrase.append(f"{_lead(facts, lead.value[place])}{points} against the full model ({ends})")
+        phrase.append(
+            f"{_lead(facts, lead.value[place])}{points} against the {labels_of(facts)['full']} ({ends})"
+        )
     label = f" ({facts.constant})" if facts.is_number else ""
     return [*phrase, _constant_text(facts).replace(":", f"{label}:", 1)]
 
@@ -476,11 +527,14 @@ def _tables(facts: Facts) -> Iterator[dict[str, Any]]:
 def _group_tables(facts: Facts) -> Iterator[dict[str, Any]]:
     def means(sums: Sequence[float], counts: Sequence[int]) -> list[str]:
         name = "MAE" if facts.is_number else "recall of a class"
+        name = "quality" if facts.kind == "routing" else name
         return [value_text(facts, name, one / n) for one, n in zip(sums, counts, strict=True)]
 
     for number, group in enumerate(facts.groupings):
         name = "MAE" if facts.is_number else "recall" if number == 0 else "right"
         first = "Errors by range of the target" if facts.is_number else "Recall by class"
+        if facts.kind == "routing":
+            name, first = "quality", f"By {group.name}"
         full = None if group.full_sums is None else means(group.full_sums, group.n_rows)
         at = []
         for sent, sums in zip(group.sent, group.sums, strict=True):
@@ -492,9 +546,9 @@ def _group_tables(facts: Facts) -> Iterator[dict[str, Any]]:
             "heads": [
                 group.name,
                 "rows",
-                "to the full model",
+                f"to the {labels_of(facts)['full']}",
                 name,
-                *([f"{name}, full model"] if full else []),
+                *([f"{name}, {labels_of(facts)['full']}"] if full else []),
             ],
             "lines": [
                 [label, f"{n:,}", None, None, *([full[k]] if full else [])]
@@ -513,17 +567,17 @@ def _purchase_table(facts: Facts) -> dict[str, Any]:
         name = one.name + (f" ({one.n_columns:,} columns)" if one.n_columns > 1 else "")
         stage = str(one.first) if one.first < last else "full model" if one.first == last else DASH
         lines.append([name, *([stage] if has_stages else []), amount_text(facts, one.price), None, None])
-    for bought, cost in zip(facts.bought, facts.cost.value, strict=True):
-        pairs = zip(bought, (one.price for one in facts.purchases), strict=True)
-        cells = [
-            text for share, price in pairs for text in (_portion(share), amount_text(facts, price * share))
-        ]
+    for place, (bought, cost) in enumerate(zip(facts.bought, facts.cost.value, strict=True)):
+        prices = [one.price for one in facts.purchases]
+        paid = facts.spent[place] if facts.spent else [a * b for a, b in zip(prices, bought, strict=True)]
+        pairs = zip(bought, paid, strict=True)
+        cells = [text for share, spent in pairs for text in (_portion(share), amount_text(facts, spent))]
         at.append([*cells, amount_text(facts, cost)])
-    between = ["stage"] if has_stages else []
+    between, labels = ["stage"] if has_stages else [], labels_of(facts)
     return {
         "section": "purchases",
-        "caption": "Features",
-        "heads": ["feature", *between, "price", "bought for", "per row"],
+        "caption": labels["items"],
+        "heads": [labels["item"], *between, labels["price"], labels["share"], "per row"],
         "lines": [*lines, ["mean cost per row", *([""] if has_stages else []), "", "", None]],
         "bar": len(between) + 2,
         "has_sum": True,

@@ -499,28 +499,25 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         self, X: Any, quality: Any, cost: Any = None, answers: Any = None, evidence: Any = None
     ) -> Replay:
         """What the policy would have asked, paid and got on a log, row by row; arguments as in ``fit``."""
-        log, chance = self._log_of(X, quality, cost, answers, evidence)
-        return self._walked(log, chance)
+        found = self._walked(*self._log_of(X, quality, cost, answers, evidence))
+        names = np.array([*self._fitted().pool, ""], dtype=object)
+        return Replay(names[found.asked], names[found.model], found.cost, found.quality)
 
-    def _walked(self, log: Log, chance: Floats) -> Replay:
-        state = self._fitted()
-        parts = [
-            (
-                mask,
-                walk(
-                    state.families[state.point_family[point]], int(state.point_place[point]), log.rows(mask)
-                ),
-            )
-            for mask, point in self._parts(chance)
-        ]
+    def _walked(self, log: Log, chance: Floats) -> Walked:
+        """Each row under the point that it follows."""
+        parts = [(mask, self._walk(point, log.rows(mask))) for mask, point in self._parts(chance)]
         width = max(part.asked.shape[1] for _, part in parts)
         asked = np.full((len(log), width), -1)
         found = Walked(asked, np.empty(len(log), np.intp), np.empty(len(log)), np.empty(len(log)))
         for mask, part in parts:
             found.asked[mask, : part.asked.shape[1]] = part.asked
             found.model[mask], found.cost[mask], found.quality[mask] = part.model, part.cost, part.quality
-        names = np.array([*state.pool, ""], dtype=object)
-        return Replay(names[found.asked], names[found.model], found.cost, found.quality)
+        return found
+
+    def _walk(self, point: int, log: Log) -> Walked:
+        """All rows under one point of the frontier."""
+        state = self._fitted()
+        return walk(state.families[state.point_family[point]], int(state.point_place[point]), log)
 
     def _log_of(self, X: Any, quality: Any, cost: Any, answers: Any, evidence: Any) -> tuple[Log, Floats]:
         """A new log of the pool, and the chance of each row."""
@@ -620,8 +617,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         ]
         found: tuple[int, float] | None = None
         for point in reversed(range(len(state.point_family))):
-            walked = walk(state.families[state.point_family[point]], int(state.point_place[point]), log)
-            bound = betting_bound(reference - walked.quality, confidence)
+            bound = betting_bound(reference - self._walk(point, log).quality, confidence)
             if not bound <= limit:
                 break
             found = point, bound
@@ -636,13 +632,8 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         return other
 
     def _with_bill(self, log: Log, budget: float, n_next: int, confidence: float) -> Self:
-        state = self._fitted()
-        costs = np.column_stack(
-            [
-                walk(state.families[family], int(place), log).cost
-                for family, place in zip(state.point_family, state.point_place, strict=True)
-            ]
-        )
+        n_points = len(self._fitted().point_family)
+        costs = np.column_stack([self._walk(point, log).cost for point in range(n_points)])
         choice = held_mix(costs, budget, n_next, confidence)
         if choice is None:
             raise infeasible(budget, upper_bill(costs, Mix(0, 0, 0.0), n_next, confidence), confidence)
@@ -660,9 +651,34 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         n_rows = check_count("n_rows", n_rows)
         return n_rows * upper_bill(self._fitted().point_cost, self._choice, n_rows, confidence)
 
-    def explain(self) -> str:
-        """What the router chooses from, and what is expected of it."""
+    def explain(
+        self, X: Any = None, quality: Any = None, cost: Any = None, answers: Any = None, evidence: Any = None
+    ) -> Any:
+        """What the router chooses from and what is expected of it; of rows, what is asked about each, and why.
+
+        Parameters
+        ----------
+        X : rows as in ``fit``, optional
+            Rows to explain.
+        quality, cost, answers, evidence : array-like of shape (n_rows, n_models), optional
+            A log of these rows, as in ``replay``. Without it, only the first model to ask is named.
+
+        Returns
+        -------
+        str, or list of str
+            One text, or one for each row.
+        """
         state, choice = self._fitted(), self._choice
+        if X is not None:
+            given = {"quality": quality, "cost": cost, "answers": answers, "evidence": evidence}
+            log = {
+                name: matrix(name, one, state.names, len(X)) for name, one in given.items() if one is not None
+            }
+            rows = list(X) if state.reader is not None and is_text(X) else self._read(X)[0]
+            return [
+                self._explained(rows[row], {name: one[row] for name, one in log.items()})
+                for row in range(len(X))
+            ]
         best = state.best_single
         rules = [state.family_names[state.point_family[point]] for point in (choice.low, choice.high)]
         words = (
@@ -674,3 +690,16 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             f"expected quality {self.expected_quality_:.3f} for {self.expected_cost_:.3g} a row ({words}); "
             f"{state.names[best]} alone has {state.single_quality[best]:.3f} for {state.single_cost[best]:.3g}"
         )
+
+    def _explained(self, x: Any, log: Mapping[str, Any]) -> str:
+        """One row, given what the models returned."""
+        session, names = self.start(x), self._fitted().names
+        while log and session.next_ask is not None:
+            place = names.index(session.next_ask)
+            answer, cost, evidence = (
+                log[name][place] if name in log else None for name in ("answers", "cost", "evidence")
+            )
+            session.give(answer, None if cost is None or np.isnan(cost) else float(cost), evidence)
+        if "quality" not in log or session.model is None:
+            return session.explain()
+        return f"{session.explain()}; its quality was {float(log['quality'][names.index(session.model)]):.3g}"

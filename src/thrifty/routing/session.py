@@ -149,7 +149,8 @@ class RouterSession:
         lines = []
         pool, codes = self._router._fitted().pool, self._log.answers
         for number, (model, _, paid) in enumerate(self._given):
-            words = f"asked {pool[model]} (paid {paid:.3g}), expected quality {self._log.prior[0, model]:.3f}"
+            prior = np.clip(self._log.prior[0, model], 0.0, 1.0)
+            words = f"asked {pool[model]} (paid {paid:.3g}), expected quality {prior:.3f}"
             before = [other for other, _, _ in self._given[:number]]
             if codes is not None and codes[0, model] < 0:
                 words += "; its answer could not be parsed"
@@ -159,5 +160,6 @@ class RouterSession:
             lines.append(words)
         if self.next_ask is not None:
             return "\n".join([*lines, f"next: ask {self.next_ask}"])
-        sure = "" if np.isnan(self._step.value[0]) else f", expected quality {self._step.value[0]:.3f}"
+        value = np.clip(self._step.value[0], 0.0, 1.0)
+        sure = "" if np.isnan(value) else f", expected quality {value:.3f}"
         return "\n".join([*lines, f"answered by {self.model} for {self.cost:.3g}{sure}"])
