@@ -41,7 +41,7 @@ from sklearn.linear_model import Ridge
 from thrifty import ModelRouter, save
 from thrifty.errors import InvalidInputError
 from thrifty.routing.operating_points import held_mix, upper_bill
-from thrifty.routing.policy import concave_hull, walk
+from thrifty.routing.policy import concave_hull
 from thrifty.routing.quality import learn_text_reader
 
 DATA = (
@@ -323,10 +323,9 @@ def bills(name, n_deployments=500, confidence=0.95):
     rows, is_test, models = read(name)
     train, test = rows[~is_test], rows[is_test]
     router = fitted(models, train)
-    state = router._fitted()
     log, _ = router._log_of(test.texts, test.quality, test.cost, test.answers, None)
-    points = zip(state.point_family, state.point_place, strict=True)
-    costs = np.column_stack([walk(state.families[family], int(place), log).cost for family, place in points])
+    n_points = len(router.frontier_.cost)
+    costs = np.column_stack([router._walk(point, log).cost for point in range(n_points)])
     unit = train.cost[:, train.quality.mean(axis=0).argmax()].mean()
     rng = np.random.default_rng(0)
     for n_known, n_next in ((400, 400), (200, 800), (100, 100), (800, 200)):

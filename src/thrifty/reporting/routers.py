@@ -48,7 +48,7 @@ def measure_router(
     """
     state, given = router._fitted(), (X, quality, cost, answers, evidence)
     log, chance = router._log_of(*given)
-    whole: Bools = ~np.isnan(log.quality).any(axis=1)
+    whole: Bools = ~np.asarray(np.isnan(log.quality).any(axis=1))
     if not whole.any():
         raise InvalidInputError(
             f"quality must be known of {', '.join(state.pool)} in at least one row; in each of the {len(log)} rows one "
@@ -69,13 +69,13 @@ def measure_router(
         costs_of(X, cost, answers, check_models(router.models), len(X))[whole],
     ]
     best, cheapest = state.best_single, int(state.single_cost.argmin())
-    is_known = ~np.isnan(singles[0]).any(axis=0)
+    is_known: Bools = ~np.asarray(np.isnan(singles[0]).any(axis=0))
     full = singles[0][:, best] if is_known[best] else None
     asked = [
         np.column_stack([(one.asked == model).any(axis=1) for model in range(log.n_models)]) for one in walks
     ]
     names = [] if state.names[best] not in state.pool else [state.pool.index(state.names[best])]
-    to_best = [some[:, names].any(axis=1) for some in asked]
+    to_best: list[Bools] = [np.asarray(some[:, names].any(axis=1)) for some in asked]
     curves = _curves(walks, full, n_boot)
     means = [None if not is_known[best] else float(np.nanmean(part[:, best])) for part in singles]
     mixes = concave_hull(state.single_cost[is_known], state.single_quality[is_known])

@@ -8,9 +8,11 @@ cost is a ridge regression of its logarithm. Nothing is downloaded.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
@@ -31,6 +33,8 @@ MAX_STORED_ROWS = 10_000
 """Rows that nearest neighbours are looked for in."""
 
 _TERMS = {"sublinear_tf": True, "ngram_range": (1, 2)}
+_WORD = re.compile(r"(?u)\b\w\w+\b")
+"""Words of ``TfidfVectorizer``."""
 _COUNTED = tuple(map(re.compile, (r"\n", r"\d", r"[^\w\s]")))
 _BLOCK = 512
 
@@ -57,11 +61,6 @@ class TextReader:
     def _places(self) -> dict[str, int]:
         return {term: place for place, term in enumerate(self.terms.split("\n"))} if self.terms else {}
 
-    @cached_property
-    def _terms_of(self) -> Callable[[str], list[str]]:
-        analyse: Callable[[str], list[str]] = TfidfVectorizer(**_TERMS).build_analyzer()
-        return analyse
-
     def transform(self, texts: Sequence[str]) -> Floats:
         """Numbers of shape (n_texts, n_components + 4)."""
         latent = np.zeros((len(texts), self.components.shape[1]))
@@ -70,7 +69,9 @@ class TextReader:
         for row, text in enumerate(texts):
             counts[row] = len(text), *(len(one.findall(text)) for one in _COUNTED)
             # What TfidfVectorizer computes, without its checks: they take longer than a decision about one text.
-            found = Counter(places[term] for term in self._terms_of(text) if term in places)
+            words = _WORD.findall(text.lower())
+            found: Counter[Any] = Counter(map(places.get, [*words, *map(" ".join, pairwise(words))]))
+            found.pop(None, None)
             if found:
                 at = np.array(sorted(found))
                 weight = (1.0 + np.log([found[place] for place in at.tolist()])) * self.idf[at]
@@ -251,9 +252,8 @@ def fit_quality_model(Z: Floats, quality: Floats, cost: Floats, seed: int) -> Qu
     standard = (Z - centre) * scale
     columns = np.column_stack([np.ones(len(Z)), standard])
     logs = np.log(np.maximum(cost, 1e-3 * cost.mean(axis=0)))  # rows that were billed nothing
-    shrink = min(1.0, len(Z) / 2000)
     coefficients = np.column_stack(
-        [ridge(columns, quality, 300.0 * shrink), ridge(columns, logs, 30.0 * shrink)]
+        [ridge(columns, quality, _penalty(300.0, Z)), ridge(columns, logs, _penalty(30.0, Z))]
     )
     n_models = quality.shape[1]
     expected = np.exp(columns @ coefficients[:, n_models:])
@@ -272,6 +272,21 @@ def fit_quality_model(Z: Floats, quality: Floats, cost: Floats, seed: int) -> Qu
         forest_trees(forest),
         np.full(3, 1 / 3),
     )
+
+
+def _penalty(alpha: float, Z: Floats) -> float:
+    """Penalty of a ridge regression; smaller for few rows."""
+    return alpha * min(1.0, len(Z) / 2000)
+
+
+def linear_prior(Z: Floats, quality: Floats, folds: Ints) -> Floats:
+    """Expected quality out of fold by ridge regression alone, for a choice among many models."""
+    columns = np.column_stack([np.ones(len(Z)), np.nan_to_num(Z)])
+    prior = np.empty_like(quality)
+    for fold in np.unique(folds):
+        held = folds == fold
+        prior[held] = columns[held] @ ridge(columns[~held], quality[~held], _penalty(300.0, Z))
+    return prior
 
 
 def crossfit(

@@ -290,6 +290,11 @@ class ChatGateway(Gateway):
         found = list(self._pattern.finditer(text))
         return found[-1].group(1 if self._pattern.groups else 0) if found else None
 
+    @property
+    def has_log(self) -> bool:
+        """Whether calls are logged."""
+        return self._log is not None
+
     def log(self, row: Mapping[str, Any]) -> None:
         """Add one call to the log, in one write, so that a process that is killed leaves no half of a line."""
         if self._log is not None:
@@ -524,7 +529,7 @@ class _Turn:
             metrics.saved += self._saved
             metrics.routes[self.model] += 1  # type: ignore[index]  # by names here
             gateway.remember(self._chat, self.model)
-        for name, row in self._rows.items():
+        for name, row in self._rows.items() if gateway.has_log else ():
             known = {"id": self.id, "time": round(time.time(), 3), "text": self._chat.text, "model": name}
             known |= {"propensity": self._propensity(name), "taken": int(name == self.model)}
             gateway.log({**known, **row})
