@@ -10,7 +10,8 @@ from thrifty import BudgetedClassifier, StageOptions, export, save
 X, y = load_digits(return_X_y=True, as_frame=True)
 X, X_new, y, _ = train_test_split(X, y >= 5, test_size=0.4, random_state=0)
 full = RandomForestClassifier(100, random_state=0)
-system = BudgetedClassifier(full, budget=12.0, stages=StageOptions(5, [(20, 4)]), random_state=0).fit(X, y)
+stages = StageOptions(5, [(20, 4)], structure="line")  # a device has one order of measurements
+system = BudgetedClassifier(full, budget=12.0, stages=stages, random_state=0).fit(X, y)
 exported = export(system, "model", leaves="int16")
 np.asarray(X_new, dtype=np.float32).tofile("readings.bin")
 save(system, "system.thrifty")

@@ -19,7 +19,7 @@ folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 data = load_breast_cancer(as_frame=True)
 X, X_new, y, _ = train_test_split(data.data, data.target_names[data.target], test_size=0.3, random_state=0)
 full = RandomForestClassifier(100, random_state=0)
-stages = StageOptions(6, [(20, 3)])
+stages = StageOptions(6, [(20, 3)], structure="line")  # a page has one order of questions
 system = BudgetedClassifier(full, budget=4.0, stages=stages, random_state=0).fit(X, y)
 exported = export(system, folder / "page_model", leaves="int16")
 save(exported.system, folder / "page.thrifty", full="absent")

@@ -33,12 +33,12 @@ def auto(**settings):
 
 @pytest.fixture(scope="module")
 def fitted():
-    return auto().fit(*pointed(1_500, 0))
+    return auto().fit(*pointed(900, 0))
 
 
 def test_rows_part_by_a_column_that_only_says_where_to_look(fitted):
     X, y = pointed(800, 1)
-    line = auto(structure="line").fit(*pointed(1_500, 0))
+    line = auto(structure="line").fit(*pointed(900, 0))
     scores = [hold_budget(clf, X, 2.0).score(X, y) for clf in (line, fitted)]
     assert scores[0] < 0.6 < 0.95 < scores[1]
     bought = [one.bought for one in fitted.at(budget=2.0).explain(X[:30])]
@@ -69,7 +69,7 @@ def test_a_file_answers_the_same_and_refuses_a_turn_that_is_damaged(fitted):
 
 
 def test_neither_threads_nor_the_order_of_rows_matter(fitted):
-    X, y = pointed(1_500, 0)
+    X, y = pointed(900, 0)
     order = np.random.default_rng(3).permutation(len(y))
     other = clone(fitted).set_params(n_jobs=2).fit(X[order], y[order])
     new = pointed(200, 1)[0]
@@ -80,14 +80,14 @@ def test_neither_threads_nor_the_order_of_rows_matter(fitted):
 
 @pytest.mark.parametrize("max_stages", [1, 2, 3])
 def test_few_stages_leave_room_for_rows_to_part_or_are_a_line(max_stages):
-    X, y = pointed(1_000, 0)
+    X, y = pointed(500, 0)
     clf = auto(max_stages=max_stages).fit(X, y)
     assert clf.n_stages_ <= max_stages
     assert np.array_equal(clf.predict(X[:20]), [clf.predict(X[[row]])[0] for row in range(20)])
 
 
 def test_auto_is_the_line_where_the_first_purchase_says_it_all(fitted):
-    X, _ = pointed(1_500, 0)
+    X, _ = pointed(900, 0)
     labels = X[:, 0] > 2
     one, other = clone(fitted).fit(X, labels), auto(structure="line").fit(X, labels)
     assert np.array_equal(one.predict_proba(X), other.predict_proba(X))

@@ -96,14 +96,14 @@ def assert_same(one, other):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("max_trees", [1, 25, 800])
-@pytest.mark.parametrize("gated", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("n_stages", [1, 2, 5, 16])
+@pytest.mark.parametrize("gated", [0.0, 0.6])
+@pytest.mark.parametrize("n_stages", [1, 5, 16])
 def test_one_row_is_answered_bit_by_bit_as_in_a_batch(monkeypatch, n_stages, gated, max_trees):
     monkeypatch.setattr("thrifty.chain.walk.MAX_TREES", max_trees)
     chain, X = cascade(n_stages, gated=gated), rows_of()
     walk, outputs, cost = chain.walk(TableReader(X, X)), chain.predict_proba(X), chain.cost(X)
     assert len(set(walk.route.tolist())) > 1
-    for row in range(len(X)):
+    for row in range(0, len(X), 2):
         one = X[row : row + 1]
         np.testing.assert_array_equal(chain.route(one), walk.route[[row]])
         np.testing.assert_array_equal(chain.walk(TableReader(one, one)).scores, walk.scores[[row]])
@@ -126,7 +126,7 @@ def test_chance_sends_one_row_where_it_sends_a_row_that_walks(monkeypatch, share
     monkeypatch.setattr("thrifty.chain.walk.MAX_TREES", max_trees)
     chain = cascade(6, gated=0.3, share=share)
     routes = []
-    for row in rows_of(200):
+    for row in rows_of(100):
         one = row[None]
         walk = chain.walk(TableReader(one, one))
         assert_same(walk, chain.walk(Guarded(one, one)))

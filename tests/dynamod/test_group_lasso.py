@@ -60,6 +60,8 @@ def fista(X, fits, group_of, prices, gamma, n_iter=20_000):
         new[:-1] *= shrink[group_of][:, None]
         if np.sum((V - new) * (new - W)) > 0.0:
             t = 1.0
+        if np.abs(new - W).max() < 1e-13:
+            break
         following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
         V, W, t = new + (t - 1.0) / following * (new - W), new, following
     return LinearScores(W[:-1], W[-1])

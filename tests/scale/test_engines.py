@@ -55,7 +55,7 @@ def test_dask_answers_as_memory_with_the_schema_known_in_advance(place, n_partit
 
 
 @pytest.mark.slow
-def test_a_dask_cluster_of_two_processes_ships_no_model_in_its_tasks(place):
+def test_a_dask_cluster_of_another_process_ships_no_model_in_its_tasks(place):
     distributed = pytest.importorskip("distributed")
     dd = pytest.importorskip("dask.dataframe")
     from cloudpickle import dumps
@@ -67,7 +67,7 @@ def test_a_dask_cluster_of_two_processes_ships_no_model_in_its_tasks(place):
     graph = answers.optimize().__dask_graph__()
     assert max(len(dumps(task)) for task in graph.values()) < 100_000
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
         distributed.Client(cluster),
     ):
         assert_equal(answers.compute(), expected)

@@ -40,9 +40,9 @@ async def echo(scope, receive, send):
 
 @pytest.fixture(scope="module", params=["httptools", "h11"])
 def port(request):
-    config = Config(max_connections_per_address=12, head_timeout=0.5)
+    config = Config(max_connections_per_address=12, head_timeout=0.4)
     connections = Connections(config, Limiter(config), Metrics())
-    connections.send_timeout = 0.5
+    connections.send_timeout = 0.3
     common = {"log_config": None, "lifespan": "off"}
     plain = uvicorn.Config(echo, http=request.param, **common)
     plain.load()
@@ -58,17 +58,17 @@ def port(request):
         thread.join()
 
 
-def said_to(port, *parts, pause=0.0):
-    """Everything that the server answers to some bytes, until it closes or is silent."""
+def said_to(port, *parts, n_answers=1, pause=0.0):
+    """Everything that the server answers to some bytes, until it closes or has answered so often and is silent."""
     with socket.create_connection(("127.0.0.1", port), timeout=2) as client:
         found = b""
         try:
             for part in parts:
                 client.sendall(part)
                 time.sleep(pause)
-            client.settimeout(1.0)
             while received := client.recv(65536):
                 found += received
+                client.settimeout(0.1 if found.count(b"HTTP/1.1 ") >= n_answers else 2.0)
         except (TimeoutError, ConnectionError):
             pass
         return found
@@ -76,20 +76,21 @@ def said_to(port, *parts, pause=0.0):
 
 def test_ordinary_requests_are_answered_one_after_the_other_on_one_connection(port):
     one = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n" + b"a" * 100_000
-    answers = said_to(port, one, one, one[:70], one[70:], b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", pause=0.05)
+    last = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+    answers = said_to(port, one, one, one[:70], one[70:], last, n_answers=4, pause=0.05)
     assert answers.count(b"HTTP/1.1 200") == 4
     assert answers.count(b'"n_bytes": 100000') == 3
 
 
 def test_a_small_body_reaches_the_application_whole_unless_it_is_slow(port):
     head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3000\r\n\r\n"
-    quick = said_to(port, head, b"a" * 1000, b"a" * 2000, head + b"a" * 2999, b"a", pause=0.01)
+    quick = said_to(port, head, b"a" * 1000, b"a" * 2000, head + b"a" * 2999, b"a", n_answers=2, pause=0.01)
     assert quick.count(b'"n_bytes": 3000, "n_parts": 1}') == 2
-    slow = said_to(port, head, b"a" * 1000, b"a" * 2000, pause=0.4)
+    slow = said_to(port, head, b"a" * 1000, b"a" * 2000, pause=0.25)
     assert b'"n_bytes": 3000' in slow
     assert b'"n_parts": 1}' not in slow
     # What follows it on the connection is another request.
-    pipelined = said_to(port, head, b"a" * 3000 + head + b"a" * 3000)
+    pipelined = said_to(port, head, b"a" * 3000 + head + b"a" * 3000, n_answers=2)
     assert pipelined.count(b'"n_bytes": 3000') == 2
 
 
@@ -97,7 +98,7 @@ def test_a_small_body_reaches_the_application_whole_unless_it_is_slow(port):
 def test_a_client_that_does_not_read_its_responses_is_closed(port, n_requests):
     with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
         client.sendall(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n" * n_requests)
-        time.sleep(2.0)
+        time.sleep(0.8)
         found = 0
         with contextlib.suppress(ConnectionError):
             while received := client.recv(1_000_000):
@@ -111,7 +112,7 @@ def test_a_client_that_reads_slowly_gets_its_whole_response(port):
         found = 0
         while found < LARGE and (received := client.recv(1_000_000)):
             found += len(received)
-            time.sleep(0.05)
+            time.sleep(0.03)
         assert found > LARGE
 
 
@@ -120,7 +121,7 @@ def test_a_head_that_is_too_long_is_refused_before_it_ends(port):
     assert said_to(port, start, b"a" * (MAX_HEAD_BYTES + 1)).startswith(b"HTTP/1.1 431")
     # The second head of a connection counts from its own beginning.
     fine = start + b"a" * (MAX_HEAD_BYTES - 100) + b"\r\n\r\n"
-    answers = said_to(port, fine, fine, start, b"b" * MAX_HEAD_BYTES, pause=0.05)
+    answers = said_to(port, fine, fine, start, b"b" * MAX_HEAD_BYTES, n_answers=3, pause=0.05)
     assert answers.count(b"HTTP/1.1 200") == 2
     assert answers.count(b"HTTP/1.1 431") == 1
 
@@ -134,7 +135,7 @@ def test_silent_and_dripping_connections_are_closed(port):
     began = time.monotonic()
     with socket.create_connection(("127.0.0.1", port), timeout=5) as silent:
         assert silent.recv(1) == b""
-    assert 0.3 < time.monotonic() - began < 2.0
+    assert 0.2 < time.monotonic() - began < 2.0
     n_sent = 0
     with (
         contextlib.suppress(ConnectionError),
@@ -149,16 +150,17 @@ def test_silent_and_dripping_connections_are_closed(port):
 
 def test_a_trailer_is_no_header(port):
     head = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
-    answer = said_to(port, head + b"1\r\na\r\n0\r\nauthorization: Bearer stolen\r\n\r\n")
+    chunked = head + b"1\r\na\r\n0\r\nauthorization: Bearer stolen\r\n\r\n"
+    answer = said_to(port, chunked)
     assert answer.startswith(b"HTTP/1.1 200")
     assert b"authorization" not in answer
     # Nor is that of a request that came together with the one before it.
     before = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc"
-    answers = said_to(port, before + head + b"1\r\na\r\n0\r\nauthorization: Bearer stolen\r\n\r\n")
+    answers = said_to(port, before + chunked, n_answers=2)
     assert answers.count(b"HTTP/1.1 200") == 2
     assert b"authorization" not in answers
     # Behind a chunked body, whose end is not known, no request is answered.
-    answers = said_to(port, 2 * (head + b"1\r\na\r\n0\r\nauthorization: Bearer stolen\r\n\r\n"))
+    answers = said_to(port, 2 * chunked, n_answers=2)
     assert answers.count(b"HTTP/1.1 200") == answers.count(b"HTTP/1.1 400") == 1
     assert b"authorization" not in answers
 
@@ -201,7 +203,7 @@ def test_new_clients_do_not_wait_for_those_that_keep_the_gateway_busy():
     busy = [threading.Thread(target=keeps_asking) for _ in range(10)]
     for one in busy:
         one.start()
-    time.sleep(0.5)
+    time.sleep(0.3)
     began = time.monotonic()
     clients = [socket.create_connection(address, timeout=20) for _ in range(30)]
     for client in clients:

@@ -116,10 +116,12 @@ def export(
     Examples
     --------
     >>> import tempfile
-    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.naive_bayes import GaussianNB
     >>> from thrifty import BudgetedClassifier, StageOptions, export
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> clf = BudgetedClassifier(stages=StageOptions(max_stages=3, sizes=[(10, 3)]), random_state=0).fit(X, y)
+    >>> X, y = load_iris(return_X_y=True)
+    >>> stages = StageOptions(max_stages=3, sizes=[(10, 3)], structure="line")
+    >>> clf = BudgetedClassifier(GaussianNB(), stages=stages, random_state=0).fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     exported = export(clf, folder)
     >>> [path.name for path in exported.files]

@@ -81,13 +81,14 @@ class Scorer:
     Examples
     --------
     >>> import tempfile, pathlib, pyarrow as pa
-    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
     >>> from thrifty import BudgetedClassifier, save
     >>> from thrifty.scale import Scorer
-    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "cancer.thrifty"
-    ...     save(BudgetedClassifier(random_state=0).fit(X, y), path)
+    ...     path = pathlib.Path(folder) / "iris.thrifty"
+    ...     save(BudgetedClassifier(LinearDiscriminantAnalysis(), random_state=0).fit(X, y), path)
     ...     scorer = Scorer(path)
     ...     answers = scorer(pa.RecordBatch.from_pandas(X.head(3)))
     >>> answers.schema.names
