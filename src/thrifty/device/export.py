@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from thrifty.bundle.container import Contents, pack, unpack
 from thrifty.bundle.objects import to_bytes
 from thrifty.chain.chain import Chain
 from thrifty.chain.operating_points import Policy
@@ -199,8 +200,13 @@ def _n_trees(chain: Chain) -> list[int]:
 
 
 def identity_of(chain: Chain) -> str:
-    """Sixteen hexadecimal digits that two chains share only if their stages answer alike."""
-    return hashlib.sha256(to_bytes(chain, full="absent", evidence=False)).hexdigest()[:16]
+    """Sixteen hexadecimal digits that two chains share only if their stages and operating points are the same.
+
+    Neither the point in force nor the version of thrifty is part of it.
+    """
+    found = unpack(to_bytes(chain.at(chain.policy.at(0)), full="absent", evidence=False))
+    data = pack(Contents({"objects": found.facts["objects"]}, found.arrays))
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 def _empty_folder(folder: AnyPath) -> Path:

@@ -245,7 +245,8 @@ class _Handlers:
         request.facts |= {"version": model.version, "rows": len(cells)}
         if model.is_batch(cells) and len(request.body) <= LARGE_BODY:  # larger ones have a place in the queue
             request.batch.enter_context(self._gateway.limiter.batch(cells.numbers.nbytes))
-        answered = await model.answer(cells, request.batch)
+        asks_full = b"thrifty-model" in request.headers
+        answered = await model.answer(cells, request.batch, asks_full=asks_full)
         self._gateway.metrics.count(model, cells.numbers, answered, time.perf_counter() - began)
         if answered.n_sent:
             request.facts["sent"] = answered.n_sent

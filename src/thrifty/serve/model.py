@@ -20,6 +20,7 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.chain.chain import Chain
+from thrifty.chain.operating_points import Policy
 from thrifty.chain.readers import Reader, TableReader, amounts_of
 from thrifty.chain.walk import Walk
 from thrifty.device.export import identity_of
@@ -165,16 +166,29 @@ class Model:
         """Whether rows are answered in the thread of batches."""
         return len(cells) > FEW_ROWS
 
-    async def answer(self, cells: RequestCells, batch: ExitStack | None = None) -> Answered:
-        """Answer the rows of a request; ``batch`` is closed once the thread of batches has sent them on."""
+    async def answer(
+        self, cells: RequestCells, batch: ExitStack | None = None, *, asks_full: bool = False
+    ) -> Answered:
+        """Answer the rows of a request.
+
+        Parameters
+        ----------
+        cells : RequestCells
+            The rows.
+        batch : ExitStack, optional
+            Closed once the thread of batches has sent the rows on.
+        asks_full : bool, default=False
+            Whether a device has walked the stages, and asks the full model: without a budget, every row goes there.
+        """
+        chain = self._to_full if asks_full else self.chain
         if self._buyer is not None and self._buyer.is_needed(cells):
             with self._waiting:
-                return self._answered_by_full(await self._bought(self._buyer, cells))
+                return self._answered_by_full(await self._bought(self._buyer, cells, chain.policy))
         if self.is_batch(cells):
             with self._waiting, batch or nullcontext():
-                walk = await self.in_batch_thread(lambda: self._send(self._reader(cells)))
-        elif self._may_be_refused(cells):
-            walk = self._send(self._reader(cells))
+                walk = await self.in_batch_thread(lambda: self._send(self._reader(cells), chain))
+        elif asks_full or self._may_be_refused(cells):
+            walk = self._send(self._reader(cells), chain)
         else:
             walk = await self._batcher.walk(cells)
         route = walk.route.tolist()  # for one row, a few times sooner than numpy
@@ -184,9 +198,14 @@ class Model:
         outputs = self.chain.answer(_NOTHING_TO_READ, walk)
         return self._answered(walk.route, outputs, self._cost(cells, walk))
 
-    def _send(self, reader: Reader) -> Walk:
+    @cached_property
+    def _to_full(self) -> Chain:
+        """The chain at an operating point that sends every row to the full model."""
+        return self.chain.at(Policy.of(np.full(len(self.chain.stages), -np.inf)))
+
+    def _send(self, reader: Reader, chain: Chain | None = None) -> Walk:
         """Send rows as far as the operating point, or the budget, says."""
-        return self.chain.walk(reader) if self.controller is None else self.controller.walk(reader)
+        return (chain or self.chain).walk(reader) if self.controller is None else self.controller.walk(reader)
 
     def _answered_by_full(self, results: RowResults) -> Answered:
         """Answers where rows were sent to the full model; those that it failed are treated as the settings say."""
@@ -217,7 +236,7 @@ class Model:
 
     # -- what is bought ------------------------------------------------------------------------------
 
-    async def _bought(self, buyer: Buyer, cells: RequestCells) -> RowResults:
+    async def _bought(self, buyer: Buyer, cells: RequestCells, policy: Policy) -> RowResults:
         """Answer rows that lack something that can be bought."""
         loop = asyncio.get_running_loop()
 
@@ -230,7 +249,7 @@ class Model:
             return models_of(self.chain.task).read_outputs(outputs, len(numbers), FULL_MODEL)
 
         results = await loop.run_in_executor(
-            self._buyers, lambda: buyer.answer(cells, ask_full, self.controller)
+            self._buyers, lambda: buyer.answer(cells, ask_full, self.controller, policy)
         )
         failed = results.failed_by_full()
         if failed.size and self.remote is None and self._refuses_missing:

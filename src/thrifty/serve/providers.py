@@ -18,6 +18,7 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.chain.chain import Chain
+from thrifty.chain.operating_points import Policy
 from thrifty.chain.readers import Delivery, Ledger
 from thrifty.errors import InvalidAnswerError, InvalidInputError, PurchaseFailedError
 from thrifty.serve.budget_controller import BudgetController
@@ -95,10 +96,10 @@ class Buyer:
         return any(self._seller_of[column] >= 0 for column in cells.absent)
 
     def answer(
-        self, cells: RequestCells, ask_full: AskFull, controller: BudgetController | None
+        self, cells: RequestCells, ask_full: AskFull, controller: BudgetController | None, policy: Policy
     ) -> RowResults:
-        """Answer the rows of a request, buying what they need."""
-        chain = self._chain.with_innermost(_CallableFull(ask_full))
+        """Answer the rows of a request, buying what they need by a policy, or by the controller of the budget."""
+        chain = self._chain.with_innermost(_CallableFull(ask_full)).at(policy)
         ledger, everyone = Ledger(self._on_failure), np.arange(len(cells))
         source = _RequestSource(self, cells, chain, time.monotonic() + self._deadline)
         reader = chain.buying(source, ledger, cells.row_keys)
