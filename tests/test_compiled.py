@@ -49,18 +49,6 @@ def test_an_installation_says_once_that_it_compiles_and_later_processes_find_the
 
 
 @pytest.mark.slow
-def test_without_a_folder_to_write_to_compiled_code_is_not_kept_which_is_said_once(tmp_path):
-    in_the_way = tmp_path / "file"
-    in_the_way.touch()
-    # Numba would go on to the folder of the package and to the user's own, which whoever tests may write to.
-    only = "from numba.core.caching import FunctionCache\nimplementation = FunctionCache._impl_class\n"
-    only += "implementation._locator_classes = implementation._locator_classes[:1]\n"
-    done = run(only + ROUND, in_the_way / "folder")
-    assert done.stdout == ANSWER
-    assert done.stderr.count("NUMBA_CACHE_DIR") == 1
-
-
-@pytest.mark.slow
 def test_a_full_disk_does_not_stop_a_fit(tmp_path, small_disk):
     with small_disk(tmp_path, "16k"):
         done = run(ROUND, tmp_path)

@@ -14,7 +14,10 @@ from thrifty.chain.stage import CascadeStage, nodes_of
 from thrifty.errors import InvalidInputError
 
 # A tree that reads everything is behind branches that know where to look.
-pytestmark = pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning"),
+    pytest.mark.usefixtures("small_fits"),
+]
 
 
 def pointed(n_rows, seed):
@@ -32,8 +35,9 @@ def auto(**settings):
 
 
 @pytest.fixture(scope="module")
-def fitted():
-    return auto().fit(*pointed(900, 0))
+def fitted(while_fits_are_small):
+    with while_fits_are_small():
+        return auto().fit(*pointed(900, 0))
 
 
 def test_rows_part_by_a_column_that_only_says_where_to_look(fitted):

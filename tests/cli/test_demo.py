@@ -1,8 +1,6 @@
 """The commands that need no table of the user's: help, version, the demonstration."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -50,8 +48,3 @@ def test_the_demo_prints_the_trade_off_and_writes_what_it_says(tmp_path, monkeyp
     # Explained by the names of the report.
     first = re.search(r"stage 0: (\w+) ", shown)[1]
     assert first in (out / "report.html").read_text()
-
-
-def test_help_does_not_wait_for_scikit_learn(tmp_path):
-    script = "import sys; from thrifty.cli import main; main(['--help']); sys.exit('sklearn' in sys.modules)"
-    subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, cwd=tmp_path)

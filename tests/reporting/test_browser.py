@@ -214,8 +214,7 @@ def test_a_point_that_is_deployed_and_certified_is_marked_once_with_both_words(b
     assert (text(page, "badge"), text(page, "flag")) == ("deployed, certified", "deployed, certified")
 
 
-@pytest.mark.parametrize("width", [360, 1280])
-@pytest.mark.parametrize("place", [0, -1])
+@pytest.mark.parametrize(("place", "width"), [(0, 1280), (-1, 360)])
 def test_flag_and_mark_of_a_deployed_point_at_either_end_stay_inside(browser, facts, tmp_path, place, width):
     place %= len(facts)
     end = replace(facts, marked={"deployed": place}, start=place)
@@ -449,10 +448,7 @@ def test_every_measure_has_a_tile_with_its_interval_and_that_of_the_full_model(p
         assert told == f"{name}{value_[0]}{interval}full model: {full}; constant: {constant}"
 
 
-@pytest.mark.parametrize("width", [360, 1280])
-def test_a_bill_of_tests_and_mistakes_follows_the_slider_and_marks_the_least_total(
-    browser, facts, tmp_path, width
-):
+def test_a_bill_of_tests_and_mistakes_follows_the_slider_and_marks_the_least_total(browser, facts, tmp_path):
     mistakes = tuple(20 * (1 - one) for one in facts.score.value)
     halves = tuple(one / 2 for one in mistakes)
     rows = tuple(range(len(mistakes)))
@@ -471,7 +467,7 @@ def test_a_bill_of_tests_and_mistakes_follows_the_slider_and_marks_the_least_tot
         mistakes=kinds,
         rivals=(),
     )
-    page = opened(browser, written(tmp_path / "b.html", other), width=width)
+    page = opened(browser, written(tmp_path / "b.html", other), width=360)
     page.find_element("id", "show-least").click()
     total = totals[1]
     assert text(page, "total") == f"{total:.2f}"
@@ -483,5 +479,5 @@ def test_a_bill_of_tests_and_mistakes_follows_the_slider_and_marks_the_least_tot
     press(page, "end")
     assert text(page, "total") != f"{total:.2f}"
     assert value(page, "document.querySelectorAll('#chart .lowest').length") == 1
-    assert value(page, "document.documentElement.scrollWidth") <= width
+    assert value(page, "document.documentElement.scrollWidth") <= 360
     assert page.get_log("browser") == []

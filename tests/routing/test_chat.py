@@ -22,6 +22,7 @@ from starlette.routing import Route
 from thrifty import ModelRouter, load, save
 from thrifty.cli import main
 from thrifty.errors import InvalidInputError
+from thrifty.routing import policy as policies
 from thrifty.routing import quality as quality_models
 from thrifty.serve.app import create_app
 from thrifty.serve.config import Config
@@ -39,6 +40,7 @@ def router():
     """Two cheap models that are right where they agree: at any cost, a cascade with the large one is best."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(quality_models, "N_TREES", 10)
+        patch.setattr(policies, "N_PRICES", 10)
         rng = np.random.default_rng(0)
         right = rng.random((300, 3)) < [0.8, 0.8, 0.9]
         answers = np.where(right, "right", [["wrong", "false", "not so"]] * 300)
@@ -471,6 +473,7 @@ def test_a_router_of_tables_speaks_no_chat(monkeypatch):
 
 def test_the_log_is_one_that_a_router_learns_from(gateway, models, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(quality_models, "N_TREES", 2)
+    monkeypatch.setattr(policies, "N_PRICES", 10)
     path = tmp_path / "usage.csv"
     models["small"].answer = 'a "quoted", long\nanswer'
     with gateway(chat={"log": str(path)}, explore=0.5) as client:

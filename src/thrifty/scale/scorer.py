@@ -83,12 +83,13 @@ class Scorer:
     >>> import tempfile, pathlib, pyarrow as pa
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-    >>> from thrifty import BudgetedClassifier, save
+    >>> from thrifty import BudgetedClassifier, StageOptions, save
     >>> from thrifty.scale import Scorer
     >>> X, y = load_iris(return_X_y=True, as_frame=True)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "iris.thrifty"
-    ...     save(BudgetedClassifier(LinearDiscriminantAnalysis(), random_state=0).fit(X, y), path)
+    ...     stages = StageOptions(max_stages=3, sizes=[(10, 3)])
+    ...     save(BudgetedClassifier(LinearDiscriminantAnalysis(), stages=stages).fit(X, y), path)
     ...     scorer = Scorer(path)
     ...     answers = scorer(pa.RecordBatch.from_pandas(X.head(3)))
     >>> answers.schema.names
