@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 # The same examples every time, however busy the machine: a failure must belong to the change that is being tested.
-settings.register_profile("same-every-time", derandomize=True, deadline=None, max_examples=60)
+settings.register_profile("same-every-time", derandomize=True, deadline=None, max_examples=30)
 settings.load_profile("same-every-time")
 
 if os.environ.get("THRIFTY_TEST_LAST_BITS"):
@@ -152,12 +152,17 @@ def bike_system(fit_by_command):
 
 @contextmanager
 def _small_fits():
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
     from thrifty.cascade import estimators as cascade
     from thrifty.cascade import gates, neighbours, plan
     from thrifty.trees.boosting import Boosting
 
     with pytest.MonkeyPatch.context() as patch:
+        for default in (HistGradientBoostingClassifier, HistGradientBoostingRegressor):
+            patch.setitem(default.__init__.__kwdefaults__, "max_iter", 20)
         patch.setattr(plan, "ORDERING", replace(plan.ORDERING, n_trees=10, max_depth=4))
+        patch.setattr(plan, "NESTED_ORDERING", replace(plan.NESTED_ORDERING, n_trees=5, max_depth=4))
         for name in ("ORDERS", "ORDERS_OF_SEVERAL"):  # nothing to compare, which is most of a small fit
             patch.setattr(plan, name, {"gain": plan.ORDERS["gain"]})
         small = {"ROWS_IN_SEARCH": 200, "GROUPS": 10, "STEPS": (1.6, 1.25)}
@@ -173,7 +178,7 @@ def _small_fits():
 
 @pytest.fixture
 def small_fits():
-    """One small size of stages, one order, few trees for it and for gates, for one test: `thrifty fit` in a second."""
+    """One small size of stages, one order, few trees for it, for gates and for the default full model, for one test."""
     with _small_fits():
         yield
 
