@@ -340,7 +340,7 @@ def _warn_if_full_is_worse(learned: LearnedCascade, judged: CrossFittedFull, row
 
 @dataclass(eq=False, repr=False)
 class BudgetedClassifier(ChainClassifier, BudgetedCascade):
-    """Buys features one after the other, for each row only until an answer is sure enough.
+    """Classifier that buys features one at a time, for each row only until its prediction is confident enough.
 
     The full model (f0) is the last resort.
 
