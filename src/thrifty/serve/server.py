@@ -89,9 +89,12 @@ def _common(config: Config) -> dict[str, Any]:
 def _listening(config: Config) -> socket.socket:
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     try:
-        return socket.create_server((config.host, config.port), family=family, backlog=2048)
+        listening = socket.create_server((config.host, config.port), family=family, backlog=2048)
     except OSError:
         raise _occupied(config) from None
+    # asyncio sets it only on sockets that name their protocol; without it a response in two pieces waits 40 ms.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def _run(gateway: Gateway, app: Any, admin: uvicorn.Server, listening: socket.socket) -> None:
