@@ -16,13 +16,14 @@ test rows, in favour of rivals) and over mixes, with standard errors of the pair
 for the fit and milliseconds for a decision. Seeds are those of the router and of the clusters. ``--splits N`` draws N
 further splits of 2,500 rows, fits, goes to the budgets .25 and .5 with ``confidence=0.95``, and prints how often the
 test rows cost more, and how often a bill of ``ModelRouter.bill`` is exceeded. ``--bills`` does so for
-``certified(..., budget=)`` in 500 deployments. ``--serve`` puts ``thrifty serve`` in
-front of stub models and prints what it adds to a call, its processor time, and what it holds at
-200 calls a second.
+``certified(..., budget=)`` in 500 deployments. ``--times`` fits on all rows and prints how long that and a decision
+take. ``--serve`` puts ``thrifty serve`` in front of stub models and prints what it adds to a call, its processor time,
+and what it holds at 200 calls a second.
 """
 
 import argparse
 import asyncio
+import json
 import os
 import socket
 import subprocess
@@ -173,21 +174,21 @@ def near_the_front(rows, size=10):
     return np.sort(np.argsort(np.interp(cost, cost[hull], mean[hull]) - mean, kind="stable")[:size]).tolist()
 
 
-def rivals(train, test, folds, seed):
-    """Each rival's function of the budget: (quality, cost) of test rows, or None."""
+def rivals(train, test, folds, seed, names):
+    """Each rival's function of the budget: (quality, cost) of test rows, or None; routers of these names."""
     found = {}
     singles = (train.quality, train.cost), (test.quality, test.cost)
     best = train.quality.mean(axis=0).argmax()
     found["best single"] = lambda _: (test.quality[:, best], test.cost[:, best])
     found["mix of singles"] = lambda budget: tested(*singles, budget)
-    reader = learn_text_reader(train.texts, seed)
+    reader = learn_text_reader(train.texts, 0)
     Z, Z_test = reader.transform(train.texts), reader.transform(test.texts)
     centre, scale = Z.mean(axis=0), Z.std(axis=0) + 1e-9
     scale[:-4] = scale[:-4].mean()  # latent axes keep their lengths relative to each other
     Z, Z_test = (Z - centre) / scale, (Z_test - centre) / scale
     unit = train.cost[:, best].mean()
-    for name, settings in ROUTERS.items():
-        judged = []
+    for name in names:
+        settings, judged = ROUTERS[name], []
         for predict in settings:
             expected = [np.empty_like(train.quality), np.empty_like(train.cost)]
             for fold in np.unique(folds):
@@ -235,6 +236,7 @@ def run(name, seeds):
     folds = np.arange(len(train.texts)) % 5
     lines: dict[str, list] = {}
     against: dict[tuple[str, float], list] = {}
+    others: dict = {}
     for seed in range(seeds):
         began = time.process_time()
         router = fitted(models, train, random_state=seed)
@@ -243,7 +245,8 @@ def run(name, seeds):
         for text in test.texts[:100]:
             router.start(text)
         decision = (time.process_time() - began) * 10
-        others = rivals(train, test, folds, seed)
+        # Only clusters depend on the seed.
+        others = others | rivals(train, test, folds, seed, ROUTERS if seed == 0 else ("clusters",))
         for share in SHARES:
             try:
                 found = router.at(budget=share * unit).replay(
@@ -342,13 +345,33 @@ def bills(name, n_deployments=500, confidence=0.95):
         print(f"{name}: {words}, bounded from {n_known}", flush=True)
 
 
+def timed(name):
+    """Seconds of a fit on all rows, and milliseconds of a decision."""
+    rows, _, models = read(name)
+    began = time.perf_counter()
+    router = fitted(models, rows)
+    words = f"{name}: fit of {len(rows.texts):,} x {len(models)} in {time.perf_counter() - began:.1f} s"
+    for kind, one in (("cheapest", router.at(budget=router.frontier_.cost[0] * 1.0001)), ("dearest", router)):
+        took = []
+        for text in rows.texts[:300]:
+            began = time.perf_counter()
+            one.start(text)
+            took.append(time.perf_counter() - began)
+        median, high = 1e3 * np.quantile(took, [0.5, 0.99])
+        words += f"; decision at the {kind} point: median {median:.2f} ms, 99 % {high:.2f}"
+    print(words, flush=True)
+
+
 async def stub(_, receive, send):
-    """A model that answers at once."""
-    while (await receive()).get("more_body"):
-        pass
+    """A model that answers at once, with a letter that depends on its name."""
+    given, part = b"", {"more_body": True}
+    while part.get("more_body"):
+        part = await receive()
+        given += part.get("body", b"")
+    letter = b"ABCD"[len(json.loads(given)["model"]) % 4 :][:1]
     body = (
-        b'{"choices": [{"index": 0, "message": {"role": "assistant", "content": "A"}, "finish_reason": "stop"}], '
-        b'"usage": {"prompt_tokens": 100, "completion_tokens": 1}}'
+        b'{"choices": [{"index": 0, "message": {"role": "assistant", "content": "%b"}, "finish_reason": "stop"}], '
+        b'"usage": {"prompt_tokens": 100, "completion_tokens": 1}}' % letter
     )
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -363,8 +386,14 @@ def serve(name, n_calls=400, rate=200, seconds=5.0):
     texts = test.texts
     with tempfile.TemporaryDirectory() as folder:
         ports = free_ports(3)
-        least = router.frontier_.cost[0] * 1.0001
-        for place, budget in (("one", least), ("all", None)):
+        cost = router.frontier_.cost * 1.0001
+        n_asked = [
+            (
+                router.at(budget=one).replay(test.texts, test.quality, test.cost, test.answers).asked != ""
+            ).sum()
+            for one in cost
+        ]
+        for place, budget in (("one", cost[0]), ("several", cost[np.argmax(n_asked)])):
             save(router.at(budget=budget), Path(folder) / f"{place}.thrifty")
         tables = "".join(
             f'[models."{model}"]\nurl = "http://127.0.0.1:{ports[0]}/v1"\nprice = [1.0, 1.0]\n'
@@ -379,7 +408,7 @@ def serve(name, n_calls=400, rate=200, seconds=5.0):
         command = "from thrifty.cli import main; main(['serve', sys.argv[1], '--config', 'serve.toml'])"
         urls = [f"http://127.0.0.1:{port}/v1/chat/completions" for port in ports[:2]]
         with subprocess.Popen([sys.executable, "-c", where + stubs]) as models_behind:
-            for place in ("one", "all"):
+            for place in ("one", "several"):
                 given = [sys.executable, "-c", where + command, f"{place}.thrifty"]
                 with subprocess.Popen(
                     given, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -388,9 +417,8 @@ def serve(name, n_calls=400, rate=200, seconds=5.0):
                         found = asyncio.run(measured(urls, texts, n_calls, rate, seconds, server.pid))
                     finally:
                         server.kill()
-                print(
-                    f"{name}, {'one model a call' if place == 'one' else 'at any cost'}: {found}", flush=True
-                )
+                words = "one model a call" if place == "one" else "where most models are asked"
+                print(f"{name}, {words}: {found}", flush=True)
             models_behind.kill()
 
 
@@ -458,11 +486,12 @@ def main():
     parser.add_argument("--splits", type=int, default=0)
     parser.add_argument("--serve", action="store_true")
     parser.add_argument("--bills", action="store_true")
+    parser.add_argument("--times", action="store_true")
     given = parser.parse_args()
     sets = given.sets or (("routerbench_part", "zeroeval") if given.quick else SETS)
     for name in sets:
-        if given.serve or given.bills:
-            (serve if given.serve else bills)(name)
+        if given.serve or given.bills or given.times:
+            (serve if given.serve else bills if given.bills else timed)(name)
         elif given.splits:
             splits(name, given.splits)
         else:

@@ -173,6 +173,20 @@ def test_a_session_asks_pays_and_answers_as_a_replay_of_the_log(router, log):
         session.give(0)
 
 
+def test_the_first_answer_is_taken_after_all_models_of_the_policy_have_failed(router, log):
+    assert "programme" in router.frontier_.rule
+    for row, budget in enumerate(router.frontier_.cost):
+        session, failed = router.at(budget=budget).start(log[0][row]), []
+        while len(failed) < 3:
+            failed.append(session.next_ask)
+            session.fail(cost=0.5)
+        (left,) = set(PRICES) - set(failed)
+        assert session.next_ask == left
+        session.give("at last", cost=1.0)
+        assert (session.next_ask, session.model, session.answer) == (None, left, "at last")
+        assert session.cost == pytest.approx(2.5)
+
+
 def test_twice_the_prices_and_twice_the_budget_are_the_same_policy(router, log):
     dearer = router.with_prices({name: 2 * price for name, price in PRICES.items()}).at(budget=12.0)
     X, quality, cost, answers = log
@@ -261,6 +275,15 @@ def test_answers_that_are_texts_are_compared_in_their_canonical_form_and_pay_by_
         np.array([len(text) for text in texts]) / 4 + 4 * np.char.str_len(styled[:, 0].astype(str)) / 4
     ) / 1e6
     np.testing.assert_allclose(told._state.log.cost[:, 0], expected)
+
+
+def test_equal_texts_stay_in_one_fold_so_that_none_is_judged_by_what_was_learned_from_itself():
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(list("bcdfghjklm"), 3)) + f" number{row}" for row in range(150)]
+    right = rng.random((150, 2)) < 0.5  # of which the texts say nothing
+    quality = np.repeat(right, 2, axis=0).astype(float)
+    router = ModelRouter({"tiny": 1.0, "small": 1.01}).fit(np.repeat(texts, 2), quality)
+    assert router.expected_quality_ < right.mean(axis=0).max() + 0.1 < right.max(axis=1).mean()
 
 
 def test_a_log_of_one_model_a_row_is_read_without_the_bias_of_who_was_asked():

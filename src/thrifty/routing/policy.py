@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -171,16 +171,8 @@ class Cascades:
         return bool(self.models[place, 1] < 0) or len(asked) == 2
 
 
-class _FixedRules(NamedTuple):
-    """Single models and cascades with their means over a log, one line each."""
-
-    models: Ints
-    best: Ints
-    quality: Floats
-    cost: Floats
-
-
-def _fixed_rules(log: Log, max_asks: int) -> _FixedRules:
+def learn_cascades(log: Log, prices: Floats, max_asks: int) -> Cascades:
+    """Best single model or cascade of the log at each price."""
     mean, cost = log.quality.mean(axis=0), log.cost.mean(axis=0)
     models = [(model, -1, -1) for model in range(log.n_models)]
     best = list(range(log.n_models))
@@ -196,14 +188,9 @@ def _fixed_rules(log: Log, max_asks: int) -> _FixedRules:
                 best.append(better)
                 quality.append(agreed + float((apart * log.quality[:, k]).mean()))
                 costs.append(cost[i] + cost[j] + float((apart * log.cost[:, k]).mean()))
-    return _FixedRules(np.array(models), np.array(best), np.array(quality), np.array(costs))
-
-
-def learn_cascades(log: Log, prices: Floats, max_asks: int) -> Cascades:
-    """Best single model or cascade of the log at each price."""
-    rules = _fixed_rules(log, max_asks)
-    found = _first_largest(rules.quality - prices[:, None] * rules.cost)
-    return Cascades(rules.models[found], rules.best[found])
+    value = np.array(quality) - prices[:, None] * np.array(costs)
+    found = _first_largest(value)
+    return Cascades(np.array(models)[found], np.array(best)[found])
 
 
 @dataclass(frozen=True, eq=False)
@@ -494,37 +481,19 @@ def _is_below(left: int, middle: int, right: int, cost: Floats, quality: Floats)
     return bool(rise <= (quality[right] - quality[left]) * (cost[middle] - cost[left]))
 
 
-def choose_pool(names: Sequence[str], log: Log, size: int) -> Ints:
-    """At most ``size`` models, cheapest first: those that add most to routing or to the best fixed cascade.
-
-    Greedy, from the cheapest model on, which the least budget needs: the model is added that raises most the mean over
-    prices of ``quality - price * cost``, of routing by the row or of the best single model or cascade, the larger one.
-    """
-    price = log.cost.mean(axis=0)
-    order = sorted(range(len(names)), key=lambda model: (price[model], names[model]))
+def choose_pool(names: Sequence[str], quality: Floats, cost: Floats, answers: Any, size: int) -> Ints:
+    """At most ``size`` models, cheapest first: those of the best cascades, then those nearest the Pareto front."""
+    mean, price = quality.mean(axis=0), cost.mean(axis=0)
+    order = np.array(sorted(range(len(names)), key=lambda model: (price[model], names[model])))
     if len(order) <= size:
-        return np.array(order)
-    prices = np.geomspace(0.01 / price.max(), 2.0 / price.min(), N_PRICES)[:, None]
-    rules = _fixed_rules(log, 3)
-    fixed = rules.quality - prices * rules.cost
-
-    def with_model(model: int, score: Floats, value: Floats) -> tuple[Floats, Floats]:
-        """Largest expected value of each row at each price, and what it was, where a model may be asked, too."""
-        own = log.prior[:, model] - prices * log.expected[:, model]
-        real = log.quality[:, model] - prices * log.cost[:, model]
-        return np.maximum(score, own), np.where(own > score, real, value)
-
-    def mean_value(pool: list[int], value: Floats) -> float:
-        inside = np.zeros(len(names) + 1, dtype=bool)
-        inside[[*pool, -1]] = True  # -1 of a single model, too
-        best = fixed[:, inside[rules.models].all(axis=1)].max(axis=1)
-        return float(np.round(np.maximum(best, value.mean(axis=1)).mean(), _DIGITS))
-
-    nothing = np.full((len(prices), len(log)), -np.inf)
-    state = with_model(order[0], nothing, nothing)
-    pool = order[:1]
-    while len(pool) < size:
-        left = [model for model in order if model not in pool]
-        pool.append(max(left, key=lambda one: mean_value([*pool, one], with_model(one, *state)[1])))
-        state = with_model(pool[-1], *state)
-    return np.array([model for model in order if model in pool])
+        return order
+    hull = concave_hull(price, mean)
+    gap = np.interp(price, price[hull], mean[hull]) - mean
+    if answers is not None:
+        log = Log(quality, cost, quality, cost, answers)
+        prices = np.geomspace(0.01 / price.max(), 2.0 / price.min(), 3 * N_PRICES)
+        used = np.unique(learn_cascades(log, prices, 3).models)
+        gap[used[used >= 0]] -= 1.0
+    gap[hull[0]] = -2.0  # the least budget that can be held is that of the cheapest model
+    nearest = sorted(order.tolist(), key=lambda model: float(np.round(gap[model], _DIGITS)))[:size]
+    return np.array([model for model in order if model in nearest])

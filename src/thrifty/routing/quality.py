@@ -252,8 +252,9 @@ def fit_quality_model(Z: Floats, quality: Floats, cost: Floats, seed: int) -> Qu
     standard = (Z - centre) * scale
     columns = np.column_stack([np.ones(len(Z)), standard])
     logs = np.log(np.maximum(cost, 1e-3 * cost.mean(axis=0)))  # rows that were billed nothing
+    shrink = min(1.0, len(Z) / 2000)
     coefficients = np.column_stack(
-        [ridge(columns, quality, _penalty(300.0, Z)), ridge(columns, logs, _penalty(30.0, Z))]
+        [ridge(columns, quality, 300.0 * shrink), ridge(columns, logs, 30.0 * shrink)]
     )
     n_models = quality.shape[1]
     expected = np.exp(columns @ coefficients[:, n_models:])
@@ -272,21 +273,6 @@ def fit_quality_model(Z: Floats, quality: Floats, cost: Floats, seed: int) -> Qu
         forest_trees(forest),
         np.full(3, 1 / 3),
     )
-
-
-def _penalty(alpha: float, Z: Floats) -> float:
-    """Penalty of a ridge regression; smaller for few rows."""
-    return alpha * min(1.0, len(Z) / 2000)
-
-
-def linear_prior(Z: Floats, quality: Floats, folds: Ints) -> Floats:
-    """Expected quality out of fold by ridge regression alone, for a choice among many models."""
-    columns = np.column_stack([np.ones(len(Z)), np.nan_to_num(Z)])
-    prior = np.empty_like(quality)
-    for fold in np.unique(folds):
-        held = folds == fold
-        prior[held] = columns[held] @ ridge(columns[~held], quality[~held], _penalty(300.0, Z))
-    return prior
 
 
 def crossfit(

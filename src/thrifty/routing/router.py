@@ -52,7 +52,7 @@ from thrifty.routing.policy import (
     choose_pool,
     walk,
 )
-from thrifty.routing.quality import crossfit, learn_text_reader, linear_prior, ridge
+from thrifty.routing.quality import crossfit, learn_text_reader, ridge
 from thrifty.routing.session import RouterSession
 from thrifty.routing.state import MAX_POOL, NO_POLICY, RouterState, learn_policy
 from thrifty.rows import fingerprints, key_chance, key_words
@@ -217,9 +217,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             if partial:
                 scores, costs = complete(Z, scores, costs, asked, folds, names)
                 codes = shown = None
-            means = np.broadcast_to(costs.mean(axis=0), costs.shape)
-            every = Log(linear_prior(Z, scores, folds), means, scores, costs, codes)
-            pool = choose_pool(names, every, MAX_POOL)
+            pool = choose_pool(names, scores, costs, codes, MAX_POOL)
             model, prior, expected = crossfit(Z, scores[:, pool], costs[:, pool], folds, seed)
             evidence_mean = np.zeros(len(pool))
             names_in = getattr(self, "feature_names_in_", None)
@@ -407,7 +405,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         model = state.model.with_combination(float(found[0]), found[1:], spent)
         pool, kept = (*state.pool, name), np.arange(len(state.pool) + 1)
         if len(pool) > MAX_POOL:
-            best = choose_pool(pool[:-1], log, MAX_POOL - 1)
+            best = choose_pool(pool[:-1], log.quality, log.cost, log.answers, MAX_POOL - 1)
             kept = np.array([*np.sort(best), len(pool) - 1])
         changed = replace(
             state,

@@ -43,11 +43,13 @@ class RouterSession:
         state = self._router._fitted()
         family, place = self._rule
         asked = tuple(sorted(model for model, _, _ in self._given))
-        self._step: Step = state.families[family].decide(place, asked, self._log)
+        if not self._is_substitute:
+            self._step: Step = state.families[family].decide(place, asked, self._log)
         ask, pick = int(self._step.ask[0]), int(self._step.pick[0])
         if pick in self._failed:
             answered = [model for model in asked if model not in self._failed]
             pick = max(answered, key=lambda model: self._log.prior[0, model], default=-1)
+            # The policy is at its end: the first answer of another model is taken.
             self._is_substitute = ask < 0 and pick < 0
             ask = self._substitute() if self._is_substitute else ask
         self.next_ask = None if ask < 0 else state.pool[ask]

@@ -11,7 +11,7 @@ from thrifty.routing.policy import Log, concave_hull, judge, learn_families
 from thrifty.routing.quality import QualityModel, TextReader
 
 MAX_POOL = 8
-"""Models that the policy chooses from."""
+"""Models that the policy chooses from: those of the best cascades and those nearest the Pareto front."""
 
 
 @dataclass(frozen=True, eq=False)
