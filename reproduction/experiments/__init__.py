@@ -1,4 +1,4 @@
-"""The paper's figures and tables, run again."""
+"""The paper's figures and tables, run again; and one table of other papers."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,12 +9,12 @@ __all__ = ["experiments"]
 
 
 def experiments() -> dict[str, Callable[[Run], Outcome]]:
-    """Every experiment by name, in the order in which ``python -m reproduction all`` runs them.
+    """Every experiment by name, in the order in which ``python -m reproduction all`` runs those of the paper.
 
     Each has a file of settings in ``configs/`` that bears its name.
     """
     # Imported late: whoever needs one module of this package must not wait for all of them.
-    from reproduction.experiments import rank, synthetic, table1
+    from reproduction.experiments import acquisition, rank, synthetic, table1
     from reproduction.experiments.figures import FOREST_FIGURES, run_figure
     from reproduction.experiments.letters import BOOSTED_LETTERS, run_linear
 
@@ -32,4 +32,5 @@ def experiments() -> dict[str, Callable[[Run], Outcome]]:
         "table1": table1.run,
         "cross_fit_miniboone": figures["cross_fit_miniboone"],
         "cross_fit_letters": figures["cross_fit_letters"],
+        "acquisition": acquisition.run,
     }
