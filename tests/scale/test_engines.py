@@ -54,6 +54,21 @@ def test_dask_answers_as_memory_with_the_schema_known_in_advance(place, n_partit
     assert_equal(found, expected)
 
 
+def test_a_fit_on_a_dask_frame_learns_from_a_sample_and_is_proved_by_all_other_rows(place):
+    dd = pytest.importorskip("dask.dataframe")
+    from thrifty.scale.dask import fit
+
+    folder, expected = place
+    frame = dd.read_parquet(folder / "rows").drop(columns="id")
+    frame["y"] = frame["a"].mask(frame["level"] == "high", 0.3) > 0.2
+    few = BudgetedClassifier(stages=StageOptions(max_stages=3, sizes=[(6, 2)]), cv=2, random_state=0)
+    found = fit(few, frame, "y", sample=400, max_loss=0.2)
+    rows = frame.compute()
+    wanted = found.certified(rows.drop(columns="y"), rows["y"], max_loss=0.2, duplicates="drop").certificate_
+    assert found.certificate_ == wanted
+    assert wanted.n_given == len(expected)
+
+
 @pytest.mark.slow
 def test_a_dask_cluster_of_another_process_ships_no_model_in_its_tasks(place):
     distributed = pytest.importorskip("distributed")

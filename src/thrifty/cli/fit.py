@@ -17,6 +17,7 @@ from thrifty.cli.options import (
     MinRecall,
     RowKey,
     Seed,
+    is_many,
     labels_by_name,
     read_max_loss,
     read_shares,
@@ -42,7 +43,13 @@ class Answers(StrEnum):
 
 
 def fit(
-    table: Annotated[Path, typer.Argument(help="Training table, CSV or parquet.", metavar="TABLE")],
+    table: Annotated[
+        Path,
+        typer.Argument(
+            help="Training table, CSV or parquet; or a folder, or a pattern in quotes, of parquet files of any size.",
+            metavar="TABLE",
+        ),
+    ],
     target: Annotated[
         str,
         typer.Option(
@@ -129,6 +136,14 @@ def fit(
     ] = Structure.auto,
     ignore: Ignore = None,
     row_key: RowKey = None,
+    sample: Annotated[
+        int,
+        typer.Option(
+            min=100,
+            help="Rows to learn from, drawn by content, where TABLE is a folder of files; all other rows judge the "
+            "operating points, and prove --max-loss.",
+        ),
+    ] = 500_000,
     seed: Seed = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Number of fits that run in parallel.")] = 2,
     private_key: Annotated[
@@ -150,12 +165,15 @@ def fit(
         load_frozen,
         new_estimator,
         refuse_early,
+        refuse_for_many,
     )
     from thrifty.cli.system import fit_in_words, system_numbers
     from thrifty.prices.prices import Prices
     from thrifty.reporting.measure import expected
+    from thrifty.scale.fit import sample_rows
+    from thrifty.scale.folder import each_of_files, find_files
     from thrifty.tables.files import read_table
-    from thrifty.tables.frames import listed
+    from thrifty.tables.frames import listed, refuse_unknown
     from thrifty.tables.training import training_table
     from thrifty.threads import limited_threads, threads_of
 
@@ -167,7 +185,16 @@ def fit(
     check_output(out)
     key = None if private_key is None else check_private_key(private_key)
     with notes_of_warnings(), progress() as show:
-        frame, given = read_table(table), Prices({}, default=1.0) if costs is None else Prices.read(costs)
+        given = Prices({}, default=1.0) if costs is None else Prices.read(costs)
+        if is_many(table):
+            refuse_for_many(query, confidence if limits is None else None)
+            found, names = each_of_files(find_files(table), n_jobs=jobs, progress=show)
+            refuse_unknown("--target", [target], names)
+            drawn_by = [name for name in names if name not in {target, row_key, *(ignore or ())}]
+            frame, n_rows = sample_rows(found, drawn_by, target, sample)
+            each = found if len(frame) < n_rows else None
+        else:
+            each, frame = None, read_table(table)
         features = list(frame.columns.drop([target, query, row_key, *(ignore or ())], errors="ignore"))
         frozen, read = load_frozen(full, features, full_features or ())
         # The columns of a model from a file come first, in its order.
@@ -200,11 +227,11 @@ def fit(
         )
         floors = labels_by_name("--min-recall", floors, data.classes)
         allowed = labels_by_name("--max-loss", limits, data.classes)
-        refuse_early(estimator, data, query, limits, confidence)
+        refuse_early(estimator, data, query, limits, confidence, holds_out=each is None)
         with limited_threads(openmp=threads_of(jobs), blas=threads_of(jobs)):
             name, compared = choose_full(frozen, full, estimator, data, read, show)
             estimator._keeps_scores = True  # for log-loss and AUC, or mean errors, of the summary
-            estimator = fit_and_certify(estimator, data, allowed, confidence, show)
+            estimator = fit_and_certify(estimator, data, allowed, confidence, show, target, each)
         if floors and isinstance(estimator, BudgetedClassifier):
             estimator = estimator.at(budget=budget, min_recall=floors)
         describe(estimator, data, full=name, max_loss=limits, target=target, row_key=row_key, query=query)
@@ -217,6 +244,11 @@ def fit(
         notes.append(f"dates are read as days since 1970-01-01: {listed(data.dates)}")
     if costs is None:
         notes.append("no --costs file: every column costs 1")
+    if each is not None:
+        notes.append(
+            f"learned on {len(frame):,} of {n_rows:,} rows, drawn by what they hold; scores and the costs of budgets "
+            f"are those of the others"
+        )
     facts = expected(estimator)
     notes += goal_notes(estimator, facts, limits, confidence)
     if not len(data.classes) and not query and task is None:

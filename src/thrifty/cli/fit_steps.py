@@ -30,6 +30,7 @@ from thrifty.prices.billing import RowsOfFit
 from thrifty.prices.prices import check_price_list
 from thrifty.progress import Progress
 from thrifty.reporting.facts import Facts
+from thrifty.scale.fit import Each, judge
 from thrifty.tables.drift import Spread
 from thrifty.tables.files import read_cost_matrix
 from thrifty.tables.frames import is_number, listed, refuse_unknown
@@ -114,8 +115,13 @@ def refuse_early(
     query: str,
     max_loss: float | Mapping[str, float] | None,
     confidence: float | None,
+    *,
+    holds_out: bool = True,
 ) -> None:
-    """Refuse, before anything is fitted, a table with too few rows, and prices and goals that no fit of it can meet."""
+    """Refuse, before anything is fitted, a table with too few rows, and prices and goals that no fit of it can meet.
+
+    With ``holds_out`` a part of these rows is to prove ``max_loss``.
+    """
     check_goal(may_be_none=True, budget=estimator.budget, max_loss=max_loss)
     if confidence is not None:
         check_confidence(confidence)
@@ -123,13 +129,26 @@ def refuse_early(
     prices = check_price_list(estimator.prices, len(names), names, rows)
     refuse_few(data, query)
     check_spending(prices, estimator.budget)
-    if max_loss is not None:
+    if max_loss is not None and holds_out:
         task, is_proof = task_of(estimator, data), held_out_rows(estimator, data)
         y = task.encode("y", data.y, len(data.y))
         classes = [str(label) for label in data.classes.tolist()]
         strata, query_of = task.strata(y), task.query_of(y)
         check_hold_out(
             data.cells.numbers, strata, is_proof, max_loss, confidence or USUAL_CONFIDENCE, classes, query_of
+        )
+
+
+def refuse_for_many(query: str, confidence: float | None) -> None:
+    """Refuse options that need the table of a fit in memory."""
+    if query:
+        raise InvalidInputError(
+            "--query needs each query as a whole, and partitions may split it. Give one file to learn a ranking from."
+        )
+    if confidence is not None:
+        raise InvalidInputError(
+            "--confidence proves --max-loss where TABLE is a folder of files; a budget is met on the mean of their "
+            "rows. Leave it out, or give one file."
         )
 
 
@@ -147,8 +166,16 @@ def fit_and_certify(
     max_loss: float | Mapping[Any, float] | None,
     confidence: float | None,
     progress: Progress,
+    target: str,
+    each: Each | None = None,
 ) -> BudgetedCascade:
-    """Fit on the table; for a certificate, fit on three quarters of it and certify on the rest."""
+    """Fit on the table; for a certificate, fit on three quarters of it and certify on the rest.
+
+    Where the table is a sample of the partitions ``each``, fit on all of it, and judge and certify on their other rows.
+    """
+    if each is not None:
+        estimator.fit(data.X, data.y, progress=progress)
+        return judge(estimator, each, target, max_loss=max_loss, confidence=confidence or USUAL_CONFIDENCE)
     rows, budget = data.cells.row_numbers, estimator.budget
     is_certified = max_loss is not None or (budget is not None and confidence is not None)
     is_proof = held_out_rows(estimator, data) if is_certified else np.zeros(len(rows), dtype=bool)

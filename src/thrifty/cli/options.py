@@ -1,5 +1,6 @@
 """Arguments and options shared by several commands, and shares by class such as ``sick=0.9``."""
 
+import glob
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +20,12 @@ class Unseen(StrEnum):
 
 SystemFile = Annotated[
     Path, typer.Argument(help="File that `thrifty fit`, or `save` in Python, wrote.", metavar="SYSTEM")
+]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        help="Column with the label; only for an estimator that was saved from Python.", metavar="COLUMN"
+    ),
 ]
 NewRows = Annotated[
     Path,
@@ -135,3 +142,8 @@ def labels_by_name(option: str, shares: Any, classes: Any) -> Any:
         )
         raise InvalidInputError(f"{option} names the class {unknown[0]!r}; {known}.")
     return {label_of[name]: share for name, share in shares.items()}
+
+
+def is_many(table: Path) -> bool:
+    """Whether a table is a folder, or a pattern of names of files."""
+    return table.is_dir() or (not table.exists() and glob.has_magic(str(table)))

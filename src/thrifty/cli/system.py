@@ -23,12 +23,15 @@ from thrifty.cli.options import labels_by_name
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.collect import chain_of
+from thrifty.evidence.frontier import Frontier
 from thrifty.full.candidates import KindComparison
 from thrifty.plots import draw_in_force, file_bytes, new_figure
 from thrifty.reporting.facts import Facts
 from thrifty.reporting.measure import expected, measure
 from thrifty.reporting.page import groups_of
 from thrifty.reporting.words import results_table, value_text
+from thrifty.scale.fit import Each
+from thrifty.scale.folder import csv_types, each_of_files, find_files
 from thrifty.tables.files import read_table
 from thrifty.tables.frames import listed
 from thrifty.tables.reader import Cells
@@ -79,6 +82,16 @@ def read_rows(
     labels = [target or column_name(system, "target")] if chain.classes.dtype.kind in "UO" else []
     frame = read_table(path, as_text=[*chain.schema.text_columns, keys or "", *labels])
     return frame, chain.schema.cells(frame, unseen_is_missing=unseen_is_missing, row_key=keys)
+
+
+def partitions_of(
+    system: Any, table: Path, target: str, others: Sequence[str] = (), **options: Any
+) -> tuple[Each, list[str]]:
+    """Partitions of files of labelled rows, with the columns of the fit, the target and some others."""
+    chain, names = chain_of(system), list(dict.fromkeys([target, *others]))
+    types = csv_types(chain, names) | ({} if chain.classes.dtype.kind in "UO" else {target: "double"})
+    columns = [*chain.schema.names, *(name for name in names if name not in chain.schema.names)]
+    return each_of_files(find_files(table), columns, types=types, **options)
 
 
 def expected_of(system: Any) -> Facts:
@@ -271,14 +284,18 @@ def answers_numbers(system: Any, answers: Any, out: Path, held: float | None) ->
 # -- frontier --------------------------------------------------------------------------------------
 
 
-def frontier_in_words(system: Any, facts: Facts, path: Path) -> None:
-    """Print a table of efficient points, then the point in force."""
-    frontier = system.frontier_
-    print_text(f"{path}: {len(frontier):,} efficient points on {frontier.n_rows:,} {_unit(facts)}")
+def frontier_in_words(
+    system: Any, facts: Facts, path: Path, frontier: Frontier | None = None, n_rows: int | None = None
+) -> None:
+    """Print a table of efficient points, as of the fit or on ``n_rows`` other rows, then the point in force."""
+    frontier = frontier or system.frontier_
+    n_rows = n_rows or frontier.n_rows
+    print_text(f"{path}: {len(frontier):,} efficient points on {n_rows:,} {_unit(facts)}")
     score = chain_of(system).task.quality_name
     heads = ["tests", "mistakes", "total cost"] if frontier.is_priced else ["mean cost", score]
     lines = [[*heads, "answered by the full model"]]
-    for place in np.unique(frontier.within(np.linspace(frontier.cost[0], frontier.cost[-1], _N_POINTS))):
+    chosen = frontier.chosen.cost
+    for place in np.unique(frontier.within(np.linspace(chosen[0], chosen[-1], _N_POINTS))):
         point = frontier[place]
         own = [f"{point.score:.4f}"]
         if frontier.is_priced:
@@ -291,23 +308,25 @@ def frontier_in_words(system: Any, facts: Facts, path: Path) -> None:
     _print_certificate(system)
 
 
-def frontier_numbers(system: Any, facts: Facts) -> dict[str, Any]:
+def frontier_numbers(
+    system: Any, facts: Facts, frontier: Frontier | None = None, n_rows: int | None = None
+) -> dict[str, Any]:
     """Efficient points and the point in force, for ``--json``."""
-    frontier = system.frontier_
+    frontier = frontier or system.frontier_
     return {
-        _unit(facts): frontier.n_rows,
+        _unit(facts): n_rows or frontier.n_rows,
         "chosen": system_numbers(system, facts),
         "points": [_named(system, point.as_dict()) for point in frontier],
         "least_total": int(frontier.least_total) if frontier.is_priced else None,
     }
 
 
-def frontier_picture(system: Any, facts: Facts, path: Path) -> bytes:
+def frontier_picture(system: Any, facts: Facts, path: Path, frontier: Frontier | None = None) -> bytes:
     """Plot of the score, or the cost of mistakes, against mean cost, with the point in force and the full model."""
     kind = path.suffix.lower().lstrip(".") or "png"
     if kind not in ("png", "svg", "pdf"):
         raise InvalidInputError(f"--plot writes png, svg or pdf; got {path.name!r}.")
-    frontier, sign = system.frontier_, -1.0 if facts.kind == "bill" else 1.0
+    frontier, sign = frontier or system.frontier_, -1.0 if facts.kind == "bill" else 1.0
     figure, (ax,) = new_figure()
     frontier.plot(ax, label="efficient points")
     full = None

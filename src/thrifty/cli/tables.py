@@ -1,8 +1,7 @@
 """``thrifty predict``, ``explain``, ``frontier`` and ``report``: a system and a table of rows."""
 
-import glob
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,8 +15,10 @@ from thrifty.cli.options import (
     PublicKey,
     RowKey,
     SystemFile,
+    Target,
     Unseen,
     UnseenText,
+    is_many,
     read_max_loss,
     read_shares,
 )
@@ -69,7 +70,7 @@ def predict(
     TABLE may be a folder, or a pattern in quotes such as 'rows/*.parquet', of files of any size. Their answers go into
     the folder OUT: a parquet file for each part of the input.
     """
-    if _is_many(table):
+    if is_many(table):
         if hold_budget or raw or str(out) == "-":
             raise InvalidInputError(
                 "--hold-budget, --raw and -o - are for one table; a folder of files is scored part by part into a "
@@ -165,10 +166,6 @@ def predict(
         print_json(numbers)
     else:
         answers_in_words(numbers, budget=budget, max_loss=allowed)
-
-
-def _is_many(table: Path) -> bool:
-    return table.is_dir() or (not table.exists() and glob.has_magic(str(table)))
 
 
 def _predict_files(
@@ -282,29 +279,60 @@ def explain(
 
 def frontier(
     system: SystemFile,
+    table: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Labelled rows to score the points on: a file, a folder, or a pattern in quotes.",
+            metavar="TABLE",
+        ),
+    ] = None,
+    target: Target = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of processes that read TABLE.")] = 1,
     plot: Annotated[Path | None, typer.Option(help="Picture to write: png, svg or pdf.")] = None,
     public_key: PublicKey = None,
     json: AsJson = False,
 ) -> None:
-    """List the efficient operating points: mean cost and score at every budget, estimated on rows of the fit."""
+    """List the efficient operating points: mean cost and score at every budget.
+
+    They are estimated on rows of the fit, or measured on all rows of TABLE, which may be larger than memory.
+    """
+    from dataclasses import replace
+
     from thrifty.bundle.save_load import load
-    from thrifty.cli.system import expected_of, frontier_in_words, frontier_numbers, frontier_picture
+    from thrifty.cli.system import (
+        expected_of,
+        frontier_in_words,
+        frontier_numbers,
+        frontier_picture,
+        partitions_of,
+        target_columns,
+    )
     from thrifty.routing.router import ModelRouter
+    from thrifty.scale.fit import frontier_on
 
     if plot is not None:
         check_output(plot)
-    with notes_of_warnings():
+    measured: dict[str, Any] = {}
+    with notes_of_warnings(), progress() as show:
         known = load(system, public_key=public_key)
         if isinstance(known, ModelRouter):
             frontier_router(known, plot, json)
             return
-    facts = expected_of(known)
+        facts = expected_of(known)
+        if table is not None:
+            name, _ = target_columns(known, target)
+            each, _ = partitions_of(known, table, name, n_jobs=jobs, progress=show)
+            means, n_rows = frontier_on(known, each, name)
+            measured = {
+                "frontier": replace(known.frontier_, means=means, held_out=True),
+                "n_rows": n_rows,
+            }
     if plot is not None:
-        write_atomically(plot, frontier_picture(known, facts, plot))
+        write_atomically(plot, frontier_picture(known, facts, plot, measured.get("frontier")))
     if json:
-        print_json(frontier_numbers(known, facts))
+        print_json(frontier_numbers(known, facts, **measured))
     else:
-        frontier_in_words(known, facts, system)
+        frontier_in_words(known, facts, system if table is None else table, **measured)
         if plot is not None:
             print_text(f"wrote {plot}")
 
@@ -319,13 +347,7 @@ def report(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML page to write.")] = Path("report.html"),
-    target: Annotated[
-        str | None,
-        typer.Option(
-            help="Column with the label; only for an estimator that was saved from Python.",
-            metavar="COLUMN",
-        ),
-    ] = None,
+    target: Target = None,
     query: Annotated[
         str | None,
         typer.Option(
@@ -342,15 +364,29 @@ def report(
             help="Column of TABLE to report groups of rows by; repeat for several.", metavar="COLUMN"
         ),
     ] = None,
+    sample: Annotated[
+        int, typer.Option(min=1, help="Rows to measure, drawn by content, where TABLE is a folder of files.")
+    ] = 200_000,
     public_key: PublicKey = None,
     json: AsJson = False,
 ) -> None:
-    """Measure a system on labelled rows and write an HTML page that explains every operating point."""
+    """Measure a system on labelled rows and write an HTML page that explains every operating point.
+
+    TABLE may be a folder, or a pattern in quotes such as 'rows/*.parquet'; of many rows, a sample is measured.
+    """
     from thrifty.bundle.save_load import load
-    from thrifty.cli.system import measured_on, read_rows, report_in_words, report_numbers, target_columns
+    from thrifty.cli.system import (
+        measured_on,
+        partitions_of,
+        read_rows,
+        report_in_words,
+        report_numbers,
+        target_columns,
+    )
     from thrifty.evidence.collect import chain_of
     from thrifty.reporting.page import page_of
     from thrifty.routing.router import ModelRouter
+    from thrifty.scale.fit import sample_rows
     from thrifty.tables.training import targets_of
 
     check_output(out)
@@ -364,7 +400,16 @@ def report(
             report_router(known, table, out, by, words, unit, json)
             return
         target, query = target_columns(known, target, query)
-        frame, cells = read_rows(known, table, target=target)
+        if is_many(table):
+            each, _ = partitions_of(known, table, target, [*([query] if query else []), *(by or ())])
+            schema = chain_of(known).schema
+            # Documents of a query are drawn together.
+            frame, n_rows = sample_rows(each, [query] if query else schema.names, target, sample)
+            cells = schema.cells(frame)
+            if len(frame) < n_rows:
+                print_note(f"{len(frame):,} of {n_rows:,} rows are measured, drawn by what they hold")
+        else:
+            frame, cells = read_rows(known, table, target=target)
         labels = targets_of(frame, target, chain_of(known).classes, query)
         facts, expected = measured_on(known, frame, cells, labels, by or (), words, unit)
         show("measuring", 1, 1)

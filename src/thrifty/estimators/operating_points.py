@@ -19,11 +19,12 @@ from thrifty.estimators.checks import check_goal
 from thrifty.evidence.budgets import CostBounds
 from thrifty.evidence.certificate import Certificate, certify
 from thrifty.evidence.collect import evidence_of
-from thrifty.evidence.evidence import Evidence, distinct_thresholds
+from thrifty.evidence.evidence import Evidence, Means, distinct_thresholds
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.hypothesis_tests import check_confidence, empirical_risk_within
 from thrifty.evidence.measures import score_interval
-from thrifty.evidence.thresholds import path_to_full
+from thrifty.evidence.thresholds import convex_hull, path_to_full
+from thrifty.prices.billing import check_amount
 
 _LEVEL = 0.95
 _USUAL_FOLDS = 5
@@ -169,17 +170,9 @@ class OperatingPoints:
                 f"points are worth a test. Choose them on other rows, with Frontier.from_evidence([evidence_of(...)], "
                 f"against_full=True), and give frontier.on([evidence_of(...)]) to thrifty.certify."
             )
-        chosen = Frontier.from_evidence([fitted_on], against_full=measure != "mean")
-        # A row that gets to the full model is not worse off with the answer of the full model alone.
-        alone = measure != "mean" and self._learned.policy.is_measured and self._learned.behind is None
+        chosen, alone = self._candidates(measure)
         if alone:
-            fitted_on, new = fitted_on.with_full_alone(), new.with_full_alone()
-            safe = Frontier.from_evidence([fitted_on], against_full=True)
-            path = path_to_full(fitted_on, safe.thresholds)
-            chosen = Frontier.from_evidence(
-                [replace(fitted_on, points=path, optimism=None)], against_full=True, every_point=True
-            )
-            new = replace(new, points=path)
+            new = replace(new.with_full_alone(), points=chosen.evidence[0].points)
         certificate = certify(
             chosen.on([new]),
             max_loss=goal["max_loss"],
@@ -188,12 +181,46 @@ class OperatingPoints:
             measure=measure,
             largest=largest,
         )
-        other.certificate_ = certificate
+        return other._with_certificate(certificate, goal["max_loss"], alone=alone)
+
+    def _candidates(self, measure: str = "share") -> tuple[Frontier, bool]:
+        """Points to certify, by the rows of the fit, and whether the full model, where it is asked, answers alone."""
+        fitted_on = self._evidence()
+        # A row that gets to the full model is not worse off with the answer of the full model alone.
+        if measure == "mean" or not self._learned.policy.is_measured or self._learned.behind is not None:
+            return Frontier.from_evidence([fitted_on], against_full=measure != "mean"), False
+        fitted_on = fitted_on.with_full_alone()
+        safe = Frontier.from_evidence([fitted_on], against_full=True)
+        path = replace(fitted_on, points=path_to_full(fitted_on, safe.thresholds), optimism=None)
+        return Frontier.from_evidence([path], against_full=True, every_point=True), True
+
+    def _with_certificate(self, certificate: Certificate, max_loss: Any, *, alone: bool) -> Self:
+        """Go to the point that a certificate is about, and keep the certificate."""
+        self.certificate_ = certificate
         if certificate.point is None or certificate.is_fallback:
-            other._send_everything(goal["max_loss"])
+            self._send_everything(max_loss)
         else:
-            other._go_to(np.array(certificate.point.thresholds), alone=alone)
-        return other
+            self._go_to(np.array(certificate.point.thresholds), alone=alone)
+        return self
+
+    def _measured_on(self, means: Means, n_rows: int) -> None:
+        """Take costs and scores of the operating points from other rows: of the policy's points, then the evidence's.
+
+        The evidence keeps its rows. By how much their mean scores exceed those of the other rows is its optimism.
+        """
+        known, policy, in_force = self._evidence(), self._learned.policy, self.chain_.policy
+        n_points = len(policy)
+        found = replace(policy, cost=means.cost[:n_points], score=means.score[:n_points])
+        self._learned = self._learned.at(found[convex_hull(found.cost, found.score)])
+        thresholds, plain = replace(known, optimism=None).every_point()
+        spread = np.array([np.std(known.at_point(point)[2]) for point in thresholds])
+        optimism = np.column_stack([plain.score - means.score[n_points:], spread / np.sqrt(n_rows)])
+        self.evidence_ = replace(known, optimism=optimism)
+        budget = getattr(self, "budget", None)
+        if budget is None:
+            self._go_to(in_force.thresholds[in_force.lower], known.weights)
+        else:
+            self._spend(check_amount("budget", budget))
 
     # -- moving ----------------------------------------------------------------------------------
 

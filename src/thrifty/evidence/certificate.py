@@ -11,32 +11,37 @@ sequence, which controls the family-wise error without a correction; ``certify``
 """
 
 import datetime as dt
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import reduce
+from typing import Any, Self
 
 import numpy as np
 
-from thrifty.arrays import Bools, Ints
+from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.errors import InvalidInputError
+from thrifty.evidence.evidence import Means
 from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.evidence.hypothesis_tests import (
     HELD_OUT,
     ClassLoss,
+    LossCounts,
     RiskTests,
     TestResult,
     Trials,
     betting_tests,
     binomial_tests,
-    binomial_tests_by_class,
     check_confidence,
     check_enough_rows,
     check_max_loss,
+    digest_of,
+    rows_by_class,
     trials_of,
 )
 from thrifty.rows import content_keys, query_keys
 
-__all__ = ["MEASURES", "Certificate", "certify", "check_hold_out"]
+__all__ = ["MEASURES", "Certificate", "JudgedRows", "certify", "certify_judged", "check_hold_out"]
 
 MEASURES = ("share", "mean")
 """Risks that can be certified: the share of rows that are worse than with the full model, or the mean excess loss."""
@@ -122,9 +127,107 @@ def certify(
             "chosen on. Give frontier.on(evidence of held-out rows)."
         )
     largest = _largest(frontier, max_loss, measure, largest)
+    trials = _trials_of(frontier, duplicates)
+    judged = JudgedRows.of(frontier, trials, max_loss if largest is None else None)
+    if largest is None or isinstance(max_loss, Mapping):
+        return certify_judged(frontier, judged, max_loss, confidence, duplicates)
+    check_enough_rows(judged.n_trials, max_loss, confidence, n_given=judged.n_rows, of_mean=True)
+    tests = betting_tests(frontier, trials, max_loss, confidence, largest)
+    return _certificate(frontier, judged, tests, max_loss, confidence, duplicates, largest)
+
+
+def certify_judged(
+    frontier: Frontier,
+    judged: "JudgedRows",
+    max_loss: float | Mapping[Any, float],
+    confidence: float,
+    duplicates: str = HELD_OUT,
+) -> "Certificate":
+    """Certificate of the points of a frontier from counts of held-out rows, which may be those of many partitions."""
+    unit = frontier.evidence[0].unit or "rows"
+    for one in judged.losses:
+        limit = max_loss[one.label] if isinstance(max_loss, Mapping) else max_loss
+        check_enough_rows(one.n_trials, limit, confidence, n_given=one.n_given, label=one.label, unit=unit)
+    tests = binomial_tests(judged.losses, max_loss, confidence)
+    return _certificate(frontier, judged, tests, max_loss, confidence, duplicates)
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedRows:
+    """Held-out rows as far as a certificate of the points of a frontier counts them; ``total`` adds up partitions.
+
+    Attributes
+    ----------
+    n_rows, n_kept, n_trials : int
+        Rows given, those that are not left out, and the different ones among these.
+    n_seen : int or None
+        Rows that equal one of the fit; None where the rows of the fit are not known.
+    losses : tuple of LossCounts
+        Losses of each point, of all rows or of the classes that have a limit.
+    sums : ndarray of shape (3, n_points)
+        Sums over the rows given of cost, "is sent" and score at each point.
+    words : ndarray of shape (n_rows,) or None
+        Fingerprints of the rows given, with their labels.
+    """
+
+    n_rows: int
+    n_kept: int
+    n_trials: int
+    n_seen: int | None
+    losses: tuple[LossCounts, ...]
+    sums: Floats
+    words: Words | None
+
+    @classmethod
+    def of(cls, frontier: Frontier, trials: Trials, max_loss: float | Mapping[Any, float] | None) -> Self:
+        """Count the rows of a frontier, and the losses that ``max_loss`` limits; none are counted where it is None."""
+        classes: dict[Any, Bools | None] = {} if max_loss is None else {None: None}
+        if isinstance(max_loss, Mapping):
+            classes = dict(rows_by_class(frontier, max_loss))
+        means = frontier.means
+        return cls(
+            frontier.n_rows,
+            trials.n_kept,
+            trials.n_trials,
+            trials.n_seen,
+            tuple(LossCounts.of(frontier, trials, label, rows) for label, rows in classes.items()),
+            frontier.n_rows * np.array([means.cost, means.share, means.score]),
+            trials.words,
+        )
+
+    @classmethod
+    def total(cls, parts: Sequence["JudgedRows"]) -> "JudgedRows":
+        """Rows of all parts together."""
+        n_rows, n_kept, n_trials, n_seen = (
+            sum(getattr(one, name) for one in parts) for name in ("n_rows", "n_kept", "n_trials", "n_seen")
+        )
+        losses = (reduce(operator.add, each) for each in zip(*(one.losses for one in parts), strict=True))
+        words = [one.words for one in parts if one.words is not None]
+        sums: Floats = np.sum([one.sums for one in parts], axis=0)
+        together = np.concatenate(words) if words else None
+        return cls(n_rows, n_kept, n_trials, n_seen, tuple(losses), sums, together)
+
+    @property
+    def means(self) -> Means:
+        """Mean cost, share sent and mean score of the rows given, at each point."""
+        return Means(*(self.sums / self.n_rows))
+
+
+def _trials_of(frontier: Frontier, duplicates: str) -> Trials:
     rows = next((one.rows for one in frontier.evidence if one.rows is not None), None)
-    trials = trials_of(rows, frontier.seen, frontier.n_rows, duplicates)
-    tests = _tests_of(frontier, trials, max_loss, confidence, largest)
+    return trials_of(rows, frontier.seen, frontier.n_rows, duplicates)
+
+
+def _certificate(
+    frontier: Frontier,
+    judged: JudgedRows,
+    tests: RiskTests,
+    max_loss: float | Mapping[Any, float],
+    confidence: float,
+    duplicates: str,
+    largest: float | None = None,
+) -> "Certificate":
+    """Certificate of the cheapest point before the first that fails, from the dearest on."""
     order = np.argsort(-frontier.chosen.cost, kind="stable")
     failed = np.flatnonzero(~tests.passed[order])
     n_passed = int(failed[0]) if failed.size else len(order)
@@ -136,21 +239,21 @@ def certify(
     return Certificate(
         max_loss=float(max(max_loss.values()) if isinstance(max_loss, Mapping) else max_loss),
         confidence=float(confidence),
-        n_rows=trials.n_trials,
+        n_rows=judged.n_trials,
         n_losses=shown.n_losses,
         bound=shown.bound,
         n_candidates=len(order),
         n_tested=min(n_passed + 1, len(order)),
         failed_losses=None if missed is None else missed.n_losses,
         failed_bound=None if missed is None else missed.bound,
-        point=frontier[last] if n_passed else _everything_to_full(frontier),
+        point=_point(frontier, last) if n_passed else _everything_to_full(frontier),
         is_fallback=n_passed == 0,
-        n_given=frontier.n_rows,
-        n_repeated=None if rows is None else trials.n_kept - trials.n_trials,
-        n_seen=trials.n_seen,
+        n_given=judged.n_rows,
+        n_repeated=None if judged.words is None else judged.n_kept - judged.n_trials,
+        n_seen=judged.n_seen,
         duplicates=duplicates,
         issued=dt.date.today().isoformat(),
-        rows=trials.rows,
+        rows=None if judged.words is None else digest_of(judged.words),
         by_class=result.by_class,
         excess=result.excess,
         largest=largest,
@@ -160,24 +263,11 @@ def certify(
     )
 
 
-def _tests_of(
-    frontier: Frontier,
-    trials: Trials,
-    max_loss: float | Mapping[Any, float],
-    confidence: float,
-    largest: float | None,
-) -> RiskTests:
-    """Tests of every point; raises an error where there are too few rows to pass any."""
-    if isinstance(max_loss, Mapping):
-        return binomial_tests_by_class(frontier, trials, max_loss, confidence)
-    of_mean = largest is not None
-    unit = frontier.evidence[0].unit or "rows"
-    check_enough_rows(
-        trials.n_trials, max_loss, confidence, n_given=frontier.n_rows, of_mean=of_mean, unit=unit
-    )
-    if largest is not None:
-        return betting_tests(frontier, trials, max_loss, confidence, largest)
-    return binomial_tests(frontier, trials, max_loss, confidence)
+def _point(frontier: Frontier, place: int) -> OperatingPoint:
+    """A point of the frontier; its means do not depend on the order in which rows were added up."""
+    point = frontier[place]
+    cost, score, share = (float(f"{one:.12g}") for one in (point.cost, point.score, point.share))
+    return replace(point, cost=cost, score=score, share=share)
 
 
 def _largest(frontier: Frontier, max_loss: Any, measure: str, largest: Any) -> float | None:

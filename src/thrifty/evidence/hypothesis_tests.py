@@ -20,9 +20,9 @@ answers, so only labels can make the outcomes of such rows differ.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,21 +37,23 @@ __all__ = [
     "HELD_OUT",
     "STAKES",
     "ClassLoss",
+    "LossCounts",
     "RiskTests",
     "TestResult",
     "Trials",
     "betting_bound",
     "betting_tests",
     "binomial_tests",
-    "binomial_tests_by_class",
     "check_confidence",
     "check_duplicates",
     "check_enough_rows",
     "check_max_loss",
     "clopper_pearson_bound",
+    "digest_of",
     "empirical_risk_within",
     "log_wealth",
     "rejects",
+    "rows_by_class",
     "rows_needed",
     "rows_needed_for_mean",
     "trials_of",
@@ -97,55 +99,81 @@ class RiskTests:
     result: Callable[[int], TestResult]
 
 
-def binomial_tests(frontier: Frontier, trials: "Trials", max_loss: float, confidence: float) -> RiskTests:
-    """Exact binomial tests that at most a share of all rows is worse than with the full model.
+@dataclass(frozen=True, eq=False)
+class LossCounts:
+    """Rows that are worse than with the full model, at every point of a frontier; counts of partitions add up.
 
-    Losses are counted among the trials, and bounded for every reason that rows may be equal; see ``certify``.
+    Attributes
+    ----------
+    label : object
+        The class whose rows are counted; None counts all rows.
+    n_given, n_kept, n_trials : int
+        Rows given, those that are not left out, and the different ones among these.
+    of_kept, of_first : ndarray of shape (n_points,)
+        Losses among the rows kept, and among the first of each set of equal ones.
     """
-    n_rows, n_kept = trials.n_trials, trials.n_kept
-    if n_rows == frontier.n_rows:
-        losses = frontier.losses_against_full()
-        bounds = clopper_pearson_bound(losses, n_rows, confidence)
-    else:
-        of_kept, of_first = map(frontier.losses_against_full, (trials.kept, trials.first))
-        losses = trials.losses(of_kept, of_first)
-        bounds = np.maximum(
-            clopper_pearson_bound(losses, n_rows, confidence),
-            clopper_pearson_bound(of_kept, n_kept, confidence),
+
+    label: Any
+    n_given: int
+    n_kept: int
+    n_trials: int
+    of_kept: Ints
+    of_first: Ints
+
+    @classmethod
+    def of(cls, frontier: Frontier, trials: "Trials", label: Any = None, rows: Bools | None = None) -> Self:
+        """Count the losses of the points of a frontier, among all rows or those of one class."""
+        own = trials if rows is None else replace(trials, kept=trials.kept & rows, first=trials.first & rows)
+        of_kept, of_first = (_losses(frontier, each) for each in (own.kept, own.first))
+        n_given = frontier.n_rows if rows is None else int(rows.sum())
+        return cls(label, n_given, own.n_kept, own.n_trials, of_kept, of_first)
+
+    def __add__(self, other: Self) -> "LossCounts":
+        names = ("n_given", "n_kept", "n_trials", "of_kept", "of_first")
+        return LossCounts(self.label, *(getattr(self, name) + getattr(other, name) for name in names))
+
+    @property
+    def n_losses(self) -> Ints:
+        """Number of losses among the trials: the larger share of the two ways to count, rounded up."""
+        scaled: Ints = -(-self.of_kept * self.n_trials // max(self.n_kept, 1))
+        return np.maximum(scaled, self.of_first)
+
+    def bounds(self, confidence: float) -> Floats:
+        """Upper bound of the risk of each point, for every reason that rows may be equal; see ``certify``."""
+        return np.maximum(
+            clopper_pearson_bound(self.n_losses, self.n_trials, confidence),
+            clopper_pearson_bound(self.of_kept, self.n_kept, confidence),
         )
-    return RiskTests(
-        within_limit(bounds, max_loss), lambda place: TestResult(int(losses[place]), float(bounds[place]))
-    )
 
 
-def binomial_tests_by_class(
-    frontier: Frontier, trials: "Trials", limits: Mapping[Any, float], confidence: float
-) -> RiskTests:
-    """Binomial tests of some classes, each on its own rows: given the labels, these are independent draws.
+def _losses(frontier: Frontier, rows: Bools) -> Ints:
+    if rows.all():
+        return frontier.losses_against_full()
+    return frontier.losses_against_full(rows) if rows.any() else np.zeros(len(frontier), dtype=np.intp)
 
-    The result has the losses of all classes together, and the bound of the class that comes nearest to its limit.
+
+def binomial_tests(counts: Sequence[LossCounts], max_loss: MaxLoss, confidence: float) -> RiskTests:
+    """Exact binomial tests that at most a share of the rows is worse than with the full model.
+
+    Classes are tested each on its own rows: given the labels, these are independent draws. The result has the losses of
+    all classes together, and the bound of the class that comes nearest to its limit.
     """
-    inside = rows_by_class(frontier, limits)
-    own = {
-        label: replace(trials, kept=trials.kept & rows, first=trials.first & rows)
-        for label, rows in inside.items()
-    }
-    for label, part in own.items():
-        check_enough_rows(
-            part.n_trials, limits[label], confidence, n_given=int(inside[label].sum()), label=label
-        )
-    tests = {label: binomial_tests(frontier, part, limits[label], confidence) for label, part in own.items()}
+    limits = dict(max_loss) if isinstance(max_loss, Mapping) else {None: max_loss}
+    bounds = [one.bounds(confidence) for one in counts]
 
     def result(place: int) -> TestResult:
         each = tuple(
-            ClassLoss(label, limits[label], own[label].n_trials, *one.result(place)[:2])
-            for label, one in tests.items()
+            ClassLoss(
+                one.label, limits[one.label], one.n_trials, int(one.n_losses[place]), float(bound[place])
+            )
+            for one, bound in zip(counts, bounds, strict=True)
         )
         nearest = max(each, key=lambda one: one.bound / one.max_loss)
-        return TestResult(sum(one.n_losses for one in each), nearest.bound, None, each)
+        by_class = each if isinstance(max_loss, Mapping) else None
+        return TestResult(sum(one.n_losses for one in each), nearest.bound, None, by_class)
 
-    passed = np.array([one.passed for one in tests.values()], dtype=bool).all(axis=0)
-    return RiskTests(np.asarray(passed), result)
+    passed = [within_limit(bound, limits[one.label]) for one, bound in zip(counts, bounds, strict=True)]
+    return RiskTests(np.asarray(np.array(passed, dtype=bool).all(axis=0)), result)
 
 
 def betting_tests(
@@ -355,14 +383,14 @@ class Trials:
         Rows that are not left out, and the first of each set of equal ones among them.
     n_seen : int or None
         Rows that equal one of the fit; None where the rows of one of them are not known.
-    rows : str or None
-        Fingerprint of all rows given, which does not depend on their order.
+    words : ndarray of shape (n_rows,) or None
+        Fingerprints of all rows given, with their labels.
     """
 
     kept: Bools
     first: Bools
     n_seen: int | None
-    rows: str | None
+    words: Words | None
 
     @property
     def n_kept(self) -> int:
@@ -374,13 +402,14 @@ class Trials:
         """Different rows among them."""
         return int(self.first.sum())
 
-    def losses(self, of_kept: Ints, of_first: Ints) -> Ints:
-        """Number of losses among the trials: the larger share of the two ways to count, rounded up."""
-        scaled = -(-of_kept * self.n_trials // max(self.n_kept, 1))
-        return np.maximum(scaled, of_first)
 
-
-def trials_of(rows: Words | None, seen: tuple[Words, ...], n_rows: int, duplicates: str) -> Trials:
+def trials_of(
+    rows: Words | None,
+    seen: tuple[Words, ...],
+    n_rows: int,
+    duplicates: str,
+    counted: Words | None = None,
+) -> Trials:
     """Find the rows that count.
 
     Parameters
@@ -393,12 +422,13 @@ def trials_of(rows: Words | None, seen: tuple[Words, ...], n_rows: int, duplicat
         Rows given.
     duplicates : str
         Treatment of rows that equal rows of the fit, or each other: one of ``DUPLICATES``.
+    counted : ndarray, optional
+        Fingerprints, with labels, of rows that are counted elsewhere, in another partition of the table.
     """
     check_duplicates(duplicates)
     everyone = np.ones(n_rows, dtype=bool)
     if rows is None:
         return Trials(everyone, everyone, None, None)
-    digest = hashlib.sha256(np.sort(rows[:, 1]).tobytes()).hexdigest()[:16]
     is_seen = np.isin(rows[:, 0], np.concatenate(seen)) if seen else ~everyone
     n_seen = int(is_seen.sum()) if seen else None
     if n_seen and duplicates == "refuse":
@@ -410,11 +440,18 @@ def trials_of(rows: Words | None, seen: tuple[Words, ...], n_rows: int, duplicat
             f'independent observations, as in a table with few different ones, duplicates="count" counts them all.'
         )
     if duplicates == "count":
-        return Trials(everyone, everyone, n_seen, digest)
+        return Trials(everyone, everyone, n_seen, rows[:, 1])
     kept, first = ~is_seen, np.zeros(n_rows, dtype=bool)
     places = np.flatnonzero(kept)
     first[places[np.unique(rows[places, 1], return_index=True)[1]]] = True
-    return Trials(kept, first, n_seen, digest)
+    if counted is not None:
+        first &= ~np.isin(rows[:, 1], counted)
+    return Trials(kept, first, n_seen, rows[:, 1])
+
+
+def digest_of(words: Words) -> str:
+    """Fingerprint of a table from those of its rows, in any order."""
+    return hashlib.sha256(np.sort(words).tobytes()).hexdigest()[:16]
 
 
 def check_duplicates(duplicates: Any) -> None:

@@ -1,13 +1,16 @@
-"""Scoring of Dask data frames."""
+"""Fits and scoring of Dask data frames."""
 
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+from dask.base import compute
+from dask.delayed import delayed
 
+from thrifty.scale import fit as partitions
 from thrifty.scale.scorer import Scorer
 
-__all__ = ["predict"]
+__all__ = ["fit", "predict"]
 
 
 def predict(frame: Any, system: Any, **options: Any) -> Any:
@@ -27,6 +30,23 @@ def predict(frame: Any, system: Any, **options: Any) -> Any:
     columns = [name for name in scorer.columns if name in frame.columns]
     meta = _score(frame._meta[columns], scorer)
     return frame[columns].map_partitions(_score, scorer, meta=meta)
+
+
+def fit(estimator: Any, frame: Any, target: str, **options: Any) -> Any:
+    """Fit on a sample of a Dask data frame, and judge the operating points on all other rows.
+
+    ``target`` is the column to predict, all others are features; ``options`` are those of ``thrifty.scale.fit.fit``:
+    ``sample``, ``max_loss`` and ``confidence``.
+    """
+
+    def each(function: Any) -> list[Any]:
+        # One node of the graph, which each worker is sent once.
+        shared = delayed(function, pure=False)
+        tasks = [shared(part, number) for number, part in enumerate(frame.to_delayed())]
+        return list(compute(*tasks))  # type: ignore[no-untyped-call]  # Dask is untyped
+
+    features = [name for name in frame.columns if name != target]
+    return partitions.fit(estimator, each, features, target, **options)
 
 
 def _score(frame: pd.DataFrame, scorer: Scorer) -> pd.DataFrame:

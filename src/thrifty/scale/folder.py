@@ -12,7 +12,7 @@ import hashlib
 import json
 import multiprocessing
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
@@ -21,9 +21,13 @@ from threading import Thread
 from time import perf_counter
 from typing import Any
 
+from joblib import Parallel, delayed
+
+from thrifty.chain.chain import Chain
 from thrifty.errors import DataUnavailableError, InvalidInputError, ThriftyError
 from thrifty.files import write_atomically
 from thrifty.progress import Progress, silent
+from thrifty.scale.fit import Each
 from thrifty.scale.scorer import Scorer
 from thrifty.tables.files import MISSING, need_parquet
 from thrifty.tables.frames import listed
@@ -38,6 +42,10 @@ _BYTES_A_CELL = 64
 """Memory of one cell while its batch is scored: as Arrow, in a data frame, as a number, and in a stage."""
 _BASE_BYTES = 350_000_000
 """Memory of a process with the libraries loaded."""
+
+
+_FIT_ROWS = 60_000
+"""Rows of a partition that a fit or a frontier looks at together."""
 
 
 class PartsFailedError(ThriftyError):
@@ -159,14 +167,14 @@ def _kind_of(path: str) -> str:
 # -- one part --------------------------------------------------------------------------------------
 
 
-def _batches(part: Part, scorer: Scorer, batch_rows: int) -> Iterator[Any]:
-    """Record batches of a part, with the columns that the scorer reads."""
+def _batches(part: Part, columns: Sequence[str], batch_rows: int, types: Mapping[str, str]) -> Iterator[Any]:
+    """Record batches of a part with some columns; ``types`` are those of the columns of a CSV file."""
     import pyarrow as pa
 
     kind = _kind_of(part.path)
     if kind == "parquet":
         with need_parquet().ParquetFile(part.path) as file:
-            names = [name for name in scorer.columns if name in file.schema_arrow.names]
+            names = [name for name in columns if name in file.schema_arrow.names]
             groups = list(range(part.first, part.end))
             yield from file.iter_batches(batch_rows, row_groups=groups, columns=names, use_threads=False)
     elif kind == "arrow":
@@ -175,22 +183,19 @@ def _batches(part: Part, scorer: Scorer, batch_rows: int) -> Iterator[Any]:
                 batch = file.get_batch(place)
                 yield from (batch.slice(first, batch_rows) for first in range(0, batch.num_rows, batch_rows))
     else:
-        yield from _csv_batches(part.path, scorer, batch_rows)
+        from pyarrow import csv
+
+        options = csv.ConvertOptions(column_types=types, null_values=list(MISSING), strings_can_be_null=True)
+        with csv.open_csv(part.path, convert_options=options) as file:
+            for batch in file:
+                yield from (batch.slice(first, batch_rows) for first in range(0, batch.num_rows, batch_rows))
 
 
-def _csv_batches(path: str, scorer: Scorer, batch_rows: int) -> Iterator[Any]:
-    """Record batches of a CSV file: numbers where the fit had numbers, everything else as text."""
-    import pyarrow as pa
-    from pyarrow import csv
-
-    schema = scorer.chain.schema
-    types = {name: pa.string() for name in scorer.columns}
-    types |= {name: pa.float64() for place, name in enumerate(schema.names) if schema.is_number(place)}
-    types |= {name: pa.string() for name in scorer.copied}
-    options = csv.ConvertOptions(column_types=types, null_values=list(MISSING), strings_can_be_null=True)
-    with csv.open_csv(path, convert_options=options) as file:
-        for batch in file:
-            yield from (batch.slice(first, batch_rows) for first in range(0, batch.num_rows, batch_rows))
+def csv_types(chain: Chain, others: Sequence[str]) -> dict[str, str]:
+    """Types of the columns of a CSV file: numbers where the fit had numbers, text in all others."""
+    schema = chain.schema
+    numbers = [name for place, name in enumerate(schema.names) if schema.is_number(place)]
+    return dict.fromkeys((*schema.names, *others), "string") | dict.fromkeys(numbers, "double")
 
 
 def _score(scorer: Scorer, part: Part, out: str, batch_rows: int) -> dict[str, Any]:
@@ -200,11 +205,11 @@ def _score(scorer: Scorer, part: Part, out: str, batch_rows: int) -> dict[str, A
 
     pq = need_parquet()
     beside = Path(out, f".{part.name}.{os.getpid()}.part")
-    n_rows, cost, n_full, writer = 0, 0.0, 0, None
+    n_rows, cost, n_full, writer, types = 0, 0.0, 0, None, csv_types(scorer.chain, scorer.copied)
     try:
         with contextlib.ExitStack() as stack, limited_threads(openmp=1, blas=1):
             sink = stack.enter_context(open(beside, "wb"))
-            for batch in _batches(part, scorer, batch_rows):
+            for batch in _batches(part, scorer.columns, batch_rows, types):
                 answers = scorer(batch, first_row=part.first_row + n_rows)
                 if not scorer.copied:
                     place = {
@@ -404,3 +409,70 @@ def _score_or_error(scorer: Scorer, part: Part, out: str, batch_rows: int) -> di
         return _score(scorer, part, out, batch_rows)
     except (OSError, ValueError, ThriftyError) as error:
         return error
+
+
+# -- functions of the rows of files ---------------------------------------------------------------
+
+
+def each_of_files(
+    files: Sequence[str],
+    columns: Sequence[str] | None = None,
+    *,
+    types: Mapping[str, str] | None = None,
+    n_jobs: int = 1,
+    what: str = "reading rows",
+    progress: Progress = silent,
+) -> tuple[Each, list[str]]:
+    """Partitions of files, for ``thrifty.scale.fit``, and the columns that they have.
+
+    Parameters
+    ----------
+    files : sequence of str
+        Parquet or Arrow files with the same columns; CSV files too where ``types`` are known.
+    columns : sequence of str, optional
+        Columns to read; all of the first file by default.
+    types : mapping of str to str, optional
+        Types of the columns of CSV files.
+    n_jobs : int, default=1
+        Number of processes.
+    what, progress
+        Name of the work, and a callable to report it to.
+    """
+    if types is None and any(_kind_of(path) == "csv" for path in files):
+        raise InvalidInputError(
+            "a folder of CSV files does not tell the types of its columns. Write the files as parquet, or fit on one."
+        )
+    names = list(columns or _layout_of(files[0])[0].names)
+    parts, failed, _ = _plan(files, names)
+    for path, reason in failed.items():
+        raise DataUnavailableError(f"{path}: {reason}")
+
+    def each(function: Callable[[Any, int], Any]) -> list[Any]:
+        tasks = (
+            delayed(_on_part)(function, part, names, types or {}, place << 32)
+            for place, part in enumerate(parts)
+        )
+        found: list[Any] = []
+        for done, some in enumerate(Parallel(n_jobs=n_jobs, return_as="generator")(tasks), 1):
+            found += some
+            progress(what, done, len(parts))
+        return found
+
+    return each, names
+
+
+def _on_part(
+    function: Callable[[Any, int], Any],
+    part: Part,
+    columns: Sequence[str],
+    types: Mapping[str, str],
+    first: int,
+) -> list[Any]:
+    """A function of the batches of a part, which are numbered from ``first``."""
+    import pyarrow as pa
+
+    with limited_threads(openmp=1, blas=1):
+        return [
+            function(pa.Table.from_batches([batch]).to_pandas(ignore_metadata=True), first + place)
+            for place, batch in enumerate(_batches(part, columns, _FIT_ROWS, types))
+        ]

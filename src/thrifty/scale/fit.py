@@ -1,0 +1,272 @@
+"""Fits of tables larger than memory: stages from a sample, operating points and certificates from all rows.
+
+A sample is drawn by a hash of what rows hold, so that it does not depend on partitions or their order, and equal rows
+are in it together or not at all. Stages and operating points are learned on the sample. One pass over the table then
+judges these fixed points on the rows outside the sample, and each partition returns counts and sums: mean costs, mean
+scores and certificates are those of the table in memory. Rows of the sample, and rows that equal them, prove nothing.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from thrifty.arrays import Floats, Ints, Words
+from thrifty.cascade.estimators import BudgetedCascade, BudgetedRanker
+from thrifty.chain.chain import Chain
+from thrifty.errors import InvalidInputError
+from thrifty.evidence.certificate import JudgedRows, certify_judged
+from thrifty.evidence.collect import evidence_of
+from thrifty.evidence.evidence import Evidence, Means, means_at
+from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.hypothesis_tests import HELD_OUT, trials_of
+from thrifty.rows import fingerprints, mix
+from thrifty.tables.training import targets_of
+from thrifty.tasks.ranking import RankingTask
+
+__all__ = ["Each", "fit", "judge", "sample_rows"]
+
+Each = Callable[[Callable[[Any, int], Any]], Sequence[Any]]
+"""``each(function)`` lists ``function(frame, number)`` of every partition, a pandas data frame, and its number."""
+
+SAMPLE = 500_000
+"""Rows to learn from, by default."""
+_ROWS = 20_000
+"""Rows that are judged together: a number for each of them at every operating point is in memory."""
+
+
+def fit(
+    estimator: BudgetedCascade,
+    each: Each,
+    features: Sequence[str],
+    target: str,
+    *,
+    sample: int = SAMPLE,
+    max_loss: float | Mapping[Any, float] | None = None,
+    confidence: float = 0.95,
+) -> BudgetedCascade:
+    """Fit an estimator on a sample of the partitions of a table, and judge its operating points on all other rows.
+
+    Parameters
+    ----------
+    estimator : BudgetedClassifier or BudgetedRegressor
+        Fitted in place, and returned; another object is returned where ``max_loss`` is given.
+    each : callable
+        The partitions; see ``Each``.
+    features, target : sequence of str, str
+        Columns to learn from, and the column to predict.
+    sample : int, default=500_000
+        Rows to learn from.
+    max_loss, confidence
+        As of ``BudgetedClassifier.certified``: what all rows outside the sample are to prove.
+    """
+    _refuse_ranking(isinstance(estimator, BudgetedRanker))
+    rows, n_rows = sample_rows(each, features, target, sample)
+    estimator.fit(rows[list(features)], rows[target].to_numpy())
+    if len(rows) == n_rows and max_loss is None:
+        return estimator
+    return judge(estimator, each, target, max_loss=max_loss, confidence=confidence)
+
+
+def _refuse_ranking(ranks: bool) -> None:
+    if ranks:
+        raise InvalidInputError(
+            "a query must be judged as a whole, and partitions may split it. Give a ranking one table."
+        )
+
+
+# -- the sample ------------------------------------------------------------------------------------
+
+
+def sample_rows(each: Each, columns: Sequence[str], target: str, n_rows: int) -> tuple[Any, int]:
+    """Draw at most ``n_rows`` rows by a hash of some columns; and the number of all rows.
+
+    The rows come in the order of their hashes, the same for all partitions of a table.
+    """
+    import pandas as pd
+
+    words = np.concatenate([np.empty(0, np.uint64), *each(partial(_words, columns=columns))])
+    n_all, below = len(words), None
+    if n_all > n_rows:
+        below = np.partition(words, n_rows)[n_rows]
+        if not (words < below).any():
+            raise InvalidInputError(
+                f"more than {n_rows:,} rows hold the same in {', '.join(columns)}. Draw a larger sample."
+            )
+    del words
+    parts = [part for part in each(partial(_drawn, columns=columns, below=below)) if len(part)]
+    if not parts:
+        raise InvalidInputError("the table has no rows.")
+    frame = pd.concat(parts, ignore_index=True)
+    order = np.lexsort((_words(frame, columns=[target]), _words(frame, columns=columns)))
+    return frame.iloc[order].reset_index(drop=True), n_all
+
+
+def _drawn(frame: Any, number: int, *, columns: Sequence[str], below: np.uint64 | None) -> Any:
+    return frame if below is None else frame[_words(frame, number, columns=columns) < below]
+
+
+def _words(frame: Any, number: int = 0, *, columns: Sequence[str]) -> Words:  # noqa: ARG001 - as ``Each`` calls it
+    """A hash of what each row holds: numbers in single precision, everything else as text."""
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+    from pandas.util import hash_array
+
+    numbers, words = np.zeros((len(frame), len(columns))), np.zeros(len(frame), dtype=np.uint64)
+    for place, name in enumerate(columns):
+        column = frame[name]
+        if is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype):
+            numbers[:, place] = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        else:
+            text = column.astype("string").fillna("\0").to_numpy(dtype=object)
+            words += mix(hash_array(text, categorize=True) + np.uint64(place))
+    return mix(fingerprints(numbers) + words)
+
+
+# -- all other rows --------------------------------------------------------------------------------
+
+
+def judge(
+    estimator: BudgetedCascade,
+    each: Each,
+    target: str,
+    *,
+    max_loss: float | Mapping[Any, float] | None = None,
+    confidence: float = 0.95,
+) -> BudgetedCascade:
+    """Judge the operating points of a fitted estimator on the rows of a table that do not equal rows of its fit.
+
+    Their costs and scores become those of the estimator. With ``max_loss`` the estimator is returned at the cheapest
+    point that these rows prove to lose no more, as by ``certified(..., duplicates="drop")``.
+    """
+    learned, known = estimator._learned, estimator._evidence()
+    assert known.points is not None  # a cascade has the points that it was fitted with
+    points = np.vstack([learned.policy.thresholds, known.points])
+    candidates, alone = (None, False) if max_loss is None else estimator._candidates()
+    seen = np.unique(np.concatenate(known.known_rows))
+    rows = PartitionJudge(
+        learned, target, points, seen, None if candidates is None else candidates.thresholds, alone, max_loss
+    )
+    means, judged = rows.over(each)
+    if means is None:
+        raise InvalidInputError(
+            "every row of the table is in the sample, or equals a row of it, so that no row is left to judge it on. "
+            "Draw a smaller sample."
+        )
+    other = estimator._without_certificate()
+    other._measured_on(means.means, means.n_rows)
+    if candidates is None or judged is None:
+        return other
+    there = replace(candidates, means=judged.means, held_out=True)
+    certificate = certify_judged(there, judged, max_loss, confidence)  # type: ignore[arg-type]  # a limit is given
+    return other._with_certificate(certificate, max_loss, alone=alone)
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionJudge:
+    """Counts and sums of the rows of a partition at fixed operating points.
+
+    Attributes
+    ----------
+    chain, target : Chain, str
+        The system, and the column that it predicts.
+    points : ndarray of shape (n_points, n_stages)
+        Thresholds whose mean cost and score are measured on rows that do not equal rows of the fit.
+    seen : ndarray
+        Sorted fingerprints of the rows of the fit.
+    candidates : ndarray of shape (n_candidates, n_stages), optional
+        Thresholds whose losses are counted for a certificate.
+    alone : bool
+        Whether the full model, where it is asked, answers alone there.
+    max_loss : float or dict, optional
+        The limits to certify.
+    repeated, owner : ndarray
+        Fingerprints of rows that are in several partitions, and the partition that counts each of them.
+    """
+
+    chain: Chain
+    target: str
+    points: Floats
+    seen: Words
+    candidates: Floats | None = None
+    alone: bool = False
+    max_loss: Any = None
+    repeated: Words = field(default_factory=lambda: np.empty(0, np.uint64))
+    owner: Ints = field(default_factory=lambda: np.empty(0, np.intp))
+
+    def over(self, each: Each) -> tuple[JudgedRows | None, JudgedRows | None]:
+        """Sums over all partitions: of the points, and of the candidates; None where no row counts."""
+        found = each(self)
+        if self.candidates is not None and not len(self.repeated):
+            numbers, words = [one[0] for one in found], [one[2].words for one in found if one[2] is not None]
+            repeated, owner = _repeated(words, numbers)
+            if len(repeated):
+                return replace(self, repeated=repeated, owner=owner).over(each)
+        return _total([one[1] for one in found]), _total([one[2] for one in found])
+
+    def __call__(self, frame: Any, number: int) -> tuple[int, JudgedRows | None, JudgedRows | None]:
+        """Number of the partition, and its sums."""
+        measured, counted = [], []
+        elsewhere = [self.repeated[self.owner != number]]
+        for first in range(0, len(frame), _ROWS):
+            rows = frame.iloc[first : first + _ROWS]
+            evidence = self._evidence(rows)
+            measured.append(self._measured(evidence))
+            if self.candidates is not None:
+                counted.append(self._counted(evidence, np.concatenate(elsewhere)))
+                assert counted[-1].words is not None  # evidence of a chain has fingerprints
+                elsewhere.append(counted[-1].words)
+        return number, _total(measured), _total(counted)
+
+    def _evidence(self, rows: Any) -> Evidence:
+        schema = self.chain.schema
+        features = rows[[name for name in schema.names if name in rows.columns]]
+        labels = targets_of(rows, self.target, self.chain.classes)
+        return evidence_of(self.chain, schema.cells(features, unseen_is_missing=True), labels)
+
+    def _measured(self, evidence: Evidence) -> JudgedRows | None:
+        assert evidence.rows is not None  # as above
+        new = np.flatnonzero(~np.isin(evidence.rows[:, 0], self.seen))
+        return replace(self._judged(evidence.take(new), self.points, None), words=None) if len(new) else None
+
+    def _counted(self, evidence: Evidence, counted: Words) -> JudgedRows:
+        evidence = evidence.with_full_alone() if self.alone else evidence
+        assert self.candidates is not None
+        return self._judged(evidence.against_full(), self.candidates, counted)
+
+    def _judged(self, evidence: Evidence, points: Floats, counted: Words | None) -> JudgedRows:
+        source = np.zeros(len(points), dtype=np.intp)
+        means = means_at([evidence], source, points)
+        seen, against = (self.seen,), counted is not None
+        there = Frontier((evidence,), source, points, means, means, True, against, seen)
+        trials = trials_of(evidence.rows, seen, evidence.n_rows, HELD_OUT, counted)
+        return JudgedRows.of(there, trials, self.max_loss if against else None)
+
+
+def _total(parts: Sequence[JudgedRows | None]) -> JudgedRows | None:
+    known = [part for part in parts if part is not None]
+    return JudgedRows.total(known) if known else None
+
+
+def _repeated(words: Sequence[Words], numbers: Sequence[int]) -> tuple[Words, Ints]:
+    """Words that are in several partitions, and the first partition of each."""
+    ordered = np.sort(np.concatenate([np.empty(0, np.uint64), *words]))
+    twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    first, last = np.full((2, len(twice)), -1)
+    for number, some in zip(reversed(numbers), reversed(words), strict=True):
+        at = np.searchsorted(twice, np.intersect1d(some, twice))
+        first[at] = number
+        last[at] = np.where(last[at] < 0, number, last[at])
+    several = first != last
+    return twice[several], first[several]
+
+
+def frontier_on(estimator: BudgetedCascade, each: Each, target: str) -> tuple[Means, int]:
+    """Means of the points of ``estimator.frontier_`` on all rows of a table, and the number of rows."""
+    _refuse_ranking(isinstance(estimator.chain_.task, RankingTask))
+    none = np.empty(0, np.uint64)
+    judged, _ = PartitionJudge(estimator._learned, target, estimator.frontier_.thresholds, none).over(each)
+    if judged is None:
+        raise InvalidInputError("the table has no rows.")
+    return judged.means, judged.n_rows
