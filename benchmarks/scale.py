@@ -1,10 +1,11 @@
-"""Scoring of tables larger than memory: rows a second, overhead, memory, two workers, killed runs.
+"""Scoring of tables larger than memory: rows a second, overhead, two workers, engines, killed runs, memory.
 
-    python benchmarks/scale.py [--rows 20000000] [--kills 20] [--folder FOLDER]
+    python benchmarks/scale.py FOLDER [speed] [workers] [dask] [ray] [spark] [kills] [memory] [--rows 20000000]
 
-A cascade fitted on 4,000 rows of 20 columns scores files of normal numbers. "bare" is the walk of the same batches in
-memory, in the same process; LightGBM predicts the same batches with as many trees as all stages have together. Peak
-memory is that of a process that scores a tenth of the rows, and of one that scores all of them.
+A cascade fitted on 4,000 rows of 20 columns scores files of normal numbers in FOLDER, which are written on the first
+run and kept. "bare" is the walk of the same batches in memory, in one process; LightGBM predicts the same batches, or
+on the same engine, with as many trees of the same depth as all stages have together. "all stages" is a system whose
+rows all walk to the last stage; "half early" one in which half of the rows stop before it. Engines have one worker.
 """
 
 import argparse
@@ -14,34 +15,86 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
-import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from thrifty import BudgetedClassifier, save
+from thrifty import BudgetedClassifier, load, save
+from thrifty.chain.operating_points import Policy
 from thrifty.chain.readers import TableReader
 from thrifty.scale import Scorer
 from thrifty.scale.folder import find_files, predict_files
 from thrifty.threads import limited_threads
 
-N_COLUMNS, FILE_ROWS, BATCH = 20, 1_000_000, 100_000
+N_COLUMNS, FILE_ROWS, BATCH, GROUP = 20, 1_000_000, 100_000, 250_000
 NAMES = [f"x{column}" for column in range(N_COLUMNS)]
+ROUNDS = 3
+
+
+# -- systems and rows --------------------------------------------------------------------------------
+
+
+def training_rows(n_rows: int = 4_000) -> tuple[pd.DataFrame, pd.Series]:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(n_rows, N_COLUMNS)), columns=NAMES)
+    return X, X["x0"] + X["x1"] * X["x2"] + X["x3"] * X["x4"] + 0.5 * rng.normal(size=n_rows) > 0
+
+
+def write_systems(folder: Path) -> None:
+    """The fit; the same where all rows walk all stages; and the same where half of them stop before the last."""
+    if (folder / "half early.thrifty").exists():
+        return
+    system = BudgetedClassifier(random_state=0).fit(*training_rows())
+    save(system, folder / "fit.thrifty")
+    chain = system.chain_
+    gate = system.evidence_.gate
+    walk_all = np.r_[np.full(chain.n_stages - 1, -np.inf), np.inf]
+    save(chain.at(Policy.of(walk_all)), folder / "all stages.thrifty")
+    # Rows stop at the first stage whose gate is low enough; the last stage answers all others.
+    low, high = gate.min(), gate.max()
+    for _ in range(50):
+        cut = (low + high) / 2
+        early = (gate[:, :-1] <= cut).any(axis=1).mean()
+        low, high = (low, cut) if early > 0.5 else (cut, high)
+    half = np.r_[np.full(chain.n_stages - 1, high), np.inf]
+    save(chain.at(Policy.of(half)), folder / "half early.thrifty")
 
 
 def write_rows(folder: Path, n_rows: int, file_rows: int = FILE_ROWS) -> Path:
     """Files of normal numbers with a key, row groups of 250,000."""
-    folder.mkdir()
-    for first in range(0, n_rows, file_rows):
-        rng, n = np.random.default_rng(first), min(file_rows, n_rows - first)
-        columns = {name: rng.normal(size=n) for name in NAMES} | {"id": np.arange(first, first + n)}
-        pq.write_table(pa.table(columns), folder / f"rows{first:010d}.parquet", row_group_size=250_000)
+    if not folder.exists():
+        folder.mkdir()
+        for first in range(0, n_rows, file_rows):
+            rng, n = np.random.default_rng(first), min(file_rows, n_rows - first)
+            columns = {name: rng.normal(size=n) for name in NAMES} | {"id": np.arange(first, first + n)}
+            pq.write_table(pa.table(columns), folder / f"rows{first:010d}.parquet", row_group_size=GROUP)
     return folder
+
+
+def n_trees_of(scorer: Scorer) -> int:
+    return sum(stage.ensemble.n_trees for stage in scorer.chain.stages if hasattr(stage, "ensemble"))
+
+
+def rival(folder: Path) -> Path:
+    """LightGBM with as many trees of the same depth."""
+    import lightgbm as lgb
+
+    path = folder / "lightgbm.txt"
+    if not path.exists():
+        system = load(folder / "fit.thrifty")
+        n_trees, depth = n_trees_of(Scorer(folder / "fit.thrifty")), system.size_[1]
+        X, y = training_rows()
+        model = lgb.LGBMClassifier(n_estimators=n_trees, max_depth=depth, num_leaves=2**depth, verbose=-1)
+        model.fit(X, y, callbacks=[]).booster_.save_model(path)
+    return path
+
+
+# -- one machine -------------------------------------------------------------------------------------
 
 
 def timed(scorer: Scorer, rows: Path, out: Path, n_jobs: int = 1) -> float:
@@ -51,7 +104,16 @@ def timed(scorer: Scorer, rows: Path, out: Path, n_jobs: int = 1) -> float:
     return time.perf_counter() - start
 
 
+def blocks_of(rows: Path) -> list[np.ndarray]:
+    return [
+        np.ascontiguousarray(np.column_stack([batch[name] for name in NAMES]))
+        for path in find_files(rows)
+        for batch in pq.ParquetFile(path).iter_batches(BATCH)
+    ]
+
+
 def walk(scorer: Scorer, blocks: list[np.ndarray]) -> float:
+    """Seconds of the bare walk: routes, answers and costs of rows in memory."""
     chain, start = scorer.chain, time.perf_counter()
     with limited_threads(openmp=1, blas=1):
         for block in blocks:
@@ -62,112 +124,240 @@ def walk(scorer: Scorer, blocks: list[np.ndarray]) -> float:
     return time.perf_counter() - start
 
 
-def speeds(folder: Path, n_rows: int) -> None:
-    """Seconds of files, of the bare walk, and of LightGBM, at a budget and where all rows walk all stages."""
-    rows = write_rows(folder / "speed", n_rows)
-    blocks = [
-        np.ascontiguousarray(np.column_stack([batch[name] for name in NAMES]))
-        for path in find_files(rows)
-        for batch in pq.ParquetFile(path).iter_batches(BATCH)
-    ]
-    whole = Scorer(folder / "s.thrifty", row_key="id")
-    policy = whole.system.frontier_.cost
-    for name, at in (("budget that stops half", {"budget": float(np.median(policy))}), ("dearest point", {})):
-        scorer = Scorer(folder / "s.thrifty", at=at, row_key="id")
-        scorer(pa.RecordBatch.from_arrays([*blocks[0][:10].T, np.arange(10)], [*NAMES, "id"]))
-        n_trees = sum(stage.ensemble.n_trees for stage in scorer.chain.stages if hasattr(stage, "ensemble"))
-        rng = np.random.default_rng(0)
-        X = rng.normal(size=(4_000, N_COLUMNS))
-        booster = lgb.LGBMClassifier(n_estimators=max(n_trees, 1), num_leaves=8, n_jobs=1, verbose=-1)
-        booster.fit(X, X[:, 0] + X[:, 1] * X[:, 2] > 0)
-        files = min(timed(scorer, rows, folder / "out") for _ in range(3))
-        bare = min(walk(scorer, blocks) for _ in range(3))
+def speed(folder: Path) -> None:
+    """Rows a second of files, of the bare walk, and of LightGBM in memory."""
+    import lightgbm as lgb
+
+    rows, booster = write_rows(folder / "speed", 1_000_000), lgb.Booster(model_file=rival(folder))
+    blocks = blocks_of(rows)
+    n_rows = sum(map(len, blocks))
+    theirs = []
+    for _ in range(ROUNDS):
         start = time.perf_counter()
         for block in blocks:
-            booster.booster_.predict(block, num_threads=1)
-        rival = time.perf_counter() - start
+            booster.predict(block, num_threads=1)
+        theirs.append(time.perf_counter() - start)
+    print(f"LightGBM, {booster.num_trees()} trees, in memory: {n_rows / min(theirs):,.0f} rows/s")
+    for name in ("all stages", "half early"):
+        scorer = Scorer(folder / f"{name}.thrifty", row_key="id")
+        walk(scorer, [blocks[0][:1000]])
+        bare, files = [], []
+        for _ in range(ROUNDS):  # in turn: what else the machine does meets both
+            bare.append(walk(scorer, blocks))
+            files.append(timed(scorer, rows, folder / "out"))
         print(
-            f"{name}: {n_rows / files:,.0f} rows/s, {files / bare:.2f} x the bare walk; LightGBM with {n_trees} trees "
-            f"in memory {n_rows / rival:,.0f} rows/s"
+            f"{name}: files {n_rows / min(files):,.0f} rows/s, {min(files) / min(bare):.2f} x the bare walk of "
+            f"{n_rows / min(bare):,.0f}, {min(theirs) / min(files):.2f} x LightGBM's rows a second in memory"
         )
-    one, two = (min(timed(whole, rows, folder / "out", n_jobs=jobs) for _ in range(2)) for jobs in (1, 2))
-    print(f"two workers: {one / two:.2f} x one")
-    shutil.rmtree(rows)
-    for name, sizes in (
-        ("even files", [0.25] * 4),
-        ("one file with half the rows", [0.5, 0.25, 0.125, 0.125]),
-    ):
-        rows = folder / "uneven"
-        rows.mkdir()
-        for number, share in enumerate(sizes):
+
+
+def workers(folder: Path) -> None:
+    """Two workers against one, and one file with half of the rows against even files."""
+    scorer, n_rows = Scorer(folder / "all stages.thrifty", row_key="id"), 2_000_000
+    even, uneven = write_rows(folder / "even", n_rows, n_rows // 4), folder / "uneven"
+    if not uneven.exists():
+        uneven.mkdir()
+        for number, share in enumerate((0.5, 0.25, 0.125, 0.125)):
             part = write_rows(folder / "part", int(share * n_rows), n_rows)
-            shutil.move(next(part.iterdir()), rows / f"{number}.parquet")
+            shutil.move(next(part.iterdir()), uneven / f"{number}.parquet")
             shutil.rmtree(part)
-        print(f"{name}: {timed(whole, rows, folder / 'out', n_jobs=2):.1f} s with two workers")
-        shutil.rmtree(rows)
-
-
-def memory(folder: Path, n_rows: int) -> None:
-    """Peak memory of a process by the number of rows."""
-    for n in (n_rows // 10, n_rows):
-        rows = write_rows(folder / "memory", n)
-        command = [sys.executable, __file__, "--score", str(folder), str(rows)]
-        start = time.perf_counter()
-        subprocess.run(command, check=True)
-        print(f"{n:,} rows: {n / (time.perf_counter() - start):,.0f} rows/s, start and load included")
-        shutil.rmtree(rows)
-
-
-def kills(folder: Path, n_kills: int) -> None:
-    """Kill the driver or a worker at random moments, resume, and count keys."""
-    rows, rng = write_rows(folder / "kill", 500_000, 10_000), np.random.default_rng(0)
-    shutil.rmtree(folder / "out", ignore_errors=True)
-    command = [sys.executable, __file__, "--score", str(folder), str(rows), "--jobs", "2"]
-    n_done, visible = 0, 0
-    for number in range(n_kills):
-        run = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        time.sleep(rng.uniform(0.5, 4.0))
-        children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
-        workers = [int(one) for one in children if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()]
-        os.kill(workers[0] if number % 2 and workers else run.pid, signal.SIGKILL)
-        run.wait()
-        found = list((folder / "out").glob("*.parquet"))
-        n_done += sum(pq.read_metadata(path).num_rows < 10_000 for path in found)
-        visible = len(found)
-        if visible == 50:
-            shutil.rmtree(folder / "out")
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    keys = pd.read_parquet(folder / "out", columns=["id"])["id"]
+    one = timed(scorer, even, folder / "out")
+    two = timed(scorer, even, folder / "out", n_jobs=2)
+    print(f"two workers: {one / two:.2f} x one, {n_rows / two:,.0f} rows/s, start of the workers included")
     print(
-        f"{n_kills} kills: {n_done} partial files seen; in the end {len(keys):,} keys, {keys.nunique():,} distinct, "
-        f"of 500,000"
+        f"one file with half the rows: {timed(scorer, uneven, folder / 'out', n_jobs=2) / two:.2f} x even files"
     )
 
 
+# -- engines -----------------------------------------------------------------------------------------
+
+
+class Rival:
+    """LightGBM as a scorer of record batches; loads its file once per process."""
+
+    columns = NAMES
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        import lightgbm as lgb
+
+        if self.path not in _boosters:
+            _boosters[self.path] = lgb.Booster(model_file=self.path)
+        block = (
+            np.column_stack([batch[name] for name in NAMES]) if batch.num_rows else np.empty((0, N_COLUMNS))
+        )
+        scores = _boosters[self.path].predict(block, num_threads=1) if len(block) else np.empty(0)
+        return pa.RecordBatch.from_arrays([pa.array(scores)], schema=self.schema(None))
+
+    def schema(self, given: object) -> pa.Schema:  # noqa: ARG002 - as a scorer
+        return pa.schema([("cost", pa.float64())])
+
+
+_boosters: dict = {}
+
+
+def engine(folder: Path, name: str, run) -> None:
+    """Seconds of ``run(scorer)``, which scores all rows on an engine that is warm."""
+    blocks = blocks_of(write_rows(folder / "speed", 1_000_000))
+    n_rows = sum(map(len, blocks))
+    theirs = Rival(rival(folder))
+    for system in ("all stages", "half early"):
+        scorer = Scorer(folder / f"{system}.thrifty", row_key="id")
+        walk(scorer, [blocks[0][:1000]])
+        run(scorer), run(theirs)
+        bare, found, others = [], [], []
+        for _ in range(ROUNDS):
+            bare.append(walk(scorer, blocks))
+            for one, seconds in ((scorer, found), (theirs, others)):
+                start = time.perf_counter()
+                run(one)
+                seconds.append(time.perf_counter() - start)
+        print(
+            f"{name}, {system}: {n_rows / min(found):,.0f} rows/s, {min(found) / min(bare):.2f} x the bare walk, "
+            f"{min(others) / min(found):.2f} x LightGBM's rows a second there"
+        )
+
+
+def dask(folder: Path) -> None:
+    import dask.dataframe as dd
+    import distributed
+
+    from thrifty.scale.dask import predict
+
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+    ):
+        frame = dd.read_parquet(folder / "speed", split_row_groups=True)
+        engine(folder, "Dask", lambda scorer: predict(frame, scorer)["cost"].sum().compute())
+
+
+def ray(folder: Path) -> None:
+    import ray
+
+    from thrifty.scale.ray import predict
+
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    rows = ray.data.read_parquet(str(folder / "speed"))
+    engine(folder, "Ray", lambda scorer: predict(rows, scorer, batch_size=BATCH).sum("cost"))
+    ray.shutdown()
+
+
+def spark(folder: Path) -> None:
+    from pyspark.sql import SparkSession, functions
+
+    from thrifty.scale.spark import predict
+
+    session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    session = session.config("spark.sql.execution.arrow.maxRecordsPerBatch", BATCH).getOrCreate()
+    rows = session.read.parquet(str(folder / "speed"))
+    engine(
+        folder,
+        "Spark",
+        lambda scorer: predict(rows, scorer).agg(functions.sum("cost")).collect(),
+    )
+    session.stop()
+
+
+# -- killed runs and memory --------------------------------------------------------------------------
+
+
+def paid(table: pd.DataFrame) -> np.ndarray:
+    """A full model that takes its time, and writes down every row that it answers."""
+    time.sleep(0.05)
+    with open(os.environ["PAID"], "a") as file:
+        file.write("".join(f"{number!r}\n" for number in table["x0"].tolist()))
+        file.flush()
+        os.fsync(file.fileno())
+    return 1 / (1 + np.exp(-table["x0"].to_numpy()))
+
+
+def kills(folder: Path, n_kills: int = 20) -> None:
+    """Kill the driver or a worker at random moments, resume, and count keys, files, parts and questions."""
+    rows, rng, log = (
+        write_rows(folder / "kill", 500_000, 10_000),
+        np.random.default_rng(0),
+        folder / "paid.txt",
+    )
+    out, cache = folder / "out kills", folder / "cache"
+    for place in (out, cache):
+        shutil.rmtree(place, ignore_errors=True)
+    log.write_text("")
+    system = load(folder / "fit.thrifty").with_full(paid)
+    save(system.at(budget=float(system.frontier_.cost[-1])), folder / "paid.thrifty", full="outside")
+    command = [sys.executable, __file__, str(folder), "--score", str(rows), "--jobs", "2"]
+    written, n_partial, n_repeated = {}, 0, 0
+    for number in range(n_kills + 1):
+        run = subprocess.Popen(command, env={**os.environ, "PAID": str(log)}, stdout=subprocess.DEVNULL)
+        if number < n_kills:
+            while run.poll() is None and len(list(out.glob("*.parquet"))) <= len(written):
+                time.sleep(0.005)
+            time.sleep(rng.uniform(0, 0.3))
+            children = (
+                Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+                if run.poll() is None
+                else []
+            )
+            pool = [
+                int(one) for one in children if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()
+            ]
+            if run.poll() is None:
+                os.kill(rng.choice(pool) if number % 2 and pool else run.pid, signal.SIGKILL)
+        run.wait()
+        found = {path.name: path.stat().st_mtime_ns for path in out.glob("*.parquet")}
+        n_repeated += sum(found.get(name) != made for name, made in written.items())
+        n_partial += sum(pq.read_metadata(out / name).num_rows != 10_000 for name in found)
+        written = found
+    keys = pd.concat([pq.read_table(path, columns=["id"]).to_pandas() for path in out.glob("*.parquet")])[
+        "id"
+    ]
+    asked = Counter(log.read_text().split())
+    print(
+        f"{n_kills} kills: {n_partial} partial files, {n_repeated} finished parts written again; {len(keys):,} keys, "
+        f"{keys.nunique():,} distinct, of 500,000; {sum(asked.values()):,} rows answered by the full model, "
+        f"{sum(asked.values()) - len(asked):,} of them twice"
+    )
+
+
+def memory(folder: Path, n_rows: int) -> None:
+    """Peak memory of a process that scores a tenth of the rows, and of one that scores all."""
+    rows = write_rows(folder / "memory", n_rows)
+    tenth = folder / "memory tenth"
+    tenth.mkdir(exist_ok=True)
+    for path in find_files(rows)[: max(n_rows // FILE_ROWS // 10, 1)]:
+        if not (tenth / path).exists():
+            os.link(path, tenth / Path(path).name)
+    for name in (tenth, rows):
+        shutil.rmtree(folder / "out", ignore_errors=True)
+        start = time.perf_counter()
+        command = [sys.executable, __file__, str(folder), "--score", str(name)]
+        peak = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        n = sum(pq.read_metadata(path).num_rows for path in find_files(name))
+        print(f"{n:,} rows: {peak}, {n / (time.perf_counter() - start):,.0f} rows/s with start and load")
+
+
 def main() -> None:
+    parts = {one.__name__: one for one in (speed, workers, dask, ray, spark, kills, memory)}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("parts", nargs="*", choices=[*parts, []], default=[])
     parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--kills", type=int, default=6)
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--score", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--score", help=argparse.SUPPRESS)
     parser.add_argument("--jobs", type=int, default=1, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.score:
-        folder, rows = map(Path, given.score)
-        scorer = Scorer(folder / "s.thrifty", row_key="id")
-        if given.jobs == 1:
-            shutil.rmtree(folder / "out", ignore_errors=True)
-        predict_files(scorer, find_files(rows), folder / "out", n_jobs=given.jobs, resume=True)
+        more = {"full": paid, "full_cache": given.folder / "cache"} if given.jobs > 1 else {}
+        scorer = Scorer(given.folder / ("paid.thrifty" if more else "fit.thrifty"), row_key="id", **more)
+        out = given.folder / ("out kills" if more else "out")
+        predict_files(scorer, find_files(given.score), out, n_jobs=given.jobs, resume=True)
         print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
         return
-    with tempfile.TemporaryDirectory(dir=given.folder) as name:
-        folder, rng = Path(name), np.random.default_rng(0)
-        X = pd.DataFrame(rng.normal(size=(4_000, N_COLUMNS)), columns=NAMES)
-        y = X["x0"] + X["x1"] * X["x2"] + 0.5 * rng.normal(size=4_000) > 0
-        save(BudgetedClassifier(random_state=0).fit(X, y), folder / "s.thrifty")
-        speeds(folder, min(given.rows, 2_000_000))
-        kills(folder, given.kills)
-        memory(folder, given.rows)
+    given.folder.mkdir(exist_ok=True)
+    write_systems(given.folder)
+    for name in given.parts or parts:
+        parts[name](given.folder, *([given.rows] if name == "memory" else []))
 
 
 if __name__ == "__main__":

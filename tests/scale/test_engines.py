@@ -1,10 +1,12 @@
 """Engines answer partitions as one table in memory; engines that are not installed are skipped."""
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.naive_bayes import GaussianNB
 
-from thrifty import BudgetedClassifier, StageOptions, save
+from thrifty import BudgetedClassifier, DynaModGbrtClassifier, StageOptions, save, sweep
 from thrifty.scale import Scorer
 
 # Warnings of the engines about pandas are not ours.
@@ -70,7 +72,7 @@ def test_a_fit_on_a_dask_frame_learns_from_a_sample_and_is_proved_by_all_other_r
 
 
 @pytest.mark.slow
-def test_a_dask_cluster_of_another_process_ships_no_model_in_its_tasks(place):
+def test_a_dask_cluster_of_another_process_ships_no_model_in_its_tasks_and_runs_sweeps(place):
     distributed = pytest.importorskip("distributed")
     dd = pytest.importorskip("dask.dataframe")
     from cloudpickle import dumps
@@ -86,6 +88,19 @@ def test_a_dask_cluster_of_another_process_ships_no_model_in_its_tasks(place):
         distributed.Client(cluster),
     ):
         assert_equal(answers.compute(), expected)
+        with joblib.parallel_config(backend="dask"):
+            there = small_sweep(n_jobs=2)
+    here = small_sweep(n_jobs=1)
+    assert there.to_frame().drop(columns="seconds").equals(here.to_frame().drop(columns="seconds"))
+    assert (there.frontier.thresholds == here.frontier.thresholds).all()
+
+
+def small_sweep(n_jobs):
+    """A sweep of the paper's settings, whose cells joblib sends to workers."""
+    X = np.random.default_rng(0).normal(size=(300, 3)).round(3)
+    y = X[:, 0] + X[:, 1] * X[:, 2] > 0
+    gated = DynaModGbrtClassifier(GaussianNB(), n_trees=3, random_state=0)
+    return sweep(gated, {"p_full": [0.2, 0.6]}, X[:200], y[:200], X[200:], y[200:], n_jobs=n_jobs)
 
 
 @pytest.mark.slow

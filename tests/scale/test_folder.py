@@ -15,8 +15,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.linear_model import Ridge
 
-from thrifty import BudgetedClassifier, StageOptions, load, save
+from thrifty import BudgetedClassifier, BudgetedRanker, StageOptions, load, save
 from thrifty.cli import main
 from thrifty.errors import InvalidInputError
 from thrifty.scale import Scorer
@@ -126,6 +127,12 @@ def test_categories_and_integers_with_nulls_of_a_partition_are_read_by_value(pla
     other = other.set_column(other.schema.get_field_index("count"), "count", other["count"].cast(pa.int8()))
     wanted = scorer(pa.RecordBatch.from_pandas(plain, preserve_index=False))
     assert scorer(other.combine_chunks().to_batches()[0]).equals(wanted)
+    # Whole numbers with gaps are floats in pandas, and whole numbers in Arrow.
+    gaps = plain.assign(count=plain["count"].where(plain["count"] > 1))
+    whole = gaps.assign(count=gaps["count"].astype("Int64"))
+    batches = [pa.RecordBatch.from_pandas(one, preserve_index=False) for one in (gaps, whole)]
+    assert [str(batch.schema.field("count").type) for batch in batches] == ["double", "int64"]
+    assert scorer(batches[0]).equals(scorer(batches[1]))
 
 
 def test_a_changed_file_a_table_without_keys_and_differing_columns_are_refused_before_work(place, tmp_path):
@@ -184,6 +191,49 @@ def test_an_output_folder_of_another_system_is_refused(place, tmp_path):
     again = predict_files(Scorer(folder / "mixed.thrifty", row_key="id"), rows, tmp_path / "out", resume=True)
     assert again["scored_parts"] == 0
     assert again["rows"] == len(table)
+
+
+def test_a_full_disk_leaves_whole_files_and_resume_goes_on_when_there_is_room(
+    place, tmp_path, small_disk, capsys
+):
+    folder, table, expected = place
+    rows, disk = written(table, tmp_path / "rows", 6), tmp_path / "disk"
+    disk.mkdir()
+    with small_disk(disk, "48k"):
+        command = [
+            "predict",
+            str(folder / "mixed.thrifty"),
+            str(rows),
+            "-o",
+            str(disk / "out"),
+            "--row-key",
+            "id",
+        ]
+        assert main(command) == 2
+        assert "No space left on device" in capsys.readouterr().err
+        whole = list((disk / "out").glob("*.parquet"))
+        assert 0 < len(whole) < 6
+        assert sum(pq.read_table(path).num_rows for path in whole) == 500 * len(whole)
+        assert not list((disk / "out").glob(".*.part"))
+        subprocess.run(["mount", "-o", "remount,size=2m", str(disk)], check=True)
+        assert main([*command, "--resume", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["scored_parts"] == 6 - len(whole)
+        assert_equal(disk / "out", expected)
+
+
+def test_documents_of_a_query_that_is_split_over_files_have_the_scores_of_one_table(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(400, 3)).round(3), columns=list("abc"))
+    table["qid"] = np.arange(400) // 10
+    grade = np.digitize(table["a"] + table["b"], [0, 1])
+    ranker = BudgetedRanker(Ridge(), stages=StageOptions(max_stages=2, sizes=[(4, 2)]), cv=2, random_state=0)
+    ranker.fit(table[["a", "b", "c"]], grade, qid=table["qid"])
+    save(ranker, tmp_path / "r.thrifty")
+    rows = written(table.assign(id=np.arange(400)), tmp_path / "rows", 3)
+    predict_files(Scorer(tmp_path / "r.thrifty", row_key="id"), find_files(rows), tmp_path / "out")
+    found = pd.read_parquet(tmp_path / "out").sort_values("id")
+    assert found["qid"].tolist() == table["qid"].tolist()
+    assert found["answer"].tolist() == ranker.predict(table[["a", "b", "c"]]).tolist()
 
 
 _PAID = """
