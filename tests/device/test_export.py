@@ -1,6 +1,7 @@
 """Exported C and ONNX, run here: the same purchases, routes, labels and scores as the system in Python."""
 
 import subprocess
+from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -120,6 +121,32 @@ def test_a_session_refuses_what_was_not_asked_for_and_infinite_values(mixed, tmp
     assert subprocess.run([program], check=False).returncode == 0
 
 
+@pytest.mark.parametrize("layout", ["table", "code"])
+def test_thresholds_beyond_single_precision_and_sums_of_the_largest_leaves(
+    mixed, mixed_rows, tmp_path, layout
+):
+    rng, stages = np.random.default_rng(0), []
+    for stage in mixed.chain_.stages:
+        threshold, values = stage.trees.threshold.copy(), np.sign(stage.trees.values)
+        for limit in (np.inf, -np.inf, 1e300, -1e300, 1e-300, -1e-300, 0.1):
+            threshold[rng.random(len(threshold)) < 0.05] = limit
+        stages.append(replace(stage, trees=replace(stage.trees, threshold=threshold, values=values)))
+    X = mixed_rows.copy()
+    for value in (np.float32(0.1), -0.0, 1e-45, -1e-45, np.finfo(np.float32).max, np.finfo(np.float32).min):
+        X[rng.random(X.shape) < 0.02] = value
+    chain = replace(mixed.chain_, stages=tuple(stages))
+    assert_same_ways(chain, tmp_path, X, leaves="int16", layout=layout)
+
+
+def test_a_compiler_that_drops_missing_values_is_refused(mixed, tmp_path):
+    needs("gcc")
+    source = thrifty.export(mixed, tmp_path / "c").files[1]
+    asked = ["gcc", "-std=c99", "-O2", "-ffast-math", "-c", source, "-o", tmp_path / "model.o"]
+    refused = subprocess.run(asked, check=False, capture_output=True, text=True)
+    assert refused.returncode
+    assert "without -ffast-math" in refused.stderr
+
+
 def test_the_command_writes_source_and_counts_rows_that_move(mixed, cancer, tmp_path, capsys):
     thrifty.save(mixed, tmp_path / "system.thrifty", full="absent")
     pd.DataFrame(cancer[0], columns=[f"x{column}" for column in range(30)]).to_csv(
@@ -135,6 +162,7 @@ def test_the_command_writes_source_and_counts_rows_that_move(mixed, cancer, tmp_
     shown = capsys.readouterr().out
     assert "bytes on a Cortex-M4" in shown
     assert "rows of the table" in shown
+    assert "in the mean of the table" in shown
     assert "#define THRIFTY_N_POINTS 2" in (tmp_path / "c" / "thrifty_model.h").read_text()
     if find_spec("onnx"):
         assert main([*given[:3], str(tmp_path / "graphs"), "--to", "onnx"]) == 0

@@ -6,7 +6,7 @@ import pytest
 import thrifty
 from tests.device.targets import BOARDS, WARNINGS, needs, run
 from tests.device.test_export import assert_same_ways
-from thrifty import BudgetedClassifier, StageOptions
+from thrifty import BudgetedClassifier, Frontier, Policy, StageOptions, evidence_of
 from thrifty.errors import InvalidInputError
 
 
@@ -65,6 +65,27 @@ def test_labelled_rows_measure_the_operating_points_anew(mixed, cancer, tmp_path
     assert cut.n_moved > 0
 
 
+def test_a_system_that_is_cut_is_certified_anew_and_what_is_proved_is_what_is_written(
+    mixed, cancer, tmp_path
+):
+    X, y = cancer
+    third = np.arange(len(y)) % 3
+    chosen_on, proved_on = (X[third == 0], y[third == 0]), (X[third == 1], y[third == 1])
+    cut = thrifty.export(mixed, tmp_path / "cut", max_flash="6k", X=chosen_on[0], y=chosen_on[1])
+    frontier = Frontier.from_evidence([evidence_of(cut.system, *chosen_on)], against_full=True)
+    proof = frontier.on([evidence_of(cut.system, *proved_on)])
+    certificate = thrifty.certify(proof, max_loss=0.1, duplicates="count")
+    assert not certificate.is_fallback
+    proved = cut.system.at(Policy.of(np.array(certificate.point.thresholds)))
+    written = thrifty.export(proved, tmp_path / "proved", leaves="int16")
+    assert_same_ways(proved, tmp_path, X, leaves="int16")
+    assert written.identity not in (cut.identity, thrifty.export(mixed, tmp_path / "whole").identity)
+    full = mixed.chain_.full.outputs(*2 * [proved_on[0]]).argmax(axis=1) == proved_on[1]
+    lost = full & (written.system.predict(proved_on[0]) != proved_on[1])
+    assert certificate.n_rows == len(full)
+    assert certificate.n_losses == np.count_nonzero(lost)
+
+
 def test_a_system_that_was_learned_under_a_limit_keeps_all_its_trees(cancer, tmp_path):
     options = StageOptions(4, [(40, 4)], max_bytes=8 * 1024)
     is_right = np.random.default_rng(0).random(len(cancer[1])) < 0.95
@@ -76,8 +97,8 @@ def test_a_system_that_was_learned_under_a_limit_keeps_all_its_trees(cancer, tmp
 
 
 def test_a_limit_of_ram_takes_stages_until_a_session_fits(mixed, tmp_path):
-    whole = thrifty.export(mixed, tmp_path / "whole")
-    cut = thrifty.export(mixed, tmp_path / "c", max_ram=whole.state_bytes - 8)
+    whole = thrifty.export(mixed, tmp_path / "whole", leaves="int16")
+    cut = thrifty.export(mixed, tmp_path / "c", max_ram=whole.state_bytes - 4)
     assert cut.state_bytes < whole.state_bytes
     assert 0 < len(cut.system.stages) < len(mixed.chain_.stages)
     with pytest.raises(InvalidInputError, match="max_ram must be at least"):

@@ -161,11 +161,13 @@ def export(
                 "table_bytes": written.table_bytes,
                 "state_bytes": written.state_bytes,
                 "most_steps": written.most_steps,
+                "mean_steps": written.mean_steps,
                 "rows_moved": written.n_moved,
             }
         )
         return
-    lines = [f"steps      {written.most_steps:>9,} comparisons at most for a row"]
+    mean = "" if written.mean_steps is None else f", {written.mean_steps:,.1f} in the mean of the table"
+    lines = [f"steps      {written.most_steps:>9,} comparisons at most for a row{mean}"]
     if to == "c":
         lines.insert(0, f"session    {written.state_bytes:>9,} bytes of RAM")
     if written.flash_bytes is not None:

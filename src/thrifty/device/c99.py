@@ -11,8 +11,8 @@ slots, for more than 255 places, 254 thresholds of a column or 16,383 slots of a
 nodes. ``cut`` is the number of the threshold among those of its column; a node that asks for a set of
 levels has the largest cut and the number of the set behind it.
 
-In the layout "code" every tree is a function instead, of nested comparisons of whole numbers, which returns the first
-slot of a leaf.
+In the layout "code" every tree is a function instead, of nested comparisons of floats, or of whole numbers where a
+processor has no floats, which returns the first slot of a leaf, or its only value.
 """
 
 import re
@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats
-from thrifty.device.model import DeviceModel, leaf_unit, node_sets, point_table
+from thrifty.device.model import DeviceModel, leaf_unit, node_sets, point_table, score_unit
 from thrifty.errors import InvalidInputError
 from thrifty.rows import key_words
 from thrifty.trees import TreeEnsemble
 
-__all__ = ["Plan", "Source", "TestRow", "depth_of", "plan_of", "source_of"]
+__all__ = ["Plan", "Source", "TestRow", "plan_of", "source_of"]
 
 NARROW_PLACES, NARROW_CUTS, NARROW_SLOTS = 256, 254, 2**14 - 1
 """Places of codes, thresholds of a column and slots of a tree that narrow nodes can count."""
@@ -143,9 +143,14 @@ class _Codes:
     def of_nodes(self, trees: TreeEnsemble, stage: int, is_code: bool) -> tuple[Any, Any, Any]:
         """Place of the code that each node reads, its cut, and number of its set, -1 where it compares."""
         n_order = self.n_order
-        place = trees.feature
-        if not is_code:
-            place = np.where(place < n_order, 2 * place + trees.missing_left, n_order + place)
+        if is_code:
+            place = np.r_[self.model.order, len(self.model.names) + np.arange(self.model.n_scores)][
+                trees.feature
+            ]
+        else:
+            place = np.where(
+                trees.feature < n_order, 2 * trees.feature + trees.missing_left, n_order + trees.feature
+            )
         cut, number = np.zeros(len(trees.feature), int), np.full(len(trees.feature), -1)
         for node, levels in node_sets(trees, self.model).items():
             number[node] = self._set(levels, self.n_levels[trees.feature[node]])
@@ -230,22 +235,36 @@ def slots_of(
 
 
 def tree_functions(
-    trees: TreeEnsemble, place: Any, cut: Any, number: Any, pool: dict[bytes, int], unit: float | None
+    trees: TreeEnsemble,
+    place: Any,
+    cut: Any,
+    number: Any,
+    pool: dict[bytes, int] | None,
+    unit: float | None,
+    n_columns: int,
 ) -> list[str]:
-    """Bodies of the functions of all trees; ``pool`` has the first slots of leaves so far, each once."""
+    """Bodies of the functions of all trees.
+
+    ``pool`` has the first slots of leaves so far, each once; without one, functions return the value of a leaf.
+    """
+    # The cut of a score is its number, which is a float, too.
+    limits = np.where(place < n_columns, round_down(trees.threshold), cut)
     kind, values = ("<i2", np.rint(trees.values / unit)) if unit else ("<f4", trees.values)
     slots = [row.tobytes() for row in np.ascontiguousarray(values, dtype=kind)]
 
     def body(child: int, indent: str) -> list[str]:
         if child < 0:
+            if pool is None:
+                return [f"{indent}return {int(values[~child, 0])};"]
             if slots[~child] not in pool:
                 pool[slots[~child]] = sum(map(len, pool)) // 2
             return [f"{indent}return {pool[slots[~child]]};"]
-        at, limit = f"v[{place[child]}]", int(cut[child])
+        at = f"v[{place[child]}]"
         if number[child] >= 0:
             asked = f"in_set({at}, {number[child]}, {int(trees.missing_left[child])})"
         else:
-            asked = f"AT_MOST_OR_MISSING({at}, {limit})" if trees.missing_left[child] else f"{at} <= {limit}"
+            name = "AT_MOST_OR_MISSING" if trees.missing_left[child] else "AT_MOST"
+            asked = f"{name}({at}, {int(cut[child])}, {c_float(limits[child])})"
         left, right = trees.children[child].tolist()
         return [f"{indent}if ({asked}) {{", *body(left, indent + " "), f"{indent}}}", *body(right, indent)]
 
@@ -257,17 +276,6 @@ def slot_counts(trees: TreeEnsemble, number: Any, is_wide: bool, is_narrow_leaf:
     of_node = np.r_[0, np.cumsum((4 if is_wide else 2) + (number >= 0))]
     of_leaf = (1 if is_narrow_leaf else 2) * trees.n_outputs
     return np.diff(of_node[trees.node_offsets]) + of_leaf * np.diff(trees.leaf_offsets)
-
-
-def depth_of(trees: TreeEnsemble) -> int:
-    """Comparisons on the longest way down each tree, over all trees."""
-    depth = np.zeros(len(trees.feature), dtype=np.int64)
-    total = 0
-    for node in range(len(trees.feature) - 1, -1, -1):
-        depth[node] = 1 + max((depth[child] for child in trees.children[node] if child >= 0), default=0)
-    for first, end in zip(trees.node_offsets[:-1], trees.node_offsets[1:], strict=True):
-        total += int(depth[first]) if end > first else 0
-    return total
 
 
 @dataclass(frozen=True)
@@ -314,7 +322,13 @@ def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> Plan:
         for trees in (one.trees, one.gate)
         if trees is not None
     ]
-    units = [leaf_unit(trees) if is_narrow_leaf else None for trees, *_ in numbered]
+    unit = score_unit(model)
+    least = [least for one in model.stages for least in ([unit] if one.gate is None else [unit, 0.0])]
+    units = [
+        leaf_unit(one[0], of_sums) if is_narrow_leaf else None
+        for one, of_sums in zip(numbered, least, strict=True)
+    ]
+    is_value = is_code and is_narrow_leaf and all(trees.n_outputs == 1 for trees, *_ in numbered)
 
     def counted(is_wide: bool) -> list[Any]:
         return [slot_counts(trees, number, is_wide, is_narrow_leaf) for trees, _, _, number in numbered]
@@ -327,8 +341,8 @@ def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> Plan:
     if is_code:
         pool: dict[bytes, int] = {}
         starts = [0]
-        for one, unit in zip(numbered, units, strict=True):
-            functions += tree_functions(*one, pool, unit)
+        for one, of_leaf in zip(numbered, units, strict=True):
+            functions += tree_functions(*one, None if is_value else pool, of_leaf, len(model.names))
             starts.append(len(functions))
         n_slots = sum(map(len, pool)) // 2
     else:
@@ -341,7 +355,7 @@ def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> Plan:
         if is_code:
             return np.frombuffer(b"".join(pool), dtype="<u2")
         return np.concatenate(
-            [slots_of(*one, is_wide, unit) for one, unit in zip(numbered, units, strict=True)]
+            [slots_of(*one, is_wide, of_leaf) for one, of_leaf in zip(numbered, units, strict=True)]
         )
 
     tables = _Tables()
@@ -372,18 +386,27 @@ def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> Plan:
         "HAS_SETS": int(has_sets),
         "HAS_LEVELS": int(any(codes.n_levels)),
         "HAS_GATES": int(has_gates),
+        "GATE_IN_LEAVES": int(any(one.gate_first for one in model.stages)),
+        "LEAF_IN_CODE": int(is_value),
+        "RESTARTS": int(not all(one.carries for one in model.stages[1:])),
         "HAS_CALIBRATION": int(any(one.slope != 1.0 or one.shift.any() for one in model.stages)),
         "IS_MIXED": int(is_mixed),
         "IS_NUMBER": int(not model.classes),
     }
-    _write_stages(tables, model, codes, starts, flags)
+    _write_stages(tables, model, codes, starts, units, flags)
     _write_points(tables, model, is_mixed)
-    tables.add("double", "base", map(c_double, model.base), 8)
+    n_sums = n_scores + flags["GATE_IN_LEAVES"]
+    # The sums of the first stage go on from what they would start from.
+    base = model.base if model.stages[0].carries else model.stages[0].start
+    base = np.r_[np.zeros(n_sums - len(base)), base]
+    tables.add("thrifty_sum", "base", _sums(model, base, is_narrow_leaf), 4 if is_narrow_leaf else 8)
     if not is_even:
         tables.add("float", "costs", map(c_float, model.cost), 4)
     code_type = "int32_t" if is_code else "uint16_t" if is_wide else "uint8_t"
-    code_bytes, n_codes = np.dtype(code_type[:-2]).itemsize, (2 - is_code) * n_order + n_scores * has_gates
-    state = 8 * n_scores + code_bytes * max(n_codes, 1) + 8
+    code_bytes, n_codes = np.dtype(code_type[:-2]).itemsize, len(model.names) if is_code else 2 * n_order
+    n_codes += n_scores * has_gates
+    sum_bytes = 4 if is_narrow_leaf else 8
+    state = -(-(sum_bytes * n_sums + code_bytes * max(n_codes, 1)) // 2) * 2 + 8
     table_bytes = tables.n_bytes + 2 * max(n_slots, 1)
     return Plan(
         tables.texts,
@@ -391,7 +414,7 @@ def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> Plan:
         flags,
         table_bytes + program_bytes(flags, n_scores, len(model.stages)),
         table_bytes,
-        -(-state // 8) * 8,
+        -(-state // sum_bytes) * sum_bytes,
         max(n_codes, 1),
         code_type,
         float(price),
@@ -402,23 +425,24 @@ def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> Plan:
 def program_bytes(flags: dict[str, int], n_scores: int, n_stages: int) -> int:
     """Bytes of the program on a Cortex-M4F by GCC 12 with ``-Os``, without the functions of libgcc that it calls.
 
-    A sum of what each part of the program adds, as measured, and at most 90 bytes too large. The compiler works out
+    A sum of what each part of the program adds, as measured, and at most 150 bytes too large. The compiler works out
     beforehand what a single stage does.
     """
-    is_alone, has_classes = n_stages == 1, n_scores > 1
+    is_narrow_leaf, has_classes, is_alone = flags["LEAF_BITS"] == 16, n_scores > 1, n_stages == 1
+    start = {True: ((905, 960), (690, 730)), False: ((1080, 1235), (750, 860))}
+    calibration = {True: ((125, 205), (100, 260)), False: ((85, 70), (110, 190))}
     parts = {
-        "WIDE": (27, 34),
-        "HAS_SETS": (90, 42),
-        "HAS_GATES": (221, 30) if has_classes else (190, 0),
-        "HAS_CALIBRATION": (0, 50),
-        "IS_MIXED": (230, 278),
-        "EVEN_COSTS": (-6, -10),
-        "IS_NUMBER": (-60, -86),
+        "WIDE": ((15, 15), (15, 15)),
+        "HAS_SETS": ((115, 115), (115, 140)),
+        "HAS_GATES": ((215, 245), (140, 190)),
+        "GATE_IN_LEAVES": ((80, 130), (80, 100)),
+        "HAS_CALIBRATION": calibration[is_narrow_leaf],
+        "IS_MIXED": ((232, 226), (262, 262)),
+        "RESTARTS": ((60, 60), (0, 0)),
+        "IS_NUMBER": ((-80, 0), (-40, 0)),
     }
-    start = 792 + 176 * has_classes if is_alone else 1258 + 152 * has_classes
-    if flags["LEAF_BITS"] == 16:
-        start += -12 if is_alone else -30 if has_classes else 10
-    return start + sum(n_bytes[is_alone] for name, n_bytes in parts.items() if flags[name])
+    found = [start[is_narrow_leaf], *(n_bytes for name, n_bytes in parts.items() if flags[name])]
+    return sum(n_bytes[is_alone][has_classes] for n_bytes in found)
 
 
 def source_of(
@@ -440,7 +464,8 @@ def source_of(
         Rows of the self-test.
     """
     plan, tables = plan_of(model, leaves, layout), _Tables()
-    tables.add("uint16_t", "slots", plan.slots().tolist(), 2)
+    if not plan.flags["LEAF_IN_CODE"]:
+        tables.add("uint16_t", "slots", plan.slots().tolist(), 2)
     tables.texts += plan.tables
     if rows:
         tables.texts.append(_test_rows(rows, len(model.names)))
@@ -454,17 +479,25 @@ def source_of(
         "N_POINTS": len(model.points),
         "N_ORDER": len(model.order),
         "N_CODES": plan.n_codes,
-        "CODES": f"typedef {plan.code_type} thrifty_code;\n",
+        "N_SUMS": model.n_scores + plan.flags["GATE_IN_LEAVES"],
+        "CODES": _types(plan),
+        "UNIT": c_double(score_unit(model)),
         "ENUMS": _enums(model),
         "FLAGS": "\n".join(
             [
                 *(f"#define THRIFTY_{name} {value}" for name, value in plan.flags.items()),
+                "#if !THRIFTY_COMPARES_FLOATS",
                 f"#define THRIFTY_MISSING {np.iinfo(plan.code_type[:-2]).max}",
+                "#define IS_MISSING(code) ((code) == THRIFTY_MISSING)",
+                "#else",
+                '#define THRIFTY_MISSING __builtin_nanf("")',
+                "#define IS_MISSING(code) ((code) != (code))",
+                "#endif",
                 f"typedef int{16 if plan.flags['SHORT_CUTS'] else 32}_t thrifty_cut;",
             ]
         ),
         "TABLES": "\n\n".join(tables.texts),
-        "TREES": _tree_texts(plan.functions),
+        "TREES": _tree_texts(plan.functions, "int32_t" if plan.flags["LEAF_IN_CODE"] else "uint32_t"),
         "PRICE": c_float(plan.price),
         "SPREAD": c_double(model.spread),
         "CENTRE": c_double(model.centre),
@@ -478,16 +511,35 @@ def source_of(
     )
 
 
-def _tree_texts(functions: list[str]) -> str:
-    """Functions that return the first slot of a leaf, and a table of them."""
+def _types(plan: Plan) -> str:
+    """Types of the codes and of the sums of a session."""
+    codes = f"#define THRIFTY_COMPARES_FLOATS 0\ntypedef {plan.code_type} thrifty_code;"
+    if plan.flags["IS_CODE"]:
+        codes = (
+            "/* Whether trees compare floats, or whole numbers in their place. */\n"
+            "#if defined(__GNUC__) && "
+            "((defined(__ARM_FP) && (__ARM_FP & 4)) || defined(__SSE2__) || defined(__wasm__))\n"
+            f"#define THRIFTY_COMPARES_FLOATS 1\ntypedef float thrifty_code;\n#else\n{codes}\n#endif"
+        )
+    return f"{codes}\ntypedef {'int32_t' if plan.flags['LEAF_BITS'] == 16 else 'double'} thrifty_sum;\n"
+
+
+def _sums(model: DeviceModel, numbers: Floats, is_narrow_leaf: bool) -> list[str]:
+    """Numbers that sums start from, as C writes them."""
+    unit = score_unit(model)
+    return [str(round(one / unit)) if is_narrow_leaf else c_double(one) for one in numbers.tolist()]
+
+
+def _tree_texts(functions: list[str], kind: str) -> str:
+    """Functions that return the first slot of a leaf or its value, and a table of them."""
     names = ", ".join(f"tree_{number}" for number in range(len(functions)))
     return "\n\n".join(
         [
             *(
-                f"static uint32_t tree_{number}(const thrifty_code *v)\n{{\n    (void)v;\n{body}\n}}"
+                f"static {kind} tree_{number}(const thrifty_code *v)\n{{\n    (void)v;\n{body}\n}}"
                 for number, body in enumerate(functions)
             ),
-            "typedef uint32_t (*thrifty_tree)(const thrifty_code *);",
+            f"typedef {kind} (*thrifty_tree)(const thrifty_code *);",
             f"TABLE thrifty_tree trees[] = {{{names or '0'}}};",
         ]
     )
@@ -499,35 +551,49 @@ def _filled(name: str, parts: dict[str, Any]) -> str:
 
 
 def _write_stages(
-    tables: _Tables, model: DeviceModel, codes: _Codes, starts: Sequence[int], flags: dict[str, int]
+    tables: _Tables,
+    model: DeviceModel,
+    codes: _Codes,
+    firsts: Sequence[int],
+    units: Sequence[float | None],
+    flags: dict[str, int],
 ) -> None:
     """Write the stages, their numbers, and the cuts of scores that gates read."""
     numbers: list[float] = []
     cuts: list[float] = []
-    stages, cut_starts, written = [], [0], 0
+    starts: list[str] = []
+    stages, cut_starts, written, unit = [], [0], 0, score_unit(model)
     is_calibrated, is_narrow_leaf = flags["HAS_CALIBRATION"], flags["LEAF_BITS"] == 16
     for place, stage in enumerate(model.stages):
-        first, trees, gate, n_gate, score_start = len(numbers), starts[written], 0, 0, len(cut_starts) - 1
-        numbers += [*(stage.shift if is_calibrated else ()), *(() if stage.carries else stage.start)]
+        of_leaf = units[written] or unit
+        reals = [stage.margin, *([stage.slope] if is_calibrated else ())]
+        counts = [firsts[written], len(numbers), *([len(starts)] if flags["RESTARTS"] else ())]
+        carries = stage.carries or place == 0
+        starts += [] if carries else _sums(model, stage.start, is_narrow_leaf)
+        numbers += stage.shift.tolist() if is_calibrated else []
         written += 1
+        gate, score_start, n_gate, gate_unit = 0, len(cut_starts) - 1, 0, 1.0
         if stage.gate is not None:
             numbers.append(stage.gate_start)
-            gate, n_gate = starts[written], stage.gate.n_trees
+            gate, n_gate, gate_unit = firsts[written], stage.gate.n_trees, units[written] or 1.0
             written += 1
             for some in codes.score_cuts[place]:
                 cuts += some.tolist()
                 cut_starts.append(len(cuts))
             cut_starts.append(len(cuts))
-        reals = [stage.margin] + [stage.slope] * is_calibrated
-        if is_narrow_leaf:
-            reals.append(leaf_unit(stage.trees))
-            if flags["HAS_GATES"]:
-                reals.append(1.0 if stage.gate is None else leaf_unit(stage.gate))
-        counts = f"{stage.trees.n_trees}, {n_gate}, {stage.n_held}"
-        kinds = f"{int(stage.carries)}, {int(stage.gate_first)}, {', '.join(map(c_double, reals))}"
-        stages.append(f"{{{trees}, {gate}, {first}, {score_start}, {counts}, {kinds}}}")
-    tables.add("double", "numbers", map(c_double, numbers), 8)
-    tables.add("thrifty_stage", "stages", stages, 24 + 8 * len(reals))
+        if flags["HAS_GATES"]:
+            reals += [gate_unit] if is_narrow_leaf else []
+            counts += [gate, score_start, n_gate]
+        counts += [stage.trees.n_trees, stage.n_held, int(of_leaf / unit) if is_narrow_leaf else 1]
+        by_margin = {0.0: 0, -1.0: 1 + (stage.gate is not None or stage.gate_first)}.get(stage.margin, 2)
+        kinds = [*([int(carries)] if flags["RESTARTS"] else ()), int(stage.gate_first), by_margin]
+        stages.append("{" + ", ".join([*map(c_double, reals), *map(str, counts + kinds)]) + "}")
+    if is_calibrated or flags["HAS_GATES"]:
+        tables.add("double", "numbers", map(c_double, numbers), 8)
+    if flags["RESTARTS"]:
+        tables.add("thrifty_sum", "starts", starts, 4 if is_narrow_leaf else 8)
+    n_bytes = 8 * len(reals) + 16 + 10 * flags["HAS_GATES"] + 5 * flags["RESTARTS"]
+    tables.add("thrifty_stage", "stages", stages, -(-n_bytes // 8) * 8)
     if flags["HAS_GATES"]:
         tables.add("double", "score_cuts", map(c_double, cuts), 8)
         tables.add("uint32_t", "score_starts", cut_starts, 4)
@@ -553,6 +619,8 @@ def c_double(value: float) -> str:
 
 def c_float(value: float) -> str:
     """A float of single precision as C writes it."""
+    if np.isinf(value):
+        return "__builtin_inff()" if value > 0 else "-__builtin_inff()"
     return f"{float(np.float32(value)).hex()}f"
 
 

@@ -14,13 +14,14 @@ from thrifty.bundle.objects import to_bytes
 from thrifty.chain.chain import Chain
 from thrifty.chain.operating_points import Policy
 from thrifty.chain.readers import TableReader
-from thrifty.device.c99 import TestRow, depth_of, round_down, source_of
-from thrifty.device.model import DeviceModel, device_model, with_leaves
+from thrifty.device.c99 import TestRow, round_down, source_of
+from thrifty.device.model import DeviceModel, device_model, leaf_depths, with_leaves
 from thrifty.device.onnx_graph import onnx_files
 from thrifty.device.size_limit import within_limits
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.collect import chain_of
 from thrifty.files import AnyPath, parse_bytes, write_atomically
+from thrifty.trees import TreeEnsemble
 
 __all__ = ["Exported", "export", "identity_of"]
 
@@ -46,6 +47,8 @@ class Exported:
         session in RAM; None for ONNX, and the first for code.
     most_steps : int
         Comparisons of a row that passes every stage by the longest ways.
+    mean_steps : float or None
+        Mean number of comparisons of the rows of ``X``; None without ``X``.
     n_moved : int or None
         Rows of ``X`` that go another way than before leaves were rounded or trees were cut; None without ``X``.
     system : Chain
@@ -59,6 +62,7 @@ class Exported:
     table_bytes: int | None
     state_bytes: int | None
     most_steps: int
+    mean_steps: float | None
     n_moved: int | None
     system: Chain
 
@@ -174,8 +178,9 @@ def export(
     target.mkdir(exist_ok=True)
     for name, data in files.items():
         write_atomically(target / name, data)
-    moved = None
+    moved = mean_steps = None
     if X is not None:
+        mean_steps = _mean_steps(rounded, model, X)
         ways = [one.walk(one.reader(X)).route for one in (chain, rounded)]
         ways = [
             np.where(route == one.n_stages, -1, route)
@@ -188,10 +193,36 @@ def export(
         sizes[0],
         sizes[1],
         sizes[2],
-        sum(map(depth_of, model.ensembles)),
+        int(sum(_longest(trees) for trees in model.ensembles)),
+        mean_steps,
         moved,
         rounded,
     )
+
+
+def _longest(trees: TreeEnsemble) -> float:
+    """Comparisons on the longest ways down all trees."""
+    return (
+        float(np.maximum.reduceat(leaf_depths(trees), trees.leaf_offsets[:-1]).sum())
+        if trees.n_trees
+        else 0.0
+    )
+
+
+def _mean_steps(chain: Chain, model: DeviceModel, X: Any) -> float:
+    """Mean number of comparisons of some rows, at the operating point in force."""
+    reader = chain.reader(X)
+    route, scores = chain.walk(reader).route, chain.visit_all(reader).scores
+    steps = 0.0
+    for place, stage in enumerate(model.stages):
+        rows = np.flatnonzero(route >= place)
+        block = np.asarray(reader.block(rows, model.order))
+        for trees in (stage.trees, stage.gate) if rows.size else ():
+            if trees is not None:
+                depths = replace(trees, values=leaf_depths(trees)[:, None])
+                read = block if trees is stage.trees else np.hstack([block, scores[rows, place]])
+                steps += float(depths.predict(read[:, : trees.n_features]).sum())
+    return steps / len(route)
 
 
 def _n_trees(chain: Chain) -> list[int]:
@@ -229,7 +260,8 @@ def _test_rows(chain: Chain, model: DeviceModel) -> list[TestRow]:
     for trees in model.ensembles:
         single = round_down(trees.threshold)
         for place in thresholds:
-            thresholds[place] += single[(trees.feature == place) & np.isfinite(single)].tolist()
+            is_inner = np.abs(single) < np.finfo(np.float32).max  # there is a float above it
+            thresholds[place] += single[(trees.feature == place) & is_inner].tolist()
     rows = np.full((N_TEST_ROWS, len(model.names)), np.nan, dtype=np.float32)
     for values in rows:
         for place, column in enumerate(model.order.tolist()):

@@ -30,9 +30,11 @@ __all__ = [
     "DeviceModel",
     "DeviceStage",
     "device_model",
+    "leaf_depths",
     "leaf_unit",
     "node_sets",
     "point_table",
+    "score_unit",
     "with_leaves",
 ]
 
@@ -236,28 +238,65 @@ def _stage(stage: Stage, n_held: int, position: Ints, n_order: int, n_scores: in
 def with_leaves(chain: Chain, leaves: str) -> Chain:
     """Round the values of all leaves: the chain that is returned gives the device's scores to the last bit.
 
-    With "int16" they are 16-bit multiples of a power of two, one power for each ensemble, so that every value and every
-    sum is exact in double precision. The trees of a cascade are in single precision anyway.
+    With "int16" they are 16-bit multiples of a power of two, one power for each ensemble, and what sums start from are
+    multiples of the smallest of these, so that every value and every sum is exact in double precision, and a sum is a
+    whole number of 32 bits. The trees of a cascade are in single precision anyway.
     """
+    is_narrow = leaves == "int16"
+    unit = score_unit(device_model(chain, ())) if is_narrow else 0.0
 
-    def rounded(trees: TreeEnsemble) -> TreeEnsemble:
-        if leaves == "float32":
+    def rounded(trees: TreeEnsemble, least: float) -> TreeEnsemble:
+        if not is_narrow:
             return replace(trees, values=trees.values.astype(np.float32).astype(np.float64))
-        unit = leaf_unit(trees)
-        return replace(trees, values=np.rint(trees.values / unit) * unit)
+        of_leaf = leaf_unit(trees, least)
+        return replace(trees, values=np.rint(trees.values / of_leaf) * of_leaf)
+
+    def in_units(start: Floats | None) -> Floats | None:
+        return np.rint(start / unit) * unit if is_narrow and start is not None else start
 
     stages: list[Any] = []
     for stage in chain.stages:
         found = {name: getattr(stage, name, None) for name in ("trees", "cheap", "gate")}
-        changed: Any = {name: rounded(one) for name, one in found.items() if isinstance(one, TreeEnsemble)}
+        changed: Any = {
+            name: rounded(one, 0.0 if name == "gate" else unit)
+            for name, one in found.items()
+            if isinstance(one, TreeEnsemble)
+        }
+        if hasattr(stage, "base"):
+            changed["base"] = in_units(stage.base)
         stages.append(replace(stage, **changed) if changed else stage)  # type: ignore[type-var]
-    return replace(chain, stages=tuple(stages))
+    return replace(chain, stages=tuple(stages), base=in_units(chain.base))
 
 
-def leaf_unit(trees: TreeEnsemble) -> float:
-    """The power of two whose 16-bit multiples cover the values of all leaves."""
+def leaf_unit(trees: TreeEnsemble, least: float = 0.0) -> float:
+    """The power of two, at least ``least``, whose 16-bit multiples cover the values of all leaves."""
     largest = float(np.abs(trees.values).max(initial=0.0))
-    return 2.0 ** (np.ceil(np.log2(largest / 32767)) if largest else 0)
+    return max(2.0 ** np.ceil(np.log2(largest / 32767)) if largest else 0.0, least) or 1.0
+
+
+def score_unit(model: DeviceModel) -> float:
+    """The power of two that sums of 16-bit leaves are multiples of: none exceeds 2^30 of them.
+
+    What is rounded to its multiples has the same unit, or a smaller one.
+    """
+    trees = [one.trees for one in model.stages if one.trees.values.any()]
+    starts = [model.base, *(one.start for one in model.stages)]
+    largest = max((float(np.abs(one).max(initial=0.0)) for one in starts), default=0.0)
+    total = sum(2.0**15 * one.n_trees * leaf_unit(one) for one in trees)
+    least = [2.0 ** np.ceil(np.log2(bound)) / 2**29 for bound in (largest, total) if bound]
+    return max([min((leaf_unit(one) for one in trees), default=0.0), *least]) or 1.0
+
+
+def leaf_depths(trees: TreeEnsemble) -> Floats:
+    """Comparisons on the way to each leaf, shape (n_leaves,)."""
+    depth, of_leaf = np.zeros(len(trees.feature)), np.zeros(len(trees.values))
+    for node, children in enumerate(trees.children.tolist()):
+        for child in children:
+            if child < 0:
+                of_leaf[~child] = depth[node] + 1
+            else:
+                depth[child] = depth[node] + 1
+    return of_leaf
 
 
 def node_sets(trees: TreeEnsemble, model: DeviceModel) -> dict[int, Any]:

@@ -3,6 +3,10 @@
 
 #include "thrifty_model.h"
 
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error "compile thrifty_model.c without -ffast-math: it drops tests for missing values"
+#endif
+
 /* AVR reads constants from flash by instructions of their own. */
 #ifdef __AVR__
 #define TABLE static const __flash
@@ -15,23 +19,31 @@
 @FLAGS@
 
 typedef struct {
-    uint32_t trees, gate;     /* first slots, or first functions */
-    uint32_t numbers;         /* shifts of the scores, where calibrated; starts of the sums; start of the gate */
-    uint32_t score_cuts;      /* first of THRIFTY_N_SCORES + 1 places in score_starts */
-    uint16_t n_trees, n_gate; /* trees */
-    uint16_t n_held;          /* columns of the order of purchase */
-    uint8_t carries;          /* sums go on from the scores of the stage before */
-    uint8_t gate_first;       /* the first sum is the gate */
-    double margin;
+    double margin; /* weight of the uncertainty, where by_margin is 2 */
 #if THRIFTY_HAS_CALIBRATION
     double slope;
 #endif
-#if THRIFTY_LEAF_BITS == 16
-    double unit; /* of a leaf */
+#if THRIFTY_LEAF_BITS == 16 && THRIFTY_HAS_GATES
+    double gate_unit; /* of a leaf of the gate */
+#endif
+    uint32_t trees;   /* first slot, or first function */
+    uint32_t numbers; /* shifts of the scores, where calibrated; start of the gate */
+#if THRIFTY_RESTARTS
+    uint32_t starts; /* what sums start from, unless they are carried on */
+#endif
 #if THRIFTY_HAS_GATES
-    double gate_unit;
+    uint32_t gate;       /* first slot, or first function */
+    uint32_t score_cuts; /* first of THRIFTY_N_SCORES + 1 places in score_starts */
+    uint16_t n_gate;     /* trees */
 #endif
+    uint16_t n_trees;
+    uint16_t n_held;    /* columns of the order of purchase */
+    uint16_t scale;     /* units of a leaf of 16 bits */
+#if THRIFTY_RESTARTS
+    uint8_t carries; /* sums go on from the scores of the stage before */
 #endif
+    uint8_t gate_first; /* the first sum is the gate */
+    uint8_t by_margin;  /* 1: the uncertainty is the gate; 2: it is a part of it */
 } thrifty_stage;
 
 typedef struct {
@@ -45,20 +57,27 @@ typedef struct {
 @TABLES@
 
 #define N_ORDER @N_ORDER@
-#define CODES_OF_COLUMN (THRIFTY_IS_CODE ? 1u : 2u)
-/* Sums that are added up in one pass over the trees: more take more stack. */
-#define MOST_SUMS (128 / THRIFTY_LEAF_BITS)
-#define N_SUMS (THRIFTY_N_SCORES < MOST_SUMS ? THRIFTY_N_SCORES + 1 : MOST_SUMS)
+/* Place of the codes of scores, behind those of columns. */
+#define SCORE_CODES (THRIFTY_IS_CODE ? THRIFTY_N_COLUMNS : 2 * N_ORDER)
+/* Scores stand behind the gate where leaves have both. */
+#define FIRST_SCORE THRIFTY_GATE_IN_LEAVES
+
+/* One by one, so that no compiler calls memcpy or memset, which a target without a C library lacks. */
+#define COPY(to, from) (*(volatile thrifty_sum *)&(to) = (from))
 
 #if THRIFTY_LEAF_BITS == 16
-typedef int32_t leaf_sum; /* exact: 65,535 leaves of 16 bits fit */
-#define IN_UNITS(sum, unit) ((double)(sum) * (unit))
+/* Sums are whole numbers of units, which none of them exceeds 2^30 of. */
+#define NUMBER(sum) ((double)(sum) * @UNIT@)
+typedef int32_t leaf_value;
 #else
-typedef double leaf_sum;
-#define IN_UNITS(sum, unit) (sum)
+#define NUMBER(sum) (sum)
+typedef double leaf_value;
+/* Sums that are added up in one pass over the trees: more take more stack. */
+#define MOST_SUMS 4
 #endif
 
-static leaf_sum leaf_value(IN_TABLE uint16_t *leaf, unsigned k)
+#if !THRIFTY_LEAF_IN_CODE
+static leaf_value value_of(IN_TABLE uint16_t *leaf, unsigned k)
 {
 #if THRIFTY_LEAF_BITS == 16
     return (int16_t)leaf[k];
@@ -71,19 +90,28 @@ static leaf_sum leaf_value(IN_TABLE uint16_t *leaf, unsigned k)
     return (double)both.number;
 #endif
 }
+#endif
 
 #if THRIFTY_HAS_SETS
-static int in_set(thrifty_code level, unsigned set, unsigned missing_left)
+static int in_set(thrifty_code code, unsigned set, unsigned missing_left)
 {
-    if (level == THRIFTY_MISSING)
+    const unsigned level = (unsigned)(IS_MISSING(code) ? 0 : code);
+    if (IS_MISSING(code))
         return (int)missing_left;
     return (sets[set_starts[set] + (uint32_t)(level >> 3)] >> (level & 7)) & 1;
 }
 #endif
 
 #if THRIFTY_IS_CODE
+/* A threshold is written as a whole number and as a float: a processor compares what it can. */
+#if THRIFTY_COMPARES_FLOATS
+#define AT_MOST(value, number, limit) ((value) <= (limit))
+#define AT_MOST_OR_MISSING(value, number, limit) (!((value) > (limit)))
+#else
 /* A missing value is the largest whole number: one more is the smallest. */
-#define AT_MOST_OR_MISSING(value, limit) ((int32_t)((uint32_t)(value) + 1u) <= (limit) + 1)
+#define AT_MOST(value, number, limit) ((value) <= (number))
+#define AT_MOST_OR_MISSING(value, number, limit) ((int32_t)((uint32_t)(value) + 1u) <= (number) + 1)
+#endif
 
 @TREES@
 #else
@@ -126,9 +154,9 @@ static IN_TABLE uint16_t *leaf_of(IN_TABLE uint16_t *node, const thrifty_code *c
 }
 #endif
 
-/* Add values first, first + 1, ... of the leaves of some trees to as many sums. */
+/* Add values first, first + 1, ... of the leaves of some trees, times a scale, to as many sums. */
 static void add_trees(uint32_t first_tree, unsigned n_trees, unsigned n_outputs, unsigned first, unsigned n_sums,
-                      const thrifty_code *codes, leaf_sum *sums)
+                      int32_t scale, const thrifty_code *codes, thrifty_sum *sums)
 {
 #if THRIFTY_IS_CODE
     IN_TABLE thrifty_tree *tree = &trees[first_tree];
@@ -137,7 +165,13 @@ static void add_trees(uint32_t first_tree, unsigned n_trees, unsigned n_outputs,
     const unsigned leaf_size = n_outputs * (THRIFTY_LEAF_BITS / 16);
     IN_TABLE uint16_t *tree = &slots[first_tree];
 #endif
+    (void)scale;
     for (; n_trees; n_trees--) {
+#if THRIFTY_LEAF_IN_CODE
+        (void)first;
+        (void)n_sums;
+        sums[0] += (*tree++)(codes) * scale;
+#else
         IN_TABLE uint16_t *leaf;
         unsigned k;
 #if THRIFTY_IS_CODE
@@ -155,21 +189,34 @@ static void add_trees(uint32_t first_tree, unsigned n_trees, unsigned n_outputs,
         tree += size;
 #endif
         for (k = 0; k < n_sums; k++)
-            sums[k] += leaf_value(leaf, first + k);
+#if THRIFTY_LEAF_BITS == 16
+            sums[k] += value_of(leaf, first + k) * scale;
+#else
+            sums[k] += value_of(leaf, first + k);
+#endif
+#endif
     }
 }
 
-static double score_at(const thrifty_session *session, unsigned stage, unsigned k)
-{
+/* Score of class k at a stage: calibrated, and in double precision; or its sum. */
 #if THRIFTY_HAS_CALIBRATION
+typedef double thrifty_value;
+#define VALUE_NUMBER(value) (value)
+static thrifty_value value_at(const thrifty_session *session, unsigned stage, unsigned k)
+{
     /* In memory, so that no compiler fuses the product into the sum. */
-    volatile double product = session->score[k] * stages[stage].slope;
+    volatile double product = NUMBER(session->score[FIRST_SCORE + k]) * stages[stage].slope;
     return product + numbers[stages[stage].numbers + k];
-#else
-    (void)stage;
-    return session->score[k];
-#endif
 }
+#else
+typedef thrifty_sum thrifty_value;
+#define VALUE_NUMBER(value) NUMBER(value)
+static thrifty_value value_at(const thrifty_session *session, unsigned stage, unsigned k)
+{
+    (void)stage;
+    return session->score[FIRST_SCORE + k];
+}
+#endif
 
 /* Minus the margin between the two best classes; 0 for a number. */
 static double uncertainty(const thrifty_session *session, unsigned stage)
@@ -179,18 +226,18 @@ static double uncertainty(const thrifty_session *session, unsigned stage)
     (void)stage;
     return 0.0;
 #elif THRIFTY_N_SCORES == 1
-    const double score = score_at(session, stage, 0);
-    return score > 0.0 ? -score : score;
+    const thrifty_value score = value_at(session, stage, 0);
+    return VALUE_NUMBER(score > 0 ? -score : score);
 #else
-    double best = score_at(session, stage, 0), second = score_at(session, stage, 1);
+    thrifty_value best = value_at(session, stage, 0), second = value_at(session, stage, 1);
     unsigned k;
     if (second > best) {
-        const double other = best;
+        const thrifty_value other = best;
         best = second;
         second = other;
     }
     for (k = 2; k < THRIFTY_N_SCORES; k++) {
-        const double score = score_at(session, stage, k);
+        const thrifty_value score = value_at(session, stage, k);
         if (score > best) {
             second = best;
             best = score;
@@ -198,38 +245,48 @@ static double uncertainty(const thrifty_session *session, unsigned stage)
             second = score;
         }
     }
-    return -(best - second);
+    return VALUE_NUMBER(second - best);
 #endif
 }
 
 /* Scores and gate of the stage whose columns the row holds. */
-static double visit(thrifty_session *session)
+static double visit(thrifty_session *session, const thrifty_code *codes)
 {
     IN_TABLE thrifty_stage *stage = &stages[session->stage];
-    const unsigned gate_first = stage->gate_first, n_outputs = THRIFTY_N_SCORES + gate_first;
-    IN_TABLE double *start = &numbers[stage->numbers + THRIFTY_HAS_CALIBRATION * THRIFTY_N_SCORES];
+    const unsigned n_sums = THRIFTY_N_SCORES + (unsigned)stage->gate_first;
+    thrifty_sum *sums = &session->score[FIRST_SCORE - stage->gate_first];
     double gate = 0.0;
-    unsigned first, k;
-    for (first = 0; first < n_outputs; first += N_SUMS) {
-        leaf_sum sums[N_SUMS] = {0};
-        const unsigned n_sums = n_outputs - first < N_SUMS ? n_outputs - first : N_SUMS;
-        add_trees(stage->trees, stage->n_trees, n_outputs, first, n_sums, session->code, sums);
-        for (k = 0; k < n_sums; k++) {
-            const unsigned output = first + k;
-            const double sum = IN_UNITS(sums[k], stage->unit);
-            if (gate_first && output == 0)
-                gate = start[0] + sum;
-            else if (stage->carries)
-                session->score[output - gate_first] += sum;
-            else
-                session->score[output - gate_first] = start[output] + sum;
-        }
+#if THRIFTY_RESTARTS || THRIFTY_HAS_GATES || THRIFTY_LEAF_BITS != 16
+    unsigned k;
+#endif
+#if THRIFTY_RESTARTS
+    if (!stage->carries)
+        for (k = 0; k < n_sums; k++)
+            COPY(sums[k], starts[stage->starts + k]);
+#endif
+#if THRIFTY_LEAF_BITS == 16
+    add_trees(stage->trees, stage->n_trees, n_sums, 0, n_sums, stage->scale, codes, sums);
+#else
+    unsigned first;
+    for (first = 0; first < n_sums; first += MOST_SUMS) {
+        double part[MOST_SUMS];
+        const unsigned n_parts = n_sums - first < MOST_SUMS ? n_sums - first : MOST_SUMS;
+        for (k = 0; k < n_parts; k++)
+            COPY(part[k], 0.0);
+        add_trees(stage->trees, stage->n_trees, n_sums, first, n_parts, 1, codes, part);
+        for (k = 0; k < n_parts; k++)
+            sums[first + k] += part[k];
     }
+#endif
+#if THRIFTY_GATE_IN_LEAVES
+    if (stage->gate_first)
+        gate = NUMBER(sums[0]);
+#endif
 #if THRIFTY_HAS_GATES
     if (stage->n_gate) {
-        leaf_sum sum[1] = {0};
+        thrifty_sum sum = 0;
         for (k = 0; k < THRIFTY_N_SCORES; k++) {
-            const double score = score_at(session, session->stage, k);
+            const double score = VALUE_NUMBER(value_at(session, session->stage, k));
             uint32_t low = score_starts[stage->score_cuts + k], high = score_starts[stage->score_cuts + k + 1];
             const uint32_t begin = low;
             while (low < high) {
@@ -239,13 +296,20 @@ static double visit(thrifty_session *session)
                 else
                     high = middle;
             }
-            session->code[CODES_OF_COLUMN * N_ORDER + k] = (thrifty_code)(low - begin);
+            session->code[SCORE_CODES + k] = (thrifty_code)(low - begin);
         }
-        add_trees(stage->gate, stage->n_gate, 1, 0, 1, session->code, sum);
-        gate = start[stage->carries ? 0 : n_outputs] + IN_UNITS(sum[0], stage->gate_unit);
+        add_trees(stage->gate, stage->n_gate, 1, 0, 1, 1, codes, &sum);
+        gate = numbers[stage->numbers + THRIFTY_HAS_CALIBRATION * THRIFTY_N_SCORES];
+#if THRIFTY_LEAF_BITS == 16
+        gate += (double)sum * stage->gate_unit;
+#else
+        gate += sum;
+#endif
     }
 #endif
-    if (stage->margin < 0.0 || stage->margin > 0.0) {
+    if (stage->by_margin == 1) {
+        gate = uncertainty(session, session->stage);
+    } else if (stage->by_margin) {
         volatile double weighted = stage->margin * uncertainty(session, session->stage);
         gate -= weighted;
     }
@@ -253,12 +317,12 @@ static double visit(thrifty_session *session)
 }
 
 /* Visit every stage whose columns the row holds, until one keeps it. */
-static void advance(thrifty_session *session)
+static void advance(thrifty_session *session, const thrifty_code *codes)
 {
     IN_TABLE thrifty_point *point = &points[session->point];
     IN_TABLE double *limits = &thresholds[THRIFTY_N_STAGES * (uint32_t)(session->upper ? point->upper : point->lower)];
     while (session->stage < THRIFTY_N_STAGES && session->n_held >= stages[session->stage].n_held) {
-        const double gate = visit(session);
+        const double gate = visit(session, codes);
         if (!(gate > limits[session->stage])) {
             session->status = THRIFTY_DONE;
             return;
@@ -283,8 +347,8 @@ static uint64_t mix(uint64_t word)
 void thrifty_start_at(thrifty_session *session, uint64_t key, int point)
 {
     unsigned k;
-    for (k = 0; k < THRIFTY_N_SCORES; k++)
-        session->score[k] = base[k];
+    for (k = 0; k < FIRST_SCORE + THRIFTY_N_SCORES; k++)
+        COPY(session->score[k], base[k]);
     session->n_held = 0;
     session->stage = 0;
     session->point = (uint16_t)(point < 0 || point >= THRIFTY_N_POINTS ? 0 : point);
@@ -294,7 +358,7 @@ void thrifty_start_at(thrifty_session *session, uint64_t key, int point)
     (void)key;
     session->upper = 0;
 #endif
-    advance(session);
+    advance(session, session->code);
 }
 
 void thrifty_start(thrifty_session *session, uint64_t key)
@@ -307,34 +371,45 @@ int thrifty_next(const thrifty_session *session)
     return session->status ? session->status : (int)order[session->n_held];
 }
 
-/* Hold the next column, a float of some bits; an infinity is refused. */
-static int hold(thrifty_session *session, unsigned held, uint32_t bits)
+/* Hold the next column, a float of some bits; infinities are larger or smaller than every other number. */
+static void hold(thrifty_session *session, unsigned held, uint32_t bits)
 {
-    thrifty_code *place = &session->code[CODES_OF_COLUMN * held];
+#if THRIFTY_IS_CODE
+    thrifty_code *place = &session->code[order[held]];
+#else
+    thrifty_code *place = &session->code[2 * held];
+#endif
+#if !THRIFTY_COMPARES_FLOATS
     /* Floats as whole numbers in the same order; both zeros are 0. */
     int32_t number = (int32_t)(bits & 0x7fffffffu);
+#endif
+#if THRIFTY_HAS_LEVELS || THRIFTY_COMPARES_FLOATS
+    union {
+        uint32_t bits;
+        float value;
+    } given;
+    given.bits = bits;
+#endif
     place[0] = THRIFTY_MISSING;
 #if !THRIFTY_IS_CODE
     place[1] = 0;
 #endif
-    if (number >= 0x7f800000)
-        return number == 0x7f800000 ? THRIFTY_REFUSED : 0;
-    if (bits >> 31)
-        number = -number;
 #if THRIFTY_HAS_LEVELS
     if (n_levels[held]) {
-        union {
-            uint32_t bits;
-            float value;
-        } given;
-        given.bits = bits;
         if (given.value >= 0.0f && given.value < (float)n_levels[held]) {
-            place[0] = (thrifty_code)given.value;
-            place[CODES_OF_COLUMN - 1u] = place[0];
+            place[0] = (thrifty_code)(unsigned)given.value;
+            place[1 - THRIFTY_IS_CODE] = place[0];
         }
-        return 0;
+        return;
     }
 #endif
+#if THRIFTY_COMPARES_FLOATS
+    place[0] = given.value;
+#else
+    if (number > 0x7f800000)
+        return;
+    if (bits >> 31)
+        number = -number;
 #if THRIFTY_IS_CODE
     place[0] = number;
 #else
@@ -356,36 +431,41 @@ static int hold(thrifty_session *session, unsigned held, uint32_t bits)
         place[0] = place[1] = (thrifty_code)(low - begin);
     }
 #endif
-    return 0;
+#endif
 }
 
 static int take(thrifty_session *session, uint32_t bits)
 {
-    if (session->status || hold(session, session->n_held, bits))
+    if (session->status || (bits & 0x7fffffffu) == 0x7f800000u)
         return THRIFTY_REFUSED;
+    hold(session, session->n_held, bits);
     session->n_held++;
     if (session->n_held >= stages[session->stage].n_held)
-        advance(session);
+        advance(session, session->code);
     return 0;
 }
 
 int thrifty_walk(thrifty_session *session, uint64_t key, const float *row)
 {
-    union {
-        float value;
-        uint32_t bits;
-    } given;
     thrifty_start(session, key);
     while (!session->status) {
         const unsigned end = stages[session->stage].n_held;
+#if THRIFTY_COMPARES_FLOATS && !THRIFTY_HAS_GATES && !THRIFTY_HAS_LEVELS
+        const thrifty_code *codes = row; /* trees read the row itself */
+#else
+        const thrifty_code *codes = session->code;
+        union {
+            float value;
+            uint32_t bits;
+        } given;
         unsigned held;
         for (held = session->n_held; held < end; held++) {
             given.value = row[order[held]];
-            if (hold(session, held, given.bits))
-                return THRIFTY_REFUSED;
+            hold(session, held, given.bits);
         }
+#endif
         session->n_held = (uint16_t)end;
-        advance(session);
+        advance(session, codes);
     }
     return session->status;
 }
@@ -413,9 +493,10 @@ int thrifty_route(const thrifty_session *session)
 double thrifty_score(const thrifty_session *session, int k)
 {
     const int stage = thrifty_route(session);
-    double score = k < 0 || k >= THRIFTY_N_SCORES ? 0.0 : session->score[k];
-    if (stage >= 0 && k >= 0 && k < THRIFTY_N_SCORES)
-        score = score_at(session, (unsigned)stage, (unsigned)k);
+    double score = 0.0;
+    if (k >= 0 && k < THRIFTY_N_SCORES)
+        score = stage < 0 ? NUMBER(session->score[FIRST_SCORE + k])
+                          : VALUE_NUMBER(value_at(session, (unsigned)stage, (unsigned)k));
 #if THRIFTY_IS_NUMBER
     {
         volatile double scaled = score * @SPREAD@;
@@ -435,13 +516,13 @@ int thrifty_label(const thrifty_session *session)
     if (stage < 0)
         return -1;
 #if THRIFTY_N_SCORES == 1
-    return score_at(session, (unsigned)stage, 0) > 0.0;
+    return value_at(session, (unsigned)stage, 0) > 0;
 #else
     {
-        double best = score_at(session, (unsigned)stage, 0);
+        thrifty_value best = value_at(session, (unsigned)stage, 0);
         int label = 0, k;
         for (k = 1; k < THRIFTY_N_SCORES; k++) {
-            const double score = score_at(session, (unsigned)stage, (unsigned)k);
+            const thrifty_value score = value_at(session, (unsigned)stage, (unsigned)k);
             if (score > best) {
                 best = score;
                 label = k;

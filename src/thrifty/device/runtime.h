@@ -7,7 +7,7 @@
  *     if (column == THRIFTY_DONE)
  *         use(thrifty_label(&session));
  *
- * A session is plain memory: copy it, store it, go on later. Compile without -ffast-math.
+ * A session is plain memory: copy it, store it, go on later.
  */
 #ifndef THRIFTY_MODEL_H
 #define THRIFTY_MODEL_H
@@ -25,7 +25,7 @@
 @CODES@
 @ENUMS@
 typedef struct {
-    double score[THRIFTY_N_SCORES];
+    thrifty_sum score[@N_SUMS@];
     thrifty_code code[@N_CODES@]; /* of columns, and of scores that gates read */
     uint16_t n_held;
     uint16_t stage;
@@ -44,8 +44,8 @@ int thrifty_next(const thrifty_session *session);
 int thrifty_give(thrifty_session *session, float value);
 /* The column asked for is missing, or its level is unknown. Returns 0, or THRIFTY_REFUSED. */
 int thrifty_give_missing(thrifty_session *session);
-/* Begin a row whose columns are all at hand, and give every one that is asked for: THRIFTY_DONE, THRIFTY_ASK_SERVER, or
- * THRIFTY_REFUSED. */
+/* Begin a row whose columns are all at hand, and use those that are asked for: THRIFTY_DONE or THRIFTY_ASK_SERVER.
+ * Nothing is refused: an infinity is larger or smaller than every other number. */
 int thrifty_walk(thrifty_session *session, uint64_t key, const float *row);
 /* Number of the predicted class so far; -1 before the first stage, and for a system that predicts numbers. */
 int thrifty_label(const thrifty_session *session);
