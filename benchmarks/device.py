@@ -7,18 +7,22 @@ values: rows whose purchases, route, label, cost or scores differ from those in 
 WebAssembly and in ONNX Runtime, and, of the first 500 rows, on the emulated microcontrollers.
 
 ``same``: one forest of 10 or 100 trees with 32 leaves each, written by thrifty, and by emlearn and m2cgen where
-installed, compiled with -Os, without the driver; and a cascade at its budget beside the same cascade walked to its end.
+installed, compiled with -Os, without the driver; a cascade at its budget beside the same cascade walked to its end, and
+what it takes to compile 100,000 splits.
 Bytes are code and constants of the object file; instructions a row are counted by QEMU (-icount) and are not cycles.
-``limits``: accuracy at limits of flash on new rows, at the budget of the fit, beside trees of LightGBM cut to the same
-bytes by the same exporter, the best of trees x leaves on the rows that judge.
+``limits``: bytes announced and measured, and accuracy on new rows at limits of flash, at the budget of the fit, beside
+trees of LightGBM cut to the same bytes by the same exporter, and forests in emlearn's tables where it is installed, the
+best of trees x leaves on the rows that judge.
 
 Needs arm-none-eabi-gcc and qemu-system-arm (`make test-device` installs them).
 """
 
 import argparse
 import importlib.util
+import os
 import subprocess
 import tempfile
+import time
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -216,7 +220,8 @@ def agree():
         "sets of 12 levels": (*with_levels(12, 1500), {"leaves": "int16"}),
         "sets of 300 levels": (*with_levels(300, 8000), {}),
     }
-    print("\n| rows that differ | host | WebAssembly | ONNX | M4F | M3 |\n|---|---|---|---|---|---|")
+    print("\n| rows that differ | host | WebAssembly | ONNX | M4F | M3 | routes that 16-bit leaves move |")
+    print("|---" * 7 + "|")
     for name, (system, X, settings) in systems.items():
         X = X[rng.integers(len(X), size=10_000)].astype(np.float32)
         if "levels" not in name:
@@ -232,7 +237,9 @@ def agree():
                 *(on_cortex_m(source, folder, X[:500], board)[0] for board in ("Cortex-M4F", "Cortex-M3")),
             ]
         differ = [np.count_nonzero((one != expected[: len(one)]).any(axis=1)) for one in there]
-        print(f"| {name} | {' | '.join(map(str, differ))} |", flush=True)
+        moved = (walked(system.chain_, X)[:, :2] != expected[:, :2]).any(axis=1).mean()
+        moved = f"{moved:.2%}" if settings.get("leaves") == "int16" else ""
+        print(f"| {name} | {' | '.join(map(str, differ))} | {moved} |", flush=True)
 
 
 def same(data):
@@ -269,6 +276,33 @@ def same(data):
             print(f"| {tool} | {found['M4F'][0]:,} | {counts} | {labels.mean():.1%} |", flush=True)
 
 
+def many_splits():
+    """What it takes to compile 100,000 splits as tables."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(6000, 20)).astype(np.float32), rng.integers(2, size=6000)
+    forest = RandomForestClassifier(100, max_leaf_nodes=1001, random_state=0, n_jobs=1).fit(X, y)
+    with tempfile.TemporaryDirectory() as folder:
+        by_thrifty(Path(folder), forest, "int16")
+        command = [
+            "arm-none-eabi-gcc",
+            "-std=c99",
+            *BOARDS["M4F"][1],
+            "-mthumb",
+            "-Os",
+            "-c",
+            "thrifty_model.c",
+        ]
+        began = time.perf_counter()
+        _, status, used = os.wait4(subprocess.Popen(command, cwd=folder).pid, 0)
+        took = time.perf_counter() - began
+        size = run("arm-none-eabi-size", "thrifty_model.o", text=True, cwd=folder).stdout.split()[6]
+    n_splits = sum(one.tree_.n_leaves - 1 for one in forest.estimators_)
+    print(
+        f"\n{n_splits:,} splits as tables: {int(size):,} bytes, compiled in {took:.1f} s of which "
+        f"{used.ru_utime:.1f} s of processor, {used.ru_maxrss / 1024:.0f} MB, status {status}"
+    )
+
+
 def at_a_budget():
     """A cascade at its budget, and walked to its end."""
     X, y = load_breast_cancer(return_X_y=True)
@@ -290,41 +324,87 @@ def at_a_budget():
         print(f"| {name} | {counts[0]:,.0f} | {counts[1]:,.0f} |", flush=True)
 
 
-def limits(data):
-    """Accuracy at limits of flash, the operating point chosen on validation rows at the budget of the fit."""
+def measured_bytes(folder, source, includes=()):
+    """Bytes of code and constants on a Cortex-M4F."""
+    flags = ["-std=gnu99", "-w", *BOARDS["M4F"][1], "-mthumb", "-Os", "-c", *(f"-I{one}" for one in includes)]
+    run("arm-none-eabi-gcc", *flags, source, "-o", folder / "model.o")
+    return int(run("arm-none-eabi-size", folder / "model.o", text=True).stdout.splitlines()[1].split()[0])
+
+
+def boosted_rivals(X, y, X_val, y_val):
+    """Bytes, accuracy on the rows that judge, and accuracy of new rows, for trees of LightGBM in thrifty's tables."""
     import lightgbm
 
-    sizes = [8, 32, 128, None]
+    for n_trees, n_leaves in product((5, 20, 80, 160), (4, 8, 16, 32, 64)):
+        settings = {"verbosity": -1, "n_jobs": 1, "random_state": 0, "num_leaves": n_leaves}
+        one = lightgbm.LGBMClassifier(n_estimators=n_trees, **settings).fit(X, y)
+        model = trees_alone(additive_trees(one, X.shape[1]), "int16")
+        yield plan_of(model, "int16").flash_bytes, one.score(X_val, y_val), one.score
+
+
+def emlearn_rivals(X, y, X_val, y_val):
+    """The same for forests in emlearn's tables, on columns that were scaled to 16 bits."""
+    if importlib.util.find_spec("emlearn") is None:
+        return
+    low, high = X.min(axis=0), X.max(axis=0)
+    scale = 65534 / np.where(high > low, high - low, 1.0)
+
+    def narrow(rows):
+        return np.clip(np.rint((rows - low) * scale) - 32767, -32767, 32767).astype(np.float32)
+
+    for n_trees, n_leaves in product((3, 10, 30, 100), (8, 32, 128)):
+        one = RandomForestClassifier(n_trees, max_leaf_nodes=n_leaves, random_state=0).fit(narrow(X), y)
+        with tempfile.TemporaryDirectory() as folder:
+            sources, includes = by_emlearn(Path(folder), one, "loadable")
+            n_bytes = measured_bytes(Path(folder), Path(folder) / sources[0], includes)
+        right = one.score(narrow(X_val), y_val)
+        yield n_bytes, right, lambda rows, labels, one=one: one.score(narrow(rows), labels)
+
+
+def limits(data):
+    """Accuracy at limits of flash, the operating point chosen on validation rows at the budget of the fit."""
     for load in (load_letters, load_miniboone, load_forest):
-        split, budget = load(data), 0.25 * load(data).X_train.shape[1]
-        X, y = split.X_train[:MOST_ROWS], split.y_train[:MOST_ROWS]
-        X_val, y_val = split.X_val[:MOST_ROWS], split.y_val[:MOST_ROWS]
-        X_new, y_new = split.X_test[:10_000], split.y_test[:10_000]
-        clf = BudgetedClassifier(budget=budget, random_state=0).fit(X, y)
-        grown = []
-        for n_trees in (3, 5, 10, 20, 40, 80, 160):
-            for n_leaves in (4, 8, 16, 32, 64):
-                settings = {"verbosity": -1, "n_jobs": 1, "random_state": 0, "num_leaves": n_leaves}
-                other = lightgbm.LGBMClassifier(n_estimators=n_trees, **settings).fit(X, y)
-                model = trees_alone(additive_trees(other, X.shape[1]), "int16")
-                grown.append((plan_of(model, "int16").flash_bytes, other.score(X_val, y_val), other))
+        split = load(data)
+        X, y = split.X_train[:MOST_ROWS], np.unique(split.y_train[:MOST_ROWS], return_inverse=True)[1]
+        X_val, y_val = (
+            split.X_val[:MOST_ROWS],
+            np.searchsorted(np.unique(split.y_train), split.y_val[:MOST_ROWS]),
+        )
+        X_new, y_new = split.X_test[:10_000], np.searchsorted(np.unique(split.y_train), split.y_test[:10_000])
+        budget = 0.25 * X.shape[1]
+        options = StageOptions(structure="line")
+        clf = BudgetedClassifier(budget=budget, stages=options, random_state=0).fit(X, y)
+        rivals = [list(one(X, y, X_val, y_val)) for one in (boosted_rivals, emlearn_rivals)]
         print(f"\n{load.__name__[5:]}, {len(X)} rows, {X.shape[1]} columns, budget {budget:g}\n")
-        print("| most kB | bytes | stages | cost | accuracy | LightGBM, all columns: bytes | accuracy |")
-        print("|---|---|---|---|---|---|---|")
-        for size in sizes:
+        print(
+            "| most kB | announced | measured | stages | cost | accuracy | rows kept "
+            "| LightGBM, all columns: bytes | accuracy | emlearn's forest, all columns: bytes | accuracy |\n"
+            + "|---" * 11
+            + "|"
+        )
+        for size in (8, 32, 128, None):
             with tempfile.TemporaryDirectory() as folder:
                 most = None if size is None else f"{size}k"
                 found = thrifty.export(clf, Path(folder) / "c", max_flash=most, X=X_val, y=y_val)
+                n_bytes = measured_bytes(Path(folder), found.files[1])
             system = found.system
             right, cost = np.mean(system.predict(X_new) == y_new), system.cost(X_new).mean()
-            n_bytes, _, rival = max(
-                (one for one in grown if size is None or one[0] <= 1024 * size), key=lambda one: one[1]
-            )
-            print(
-                f"| {size or 'all'} | {found.flash_bytes:,} | {len(system.stages)} | {cost:.2f} | {right:.4f} "
-                f"| {n_bytes:,} | {rival.score(X_new, y_new):.4f} |",
-                flush=True,
-            )
+            stays = np.mean(system.walk(system.reader(X_new)).route < len(system.stages))
+            cells = [
+                size or "all",
+                f"{found.flash_bytes:,}",
+                f"{n_bytes:,}",
+                len(system.stages),
+                f"{cost:.2f}",
+            ]
+            cells += [f"{right:.4f}", f"{stays:.1%}"]
+            for grown in rivals:
+                fitting = [one for one in grown if size is None or one[0] <= 1024 * size]
+                best = max(fitting, key=lambda one: one[1], default=None)
+                cells += (
+                    ["none fits", ""] if best is None else [f"{best[0]:,}", f"{best[2](X_new, y_new):.4f}"]
+                )
+            print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
 
 def main():
@@ -337,6 +417,7 @@ def main():
     if "same" in asked.parts:
         same(asked.data)
         at_a_budget()
+        many_splits()
     if "limits" in asked.parts:
         limits(asked.data)
 
