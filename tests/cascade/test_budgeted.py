@@ -97,7 +97,7 @@ def test_the_size_of_weights_changes_nothing_but_whole_numbers_count_rows(small_
         return np.column_stack([one.predict_proba(X), one.cost(X)])
 
     plain = fitted_with(None)
-    for uniform in (1e100, 1e-100, 1 / len(y), 3.0):
+    for uniform in (1e300, 1e-300, 1 / len(y), 3.0):
         np.testing.assert_array_equal(fitted_with(np.full(len(y), uniform)), plain)
     uneven = np.where(X[:, 3] > 0, 1.3, 0.8)
     expected = fitted_with(uneven)

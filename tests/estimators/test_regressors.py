@@ -4,12 +4,14 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, Ridge
 
 from reproduction.rivals.greedy_miser import GreedyMiserRegressor
 from thrifty import ConfidenceRouter, DynaModGbrtRegressor, evidence_of
+from thrifty.bundle import from_bytes, to_bytes
 from thrifty.errors import InvalidInputError, OptimisticFullModelWarning
 from thrifty.tasks.regression import regression_of
 
@@ -108,6 +110,18 @@ def test_a_gate_may_read_the_number_of_the_cheap_model(rows, loss):
     pair = DynaModGbrtRegressor(full_model, gate_reads_score=True, **settings(loss)).fit(X, y)
     assert pair.chain_.stages[0].gate.n_features == 2
     assert pair.at(budget=100).score(rows[2], rows[3]) > pair.at(budget=1).score(rows[2], rows[3]) + 0.05
+
+
+@pytest.mark.parametrize("scale", [2.0**995, 2.0**-995])
+def test_targets_of_any_size_are_predicted_on_their_scale(rows, scale):
+    X, y = rows[:2]
+    full = HistGradientBoostingRegressor(max_iter=10, min_samples_leaf=5)
+    plain, scaled = (
+        DynaModGbrtRegressor(full, **settings("squared")).fit(X, y * one) for one in (1.0, scale)
+    )
+    np.testing.assert_allclose(scaled.predict(rows[2]) / scale, plain.predict(rows[2]), rtol=1e-6)
+    assert scaled.score(X, y * scale) == pytest.approx(plain.score(X, y))
+    np.testing.assert_array_equal(from_bytes(to_bytes(scaled)).predict(rows[2]), scaled.predict(rows[2]))
 
 
 def test_the_absolute_error_is_not_led_astray_by_outliers(rows):

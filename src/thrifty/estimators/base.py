@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import r2_score
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -30,7 +31,7 @@ from thrifty.prices.prices import Prices, check_price_list, resolve_prices
 from thrifty.tables.columns import Levels, has_dates
 from thrifty.tables.frames import kind_of_table, split_row_keys
 from thrifty.tasks.classes import classification_of, default_classifier
-from thrifty.tasks.regression import RegressionTask, default_regressor, regression_of
+from thrifty.tasks.regression import RegressionTask, default_regressor, read_targets, regression_of
 from thrifty.tasks.task import Task
 
 
@@ -316,6 +317,14 @@ class ChainRegressor(RegressorMixin, ChainEstimator):  # type: ignore[misc]  # s
             task.quantile,
         )
         return theirs if isinstance(theirs, RegressionTask) and same else task
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R2 of the predictions, as of every regressor, in a unit in which squares of targets do not overflow."""
+        predicted, task = self.predict(X), self.chain_.task
+        assert isinstance(task, RegressionTask)  # as every fit of this class
+        exponent = -int(np.frexp(task.spread)[1])
+        both = np.ldexp(read_targets("y", y), exponent), np.ldexp(predicted, exponent)
+        return float(r2_score(*both, sample_weight=sample_weight))
 
     def _default_full(self) -> Any:
         return default_regressor(self.loss, self.random_state, self.quantile)

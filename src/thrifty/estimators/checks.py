@@ -30,8 +30,8 @@ _WAY_OUT = (
     "of DynaMod-Gbrt and GreedyMiser read text, categories and dates as they are."
 )
 
-MAX_WEIGHT = 1e100
-"""Largest weight, and largest ratio of two weights: beyond it, sums of weighted rows overflow."""
+MAX_RATIO = 1e100
+"""Largest ratio of two weights: beyond it, sums of weighted rows lose the light ones."""
 
 MAX_COUNT = 100
 """Largest mean of whole weights that count rows; larger ones are relative, as weights with fractions are."""
@@ -249,13 +249,15 @@ def check_weights(sample_weight: Any, numbers: Any) -> Floats:
     if not weight.any():
         raise InvalidInputError("sample_weight must not be zero for every row; got zeros only.")
     heavy, light = float(weight.max()), float(weight[weight > 0].min())
-    if heavy > MAX_WEIGHT or light < heavy / MAX_WEIGHT:
-        raise InvalidInputError(
-            f"sample_weight must be at most {MAX_WEIGHT:g}, and that many times the smallest one that is not zero; "
-            f"got {light:g} to {heavy:g}. Rescale the weights, or give rows that hardly count the weight 0."
-        )
     if heavy == light:
         return np.where(weight > 0, 1.0, 0.0)
+    if light < heavy / MAX_RATIO:
+        raise InvalidInputError(
+            f"sample_weight must be at most {MAX_RATIO:g} times the smallest one that is not zero; got {light:g} to "
+            f"{heavy:g}. Give rows that hardly count the weight 0."
+        )
+    if not 1 / MAX_RATIO <= heavy <= MAX_RATIO:  # sums would overflow, or lose digits
+        weight = np.ldexp(weight, -int(np.frexp(heavy)[1]))
     mean = float(np.mean(weight[weight > 0]))
     if mean <= MAX_COUNT and np.array_equal(weight, np.rint(weight)):
         return np.asarray(weight, dtype=np.float64)

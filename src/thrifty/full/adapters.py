@@ -80,6 +80,10 @@ class ModelAdapter:
         """Fit the calibration of raw outputs on rows that the model was not fitted on."""
         raise NotImplementedError
 
+    def calibration_of(self, model: Any, raw: Floats, y: Floats, weight: Floats) -> Floats | None:
+        """Calibration of a model that was fitted on ``fit_arguments``; None where its raw outputs are outputs."""
+        return None if self.is_calibrated(model) else self.calibrate(raw, y, weight)
+
     def outputs(self, raw: Floats, calibration: Floats | None) -> Floats:
         """Clipped outputs from raw outputs; ``calibration`` is None for a calibrated model."""
         raise NotImplementedError
@@ -211,9 +215,12 @@ class _MulticlassModels(_ClassModels):
 
 
 class _RegressionModels(ModelAdapter):
-    """Regressors; predictions are used unchanged."""
+    """Regressors; predictions are used unchanged, or multiplied by the unit that the targets were divided by."""
 
     task: RegressionTask
+
+    def fit_arguments(self, model: Any, y: Floats) -> tuple[Labels, dict[str, Any]]:  # noqa: ARG002 - of rankers
+        return self.task.decode(y) / self.task.unit, {}
 
     def check_unfitted(self, model: Any, name: str) -> None:
         if not is_regressor(model):
@@ -245,13 +252,11 @@ class _RegressionModels(ModelAdapter):
     def is_calibrated(self, model: Any) -> bool:  # noqa: ARG002 - rankers are not
         return True
 
-    def calibrate(self, raw: Floats, y: Floats, weight: Floats) -> Floats:
-        """Slope and intercept."""
-        return self.task.calibrate(self.task.scores(raw), y, weight)
+    def calibration_of(self, model: Any, raw: Floats, y: Floats, weight: Floats) -> Floats | None:  # noqa: ARG002
+        return None if self.task.unit == 1.0 else np.array([self.task.unit, 0.0])
 
     def outputs(self, raw: Floats, calibration: Floats | None) -> Floats:
-        task = self.task
-        return raw if calibration is None else task.outputs(task.calibrated(task.scores(raw), calibration))
+        return raw if calibration is None else calibration[0] * raw + calibration[1]
 
 
 class _RankingModels(_RegressionModels):
@@ -272,6 +277,17 @@ class _RankingModels(_RegressionModels):
 
     def is_calibrated(self, model: Any) -> bool:  # noqa: ARG002 - part of the contract
         return False
+
+    def calibrate(self, raw: Floats, y: Floats, weight: Floats) -> Floats:
+        """Slope and intercept."""
+        return self.task.calibrate(self.task.scores(raw), y, weight)
+
+    def calibration_of(self, model: Any, raw: Floats, y: Floats, weight: Floats) -> Floats | None:  # noqa: ARG002
+        return self.calibrate(raw, y, weight)
+
+    def outputs(self, raw: Floats, calibration: Floats | None) -> Floats:
+        task = self.task
+        return raw if calibration is None else task.outputs(task.calibrated(task.scores(raw), calibration))
 
     def loss(self, y: Floats, outputs: Floats) -> Floats:
         return SquaredLoss(self.task.targets(y)).values(self.task.scores(outputs))

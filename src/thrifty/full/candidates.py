@@ -127,6 +127,7 @@ def compare_kinds(
     target = task.encode("y", labels, len(labels))
     # XGBoost reads no labels but 0 and 1.
     learned = np.unique(labels, return_inverse=True)[1] if len(task.classes) else labels
+    unit = task.unit if isinstance(task, RegressionTask) else 1.0
     folds = _folds(numbers, task.strata(target), seed, task.query_of(target))
     scores: dict[str, float] = {}
     progress("comparing full models", 0, len(kinds))
@@ -134,7 +135,7 @@ def compare_kinds(
         model, answers = new_model(kind, seed, n_jobs, task), np.zeros(len(labels))
         for fold in np.unique(folds):
             out = folds == fold
-            given: Any = learned[~out]
+            given: Any = learned[~out] if unit == 1.0 else learned[~out] / unit
             arguments: dict[str, Any] = {}
             if isinstance(task, RankingTask):
                 given, arguments = models_of(task).fit_arguments(model, target[~out])
@@ -144,7 +145,7 @@ def compare_kinds(
         elif len(task.classes):
             scores[kind] = float((answers == learned).mean())
         else:
-            scores[kind] = float(task.quality(target, answers[:, None]).mean())
+            scores[kind] = float(task.quality(target, unit * answers[:, None]).mean())
         progress("comparing full models", len(scores), len(kinds))
     # The first of equals: a dict keeps its order.
     return KindComparison(max(scores, key=lambda kind: scores[kind]), scores, len(labels))

@@ -198,7 +198,7 @@ def _fit_by_fold(full: Any, rows: TrainingRows, n_jobs: int | None, name: str) -
     raw = np.empty((len(rows.y), scores[0].shape[1]))
     for out, score in zip(held_out, scores, strict=True):
         raw[out] = score
-    calibration = None if models.is_calibrated(fitted) else models.calibrate(raw, rows.y, rows.weight)
+    calibration = models.calibration_of(fitted, raw, rows.y, rows.weight)
     model = EstimatorFull(fitted, task, calibration)
     return CrossFittedFull(model, models.outputs(raw, calibration), task)
 

@@ -87,6 +87,9 @@ def check_loss(kind: str, quantile: Any) -> float:
 
 def centre_and_spread(numbers: Floats, weight: Floats, kind: str, quantile: float) -> tuple[float, float]:
     """Centre of the targets, and the mean error of the best constant (its root, for squared errors)."""
+    # In units of a power of two, which rounds nothing: squares of 1e200 overflow, and those of 1e-200 are zero.
+    exponent = int(np.frexp(np.abs(numbers).max())[1])
+    numbers = np.ldexp(numbers, -exponent)
     middle, mean = _weighted_median(numbers, weight), _mean(numbers, weight)
     centre = middle if np.any(numbers > middle) else float(mean)
     if kind == "pinball":
@@ -94,7 +97,9 @@ def centre_and_spread(numbers: Floats, weight: Floats, kind: str, quantile: floa
     else:
         away = np.square(numbers - mean) if kind == "squared" else np.abs(numbers - middle)
     spread = _mean(away, weight)
-    return centre, float(np.sqrt(spread) if kind == "squared" else spread)
+    found = np.array([centre, np.sqrt(spread) if kind == "squared" else spread])
+    centre, spread = np.ldexp(found, exponent).tolist()
+    return centre, spread
 
 
 def _mean(numbers: Floats, weight: Floats) -> Any:
@@ -223,6 +228,9 @@ def linear_weights(scores: Floats, y: Floats, weight: Floats, kind: str, quantil
 
 RegressionLoss = Literal["squared", "absolute", "pinball"]
 
+MIN_SPREAD, MAX_SPREAD = 1e-6, 1e30
+"""Spread of targets between which full models are fitted on the targets as they are."""
+
 
 @dataclass(frozen=True)
 class RegressionTask(Task):
@@ -258,6 +266,17 @@ class RegressionTask(Task):
                 f"{self.tolerance!r}, {self.quantile!r}."
             )
         return self
+
+    @property
+    def unit(self) -> float:
+        """Power of two in units of which full models are fitted: one, unless their arithmetic fails on the targets.
+
+        Histogram boosting keeps gradients in single precision, and scikit-learn's trees do not split variances below
+        the precision of a number.
+        """
+        if MIN_SPREAD <= self.spread <= MAX_SPREAD:
+            return 1.0
+        return float(np.ldexp(0.5, min(max(int(np.frexp(self.spread)[1]), -1000), 1000)))
 
     @property
     def loss_name(self) -> str:
@@ -422,8 +441,13 @@ def regression_of(
     if weight is None or np.all(weight == weight[0]):
         weight = np.ones(len(numbers))
     numbers, weight = numbers[weight > 0], weight[weight > 0]
+    if not np.isfinite(np.ptp(numbers)):
+        raise InvalidInputError(
+            f"y must span less than {np.finfo(float).max:.3g}, the largest number; got targets from {numbers.min():g} "
+            f"to {numbers.max():g}. Divide the targets by a constant."
+        )
     centre, spread = centre_and_spread(numbers, weight, kind, wanted)
-    if not np.isfinite(spread) or spread <= 1e-12 * max(abs(centre), 1e-300):
+    if spread <= 1e-12 * max(abs(centre), 1e-300):
         raise InvalidInputError(
             f"y must vary; got {len(numbers):,} sample{'s' if len(numbers) > 1 else ''} with the target {centre:g}, or "
             f"nearly so, and there is nothing to learn from that."
