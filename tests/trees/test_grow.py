@@ -110,8 +110,8 @@ def test_permuting_columns_changes_nothing_but_their_names(problem, seed):
 @pytest.mark.slow
 @quick
 @given(problems())
-def test_skipping_what_cannot_pay_changes_no_tree(problem):
-    same_trees(grow_all(*problem)[1], grow_all(*problem, skip_hopeless=False)[1])
+def test_skipping_what_cannot_pay_and_empty_bins_changes_no_tree(problem):
+    same_trees(grow_all(*problem)[1], grow_all(*problem, skip_hopeless=False, few_rows=0)[1])
 
 
 @pytest.mark.slow
@@ -166,7 +166,8 @@ def test_skipping_saves_work_and_changes_no_tree(priced_problem, newton):
 def test_skipping_changes_no_tree_at_any_price(priced_problem, newton, gamma, options):
     X, y = priced_problem
     fast, skipped, _ = boost(X, y, newton=newton, gamma=gamma, **options)
-    slow, examined, _ = boost(X, y, newton=newton, gamma=gamma, skip_hopeless=False, **options)
+    slowly = {"skip_hopeless": False, "few_rows": 0}
+    slow, examined, _ = boost(X, y, newton=newton, gamma=gamma, **slowly, **options)
     same_trees(skipped, examined)
     np.testing.assert_array_equal(fast.bought, slow.bought)
 

@@ -36,7 +36,16 @@ from thrifty.arrays import Floats, Int32s, Int64s, Words
 from thrifty.jit import Number, Record, lean, lean_kernel
 from thrifty.trees.binning import LEVEL_SET, BinnedTable
 from thrifty.trees.histogram import BYTE, CARRIED_FROM, CHUNK, MAX_CARRIED, ROW, fill, subtract
-from thrifty.trees.split import can_pay, choose, examine, is_heavier, lanes_score, leaf_offset, may_split
+from thrifty.trees.split import (
+    can_pay,
+    choose,
+    examine,
+    examine_rows,
+    is_heavier,
+    lanes_score,
+    leaf_offset,
+    may_split,
+)
 from thrifty.trees.workspace import Limits, Workspace
 
 TINY, HUGE = 2.0**-400, 2.0**400  # units of gradients between these have squares that are numbers
@@ -63,6 +72,11 @@ def run_job(ws: Workspace) -> None:
     words, places, n_carried = ws.free_words, ws.places[1], tree.n_carried
     if tree.is_whole:
         words, places, n_carried = ws.words, ws.places[0], np.int64(0)
+    if tree.is_few:
+        for leaf in (tree.small, tree.big):
+            if leaf >= 0:
+                examine_rows(ws, leaf, words, places, tree.first, tree.last)
+        return
     for start in range(tree.first, tree.last, CHUNK):
         stop = start + CHUNK if start + CHUNK < tree.last else tree.last
         for leaf, slot in ((tree.small, tree.small_slot), (tree.big, tree.big_slot)):
@@ -75,7 +89,7 @@ def run_job(ws: Workspace) -> None:
             else:
                 rows, packed = ws.rows[at.depth % 2], ws.packed[at.depth % 2]
                 fill(words, places, start, stop, rows, packed, at.start, at.stop, n_carried, ws.tile, hist)
-            if may_split(at, ws.limits):
+            if may_split(ws, leaf):
                 examine(ws, leaf, places, start, stop, hist)
 
 
@@ -116,31 +130,38 @@ def plan_job(ws: Workspace) -> Number:
     tree.left = -1
     if left < 0:
         return False
-    left_open, right_open = may_split(leaves[left], limits), right >= 0 and may_split(leaves[right], limits)
+    left_open, right_open = may_split(ws, left), right >= 0 and may_split(ws, right)
     if tree.n_leaves == limits.max_leaves or not (left_open or right_open):
         release_slot(tree, free_slots, parent_slot)
         return False
     is_whole = (left_open and can_pay(ws, left)) or (right_open and can_pay(ws, right))
     # A free column's histogram is in every kept slot; a priced one's only in those of leaves examined whole.
     from_parent = parent_slot >= 0 and (tree.parent_is_whole or not is_whole)
+    n_both = n_rows(leaves[left]) + (n_rows(leaves[right]) if right >= 0 else 0)
+    tree.is_few = n_both <= limits.few_rows and ws.lanes.n_lanes == 1 and len(ws.sets) == 0
+    if tree.is_few:
+        from_parent = False
     small, big, big_open = left, right, right_open
     if right >= 0 and n_rows(leaves[right]) < n_rows(leaves[left]):
         small, big, big_open = right, left, left_open
     if not big_open:
         big = np.int64(-1)
-    elif not from_parent and not may_split(leaves[small], limits):
+    elif not from_parent and not may_split(ws, small):
         small, big = big, np.int64(-1)
     if big < 0 or not from_parent:
         release_slot(tree, free_slots, parent_slot)
         from_parent = False
     tree.small, tree.big, tree.from_parent, tree.is_whole = small, big, from_parent, is_whole
     tree.first, tree.last = 0, len(ws.charges) if is_whole else tree.n_free
-    tree.small_slot, tree.big_slot = take_slot(tree, free_slots, leaves[small], limits, np.int64(0)), -1
+    tree.small_slot = tree.big_slot = -1
+    if not tree.is_few:
+        tree.small_slot = take_slot(tree, free_slots, leaves[small], limits, np.int64(0))
     tree.n_cells += tree.last * n_rows(leaves[small])
     if from_parent:
         tree.big_slot = parent_slot
     elif big >= 0:
-        tree.big_slot = take_slot(tree, free_slots, leaves[big], limits, np.int64(1))
+        if not tree.is_few:
+            tree.big_slot = take_slot(tree, free_slots, leaves[big], limits, np.int64(1))
         tree.n_cells += tree.last * n_rows(leaves[big])
     for leaf in (small, big):
         if leaf >= 0:
@@ -176,7 +197,7 @@ def end_job(ws: Workspace) -> None:
             continue
         at = ws.leaves[leaf]
         choose(at, ws.candidates[leaf], ws.charges, ws.order)
-        is_kept = may_split(at, ws.limits) and at.depth + 1 < ws.limits.max_depth
+        is_kept = may_split(ws, leaf) and at.depth + 1 < ws.limits.max_depth
         at.slot = slot if is_kept and slot < ws.hist.shape[0] - 2 else -1
         if not is_kept:
             release_slot(tree, ws.free_slots, slot)
@@ -244,8 +265,9 @@ def review(ws: Workspace) -> Number:
         leaf = tree.review
         at = leaves[leaf]
         tree.review += 1
-        if not at.is_whole and may_split(at, ws.limits):
+        if not at.is_whole and may_split(ws, leaf):
             tree.small, tree.big, tree.from_parent, tree.is_whole = leaf, -1, 0, is_whole
+            tree.is_few = 0
             tree.small_slot = at.slot if at.slot >= 0 else len(ws.hist) - 1
             tree.first, tree.last = (0, len(ws.charges)) if is_whole else (tree.fresh, tree.n_free)
             tree.n_cells += (tree.last - tree.first) * n_rows(at)
@@ -462,7 +484,7 @@ def examine_levels(ws: Workspace, levels: LevelSearch) -> None:
     tree, best = ws.tree[0], levels.sums[1]
     places = ws.places[0] if tree.is_whole else ws.places[1]
     for leaf, slot in ((tree.small, tree.small_slot), (tree.big, tree.big_slot)):
-        if leaf < 0 or not may_split(ws.leaves[leaf], ws.limits):
+        if leaf < 0 or not may_split(ws, leaf):
             continue
         offset = leaf_offset(ws.totals[leaf], ws.lanes, ws.units, levels.limits.l2)
         for place in range(tree.first, tree.last):

@@ -55,6 +55,20 @@ class Thresholds:
         """Thresholds of one column."""
         return self.values[self.offsets[feature] : self.offsets[feature + 1]]
 
+    @cached_property
+    def hashes(self) -> Words:
+        """Hash of the thresholds of each column."""
+        ends = (self.of(f).tobytes() for f in range(len(self.offsets) - 1))
+        return np.array([hash_bytes(one) for one in ends], dtype=np.uint64)
+
+    def take(self, features: Ints) -> "Thresholds":
+        """Thresholds of some columns, whose hashes are not computed again."""
+        ends = [self.of(int(feature)) for feature in features]
+        offsets = np.cumsum([0] + [len(values) for values in ends]).astype(np.int64)
+        taken = Thresholds(np.concatenate([np.empty(0), *ends]), offsets)
+        vars(taken)["hashes"] = self.hashes[features]
+        return taken
+
 
 @dataclass(frozen=True)
 class BinnedTable:
@@ -118,8 +132,7 @@ class BinnedTable:
         Used to break exact ties between columns, so that permuting columns or rows, or giving a row twice in
         place of weighting it by two, changes no tree. Only columns that no content can tell apart share a key.
         """
-        ends = [self.thresholds.of(f).tobytes() for f in range(self.n_codes)]
-        salts = np.array([hash_bytes(one) for one in ends], dtype=np.uint64)
+        salts = self.thresholds.hashes
         # Which rows are equal is asked with salts that differ from place to place: with equal salts, two rows
         # that hold the same codes in other columns would look alike.
         places = mix(np.arange(1, self.n_codes + 1, dtype=np.uint64))

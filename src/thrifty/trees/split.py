@@ -25,18 +25,39 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Floats, Int64s
+from thrifty.arrays import Floats, Int64s, Words
 from thrifty.jit import Number, Record, inner, lean, lean_kernel
 from thrifty.trees.gradients import Lanes
 from thrifty.trees.histogram import BYTE, CHUNK, TILE, gather, subtract
 from thrifty.trees.workspace import Limits, Workspace
 
+ONE = np.uint64(1)
+DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
+"""Its products with the powers of two differ in their first six bits, which tells the place of a bit."""
+PLACE = np.zeros(64, np.uint8)
+for _place in range(64):
+    PLACE[(int(DE_BRUIJN) << _place) % 2**64 >> 58] = _place
+
 
 @lean
-def may_split(leaf: Record, limits: Limits) -> Number:
-    """Whether depth and number of rows allow a split."""
-    n = leaf.stop - leaf.start
-    return leaf.depth < limits.max_depth and n >= 2 * limits.min_child_samples and n > 1
+def may_split(ws: Workspace, leaf: Number) -> Number:
+    """Whether depth, number of rows and hessian allow a split; without that of several lanes, which is searched."""
+    at, limits = ws.leaves[leaf], ws.limits
+    n = at.stop - at.start
+    if at.depth >= limits.max_depth or n < 2 * limits.min_child_samples or n < 2:
+        return False
+    return ws.lanes.n_lanes > 1 or (ws.totals[leaf, 0] & ws.lanes.fields[0, 3]) >= 2 * least_hessian(ws)
+
+
+@lean
+def least_hessian(ws: Workspace) -> Number:
+    """Least units of hessian of a child, of one lane."""
+    limits, unit_h, least = ws.limits, ws.units[0, 1], np.int64(1)
+    if limits.min_child_weight > unit_h:
+        least = np.int64(math.ceil(limits.min_child_weight / unit_h))
+    if ws.lanes.constant and limits.min_child_samples > least:
+        least = np.int64(limits.min_child_samples)
+    return least
 
 
 @lean
@@ -108,13 +129,8 @@ def search(
 @lean
 def examine(ws: Workspace, leaf: Number, columns: Int64s, first: Number, last: Number, hist: Int64s) -> None:
     """Best split of a leaf, whose histogram is given, on each column at places ``first .. last``: its candidates."""
-    limits, fields, total = ws.limits, ws.lanes.fields, ws.totals[leaf, 0]
-    min_hessian: Number = np.int64(1)
-    l2, unit_g, unit_h, shift = limits.l2, ws.units[0, 0], ws.units[0, 1], fields[0, 1]
-    if limits.min_child_weight > unit_h:
-        min_hessian = np.int64(math.ceil(limits.min_child_weight / unit_h))
-    if ws.lanes.constant and limits.min_child_samples > min_hessian:
-        min_hessian = limits.min_child_samples
+    fields, total, min_hessian = ws.lanes.fields, ws.totals[leaf, 0], least_hessian(ws)
+    l2, unit_g, unit_h, shift = ws.limits.l2, ws.units[0, 0], ws.units[0, 1], fields[0, 1]
     both = (total & fields[0, 3]) * unit_h + 2 * l2
     offset = leaf_offset(ws.totals[leaf], ws.lanes, ws.units, l2)
     for place in range(first, last):
@@ -126,6 +142,94 @@ def examine(ws: Workspace, leaf: Number, columns: Int64s, first: Number, last: N
             found = ws.candidates[leaf, f]
             found.gain, found.last_left, found.missing_left = 0.5 * (score / both - offset), end, left
             ws.left_totals[leaf, f, 0] = left_sum
+
+
+@lean
+def examine_rows(
+    ws: Workspace, leaf: Number, words: Words, columns: Int64s, first: Number, last: Number
+) -> None:
+    """As ``examine`` for a leaf of at most ``TILE`` rows, by the bins that its rows are in: most others are empty."""
+    at, fields, total, least = ws.leaves[leaf], ws.lanes.fields, ws.totals[leaf, 0], least_hessian(ws)
+    l2, unit_g, unit_h, shift = ws.limits.l2, ws.units[0, 0], ws.units[0, 1], fields[0, 1]
+    both = (total & fields[0, 3]) * unit_h + 2 * l2
+    offset = leaf_offset(ws.totals[leaf], ws.lanes, ws.units, l2)
+    # The place of the leaf's rows among those of the other depths is free until the leaf is split.
+    rows, packed, own, values = (
+        ws.rows[at.depth % 2],
+        ws.packed[at.depth % 2],
+        ws.rows[1 - at.depth % 2],
+        ws.packed[1 - at.depth % 2],
+    )
+    stop = at.start
+    for i in range(at.start, at.stop):  # without rows that this tree is not grown on
+        own[stop], values[stop] = rows[i], packed[i]
+        stop += np.int64(packed[i] != 0)
+    gather(words, own, at.start, stop, first // 8, (last + 7) // 8, ws.tile)
+    values, cells, marks = values[at.start : stop], ws.hist[ws.hist.shape[0] - 1, 0], ws.tile[0, TILE:]
+    for place in range(first, last):
+        f, codes, down = columns[place], ws.tile[place // 8], np.uint64(8 * (place % 8))
+        n_bins = ws.features[f].n_bins
+        for b in range(n_bins + 1):
+            cells[b] = 0
+        for word in range(4):
+            marks[word] = 0
+        for i in range(len(values)):
+            code = (codes[i] >> down) & BYTE
+            cells[code] += values[i]
+            marks[code >> np.uint64(6)] |= ONE << (code & np.uint64(63))
+        score, end, left, left_sum = search_marked(
+            cells, marks, n_bins, total, shift, unit_g, unit_h, l2, least
+        )
+        if end >= 0:
+            found = ws.candidates[leaf, f]
+            found.gain, found.last_left, found.missing_left = 0.5 * (score / both - offset), end, left
+            ws.left_totals[leaf, f, 0] = left_sum
+
+
+@lean
+def search_marked(
+    cells: Int64s,
+    marks: Words,
+    n_bins: Number,
+    total: Number,
+    shift: Number,
+    unit_g: Number,
+    unit_h: Number,
+    l2: Number,
+    min_hessian: Number,
+) -> tuple[Number, Number, Number, Number]:
+    """As ``search``, over the cells that are marked by a bit each: no other is looked at."""
+    mask, missing = (np.int64(1) << shift) - 1, cells[n_bins]
+    marks[n_bins >> 6] &= ~(ONE << np.uint64(n_bins & 63))
+    all_g, all_h = np.float64(total >> shift), total & mask
+    extra = l2 / unit_h
+    both = all_h + 2 * extra
+    best, best_bin, best_left, best_sum = 0.0, np.int64(-1), False, np.int64(0)
+    for side in range(2 if missing != 0 else 1):
+        left, again = missing if side == 1 else np.int64(0), False
+        for word in range(4):
+            todo = marks[word]
+            while todo != 0:
+                b = 64 * word + np.int64(PLACE[((todo & (~todo + ONE)) * DE_BRUIJN) >> np.uint64(58)])
+                todo &= todo - ONE
+                if again:  # the split before the empty cells again
+                    best_bin = b - 1
+                left += cells[b]
+                again = False
+                if (left & mask) < min_hessian or all_h - (left & mask) < min_hessian:
+                    continue
+                a = np.float64(left & mask) + extra
+                cross = np.float64(left >> shift) * both - all_g * a
+                cross *= cross
+                sizes = a * (both - a)
+                if cross > best * sizes:
+                    best, best_bin, best_left, best_sum = cross / sizes, b, side == 1, left
+                    again = cross > best * sizes
+        if again:
+            best_bin = n_bins - 1
+    if missing == 0:
+        best_left = 2 * (best_sum & mask) >= all_h
+    return best * unit_g * unit_g, best_bin, best_left, best_sum
 
 
 @lean
@@ -193,7 +297,7 @@ def run_lanes(ws: Workspace) -> None:
                     subtract(hist[places[place]], ws.hist[tree.small_slot, places[place]])
             else:
                 fill_lanes(ws, at, places, start, stop, hist)
-            if may_split(at, ws.limits):
+            if may_split(ws, leaf):
                 examine_lanes(ws, leaf, places[start:stop], hist)
 
 

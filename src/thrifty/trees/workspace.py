@@ -75,6 +75,7 @@ TREE = np.dtype(
         ("first", np.int64),
         ("last", np.int64),
         ("is_whole", np.int64),  # whether these are places of the table, not of the copy of free columns
+        ("is_few", np.int64),  # whether leaves are examined from their rows, without histograms
         ("small", np.int64),  # -1: there is no job
         ("big", np.int64),  # -1 if there is only one
         ("small_slot", np.int64),
@@ -101,6 +102,9 @@ class Limits(NamedTuple):
         Least rows of a leaf. More than one together with hessians makes histograms twice as wide.
     skip_hopeless : bool
         Whether features that cannot pay are left unexamined. The trees do not depend on it.
+    few_rows : int
+        Rows of a split leaf, at most ``TILE``, up to which its children are examined without histograms. The trees do
+        not depend on it.
     """
 
     max_depth: int = 4
@@ -109,6 +113,7 @@ class Limits(NamedTuple):
     min_child_weight: float = 0.0
     min_child_samples: int = 1
     skip_hopeless: bool = True
+    few_rows: int = 192
 
 
 class Workspace(NamedTuple):
