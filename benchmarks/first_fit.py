@@ -1,12 +1,13 @@
-"""What a new user waits for: imports, the first fit of an installation, and small fits after it.
+"""What a new user waits for: imports, the first fit of an installation, small fits after it, threads, many columns.
 
-    python benchmarks/first_fit.py
+    python benchmarks/first_fit.py [--parts first,fits,threads,wide]
 
-Each line is a process of its own but for second fits, with bytecode in place as after an installation. The first fit
-starts with an empty cache of compiled code. Processor seconds, which other programs disturb less, beside seconds of the
-clock.
+Default settings, with histogram boosting as the full model. The table of many columns has 100 rows. Each line is a
+process of its own but for second fits, with bytecode in place as after an installation. The first fit starts with an
+empty cache of compiled code. Processor seconds, which other programs disturb less, beside seconds of the clock.
 """
 
+import argparse
 import os
 import subprocess
 import sys
@@ -23,10 +24,9 @@ def tell(what, start, more=""):
     print(f"| {what} | {wall:.2f} | {processor:.2f} | {more} |", flush=True)
 """
 DATA = """
-import numpy as np
+from sklearn.datasets import make_classification
 n, p = {size}
-X = np.random.default_rng(0).normal(size=(n, p))
-y = X[:, 0] + X[:, 1] * X[:, 2] + 0.5 * np.random.default_rng(1).normal(size=n) > 0
+X, y = make_classification(n, p, n_informative=min(p // 2, 20), random_state=0)
 """
 IMPORT = """
 start = now()
@@ -47,6 +47,17 @@ tell(f"BudgetedClassifier, {{n:,}} x {{p}}{what}", start, f"{{missed}} compilati
 start = now()
 BudgetedClassifier(random_state=0).fit(X, y)
 tell("the same again in the same process", start)
+"""
+)
+THREADS = (
+    DATA
+    + """
+from thrifty import BudgetedClassifier
+BudgetedClassifier(random_state=0).fit(X[:400, :10], y[:400])  # compiles
+for n_jobs in {threads}:
+    start = now()
+    BudgetedClassifier(random_state=0, n_jobs=n_jobs).fit(X, y)
+    tell(f"BudgetedClassifier, {{n:,}} x {{p:,}}, n_jobs={{n_jobs}}", start)
 """
 )
 THEIRS = (
@@ -77,16 +88,28 @@ def run(code, folder, *, quiet=False):
 
 
 def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--parts", default="first,fits,threads,wide")
+    parts = parser.parse_args().parts.split(",")
     with tempfile.TemporaryDirectory() as folder:
         # Bytecode, of the compiler too, without a trace of compiled code.
         run("import thrifty.cli, numba\nfrom thrifty import BudgetedClassifier", folder, quiet=True)
         print("| what | seconds | processor seconds | |\n|---|---|---|---|", flush=True)
-        for statement in ("import sklearn.ensemble", "from thrifty import BudgetedClassifier"):
-            run(IMPORT.format(statement=statement), folder)
-        run(OURS.format(size=(500, 10), what=", first of an installation"), folder)
-        for size in ((500, 10), (4_000, 23)):
-            run(OURS.format(size=size, what=""), folder)
-            run(THEIRS.format(size=size), folder)
+        if "first" in parts:
+            for statement in ("import sklearn.ensemble", "from thrifty import BudgetedClassifier"):
+                run(IMPORT.format(statement=statement), folder)
+            run(OURS.format(size=(500, 10), what=", first of an installation"), folder)
+        if "fits" in parts:
+            for size in ((500, 10), (4_000, 23)):
+                run(OURS.format(size=size, what=""), folder)
+                run(THEIRS.format(size=size), folder)
+        if "threads" in parts:
+            for size in ((4_000, 23), (12_000, 16)):
+                run(THREADS.format(size=size, threads=(1, 2)), folder)
+        if "wide" in parts:
+            run(THREADS.format(size=(100, 10_000), threads=(1,)), folder)
 
 
 if __name__ == "__main__":

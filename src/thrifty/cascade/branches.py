@@ -12,7 +12,8 @@ Nodes form a tree: rows share the trees of a stage until they part, and continue
 (``thrifty.cascade.nodes``). What serves are thresholds on a bought column, and no training rows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -42,6 +43,8 @@ MAX_COLUMNS = 48
 
 AHEAD, DISCOUNT = 8, 0.9
 """Purchases behind a split by which it is valued, and the factor on the gain of each: part of it is known by then."""
+
+DISCOUNTS = DISCOUNT ** np.arange(2 * AHEAD)
 
 PULL = 10.0
 """Rows, with the mean of their group, that are added to each bin."""
@@ -151,7 +154,7 @@ def find_branches(problem: CascadeProblem, plan: Plan) -> tuple[Branches, Ints] 
     """Branches without trees and the node of each row at each stage, or None where no split is clearly ahead."""
     if problem.table.categories is not None:
         return None
-    leaves = list(_Search(problem, plan).leaves())
+    leaves = _Search(problem, plan).leaves()
     if len(leaves) == 1:
         return None
     prices, places = problem.price_list, problem.places
@@ -249,12 +252,12 @@ class _Search:
             target = np.round(y[:, None] * UNIT) / UNIT
         return np.column_stack([target * weight[:, None], weight]), np.square(target).sum(axis=1) * weight
 
-    def leaves(self) -> Iterator[Leaf]:
+    def leaves(self) -> list[Leaf]:
         """Groups of rows that buy in orders of their own."""
         todo: list[tuple[Ints, tuple[tuple[int, Split, int], ...], list[int]]] = [
             (np.arange(len(self.problem.y)), (), [])
         ]
-        n_leaves = 1
+        n_leaves, ends = 1, list[tuple[Ints, tuple[tuple[int, Split, int], ...], list[int]]]()
         while todo:
             rows, splits, bought = todo.pop(0)
             is_root = not splits
@@ -262,10 +265,7 @@ class _Search:
             if len(bought) < self.max_depth and n_leaves < MAX_BRANCHES:
                 found = self._split(rows[self.searched[rows]], bought, is_root=is_root)
             if found is None:
-                if is_root and not todo:
-                    yield Leaf(rows, (), np.array([], dtype=np.intp))
-                else:
-                    yield Leaf(rows, splits, self._order(rows, bought))
+                ends.append((rows, splits, bought))
                 continue
             place, groups = found
             split = self._as_split(place, groups)
@@ -275,6 +275,11 @@ class _Search:
             for number, members in enumerate(groups):
                 some = rows[np.isin(self.bins[rows, place], members)]
                 todo.append((some, (*splits, (len(after), split, number)), after))
+        if len(ends) == 1:
+            return [Leaf(ends[0][0], (), np.array([], dtype=np.intp))]
+        with ThreadPoolExecutor(self.problem.n_threads) as pool:
+            orders = pool.map(self._order, [rows for rows, _, _ in ends], [bought for _, _, bought in ends])
+            return [Leaf(*end[:2], order) for end, order in zip(ends, orders, strict=True)]
 
     def _as_split(self, place: int, groups: list[list[int]]) -> Split:
         ends = self.ends[place]
@@ -386,7 +391,8 @@ class _Search:
             if not is_small.any() and lost[k] > max_lost:
                 break
             groups[k : k + 2], worth[k : k + 2] = [groups[k] + groups[k + 1]], [joined[k]]
-            joined = [worth_of(one + other) for one, other in pairwise(groups)]
+            first, last = max(k - 1, 0), k + 2  # only pairs with the new group are new
+            joined[first:last] = [worth_of(one + other) for one, other in pairwise(groups[first:last])]
         return groups, sum(worth)
 
 
@@ -396,6 +402,8 @@ def _worth(gains: Floats, prices: Floats, budgets: Floats) -> float:
     for chosen, held_out in zip(*gains, strict=True):
         order = np.argsort(-np.round(chosen / prices, 9), kind="stable")
         order = order[chosen[order] > 0][: 2 * AHEAD]
-        gained = np.cumsum(held_out[order] * DISCOUNT ** np.arange(len(order)))
-        found += float(np.interp(budgets, np.r_[0.0, np.cumsum(prices[order])], np.r_[0.0, gained]).mean())
+        paid, gained = np.zeros((2, len(order) + 1))
+        np.cumsum(prices[order], out=paid[1:])
+        np.cumsum(held_out[order] * DISCOUNTS[: len(order)], out=gained[1:])
+        found += float(np.interp(budgets, paid, gained).mean())
     return found / 2

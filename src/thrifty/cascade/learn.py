@@ -19,7 +19,7 @@ from thrifty.cascade.neighbours import NeighbourGraph, find_neighbours
 from thrifty.cascade.nodes import NodeTrees, grow_branches, grow_nodes
 from thrifty.cascade.plan import choose_plan, nested_scores
 from thrifty.cascade.problem import CascadeProblem, Plan, z_score
-from thrifty.cascade.stages import StagedTrees, grow_stages, score_fold, trees_within_bytes
+from thrifty.cascade.stages import PendingCounts, StagedTrees, grow_stages, score_fold, trees_within_bytes
 from thrifty.chain.operating_points import Policy
 from thrifty.evidence.collect import judge_by_task
 from thrifty.evidence.evidence import Evidence, route_by
@@ -246,21 +246,24 @@ def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats, lis
     # The kernels release the interpreter's lock, so threads share one table of codes.
     with ThreadPoolExecutor(problem.n_threads) as pool:
         first, *others = problem.folds
-        # The rows of one fold stop each stage early; the other models have as many trees.
-        job = pool.submit(score_fold, *known, first, plan.sets, plan.boosting)
-        scores[first], n_trees, mean_margin = job.result()
-        problem.progress("growing stages", 1, len(others) + 2)
+        # The rows of one fold stop each stage early; the other models have as many trees, and follow it.
+        pending = PendingCounts(len(plan.sets))
+        counts: PendingCounts | list[int] = pending
+        job = pool.submit(score_fold, *known, first, plan.sets, plan.boosting, None, pending)
         if problem.max_bytes is not None:
+            scores[first], n_trees, mean_margin = job.result()
 
             def bytes_of(cut: list[int]) -> Ints:
                 return grow_stages(*known, plan.sets, plan.boosting, n_trees=cut).n_bytes
 
             fewer = trees_within_bytes(problem.max_bytes, n_trees, bytes_of)
             if fewer != n_trees:
-                n_trees = fewer
-                scores[first], _, mean_margin = score_fold(*known, first, plan.sets, plan.boosting, n_trees)
-        whole = pool.submit(grow_stages, *known, plan.sets, plan.boosting, n_trees=n_trees)
-        judged = [pool.submit(score_fold, *known, fold, plan.sets, plan.boosting, n_trees) for fold in others]
+                job = pool.submit(score_fold, *known, first, plan.sets, plan.boosting, fewer)
+            counts = fewer
+        whole = pool.submit(grow_stages, *known, plan.sets, plan.boosting, n_trees=counts)
+        judged = [pool.submit(score_fold, *known, fold, plan.sets, plan.boosting, counts) for fold in others]
+        scores[first], n_trees, mean_margin = job.result()
+        problem.progress("growing stages", 1, len(others) + 2)
         for number, (fold, job) in enumerate(zip(others, judged, strict=True)):
             scores[fold], _, of_fold = job.result()
             mean_margin = mean_margin + of_fold

@@ -125,6 +125,8 @@ def _best_size(race: "_Race", plan: Plan) -> Boosting:
     min_z = MIN_Z_OF_SIZE if len(race.problem.y) >= RACE_ROWS else MIN_Z_OF_SIZE_ON_FEW_ROWS
     for number, (best, size) in enumerate(pairwise(sizes)):
         pair = [replace(plan, boosting=one) for one in (best, size)]
+        if race.problem.n_threads > 1:
+            race.scores(pair[::-1], race.n_folds)  # threads that would wait for the first fold
         # One fold suffices to see that a size is behind; that it is ahead must be seen on all of them.
         if not (_is_better_by(race, pair, 1, 0.0) and _is_better_by(race, pair, race.n_folds, min_z)):
             progress("comparing sizes", len(sizes), len(sizes))

@@ -17,6 +17,7 @@ need few trees, and more of them would overfit.
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,12 +29,13 @@ from thrifty.rows import Subsampler, uniforms
 from thrifty.tasks.classes import lead_of_best
 from thrifty.tasks.task import Task
 from thrifty.trees import BinnedTable, EnsembleBuilder, TreeEnsemble
-from thrifty.trees.binning import WORD, Thresholds
+from thrifty.trees.binning import WORD
 from thrifty.trees.boosting import Boosting, Loss
 from thrifty.trees.ensemble import in_level_order
 
 __all__ = [
     "EarlyStopping",
+    "PendingCounts",
     "Stage",
     "StagedTrees",
     "ValidationRows",
@@ -146,8 +148,9 @@ def grow_stages(
     sets: Sequence[Ints],
     boosting: Boosting,
     *,
-    n_trees: Sequence[int] | None = None,
+    n_trees: "Sequence[int] | PendingCounts | None" = None,
     validation: ValidationRows | None = None,
+    counted: "PendingCounts | None" = None,
 ) -> StagedTrees:
     """Grow the stages of a cascade.
 
@@ -163,10 +166,12 @@ def grow_stages(
         Columns of each stage, nested. A stage without columns adds nothing.
     boosting : Boosting
         How trees are grown; Newton steps.
-    n_trees : sequence of int, optional
+    n_trees : sequence of int or PendingCounts, optional
         Trees of each stage; by default ``boosting.n_trees``.
     validation : ValidationRows, optional
         Rows for early stopping.
+    counted : PendingCounts, optional
+        Takes the number of trees of each stage as soon as the stage has ended.
     """
     loss = task.loss(y)
     base = loss.base(counts)
@@ -185,6 +190,8 @@ def grow_stages(
                 stopping.score *= kept
         if not len(columns):
             parts.append(TreeEnsemble.empty(table.n_features, task.n_scores))
+            if counted:
+                counted.put(place, 0)
             continue
         stage = Stage(table, columns, boosting, task.n_scores)
         if stopping:
@@ -195,10 +202,31 @@ def grow_stages(
         )
         trees = grow_until(stage, loss, counts, score, max_trees, seed, subsampler, stopping)
         parts.append(replace(trees, values=trees.values * scale))
+        if counted:
+            counted.put(place, trees.n_trees)
         mean_margin[place] = np.average(margins(score * scale, base), weights=counts)
     return StagedTrees(
         base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts), mean_margin
     )
+
+
+class PendingCounts:
+    """Trees of each stage while one fold finds them: other folds follow it stage by stage, in threads of their own."""
+
+    def __init__(self, n_stages: int) -> None:
+        self._found = [Future[int]() for _ in range(n_stages)]
+
+    def put(self, place: int, n_trees: int) -> None:
+        """Set the number of trees of a stage."""
+        self._found[place].set_result(n_trees)
+
+    def close(self) -> None:
+        """Cancel what was not found, so that the other folds do not wait for it."""
+        for one in self._found:
+            one.cancel()
+
+    def __getitem__(self, place: int) -> int:
+        return self._found[place].result()
 
 
 def grow_until(
@@ -237,18 +265,25 @@ def score_fold(
     fold: Ints,
     sets: Sequence[Ints],
     boosting: Boosting,
-    n_trees: Sequence[int] | None = None,
+    n_trees: "Sequence[int] | PendingCounts | None" = None,
+    counted: "PendingCounts | None" = None,
 ) -> tuple[Floats, list[int], Floats]:
     """Out-of-fold scores of one fold at every stage, the trees of each stage, and their mean in-sample margins.
 
-    Without ``n_trees`` each stage stops early by the loss of the fold.
+    Without ``n_trees`` each stage stops early by the loss of the fold; ``counted`` takes the numbers of trees.
     """
     rest = np.ones(table.n_rows, dtype=bool)
     rest[fold] = False
     held_out = table.take(fold)
     validation = ValidationRows(held_out, y[fold], counts[fold]) if n_trees is None else None
     known = (table.take(rest), y[rest], counts[rest])
-    grown = grow_stages(task, *known, sets, boosting, n_trees=n_trees, validation=validation)
+    try:
+        grown = grow_stages(
+            task, *known, sets, boosting, n_trees=n_trees, validation=validation, counted=counted
+        )
+    finally:
+        if counted:
+            counted.close()
     assert grown.mean_margin is not None
     return grown.scores(held_out), [part.n_trees for part in grown.parts], grown.mean_margin
 
@@ -308,11 +343,8 @@ def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
     places, categories = table.places(columns), table.categories
     padded = np.zeros((table.n_rows, -(-len(places) // WORD) * WORD), dtype=np.uint8)
     padded[:, : len(places)] = table.codes[:, places]
-    ends = [table.thresholds.of(int(place)) for place in places]
-    offsets = np.cumsum([0] + [len(values) for values in ends]).astype(np.int64)
-    thresholds = Thresholds(np.concatenate([np.empty(0), *ends]), offsets)
     categories = None if categories is None else categories.narrow(places, columns)
-    return BinnedTable(padded, thresholds, categories)
+    return BinnedTable(padded, table.thresholds.take(places), categories)
 
 
 def compact(trees: TreeEnsemble) -> TreeEnsemble:
