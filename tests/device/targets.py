@@ -22,8 +22,14 @@ BOARDS = {
 EXPORTED = ["n_columns", "n_numbers", "row_memory", "number_memory", "walk_row", "failures"]
 
 
+emulated = pytest.mark.skipif(
+    not os.environ.get("THRIFTY_TEST_DEVICE"), reason="`make test-device` runs it, and installs its tools"
+)
+"""Tests that need cross compilers and emulators, which `make test` does not wait for."""
+
+
 def needs(*tools):
-    """Skip a test where a tool is missing; `make test-device` installs all, and lets nothing skip."""
+    """Skip a test where a tool is missing; with `make test-device`, which installs all, it fails."""
     for tool in tools:
         if shutil.which(tool) is None:
             if os.environ.get("THRIFTY_TEST_DEVICE"):

@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 
 import thrifty
-from tests.device.targets import START, needs, run
+from tests.device.targets import START, emulated, needs, run
 
 
+@emulated
 @pytest.mark.slow
 def test_the_sensor_loop_measures_and_sends_what_the_system_in_python_does(tmp_path, monkeypatch):
     needs("make", "arm-none-eabi-gcc", "qemu-system-arm")
@@ -31,6 +32,7 @@ def test_the_sensor_loop_measures_and_sends_what_the_system_in_python_does(tmp_p
     assert int(shown["sent to the server"]) == np.count_nonzero(route == len(held)) > 0
 
 
+@emulated
 @pytest.mark.slow
 def test_the_page_asks_for_what_the_system_in_python_does_until_it_is_sure(tmp_path, monkeypatch):
     needs("clang", "wasm-ld", "chromium", "chromedriver")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import thrifty
-from tests.device.targets import BOARDS, HERE, WARNINGS, in_wasm, needs, on_cortex_m, on_host, run
+from tests.device.targets import BOARDS, HERE, WARNINGS, emulated, in_wasm, needs, on_cortex_m, on_host, run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, emulated]
 
 
 @pytest.fixture(scope="module")
