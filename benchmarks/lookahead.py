@@ -51,7 +51,7 @@ CASES = {
 }
 
 
-def print_table(name, structures, n_draws, n_jobs):
+def print_table(name, structures, n_draws, first_seed, n_jobs):
     make, n_rows, budgets = CASES[name]
     full = RandomForestClassifier(100, min_samples_leaf=3, random_state=0)
     print(
@@ -62,8 +62,8 @@ def print_table(name, structures, n_draws, n_jobs):
     print("|---" * (len(budgets) + 3) + "|")
     for structure in structures:
         found, fit_seconds, seconds = [], 0.0, 0.0
-        for draw in range(n_draws):
-            X, y = make(n_rows + N_TEST, draw)
+        for seed in range(first_seed, first_seed + n_draws):
+            X, y = make(n_rows + N_TEST, seed)
             X_test, y_test = X[n_rows:], y[n_rows:]
             stages, start = StageOptions(structure=structure), time.process_time()
             model = BudgetedClassifier(full, stages=stages, n_jobs=n_jobs, random_state=0)
@@ -84,13 +84,14 @@ def main():
     )
     parser.add_argument("cases", nargs="+", choices=sorted(CASES))
     parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0, help="of the first draw")
     choices = ["line", "neighbours", "auto"]
     parser.add_argument("--structures", nargs="+", default=choices, choices=choices)
     parser.add_argument("--jobs", type=int, default=1)
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
     for name in chosen.cases:
-        print_table(name, chosen.structures, chosen.draws, chosen.jobs)
+        print_table(name, chosen.structures, chosen.draws, chosen.seed, chosen.jobs)
 
 
 if __name__ == "__main__":

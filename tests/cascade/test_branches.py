@@ -3,8 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 import thrifty
@@ -82,7 +85,17 @@ def test_neither_threads_nor_the_order_of_rows_matter(fitted):
     assert np.allclose(one.scores, two.scores, atol=1e-6)
 
 
-@pytest.mark.parametrize("max_stages", [1, 2, 3])
+def test_rows_part_by_the_levels_of_a_category():
+    X, y = pointed(1_000, 0)
+    frame = pd.DataFrame(X, columns=list("abcdef")).astype({"a": int})
+    frame["a"] = frame["a"].map(dict(enumerate(["north", "south", "east", "west", "up", "down"])))
+    clf = auto().set_params(full=make_pipeline(OrdinalEncoder(), DecisionTreeClassifier(random_state=0)))
+    clf.fit(frame, y > 2)
+    assert {one.bought[0] for one in clf.at(budget=2.0).explain(frame[:20])} == {"a"}
+    assert hold_budget(clf, frame, 2.0).score(frame, y > 2) > 0.95
+
+
+@pytest.mark.parametrize("max_stages", [1, 2])
 def test_few_stages_leave_room_for_rows_to_part_or_are_a_line(max_stages):
     X, y = pointed(500, 0)
     clf = auto(max_stages=max_stages).fit(X, y)

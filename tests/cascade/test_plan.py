@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.tree import DecisionTreeRegressor
 
+from thrifty import BudgetedRegressor, StageOptions
 from thrifty.cascade import orders
 from thrifty.cascade.estimators import check_sizes
 from thrifty.cascade.orders import ORDERS
@@ -34,6 +36,7 @@ def problem(X, y, sizes, report=None):
 
 
 SMALL, LARGE = Boosting(n_trees=5, max_depth=2), Boosting(n_trees=60, max_depth=8)
+MIDDLE = Boosting(n_trees=40, max_depth=6)
 
 
 def test_labels_that_are_chance_take_the_smallest_size():
@@ -107,3 +110,37 @@ def test_an_order_begins_with_a_purchase_that_the_budget_pays_for_unless_somethi
     found = choose_plan(replace(known, price_list=prices, budget=budget))
     assert found.order[0] == first
     assert sorted(found.order.tolist()) == np.flatnonzero(prices.prices).tolist()
+
+
+def zones(n_rows):
+    """A size, two coordinates, a code that says as much as both, and chance."""
+    world, rng = np.random.default_rng(1), np.random.default_rng(0)
+    centre, code, peak = world.uniform(size=(70, 2)), world.permutation(70), world.uniform(size=(8, 2))
+    height = np.exp(-np.square(centre[:, None] - peak).sum(axis=2) / 0.03) @ world.normal(size=8)
+    effect = centre[:, 0] / centre[:, 0].std() + height / height.std()
+    zone, X = rng.integers(0, 70, n_rows), rng.normal(size=(n_rows, 5))
+    X[:, 1:3] = centre[zone] + 0.01 * X[:, 1:3]
+    X[:, 3] = code[zone]
+    return X.round(4), X[:, 0] + effect[zone] - effect.mean()
+
+
+@pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
+def test_a_budget_for_two_purchases_buys_the_code_that_says_what_two_coordinates_say():
+    """Trees over all columns read the coordinates: orders made from them buy the code behind both."""
+    (X, y), full = zones(2000), DecisionTreeRegressor(min_samples_leaf=20, random_state=0)
+    reg = BudgetedRegressor(full, budget=2.0, stages=StageOptions(sizes=[(40, 6)]), cv=2, random_state=0)
+    reg.fit(X[:1500], y[:1500])
+    assert set(reg.order_[:2].tolist()) == {0, 3}
+    assert reg.score(X[1500:], y[1500:]) > 0.9  # with one coordinate in place of the code about .75
+
+
+def test_purchases_of_chance_are_made_last():
+    """Gains on the rows of the fit prefer chance of many values to a weak column of two."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 7))
+    X[:, 6] = X[:, 6] > 0
+    y = X[:, 5] + 0.8 * (X[:, 6] - 0.5) + rng.logistic(size=1500) > 0
+    known = problem(X, y, (SMALL,))
+    learner = orders.Learner(known.table, known.task, known.y, known.weight, known.price_list, MIDDLE)
+    assert orders.by_gain(learner)[-1] == 6
+    assert choose_plan(known).order[:2].tolist() == [5, 6]

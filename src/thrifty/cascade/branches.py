@@ -152,8 +152,6 @@ class Branches:
 
 def find_branches(problem: CascadeProblem, plan: Plan) -> tuple[Branches, Ints] | None:
     """Branches without trees and the node of each row at each stage, or None where no split is clearly ahead."""
-    if problem.table.categories is not None:
-        return None
     leaves = _Search(problem, plan).leaves()
     if len(leaves) == 1:
         return None
@@ -216,7 +214,10 @@ class _Search:
         self.half = (uniforms(problem.table.codes, SPLIT_SEED) < 0.5).astype(np.intp)
         self.free = np.flatnonzero(prices.prices[prices.group_of] == 0)
         bought = [np.flatnonzero(prices.group_of == purchase) for purchase in plan.order]
-        self.columns = np.concatenate([self.free, *bought]).astype(np.intp)[:MAX_COLUMNS]
+        columns, table = np.concatenate([self.free, *bought]).astype(np.intp), problem.table
+        # Levels of a category count in the order of their numbers; one of many levels has several columns of bytes.
+        self.columns = columns[[len(table.places(columns[[one]])) == 1 for one in range(len(columns))]]
+        self.columns = self.columns[:MAX_COLUMNS]
         self.purchase = prices.group_of[self.columns]
         # A first purchase that is dearer than the line's would leave small budgets without an answer.
         self.max_price = np.inf if len(self.free) else float(prices.prices[plan.order[0]])
@@ -229,7 +230,7 @@ class _Search:
         """Bin of each row in each column, and upper ends of all bins but the last."""
         table, weight = self.problem.table, self.problem.weight
         bins, ends = np.empty((table.n_rows, len(self.columns)), dtype=np.uint8), []
-        for place, column in enumerate(self.columns):
+        for place, column in enumerate(table.places(self.columns)):
             own, cuts = table.codes[:, column], table.thresholds.of(int(column))
             is_known = own <= len(cuts)
             mass = np.bincount(own[is_known], weight[is_known], minlength=len(cuts) + 1)
@@ -295,7 +296,8 @@ class _Search:
         prices[bought] = 0.0
         price_list = replace(problem.price_list, prices=prices)
         known = (problem.table.take(rows), problem.task, problem.y[rows], problem.weight[rows])
-        behind = by_elimination(Learner(*known, price_list, ORDERING))
+        learner = Learner(*known, price_list, ORDERING)
+        behind = learner.chance_last(by_elimination(learner))
         return np.concatenate([np.array(bought, dtype=np.intp), behind])
 
     # -- splits ------------------------------------------------------------------------------------

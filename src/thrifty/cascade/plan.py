@@ -2,7 +2,7 @@
 
 The size is chosen first, with one order, by the mean log-loss of the stages, which separates sizes with fewer rows than
 accuracy does. Then the order, with that size, by the mean score over budgets that grow by a constant factor, of a
-cascade with the full model at its end.
+cascade with the full model at its end: all budgets, or those around the budget of the fit.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,15 @@ from itertools import pairwise
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.cascade.orders import ORDERS, ORDERS_OF_SEVERAL, Learner, by_gain, nested_sets
+from thrifty.cascade.orders import (
+    EFFECT_STEPS,
+    ORDERS,
+    ORDERS_OF_SEVERAL,
+    Learner,
+    by_code_effects,
+    by_gain,
+    nested_sets,
+)
 from thrifty.cascade.problem import CascadeProblem, Plan, calibrate, stage_evidence, z_score
 from thrifty.cascade.stages import score_fold
 from thrifty.evidence.thresholds import sweep_prices
@@ -26,9 +34,15 @@ ORDERING = Boosting(n_trees=60, max_depth=6)
 """Trees from which an order is made."""
 
 RACE_ROWS = 1_250
-"""Held-out rows wanted for comparisons: as many folds are grown as provide them."""
+"""Held-out rows wanted for comparisons: as many folds are grown as provide them. On fewer no single budget decides."""
+
+EFFECTS = "code effects"
 
 RACE_BUDGETS = 25
+"""Budgets by which orders are compared, each a constant factor more than the one before."""
+
+NEAR = 1.5
+"""Factor around the budget of a fit within which those are."""
 
 MIN_Z_OF_SIZE = 1.0
 """z-score by which a larger size must be better: otherwise it would win by chance on few rows."""
@@ -45,18 +59,35 @@ NESTED_ROWS, MAX_NESTED_TABLE = 1_000, 2_500
 
 
 def choose_plan(problem: CascadeProblem) -> Plan:
-    """The size of a stage, then the order, that give the best held-out scores over all budgets."""
+    """The size of a stage, then the order, that give the best held-out scores over budgets."""
     orders, race = _find_orders(problem), _Race(problem)
     (name, order), *others = orders.items()
-    first = _plan(problem, name, order, problem.capacities[0])
-    boosting = _best_size(race, _coarse(first))
-    plans = [replace(first, boosting=boosting)]
+    n_first = _n_first(problem, has_effects=EFFECTS in orders)
+    plans = [_plan(problem, name, order, problem.capacities[0])]
+    plans[0] = replace(plans[0], boosting=_best_size(race, _coarse(plans[0], n_first)))
     for name, order in others:
-        if not any(np.array_equal(order, plan.order) for plan in plans):
-            plans.append(_plan(problem, name, order, boosting))
-    winner = _best(race, [_coarse(plan) for plan in plans])
+        if any(np.array_equal(order, plan.order) for plan in plans):
+            continue
+        plan = _plan(problem, name, order, plans[0].boosting)
+        if name == EFFECTS:
+            # Small trees see little of a column of many codes: with it, larger ones may be better.
+            plan = replace(plan, boosting=_best_size(race, _coarse(plan, n_first)))
+        plans.append(plan)
+    winner = _best(race, [_coarse(plan, n_first) for plan in plans])
     problem.progress("comparing orders", 1, 1)
     return next(plan for plan in plans if plan.name == winner.name)
+
+
+def _n_first(problem: CascadeProblem, *, has_effects: bool) -> int:
+    """First stages that comparisons look at one by one, where they differ much or the budget buys few of them."""
+    asked, prices = _asked_budget(problem), problem.price_list.prices
+    buys_few = asked is not None and asked < np.sort(prices[prices > 0])[:EFFECT_STEPS].sum()
+    return EFFECT_STEPS if has_effects or buys_few else 0
+
+
+def _asked_budget(problem: CascadeProblem) -> float | None:
+    """The budget of the fit, around which orders are compared; None where rows are too few for that."""
+    return problem.budget if len(problem.table.codes) >= RACE_ROWS else None
 
 
 def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
@@ -67,9 +98,12 @@ def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
     with ThreadPoolExecutor(problem.n_threads) as pool:
         jobs = {name: pool.submit(find, learner) for name, find in ways.items()}
         for name, job in jobs.items():
-            orders[name] = _affordable(problem, job.result())
+            orders[name] = _affordable(problem, learner.chance_last(job.result()))
             problem.progress("finding orders", len(orders), len(jobs))
-    return orders
+    if len(problem.y) < RACE_ROWS:
+        return orders
+    found = by_code_effects(learner, list(orders.values()), problem.budget)
+    return orders if found is None else orders | {EFFECTS: _affordable(problem, found)}
 
 
 def nested_scores(
@@ -97,7 +131,8 @@ def nested_scores(
     def score(fold: Ints) -> tuple[Floats, Floats]:
         rest = np.setdiff1d(np.arange(len(y)), fold)
         known = (table.take(rest), task, y[rest], weight[rest], problem.price_list)
-        order = by_gain(Learner(*known, NESTED_ORDERING))
+        learner = Learner(*known, NESTED_ORDERING)
+        order = learner.chance_last(by_gain(learner))
         sets = _plan(problem, plan.name, _affordable(problem, order), plan.boosting).sets
         costs = np.broadcast_to(problem.costs(sets), paid.shape)[fold]
         return score_fold(task, table, y, weight, fold, sets, plan.boosting, n_trees)[0], costs
@@ -120,8 +155,9 @@ def _affordable(problem: CascadeProblem, order: Ints) -> Ints:
 
 
 def _best_size(race: "_Race", plan: Plan) -> Boosting:
-    """Try sizes from small to large until one is no better than the one before."""
+    """Try sizes from that of the plan to the largest until one is no better than the one before."""
     sizes, progress = list(race.problem.capacities), race.problem.progress
+    sizes = sizes[sizes.index(plan.boosting) :]
     min_z = MIN_Z_OF_SIZE if len(race.problem.y) >= RACE_ROWS else MIN_Z_OF_SIZE_ON_FEW_ROWS
     for number, (best, size) in enumerate(pairwise(sizes)):
         pair = [replace(plan, boosting=one) for one in (best, size)]
@@ -146,10 +182,11 @@ def _plan(problem: CascadeProblem, name: str, order: Ints, boosting: Boosting) -
     return Plan(name, order, nested_sets(order, problem.places, problem.price_list), boosting)
 
 
-def _coarse(plan: Plan) -> Plan:
-    """Every second stage: enough for a comparison."""
+def _coarse(plan: Plan, n_first: int) -> Plan:
+    """The first stages and every second one behind them: enough for a comparison."""
     n_sets = len(plan.sets)
-    return replace(plan, sets=tuple(plan.sets[place] for place in range((n_sets - 1) % 2, n_sets, 2)))
+    kept = [place for place in range(n_sets) if place < n_first or (n_sets - 1 - place) % 2 == 0]
+    return replace(plan, sets=tuple(plan.sets[place] for place in kept))
 
 
 def _best(race: "_Race", plans: Sequence[Plan]) -> Plan:
@@ -209,7 +246,7 @@ def _losses(seen: CascadeProblem, scores: Floats) -> Floats:
 
 
 def _worth(seen: CascadeProblem, plan: Plan, scores: Floats) -> float:
-    """Mean score over budgets, each a constant factor more than the one before."""
+    """Mean score over budgets, all or those around the budget of the fit."""
     task = seen.task
     _, calibrated = calibrate(task, scores, seen.y, seen.weight)
     last = calibrated[:, -1]
@@ -219,6 +256,8 @@ def _worth(seen: CascadeProblem, plan: Plan, scores: Floats) -> float:
     policy = sweep_prices(evidence, loss, evidence.quality, n_prices=30)
     prices, total = seen.price_list.prices, seen.price_list.cost_of_everything
     low = float(prices[prices > 0].min()) if (prices > 0).any() else 0.1 * total
+    if (asked := _asked_budget(seen)) is not None:
+        low, total = np.clip([asked / NEAR, asked * NEAR], low, total)
     budgets = np.geomspace(low, total, RACE_BUDGETS)
     constant = task.constant_quality(seen.y, seen.weight)
     return float(policy.score_within(budgets, below=constant).mean())

@@ -1,0 +1,165 @@
+"""Score at small budgets on splits of many tables, and two checkouts side by side.
+
+    python benchmarks/small_budgets.py letters pol heart --keep after.json
+    python benchmarks/small_budgets.py letters pol heart --keep after.json --against before.json
+
+`before.json` is what the same command kept with another checkout in PYTHONPATH. Rows are drawn at random, `--rows` of
+them for the fit and up to 4,000 others for the test, once for each of `--splits` splits; default settings; the full
+model is 100 extra trees. "Held" sets the operating point by what the test rows pay, which needs no labels. Classes are
+scored by accuracy, numbers by R2. Cells are the mean over splits and its standard error; with `--against`, of the
+difference on the same splits. `--asked B` fits with `budget=B` and looks at that budget alone.
+
+`houses` and `graded` are synthetic. `houses`: 18 columns, of which one has 70 codes (a zone) that say as much as two
+coordinates together, and several say nearly the same about the size; `houses_classes` asks which numbers are above
+zero. `graded`: 14 columns, nine of chance, and five of falling strength, some with two or few values.
+"""
+
+import argparse
+import json
+import os
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+
+from thrifty import BudgetedClassifier, BudgetedRegressor, Prices, hold_budget
+
+DATA = Path(os.environ.get("THRIFTY_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+MAX_TEST = 4_000
+FEW, PRICED = (2, 3, 4, 5, 8), {"heart": (2, 5, 20, 50), "pima": (2, 5, 10, 20), "thyroid": (2, 10, 20, 25)}
+NUMBERS = ("pol", "bike_hour", "cpu_act", "houses")
+
+
+def houses(n_rows, seed):
+    """Numbers; column 13 is one of 70 codes, whose effect columns 8 and 9 tell together."""
+    world, rng = np.random.default_rng(1234), np.random.default_rng(seed)
+    centre, code, peak = world.uniform(size=(70, 2)), world.permutation(70), world.uniform(size=(12, 2))
+    far = np.square(centre[:, None] - peak).sum(axis=2)
+    hills = np.exp(-far / 0.02) @ world.normal(size=12)
+    effect = (hills - hills.mean()) / hills.std() + (centre[:, 0] - centre[:, 0].mean()) / centre[:, 0].std()
+    zone, size = rng.integers(0, 70, n_rows), rng.normal(size=n_rows)
+    X = rng.normal(size=(n_rows, 18))
+    for column, noise in enumerate((0.3, 0.5, 0.5, 0.8, 1.0, 2.0)):
+        X[:, column] = size + noise * X[:, column]
+    X[:, 6] = X[:, 6] > 1.3
+    X[:, 8:10] = centre[zone] + 0.02 * X[:, 8:10]
+    X[:, 13] = code[zone]
+    y = 0.75 * size + 0.6 * effect[zone] / effect.std() + 0.6 * X[:, 6] + 0.1 * X[:, 7]
+    return X.round(3), y + 0.3 * rng.normal(size=n_rows)
+
+
+def graded(n_rows, seed):
+    """Two classes; the last five columns say less and less, the others nothing."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, 14))
+    X[:, 10], X[:, 12], X[:, 13] = X[:, 10] > 0, X[:, 12] > 0.5, X[:, 13].round()
+    told = (X[:, 9:] - X[:, 9:].mean(axis=0)) / X[:, 9:].std(axis=0)
+    return X.round(3), told @ [1.2, 0.8, 0.5, 0.35, 0.25] + rng.logistic(size=n_rows) > 0
+
+
+def load(name, n_rows, seed):
+    """Columns, targets and prices of rows drawn at random, or a fresh draw of a synthetic table."""
+    if name in ("houses", "houses_classes", "graded"):
+        X, y = (graded if name == "graded" else houses)(n_rows + MAX_TEST, seed)
+        return X, y > 0 if name == "houses_classes" else y, None
+    files = {"heart": "cost_heart_cleveland", "pima": "cost_pima_diabetes", "thyroid": "cost_ann_thyroid"}
+    files |= dict.fromkeys(("letters", "letters26"), "letter") | dict.fromkeys(
+        ("forest", "forest7"), "covtype"
+    )
+    files["miniboone"] = "miniboone_5k"
+    arrays = np.load(DATA / f"{files.get(name, name)}.npz")
+    X, y, prices = arrays["X"], arrays["y"], arrays["cost"].astype(float) if name in PRICED else None
+    if name == "thyroid":
+        X, y, prices = X[:, :20], y < 3, prices[:20]
+    elif name in ("heart", "pima"):
+        y = y > 0
+    elif name in ("letters", "forest"):
+        y = y >= 13 if name == "letters" else y == 2
+    rows = np.random.default_rng(seed).permutation(len(y))[: n_rows + MAX_TEST]
+    return X[rows].astype(float), y[rows].astype(float) if name in NUMBERS else y[rows], prices
+
+
+def measure(name, n_rows, seed, budgets, asked):
+    """Scores at the budgets, spend over budget of new rows, first purchases, and seconds of the fit."""
+    X, y, prices = load(name, n_rows, seed)
+    n_fit = min(n_rows, 4 * len(y) // 5)
+    kind, full = BudgetedClassifier, ExtraTreesClassifier(100, random_state=0)
+    if name in NUMBERS:
+        kind, full = BudgetedRegressor, ExtraTreesRegressor(100, random_state=0)
+    start = time.process_time()
+    model = kind(full, prices=Prices(prices), budget=asked, n_jobs=1, random_state=0)
+    model.fit(X[:n_fit], y[:n_fit])
+    seconds = time.process_time() - start
+    X, y = X[n_fit:], y[n_fit:]
+    cheapest = model.chain_.at(model.chain_.policy.at(0)).cost(X).mean()
+    scores = [hold_budget(model, X, max(budget, cheapest)).score(X, y) for budget in budgets]
+    policy = model.chain_.policy
+    spent = [
+        float(model.at(budget=budget).cost(X).mean() / budget)
+        for budget in budgets
+        if policy.cost[0] <= budget <= policy.cost[-1]
+    ]
+    first = [int(purchase) for purchase in model.order_[:5]]
+    return {"scores": scores, "spent": spent, "first": first, "seconds": seconds}
+
+
+def print_table(name, chosen, known, before):
+    budgets = (chosen.asked,) if chosen.asked else PRICED.get(name, FEW)
+    keys = [
+        f"{name} {chosen.rows} {seed} {chosen.asked}"
+        for seed in range(chosen.seed, chosen.seed + chosen.splits)
+    ]
+    for seed, key in enumerate(keys, chosen.seed):
+        if key not in known:
+            known[key] = measure(name, chosen.rows, seed, budgets, chosen.asked)
+            if chosen.keep:
+                Path(chosen.keep).write_text(json.dumps(known))
+    found = [known[key] for key in keys]
+    scores = np.array([one["scores"] for one in found])
+    lines = {"": scores}
+    if before:
+        earlier = [before[key] for key in keys]
+        lines = {"before": np.array([one["scores"] for one in earlier]), "after": scores}
+        lines["difference"] = scores - lines["before"]
+        found = [*earlier, *found]
+    spent = np.array([one for each in found for one in each["spent"]])
+    seconds = np.array([one["seconds"] for one in found]).reshape(-1, len(keys)).mean(axis=1)
+    print(f"\n| {name} | " + " | ".join(f"{budget:g}" for budget in budgets) + " |")
+    print("|---" * (1 + len(budgets)) + "|")
+    for label, some in lines.items():
+        error = some.std(axis=0, ddof=1) / np.sqrt(len(some)) if len(some) > 1 else np.zeros(len(budgets))
+        sign = "+" if label == "difference" else ""
+        cells = [
+            f"{one:{sign}.4f} ± {around:.4f}" for one, around in zip(some.mean(axis=0), error, strict=True)
+        ]
+        print(f"| {label} | " + " | ".join(cells) + " |")
+    print(
+        f"seconds of a fit {seconds.round(1)}, spent over budget {spent.mean():.3f} ± {spent.std():.3f}; ",
+        end="",
+    )
+    print("first purchases " + "; ".join(str(one["first"]) for one in found[-len(keys) :]), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tables", nargs="+")
+    parser.add_argument("--rows", type=int, default=2_000)
+    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0, help="of the first split")
+    parser.add_argument("--asked", type=float, help="budget of the fit, and the only one that is looked at")
+    parser.add_argument("--keep", help="file that keeps what was measured, and is read again")
+    parser.add_argument("--against", help="such a file of another checkout")
+    chosen = parser.parse_args()
+    warnings.simplefilter("ignore")
+    known = json.loads(Path(chosen.keep).read_text()) if chosen.keep and Path(chosen.keep).exists() else {}
+    before = json.loads(Path(chosen.against).read_text()) if chosen.against else None
+    for name in chosen.tables:
+        print_table(name, chosen, known, before)
+
+
+if __name__ == "__main__":
+    main()
