@@ -82,8 +82,8 @@ EFFECT_ROWS, EFFECT_SEED = 6_000, 11
 EFFECT_PULL = 5.0
 """Rows without an effect that are added to those of each code."""
 
-EFFECT_STEPS, EFFECT_PAIRED = 4, 8
-"""Purchases ordered by effects of codes, and how many, the best by themselves, are paired with every other."""
+EFFECT_STEPS, EFFECT_CANDIDATES, EFFECT_PAIRED = 4, 48, 8
+"""Purchases ordered by effects of codes, the best by themselves that are candidates, and those paired with each."""
 
 MIN_LEAD = 0.05
 """Share of the gain of every other order by which one by effects of codes must be ahead, to be raced."""
@@ -144,10 +144,8 @@ class Learner:
         """Gain of each purchase on rows held out, in an ensemble over all columns."""
         everything = self.columns_with(self.priced)
         gains = held_out_gains(self.table, self.loss, self.counts, everything, self.boosting)
-        per_purchase: Floats = np.bincount(
-            self.price_list.group_of, weights=gains, minlength=len(self.price_list.prices)
-        )
-        return per_purchase
+        n_purchases = len(self.price_list.prices)
+        return np.bincount(self.price_list.group_of, weights=gains, minlength=n_purchases).astype(np.float64)
 
     @cached_property
     def gain_per_price_of_all(self) -> Floats:
@@ -335,28 +333,32 @@ class _CodeEffects:
         """First purchases: the pair of most gain per price, or within the budget, and the best ones behind it."""
         prices, has_budget = self._prices, np.isfinite(self._affordable)
         left = np.flatnonzero((prices > 0) & (prices <= self._affordable)).tolist()
-        after = {one: self._after(self._start, one) for one in left}
-        alone = {one: self._gain(after[one]) / prices[one] for one in left}
-        ranked = sorted(left, key=lambda one: -alone[one])
-        order, best, state = ranked[:1], -np.inf, self._start
-        for one in ranked[:EFFECT_PAIRED]:
+        alone = {one: self._gain(self._after(self._start, one)) / prices[one] for one in left}
+        left = sorted(left, key=lambda one: -alone[one])[:EFFECT_CANDIDATES]
+        order, best = left[:1], -np.inf
+        if has_budget and left:  # a dear purchase may be better than two cheap ones
+            order = [max(left, key=lambda one: alone[one] * prices[one])]
+            best = alone[order[0]] * prices[order[0]]
+        for one in left[:EFFECT_PAIRED]:
+            after = self._after(self._start, one)
             for other in left:
                 price = prices[one] + prices[other]
                 if one == other or price > self._affordable:
                     continue
-                both = self._after(after[one], other)
-                if (worth := self._gain(both) / (1.0 if has_budget else price)) > best:
-                    order, best, state = sorted([one, other], key=lambda this: -alone[this]), worth, both
-        while len(order) > 1 and len(order) < EFFECT_STEPS:
+                worth = self._gain(self._after(after, other)) / (1.0 if has_budget else price)
+                if worth > best:
+                    order, best = sorted([one, other], key=lambda this: -alone[this]), worth
+        state = self._start
+        for one in order:
+            state = self._after(state, one)
+        while len(order) < EFFECT_STEPS:
             room, gained = self._affordable - prices[order].sum(), self._gain(state)
-            trials = [
-                (one, self._after(state, one)) for one in left if one not in order and prices[one] <= room
-            ]
-            worths = [(self._gain(then) - gained) / prices[one] for one, then in trials]
+            rest = [one for one in left if one not in order and prices[one] <= room]
+            worths = [(self._gain(self._after(state, one)) - gained) / prices[one] for one in rest]
             if not worths or max(worths) <= 0.0:
                 break
-            one, state = trials[int(np.argmax(worths))]
-            order.append(one)
+            order.append(rest[int(np.argmax(worths))])
+            state = self._after(state, order[-1])
         return order
 
     def gain_along(self, order: Ints, reach: float) -> float:
