@@ -94,7 +94,11 @@ def measure(name, n_rows, seed, budgets, asked):
     seconds = time.process_time() - start
     X, y = X[n_fit:], y[n_fit:]
     cheapest = model.chain_.at(model.chain_.policy.at(0)).cost(X).mean()
-    scores = [hold_budget(model, X, max(budget, cheapest)).score(X, y) for budget in budgets]
+    # A budget below the first purchase is answered with the largest class, or the mean.
+    constant = 0.0 if name in NUMBERS else float(np.unique(y, return_counts=True)[1].max() / len(y))
+    scores = [
+        hold_budget(model, X, budget).score(X, y) if budget >= cheapest else constant for budget in budgets
+    ]
     policy = model.chain_.policy
     spent = [
         float(model.at(budget=budget).cost(X).mean() / budget)
