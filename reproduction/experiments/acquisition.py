@@ -91,7 +91,7 @@ def run(how: Run) -> Outcome:
         ["data", "method", "small budget", "middle", "large", "seconds"],
         [row for name, splits in numbers.items() for row in _rows(name, splits)],
         {"splits": numbers},
-        [f"Sweep: {settings.thinned}", f"All fits and predictions took {kept.seconds / 60:.0f} minutes."],
+        [f"Sweep: {settings.thinned}"],
     )
     outcome.write(how.out)
     return outcome
@@ -101,7 +101,7 @@ def _rows(name: str, splits: Sequence[dict[str, Any]]) -> list[list[str]]:
     """Mean and spread of each method at each budget, the best mean in bold, and the mean seconds of processor."""
     case = SETS[name]
     rows: list[list[str]] = []
-    what = f"{name}, {case.metric} at {' / '.join(map(str, case.budgets))}, {len(splits)} splits"
+    what = f"{name}, {case.metric} at {' / '.join(map(str, case.budgets))}, splits: {len(splits)}"
     quality = {method: np.array([one[method][0] for one in splits]) for method in splits[0]}
     best = np.max([values.mean(axis=0) for values in quality.values()], axis=0)
     for method, values in quality.items():
