@@ -4,7 +4,7 @@
 
 A cascade fitted on 4,000 rows of 20 columns scores files of normal numbers in FOLDER, which are written on the first
 run and kept. "bare" is the walk of the same batches in memory, in one process; LightGBM predicts the same batches, or
-on the same engine, with as many trees of the same depth as all stages have together. "all stages" is a system whose
+on the same engine, with as many trees and leaves as all stages have together. "all stages" is a system whose
 rows all walk to the last stage; "half early" one in which half of the rows stop before it. Engines have one worker.
 """
 
@@ -34,7 +34,7 @@ from thrifty.threads import limited_threads
 N_COLUMNS, FILE_ROWS, BATCH, GROUP = 20, 1_000_000, 100_000, 250_000
 NAMES = [f"x{column}" for column in range(N_COLUMNS)]
 ROUNDS = 2
-SPEED_ROWS, ENGINE_ROWS = 400_000, 200_000
+SPEED_ROWS, ENGINE_ROWS = 400_000, 400_000
 
 
 # -- systems and rows --------------------------------------------------------------------------------
@@ -77,21 +77,18 @@ def write_rows(folder: Path, n_rows: int, file_rows: int = FILE_ROWS) -> Path:
     return folder
 
 
-def n_trees_of(scorer: Scorer) -> int:
-    return sum(stage.trees.n_trees for stage in scorer.chain.stages)
-
-
 def rival(folder: Path) -> Path:
-    """LightGBM with as many trees of the same depth."""
+    """LightGBM with as many trees, which have as many leaves on average."""
     import lightgbm as lgb
 
     path = folder / "lightgbm.txt"
     if not path.exists():
-        system = load(folder / "fit.thrifty")
-        n_trees, depth = n_trees_of(Scorer(folder / "fit.thrifty")), system.size_[1]
+        stages = Scorer(folder / "fit.thrifty").chain.stages
+        n_trees = sum(stage.trees.n_trees for stage in stages)
+        n_leaves = sum(int(stage.trees.leaf_offsets[-1]) for stage in stages)
         X, y = training_rows()
-        model = lgb.LGBMClassifier(n_estimators=n_trees, max_depth=depth, num_leaves=2**depth, verbose=-1)
-        model.fit(X, y, callbacks=[]).booster_.save_model(path)
+        model = lgb.LGBMClassifier(n_estimators=n_trees, num_leaves=round(n_leaves / n_trees), verbose=-1)
+        model.fit(X, y).booster_.save_model(path)
     return path
 
 
@@ -154,7 +151,7 @@ def speed(folder: Path) -> None:
 
 def workers(folder: Path) -> None:
     """Two workers against one, and one file with half of the rows against even files."""
-    scorer, n_rows = Scorer(folder / "all stages.thrifty", row_key="id"), 1_600_000
+    scorer, n_rows = Scorer(folder / "all stages.thrifty", row_key="id"), 1_200_000
     even, uneven = write_rows(folder / "even", n_rows, n_rows // 4), folder / "uneven"
     if not uneven.exists():
         uneven.mkdir()
@@ -162,9 +159,17 @@ def workers(folder: Path) -> None:
             part = write_rows(folder / "part", int(share * n_rows), n_rows)
             shutil.move(next(part.iterdir()), uneven / f"{number}.parquet")
             shutil.rmtree(part)
-    one = timed(scorer, even, folder / "out")
-    two = timed(scorer, even, folder / "out", n_jobs=2)
-    print(f"two workers: {one / two:.2f} x one, {n_rows / two:,.0f} rows/s, start of the workers included")
+    half = folder / "half of even"
+    if not half.exists():
+        half.mkdir()
+        for path in find_files(even)[:2]:
+            os.link(path, half / Path(path).name)
+    one, two = (timed(scorer, even, folder / "out", n_jobs=n_jobs) for n_jobs in (1, 2))
+    ones, twos = (timed(scorer, half, folder / "out", n_jobs=n_jobs) for n_jobs in (1, 2))
+    print(
+        f"two workers: {one / two:.2f} x one with {n_rows:,} rows, the start of the workers included; "
+        f"{(one - ones) / (two - twos):.2f} x once they run, by the second half of the rows"
+    )
     print(
         f"one file with half the rows: {timed(scorer, uneven, folder / 'out', n_jobs=2) / two:.2f} x even files"
     )
@@ -173,7 +178,7 @@ def workers(folder: Path) -> None:
 # -- engines -----------------------------------------------------------------------------------------
 
 
-class Rival:
+class Rival(Scorer):
     """LightGBM as a scorer of record batches; loads its file once per process."""
 
     columns = NAMES
@@ -181,42 +186,45 @@ class Rival:
     def __init__(self, path: Path) -> None:
         self.path = str(path)
 
-    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def __call__(self, batch: pa.RecordBatch, *, first_row: int = 0) -> pa.RecordBatch:  # noqa: ARG002
         import lightgbm as lgb
 
-        if self.path not in _boosters:
-            _boosters[self.path] = lgb.Booster(model_file=self.path)
+        # Kept in a module that is not sent to workers.
+        if not hasattr(lgb, "loaded_by_benchmark"):
+            lgb.loaded_by_benchmark = lgb.Booster(model_file=self.path)
+        booster = lgb.loaded_by_benchmark
         block = (
             np.column_stack([batch[name] for name in NAMES]) if batch.num_rows else np.empty((0, N_COLUMNS))
         )
-        scores = _boosters[self.path].predict(block, num_threads=1) if len(block) else np.empty(0)
+        scores = booster.predict(block, num_threads=1) if len(block) else np.empty(0)
         return pa.RecordBatch.from_arrays([pa.array(scores)], schema=self.schema(None))
 
     def schema(self, given: object) -> pa.Schema:  # noqa: ARG002 - as a scorer
         return pa.schema([("cost", pa.float64())])
 
 
-_boosters: dict = {}
-
-
-def engine(folder: Path, name: str, run) -> None:
-    """Seconds of ``run(scorer)``, which scores all rows on an engine that is warm."""
+def engine(folder: Path, name: str, run, n_rival: int = 2) -> None:
+    """Rows a second of ``run(scorer, files)`` once it is warm: the time of the second half of the files."""
+    files = find_files(folder / "engine")
     blocks = blocks_of(folder / "engine")
-    n_rows = sum(map(len, blocks))
-    theirs = Rival(rival(folder))
-    run(theirs)  # processes start, and libraries are loaded
+
+    def seconds_a_row(scorer: Scorer, n_files: int) -> float:
+        times = []
+        for some in (files[: n_files // 2], files[:n_files]):
+            start = time.perf_counter()
+            run(scorer, some)
+            times.append(time.perf_counter() - start)
+        return (times[1] - times[0]) / (n_files // 2 * BATCH)
+
+    run(Scorer(folder / "fit.thrifty", row_key="id"), files[:1])  # processes start, and libraries are loaded
+    theirs = seconds_a_row(Rival(rival(folder)), n_rival) if n_rival else float("nan")
     for system in ("all stages", "half early"):
         scorer = Scorer(folder / f"{system}.thrifty", row_key="id")
         walk(scorer, [blocks[0][:1000]])
-        run(scorer)
-        bare, found, others = [walk(scorer, blocks)], [], []
-        for one, seconds in ((scorer, found), (theirs, others)):
-            start = time.perf_counter()
-            run(one)
-            seconds.append(time.perf_counter() - start)
+        bare, found = walk(scorer, blocks[:2]) / (2 * BATCH), seconds_a_row(scorer, len(files))
         print(
-            f"{name}, {system}: {n_rows / min(found):,.0f} rows/s, {min(found) / min(bare):.2f} x the bare walk, "
-            f"{min(others) / min(found):.2f} x LightGBM's rows a second there",
+            f"{name}, {system}: {1 / found:,.0f} rows/s, {found / bare:.2f} x the bare walk, "
+            f"{theirs / found:.2f} x LightGBM's rows a second there",
             flush=True,
         )
 
@@ -231,8 +239,11 @@ def dask(folder: Path) -> None:
         distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
         distributed.Client(cluster),
     ):
-        frame = dd.read_parquet(folder / "engine")
-        engine(folder, "Dask", lambda scorer: predict(frame, scorer)["cost"].sum().compute())
+        engine(
+            folder,
+            "Dask",
+            lambda scorer, files: predict(dd.read_parquet(files), scorer)["cost"].sum().compute(),
+        )
 
 
 def ray(folder: Path) -> None:
@@ -240,9 +251,14 @@ def ray(folder: Path) -> None:
 
     from thrifty.scale.ray import predict
 
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    rows = ray.data.read_parquet(str(folder / "engine"))
-    engine(folder, "Ray", lambda scorer: predict(rows, scorer, batch_size=BATCH).sum("cost"))
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    engine(
+        folder,
+        "Ray",
+        lambda scorer, files: predict(ray.data.read_parquet(files), scorer, batch_size=BATCH).materialize(),
+        n_rival=0,  # each run starts its processes again, which takes minutes with LightGBM
+    )
     ray.shutdown()
 
 
@@ -253,11 +269,12 @@ def spark(folder: Path) -> None:
 
     session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     session = session.config("spark.sql.execution.arrow.maxRecordsPerBatch", BATCH).getOrCreate()
-    rows = session.read.parquet(str(folder / "engine"))
     engine(
         folder,
         "Spark",
-        lambda scorer: predict(rows, scorer).agg(functions.sum("cost")).collect(),
+        lambda scorer, files: (
+            predict(session.read.parquet(*files), scorer).agg(functions.sum("cost")).collect()
+        ),
     )
     session.stop()
 
@@ -328,7 +345,7 @@ def memory(folder: Path, n_rows: int) -> None:
     tenth = folder / "memory tenth"
     tenth.mkdir(exist_ok=True)
     for path in find_files(rows)[: max(n_rows // FILE_ROWS // 10, 1)]:
-        if not (tenth / path).exists():
+        if not (tenth / Path(path).name).exists():
             os.link(path, tenth / Path(path).name)
     for name in (tenth, rows):
         shutil.rmtree(folder / "out", ignore_errors=True)
@@ -336,7 +353,10 @@ def memory(folder: Path, n_rows: int) -> None:
         command = [sys.executable, __file__, str(folder), "--score", str(name)]
         peak = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
         n = sum(pq.read_metadata(path).num_rows for path in find_files(name))
-        print(f"{n:,} rows: {peak}, {n / (time.perf_counter() - start):,.0f} rows/s with start and load")
+        print(
+            f"{n:,} rows: {peak}, {n / (time.perf_counter() - start):,.0f} rows/s with start and load",
+            flush=True,
+        )
 
 
 def main() -> None:

@@ -52,7 +52,7 @@ def fit(
     Parameters
     ----------
     estimator : BudgetedClassifier or BudgetedRegressor
-        Fitted in place, and returned; another object is returned where ``max_loss`` is given.
+        The unfitted estimator; the one to use is returned.
     each : callable
         The partitions; see ``Each``.
     features, target : sequence of str, str
@@ -142,20 +142,22 @@ def judge(
     """
     learned, known = estimator._learned, estimator._evidence()
     assert known.points is not None  # a cascade has the points that it was fitted with
-    points = np.vstack([learned.policy.thresholds, known.points])
+    both = np.vstack([learned.policy.thresholds, known.points])
+    points, place = np.unique(both, axis=0, return_inverse=True)
     candidates, alone = (None, False) if max_loss is None else estimator._candidates()
     seen = np.unique(np.concatenate(known.known_rows))
     rows = PartitionJudge(
         learned, target, points, seen, None if candidates is None else candidates.thresholds, alone, max_loss
     )
-    means, judged = rows.over(each)
-    if means is None:
+    measured, judged = rows.over(each)
+    if measured is None:
         raise InvalidInputError(
             "every row of the table is in the sample, or equals a row of it, so that no row is left to judge it on. "
             "Draw a smaller sample."
         )
     other = estimator._without_certificate()
-    other._measured_on(means.means, means.n_rows)
+    found = measured.sums[:, place.reshape(-1)] / measured.n_rows
+    other._measured_on(Means(*found), measured.n_rows)
     if candidates is None or judged is None:
         return other
     there = replace(candidates, means=judged.means, held_out=True)

@@ -207,7 +207,7 @@ def _score(scorer: Scorer, part: Part, out: str, batch_rows: int) -> dict[str, A
     beside = Path(out, f".{part.name}.{os.getpid()}.part")
     n_rows, cost, n_full, writer, types = 0, 0.0, 0, None, csv_types(scorer.chain, scorer.copied)
     try:
-        with contextlib.ExitStack() as stack, limited_threads(openmp=1, blas=1):
+        with contextlib.ExitStack() as stack:
             sink = stack.enter_context(open(beside, "wb"))
             for batch in _batches(part, scorer.columns, batch_rows, types):
                 answers = scorer(batch, first_row=part.first_row + n_rows)

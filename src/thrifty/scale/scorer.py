@@ -24,6 +24,7 @@ from thrifty.rows import fingerprints, key_words
 from thrifty.tables.frames import listed
 from thrifty.tables.reader import Cells
 from thrifty.tasks.ranking import RankingTask
+from thrifty.threads import limited_threads
 
 __all__ = ["Scorer", "answers_of", "stage_names"]
 
@@ -50,7 +51,8 @@ class Scorer:
     """A saved system that answers Arrow record batches.
 
     A scorer is small and can be pickled: it carries the path of the file and its SHA-256, not the system. Each process
-    loads the system once, at the first batch, and refuses a file that has changed since the scorer was made.
+    loads the system once, at the first batch, and refuses a file that has changed since the scorer was made. A batch is
+    answered in one thread: engines, and ``--jobs``, have a process or thread for each core.
 
     Parameters
     ----------
@@ -226,7 +228,9 @@ class Scorer:
             row_keys=self._keys(batch, first_row),
         )
         cells = replace(cells, row_numbers=cells.row_numbers + first_row)
-        answers = answers_of(self.chain, cells)
+        # Engines run a task for each core.
+        with limited_threads(openmp=1, blas=1):
+            answers = answers_of(self.chain, cells)
         stage = pa.DictionaryArray.from_arrays(pa.array(answers["stage"]), stage_names(self.chain))
         answers["stage"] = stage.cast(pa.string())
         columns = [*(batch.column(name) for name in self.copied), *answers.values()]
