@@ -6,8 +6,8 @@
 values: rows whose purchases, route, label, cost or scores differ from those in Python by a bit, on the host, in
 WebAssembly and in ONNX Runtime, and, of the first 500 rows, on the emulated microcontrollers.
 
-``same``: one forest of 10 or 100 trees with 32 leaves each, written by thrifty, and by emlearn and m2cgen where
-installed, compiled with -Os, without the driver; a cascade at its budget beside the same cascade walked to its end, and
+``same``: one forest of 10 or 100 trees with 32 leaves each, written by thrifty, and by emlearn, m2cgen and
+TL2cgen where installed, compiled with -Os, without the driver; a cascade at its budget beside the same cascade walked to its end, and
 what it takes to compile 100,000 splits.
 Bytes are code and constants of the object file; instructions a row are counted by QEMU (-icount) and are not cycles.
 ``limits``: bytes announced and measured, and accuracy on new rows at limits of flash, at the budget of the fit, beside
@@ -173,6 +173,61 @@ def by_m2cgen(folder, forest):
     return ["model.c"], ()
 
 
+def by_tl2cgen(folder, forest, quantize):
+    """The forest in single precision, thresholds rounded down; TL2cgen reads models of Treelite."""
+    import tl2cgen
+    from treelite.model_builder import Metadata, ModelBuilder, PostProcessorFunc, TreeAnnotation
+
+    n, n_trees = forest.n_features_in_, len(forest.estimators_)
+    builder = ModelBuilder(
+        threshold_type="float32",
+        leaf_output_type="float32",
+        metadata=Metadata(
+            num_feature=n,
+            task_type="kBinaryClf",
+            average_tree_output=True,
+            num_target=1,
+            num_class=[1],
+            leaf_vector_shape=(1, 1),
+        ),
+        tree_annotation=TreeAnnotation(num_tree=n_trees, target_id=[0] * n_trees, class_id=[0] * n_trees),
+        postprocessor=PostProcessorFunc(name="identity"),
+        base_scores=[0.0],
+    )
+    for tree in (one.tree_ for one in forest.estimators_):
+        threshold = tree.threshold.astype(np.float32)
+        threshold = np.where(
+            threshold > tree.threshold, np.nextafter(threshold, np.float32(-np.inf)), threshold
+        )
+        shares = tree.value[:, 0] / tree.value[:, 0].sum(axis=1, keepdims=True)
+        builder.start_tree()
+        for node, left in enumerate(tree.children_left):
+            builder.start_node(node)
+            if left < 0:
+                builder.leaf(float(shares[node, 1]))
+            else:
+                builder.numerical_test(
+                    feature_id=int(tree.feature[node]),
+                    threshold=float(threshold[node]),
+                    default_left=True,
+                    opname="<=",
+                    left_child_key=int(left),
+                    right_child_key=int(tree.children_right[node]),
+                )
+            builder.end_node()
+        builder.end_tree()
+    tl2cgen.generate_c_code(builder.commit(), dirpath=str(folder / "tl"), params={"quantize": int(quantize)})
+    parts = [path.read_text() for path in sorted((folder / "tl").glob("*.c"))]
+    (folder / "model.c").write_text(
+        '#define predict tl_predict\n#include "header.h"\n'
+        + "\n".join(parts).replace('#include "header.h"', "")  # which has no guard
+        + "\n#undef predict\n"
+        + f"int predict(const float *row) {{ union Entry in[{n}]; float out[1] = {{0}}; for (int k = 0; k < {n}; k++)\n"
+        "    in[k].fvalue = row[k]; tl_predict(in, 0, out); return out[0] > 0.5f; }\n"
+    )
+    return ["model.c"], (folder / "tl",)
+
+
 WRITERS = {
     "thrifty, 16-bit leaves": (None, lambda folder, forest: by_thrifty(folder, forest, "int16")),
     "thrifty, float leaves": (None, lambda folder, forest: by_thrifty(folder, forest, "float32")),
@@ -180,6 +235,8 @@ WRITERS = {
     "emlearn inline": ("emlearn", lambda folder, forest: by_emlearn(folder, forest, "inline")),
     "emlearn loadable": ("emlearn", lambda folder, forest: by_emlearn(folder, forest, "loadable")),
     "m2cgen": ("m2cgen", by_m2cgen),
+    "TL2cgen, float": ("tl2cgen", lambda folder, forest: by_tl2cgen(folder, forest, quantize=False)),
+    "TL2cgen, quantised": ("tl2cgen", lambda folder, forest: by_tl2cgen(folder, forest, quantize=True)),
 }
 
 

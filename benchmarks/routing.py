@@ -270,7 +270,7 @@ def run(name, seeds):
         f"\n{name}: {len(train.texts):,} x {len(models)}, {len(test.texts):,} test rows; fit {seconds:.0f} s, ",
         end="",
     )
-    print(f"decision {decision:.1f} ms; seed {seed} of {seeds}")
+    print(f"decision {decision:.1f} ms; means of {seeds} seeds")
     print(f"{'quality (spend / budget)':24s}" + "".join(f"{share:>16g}" for share in SHARES))
     for method, entries in lines.items():
         cells = []

@@ -78,7 +78,8 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
         bars.MofNCompleteColumn(),
         bars.TimeRemainingColumn(compact=True),
     )
-    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with bars.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         tasks: dict[str, bars.TaskID] = {}
 
         def report(what: str, done: int, total: int) -> None:
