@@ -7,8 +7,8 @@ values: rows whose purchases, route, label, cost or scores differ from those in 
 WebAssembly and in ONNX Runtime, and, of the first 500 rows, on the emulated microcontrollers.
 
 ``same``: one forest of 10 or 100 trees with 32 leaves each, written by thrifty, and by emlearn, m2cgen and
-TL2cgen where installed, compiled with -Os, without the driver; a cascade at its budget beside the same cascade walked to its end, and
-what it takes to compile 100,000 splits.
+TL2cgen where installed, compiled with -Os, without the driver; a cascade at its budget beside the same cascade walked
+to its end, and what it takes to compile 100,000 splits.
 Bytes are code and constants of the object file; instructions a row are counted by QEMU (-icount) and are not cycles.
 ``limits``: bytes announced and measured, and accuracy on new rows at limits of flash, at the budget of the fit, beside
 trees of LightGBM cut to the same bytes by the same exporter, and forests in emlearn's tables where it is installed, the
