@@ -472,9 +472,9 @@ def main():
     if "agree" in asked.parts:
         agree()
     if "same" in asked.parts:
+        many_splits()  # first: a process that is started counts the memory of this one
         same(asked.data)
         at_a_budget()
-        many_splits()
     if "limits" in asked.parts:
         limits(asked.data)
 
