@@ -60,15 +60,15 @@ def graded(n_rows, seed):
 
 
 def load(name, n_rows, seed):
-    """Columns, targets and prices of rows drawn at random, or a fresh draw of a synthetic table."""
+    """Columns, targets, prices and groups of rows drawn at random, or a fresh draw of a synthetic table."""
     if name in ("houses", "houses_classes", "graded"):
         X, y = (graded if name == "graded" else houses)(n_rows + MAX_TEST, seed)
-        return X, y > 0 if name == "houses_classes" else y, None
+        return X, y > 0 if name == "houses_classes" else y, None, None
     files = {"heart": "cost_heart_cleveland", "pima": "cost_pima_diabetes", "thyroid": "cost_ann_thyroid"}
     files |= dict.fromkeys(("letters", "letters26"), "letter") | dict.fromkeys(
         ("forest", "forest7"), "covtype"
     )
-    files["miniboone"] = "miniboone_5k"
+    files |= {"miniboone": "miniboone_5k", "gas_drift": "gas_drift_8batch"}
     arrays = np.load(DATA / f"{files.get(name, name)}.npz")
     X, y, prices = arrays["X"], arrays["y"], arrays["cost"].astype(float) if name in PRICED else None
     if name == "thyroid":
@@ -78,18 +78,19 @@ def load(name, n_rows, seed):
     elif name in ("letters", "forest"):
         y = y >= 13 if name == "letters" else y == 2
     rows = np.random.default_rng(seed).permutation(len(y))[: n_rows + MAX_TEST]
-    return X[rows].astype(float), y[rows].astype(float) if name in NUMBERS else y[rows], prices
+    groups = arrays["sensor"] if name == "gas_drift" else None
+    return X[rows].astype(float), y[rows].astype(float) if name in NUMBERS else y[rows], prices, groups
 
 
 def measure(name, n_rows, seed, budgets, asked):
     """Scores at the budgets, spend over budget of new rows, first purchases, and seconds of the fit."""
-    X, y, prices = load(name, n_rows, seed)
+    X, y, prices, groups = load(name, n_rows, seed)
     n_fit = min(n_rows, 4 * len(y) // 5)
     kind, full = BudgetedClassifier, ExtraTreesClassifier(100, random_state=0)
     if name in NUMBERS:
         kind, full = BudgetedRegressor, ExtraTreesRegressor(100, random_state=0)
     start = time.process_time()
-    model = kind(full, prices=Prices(prices), budget=asked, n_jobs=1, random_state=0)
+    model = kind(full, prices=Prices(prices, groups=groups), budget=asked, n_jobs=1, random_state=0)
     model.fit(X[:n_fit], y[:n_fit])
     seconds = time.process_time() - start
     X, y = X[n_fit:], y[n_fit:]

@@ -128,7 +128,7 @@ def part_compiler() -> Any:
     from numba.core.codegen import JITCodeLibrary
     from numba.core.compiler import Compiler
 
-    class Part(JITCodeLibrary):  # type: ignore[misc]
+    class Part(JITCodeLibrary):  # type: ignore[misc]  # numba is untyped
         def _optimize_final_module(self) -> None:
             pass
 
@@ -146,7 +146,7 @@ def part_compiler() -> Any:
         def set_env(self, name: str, environment: Any) -> None:
             """Set nothing: a part has no machine code that would look there."""
 
-    class PartCompiler(Compiler):  # type: ignore[misc]
+    class PartCompiler(Compiler):  # type: ignore[misc]  # numba is untyped
         def __init__(self, typing: Any, target: Any, library: Any, *how: Any) -> None:
             super().__init__(typing, target, library or Part(target.codegen(), "part"), *how)
 

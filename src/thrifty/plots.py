@@ -65,7 +65,7 @@ def _new_axes(n_bars: int | None = None) -> Any:
 def _is_installed() -> bool:
     """Whether matplotlib can be loaded."""
     try:
-        import matplotlib.figure  # noqa: F401
+        import matplotlib.figure  # noqa: F401 - is it there?
     except ModuleNotFoundError:
         return False
     return True

@@ -31,6 +31,6 @@ def progress_printer(verbose: int, who: str) -> Progress:
         if done >= total or (verbose > 1 and done):
             steps = f" ({done} of {total})" if verbose > 1 and total > 1 else ""
             # Printed because of ``verbose``. Flushed: a pipe would show it only once its buffer is full.
-            print(f"[{who}] {what}{steps}: {perf_counter() - start:.1f} s", flush=True)  # noqa: T201
+            print(f"[{who}] {what}{steps}: {perf_counter() - start:.1f} s", flush=True)  # noqa: T201 - that is its purpose
 
     return report

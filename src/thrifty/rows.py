@@ -79,7 +79,7 @@ def _content(X: object, *, exact: bool) -> Words:
     """A word per row, before any seed is mixed in."""
     words = _words if exact else _single_words
     # A sum over the cells that are not zero, so that dense, sparse and explicitly stored zeros agree.
-    content = np.zeros(X.shape[0], dtype=np.uint64)  # type: ignore[attr-defined]
+    content = np.zeros(X.shape[0], dtype=np.uint64)  # type: ignore[attr-defined]  # an array or a sparse matrix
     if sparse.issparse(X):
         coo = sparse.coo_array(X)
         columns = mix(coo.col.astype(np.uint64) + np.uint64(1))

@@ -155,7 +155,7 @@ class NotStored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         tags = get_tags(value).input_tags
         return cls(name, bool(tags.sparse), bool(tags.allow_nan))
 
-    def fit(self, X: Any, y: Any = None) -> NoReturn:  # noqa: ARG002
+    def fit(self, X: Any, y: Any = None) -> NoReturn:  # noqa: ARG002 - refuses
         """Refuse."""
         raise InvalidInputError(
             f"a {self.what[:100]} among the parameters was not stored in the bundle, so this estimator cannot be "

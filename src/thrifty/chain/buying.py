@@ -74,7 +74,7 @@ class BuyingMixin:
             receipt: Receipt = chain.receipt(reader, rows)
         except KeyboardInterrupt as interrupt:
             ledger.interrupted = True
-            interrupt.receipt = chain.receipt(reader, rows)  # type: ignore[attr-defined]
+            interrupt.receipt = chain.receipt(reader, rows)  # type: ignore[attr-defined]  # an exception holds any attribute
             interrupt.add_note("What was bought before is in the `receipt` of this KeyboardInterrupt.")
             raise
         if ledger.is_closed:

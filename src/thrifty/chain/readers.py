@@ -574,7 +574,7 @@ def run_for_readable_rows(
     while able.any():
         kept = rows[able]
         try:
-            with ledger.blaming(kept, lambda kept=kept: reader.is_whole(kept, columns)):  # type: ignore[misc]
+            with ledger.blaming(kept, lambda kept=kept: reader.is_whole(kept, columns)):  # type: ignore[misc]  # mypy does not infer the default
                 return (None if able.all() else able), act(np.flatnonzero(able))
         except RowsLeftBehindError as left:
             able[np.isin(rows, left.rows) if len(rows) > 1 else 0] = False

@@ -130,5 +130,5 @@ def _picture(points: dict[str, list[Point | None]], full: float | None) -> Any:
         for name, some in points.items()
     }
     title = "digits: 5 or more? 64 pixels at 1 each"
-    draw_tradeoff(ax, curves, full=None if full is None else (64.0, full), title=title, flagship=CASCADE)  # type: ignore[arg-type]
+    draw_tradeoff(ax, curves, full=None if full is None else (64.0, full), title=title, flagship=CASCADE)  # type: ignore[arg-type]  # a dict is invariant
     return figure

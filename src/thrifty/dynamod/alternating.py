@@ -492,7 +492,7 @@ class CrossFittedPair(Generic[AnyPair]):
     @charge.setter
     def charge(self, charge: float) -> None:
         for pair in (self.pair, *(fold.pair for fold in self._folds)):
-            pair.charge = charge  # type: ignore[attr-defined]
+            pair.charge = charge  # type: ignore[attr-defined]  # of those that buy
 
     def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:
         """Fit the pair and those of all folds to the same shares."""

@@ -308,7 +308,7 @@ class GatedEstimator(ChainEstimator):
         share = check_share("remote_share", remote_share, meaning="the largest share of rows sent on")
         return threshold_curve(self.chain_.visit_all(reader).gate[:, 0], 0.0, 1.0).within(share).threshold
 
-    def at(self, *, budget: float | None = None, threshold: float | None = None) -> Self:  # type: ignore[override]
+    def at(self, *, budget: float | None = None, threshold: float | None = None) -> Self:  # type: ignore[override]  # a threshold besides
         """Return the same fit at another threshold of its gate; nothing is refitted.
 
         A loss against the full model is proved by ``certified``: the evidence of an estimator with a single gate is its

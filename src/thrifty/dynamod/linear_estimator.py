@@ -200,7 +200,7 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
                 f"init must be 'logistic', 'gaussian' or a tuple (g, f1) of slopes; got {self.init!r}."
             )
 
-    def _check_against(self, n_features: int, names: Any) -> None:  # noqa: ARG002
+    def _check_against(self, n_features: int, names: Any) -> None:  # noqa: ARG002 - a linear model has no names
         if not isinstance(self.init, str):
             _given_start(self.init, np.ones(n_features))
 

@@ -170,7 +170,7 @@ class DynaModLstsqClassifier(GatedClassifier, AlternatingEstimator):
         for name in ("ridge", "learning_rate", "min_child_weight", "gate_weight", "tol"):
             check_amount(name, getattr(self, name))
 
-    def _check_against(self, n_features: int, names: Any) -> None:  # noqa: ARG002
+    def _check_against(self, n_features: int, names: Any) -> None:  # noqa: ARG002 - trees have no names
         given_trees(self.local, n_features)
 
     def _least_price(self, prices: PriceList) -> float:

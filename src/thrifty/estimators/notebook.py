@@ -49,7 +49,7 @@ class Notebook:
             raise InvalidInputError(
                 f"plot_route draws the way of one row; got {np.shape(one)[0]}. Write X[3:4] for the row of number 3."
             )
-        return draw_route(self.explain(one)[0], ax)  # type: ignore[attr-defined]
+        return draw_route(self.explain(one)[0], ax)  # type: ignore[attr-defined]  # of the estimator that is mixed in
 
     def plot_purchases(self, X: Any = None, ax: Any = None) -> Any:
         """Draw how many rows make each purchase, at the operating point in force.
@@ -67,7 +67,7 @@ class Notebook:
         """
         if X is None:
             return draw_purchases(self._purchased(self._shares()), ax)
-        chain, reader = self.chain_, self._reader(X)  # type: ignore[attr-defined]
+        chain, reader = self.chain_, self._reader(X)  # type: ignore[attr-defined]  # the same
         place = chain.places(chain.walk(reader))
         shares = np.bincount(place, minlength=len(chain.bought_by_place)) / len(place)
         return draw_purchases(self._purchased(shares), ax)
@@ -84,7 +84,7 @@ class Notebook:
 
     def _shares(self) -> Floats:
         """Shares of the rows of the evidence that are answered at each place, shape (n_stages + 1,)."""
-        evidence: Evidence = self._evidence()  # type: ignore[attr-defined]
+        evidence: Evidence = self._evidence()  # type: ignore[attr-defined]  # the same
         chain = self.chain_
         if chain.behind is not None or chain.has_forks:
             missing = "what each row buys" if chain.has_forks else "what rows buy in the second one"
@@ -102,10 +102,10 @@ class Notebook:
     # -- pages of notebooks --------------------------------------------------------------------
 
     def _repr_html_inner(self) -> str:
-        return super()._repr_html_inner() + self._page()  # type: ignore[misc,no-any-return]
+        return super()._repr_html_inner() + self._page()  # type: ignore[misc,no-any-return]  # scikit-learn's
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]  # scikit-learn's
         if "text/html" in bundle:
             bundle["text/html"] += self._page()
         return bundle

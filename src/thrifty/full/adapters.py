@@ -252,7 +252,7 @@ class _RegressionModels(ModelAdapter):
     def is_calibrated(self, model: Any) -> bool:  # noqa: ARG002 - rankers are not
         return True
 
-    def calibration_of(self, model: Any, raw: Floats, y: Floats, weight: Floats) -> Floats | None:  # noqa: ARG002
+    def calibration_of(self, model: Any, raw: Floats, y: Floats, weight: Floats) -> Floats | None:  # noqa: ARG002 - numbers are on their scale
         return None if self.task.unit == 1.0 else np.array([self.task.unit, 0.0])
 
     def outputs(self, raw: Floats, calibration: Floats | None) -> Floats:
@@ -282,7 +282,7 @@ class _RankingModels(_RegressionModels):
         """Slope and intercept."""
         return self.task.calibrate(self.task.scores(raw), y, weight)
 
-    def calibration_of(self, model: Any, raw: Floats, y: Floats, weight: Floats) -> Floats | None:  # noqa: ARG002
+    def calibration_of(self, model: Any, raw: Floats, y: Floats, weight: Floats) -> Floats | None:  # noqa: ARG002 - of any ranker
         return self.calibrate(raw, y, weight)
 
     def outputs(self, raw: Floats, calibration: Floats | None) -> Floats:

@@ -179,7 +179,7 @@ class PrecomputedFull:
             )
         return self
 
-    def outputs(self, table: Any, numbers: Any) -> Floats:  # noqa: ARG002
+    def outputs(self, table: Any, numbers: Any) -> Floats:  # noqa: ARG002 - one contract for all full models
         """Look the rows up by their content."""
         if self.keys is None:
             return self.by_place(numbers.shape[0])
@@ -225,7 +225,7 @@ class AbsentFull:
     answers: Floats | None = None
     calibration: Floats | None = None
 
-    def outputs(self, table: Any, numbers: Any) -> Floats:  # noqa: ARG002
+    def outputs(self, table: Any, numbers: Any) -> Floats:  # noqa: ARG002 - one contract for all full models
         """Refuse: there is no model to ask."""
         if self.name:
             raise InvalidInputError(

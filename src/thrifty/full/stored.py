@@ -404,14 +404,14 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         """Library whose trees these are, or scikit-learn."""
         return self.core.library if isinstance(self.core, ForeignTrees) else "scikit-learn"
 
-    def fit(self, X: Any, y: Any = None) -> NoReturn:  # noqa: ARG002
+    def fit(self, X: Any, y: Any = None) -> NoReturn:  # noqa: ARG002 - refuses
         """Raise an error: a stored model cannot be fitted."""
         raise InvalidInputError(
             "a StoredModel holds the arrays of a model that was fitted elsewhere, and cannot be fitted. Wrap it in "
             "FrozenEstimator to use it as it is, or give an unfitted model."
         )
 
-    @available_if(lambda self: len(self.classes) > 0 and not isinstance(self.core, ForeignTrees))  # type: ignore[untyped-decorator]
+    @available_if(lambda self: len(self.classes) > 0 and not isinstance(self.core, ForeignTrees))  # type: ignore[untyped-decorator]  # scikit-learn is untyped
     def decision_function(self, X: Any) -> Floats:
         """Decision values, shape (n_rows,) for two classes, else one for each class or pair of classes."""
         scores, core = self._scores(X), self.core
@@ -420,7 +420,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             return one
         return core.by_class(scores) if isinstance(core, KernelScores) and core.one_vs_rest else scores
 
-    @available_if(lambda self: len(self.classes) > 0 and self.core.link != "decision")  # type: ignore[untyped-decorator]
+    @available_if(lambda self: len(self.classes) > 0 and self.core.link != "decision")  # type: ignore[untyped-decorator]  # scikit-learn is untyped
     def predict_proba(self, X: Any) -> Floats:
         """Probabilities of all classes, shape (n_rows, n_classes)."""
         return self._answers(self._scores(X))

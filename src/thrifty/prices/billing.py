@@ -270,7 +270,7 @@ class ForgottenFunction:
 
     column: Any
 
-    def __call__(self, rows: Any) -> NoReturn:  # noqa: ARG002
+    def __call__(self, rows: Any) -> NoReturn:  # noqa: ARG002 - refuses every row
         """Raise an error that asks for the function."""
         raise InvalidInputError(
             f"the price of column {self.column!r} is computed by a function, and files keep no functions. Give it "
@@ -460,7 +460,7 @@ def check_amount(name: str, value: object, *, rule: str = "a finite number >= 0"
     """Check a single price, budget or weight and return it as a float; a refusal names it."""
     try:
         # Text that reads as a number is a slip that would go unnoticed until the text is another one.
-        amount = np.nan if isinstance(value, str | bytes | bool) else float(value)  # type: ignore[arg-type]
+        amount = np.nan if isinstance(value, str | bytes | bool) else float(value)  # type: ignore[arg-type]  # anything may arrive
     except (TypeError, ValueError):
         raise InvalidInputError(f"{name} must be {rule}; got {value!r}.") from None
     if not np.isfinite(amount) or amount < 0:

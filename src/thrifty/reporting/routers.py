@@ -140,7 +140,7 @@ def _curves(walks: Sequence[Walked], full: Floats | None, n_boot: int) -> dict[s
         for name, one in values.items():
             drawn[name][:, draws] = one.T @ counts / n_rows
     return {
-        name: tuple(  # type: ignore[misc]
+        name: tuple(  # type: ignore[misc]  # three parts
             tuple(part.tolist()) for part in (one.mean(axis=0), *tails(drawn[name], LEVEL))
         )
         for name, one in values.items()

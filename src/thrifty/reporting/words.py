@@ -172,14 +172,14 @@ def results_table(facts: Facts, place: int = 0) -> list[tuple[str, str, str, str
             value_text(facts, curve.name, None if one is None else factor * one)
             for one in (curve.full, curve.constant)
         )
-        return (name, f"{own} ({ends})" if ends else own, *others)  # type: ignore[return-value]
+        return (name, f"{own} ({ends})" if ends else own, *others)  # type: ignore[return-value]  # four cells
 
     lines = [line(one.name, one) for one in (facts.score, facts.cost, *facts.curves[1:])]
     if facts.n_queries:
         lines.append(line("mean cost of a query", facts.cost, facts.n_rows / facts.n_queries))
     labels = labels_of(facts)
     head = ("", "this system", labels["full"], labels["constant"])
-    return [tuple(text.replace(SPACE, " ") for text in cells) for cells in (head, *lines)]  # type: ignore[misc]
+    return [tuple(text.replace(SPACE, " ") for text in cells) for cells in (head, *lines)]  # type: ignore[misc]  # four cells
 
 
 # -- sentences ---------------------------------------------------------------------------------------

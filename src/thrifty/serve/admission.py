@@ -57,7 +57,7 @@ ADMITTED = "thrifty.admitted"
 """Key of an ASGI scope whose request came whole and was admitted before the application was called."""
 
 
-class Refusal(Exception):  # noqa: N818
+class Refusal(Exception):  # noqa: N818 - a refusal is a response, not a failure
     """A refused request: HTTP status and message of the response."""
 
     def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
@@ -460,7 +460,7 @@ class Endpoint:
             return
         await _respond(send, status, response, retry_after)
 
-    def error_body(self, message: str, status: int) -> bytes:  # noqa: ARG002
+    def error_body(self, message: str, status: int) -> bytes:  # noqa: ARG002 - chat has the status in its body
         """The JSON of a refusal."""
         return error_body(message)
 

@@ -379,7 +379,7 @@ def _description(gateway: Gateway, routes: list[Route]) -> dict[str, Any]:
     schemas = {"predict": (_rows(model), _answers(model)), "infer": (_tensors(model), _OUTPUTS)}
     paths: dict[str, Any] = {}
     for route in routes:
-        endpoint: Endpoint = route.endpoint  # type: ignore[assignment]
+        endpoint: Endpoint = route.endpoint  # type: ignore[assignment]  # Starlette knows callables only
         body, answer = schemas.get(endpoint.name, (None, {"type": "object"}))
         operation: dict[str, Any] = {
             "operationId": endpoint.name + ("_version" if route.param_convertors else ""),

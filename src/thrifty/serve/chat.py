@@ -268,7 +268,7 @@ class ChatGateway(Gateway):
     async def status(self) -> dict[str, Any]:
         """Contents of the status page."""
         found = await super().status()
-        routes = [{"route": name, "rows": self.metrics.routes[name]} for name in self.models]  # type: ignore[index]
+        routes = [{"route": name, "rows": self.metrics.routes[name]} for name in self.models]  # type: ignore[index]  # by names here
         return found | {"routes": routes, "today": self.ledger.today}
 
     def sticky(self, chat: ChatRequest) -> str | None:

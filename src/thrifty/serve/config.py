@@ -456,7 +456,7 @@ def _settings_of(kind: type[Settings], table: Any, where: str) -> Settings:
     """Settings in a table; unknown names and broken rules are refused with the place of the table."""
     if not isinstance(table, Mapping):
         raise InvalidInputError(f"{where} must be a table of settings; got {type(table).__name__}.")
-    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]  # a dataclass: mypy sees a type
     known = {one.name for one in fields}
     for name in table:
         if name not in known:

@@ -119,7 +119,7 @@ class Connections:
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError):  # none is left, or no descriptor
             for _ in range(_MAX_ACCEPTED if self._listening is not None else 0):
-                client, _ = self._listening.accept()  # type: ignore[union-attr]
+                client, _ = self._listening.accept()  # type: ignore[union-attr]  # not None: the range is not empty
                 client.setblocking(False)
                 task = loop.create_task(loop.connect_accepted_socket(make, client))
                 self._accepting.add(task)

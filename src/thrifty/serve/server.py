@@ -194,7 +194,7 @@ def _occupied(config: Config) -> InvalidInputError:
 def serve_workers(load: Load, config: Config, announce: Callable[[], None]) -> None:
     """Serve in several processes on one port; parameters as of ``serve_alone``."""
     try:
-        import fcntl  # noqa: F401
+        import fcntl  # noqa: F401 - is it there?
     except ModuleNotFoundError:
         raise InvalidInputError(
             "workers share a budget through file locks of Unix. Leave --workers out."
