@@ -55,6 +55,9 @@ MIN_GAIN = 0.08
 MIN_PART = 0.01
 """Share of its value that a split may lose by one group less."""
 
+MIN_Z = 3.0
+"""z-score that both must have: on few rows, groups that differ by chance would part."""
+
 MAX_DEPTH, MAX_BRANCHES, MIN_ROWS = 3, 16, 80
 """Purchases after which rows part at most, most groups of rows, and least searched rows of a group."""
 
@@ -223,6 +226,12 @@ class _Search:
         self.max_price = np.inf if len(self.free) else float(prices.prices[plan.order[0]])
         self.bins, self.ends = self._binned()
         self.target, self.squares = self._target()
+        # A held-out gain g is a sum over rows of products with a target: its variance is about 4 g times the target's.
+        total = self.target.sum(axis=0)
+        mean = total[:-1] / total[-1]
+        of_label = mean * (1 - mean)
+        spread = of_label.max() if len(mean) > 1 else self.squares.sum() / total[-1] - mean[0] ** 2
+        self.noise = MIN_Z**2 * 4.0 * float(spread)
         # Stages behind each of the first purchases, at which rows can part.
         self.max_depth = min(MAX_DEPTH, int((problem.places == np.arange(1, len(problem.places) + 1)).sum()))
 
@@ -335,7 +344,7 @@ class _Search:
             groups, worth = self._groups(after, prices[others], budgets, place, rows)
             if len(groups) > 1 and (best is None or gained + worth > best[0]):
                 best = gained + worth, place, groups
-        if best is None or round(best[0], 6) <= round(of_line * (1 + MIN_GAIN), 6):
+        if best is None or round(best[0], 6) <= round(of_line * (1 + MIN_GAIN) + self.noise, 6):
             return None
         return best[1], best[2]
 
@@ -382,7 +391,7 @@ class _Search:
             return _worth(after[:, :, members].sum(axis=2), prices, budgets)
 
         worth = [worth_of(one) for one in groups]
-        max_lost = MIN_PART * max(sum(worth), 0.0)
+        max_lost = max(MIN_PART * sum(worth), self.noise)
         joined = [worth_of(one + other) for one, other in pairwise(groups)]
         while len(groups) > 1:
             lost = np.array([sum(pair) for pair in pairwise(worth)]) - joined
