@@ -93,13 +93,12 @@ def test_a_pair_of_dynamod(cancer, tmp_path, layout):
     assert_same_ways(one, tmp_path, X, layout=layout)
 
 
-@pytest.mark.parametrize("system", ["towns", "many_towns"], ids=["narrow nodes", "wide nodes"])
+@pytest.mark.parametrize("system", ["towns", "many_towns"], ids=["12 levels", "300 levels"])
 def test_sets_of_levels_with_unknown_and_missing_ones(request, tmp_path, system):
     clf, numbers = request.getfixturevalue(system)
     assert_same_ways(clf, tmp_path, numbers)
     header = (tmp_path / "c" / "thrifty_model.h").read_text()
     program = (tmp_path / "c" / "thrifty_model.c").read_text()
-    assert f"#define THRIFTY_WIDE {int(system == 'many_towns')}\n" in program
     assert "#define THRIFTY_HAS_SETS 1\n" in program
     assert "THRIFTY_COLUMN_SIZE_M = 1" in header
     assert "THRIFTY_LEVEL_TOWN_TOWN_3" in header
@@ -121,21 +120,30 @@ def test_a_session_refuses_what_was_not_asked_for_and_infinite_values(mixed, tmp
     assert subprocess.run([program], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("layout", ["table", "code"])
-def test_thresholds_beyond_single_precision_and_sums_of_the_largest_leaves(
-    mixed, mixed_rows, tmp_path, layout
-):
+@pytest.mark.parametrize("kind", ["16 bits", "32 bits", "looked up", "code"])
+def test_thresholds_beyond_single_precision_and_sums_of_the_largest_leaves(mixed, mixed_rows, tmp_path, kind):
     rng, stages = np.random.default_rng(0), []
     for stage in mixed.chain_.stages:
         threshold, values = stage.trees.threshold.copy(), np.sign(stage.trees.values)
-        for limit in (np.inf, -np.inf, 1e300, -1e300, 1e-300, -1e-300, 0.1):
+        if kind == "16 bits":
+            threshold = (
+                (threshold.astype(np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32).astype(float)
+            )
+        elif kind == "32 bits":
+            threshold *= 1 + 1e-3 * rng.normal(size=len(threshold))
+        extremes = (np.inf, -np.inf, 1e300, -1e300, 1e-300, -1e-300, 0.1)
+        for limit in extremes[:2] if kind == "16 bits" else extremes:
             threshold[rng.random(len(threshold)) < 0.05] = limit
         stages.append(replace(stage, trees=replace(stage.trees, threshold=threshold, values=values)))
     X = mixed_rows.copy()
     for value in (np.float32(0.1), -0.0, 1e-45, -1e-45, np.finfo(np.float32).max, np.finfo(np.float32).min):
         X[rng.random(X.shape) < 0.02] = value
+    X[rng.random(X.shape) < 0.02] = np.uint32(0xFFC00000).view(np.float32)  # NaN of another sign
     chain = replace(mixed.chain_, stages=tuple(stages))
-    assert_same_ways(chain, tmp_path, X, leaves="int16", layout=layout)
+    assert_same_ways(chain, tmp_path, X, leaves="int16", layout="code" if kind == "code" else "table")
+    program = (tmp_path / "c" / "thrifty_model.c").read_text()
+    for name, flag in {"16 bits": "SHORT_CUTS", "looked up": "LOOKS_UP", "code": "IS_CODE"}.items():
+        assert f"#define THRIFTY_{flag} {int(kind == name)}\n" in program
 
 
 def test_a_compiler_that_drops_missing_values_is_refused(mixed, tmp_path):

@@ -1,18 +1,19 @@
-"""C99 source of a device model: tables of 16-bit slots, and one fixed program that walks them.
+"""C99 source of a device model: tables of splits and leaves, and one fixed program that walks them.
 
-A tree is written in preorder, so that the left child follows its parent and only the way to the right child takes a
-number. A *narrow* node takes two slots:
+The splits of a tree are written in preorder, so that the left child of a split follows it, and so are its leaves.
+Each split has a *place*, the number of its column in the order of purchase, a *cut*, and a *link*:
 
-    cut << 8 | place        left is a leaf << 15 | right is a leaf << 14 | slots to the right
+    (splits on its left + 1) << 2 | right is a leaf << 1 | missing goes left
 
-and compares the code at a place with its cut. A column has two places, ``2 * column + missing goes left``, whose codes
-differ where the column is missing: one is larger than every cut, the other the smallest. A *wide* node takes four
-slots, for more than 255 places, 254 thresholds of a column or 16,383 slots of a tree. Leaves stand in the place of
-nodes. ``cut`` is the number of the threshold among those of its column; a node that asks for a set of
-levels has the largest cut and the number of the set behind it.
+which is how many splits, and how many leaves, the way to the right skips. A third flag, where a file has sets of
+levels, says that the cut is the number of a set. Every table takes the smallest type that holds it.
+
+A cut is the threshold itself, a float as a whole number in the same order, of 16 bits where the other 16 are zero; or,
+where that takes fewer bytes, its number among the thresholds of its column, which a device looks up once for each
+value.
 
 In the layout "code" every tree is a function instead, of nested comparisons of floats, or of whole numbers where a
-processor has no floats, which returns the first slot of a leaf, or its only value.
+processor has no floats, which returns the first value of a leaf, or its only one.
 """
 
 import re
@@ -31,11 +32,14 @@ from thrifty.trees import TreeEnsemble
 
 __all__ = ["Plan", "Source", "TestRow", "plan_of", "source_of"]
 
-NARROW_PLACES, NARROW_CUTS, NARROW_SLOTS = 256, 254, 2**14 - 1
-"""Places of codes, thresholds of a column and slots of a tree that narrow nodes can count."""
+LOOKUP_BYTES = 95
+"""Bytes of the program that looks cuts up."""
 
-WIDE_CUTS = 2**16 - 2
-"""Thresholds of a column that wide nodes can count."""
+MOST_LOOKED_UP = 0.9
+"""Share of the bytes of thresholds that numbers of them may take, since looking them up takes instructions."""
+
+MOST_LEVELS = 2**16 - 2
+"""Levels of a column that a code of 16 bits can count."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +89,8 @@ class _Tables:
     texts: list[str] = field(default_factory=list)
     n_bytes: int = 0
 
-    def add(self, kind: str, name: str, values: Iterable[Any], n_bytes: int) -> None:
-        """Write an array; one without elements gets a zero, since C has none."""
+    def add(self, kind: str, name: str, values: Iterable[Any], n_bytes: int | None = None) -> None:
+        """Write an array, of elements of some bytes where C does not know them; an empty one gets a zero."""
         items = [str(one) for one in values] or ["0"]
         lines, line = [], ""
         for item in items:
@@ -96,7 +100,7 @@ class _Tables:
             line += f"{item}, "
         body = "\n    ".join([*lines, line.rstrip(", ")])
         self.texts.append(f"TABLE {kind} {name}[] = {{\n    {body}\n}};")
-        self.n_bytes += n_bytes * len(items)
+        self.n_bytes += (n_bytes or bytes_of(kind)) * len(items)
 
 
 class _Codes:
@@ -128,42 +132,32 @@ class _Codes:
             for stage in model.stages
         ]
         self.sets: dict[bytes, int] = {}
-        widest = max(
-            [len(one) for one in self.cuts] + [len(one) for stage in self.score_cuts for one in stage]
-        )
-        self.most_codes = max(widest, max(self.n_levels, default=0))
-        self.total = sum(map(len, self.cuts))
+        self.most_score_cuts = max(len(one) for stage in self.score_cuts for one in stage)
+        self.most_levels = max(self.n_levels, default=0)
         self.are_short = not any((one & 0xFFFF).any() for one in self.cuts)
-        if self.most_codes > WIDE_CUTS:
+        if self.most_levels > MOST_LEVELS:
             raise InvalidInputError(
-                f"a column must have at most {WIDE_CUTS:,} thresholds or levels to be exported; got "
-                f"{self.most_codes:,}."
+                f"a column must have at most {MOST_LEVELS:,} levels to be exported; got {self.most_levels:,}."
             )
 
-    def of_nodes(self, trees: TreeEnsemble, stage: int, is_code: bool) -> tuple[Any, Any, Any]:
-        """Place of the code that each node reads, its cut, and number of its set, -1 where it compares."""
-        n_order = self.n_order
-        if is_code:
-            place = np.r_[self.model.order, len(self.model.names) + np.arange(self.model.n_scores)][
-                trees.feature
-            ]
-        else:
-            place = np.where(
-                trees.feature < n_order, 2 * trees.feature + trees.missing_left, n_order + trees.feature
-            )
-        cut, number = np.zeros(len(trees.feature), int), np.full(len(trees.feature), -1)
+    def of_nodes(self, trees: TreeEnsemble, stage: int) -> tuple[Any, Any]:
+        """Cut of each node, a float as a whole number or the number of a score's; and number of its set, or -1."""
+        number = np.full(len(trees.feature), -1)
         for node, levels in node_sets(trees, self.model).items():
             number[node] = self._set(levels, self.n_levels[trees.feature[node]])
-        for column in np.unique(trees.feature[number < 0]).tolist():
-            nodes = np.flatnonzero((trees.feature == column) & (number < 0))
-            limits = trees.threshold[nodes]
-            if column >= n_order:
-                cut[nodes] = np.searchsorted(self.score_cuts[stage][column - n_order], limits)
-            elif is_code:
-                cut[nodes] = ordered(round_down(limits))
-            else:
-                cut[nodes] = np.searchsorted(self.cuts[column], ordered(round_down(limits)))
-        return place, cut, number
+        cut = ordered(round_down(trees.threshold))
+        for k, cuts in enumerate(self.score_cuts[stage]):
+            nodes = trees.feature == self.n_order + k
+            cut[nodes] = np.searchsorted(cuts, trees.threshold[nodes])
+        return cut, number
+
+    def looked_up(self, trees: TreeEnsemble, cut: Any) -> Any:
+        """Number of each cut among those of its column."""
+        found = cut.copy()
+        for column, cuts in enumerate(self.cuts):
+            nodes = trees.feature == column
+            found[nodes] = np.searchsorted(cuts, cut[nodes])
+        return found
 
     def _set(self, levels: Any, n_levels: int) -> int:
         bits = np.zeros(-(-n_levels // 8) * 8, dtype=np.uint8)
@@ -188,50 +182,31 @@ def ordered(single: Any) -> Any:
     return np.where(bits >> 31 == 1, -size, size)
 
 
-def slots_of(
-    trees: TreeEnsemble, place: Any, cut: Any, number: Any, is_wide: bool, narrow_unit: float | None
-) -> Any:
-    """The slots of all trees."""
-    header = 4 if is_wide else 2
-    if narrow_unit:
-        values = np.rint(trees.values / narrow_unit).astype(np.int64).astype(np.uint16)
-    else:
-        values = np.ascontiguousarray(trees.values, dtype="<f4").view("<u2")
-    of_leaf = (1 if narrow_unit else 2) * trees.n_outputs
-    values = values.reshape(len(trees.values), of_leaf)
+def preorder(trees: TreeEnsemble) -> tuple[Any, Any, Any]:
+    """Nodes and leaves of all trees in preorder, and the number of nodes on the left of each node, plus one."""
     n_nodes, children = len(trees.feature), trees.children.tolist()
-    set_of, codes, places = number.tolist(), cut.tolist(), place.tolist()
-    size, starts = [0] * n_nodes, [0] * n_nodes
+    size, skipped = [1] * n_nodes, np.ones(n_nodes, dtype=int)
     for node in range(n_nodes - 1, -1, -1):
-        below = (of_leaf if child < 0 else size[child] for child in children[node])
-        size[node] = header + (set_of[node] >= 0) + sum(below)
-    out = []
-    for tree in range(trees.n_trees):
-        first, end = int(trees.node_offsets[tree]), int(trees.node_offsets[tree + 1])
-        length = size[first] if end > first else of_leaf
-        slots = np.zeros(length, dtype=np.uint16)
-        if end == first:
-            slots[:] = values[trees.leaf_offsets[tree]]
-        for node in range(first, end):
-            at, (left, right) = starts[node], children[node]
-            below_it = at + header + (set_of[node] >= 0)
-            beyond = below_it + (of_leaf if left < 0 else size[left])
-            for child, where in ((left, below_it), (right, beyond)):
-                if child < 0:
-                    slots[where : where + of_leaf] = values[~child]
-                else:
-                    starts[child] = where
-            code, jump, leaves = codes[node], beyond - at, (left < 0) << 15 | (right < 0) << 14
-            if set_of[node] >= 0:
-                code = 0xFFFF if is_wide else 0xFF
-                slots[at + header] = set_of[node]
-            if is_wide:
-                slots[at : at + 4] = places[node], code, jump & 0xFFFF, leaves | jump >> 16
+        left, right = (0 if child < 0 else size[child] for child in children[node])
+        size[node] += left + right
+        skipped[node] += left
+    place, leaf = [0] * n_nodes, [0] * n_nodes  # of the node, and of the first leaf below it
+    nodes, leaves = np.zeros(n_nodes, dtype=int), np.zeros(len(trees.values), dtype=int)
+    for root, first_node, first_leaf in zip(
+        trees.roots.tolist(), trees.node_offsets.tolist(), trees.leaf_offsets.tolist(), strict=False
+    ):
+        if root < 0:
+            leaves[first_leaf] = ~root
+        else:
+            place[root], leaf[root] = first_node, first_leaf
+    for node, (left, right) in enumerate(children):
+        nodes[place[node]] = node
+        for child, n_before, n_leaves in ((left, 1, 0), (right, skipped[node], skipped[node])):
+            if child < 0:
+                leaves[leaf[node] + n_leaves] = ~child
             else:
-                slots[at : at + 2] = code << 8 | places[node], leaves | jump
-        out.append(np.array([length & 0xFFFF, length >> 16][: 1 + is_wide], dtype=np.uint16))
-        out.append(slots)
-    return np.concatenate([np.zeros(0, np.uint16), *out])
+                place[child], leaf[child] = place[node] + n_before, leaf[node] + n_leaves
+    return nodes, leaves, skipped
 
 
 def tree_functions(
@@ -245,20 +220,21 @@ def tree_functions(
 ) -> list[str]:
     """Bodies of the functions of all trees.
 
-    ``pool`` has the first slots of leaves so far, each once; without one, functions return the value of a leaf.
+    ``pool`` has the leaves so far, each once, and the number of its first value; without it, functions return the
+    value of a leaf.
     """
+    values = leaf_values(trees, unit)
+    leaves = [row.tobytes() for row in values]
     # The cut of a score is its number, which is a float, too.
     limits = np.where(place < n_columns, round_down(trees.threshold), cut)
-    kind, values = ("<i2", np.rint(trees.values / unit)) if unit else ("<f4", trees.values)
-    slots = [row.tobytes() for row in np.ascontiguousarray(values, dtype=kind)]
 
     def body(child: int, indent: str) -> list[str]:
         if child < 0:
             if pool is None:
                 return [f"{indent}return {int(values[~child, 0])};"]
-            if slots[~child] not in pool:
-                pool[slots[~child]] = sum(map(len, pool)) // 2
-            return [f"{indent}return {pool[slots[~child]]};"]
+            if leaves[~child] not in pool:
+                pool[leaves[~child]] = sum(map(len, pool)) // values.itemsize
+            return [f"{indent}return {pool[leaves[~child]]};"]
         at = f"v[{place[child]}]"
         if number[child] >= 0:
             asked = f"in_set({at}, {number[child]}, {int(trees.missing_left[child])})"
@@ -271,16 +247,9 @@ def tree_functions(
     return ["\n".join(body(int(root), "    ")) for root in trees.roots]
 
 
-def slot_counts(trees: TreeEnsemble, number: Any, is_wide: bool, is_narrow_leaf: bool) -> Any:
-    """Slots of each tree, without the number of them in front."""
-    of_node = np.r_[0, np.cumsum((4 if is_wide else 2) + (number >= 0))]
-    of_leaf = (1 if is_narrow_leaf else 2) * trees.n_outputs
-    return np.diff(of_node[trees.node_offsets]) + of_leaf * np.diff(trees.leaf_offsets)
-
-
 @dataclass(frozen=True)
 class Plan:
-    """Tables of a model but for the slots, which are counted.
+    """Tables of a model but for those of its trees, which are counted.
 
     Attributes
     ----------
@@ -288,36 +257,36 @@ class Plan:
         Text of the tables, and bodies of the functions of trees.
     flags : dict of str to int
         What the program is compiled for.
+    types : dict of str to str
+        Types of C, by the name that the program has for them.
     flash_bytes, table_bytes, state_bytes : int
         Bytes of tables and program, of the tables alone, and of a session.
     n_codes : int
         Number of the codes of a session.
-    code_type : str
-        Their type.
     price : float
         Price of a purchase, where all have one.
-    slots : callable
-        Makes the slots of all trees.
+    write_trees : callable
+        Returns the text of the tables of the trees.
     """
 
     tables: list[str]
     functions: list[str]
     flags: dict[str, int]
+    types: dict[str, str]
     flash_bytes: int
     table_bytes: int
     state_bytes: int
     n_codes: int
-    code_type: str
     price: float
-    slots: Callable[[], Any]
+    write_trees: Callable[[], list[str]]
 
 
 def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> Plan:
     """Plan the tables of a model whose leaves are of some type, and what they take."""
     codes, is_narrow_leaf, is_code = _Codes(model), leaves == "int16", layout == "code"
-    n_order, n_scores = len(model.order), model.n_scores
+    ensembles, n_order, n_scores = model.ensembles, len(model.order), model.n_scores
     numbered = [
-        (trees, *codes.of_nodes(trees, stage, is_code))
+        codes.of_nodes(trees, stage)
         for stage, one in enumerate(model.stages)
         for trees in (one.trees, one.gate)
         if trees is not None
@@ -325,63 +294,67 @@ def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> Plan:
     unit = score_unit(model)
     least = [least for one in model.stages for least in ([unit] if one.gate is None else [unit, 0.0])]
     units = [
-        leaf_unit(one[0], of_sums) if is_narrow_leaf else None
-        for one, of_sums in zip(numbered, least, strict=True)
+        leaf_unit(one, of_sums) if is_narrow_leaf else None
+        for one, of_sums in zip(ensembles, least, strict=True)
     ]
-    is_value = is_code and is_narrow_leaf and all(trees.n_outputs == 1 for trees, *_ in numbered)
-
-    def counted(is_wide: bool) -> list[Any]:
-        return [slot_counts(trees, number, is_wide, is_narrow_leaf) for trees, _, _, number in numbered]
-
-    longest = max((int(one.max(initial=0)) for one in counted(False)), default=0)
-    is_wide = not is_code and (
-        2 * n_order + n_scores > NARROW_PLACES or codes.most_codes > NARROW_CUTS or longest > NARROW_SLOTS
-    )
+    has_sets, has_gates = bool(codes.sets), any(one.gate is not None for one in model.stages)
+    is_value = is_code and is_narrow_leaf and all(trees.n_outputs == 1 for trees in ensembles)
+    n_codes = max((len(model.names) if is_code else n_order) + n_scores * has_gates, 1)
+    types = {"leaf": "int16_t" if is_narrow_leaf else "float", "code": "int32_t"}
     functions: list[str] = []
+    pool: dict[bytes, int] = {}
     if is_code:
-        pool: dict[bytes, int] = {}
-        starts = [0]
-        for one, of_leaf in zip(numbered, units, strict=True):
-            functions += tree_functions(*one, None if is_value else pool, of_leaf, len(model.names))
-            starts.append(len(functions))
-        n_slots = sum(map(len, pool)) // 2
+        place = np.r_[model.order, len(model.names) + np.arange(n_scores)]
+        firsts = [[0]]
+        for trees, (cut, number), of_leaf in zip(ensembles, numbered, units, strict=True):
+            shared = None if is_value else pool
+            at = place[trees.feature]
+            functions += tree_functions(trees, at, cut, number, shared, of_leaf, len(model.names))
+            firsts[0].append(len(functions))
+        looks_up, tree_bytes = False, sum(map(len, pool))
     else:
-        starts = np.cumsum(
-            [0, *(int(one.sum()) + (1 + is_wide) * len(one) for one in counted(is_wide))]
-        ).tolist()
-        n_slots = starts[-1]
+        counts = [[one.n_trees, len(one.feature), one.values.size] for one in ensembles]
+        firsts = np.cumsum([[0, 0, 0], *counts], axis=0).T.tolist()
+        n_trees, n_splits, n_values = (one[-1] for one in firsts)
+        largest = max(int(np.diff(one.node_offsets).max(initial=0)) for one in ensembles)
+        types["cut"], looks_up = cut_type(codes, n_splits)
+        types["place"], types["size"] = unsigned(n_codes - 1), unsigned(largest)
+        types["link"] = unsigned((largest + 1 << 2 + has_sets) - 1)
+        if looks_up:
+            types["code"] = types["cut"]
+        tree_bytes = n_splits * sum(bytes_of(types[name]) for name in ("place", "link", "cut"))
+        tree_bytes += n_trees * bytes_of(types["size"]) + n_values * bytes_of(types["leaf"])
+    types["number"] = unsigned(max(2**8, len(ensembles) * (n_scores + 1), *(one[-1] for one in firsts)))
 
-    def slots() -> Any:
-        if is_code:
-            return np.frombuffer(b"".join(pool), dtype="<u2")
-        return np.concatenate(
-            [slots_of(*one, is_wide, of_leaf) for one, of_leaf in zip(numbered, units, strict=True)]
-        )
+    def write_trees() -> list[str]:
+        if not is_code:
+            return _tree_tables(ensembles, numbered, units, codes, types, looks_up)
+        written = _Tables()
+        if not is_value:
+            shared = np.frombuffer(b"".join(pool), dtype="<i2" if is_narrow_leaf else "<f4")
+            written.add(types["leaf"], "leaves", map(c_number, shared))
+        return written.texts
 
     tables = _Tables()
-    has_sets, has_gates = bool(codes.sets), any(one.gate is not None for one in model.stages)
     if has_sets:
         masks = list(codes.sets)
-        tables.add("uint8_t", "sets", b"".join(masks), 1)
-        tables.add("uint32_t", "set_starts", np.cumsum([0, *map(len, masks)]), 4)
-    is_short, price = codes.are_short, np.float32(model.cost[-1] / max(n_order, 1))
-    if not is_code:
-        cuts = np.concatenate([np.zeros(0, int), *codes.cuts]) >> 16 * is_short
-        tables.add("thrifty_cut", "cuts", cuts.tolist(), 2 if is_short else 4)
-        index = 16 if len(cuts) < 2**16 else 32
-        first = np.cumsum([0, *(len(one) for one in codes.cuts)])
-        tables.add(f"uint{index}_t", "first_cut", first.tolist(), index // 8)
-    column = 8 if len(model.names) < 2**8 else 16
-    tables.add(f"uint{column}_t", "order", model.order.tolist(), column // 8)
+        tables.add("uint8_t", "sets", b"".join(masks))
+        tables.add("uint32_t", "set_starts", np.cumsum([0, *map(len, masks)]))
+    if looks_up:
+        tables.add("int32_t", "limits", np.concatenate(codes.cuts).tolist())
+        first = np.cumsum([0, *map(len, codes.cuts)])
+        tables.add(unsigned(int(first[-1])), "first_limit", first.tolist())
+    tables.add(unsigned(len(model.names)), "order", model.order.tolist())
     if any(codes.n_levels):
-        tables.add("uint16_t", "n_levels", codes.n_levels, 2)
+        tables.add("uint16_t", "n_levels", codes.n_levels)
     is_mixed = any(one.is_mixed for one in model.points)
+    price = np.float32(model.cost[-1] / max(n_order, 1))
     is_even = np.array_equal(price * np.arange(n_order + 1, dtype=np.float32), model.cost.astype(np.float32))
     flags = {
         "IS_CODE": int(is_code),
-        "WIDE": int(is_wide),
+        "LOOKS_UP": int(looks_up),
+        "SHORT_CUTS": int(types.get("cut") == "int16_t"),
         "LEAF_BITS": 16 if is_narrow_leaf else 32,
-        "SHORT_CUTS": int(is_short),
         "EVEN_COSTS": int(is_even),
         "HAS_SETS": int(has_sets),
         "HAS_LEVELS": int(any(codes.n_levels)),
@@ -393,53 +366,110 @@ def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> Plan:
         "IS_MIXED": int(is_mixed),
         "IS_NUMBER": int(not model.classes),
     }
-    _write_stages(tables, model, codes, starts, units, flags)
+    sum_bytes, n_sums = 4 if is_narrow_leaf else 8, n_scores + flags["GATE_IN_LEAVES"]
+    _write_stages(tables, model, codes, firsts, units, flags, bytes_of(types["number"]))
     _write_points(tables, model, is_mixed)
-    n_sums = n_scores + flags["GATE_IN_LEAVES"]
     # The sums of the first stage go on from what they would start from.
     base = model.base if model.stages[0].carries else model.stages[0].start
     base = np.r_[np.zeros(n_sums - len(base)), base]
-    tables.add("thrifty_sum", "base", _sums(model, base, is_narrow_leaf), 4 if is_narrow_leaf else 8)
+    tables.add("thrifty_sum", "base", _sums(model, base, is_narrow_leaf), sum_bytes)
     if not is_even:
-        tables.add("float", "costs", map(c_float, model.cost), 4)
-    code_type = "int32_t" if is_code else "uint16_t" if is_wide else "uint8_t"
-    code_bytes, n_codes = np.dtype(code_type[:-2]).itemsize, len(model.names) if is_code else 2 * n_order
-    n_codes += n_scores * has_gates
-    sum_bytes = 4 if is_narrow_leaf else 8
-    state = -(-(sum_bytes * n_sums + code_bytes * max(n_codes, 1)) // 2) * 2 + 8
-    table_bytes = tables.n_bytes + 2 * max(n_slots, 1)
+        tables.add("float", "costs", map(c_float, model.cost))
+    state = -(-(sum_bytes * n_sums + bytes_of(types["code"]) * n_codes) // 2) * 2 + 8
+    table_bytes = tables.n_bytes + tree_bytes
     return Plan(
         tables.texts,
         functions,
         flags,
+        types,
         table_bytes + program_bytes(flags, n_scores, len(model.stages)),
         table_bytes,
         -(-state // sum_bytes) * sum_bytes,
-        max(n_codes, 1),
-        code_type,
+        n_codes,
         float(price),
-        slots,
+        write_trees,
     )
+
+
+def cut_type(codes: _Codes, n_splits: int) -> tuple[str, bool]:
+    """Type of the cuts of splits, and whether they are numbers to look up: thresholds of 32 bits that recur."""
+    n_limits, n_sets = [len(one) for one in codes.cuts], len(codes.sets)
+    if codes.are_short and max(codes.most_score_cuts, n_sets) < 2**15:
+        return "int16_t", False
+    number = unsigned(1 + max([*n_limits, codes.most_score_cuts, codes.most_levels, n_sets]))
+    n_bytes = bytes_of(number) * n_splits + 4 * sum(n_limits) + 2 * len(n_limits) + LOOKUP_BYTES
+    looks_up = number != "uint32_t" and n_bytes < MOST_LOOKED_UP * 4 * n_splits
+    return number if looks_up else "int32_t", looks_up
+
+
+def _tree_tables(
+    ensembles: Sequence[TreeEnsemble],
+    numbered: Sequence[tuple[Any, Any]],
+    units: Sequence[float | None],
+    codes: _Codes,
+    types: dict[str, str],
+    looks_up: bool,
+) -> list[str]:
+    """Text of the tables of splits, leaves, and numbers of splits."""
+    found: dict[str, list[Any]] = {name: [np.zeros(0, int)] for name in ("size", "place", "link", "cut")}
+    leaves: list[Any] = []
+    for trees, (cut, number), unit in zip(ensembles, numbered, units, strict=True):
+        nodes, order, skipped = preorder(trees)
+        is_set, is_column = number >= 0, trees.feature < codes.n_order
+        if looks_up:
+            cut = codes.looked_up(trees, cut)
+        elif types["cut"] == "int16_t":
+            cut = np.where(is_column, cut >> 16, cut)
+        flags = trees.missing_left | (trees.children[:, 1] < 0) << 1 | is_set << 2
+        link = skipped << (3 if codes.sets else 2) | flags
+        found["size"].append(np.diff(trees.node_offsets))
+        found["place"].append(trees.feature[nodes])
+        found["link"].append(link[nodes])
+        found["cut"].append(np.where(is_set, number, cut)[nodes])
+        leaves += leaf_values(trees, unit)[order].ravel().tolist()
+    tables = _Tables()
+    for name, parts in found.items():
+        tables.add(types[name], f"{name}s", np.concatenate(parts).tolist())
+    tables.add(types["leaf"], "leaves", map(c_number, leaves))
+    return tables.texts
+
+
+def leaf_values(trees: TreeEnsemble, unit: float | None) -> Any:
+    """Values of the leaves in single precision, or in 16-bit multiples of a unit, shape (n_leaves, n_outputs)."""
+    if unit is None:
+        return np.ascontiguousarray(trees.values, dtype="<f4")
+    return np.ascontiguousarray(np.rint(trees.values / unit), dtype="<i2")
+
+
+def unsigned(largest: int) -> str:
+    """The smallest type of C for whole numbers up to the largest."""
+    return f"uint{8 if largest < 2**8 else 16 if largest < 2**16 else 32}_t"
+
+
+def bytes_of(kind: str) -> int:
+    """Bytes of a type of C."""
+    return {"float": 4, "double": 8}.get(kind) or int(re.sub(r"\D", "", kind)) // 8
 
 
 def program_bytes(flags: dict[str, int], n_scores: int, n_stages: int) -> int:
     """Bytes of the program on a Cortex-M4F by GCC 12 with ``-Os``, without the functions of libgcc that it calls.
 
-    A sum of what each part of the program adds, as measured, and at most 150 bytes too large. The compiler works out
+    A sum of what each part of the program adds, as measured, and at most 160 bytes too large. The compiler works out
     beforehand what a single stage does.
     """
     is_narrow_leaf, has_classes, is_alone = flags["LEAF_BITS"] == 16, n_scores > 1, n_stages == 1
-    start = {True: ((905, 960), (690, 730)), False: ((1080, 1235), (750, 860))}
-    calibration = {True: ((125, 205), (100, 260)), False: ((85, 70), (110, 190))}
+    start = {True: ((755, 830), (625, 725)), False: ((855, 970), (735, 860))}
+    calibration = {True: ((107, 229), (99, 217)), False: ((85, 128), (118, 135))}
+    gates = {True: ((229, 248), (166, 131)), False: ((160, 232), (95, 82))}
     parts = {
-        "WIDE": ((15, 15), (15, 15)),
-        "HAS_SETS": ((115, 115), (115, 140)),
-        "HAS_GATES": ((215, 245), (140, 190)),
-        "GATE_IN_LEAVES": ((80, 130), (80, 100)),
+        "LOOKS_UP": ((LOOKUP_BYTES, LOOKUP_BYTES), (LOOKUP_BYTES, LOOKUP_BYTES)),
+        "HAS_SETS": ((118, 120), (114, 122)),
+        "HAS_GATES": gates[is_narrow_leaf],
+        "GATE_IN_LEAVES": ((185, 160), (98, 83)),
         "HAS_CALIBRATION": calibration[is_narrow_leaf],
-        "IS_MIXED": ((232, 226), (262, 262)),
+        "IS_MIXED": ((227, 229), (264, 271)),
         "RESTARTS": ((60, 60), (0, 0)),
-        "IS_NUMBER": ((-80, 0), (-40, 0)),
+        "IS_NUMBER": ((-36, 0), (-29, 0)),
     }
     found = [start[is_narrow_leaf], *(n_bytes for name, n_bytes in parts.items() if flags[name])]
     return sum(n_bytes[is_alone][has_classes] for n_bytes in found)
@@ -463,12 +493,10 @@ def source_of(
     rows : sequence of TestRow
         Rows of the self-test.
     """
-    plan, tables = plan_of(model, leaves, layout), _Tables()
-    if not plan.flags["LEAF_IN_CODE"]:
-        tables.add("uint16_t", "slots", plan.slots().tolist(), 2)
-    tables.texts += plan.tables
+    plan = plan_of(model, leaves, layout)
+    texts = [*plan.write_trees(), *plan.tables]
     if rows:
-        tables.texts.append(_test_rows(rows, len(model.names)))
+        texts.append(_test_rows(rows, len(model.names)))
     banner = f"Written by thrifty {version} from the system {identity}. Do not edit."
     parts = {
         "BANNER": banner,
@@ -486,17 +514,10 @@ def source_of(
         "FLAGS": "\n".join(
             [
                 *(f"#define THRIFTY_{name} {value}" for name, value in plan.flags.items()),
-                "#if !THRIFTY_COMPARES_FLOATS",
-                f"#define THRIFTY_MISSING {np.iinfo(plan.code_type[:-2]).max}",
-                "#define IS_MISSING(code) ((code) == THRIFTY_MISSING)",
-                "#else",
-                '#define THRIFTY_MISSING __builtin_nanf("")',
-                "#define IS_MISSING(code) ((code) != (code))",
-                "#endif",
-                f"typedef int{16 if plan.flags['SHORT_CUTS'] else 32}_t thrifty_cut;",
+                *(f"typedef {kind} thrifty_{name};" for name, kind in plan.types.items() if name != "code"),
             ]
         ),
-        "TABLES": "\n\n".join(tables.texts),
+        "TABLES": "\n\n".join(texts),
         "TREES": _tree_texts(plan.functions, "int32_t" if plan.flags["LEAF_IN_CODE"] else "uint32_t"),
         "PRICE": c_float(plan.price),
         "SPREAD": c_double(model.spread),
@@ -513,7 +534,7 @@ def source_of(
 
 def _types(plan: Plan) -> str:
     """Types of the codes and of the sums of a session."""
-    codes = f"#define THRIFTY_COMPARES_FLOATS 0\ntypedef {plan.code_type} thrifty_code;"
+    codes = f"#define THRIFTY_COMPARES_FLOATS 0\ntypedef {plan.types['code']} thrifty_code;"
     if plan.flags["IS_CODE"]:
         codes = (
             "/* Whether trees compare floats, or whole numbers in their place. */\n"
@@ -554,9 +575,10 @@ def _write_stages(
     tables: _Tables,
     model: DeviceModel,
     codes: _Codes,
-    firsts: Sequence[int],
+    firsts: Sequence[Sequence[int]],
     units: Sequence[float | None],
     flags: dict[str, int],
+    number_bytes: int,
 ) -> None:
     """Write the stages, their numbers, and the cuts of scores that gates read."""
     numbers: list[float] = []
@@ -566,16 +588,18 @@ def _write_stages(
     is_calibrated, is_narrow_leaf = flags["HAS_CALIBRATION"], flags["LEAF_BITS"] == 16
     for place, stage in enumerate(model.stages):
         of_leaf = units[written] or unit
-        reals = [stage.margin, *([stage.slope] if is_calibrated else ())]
-        counts = [firsts[written], len(numbers), *([len(starts)] if flags["RESTARTS"] else ())]
+        reals = [stage.margin] * flags["GATE_IN_LEAVES"] + [stage.slope] * is_calibrated
+        trees = [f"{{{', '.join(str(first[written]) for first in firsts)}}}"]
+        counts = [len(numbers), *([len(starts)] if flags["RESTARTS"] else ())]
         carries = stage.carries or place == 0
         starts += [] if carries else _sums(model, stage.start, is_narrow_leaf)
         numbers += stage.shift.tolist() if is_calibrated else []
         written += 1
-        gate, score_start, n_gate, gate_unit = 0, len(cut_starts) - 1, 0, 1.0
+        score_start, n_gate, gate_unit = len(cut_starts) - 1, 0, 1.0
         if stage.gate is not None:
             numbers.append(stage.gate_start)
-            gate, n_gate, gate_unit = firsts[written], stage.gate.n_trees, units[written] or 1.0
+            trees.append(f"{{{', '.join(str(first[written]) for first in firsts)}}}")
+            n_gate, gate_unit = stage.gate.n_trees, units[written] or 1.0
             written += 1
             for some in codes.score_cuts[place]:
                 cuts += some.tolist()
@@ -583,20 +607,23 @@ def _write_stages(
             cut_starts.append(len(cuts))
         if flags["HAS_GATES"]:
             reals += [gate_unit] if is_narrow_leaf else []
-            counts += [gate, score_start, n_gate]
+            trees += [] if n_gate else trees
+            counts += [score_start, n_gate]
         counts += [stage.trees.n_trees, stage.n_held, int(of_leaf / unit) if is_narrow_leaf else 1]
-        by_margin = {0.0: 0, -1.0: 1 + (stage.gate is not None or stage.gate_first)}.get(stage.margin, 2)
-        kinds = [*([int(carries)] if flags["RESTARTS"] else ()), int(stage.gate_first), by_margin]
-        stages.append("{" + ", ".join([*map(c_double, reals), *map(str, counts + kinds)]) + "}")
+        kinds = [int(carries)] * flags["RESTARTS"] + [int(stage.gate_first), int(stage.margin != 0.0)]
+        stages.append("{" + ", ".join([*map(c_double, reals), *trees, *map(str, counts + kinds)]) + "}")
     if is_calibrated or flags["HAS_GATES"]:
-        tables.add("double", "numbers", map(c_double, numbers), 8)
+        tables.add("double", "numbers", map(c_double, numbers))
     if flags["RESTARTS"]:
         tables.add("thrifty_sum", "starts", starts, 4 if is_narrow_leaf else 8)
-    n_bytes = 8 * len(reals) + 16 + 10 * flags["HAS_GATES"] + 5 * flags["RESTARTS"]
-    tables.add("thrifty_stage", "stages", stages, -(-n_bytes // 8) * 8)
+    has_gates, restarts = flags["HAS_GATES"], flags["RESTARTS"]
+    n_numbers = len(firsts) * (1 + has_gates) + 1 + restarts + has_gates
+    n_bytes = 8 * len(reals) + number_bytes * n_numbers + 2 * (3 + has_gates) + 2 + restarts
+    alignment = 8 if reals else number_bytes
+    tables.add("thrifty_stage", "stages", stages, -(-n_bytes // alignment) * alignment)
     if flags["HAS_GATES"]:
-        tables.add("double", "score_cuts", map(c_double, cuts), 8)
-        tables.add("uint32_t", "score_starts", cut_starts, 4)
+        tables.add("double", "score_cuts", map(c_double, cuts))
+        tables.add("uint32_t", "score_starts", cut_starts)
 
 
 def _write_points(tables: _Tables, model: DeviceModel, is_mixed: bool) -> None:
@@ -606,7 +633,7 @@ def _write_points(tables: _Tables, model: DeviceModel, is_mixed: bool) -> None:
         f"{{{lower}, {upper}" + (f", UINT64_C({seed:#x}), UINT64_C({limit})}}" if is_mixed else "}")
         for lower, upper, seed, limit in points
     ]
-    tables.add("double", "thresholds", map(c_double, thresholds.ravel()), 8)
+    tables.add("double", "thresholds", map(c_double, thresholds.ravel()))
     tables.add("thrifty_point", "points", written, 24 if is_mixed else 4)
 
 
@@ -615,6 +642,11 @@ def c_double(value: float) -> str:
     if abs(value) > np.finfo(np.float32).max:  # AVR has no larger ones
         return "DBL_MAX" if value > 0 else "-DBL_MAX"
     return float(value).hex()
+
+
+def c_number(value: float) -> str:
+    """A leaf as C writes it: a whole number, or a float."""
+    return str(value) if isinstance(value, int | np.integer) else c_float(value)
 
 
 def c_float(value: float) -> str:

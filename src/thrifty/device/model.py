@@ -7,8 +7,7 @@ one form,
     scores  = slope * sums + shift
     gate    = first sum, or start of the gate + values of its own trees, less ``margin`` times the uncertainty
 
-and a row goes on iff its gate exceeds the threshold in force. Thresholds of trees are numbered within their column,
-rising: a device looks a value up once, and then compares whole numbers.
+and a row goes on iff its gate exceeds the threshold in force.
 """
 
 from dataclasses import dataclass, replace

@@ -18,32 +18,60 @@
 
 @FLAGS@
 
+#if THRIFTY_COMPARES_FLOATS
+#define THRIFTY_MISSING __builtin_nanf("")
+#define IS_MISSING(code) ((code) != (code))
+#elif THRIFTY_LOOKS_UP
+#define THRIFTY_MISSING ((thrifty_code)-1)
+#define IS_MISSING(code) ((code) == THRIFTY_MISSING)
+#else
+#define THRIFTY_MISSING INT32_MAX
+#define IS_MISSING(code) ((code) > 0x7f800000)
+#endif
+#if THRIFTY_SHORT_CUTS
+#define CUT_UNIT INT32_C(65536) /* cuts are the upper halves of thresholds */
+#else
+#define CUT_UNIT 1
+#endif
+
+/* Trees in a row: number of the first of them, of their first split, and of the first value of their leaves. */
 typedef struct {
-    double margin; /* weight of the uncertainty, where by_margin is 2 */
+    thrifty_number tree;
+#if !THRIFTY_IS_CODE
+    thrifty_number split, leaf;
+#endif
+} thrifty_trees;
+
+typedef struct {
+#if THRIFTY_GATE_IN_LEAVES
+    double margin; /* weight of the uncertainty in a gate of leaves */
+#endif
 #if THRIFTY_HAS_CALIBRATION
     double slope;
 #endif
 #if THRIFTY_LEAF_BITS == 16 && THRIFTY_HAS_GATES
     double gate_unit; /* of a leaf of the gate */
 #endif
-    uint32_t trees;   /* first slot, or first function */
-    uint32_t numbers; /* shifts of the scores, where calibrated; start of the gate */
+    thrifty_trees trees;
+#if THRIFTY_HAS_GATES
+    thrifty_trees gate;
+#endif
+    thrifty_number numbers; /* shifts of the scores, where calibrated; start of the gate */
 #if THRIFTY_RESTARTS
-    uint32_t starts; /* what sums start from, unless they are carried on */
+    thrifty_number starts; /* what sums start from, unless they are carried on */
 #endif
 #if THRIFTY_HAS_GATES
-    uint32_t gate;       /* first slot, or first function */
-    uint32_t score_cuts; /* first of THRIFTY_N_SCORES + 1 places in score_starts */
-    uint16_t n_gate;     /* trees */
+    thrifty_number score_cuts; /* first of THRIFTY_N_SCORES + 1 places in score_starts */
+    uint16_t n_gate;           /* trees */
 #endif
     uint16_t n_trees;
-    uint16_t n_held;    /* columns of the order of purchase */
-    uint16_t scale;     /* units of a leaf of 16 bits */
+    uint16_t n_held; /* columns of the order of purchase */
+    uint16_t scale;  /* units of a leaf of 16 bits */
 #if THRIFTY_RESTARTS
     uint8_t carries; /* sums go on from the scores of the stage before */
 #endif
     uint8_t gate_first; /* the first sum is the gate */
-    uint8_t by_margin;  /* 1: the uncertainty is the gate; 2: it is a part of it */
+    uint8_t by_margin;  /* the uncertainty is the gate, or a part of it */
 } thrifty_stage;
 
 typedef struct {
@@ -58,7 +86,9 @@ typedef struct {
 
 #define N_ORDER @N_ORDER@
 /* Place of the codes of scores, behind those of columns. */
-#define SCORE_CODES (THRIFTY_IS_CODE ? THRIFTY_N_COLUMNS : 2 * N_ORDER)
+#define SCORE_CODES (THRIFTY_IS_CODE ? THRIFTY_N_COLUMNS : N_ORDER)
+/* Place of the code of a column, the held-th. */
+#define PLACE(held) (THRIFTY_IS_CODE ? order[held] : (held))
 /* Scores stand behind the gate where leaves have both. */
 #define FIRST_SCORE THRIFTY_GATE_IN_LEAVES
 
@@ -68,28 +98,10 @@ typedef struct {
 #if THRIFTY_LEAF_BITS == 16
 /* Sums are whole numbers of units, which none of them exceeds 2^30 of. */
 #define NUMBER(sum) ((double)(sum) * @UNIT@)
-typedef int32_t leaf_value;
 #else
 #define NUMBER(sum) (sum)
-typedef double leaf_value;
 /* Sums that are added up in one pass over the trees: more take more stack. */
 #define MOST_SUMS 4
-#endif
-
-#if !THRIFTY_LEAF_IN_CODE
-static leaf_value value_of(IN_TABLE uint16_t *leaf, unsigned k)
-{
-#if THRIFTY_LEAF_BITS == 16
-    return (int16_t)leaf[k];
-#else
-    union {
-        float number;
-        uint32_t bits;
-    } both;
-    both.bits = (uint32_t)leaf[2 * k] | ((uint32_t)leaf[2 * k + 1] << 16);
-    return (double)both.number;
-#endif
-}
 #endif
 
 #if THRIFTY_HAS_SETS
@@ -115,84 +127,79 @@ static int in_set(thrifty_code code, unsigned set, unsigned missing_left)
 
 @TREES@
 #else
-/* Leaf that a row reaches from the root of a tree. A column has two codes that differ where it is missing: the first is
- * larger than every cut, the second the smallest. A node names the one that goes its way. */
-static IN_TABLE uint16_t *leaf_of(IN_TABLE uint16_t *node, const thrifty_code *codes)
+/* A tree is in preorder: a split, what is on its left, what is on its right. The link of a split has, above its flags,
+ * how many splits the way to the right skips, itself included, and as many leaves. */
+#define MISSING_LEFT 1u
+#define RIGHT_IS_LEAF 2u
+#define IS_SET 4u
+#define LINK_UNIT (THRIFTY_HAS_SETS ? 8u : 4u)
+
+/* Number of the leaf that a row reaches in a tree, from the tables of its splits. */
+static uint32_t leaf_of(IN_TABLE thrifty_place *place, IN_TABLE thrifty_link *link, IN_TABLE thrifty_cut *cut,
+                        const thrifty_code *codes)
 {
+    uint32_t split = 0, leaf = 0;
     for (;;) {
+        const uint32_t way = link[split];
+        const thrifty_code code = codes[place[split]];
         int left;
-#if THRIFTY_WIDE
-        const unsigned place = node[0], cut = node[1], leaves = node[3];
-        const unsigned size = 4;
-#else
-        const unsigned place = node[0] & 0xffu, cut = node[0] >> 8, leaves = node[1];
-        const unsigned size = 2;
-#endif
 #if THRIFTY_HAS_SETS
-        const unsigned set = cut == THRIFTY_MISSING;
-        if (set)
-            left = in_set(codes[place & ~1u], node[size], place & 1u);
+        if (way & IS_SET)
+            left = in_set(code, (unsigned)cut[split], way & MISSING_LEFT);
         else
-#else
-        const unsigned set = 0;
 #endif
-            left = codes[place] <= cut;
+            left = code <= cut[split] * CUT_UNIT || ((way & MISSING_LEFT) && IS_MISSING(code));
         if (left) {
-            node += size + set;
-            if (leaves & 0x8000u)
-                return node;
+            split++;
+            if (way < 2 * LINK_UNIT) /* nothing but a leaf is on the left */
+                return leaf;
         } else {
-#if THRIFTY_WIDE
-            node += node[2] | ((uint32_t)(leaves & 0x3fffu) << 16);
-#else
-            node += leaves & 0x3fffu;
-#endif
-            if (leaves & 0x4000u)
-                return node;
+            split += way / LINK_UNIT;
+            leaf += way / LINK_UNIT;
+            if (way & RIGHT_IS_LEAF)
+                return leaf;
         }
     }
 }
 #endif
 
 /* Add values first, first + 1, ... of the leaves of some trees, times a scale, to as many sums. */
-static void add_trees(uint32_t first_tree, unsigned n_trees, unsigned n_outputs, unsigned first, unsigned n_sums,
-                      int32_t scale, const thrifty_code *codes, thrifty_sum *sums)
+static void add_trees(IN_TABLE thrifty_trees *forest, unsigned n_trees, unsigned n_outputs, unsigned first,
+                      unsigned n_sums, int32_t scale, const thrifty_code *codes, thrifty_sum *sums)
 {
 #if THRIFTY_IS_CODE
-    IN_TABLE thrifty_tree *tree = &trees[first_tree];
+    IN_TABLE thrifty_tree *tree = &trees[forest->tree];
     (void)n_outputs;
 #else
-    const unsigned leaf_size = n_outputs * (THRIFTY_LEAF_BITS / 16);
-    IN_TABLE uint16_t *tree = &slots[first_tree];
+    IN_TABLE thrifty_size *tree = &sizes[forest->tree];
+    IN_TABLE thrifty_leaf *leaf = &leaves[forest->leaf + first];
+    IN_TABLE thrifty_place *place = &places[forest->split];
+    IN_TABLE thrifty_link *link = &links[forest->split];
+    IN_TABLE thrifty_cut *cut = &cuts[forest->split];
 #endif
     (void)scale;
-    for (; n_trees; n_trees--) {
+    for (; n_trees; n_trees--, tree++) {
 #if THRIFTY_LEAF_IN_CODE
         (void)first;
         (void)n_sums;
-        sums[0] += (*tree++)(codes) * scale;
+        sums[0] += (*tree)(codes) * scale;
 #else
-        IN_TABLE uint16_t *leaf;
         unsigned k;
 #if THRIFTY_IS_CODE
-        leaf = &slots[(*tree++)(codes)];
+        IN_TABLE thrifty_leaf *reached = &leaves[(*tree)(codes) + first];
 #else
-#if THRIFTY_WIDE
-        const uint32_t size = tree[0] | ((uint32_t)tree[1] << 16);
-        tree += 2;
-#else
-        const unsigned size = tree[0];
-        tree += 1;
-#endif
-        /* a tree that is as large as a leaf is one */
-        leaf = size == leaf_size ? tree : leaf_of(tree, codes);
-        tree += size;
+        const uint32_t size = *tree;
+        IN_TABLE thrifty_leaf *reached = leaf + (size ? leaf_of(place, link, cut, codes) : 0) * n_outputs;
+        place += size;
+        link += size;
+        cut += size;
+        leaf += (size + 1) * n_outputs;
 #endif
         for (k = 0; k < n_sums; k++)
 #if THRIFTY_LEAF_BITS == 16
-            sums[k] += value_of(leaf, first + k) * scale;
+            sums[k] += reached[k] * scale;
 #else
-            sums[k] += value_of(leaf, first + k);
+            sums[k] += (double)reached[k];
 #endif
 #endif
     }
@@ -253,8 +260,8 @@ static double uncertainty(const thrifty_session *session, unsigned stage)
 static double visit(thrifty_session *session, const thrifty_code *codes)
 {
     IN_TABLE thrifty_stage *stage = &stages[session->stage];
-    const unsigned n_sums = THRIFTY_N_SCORES + (unsigned)stage->gate_first;
-    thrifty_sum *sums = &session->score[FIRST_SCORE - stage->gate_first];
+    const unsigned gate_first = THRIFTY_GATE_IN_LEAVES && stage->gate_first, n_sums = THRIFTY_N_SCORES + gate_first;
+    thrifty_sum *sums = &session->score[FIRST_SCORE - gate_first];
     double gate = 0.0;
 #if THRIFTY_RESTARTS || THRIFTY_HAS_GATES || THRIFTY_LEAF_BITS != 16
     unsigned k;
@@ -265,7 +272,7 @@ static double visit(thrifty_session *session, const thrifty_code *codes)
             COPY(sums[k], starts[stage->starts + k]);
 #endif
 #if THRIFTY_LEAF_BITS == 16
-    add_trees(stage->trees, stage->n_trees, n_sums, 0, n_sums, stage->scale, codes, sums);
+    add_trees(&stage->trees, stage->n_trees, n_sums, 0, n_sums, stage->scale, codes, sums);
 #else
     unsigned first;
     for (first = 0; first < n_sums; first += MOST_SUMS) {
@@ -273,13 +280,13 @@ static double visit(thrifty_session *session, const thrifty_code *codes)
         const unsigned n_parts = n_sums - first < MOST_SUMS ? n_sums - first : MOST_SUMS;
         for (k = 0; k < n_parts; k++)
             COPY(part[k], 0.0);
-        add_trees(stage->trees, stage->n_trees, n_sums, first, n_parts, 1, codes, part);
+        add_trees(&stage->trees, stage->n_trees, n_sums, first, n_parts, 1, codes, part);
         for (k = 0; k < n_parts; k++)
             sums[first + k] += part[k];
     }
 #endif
 #if THRIFTY_GATE_IN_LEAVES
-    if (stage->gate_first)
+    if (gate_first)
         gate = NUMBER(sums[0]);
 #endif
 #if THRIFTY_HAS_GATES
@@ -296,9 +303,9 @@ static double visit(thrifty_session *session, const thrifty_code *codes)
                 else
                     high = middle;
             }
-            session->code[SCORE_CODES + k] = (thrifty_code)(low - begin);
+            session->code[SCORE_CODES + k] = (thrifty_code)((low - begin) * CUT_UNIT);
         }
-        add_trees(stage->gate, stage->n_gate, 1, 0, 1, 1, codes, &sum);
+        add_trees(&stage->gate, stage->n_gate, 1, 0, 1, 1, codes, &sum);
         gate = numbers[stage->numbers + THRIFTY_HAS_CALIBRATION * THRIFTY_N_SCORES];
 #if THRIFTY_LEAF_BITS == 16
         gate += (double)sum * stage->gate_unit;
@@ -307,11 +314,15 @@ static double visit(thrifty_session *session, const thrifty_code *codes)
 #endif
     }
 #endif
-    if (stage->by_margin == 1) {
-        gate = uncertainty(session, session->stage);
-    } else if (stage->by_margin) {
-        volatile double weighted = stage->margin * uncertainty(session, session->stage);
-        gate -= weighted;
+    if (stage->by_margin) {
+        const double unsure = uncertainty(session, session->stage);
+#if THRIFTY_GATE_IN_LEAVES
+        if (gate_first) {
+            volatile double weighted = stage->margin * unsure;
+            return gate - weighted;
+        }
+#endif
+        gate = unsure;
     }
     return gate;
 }
@@ -320,10 +331,10 @@ static double visit(thrifty_session *session, const thrifty_code *codes)
 static void advance(thrifty_session *session, const thrifty_code *codes)
 {
     IN_TABLE thrifty_point *point = &points[session->point];
-    IN_TABLE double *limits = &thresholds[THRIFTY_N_STAGES * (uint32_t)(session->upper ? point->upper : point->lower)];
+    IN_TABLE double *in_force = &thresholds[THRIFTY_N_STAGES * (uint32_t)(session->upper ? point->upper : point->lower)];
     while (session->stage < THRIFTY_N_STAGES && session->n_held >= stages[session->stage].n_held) {
         const double gate = visit(session, codes);
-        if (!(gate > limits[session->stage])) {
+        if (!(gate > in_force[session->stage])) {
             session->status = THRIFTY_DONE;
             return;
         }
@@ -371,66 +382,55 @@ int thrifty_next(const thrifty_session *session)
     return session->status ? session->status : (int)order[session->n_held];
 }
 
-/* Hold the next column, a float of some bits; infinities are larger or smaller than every other number. */
-static void hold(thrifty_session *session, unsigned held, uint32_t bits)
+/* Code of a column, the held-th, from the bits of a float; infinities are larger or smaller than every other number. */
+static thrifty_code code_of(unsigned held, uint32_t bits)
 {
-#if THRIFTY_IS_CODE
-    thrifty_code *place = &session->code[order[held]];
-#else
-    thrifty_code *place = &session->code[2 * held];
-#endif
-#if !THRIFTY_COMPARES_FLOATS
-    /* Floats as whole numbers in the same order; both zeros are 0. */
-    int32_t number = (int32_t)(bits & 0x7fffffffu);
-#endif
-#if THRIFTY_HAS_LEVELS || THRIFTY_COMPARES_FLOATS
+#if THRIFTY_COMPARES_FLOATS || THRIFTY_HAS_LEVELS
     union {
         uint32_t bits;
         float value;
     } given;
     given.bits = bits;
 #endif
-    place[0] = THRIFTY_MISSING;
-#if !THRIFTY_IS_CODE
-    place[1] = 0;
-#endif
 #if THRIFTY_HAS_LEVELS
-    if (n_levels[held]) {
-        if (given.value >= 0.0f && given.value < (float)n_levels[held]) {
-            place[0] = (thrifty_code)(unsigned)given.value;
-            place[1 - THRIFTY_IS_CODE] = place[0];
-        }
-        return;
-    }
+    if (n_levels[held])
+        return given.value >= 0.0f && given.value < (float)n_levels[held] ? (thrifty_code)(unsigned)given.value
+                                                                         : THRIFTY_MISSING;
 #endif
 #if THRIFTY_COMPARES_FLOATS
-    place[0] = given.value;
-#else
-    if (number > 0x7f800000)
-        return;
-    if (bits >> 31)
-        number = -number;
-#if THRIFTY_IS_CODE
-    place[0] = number;
+    (void)held;
+    return given.value;
 #else
     {
-        uint32_t low = first_cut[held], high = first_cut[held + 1u];
-        const uint32_t begin = low;
-#if THRIFTY_SHORT_CUTS
-        number = (number + 0xffff) >> 16; /* cuts are multiples of 65,536 */
-#endif
-        while (high - low > 8) {
-            const uint32_t middle = (low + high) / 2;
-            if (cuts[middle] < number)
-                low = middle + 1;
-            else
-                high = middle;
+        /* Floats as whole numbers in the same order, both zeros 0, missing values above all others. */
+        int32_t number = (int32_t)bits;
+        if (number < 0) {
+            number = (int32_t)(0x80000000u - bits);
+            if (number < -0x7f800000)
+                number = INT32_MAX;
         }
-        while (low < high && cuts[low] < number)
-            low++;
-        place[0] = place[1] = (thrifty_code)(low - begin);
-    }
+#if !THRIFTY_LOOKS_UP
+        (void)held;
+        return THRIFTY_IS_CODE && IS_MISSING(number) ? THRIFTY_MISSING : number;
+#else
+        {
+            uint32_t low = first_limit[held], high = first_limit[held + 1u];
+            const uint32_t begin = low;
+            if (number > 0x7f800000)
+                return THRIFTY_MISSING;
+            while (high - low > 8) {
+                const uint32_t middle = (low + high) / 2;
+                if (limits[middle] < number)
+                    low = middle + 1;
+                else
+                    high = middle;
+            }
+            while (low < high && limits[low] < number)
+                low++;
+            return (thrifty_code)(low - begin);
+        }
 #endif
+    }
 #endif
 }
 
@@ -438,7 +438,7 @@ static int take(thrifty_session *session, uint32_t bits)
 {
     if (session->status || (bits & 0x7fffffffu) == 0x7f800000u)
         return THRIFTY_REFUSED;
-    hold(session, session->n_held, bits);
+    session->code[PLACE(session->n_held)] = code_of(session->n_held, bits);
     session->n_held++;
     if (session->n_held >= stages[session->stage].n_held)
         advance(session, session->code);
@@ -458,11 +458,11 @@ int thrifty_walk(thrifty_session *session, uint64_t key, const float *row)
             float value;
             uint32_t bits;
         } given;
-        unsigned held;
-        for (held = session->n_held; held < end; held++) {
+        unsigned held = session->n_held;
+        do {
             given.value = row[order[held]];
-            hold(session, held, given.bits);
-        }
+            session->code[PLACE(held)] = code_of(held, given.bits);
+        } while (++held < end);
 #endif
         session->n_held = (uint16_t)end;
         advance(session, codes);
