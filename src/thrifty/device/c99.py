@@ -458,9 +458,9 @@ def program_bytes(flags: dict[str, int], n_scores: int, n_stages: int) -> int:
     beforehand what a single stage does.
     """
     is_narrow_leaf, has_classes, is_alone = flags["LEAF_BITS"] == 16, n_scores > 1, n_stages == 1
-    start = {True: ((755, 830), (625, 725)), False: ((855, 970), (735, 860))}
+    start = {True: ((800, 885), (640, 745)), False: ((895, 1035), (755, 880))}
     calibration = {True: ((107, 229), (99, 217)), False: ((85, 128), (118, 135))}
-    gates = {True: ((229, 248), (166, 131)), False: ((160, 232), (95, 82))}
+    gates = {True: ((240, 270), (166, 131)), False: ((160, 245), (95, 82))}
     parts = {
         "LOOKS_UP": ((LOOKUP_BYTES, LOOKUP_BYTES), (LOOKUP_BYTES, LOOKUP_BYTES)),
         "HAS_SETS": ((118, 120), (114, 122)),

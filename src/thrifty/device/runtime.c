@@ -256,7 +256,10 @@ static double uncertainty(const thrifty_session *session, unsigned stage)
 #endif
 }
 
-/* Scores and gate of the stage whose columns the row holds. */
+/* Scores and gate of the stage whose columns the row holds; on its own, so that its loops have registers enough. */
+#if THRIFTY_N_STAGES > 1 && defined(__GNUC__)
+__attribute__((noinline))
+#endif
 static double visit(thrifty_session *session, const thrifty_code *codes)
 {
     IN_TABLE thrifty_stage *stage = &stages[session->stage];
