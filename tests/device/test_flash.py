@@ -34,7 +34,7 @@ def test_the_announced_size_is_that_of_the_compiled_source_and_never_above_the_l
 def test_leaves_are_narrowed_before_trees_are_taken_and_trees_before_stages(mixed, tmp_path):
     whole = mixed.chain_
     taken = {}
-    for limit in ("16k", "12k", "4k"):
+    for limit in ("14k", "12k", "4k"):
         cut = thrifty.export(mixed, tmp_path / limit, max_flash=limit).system
         taken[limit] = [
             len(cut.stages),
@@ -42,7 +42,7 @@ def test_leaves_are_narrowed_before_trees_are_taken_and_trees_before_stages(mixe
             np.array_equal(cut.stages[0].trees.values, whole.stages[0].trees.values),
         ]
     n_stages, n_trees = len(whole.stages), whole.stages[0].trees.n_trees
-    assert taken["16k"] == [n_stages, n_trees, False]
+    assert taken["14k"] == [n_stages, n_trees, False]
     assert taken["12k"][0] == n_stages
     assert taken["12k"][1] < n_trees
     assert taken["4k"][0] < n_stages

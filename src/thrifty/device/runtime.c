@@ -396,9 +396,11 @@ static thrifty_code code_of(unsigned held, uint32_t bits)
     given.bits = bits;
 #endif
 #if THRIFTY_HAS_LEVELS
-    if (n_levels[held])
-        return given.value >= 0.0f && given.value < (float)n_levels[held] ? (thrifty_code)(unsigned)given.value
-                                                                         : THRIFTY_MISSING;
+    if (n_levels[held]) {
+        if (given.value >= 0.0f && given.value < (float)n_levels[held])
+            return (thrifty_code)(unsigned)given.value;
+        return THRIFTY_MISSING;
+    }
 #endif
 #if THRIFTY_COMPARES_FLOATS
     (void)held;
