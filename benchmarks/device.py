@@ -141,9 +141,9 @@ def trees_alone(found, leaves):
 
 def by_thrifty(folder, forest, leaves, layout="table"):
     model = trees_alone(additive_trees(forest, forest.n_features_in_), leaves)
-    source = source_of(model, "", "", leaves, layout, ())
-    (folder / "thrifty_model.h").write_text(source.header)
-    (folder / "thrifty_model.c").write_text(source.program)
+    header, program, _ = source_of(model, "", "", leaves, layout, ())
+    (folder / "thrifty_model.h").write_text(header)
+    (folder / "thrifty_model.c").write_text(program)
     (folder / "session.c").write_text(SESSION)
     return ["thrifty_model.c", "session.c"], ()
 

@@ -30,7 +30,7 @@ from thrifty.errors import InvalidInputError
 from thrifty.rows import key_words
 from thrifty.trees import TreeEnsemble
 
-__all__ = ["Plan", "Source", "TestRow", "plan_of", "source_of"]
+__all__ = ["Plan", "TestRow", "plan_of", "source_of"]
 
 LOOKUP_BYTES = 95
 """Bytes of the program that looks cuts up."""
@@ -61,25 +61,6 @@ class TestRow:
     end: int
     n_held: int
     label: int
-
-
-@dataclass(frozen=True)
-class Source:
-    """The two files, and what their tables take.
-
-    Attributes
-    ----------
-    header, program : str
-        Text of ``thrifty_model.h`` and ``thrifty_model.c``.
-    flash_bytes, table_bytes, state_bytes : int
-        Bytes of tables and program, of the tables alone, and of a session.
-    """
-
-    header: str
-    program: str
-    flash_bytes: int
-    table_bytes: int
-    state_bytes: int
 
 
 @dataclass
@@ -477,8 +458,8 @@ def program_bytes(flags: dict[str, int], n_scores: int, n_stages: int) -> int:
 
 def source_of(
     model: DeviceModel, identity: str, version: str, leaves: str, layout: str, rows: Sequence[TestRow]
-) -> Source:
-    """Header and program of a model.
+) -> tuple[str, str, Plan]:
+    """Text of ``thrifty_model.h`` and of ``thrifty_model.c``, and their plan.
 
     Parameters
     ----------
@@ -523,13 +504,7 @@ def source_of(
         "SPREAD": c_double(model.spread),
         "CENTRE": c_double(model.centre),
     }
-    return Source(
-        _filled("runtime.h", parts),
-        _filled("runtime.c", parts),
-        plan.flash_bytes,
-        plan.table_bytes,
-        plan.state_bytes,
-    )
+    return _filled("runtime.h", parts), _filled("runtime.c", parts), plan
 
 
 def _types(plan: Plan) -> str:

@@ -172,9 +172,10 @@ def export(
     if to == "onnx":
         files = onnx_files(model, identity, __version__)
     else:
-        source = source_of(model, identity, __version__, kind, layout, _test_rows(rounded, model))
-        files = {"thrifty_model.h": source.header.encode(), "thrifty_model.c": source.program.encode()}
-        sizes = source.flash_bytes if layout == "table" else None, source.table_bytes, source.state_bytes
+        rows = _test_rows(rounded, model)
+        header, program, plan = source_of(model, identity, __version__, kind, layout, rows)
+        files = {"thrifty_model.h": header.encode(), "thrifty_model.c": program.encode()}
+        sizes = plan.flash_bytes if layout == "table" else None, plan.table_bytes, plan.state_bytes
     target.mkdir(exist_ok=True)
     for name, data in files.items():
         write_atomically(target / name, data)
