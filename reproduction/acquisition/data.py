@@ -1,29 +1,16 @@
 """Data sets of AFABench (Schütz and others, 2025, arXiv 2508.14734), with purchases, budgets and a metric."""
 
-import io
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from sklearn.metrics import accuracy_score, roc_auc_score
 
-from reproduction.datasets import Split, load_miniboone
-from reproduction.datasets.known_files import DataFile, Folder, read_checked
+from reproduction.datasets import Split, load_miniboone, load_physionet, load_spam
+from reproduction.datasets.known_files import Folder
 from thrifty.arrays import Floats, Ints
 
 __all__ = ["SETS", "AcquisitionSet", "make_cube"]
-
-_SPAM = DataFile(
-    "spam.csv",
-    "6da53e84a5e300430bfd3ee68fdc4e4bc42cedbc3c3ddfc61ac897348453da07",
-    "datasets/spam.csv of iancovert/dynamic-selection, which is UCI Spambase",
-)
-_PHYSIONET = DataFile(
-    "physionet.csv",
-    "daca2ea78d228b93488f68938ab667a31e683adcbe916b77769633bc297aad91",
-    "extra/data/misc/physionet.csv of Linusaronsson/AFA-Benchmark, stays of the PhysioNet Challenge 2012",
-)
 
 
 def make_cube(n_rows: int, seed: int, *, n_contexts: int = 0, noise: float = 0.3) -> tuple[Floats, Ints]:
@@ -94,11 +81,6 @@ class AcquisitionSet:
         return float(accuracy_score(y, probabilities.argmax(axis=1)))
 
 
-def _table(file: DataFile, data: Folder) -> tuple[Floats, Ints]:
-    values = pd.read_csv(io.BytesIO(read_checked(file, data))).to_numpy(dtype=np.float64)
-    return values[:, :-1], values[:, -1].astype(np.intp)
-
-
 def _miniboone(data: Folder) -> tuple[Floats, Ints]:
     parts = load_miniboone(data)
     X = np.concatenate([parts.X_train, parts.X_val, parts.X_test])
@@ -109,9 +91,9 @@ SETS = {
     "cube": AcquisitionSet(lambda seed, _: make_cube(1_400, seed), n_test=600),
     "cube_nm": AcquisitionSet(lambda seed, _: make_cube(1_400, seed, n_contexts=5), n_context=5, n_test=600),
     "context": AcquisitionSet(lambda seed, _: make_cube(20_000, seed, n_contexts=3, noise=0.1)),
-    "spam": AcquisitionSet(lambda _, data: _table(_SPAM, data)),
+    "spam": AcquisitionSet(lambda _, data: load_spam(data)),
     "miniboone": AcquisitionSet(lambda _, data: _miniboone(data)),
-    "physionet": AcquisitionSet(lambda _, data: _table(_PHYSIONET, data), metric="AUROC"),
+    "physionet": AcquisitionSet(lambda _, data: load_physionet(data), metric="AUROC"),
 }
 """Sets by name, as AFABench has them, but with 600 test rows for its 200 where rows are drawn at will.
 

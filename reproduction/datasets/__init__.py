@@ -18,8 +18,10 @@ from reproduction.datasets.classification import (
     load_gas_drift,
     load_letters,
     load_miniboone,
+    load_physionet,
     load_priced,
     load_scene15,
+    load_spam,
     make_synthetic,
 )
 from reproduction.datasets.documents import (
@@ -30,14 +32,12 @@ from reproduction.datasets.documents import (
     load_yahoo,
     load_yahoo_prices,
 )
-from reproduction.datasets.svmlight import RankingTable, load_svmlight_ranking
 
 __all__ = [
     "FOREST_SIZES",
     "PRICED_NAMES",
     "PricedTable",
     "RankingSplit",
-    "RankingTable",
     "SensorTable",
     "Split",
     "draw_prices",
@@ -49,9 +49,10 @@ __all__ = [
     "load_miniboone",
     "load_mq2008",
     "load_mslr",
+    "load_physionet",
     "load_priced",
     "load_scene15",
-    "load_svmlight_ranking",
+    "load_spam",
     "load_yahoo",
     "load_yahoo_prices",
     "make_synthetic",

@@ -1,12 +1,20 @@
 """Tables and images with classes: the paper's data by name, sensors that drift, and medical tests with real prices."""
 
+import io
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from reproduction.datasets.known_files import DataFile, Folder, OpenmlSet, column_names, read_arrays
+from reproduction.datasets.known_files import (
+    DataFile,
+    Folder,
+    OpenmlSet,
+    column_names,
+    read_arrays,
+    read_checked,
+)
 from thrifty.arrays import Floats, Ints
 from thrifty.errors import InvalidInputError
 
@@ -23,8 +31,10 @@ __all__ = [
     "load_gas_drift",
     "load_letters",
     "load_miniboone",
+    "load_physionet",
     "load_priced",
     "load_scene15",
+    "load_spam",
     "make_synthetic",
 ]
 
@@ -71,6 +81,17 @@ _GAS_DRIFT = DataFile(
     "8e9c30998997cb7a3c0b6de4aae695be076a5dce5daa3ea38f3979dbbc60d807",
     "batches 1 to 6, 8 and 9 of the UCI Gas Sensor Array Drift data (Vergara and others, 2012) as arrays "
     "X (6697, 128), y (6697,) in 0..5, batch (6697,), sensor (128,) and feature_names (128,)",
+)
+_SPAM = DataFile(
+    "spam.csv",
+    "6da53e84a5e300430bfd3ee68fdc4e4bc42cedbc3c3ddfc61ac897348453da07",
+    "datasets/spam.csv of github.com/iancovert/dynamic-selection, which is UCI Spambase (Hopkins and others, 1999)",
+)
+_PHYSIONET = DataFile(
+    "physionet.csv",
+    "daca2ea78d228b93488f68938ab667a31e683adcbe916b77769633bc297aad91",
+    "extra/data/misc/physionet.csv of github.com/Linusaronsson/AFA-Benchmark, 12,000 stays of the PhysioNet Challenge "
+    "2012 (Silva and others, 2012)",
 )
 _TURNEY = (
     "with the test prices of Turney (1995), as arrays X, y, cost, cost_discount, group and feature_names"
@@ -290,6 +311,16 @@ def load_priced(name: str, data: Folder = None) -> PricedTable:
     )
 
 
+def load_spam(data: Folder = None) -> tuple[Floats, Ints]:
+    """Load Spambase: 4,601 messages, 57 shares of words and lengths of runs, label 1 is spam."""
+    return _read_csv(_SPAM, data)
+
+
+def load_physionet(data: Folder = None) -> tuple[Floats, Ints]:
+    """Load 12,000 stays in intensive care, 41 means of what was measured, NaN where nothing was; label 1 is a death."""
+    return _read_csv(_PHYSIONET, data)
+
+
 def load_digits_at_least_five(seed: int = 0) -> Split:
     """Load scikit-learn's hand-written digits, is it 5 or more? 1,797 rows of 64 pixels, half to learn from."""
     bunch = load_digits()
@@ -308,6 +339,12 @@ def make_synthetic(seed: int = 0, noise: float = 0.01) -> tuple[Floats, Ints]:
     centres = np.array([[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0], [-1.0, -3.0]])
     cluster = np.repeat(np.arange(4), [20, 20, 15, 15])
     return centres[cluster] + rng.normal(scale=noise, size=(70, 2)), cluster % 2
+
+
+def _read_csv(file: DataFile, data: Folder) -> tuple[Floats, Ints]:
+    """Columns and, from the last one, labels of a file with a line of names."""
+    values = np.genfromtxt(io.BytesIO(read_checked(file, data)), delimiter=",", skip_header=1)
+    return values[:, :-1], values[:, -1].astype(np.intp)
 
 
 def _in_order(X: Floats, y: Ints, train_end: int, val_end: int, names: tuple[str, ...]) -> Split:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from sklearn.datasets import load_svmlight_files
 
 from reproduction.datasets.classification import Split
 from reproduction.datasets.known_files import (
@@ -22,9 +23,8 @@ from reproduction.datasets.known_files import (
     read_arrays,
     read_checked,
 )
-from reproduction.datasets.svmlight import RankingTable, load_svmlight_ranking
 from thrifty.arrays import Floats, Ints
-from thrifty.errors import InvalidInputError
+from thrifty.errors import DataUnavailableError, InvalidInputError
 
 __all__ = [
     "MSLR_QUERIES",
@@ -161,19 +161,22 @@ def load_yahoo(folder: str | os.PathLike[str]) -> tuple[RankingSplit, Floats]:
         (lines ``grade qid:query feature:value ...``).
     """
     prices = load_yahoo_prices(folder)
-    tables = [load_svmlight_ranking(Path(folder) / name, _YAHOO_NUMBERED) for name in _YAHOO_FILES]
-    kept = np.unique(tables[0].X.indices)
+    paths = [Path(folder) / name for name in _YAHOO_FILES]
+    for path in paths:
+        if not path.is_file():
+            raise DataUnavailableError(
+                f"{path} does not exist. Put the file of set 1 there as it was published."
+            )
+    read = load_svmlight_files(paths, n_features=_YAHOO_NUMBERED, query_id=True, zero_based=False)
+    tables = list(zip(read[::3], read[1::3], read[2::3], strict=True))
+    kept = np.unique(tables[0][0].indices)
     if len(kept) != len(prices):
         raise InvalidInputError(
-            f"{Path(folder) / _YAHOO_FILES[0]} uses {len(kept)} features where the price list has {len(prices)}. "
+            f"{paths[0]} uses {len(kept)} features where the price list has {len(prices)}. "
             f"Use the files of set 1 as they were published."
         )
-    names = tuple(f"f{column + 1}" for column in kept)
-    return _joined([_dense(table, kept) for table in tables], names), prices
-
-
-def _dense(table: RankingTable, kept: Ints) -> Part:
-    return np.asarray(table.X[:, kept].toarray(), dtype=np.float64), table.y, table.qid
+    parts = [(X[:, kept].toarray(), y.astype(np.intp), qid.astype(np.intp)) for X, y, qid in tables]
+    return _joined(parts, tuple(f"f{column + 1}" for column in kept)), prices
 
 
 def _cut(arrays: Arrays, part: Ints) -> RankingSplit:

@@ -57,6 +57,13 @@ def test_a_missing_ranking_file_is_refused_with_what_to_do(tmp_path):
         load_mq2008(tmp_path)
 
 
+def test_missing_yahoo_files_are_refused_by_their_names(yahoo_folder):
+    folder, _ = yahoo_folder(519)
+    (folder / "set1.valid.txt").unlink()
+    with pytest.raises(DataUnavailableError, match=r"set1.valid.txt does not exist. Put the file of set 1"):
+        load_yahoo(folder)
+
+
 @pytest.fixture
 def yahoo_folder(data_folder, tmp_path):
     """Files in the form of the original ones: 700 numbered features, of which `n_used` occur."""
