@@ -59,11 +59,6 @@ class RankingCurve:
         means: Floats = self.values[:, defined].mean(axis=1) if defined.any() else self.values[:, 0]
         return means
 
-    @property
-    def n_undefined(self) -> int:
-        """Number of queries that are left out of the mean."""
-        return int(np.isnan(self.values[0]).sum())
-
 
 def ranking_curve(
     gate: ArrayLike,

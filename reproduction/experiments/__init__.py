@@ -16,13 +16,15 @@ def experiments() -> dict[str, Callable[[Run], Outcome]]:
     # Imported late: whoever needs one module of this package must not wait for all of them.
     from reproduction.experiments import acquisition, rank, synthetic, table1
     from reproduction.experiments.figures import FOREST_FIGURES, run_figure
-    from reproduction.experiments.letters import BOOSTED_LETTERS, run_linear
+    from reproduction.experiments.letters import BOOSTED_LETTERS, LINEAR_LETTERS
 
-    figures = {one.name: partial(run_figure, one) for one in (BOOSTED_LETTERS, *FOREST_FIGURES)}
+    figures = {
+        one.name: partial(run_figure, one) for one in (LINEAR_LETTERS, BOOSTED_LETTERS, *FOREST_FIGURES)
+    }
     return {
         "synthetic": synthetic.run,
         # Letters' boosted pairs are compared with the linear ones, so those come first.
-        "letters_linear": run_linear,
+        "letters_linear": figures["letters_linear"],
         "letters_boosted": figures["letters_boosted"],
         "miniboone": figures["miniboone"],
         "forest": figures["forest"],

@@ -15,7 +15,7 @@ from reproduction.experiments.selection import AnyCandidate, Candidate
 from thrifty.errors import InvalidInputError
 from thrifty.plots import draw_tradeoff, new_figure, save_figure
 
-__all__ = ["CURVES", "curves_from", "draw_figure", "redraw"]
+__all__ = ["CURVES", "CurveKind", "as_fitted", "curves_from", "draw_figure", "redraw"]
 
 FLAGSHIP = "BudgetedClassifier"
 
@@ -29,37 +29,40 @@ class CurveKind:
     in_paper: bool = False
 
 
-def _as_fitted(candidate: Any) -> AnyCandidate:
+def as_fitted(candidate: Any) -> AnyCandidate:
+    """Leave a candidate as it is."""
     found: AnyCandidate = candidate
     return found
 
 
 CURVES = {
-    "DynaMod-Gbrt, KL, g > 0": CurveKind("kl", _as_fitted, in_paper=True),
-    "DynaMod-Gbrt, squared, g > 0": CurveKind("squared", _as_fitted, in_paper=True),
-    "GreedyMiser": CurveKind("miser", _as_fitted, in_paper=True),
-    "BudgetPrune": CurveKind("prune", _as_fitted, in_paper=True),
+    "DynaMod-Gbrt, KL, g > 0": CurveKind("kl", as_fitted, in_paper=True),
+    "DynaMod-Gbrt, squared, g > 0": CurveKind("squared", as_fitted, in_paper=True),
+    "GreedyMiser": CurveKind("miser", as_fitted, in_paper=True),
+    "BudgetPrune": CurveKind("prune", as_fitted, in_paper=True),
     "DynaMod-Gbrt, KL": CurveKind("kl", Candidate.at_any_threshold),
     "DynaMod-Gbrt, squared": CurveKind("squared", Candidate.at_any_threshold),
     "DynaMod-Gbrt, gate reads f1": CurveKind("reads_score", Candidate.at_any_threshold),
-    "DynaMod-Gbrt, KL, cross-fitted, g > 0": CurveKind("kl_crossed", _as_fitted),
+    "DynaMod-Gbrt, KL, cross-fitted, g > 0": CurveKind("kl_crossed", as_fitted),
     "DynaMod-Gbrt, KL, cross-fitted": CurveKind("kl_crossed", Candidate.at_any_threshold),
-    "DynaMod-Gbrt, squared, cross-fitted, g > 0": CurveKind("squared_crossed", _as_fitted),
+    "DynaMod-Gbrt, squared, cross-fitted, g > 0": CurveKind("squared_crossed", as_fitted),
     "DynaMod-Gbrt, squared, cross-fitted": CurveKind("squared_crossed", Candidate.at_any_threshold),
     "DynaMod-Lin": CurveKind("lin", Candidate.at_any_threshold),
     "DynaMod-Lin, cross-fitted": CurveKind("lin_crossed", Candidate.at_any_threshold),
     "GreedyMiser + confidence": CurveKind("miser", Candidate.gated_by_confidence),
-    "LightGBM-CEGB + confidence": CurveKind("cegb", _as_fitted),
-    FLAGSHIP: CurveKind("cascade", _as_fitted),
+    "LightGBM-CEGB + confidence": CurveKind("cegb", as_fitted),
+    FLAGSHIP: CurveKind("cascade", as_fitted),
 }
 """Lines of the figure by their name in the legend."""
 
 
-def curves_from(found: Mapping[str, Sequence[AnyCandidate]]) -> dict[str, list[AnyCandidate]]:
+def curves_from(
+    found: Mapping[str, Sequence[AnyCandidate]], curves: Mapping[str, CurveKind] = CURVES
+) -> dict[str, list[AnyCandidate]]:
     """Collect the candidates of every line that has any."""
     return {
         name: [kind.of(candidate) for candidate in found[kind.method]]
-        for name, kind in CURVES.items()
+        for name, kind in curves.items()
         if found.get(kind.method)
     }
 

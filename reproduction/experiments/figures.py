@@ -16,9 +16,9 @@ import numpy as np
 
 from reproduction.datasets import Split, load_forest, load_letters, load_miniboone, load_scene15
 from reproduction.experiments.cifar import load_cifar
-from reproduction.experiments.drawing import CURVES, curves_from, draw_figure
+from reproduction.experiments.drawing import CURVES, CurveKind, curves_from, draw_figure
 from reproduction.experiments.experiment import Outcome, Run
-from reproduction.experiments.fits import Kept, fit_all, judge_on_split, kept_in
+from reproduction.experiments.fits import Fit, FullScores, Kept, fit_all, judge_on_split, kept_in
 from reproduction.experiments.methods import Priced, SweepSettings, plan_fits
 from reproduction.experiments.selection import (
     Chosen,
@@ -31,7 +31,7 @@ from reproduction.experiments.selection import (
 )
 from thrifty.arrays import Floats, Ints
 
-__all__ = ["FOREST_FIGURES", "PAPER_CLAIMS", "Figure", "at_one_each", "run_figure", "thinned_rows"]
+__all__ = ["FOREST_FIGURES", "PAPER_CLAIMS", "Figure", "at_one_each", "run_figure"]
 
 _READINGS = (", g > 0", "")
 """The paper cuts a gate at zero; any other threshold may be better."""
@@ -117,16 +117,25 @@ class Figure:
         Accuracy of an f0 in the paper, where the paper gives it.
     compare : callable, optional
         ``compare(out, numbers)`` gives further sentences about the numbers.
+    settings : dataclass
+        Class of the settings.
+    plan : callable
+        ``plan(priced, settings, full)`` gives the fits of every method.
+    curves : dict
+        Lines of the picture.
     """
 
     name: str
     title: str
-    load: Callable[[str | None, SweepSettings], Priced]
+    load: Callable[[str | None, Any], Priced]
     claims: tuple[Claim, ...]
     notes: tuple[str, ...] = ()
-    fulls: Callable[[SweepSettings, Split, Kept, Run], Mapping[str, Any]] = _forest
+    fulls: Callable[[Any, Split, Kept, Run], Mapping[str, Any]] = _forest
     paper_accuracy: Mapping[str, float] = field(default_factory=dict)
     compare: Callable[[Path, dict[str, Any]], list[str]] | None = None
+    settings: type[Any] = SweepSettings
+    plan: Callable[[Priced, Any, FullScores], dict[str, list[Fit]]] = plan_fits
+    curves: Mapping[str, CurveKind] = field(default_factory=lambda: CURVES)
 
 
 # -- the run -----------------------------------------------------------------------------------
@@ -148,7 +157,7 @@ class _Panel:
 
 def run_figure(figure: Figure, how: Run) -> Outcome:
     """Fit what is lacking, choose, draw and write."""
-    settings = how.settings(SweepSettings, figure.name)
+    settings = how.settings(figure.settings, figure.name)
     priced = figure.load(how.data, settings)
     kept = kept_in(how.out, figure.name, priced.split)
     panels = [
@@ -156,7 +165,7 @@ def run_figure(figure: Figure, how: Run) -> Outcome:
         for name, model in figure.fulls(settings, priced.split, kept, how).items()
     ]
     seconds = kept.seconds
-    lines = [name for name in CURVES if any(name in panel.chosen for panel in panels)]
+    lines = [name for name in figure.curves if any(name in panel.chosen for panel in panels)]
     outcome = Outcome(
         figure.name,
         figure.title,
@@ -177,14 +186,15 @@ def run_figure(figure: Figure, how: Run) -> Outcome:
 
 
 def _run_panel(
-    figure: Figure, priced: Priced, settings: SweepSettings, name: str, model: Any, kept: Kept, how: Run
+    figure: Figure, priced: Priced, settings: Any, name: str, model: Any, kept: Kept, how: Run
 ) -> _Panel:
     scores = judge_on_split(model, priced.split, kept=kept, progress=how.progress, what=name)
     full = scores.answers(priced.split, priced.price_list.cost_of_everything)
-    fits = plan_fits(priced, settings, scores)
+    fits = figure.plan(priced, settings, scores)
     what = f"{figure.name}, f0 = {name}"
     found = fit_all(fits, priced.split, kept=kept, n_jobs=how.n_jobs, progress=how.progress, what=what)
-    chosen = {line: choose(some, full, settings.budgets) for line, some in curves_from(found).items()}
+    lines = curves_from(found, figure.curves)
+    chosen = {line: choose(some, full, settings.budgets) for line, some in lines.items()}
     return _Panel(name, full, chosen, judge_claims(figure.claims, chosen))
 
 
@@ -200,7 +210,7 @@ def _numbers(panel: _Panel) -> dict[str, Any]:
 # -- the page ----------------------------------------------------------------------------------
 
 
-def _about(figure: Figure, priced: Priced, settings: SweepSettings) -> list[str]:
+def _about(figure: Figure, priced: Priced, settings: Any) -> list[str]:
     split, total = priced.split, priced.price_list.cost_of_everything
     sizes = (
         f"{len(split.y_train):,} rows to learn from, {len(split.y_val):,} to choose with, {len(split.y_test):,} to "
@@ -250,7 +260,7 @@ def thinned_rows(split: Split, rows: Sequence[int], seed: int) -> Split:
     )
 
 
-def at_one_each(load: Callable[..., Split], data: str | None, settings: SweepSettings) -> Priced:
+def at_one_each(load: Callable[..., Split], data: str | None, settings: Any) -> Priced:
     """Load a split whose columns cost 1 each."""
     return Priced.at_one_each(thinned_rows(load(data), settings.rows, settings.seed))
 

@@ -21,43 +21,35 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from reproduction.datasets import Split, load_letters
-from reproduction.experiments.drawing import draw_figure
-from reproduction.experiments.experiment import Outcome, Run
-from reproduction.experiments.figures import PAPER_CLAIMS, Figure, at_one_each, thinned_rows
-from reproduction.experiments.fits import Fit, Job, Kept, fit_all, judge_on_split, kept_in, key_of
-from reproduction.experiments.methods import SweepSettings
-from reproduction.experiments.selection import (
-    AnyCandidate,
-    Candidate,
-    Claim,
-    FullAnswers,
-    by_budget,
-    choose,
-    judge_claims,
-)
+from reproduction.experiments.drawing import CurveKind, as_fitted
+from reproduction.experiments.experiment import Run
+from reproduction.experiments.figures import PAPER_CLAIMS, Figure, at_one_each
+from reproduction.experiments.fits import Fit, FullScores, Job, Kept, key_of
+from reproduction.experiments.methods import Priced, SweepSettings
+from reproduction.experiments.selection import Candidate, Claim
 from reproduction.rivals.greedy_l1 import GreedyL1Classifier, fit_logistic
 from thrifty.arrays import Floats
 from thrifty.dynamod.linear import scaled
 from thrifty.dynamod.linear_estimator import DynaModLinClassifier
 
-__all__ = ["BOOSTED_LETTERS", "run_linear"]
+__all__ = ["BOOSTED_LETTERS", "LINEAR_LETTERS"]
 
 NAME = "letters_linear"
 
-METHODS = (
-    "DynaMod-Lin+",
-    "DynaMod-Lin",
-    "DynaMod-Lin, g > 0",
-    "greedy L1",
-    "greedy L1, g > 0",
-    "confidence",
-)
+CURVES = {
+    "DynaMod-Lin+": CurveKind("plus", Candidate.at_any_threshold),
+    "DynaMod-Lin": CurveKind("literal", Candidate.at_any_threshold),
+    "DynaMod-Lin, g > 0": CurveKind("literal", as_fitted),
+    "greedy L1": CurveKind("greedy", Candidate.at_any_threshold),
+    "greedy L1, g > 0": CurveKind("greedy", as_fitted),
+    "confidence": CurveKind("greedy", Candidate.gated_by_confidence),
+}
 
 # Like with like: the literal cut of one against the literal cut of the other, or both free.
 CLAIMS = [
     Claim("claim C", ours, theirs)
-    for ours in METHODS[:3]
-    for theirs in METHODS[3:]
+    for ours in list(CURVES)[:3]
+    for theirs in list(CURVES)[3:]
     if ours.endswith("> 0") == theirs.endswith("> 0")
 ]
 
@@ -129,79 +121,13 @@ def _svm_accuracy(split: Split, cell: dict[str, float]) -> float:
     return float(cross_val_score(_svm(cell), split.X_train, split.y_train, cv=folds).mean())
 
 
-def run_linear(how: Run) -> Outcome:
-    """Run the linear pairs, draw the picture and return the numbers."""
-    settings = how.settings(LinearSettings, NAME)
-    split = thinned_rows(load_letters(how.data), settings.rows, settings.seed)
-    outcome = Outcome(
-        NAME,
-        "Letters: test accuracy by budget, linear pairs",
-        ["f0", "budget", *METHODS],
-        [],
-        {"budgets": list(settings.budgets), "paper_accuracy": PAPER_ACCURACY},
-        [f"Sweep: {settings.thinned}"],
-    )
-    kept = kept_in(how.out, NAME, split)
-    for name, model in _full_models(settings, split, kept, how).items():
-        _add_panel(outcome, name, model, split, settings, kept, how)
-    outcome.notes.append(f"Fits took {kept.seconds:.0f} s, added up over processes.")
-    outcome.files.append(draw_figure(outcome.numbers, how.out / f"{NAME}.png"))
-    outcome.write(how.out)
-    return outcome
-
-
-def _add_panel(
-    outcome: Outcome, name: str, model: Any, split: Split, settings: LinearSettings, kept: Kept, how: Run
-) -> None:
-    """Run everything with one f0 and add what was found to the outcome."""
-    scores = judge_on_split(model, split, kept=kept, progress=how.progress, what=name)
-    full = scores.answers(split, cost=float(split.X_train.shape[1]))
-    found = _candidates(split, scores.train, settings, kept, how, name)
-    chosen = {method: choose(found[method], full, settings.budgets) for method in METHODS}
-    verdicts = judge_claims(CLAIMS, chosen)
-    outcome.rows += [[name, *row] for row in by_budget(chosen, settings.budgets, METHODS)]
-    outcome.numbers[name] = {
-        "f0_accuracy": float(full.right_test.mean()),
-        "f0_cost": full.cost,
-        "chosen": {method: [point.as_numbers() for point in points] for method, points in chosen.items()},
-        "gaps": [
-            {
-                "ours": one.claim.ours,
-                "theirs": one.claim.theirs,
-                "mean": one.mean,
-                "standard_error": one.error,
-            }
-            for one in verdicts
-        ],
-    }
-    outcome.notes.append(_introduce(name, full))
-    outcome.notes += [f"f0 = {name}: {verdict.difference}." for verdict in verdicts]
-
-
-def _candidates(
-    split: Split, held_out: Floats, settings: LinearSettings, kept: Kept, how: Run, name: str
-) -> dict[str, Sequence[AnyCandidate]]:
-    """Fit all linear pairs and return the candidates of every line of the picture."""
-    fits = {
-        "plus": _dynamod(held_out, settings, plus=True),
-        "literal": _dynamod(held_out, settings),
-        "greedy": _greedy(split, settings),
-    }
-    found = fit_all(fits, split, kept=kept, n_jobs=how.n_jobs, progress=how.progress, what=f"f0 = {name}")
-    plus, literal, greedy = (_gated(found[method]) for method in ("plus", "literal", "greedy"))
-    per_support = {tuple(one.settings["features"]): one for one in greedy}
+def _plan(priced: Priced, settings: LinearSettings, full: FullScores) -> dict[str, list[Fit]]:
+    """Plan all linear pairs in front of one f0."""
     return {
-        "DynaMod-Lin+": [one.at_any_threshold() for one in plus],
-        "DynaMod-Lin": [one.at_any_threshold() for one in literal],
-        "DynaMod-Lin, g > 0": literal,
-        "greedy L1": [one.at_any_threshold() for one in greedy],
-        "greedy L1, g > 0": greedy,
-        "confidence": [one.gated_by_confidence() for one in per_support.values()],
+        "plus": _dynamod(full.train, settings, plus=True),
+        "literal": _dynamod(full.train, settings),
+        "greedy": _greedy(priced.split, settings),
     }
-
-
-def _gated(candidates: Sequence[AnyCandidate]) -> list[Candidate]:
-    return [one for one in candidates if isinstance(one, Candidate)]
 
 
 def _dynamod(held_out: Floats, settings: LinearSettings, *, plus: bool = False) -> list[Fit]:
@@ -246,10 +172,17 @@ def _supports(split: Split, strengths: Sequence[float]) -> list[tuple[int, ...]]
     return list(found)
 
 
-def _introduce(name: str, full: FullAnswers) -> str:
-    """Say how good f0 is and what it costs."""
-    accuracy, paper = full.right_test.mean(), PAPER_ACCURACY[name]
-    return f"f0 = {name}: test accuracy {accuracy:.4f} (paper: {paper:.3f}) at cost {full.cost:g}."
+LINEAR_LETTERS = Figure(
+    NAME,
+    "Letters: test accuracy by budget, linear pairs",
+    partial(at_one_each, load_letters),
+    tuple(CLAIMS),
+    fulls=_full_models,
+    paper_accuracy=PAPER_ACCURACY,
+    settings=LinearSettings,
+    plan=_plan,
+    curves=CURVES,
+)
 
 
 # -- boosted pairs -----------------------------------------------------------------------------
@@ -270,7 +203,7 @@ def _against_linear(out: Path, numbers: dict[str, Any]) -> list[str]:
     path = out / f"{NAME}.json"
     if not path.is_file():
         return [
-            f"Claim B compares with the linear family: run `thrifty paper letters --family linear --out {out}` first."
+            f"Claim B needs the linear family: run `python -m reproduction letters --family linear --out {out}` first."
         ]
     linear = json.loads(path.read_text())
     lines = []
