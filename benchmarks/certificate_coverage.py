@@ -18,6 +18,12 @@ clipped at 4 variances, of the Brier loss, and of mistakes that cost 5 and 200.
 
 Certificates of rankers, which count queries: each is fitted on 60 queries of 8 documents and certified on 150 others to
 lose at most 25 % of them; it is wrong if more of 2,000 new queries have an order that is worse than the full model's.
+
+    python benchmarks/certificate_coverage.py --partitions
+
+Certificates of cascades that `thrifty.scale` fits on tables larger than memory: 600 rows, each once or three times, are
+dealt into 7 partitions at random; a cascade is fitted on a sample of a third of them, and certified by the counts of
+all partitions. "equal": share of certificates that are those of the same rows in memory, to the last digit.
 """
 
 import argparse
@@ -26,12 +32,14 @@ from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 from sklearn.linear_model import Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from reproduction.rivals.uniform import UniformRouterRegressor
 from thrifty import (
+    BudgetedClassifier,
     BudgetedRanker,
     ConfidenceRouter,
     Frontier,
@@ -42,6 +50,7 @@ from thrifty import (
 from thrifty.errors import InvalidInputError, NothingSavedWarning
 from thrifty.evidence.collect import training_fingerprints
 from thrifty.rows import fingerprints
+from thrifty.scale.fit import fit
 from thrifty.tasks.mistakes import read_loss
 
 MAX_LOSS, CONFIDENCE = 0.05, 0.9
@@ -49,6 +58,7 @@ N_FIT, N_PROOF, N_NEW, TIMES = 200, 300, 10_000, 20
 # Queries to fit on, to prove with and to judge certificates on, documents of each, and the share that may be worse
 QUERIES, DOCUMENTS, QUERIES_LOST = (60, 150, 2_000), 8, 0.25
 METRICS = ("ndcg", "ap")
+N_TABLE, N_PARTITIONS = 600, 7
 # Rows of a world, the cheap model, and what is certified there: rows given, copies of each, duplicates=
 WORLDS = (
     ("new rows", None, GaussianNB(), [(1, "refuse"), (TIMES, "refuse"), (TIMES, "count")]),
@@ -203,6 +213,54 @@ def print_ranking(metric, repeats):
     print(f"{f'orders, {metric}@5':>22} {repeats:10} {counted:8.0f} {saves:7.1%} {wrong:7.1%}")
 
 
+# Classes, digits that rows are rounded to, and how often a row is in the table
+PARTITIONED = {
+    "new rows": (2, None, 1),
+    "rows in several partitions": (2, None, 3),
+    "rows of few kinds": (2, 1, 1),
+    "3 classes, few kinds": (3, 1, 3),
+}
+
+
+def simulate_partitions(rng, n_classes, digits, copies):
+    """One fit and its certificate: rows counted; whether it saves, is wrong, and is that of the rows in memory."""
+    X, y = (np.repeat(part, copies, axis=0) for part in draw(rng, N_TABLE, n_classes, digits))
+    table = pd.DataFrame(X, columns=list("abcd")).assign(y=y)
+    places = np.array_split(rng.permutation(len(table)), N_PARTITIONS)
+
+    def each(function):
+        return [function(table.iloc[rows], number) for number, rows in enumerate(places)]
+
+    cascade = BudgetedClassifier(
+        GaussianNB(var_smoothing=1e-3),
+        stages=StageOptions(max_stages=3, sizes=[(8, 2)]),
+        cv=2,
+        random_state=0,
+    )
+    goal = {"max_loss": MAX_LOSS, "confidence": CONFIDENCE}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of fits that save nothing
+        sure = fit(cascade, each, list("abcd"), "y", sample=copies * N_FIT, **goal)
+        memory = cascade.certified(table[list("abcd")], table["y"], **goal, duplicates="drop")
+    told = sure.certificate_
+    new, labels = draw(rng, N_NEW, n_classes, digits)
+    new = pd.DataFrame(new, columns=list("abcd"))
+    unlike = ~np.isin(fingerprints(new.to_numpy()), training_fingerprints(sure))
+    is_wrong = loss(evidence_of(sure, new, labels), told, unlike) > MAX_LOSS
+    return told.n_rows, not told.is_fallback, is_wrong, told == memory.certificate_
+
+
+def print_partitions(repeats):
+    """Print one line per kind of table."""
+    print("table                       counted   saves   wrong   equal")
+    for number, (name, kind) in enumerate(PARTITIONED.items()):
+        rng = np.random.default_rng([13, number])
+        counted, saves, wrong, equal = np.mean(
+            [simulate_partitions(rng, *kind) for _ in range(repeats)], axis=0
+        )
+        print(f"{name:>26} {counted:8.0f} {saves:7.1%} {wrong:7.1%} {equal:7.1%}", flush=True)
+
+
 def main():
     """Print one line per task and kind of rows."""
     parser = argparse.ArgumentParser()
@@ -211,8 +269,12 @@ def main():
     parser.add_argument(
         "--rankings", choices=METRICS, help="certificates of rankers by this metric, which count queries"
     )
+    parser.add_argument("--partitions", action="store_true", help="certificates of tables larger than memory")
     given = parser.parse_args()
     repeats = given.repeats
+    if given.partitions:
+        print_partitions(repeats)
+        return
     if given.kinds:
         print_kinds(repeats)
         return

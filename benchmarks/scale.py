@@ -16,7 +16,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -186,7 +185,7 @@ class Rival(Scorer):
     def __init__(self, path: Path) -> None:
         self.path = str(path)
 
-    def __call__(self, batch: pa.RecordBatch, *, first_row: int = 0) -> pa.RecordBatch:  # noqa: ARG002
+    def __call__(self, batch: pa.RecordBatch, **_options: int) -> pa.RecordBatch:
         import lightgbm as lgb
 
         # Kept in a module that is not sent to workers.
@@ -199,7 +198,7 @@ class Rival(Scorer):
         scores = booster.predict(block, num_threads=1) if len(block) else np.empty(0)
         return pa.RecordBatch.from_arrays([pa.array(scores)], schema=self.schema(None))
 
-    def schema(self, given: object) -> pa.Schema:  # noqa: ARG002 - as a scorer
+    def schema(self, _given: object) -> pa.Schema:
         return pa.schema([("cost", pa.float64())])
 
 
@@ -283,17 +282,18 @@ def spark(folder: Path) -> None:
 
 
 def paid(table: pd.DataFrame) -> np.ndarray:
-    """A full model that takes its time, and writes down every row that it answers."""
-    time.sleep(0.05)
+    """A full model that bills every row when it is asked, and takes its time."""
+    outputs = 1 / (1 + np.exp(-table["x0"].to_numpy()))
     with open(os.environ["PAID"], "a") as file:
-        file.write("".join(f"{number!r}\n" for number in table["x0"].tolist()))
+        file.write("".join(f"{number!r}\n" for number in outputs.tolist()))
         file.flush()
         os.fsync(file.fileno())
-    return 1 / (1 + np.exp(-table["x0"].to_numpy()))
+    time.sleep(0.05)
+    return outputs
 
 
 def kills(folder: Path, n_kills: int = 20) -> None:
-    """Kill the driver or a worker at random moments, resume, and count keys, files, parts and questions."""
+    """Kill the driver or a worker at random moments, resume, and count keys, files, parts and paid rows."""
     rows, rng, log = (
         write_rows(folder / "kill", 500_000, 10_000),
         np.random.default_rng(0),
@@ -309,23 +309,20 @@ def kills(folder: Path, n_kills: int = 20) -> None:
     asks = Policy.of(np.r_[cut, np.full(system.n_stages_ - 1, -np.inf)])
     save(system.chain_.at(asks), folder / "paid.thrifty", full="outside")
     command = [sys.executable, __file__, str(folder), "--score", str(rows), "--jobs", "2"]
-    written, n_partial, n_repeated = {}, 0, 0
+    written, n_partial, n_repeated, n_driver = {}, 0, 0, 0
     for number in range(n_kills + 1):
         run = subprocess.Popen(command, env={**os.environ, "PAID": str(log)}, stdout=subprocess.DEVNULL)
         if number < n_kills:
             while run.poll() is None and len(list(out.glob("*.parquet"))) <= len(written):
                 time.sleep(0.005)
             time.sleep(rng.uniform(0, 0.3))
-            children = (
-                Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
-                if run.poll() is None
-                else []
-            )
+            assert run.poll() is None, "the run ended before it was killed"
+            children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
             pool = [
                 int(one) for one in children if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()
             ]
-            if run.poll() is None:
-                os.kill(rng.choice(pool) if number % 2 and pool else run.pid, signal.SIGKILL)
+            n_driver += number % 2 == 0
+            os.kill(rng.choice(pool) if number % 2 else run.pid, signal.SIGKILL)
         run.wait()
         found = {path.name: path.stat().st_mtime_ns for path in out.glob("*.parquet")}
         n_repeated += sum(found.get(name) != made for name, made in written.items())
@@ -334,11 +331,13 @@ def kills(folder: Path, n_kills: int = 20) -> None:
     keys = pd.concat([pq.read_table(path, columns=["id"]).to_pandas() for path in out.glob("*.parquet")])[
         "id"
     ]
-    asked = Counter(log.read_text().split())
+    n_asked = len(log.read_text().split())
+    kept = [line for path in cache.glob("*.answers") for line in path.read_text().splitlines()]
     print(
-        f"{n_kills} kills: {n_partial} partial files, {n_repeated} finished parts written again; {len(keys):,} keys, "
-        f"{keys.nunique():,} distinct, of 500,000; {sum(asked.values()):,} rows answered by the full model, "
-        f"{sum(asked.values()) - len(asked):,} of them twice"
+        f"{n_driver} kills of the driver, {n_kills - n_driver} of a worker: {n_partial} partial files, {n_repeated} "
+        f"finished parts written again; {len(keys):,} keys, {keys.nunique():,} distinct, of 500,000; the full model "
+        f"was asked about {n_asked:,} rows: {len(kept) - len(set(kept)):,} answers were kept twice, and "
+        f"{n_asked - len(kept):,} lost with a worker that was killed while it asked"
     )
 
 

@@ -8,8 +8,10 @@ import pytest
 
 from thrifty import BudgetedClassifier, BudgetedRanker, StageOptions, load
 from thrifty.cli import main
-from thrifty.errors import InvalidInputError
+from thrifty.errors import DataUnavailableError, InvalidInputError
+from thrifty.scale import folder as folder_module
 from thrifty.scale.fit import fit, judge, sample_rows
+from thrifty.scale.folder import each_of_files, find_files
 
 FEATURES = ["a", "b", "count", "colour"]
 
@@ -64,6 +66,33 @@ def test_a_sample_is_the_same_for_all_partitions_and_takes_equal_rows_together(t
     assert 480 < len(one) <= 500
     taken = table.merge(one[FEATURES].drop_duplicates(), on=FEATURES)
     assert len(taken) == len(one)
+
+
+def test_files_of_every_kind_give_the_sample_of_memory_and_a_late_cell_that_is_no_number_is_named(
+    table, tmp_path, monkeypatch
+):
+    wanted, _ = sample_rows(partitions(table, 2), FEATURES, "y", 500)
+    for kind, write in (
+        ("parquet", pd.DataFrame.to_parquet),
+        ("arrow", lambda part, path: part.reset_index(drop=True).to_feather(path)),
+        ("csv", lambda part, path: part.to_csv(path, index=False)),
+    ):
+        folder = tmp_path / kind
+        folder.mkdir()
+        for number, rows in enumerate(np.array_split(np.arange(len(table)), 3)):
+            write(table.iloc[rows], folder / f"{number}.{kind}")
+        each, names = each_of_files(find_files(folder))
+        assert names == list(table.columns)
+        found, n_rows = sample_rows(each, FEATURES, "y", 500)
+        assert n_rows == len(table)
+        pd.testing.assert_frame_equal(found, wanted, check_dtype=False)
+    monkeypatch.setattr(folder_module, "GUESS_BYTES", 1_000)
+    (tmp_path / "csv" / "late.csv").write_text(
+        "a,b,count,colour,y\n" + "1,2,3,red,yes\n" * 100 + "1,2,few,red,yes\n"
+    )
+    each, _ = each_of_files(find_files(tmp_path / "csv"))
+    with pytest.raises(DataUnavailableError, match=r"late\.csv: .*'few'"):
+        sample_rows(each, FEATURES, "y", 500)
 
 
 @pytest.mark.parametrize("max_loss", [0.1, {"yes": 0.2, "no": 0.15}])

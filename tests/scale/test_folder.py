@@ -24,6 +24,7 @@ from thrifty.scale import Scorer
 from thrifty.scale import folder as folder_module
 from thrifty.scale import scorer as scorer_module
 from thrifty.scale.folder import MANIFEST, find_files, predict_files
+from thrifty.scale.scorer import CachedFull
 
 COLOURS = ("red", "green", "blue")
 
@@ -236,6 +237,31 @@ def test_documents_of_a_query_that_is_split_over_files_have_the_scores_of_one_ta
     assert found["answer"].tolist() == ranker.predict(table[["a", "b", "c"]]).tolist()
 
 
+def test_a_signal_waits_until_the_answers_of_a_call_are_kept_and_a_line_that_is_cut_is_asked_again(tmp_path):
+    asked, kept_at_signal = [], []
+
+    class Paid:
+        def outputs(self, table, numbers):
+            asked.append(table[:, 0].tolist())
+            signal.raise_signal(signal.SIGTERM)
+            return numbers[:, :1] / 3
+
+    def note(*_):
+        kept_at_signal.append(sum(path.read_text().count("\n") for path in tmp_path.iterdir()))
+
+    rows = np.arange(10.0).reshape(5, 2)
+    before = signal.signal(signal.SIGTERM, note)
+    try:
+        first = CachedFull(Paid(), tmp_path, 2).outputs(rows, rows)
+        assert kept_at_signal == [2, 4, 5]
+        (path,) = tmp_path.iterdir()
+        path.write_bytes(path.read_bytes()[:-3])
+        assert (CachedFull(Paid(), tmp_path, 2).outputs(rows, rows) == first).all()
+        assert asked == [[0, 2], [4, 6], [8], [8]]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 _PAID = """
 import os
 import time
@@ -244,12 +270,12 @@ import numpy as np
 
 
 def paid(table):
-    'A full model that takes its time, and writes down every row it is asked about.'
-    time.sleep(0.1)
+    'A full model that writes down every row it is asked about, and takes its time.'
     with open(os.environ["PAID"], "a") as file:
         file.writelines(f"{number!r}\\n" for number in table["a"].tolist())
         file.flush()
         os.fsync(file.fileno())
+    time.sleep(0.03)
     return 1 / (1 + np.exp(-table["a"].to_numpy()))
 """
 _SCORE = """
@@ -259,9 +285,9 @@ from thrifty.scale import Scorer
 from thrifty.scale import folder
 folder.PART_ROWS = 200
 if __name__ == "__main__":
-    system, rows, out, cache, n_jobs = sys.argv[1:]
-    scorer = Scorer(system, row_key="id", full=paid, full_cache=cache)
-    folder.predict_files(scorer, folder.find_files(rows), out, n_jobs=int(n_jobs), resume=True)
+    system, rows, out, cache = sys.argv[1:]
+    scorer = Scorer(system, row_key="id", full=paid, full_cache=cache, full_batch_size=20)
+    folder.predict_files(scorer, folder.find_files(rows), out, n_jobs=2, resume=True)
 """
 
 
@@ -284,28 +310,29 @@ def test_a_killed_run_is_resumed_without_a_lost_row_a_half_file_or_a_second_paym
     rows, out = written(table, tmp_path / "rows", 3), tmp_path / "out"
     command = [sys.executable, tmp_path / "score.py", system, rows, out, cache]
     before = set()
-    for n_jobs in (2, 1):  # of two processes one is killed, and a process that is alone
-        run = subprocess.Popen([*command, str(n_jobs)], stderr=subprocess.PIPE, text=True)
+    for is_worker in (True, False):
+        run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         while len(list(out.glob("*.parquet"))) <= len(before):
             assert run.poll() is None
             time.sleep(0.01)
-        os.kill(_worker_of(run.pid) if n_jobs == 2 else run.pid, signal.SIGKILL)
+        os.kill(_worker_of(run.pid) if is_worker else run.pid, signal.SIGKILL)
         _, words = run.communicate(timeout=60)
         assert run.returncode != 0
-        assert n_jobs == 1 or "a process was killed" in words
+        assert not is_worker or "a process was killed" in words
         visible = {(path.name, path.stat().st_mtime_ns) for path in out.glob("*.parquet")}
         assert before <= visible  # finished parts are left alone
         for name, _ in visible:
             pq.read_table(out / name)
         before = visible
-    scorer = Scorer(system, row_key="id", full=paid, full_cache=cache)
+    scorer = Scorer(system, row_key="id", full=paid, full_cache=cache, full_batch_size=20)
     totals = predict_files(scorer, find_files(rows), out, resume=True)
     assert totals["scored_parts"] == 15 - len(before)
     found = pd.read_parquet(out)
     assert sorted(found["id"]) == sorted(table["id"])
     asked = log.read_text().split()
-    assert len(set(asked)) >= (found["stage"] == "full").sum() > 0
-    assert len(asked) - len(set(asked)) <= 3 * 200  # at most the question that each process was asking
+    kept = [line for path in cache.glob("*.answers") for line in path.read_text().splitlines()]
+    assert len(set(kept)) == len(kept) == len(set(asked)) >= (found["stage"] == "full").sum() > 0
+    assert len(asked) - len(kept) <= 20  # the call that the killed worker was waiting for
 
 
 def _worker_of(pid):

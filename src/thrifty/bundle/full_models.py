@@ -5,6 +5,7 @@ name of its class and its answers to synthetic rows: the caller of ``load`` give
 refused. A function, or an estimator of another library, is never written.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -109,10 +110,13 @@ def _plausible(numbers: Floats, frame: Schema) -> Floats:
 # -- a full model that is given when a file is loaded ----------------------------------------------------
 
 
-def with_given_full(chain: Chain, full: Any) -> Chain:
-    """Chain with the full model that the caller gives, which must be the one that the file names."""
+def with_given_full(chain: Chain, full: Any, wrap: Callable[[FullModel], FullModel] | None = None) -> Chain:
+    """Chain with the full model that the caller gives, which must be the one that the file names.
+
+    The model is asked through ``wrap(model)``, also about the rows by which it is recognised.
+    """
     if isinstance(chain.full, Chain):
-        return replace(chain, full=with_given_full(chain.full, full))
+        return replace(chain, full=with_given_full(chain.full, full, wrap))
     n_features, names = _columns_of(chain)
     try:
         model = as_full_model(full, chain.task, n_features, names=names)
@@ -122,20 +126,21 @@ def with_given_full(chain: Chain, full: Any) -> Chain:
         raise InvalidInputError(
             f"the model given as full cannot be used: {type(error).__name__}: {str(error)[:100]}."
         ) from error
-    if isinstance(chain.full, AbsentFull) and chain.full.name:
-        _check_same(chain.full, model, chain)
-        if isinstance(model, EstimatorFull):
-            model = replace(model, calibration=chain.full.calibration)
-    return replace(chain, full=unwrap_chain(model, chain.price_list, chain.task))
+    expected = chain.full if isinstance(chain.full, AbsentFull) and chain.full.name else None
+    if expected is not None and isinstance(model, EstimatorFull):
+        model = replace(model, calibration=expected.calibration)
+    given = unwrap_chain(model, chain.price_list, chain.task)
+    if wrap is not None:
+        given = given.with_innermost(wrap(given.innermost)) if isinstance(given, Chain) else wrap(given)
+    if expected is not None:
+        _check_same(expected, given, name_of(model), chain)
+    return replace(chain, full=given)
 
 
-def _check_same(expected: AbsentFull, model: FullModel, chain: Chain) -> None:
+def _check_same(expected: AbsentFull, model: FullModel, name: str, chain: Chain) -> None:
     if expected.answers is None:
         return
-    calibrated = model
-    if isinstance(model, EstimatorFull):
-        calibrated = replace(model, calibration=expected.calibration)
-    found = _answers(calibrated, chain)
+    found = _answers(model, chain)
     theirs = "none" if found is None else _shown(found)
     if found is None or found.shape != expected.answers.shape:
         is_same = False
@@ -144,7 +149,7 @@ def _check_same(expected: AbsentFull, model: FullModel, chain: Chain) -> None:
         is_same = bool(np.all(np.abs(found - expected.answers) <= TOLERANCE * size))
     if not is_same:
         raise InvalidInputError(
-            f"the file was saved with another full model, a {expected.name}, than the {name_of(model)} given: asked "
+            f"the file was saved with another full model, a {expected.name}, than the {name} given: asked "
             f"about {N_PROBES} made-up rows it answered {_shown(expected.answers)}, and the one given {theirs}. Give "
             f"the one that it was saved with, or use with_full to take another."
         )

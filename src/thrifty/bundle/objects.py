@@ -6,6 +6,7 @@ Attributes that follow from the chain (labels, columns, threshold) are not writt
 """
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -50,7 +51,7 @@ from thrifty.evidence.frontier import OperatingPoint
 from thrifty.evidence.hypothesis_tests import ClassLoss
 from thrifty.full.adapters import models_of
 from thrifty.full.convert import stored_model_of
-from thrifty.full.model import AbsentFull, EstimatorFull, PrecomputedFull, as_full_model
+from thrifty.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
 from thrifty.full.stored import Impute, KernelScores, LinearScores, Scale, StoredModel
 from thrifty.prices.billing import Discounts, ForgottenFunction, PriceList, RowPrices
 from thrifty.prices.prices import Prices
@@ -606,9 +607,14 @@ def to_bytes(
 
 
 def from_bytes(
-    data: bytes, *, full: Any = None, max_bytes: int = DEFAULT_MAX_BYTES, public_key: Any = None
+    data: bytes,
+    *,
+    full: Any = None,
+    wrap: Callable[[FullModel], FullModel] | None = None,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    public_key: Any = None,
 ) -> Any:
-    """Object that ``load`` would read from a file of these bytes."""
+    """Object that ``load`` would read from a file of these bytes; ``full`` is asked through ``wrap(full)``."""
     try:
         contents = unpack(without_signature(data, public_key), max_bytes=max_bytes)
         thing = Reader(contents.facts.get("objects"), contents.arrays, _lifted).root()
@@ -617,8 +623,8 @@ def from_bytes(
     if full is None and isinstance(thing, StoredModel | ModelRouter | Chain | ChainEstimator):
         return thing
     if isinstance(thing, Chain):
-        return with_given_full(thing, full)
+        return with_given_full(thing, full, wrap)
     if not isinstance(thing, ChainEstimator):
         raise InvalidInputError(f"the bundle must hold a chain or an estimator; got {type(thing).__name__}.")
-    thing._change_chain(lambda chain: with_given_full(chain, full))
+    thing._change_chain(lambda chain: with_given_full(chain, full, wrap))
     return thing

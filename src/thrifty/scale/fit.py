@@ -108,7 +108,7 @@ def _drawn(frame: Any, number: int, *, columns: Sequence[str], below: np.uint64 
     return frame if below is None else frame[_words(frame, number, columns=columns) < below]
 
 
-def _words(frame: Any, number: int = 0, *, columns: Sequence[str]) -> Words:  # noqa: ARG001 - as ``Each`` calls it
+def _words(frame: Any, _number: int = 0, *, columns: Sequence[str]) -> Words:
     """A hash of what each row holds: numbers in single precision, everything else as text."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
     from pandas.util import hash_array
@@ -158,10 +158,10 @@ def judge(
     other = estimator._without_certificate()
     found = measured.sums[:, place.reshape(-1)] / measured.n_rows
     other._measured_on(Means(*found), measured.n_rows)
-    if candidates is None or judged is None:
+    if max_loss is None or candidates is None or judged is None:
         return other
     there = replace(candidates, means=judged.means, held_out=True)
-    certificate = certify_judged(there, judged, max_loss, confidence)  # type: ignore[arg-type]  # a limit is given
+    certificate = certify_judged(there, judged, max_loss, confidence)
     return other._with_certificate(certificate, max_loss, alone=alone)
 
 

@@ -12,13 +12,15 @@ import hashlib
 import json
 import multiprocessing
 import os
+import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Thread
-from time import perf_counter
+from time import monotonic, perf_counter, sleep
 from typing import Any
 
 from joblib import Parallel, delayed
@@ -42,8 +44,18 @@ _BYTES_A_CELL = 64
 """Memory of one cell while its batch is scored: as Arrow, in a data frame, as a number, and in a stage."""
 _BASE_BYTES = 350_000_000
 """Memory of a process with the libraries loaded."""
-
-
+_COMMON_TYPE = {
+    frozenset(): "double",
+    frozenset({"bool"}): "bool",
+    frozenset({"int64"}): "int64",
+    frozenset({"double"}): "double",
+    frozenset({"int64", "double"}): "double",
+}
+"""Types of columns of CSV files that are not read as text, by the types of their first blocks."""
+GUESS_BYTES = 1 << 24
+"""First bytes of a CSV file, from which the types of its columns are guessed for a fit."""
+_MAX_WAIT = 60.0
+"""Seconds to wait for workers of a killed run, which finish the call of the full model that is under way."""
 _FIT_ROWS = 60_000
 """Rows of a partition that a fit or a frontier looks at together."""
 
@@ -185,10 +197,28 @@ def _batches(part: Part, columns: Sequence[str], batch_rows: int, types: Mapping
     else:
         from pyarrow import csv
 
-        options = csv.ConvertOptions(column_types=types, null_values=list(MISSING), strings_can_be_null=True)
-        with csv.open_csv(part.path, convert_options=options) as file:
+        with csv.open_csv(part.path, convert_options=_conversion(types)) as file:
             for batch in file:
                 yield from (batch.slice(first, batch_rows) for first in range(0, batch.num_rows, batch_rows))
+
+
+def _guessed_types(files: Sequence[str]) -> dict[str, str]:
+    """Types of the columns of CSV files, by the first block of each: numbers where all are numbers, else text."""
+    from pyarrow import csv
+
+    found: dict[str, set[str]] = {}
+    for path in files:
+        block = csv.ReadOptions(block_size=GUESS_BYTES)
+        with csv.open_csv(path, read_options=block, convert_options=_conversion({})) as file:
+            for field in file.schema:
+                found.setdefault(field.name, set()).add(str(field.type))
+    return {name: _COMMON_TYPE.get(frozenset(types - {"null"}), "string") for name, types in found.items()}
+
+
+def _conversion(types: Mapping[str, str]) -> Any:
+    from pyarrow import csv
+
+    return csv.ConvertOptions(column_types=types, null_values=list(MISSING), strings_can_be_null=True)
 
 
 def csv_types(chain: Chain, others: Sequence[str]) -> dict[str, str]:
@@ -295,21 +325,23 @@ def predict_files(
         "unseen": scorer.unseen,
         "files": list(map(os.path.abspath, files)),
     }
-    _open_folder(out, plan, resume, {part.name for part in parts})
-    missing = [part for part in parts if not (out / part.name).exists()]
     n_known = sum(max(part.n_rows, 0) for part in parts)
-    done = n_known - sum(max(part.n_rows, 0) for part in missing)
     batch_rows = int(
         min(max((memory - _BASE_BYTES) / (_BYTES_A_CELL * (len(scorer.columns) + 4)), 2_000), 100_000)
     )
     results: dict[str, dict[str, Any]] = {}
-    for part, result in _each_scored(scorer, missing, str(out), batch_rows, n_jobs):
-        if isinstance(result, dict):
-            results[part.name] = result
-            done += result["n_rows"]
-            progress("scoring rows", done, max(n_known, done))
-        else:
-            failed[part.path] = str(result)
+    out.mkdir(parents=True, exist_ok=True)
+    with _hold(out, _MAX_WAIT if resume else 0.0):
+        _open_folder(out, plan, resume, {part.name for part in parts})
+        missing = [part for part in parts if not (out / part.name).exists()]
+        done = n_known - sum(max(part.n_rows, 0) for part in missing)
+        for part, result in _each_scored(scorer, missing, str(out), batch_rows, n_jobs):
+            if isinstance(result, dict):
+                results[part.name] = result
+                done += result["n_rows"]
+                progress("scoring rows", done, max(n_known, done))
+            else:
+                failed[part.path] = str(result)
     if failed:
         raise PartsFailedError(
             f"{len(failed)} of {len(files)} files could not be scored; the answers of the others are in {out}. "
@@ -332,8 +364,7 @@ def predict_files(
 
 
 def _open_folder(out: Path, plan: dict[str, Any], resume: bool, names: set[str]) -> None:
-    """Make the folder of a run, or check that it is the one to resume; what a killed run left half-written goes."""
-    out.mkdir(parents=True, exist_ok=True)
+    """Begin a run in an empty folder, or check that it is the one to resume; what it left half-written goes."""
     text = json.dumps(plan, indent=1)
     if not any(out.iterdir()):
         write_atomically(out / _PLAN, text.encode())
@@ -376,7 +407,7 @@ def _each_scored(
     # Spawned: a forked process may wait for a lock that a thread of its parent held.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(
-        min(n_jobs, len(parts)), mp_context=context, initializer=_end_with_parent
+        min(n_jobs, len(parts)), mp_context=context, initializer=_start_worker, initargs=(out,)
     ) as pool:
         largest_first = sorted(parts, key=lambda part: -part.n_rows)
         waiting = {
@@ -392,16 +423,50 @@ def _each_scored(
                 ) from None
 
 
-def _end_with_parent() -> None:
-    """End this process when the one that started it is killed: it would wait for work for ever."""
+def _start_worker(out: str) -> None:
+    """End this process when the one that started it is killed, after the call of a full model that is under way."""
 
     def wait() -> None:
         parent = multiprocessing.parent_process()
         if parent is not None:
             parent.join()
-        os._exit(1)
+        os.kill(os.getpid(), signal.SIGTERM)
 
     Thread(target=wait, daemon=True).start()
+    if sys.platform != "win32":
+        _lock(os.open(out, os.O_RDONLY), alone=False)  # until this process ends
+
+
+@contextlib.contextmanager
+def _hold(out: Path, max_wait: float) -> Iterator[None]:
+    """Hold the folder of a run with its workers, once workers of a killed run have ended."""
+    if sys.platform == "win32":  # which cannot open a folder
+        yield
+        return
+    descriptor, deadline = os.open(out, os.O_RDONLY), monotonic() + max_wait
+    try:
+        while not _lock(descriptor, alone=True):
+            if monotonic() > deadline:
+                raise InvalidInputError(
+                    f"another run writes into {out}, or its workers still wait for the full model. Wait until they "
+                    f"have ended, or name another folder."
+                )
+            sleep(0.05)
+        _lock(descriptor, alone=False)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, *, alone: bool) -> bool:
+    """Lock a folder, ``alone`` or with the other processes of a run; False where another process has it."""
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
+    except OSError as error:  # other errors are those of network file systems without locks
+        return not isinstance(error, BlockingIOError)
+    return True
 
 
 def _score_or_error(scorer: Scorer, part: Part, out: str, batch_rows: int) -> dict[str, Any] | Exception:
@@ -428,29 +493,25 @@ def each_of_files(
     Parameters
     ----------
     files : sequence of str
-        Parquet or Arrow files with the same columns; CSV files too where ``types`` are known.
+        Parquet, Arrow or CSV files with the same columns.
     columns : sequence of str, optional
         Columns to read; all of the first file by default.
     types : mapping of str to str, optional
-        Types of the columns of CSV files.
+        Types of the columns of CSV files; by default those that the first block of every file agrees with.
     n_jobs : int, default=1
         Number of processes.
     what, progress
         Name of the work, and a callable to report it to.
     """
-    if types is None and any(_kind_of(path) == "csv" for path in files):
-        raise InvalidInputError(
-            "a folder of CSV files does not tell the types of its columns. Write the files as parquet, or fit on one."
-        )
     names = list(columns or _layout_of(files[0])[0].names)
     parts, failed, _ = _plan(files, names)
     for path, reason in failed.items():
         raise DataUnavailableError(f"{path}: {reason}")
+    types = _guessed_types([path for path in files if _kind_of(path) == "csv"]) if types is None else types
 
     def each(function: Callable[[Any, int], Any]) -> list[Any]:
         tasks = (
-            delayed(_on_part)(function, part, names, types or {}, place << 32)
-            for place, part in enumerate(parts)
+            delayed(_on_part)(function, part, names, types, place << 32) for place, part in enumerate(parts)
         )
         found: list[Any] = []
         for done, some in enumerate(Parallel(n_jobs=n_jobs, return_as="generator")(tasks), 1):
@@ -471,8 +532,14 @@ def _on_part(
     """A function of the batches of a part, which are numbered from ``first``."""
     import pyarrow as pa
 
-    with limited_threads(openmp=1, blas=1):
-        return [
-            function(pa.Table.from_batches([batch]).to_pandas(ignore_metadata=True), first + place)
-            for place, batch in enumerate(_batches(part, columns, _FIT_ROWS, types))
-        ]
+    try:
+        with limited_threads(openmp=1, blas=1):
+            return [
+                function(pa.Table.from_batches([batch]).to_pandas(ignore_metadata=True), first + place)
+                for place, batch in enumerate(_batches(part, columns, _FIT_ROWS, types))
+            ]
+    except pa.ArrowInvalid as error:
+        raise DataUnavailableError(
+            f"{part.path}: it cannot be read: {error}. Write the file again, or a CSV file as parquet, which declares "
+            f"the types of its columns."
+        ) from None

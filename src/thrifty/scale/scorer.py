@@ -1,14 +1,16 @@
 """``Scorer``: a saved system as a function of Arrow record batches, which every engine can send to its workers."""
 
 import hashlib
-import io
 import os
-from collections.abc import Mapping
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from thrifty.bundle.objects import from_bytes
 from thrifty.chain.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.collect import chain_of
-from thrifty.files import read_capped, write_atomically
+from thrifty.files import read_capped
 from thrifty.full.model import FullModel
 from thrifty.rows import fingerprints, key_words
 from thrifty.tables.frames import listed
@@ -69,7 +71,10 @@ class Scorer:
     full : fitted estimator or callable, optional
         The full model (f0), where the file does not hold it; it is pickled with the scorer.
     full_cache : path, optional
-        Folder that keeps every answer of the full model, so that a part that is scored again pays for none twice.
+        Folder that keeps every answer of the full model, so that a part that is scored again pays for none twice. Give
+        each full model a folder of its own.
+    full_batch_size : int, default=100
+        Most rows in one call of a full model with ``full_cache``: what a process that is killed may pay for again.
     embed : bool, default=False
         Whether the scorer carries the bytes of the file instead of its path, for workers that cannot read the path.
     public_key : path, optional
@@ -107,11 +112,14 @@ class Scorer:
         unseen: str = "refuse",
         full: Any = None,
         full_cache: str | os.PathLike[str] | None = None,
+        full_batch_size: int = 100,
         embed: bool = False,
         public_key: str | os.PathLike[str] | None = None,
     ) -> None:
         if unseen not in ("refuse", "missing"):
             raise InvalidInputError(f"unseen must be 'refuse' or 'missing'; got {unseen!r}.")
+        if full_batch_size < 1:
+            raise InvalidInputError(f"full_batch_size must be 1 or more; got {full_batch_size!r}.")
         data = read_capped(path, DEFAULT_MAX_BYTES)
         self.path = str(Path(path).absolute())
         self.digest = hashlib.sha256(data).hexdigest()
@@ -121,6 +129,9 @@ class Scorer:
         self.public_key = None if public_key is None else str(Path(public_key).absolute())
         self.full = full
         self.full_cache = None if full_cache is None else str(Path(full_cache).absolute())
+        self.full_batch_size = full_batch_size
+        # Copies of this scorer share what a process has loaded; a scorer with another full model does not.
+        self._full_id = "" if full is None and full_cache is None else uuid4().hex
         self._data = data if embed else None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -141,7 +152,7 @@ class Scorer:
     @cached_property
     def _loaded(self) -> tuple[Any, Chain]:
         """System and chain, loaded once per process."""
-        key = (self.digest, repr(sorted(self.at.items())), self.public_key, self.full_cache)
+        key = (self.digest, repr(sorted(self.at.items())), self.public_key, self._full_id)
         with _loading:
             if key not in _systems:
                 _systems[key] = self._load()
@@ -154,12 +165,15 @@ class Scorer:
                 f"{self.path} has changed since the scorer was made; its SHA-256 was {self.digest[:12]}... Make "
                 f"another scorer, and score all rows with one file."
             )
-        system = from_bytes(data, full=self.full, public_key=self.public_key)
+        system = from_bytes(data, full=self.full, wrap=self._cached, public_key=self.public_key)
         system = system.at(**self.at) if self.at else system
         chain = chain_of(system).ready()
-        if self.full_cache is not None:
-            chain = chain.with_innermost(CachedFull(chain.innermost, self.full_cache))
+        if self.full is None and self.full_cache is not None:
+            chain = chain.with_innermost(self._cached(chain.innermost))
         return system, chain
+
+    def _cached(self, full: FullModel) -> FullModel:
+        return full if self.full_cache is None else CachedFull(full, self.full_cache, self.full_batch_size)
 
     @cached_property
     def columns(self) -> list[str]:
@@ -252,14 +266,15 @@ class Scorer:
 
 
 _systems: dict[Any, tuple[Any, Chain]] = {}
-_loading = Lock()
+_loading = threading.Lock()
 
 
 class CachedFull:
     """A full model that is asked about the same content once, however often a part is scored again.
 
-    Answers are kept by the content of the columns that the model reads. They reach the disk before they are used, a
-    file for each question, so that a process that is killed loses at most the question under way.
+    Answers are kept by the content of the columns that the model reads, a line each, in a file for each process. They
+    reach the disk before they are used, and before the next call. SIGTERM and Ctrl-C wait until then; a process that
+    ends in another way loses the answers of the call under way.
 
     Parameters
     ----------
@@ -267,47 +282,87 @@ class CachedFull:
         The model that is paid for.
     folder : str
         Folder of the answers; several processes and machines may share it.
-    batch_size : int, default=1000
-        Most rows in one question.
+    batch_size : int
+        Most rows in one call of the model.
     """
 
-    def __init__(self, full: FullModel, folder: str, batch_size: int = 1000) -> None:
+    def __init__(self, full: FullModel, folder: str, batch_size: int) -> None:
         self.full = full
         self.folder = Path(folder)
         self.batch_size = batch_size
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._read: set[str] = set()
+        self._own = self.folder / f"{uuid4().hex}.answers"
+        self._n_read: dict[Path, int] = {}
         self._known: dict[int, Floats] = {}
+        self._writing = threading.Lock()
 
     def outputs(self, table: Any, numbers: Any) -> Floats:
         """Outputs of the rows: those in the folder, and those that the model is asked for."""
-        keys = _keys_of(table, numbers)
-        words = keys.tolist()
-        if any(word not in self._known for word in words):
-            self._read_new_files()
-        new = {word: place for place, word in enumerate(words) if word not in self._known}
-        places = np.array(list(new.values()), dtype=np.intp)
-        for first in range(0, len(places), self.batch_size):
-            rows = places[first : first + self.batch_size]
-            part = table.iloc[rows] if hasattr(table, "iloc") else table[rows]
-            self._keep(keys[rows], np.asarray(self.full.outputs(part, numbers[rows]), dtype=np.float64))
-        return np.array([self._known[word] for word in words])
+        keys = _keys_of(table, numbers).tolist()
+        new = [*{key: place for place, key in enumerate(keys) if key not in self._known}.items()]
+        for first in range(0, len(new), self.batch_size):
+            self._read_new_lines()
+            some = new[first : first + self.batch_size]
+            asked = {key: place for key, place in some if key not in self._known}
+            if asked:
+                rows = np.array(list(asked.values()), dtype=np.intp)
+                part = table.iloc[rows] if hasattr(table, "iloc") else table[rows]
+                with _signals_deferred():
+                    outputs = np.asarray(self.full.outputs(part, numbers[rows]), dtype=np.float64)
+                    self._keep(dict(zip(asked, outputs, strict=True)))
+        return np.array([self._known[key] for key in keys])
 
-    def _keep(self, keys: Words, outputs: Floats) -> None:
-        buffer = io.BytesIO()
-        np.savez(buffer, keys=keys, outputs=outputs)
-        name = f"{hashlib.sha256(keys.tobytes()).hexdigest()[:32]}.npz"
-        write_atomically(self.folder / name, buffer.getvalue())
-        self._read.add(name)
-        self._known.update(zip(keys.tolist(), outputs, strict=True))
+    def _keep(self, answers: dict[int, Floats]) -> None:
+        self._known.update(answers)
+        lines = "".join(f"{key:x} {' '.join(map(repr, one.tolist()))}\n" for key, one in answers.items())
+        try:
+            with self._writing, open(self._own, "ab") as file:
+                file.write(lines.encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            # A line that is cut must be the last of its file.
+            self._own = self._own.with_name(f"{uuid4().hex}.answers")
+            raise InvalidInputError(
+                f"answers of the full model cannot be kept in {self.folder}: {error.strerror}. Make room, and go on."
+            ) from error
 
-    def _read_new_files(self) -> None:
-        """Read the answers that other processes have kept."""
-        for path in sorted(self.folder.glob("*.npz")):
-            if path.name not in self._read:
-                with np.load(path, allow_pickle=False) as kept:
-                    self._known.update(zip(kept["keys"].tolist(), kept["outputs"], strict=True))
-                self._read.add(path.name)
+    def _read_new_lines(self) -> None:
+        """Read the answers that processes have kept meanwhile; a line that is not finished is left for later."""
+        for path in self.folder.glob("*.answers"):
+            n_read = self._n_read.get(path, 0)
+            if path.stat().st_size > n_read:
+                with open(path, "rb") as file:
+                    file.seek(n_read)
+                    data = file.read()
+                whole = data[: data.rfind(b"\n") + 1]
+                self._n_read[path] = n_read + len(whole)
+                for line in whole.decode().splitlines():
+                    key, *numbers = line.split()
+                    self._known[int(key, 16)] = np.array(list(map(float, numbers)))
+
+
+@contextmanager
+def _signals_deferred() -> Iterator[None]:
+    """Let the first SIGTERM or Ctrl-C take effect at the end of the block; the second one does at once."""
+    if threading.current_thread() is not threading.main_thread():  # where Python has no handlers
+        yield
+        return
+    came: list[int] = []
+
+    def note(number: int, _frame: Any) -> None:
+        came.append(number)
+        for one, handler in before.items():
+            signal.signal(one, handler or signal.SIG_DFL)
+
+    before = {one: signal.signal(one, note) for one in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler or signal.SIG_DFL)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def _keys_of(table: Any, numbers: Any) -> Words:
