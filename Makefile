@@ -76,14 +76,15 @@ test-kernels: $(VENV)/.dev ## Run the tests that touch floats with the kernels o
 test-mlserver: $(VENV)/.dev .venv-mlserver/bin/mlserver ## Ask a real MLServer, in an environment of its own
 	@THRIFTY_MLSERVER=$(CURDIR)/.venv-mlserver/bin/mlserver $(BIN)/python -m pytest -q tests/serve/test_mlserver.py
 
-# Ray and Spark are large, and Spark needs Java 17.
-.venv-engines/bin/ray:
+# Ray and Spark are large, and Spark needs Java 17. LightGBM is the rival of benchmarks/scale.py.
+.venv-engines/.done: pyproject.toml constraints.txt
 	@echo "making .venv-engines ..."
 	@$(MAKE_VENV:$(VENV)=.venv-engines)
 	@$(if $(UV),$(UV) pip install --quiet --python .venv-engines/bin/python,.venv-engines/bin/python -m pip install --quiet) \
-		-c constraints.txt -e '.[dask,parquet]' pytest hypothesis 'ray[data]>=2.40' 'pyspark>=4'
+		-c constraints.txt -e '.[boosters,dask,parquet]' pytest hypothesis 'ray[data]>=2.40' 'pyspark>=4'
+	@touch $@
 
-test-engines: .venv-engines/bin/ray ## Score tables of Dask, Ray and Spark, in an environment of their own
+test-engines: .venv-engines/.done ## Score tables of Dask, Ray and Spark, in an environment of their own
 	@PYSPARK_PYTHON=$(CURDIR)/.venv-engines/bin/python .venv-engines/bin/python -m pytest -q tests/scale
 
 # Cross compilers and emulators, from Debian's packages; where they are missing, make test skips their tests.

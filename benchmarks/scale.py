@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ from thrifty.threads import limited_threads
 N_COLUMNS, FILE_ROWS, BATCH, GROUP = 20, 1_000_000, 100_000, 250_000
 NAMES = [f"x{column}" for column in range(N_COLUMNS)]
 ROUNDS = 2
-SPEED_ROWS, ENGINE_ROWS = 400_000, 400_000
+SPEED_ROWS, ENGINE_ROWS, WORKER_ROWS = 400_000, 400_000, 6_000_000
 
 
 # -- systems and rows --------------------------------------------------------------------------------
@@ -148,26 +149,26 @@ def speed(folder: Path) -> None:
         )
 
 
-def workers(folder: Path) -> None:
-    """Two workers against one, and one file with half of the rows against even files."""
-    scorer, n_rows = Scorer(folder / "all stages.thrifty", row_key="id"), 1_200_000
-    even, uneven = write_rows(folder / "even", n_rows, n_rows // 4), folder / "uneven"
+def write_shares(folder: Path) -> tuple[Path, Path]:
+    """The same number of rows in four even files, and in files of which one holds half."""
+    even, uneven = write_rows(folder / "even", WORKER_ROWS, WORKER_ROWS // 4), folder / "uneven"
     if not uneven.exists():
         uneven.mkdir()
         for number, share in enumerate((0.5, 0.25, 0.125, 0.125)):
-            part = write_rows(folder / "part", int(share * n_rows), n_rows)
+            part = write_rows(folder / "part", int(share * WORKER_ROWS), WORKER_ROWS)
             shutil.move(next(part.iterdir()), uneven / f"{number}.parquet")
             shutil.rmtree(part)
-    half = folder / "half of even"
-    if not half.exists():
-        half.mkdir()
-        for path in find_files(even)[:2]:
-            os.link(path, half / Path(path).name)
+    return even, uneven
+
+
+def workers(folder: Path) -> None:
+    """Two workers against one, and one file with half of the rows against even files."""
+    scorer, (even, uneven) = Scorer(folder / "half early.thrifty", row_key="id"), write_shares(folder)
     one, two = (timed(scorer, even, folder / "out", n_jobs=n_jobs) for n_jobs in (1, 2))
-    ones, twos = (timed(scorer, half, folder / "out", n_jobs=n_jobs) for n_jobs in (1, 2))
     print(
-        f"two workers: {one / two:.2f} x one with {n_rows:,} rows, the start of the workers included; "
-        f"{(one - ones) / (two - twos):.2f} x once they run, by the second half of the rows"
+        f"two workers: {one / two:.2f} x one, {WORKER_ROWS / two:,.0f} rows/s of {WORKER_ROWS:,}, the start of the "
+        f"workers included",
+        flush=True,
     )
     print(
         f"one file with half the rows: {timed(scorer, uneven, folder / 'out', n_jobs=2) / two:.2f} x even files"
@@ -202,30 +203,35 @@ class Rival(Scorer):
         return pa.schema([("cost", pa.float64())])
 
 
-def engine(folder: Path, name: str, run, n_rival: int = 2) -> None:
-    """Rows a second of ``run(scorer, files)`` once it is warm: the time of the second half of the files."""
-    files = find_files(folder / "engine")
-    blocks = blocks_of(folder / "engine")
-
-    def seconds_a_row(scorer: Scorer, n_files: int) -> float:
-        times = []
-        for some in (files[: n_files // 2], files[:n_files]):
-            start = time.perf_counter()
-            run(scorer, some)
-            times.append(time.perf_counter() - start)
-        return (times[1] - times[0]) / (n_files // 2 * BATCH)
-
-    run(Scorer(folder / "fit.thrifty", row_key="id"), files[:1])  # processes start, and libraries are loaded
-    theirs = seconds_a_row(Rival(rival(folder)), n_rival) if n_rival else float("nan")
+def engine(folder: Path, name: str, seconds_a_row: Callable[[Scorer, list[str]], float]) -> None:
+    """Rows a second of an engine once it is warm, against the bare walk and LightGBM."""
+    files, blocks = find_files(folder / "engine"), blocks_of(folder / "engine")[:2]
+    # Processes start, and libraries are loaded.
+    seconds_a_row(Scorer(folder / "fit.thrifty", row_key="id"), files[:2])
+    theirs = seconds_a_row(Rival(rival(folder)), files[:2])
     for system in ("all stages", "half early"):
         scorer = Scorer(folder / f"{system}.thrifty", row_key="id")
         walk(scorer, [blocks[0][:1000]])
-        bare, found = walk(scorer, blocks[:2]) / (2 * BATCH), seconds_a_row(scorer, len(files))
+        bare, found = walk(scorer, blocks) / sum(map(len, blocks)), seconds_a_row(scorer, files)
         print(
             f"{name}, {system}: {1 / found:,.0f} rows/s, {found / bare:.2f} x the bare walk, "
             f"{theirs / found:.2f} x LightGBM's rows a second there",
             flush=True,
         )
+
+
+def of_second_half(run: Callable[[Scorer, list[str]], object]) -> Callable[[Scorer, list[str]], float]:
+    """Seconds a row of the second half of the files: the time of all less that of the first half."""
+
+    def seconds_a_row(scorer: Scorer, files: list[str]) -> float:
+        times = []
+        for some in (files[: len(files) // 2], files):
+            start = time.perf_counter()
+            run(scorer, some)
+            times.append(time.perf_counter() - start)
+        return (times[1] - times[0]) / (len(files) // 2 * BATCH)
+
+    return seconds_a_row
 
 
 def dask(folder: Path) -> None:
@@ -241,7 +247,9 @@ def dask(folder: Path) -> None:
         engine(
             folder,
             "Dask",
-            lambda scorer, files: predict(dd.read_parquet(files), scorer)["cost"].sum().compute(),
+            of_second_half(
+                lambda scorer, files: predict(dd.read_parquet(files), scorer)["cost"].sum().compute()
+            ),
         )
 
 
@@ -250,14 +258,18 @@ def ray(folder: Path) -> None:
 
     from thrifty.scale.ray import predict
 
+    def seconds_a_row(scorer: Scorer, files: list[str]) -> float:
+        """Of all batches after the first: each data set starts a process of its own."""
+        rows = ray.data.read_parquet(files, override_num_blocks=len(files))
+        answers = predict(rows, scorer, batch_size=BATCH).iter_batches(
+            batch_size=None, batch_format="pyarrow"
+        )
+        times = [(time.perf_counter(), len(batch)) for batch in answers]
+        return (times[-1][0] - times[0][0]) / sum(n for _, n in times[1:])
+
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     ray.data.DataContext.get_current().enable_progress_bars = False
-    engine(
-        folder,
-        "Ray",
-        lambda scorer, files: predict(ray.data.read_parquet(files), scorer, batch_size=BATCH).materialize(),
-        n_rival=0,  # each run starts its processes again, which takes minutes with LightGBM
-    )
+    engine(folder, "Ray", seconds_a_row)
     ray.shutdown()
 
 
@@ -271,8 +283,10 @@ def spark(folder: Path) -> None:
     engine(
         folder,
         "Spark",
-        lambda scorer, files: (
-            predict(session.read.parquet(*files), scorer).agg(functions.sum("cost")).collect()
+        of_second_half(
+            lambda scorer, files: (
+                predict(session.read.parquet(*files), scorer).agg(functions.sum("cost")).collect()
+            )
         ),
     )
     session.stop()
@@ -302,16 +316,17 @@ def kills(folder: Path, n_kills: int = 20) -> None:
     out, cache = folder / "out kills", folder / "cache"
     for place in (out, cache):
         shutil.rmtree(place, ignore_errors=True)
-    log.write_text("")
+    os.environ["PAID"] = str(log)
     # The fifth of the rows that the first stage is least sure of goes on to the full model.
     system = load(folder / "fit.thrifty").with_full(paid)
     cut = np.quantile(system.evidence_.gate[:, 0], 0.8)
     asks = Policy.of(np.r_[cut, np.full(system.n_stages_ - 1, -np.inf)])
     save(system.chain_.at(asks), folder / "paid.thrifty", full="outside")
+    log.write_text("")
     command = [sys.executable, __file__, str(folder), "--score", str(rows), "--jobs", "2"]
     written, n_partial, n_repeated, n_driver = {}, 0, 0, 0
     for number in range(n_kills + 1):
-        run = subprocess.Popen(command, env={**os.environ, "PAID": str(log)}, stdout=subprocess.DEVNULL)
+        run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         if number < n_kills:
             while run.poll() is None and len(list(out.glob("*.parquet"))) <= len(written):
                 time.sleep(0.005)
