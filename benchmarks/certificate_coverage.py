@@ -22,7 +22,7 @@ lose at most 25 % of them; it is wrong if more of 2,000 new queries have an orde
     python benchmarks/certificate_coverage.py --partitions
 
 Certificates of cascades that `thrifty.scale` fits on tables larger than memory: 600 rows, each once or three times, are
-dealt into 7 partitions at random; a cascade is fitted on a sample of a third of them, and certified by the counts of
+dealt into 3 partitions at random; a cascade is fitted on a sample of a third of them, and certified by the counts of
 all partitions. "equal": share of certificates that are those of the same rows in memory, to the last digit.
 """
 
@@ -58,7 +58,7 @@ N_FIT, N_PROOF, N_NEW, TIMES = 200, 300, 10_000, 20
 # Queries to fit on, to prove with and to judge certificates on, documents of each, and the share that may be worse
 QUERIES, DOCUMENTS, QUERIES_LOST = (60, 150, 2_000), 8, 0.25
 METRICS = ("ndcg", "ap")
-N_TABLE, N_PARTITIONS = 600, 7
+N_TABLE, N_PARTITIONS = 600, 3
 # Rows of a world, the cheap model, and what is certified there: rows given, copies of each, duplicates=
 WORLDS = (
     ("new rows", None, GaussianNB(), [(1, "refuse"), (TIMES, "refuse"), (TIMES, "count")]),
@@ -233,7 +233,7 @@ def simulate_partitions(rng, n_classes, digits, copies):
 
     cascade = BudgetedClassifier(
         GaussianNB(var_smoothing=1e-3),
-        stages=StageOptions(max_stages=3, sizes=[(8, 2)]),
+        stages=StageOptions(max_stages=3, sizes=[(8, 2)], structure="line"),
         cv=2,
         random_state=0,
     )

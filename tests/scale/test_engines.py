@@ -8,6 +8,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from thrifty import BudgetedClassifier, DynaModGbrtClassifier, StageOptions, save, sweep
 from thrifty.scale import Scorer
+from thrifty.scale.scorer import stage_names
 
 # Warnings of the engines about pandas are not ours.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -32,7 +33,11 @@ def place(tmp_path_factory):
     (place / "rows").mkdir()
     for number, part in enumerate(np.array_split(rng.permutation(len(X)), 7)):
         X.iloc[part].to_parquet(place / "rows" / f"{number}.parquet", index=False)
-    answers = {"answer": system.predict(X, row_key="id"), "cost": system.cost(X, row_key="id")}
+    answers = {
+        "answer": system.predict(X, row_key="id"),
+        "stage": np.array(stage_names(system.chain_))[system.route(X, row_key="id")],
+        "cost": system.cost(X, row_key="id"),
+    }
     return place, X[["id"]].assign(**answers).sort_values("id")
 
 
@@ -112,7 +117,11 @@ def test_ray_answers_as_memory(place):
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
         rows = ray.data.read_parquet(str(folder / "rows"))
-        assert_equal(predict(rows, folder / "s.thrifty", row_key="id", batch_size=300).to_pandas(), expected)
+        for n_partitions in (1, 7, 64):
+            answers = predict(
+                rows.repartition(n_partitions), folder / "s.thrifty", row_key="id", batch_size=None
+            )
+            assert_equal(answers.to_pandas(), expected)
     finally:
         ray.shutdown()
 
@@ -125,7 +134,9 @@ def test_spark_answers_as_memory(place):
     folder, expected = place
     spark = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     try:
-        rows = spark.read.parquet(str(folder / "rows")).repartition(7)
-        assert_equal(predict(rows, folder / "s.thrifty", row_key="id").toPandas(), expected)
+        rows = spark.read.parquet(str(folder / "rows"))
+        for n_partitions in (1, 7, 64):
+            answers = predict(rows.repartition(n_partitions), folder / "s.thrifty", row_key="id")
+            assert_equal(answers.toPandas(), expected)
     finally:
         spark.stop()

@@ -138,9 +138,9 @@ def test_rankings_and_tables_that_fit_into_the_sample_are_refused_or_fitted_as_i
 def test_the_commands_fit_on_a_sample_of_a_folder_and_judge_all_its_rows(table, tmp_path, capsys):
     (tmp_path / "rows").mkdir()
     for number, rows in enumerate(np.array_split(np.arange(len(table)), 4)):
-        table.iloc[rows].to_parquet(tmp_path / "rows" / f"{number}.parquet", index=False)
+        table.iloc[rows].to_csv(tmp_path / "rows" / f"{number}.csv", index=False)
     system = str(tmp_path / "s.thrifty")
-    pattern = str(tmp_path / "rows" / "*.parquet")
+    pattern = str(tmp_path / "rows" / "*.csv")
     command = ["fit", pattern, "--target", "y", "--sample", "600", "--full", "forest", "-o", system]
     assert main([*command, "--max-loss", "0.15", "--jobs", "1"]) == 0
     assert "rows given equal rows of the fit and were left out" in capsys.readouterr().out

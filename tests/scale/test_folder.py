@@ -24,7 +24,7 @@ from thrifty.scale import Scorer
 from thrifty.scale import folder as folder_module
 from thrifty.scale import scorer as scorer_module
 from thrifty.scale.folder import MANIFEST, find_files, predict_files
-from thrifty.scale.scorer import CachedFull
+from thrifty.scale.scorer import CachedFull, stage_names
 
 COLOURS = ("red", "green", "blue")
 
@@ -56,6 +56,7 @@ def place(tmp_path_factory):
     answers = {
         "answer": system.predict(table, row_key="id"),
         "probability": system.predict_proba(table, row_key="id").max(axis=1),
+        "stage": np.array(stage_names(system.chain_))[system.route(table, row_key="id")],
         "cost": system.cost(table, row_key="id"),
     }
     return place, table, table[["id"]].assign(**answers)
@@ -80,7 +81,7 @@ def assert_equal(out, expected):
     found = pd.read_parquet(out).sort_values("id").reset_index(drop=True)
     wanted = expected.sort_values("id").reset_index(drop=True)
     assert found["id"].tolist() == wanted["id"].tolist()  # every key exactly once
-    for name in ("answer", "probability", "cost"):
+    for name in ("answer", "probability", "stage", "cost"):
         assert found[name].tolist() == wanted[name].tolist(), name
 
 

@@ -46,7 +46,8 @@ def fit(
     table: Annotated[
         Path,
         typer.Argument(
-            help="Training table, CSV or parquet; or a folder, or a pattern in quotes, of parquet files of any size.",
+            help="Training table, CSV or parquet; or a folder, or a pattern in quotes, of CSV, parquet or Arrow files "
+            "of any size.",
             metavar="TABLE",
         ),
     ],
