@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_diabetes
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
@@ -24,6 +25,7 @@ from thrifty.chain.readers import TableReader
 from thrifty.cli import main
 from thrifty.device.model import with_leaves
 from thrifty.errors import InvalidInputError
+from thrifty.trees.other_libraries import additive_trees
 
 
 def assert_same_ways(system, folder, X, point=0, **settings):
@@ -144,6 +146,19 @@ def test_thresholds_beyond_single_precision_and_sums_of_the_largest_leaves(mixed
     program = (tmp_path / "c" / "thrifty_model.c").read_text()
     for name, flag in {"16 bits": "SHORT_CUTS", "looked up": "LOOKS_UP", "code": "IS_CODE"}.items():
         assert f"#define THRIFTY_{flag} {int(kind == name)}\n" in program
+
+
+def test_trees_of_more_splits_and_columns_of_more_thresholds_than_a_byte_can_count(mixed, tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(400, size=(1000, 30)) / 10, rng.integers(2, size=1000)
+    forest = RandomForestClassifier(3, max_leaf_nodes=300, random_state=0).fit(X[:, :1], y)
+    trees = additive_trees(forest, 1).trees
+    stages = [replace(one, trees=replace(trees, n_features=len(one.columns))) for one in mixed.chain_.stages]
+    X[rng.random(X.shape) < 0.03] = np.nan
+    assert_same_ways(replace(mixed.chain_, stages=tuple(stages)), tmp_path, X[:300], leaves="int16")
+    program = (tmp_path / "c" / "thrifty_model.c").read_text()
+    for kind in ("cut", "size", "link"):
+        assert f"typedef uint16_t thrifty_{kind};" in program
 
 
 def test_a_compiler_that_drops_missing_values_is_refused(mixed, tmp_path):
