@@ -25,7 +25,6 @@ import argparse
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -39,6 +38,7 @@ import pandas as pd
 from sklearn.cluster import KMeans
 from sklearn.linear_model import Ridge
 
+from ports import free_ports
 from thrifty import ModelRouter, save
 from thrifty.errors import InvalidInputError
 from thrifty.routing.operating_points import held_mix, upper_bill
@@ -466,14 +466,6 @@ def processor_seconds(pid):
     """Processor time of a process, on Linux."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def main():

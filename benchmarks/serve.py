@@ -37,6 +37,8 @@ import pandas as pd
 from aiohttp import web
 from sklearn.datasets import make_classification
 
+from ports import free_ports
+
 N_COLUMNS, KEY, DELAY, DEADLINE = 50, "secret", 0.02, 0.25
 SOLD = [f"x{place}" for place in range(10, N_COLUMNS)]
 PARTS = ("load", "closed", "batches", "overload", "reloads", "faults", "providers", "soak")
@@ -126,7 +128,7 @@ class Running:
     """Gateway and remote as processes, on free ports of the loopback."""
 
     def __init__(self, folder, *, asks_remote=True, sells=False, deadline=DEADLINE, more=""):
-        self.port, self.admin, self.far = (_free_port() for _ in range(3))
+        self.port, self.admin, self.far = free_ports(3)
         self.folder = folder
         settings = (
             f'port={self.port}\nadmin_port={self.admin}\nname="m"\napi_key="{KEY}"\nlog_requests=false\n'
@@ -190,11 +192,6 @@ class Running:
 def _end_with_parent():
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
-def _free_port():
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return one.getsockname()[1]
 
 
 def _wait(url, body=None, seconds=120):

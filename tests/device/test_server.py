@@ -1,7 +1,6 @@
 """The server half: rows that a device cannot answer, through `thrifty serve`, are answered as in a batch."""
 
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import thrifty
+from benchmarks.ports import free_ports
 from tests.device.conftest import SMALL
 from tests.device.targets import needs, run
 from thrifty import BudgetedClassifier, Policy, StageOptions
@@ -82,10 +82,7 @@ def serving(weak, tmp_path_factory):
     """Port of `thrifty serve` in a process of its own."""
     folder = tmp_path_factory.mktemp("serve")
     thrifty.save(weak, folder / "system.thrifty")
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-    port, admin = (one.getsockname()[1] for one in sockets)
-    for one in sockets:
-        one.close()
+    port, admin = free_ports(2)
     code = "import sys; from thrifty.cli import main; sys.exit(main(sys.argv[1:]))"
     asked = ["serve", "system.thrifty", "--port", str(port), "--admin-port", str(admin)]
     process = subprocess.Popen(

@@ -19,6 +19,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from benchmarks.ports import free_ports
 from thrifty import ModelRouter, load, save
 from thrifty.cli import main
 from thrifty.errors import InvalidInputError
@@ -507,10 +508,7 @@ def is_open(port):
 
 def test_the_command_serves_a_router(router, servers, models, tmp_path):
     save(router.at(budget=0.00007), tmp_path / "router.thrifty")
-    ports = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-    port, admin = (one.getsockname()[1] for one in ports)
-    for one in ports:
-        one.close()
+    port, admin = free_ports(2)
     tables = "".join(
         f'[models.{name}]\nurl = "http://127.0.0.1:{own}/v1"\n' for name, own in servers[1].items()
     )

@@ -10,7 +10,7 @@ from thrifty.cli import main
 from thrifty.errors import InvalidInputError, MissingSupportWarning
 from thrifty.routing import policy as policies
 from thrifty.routing import quality as quality_models
-from thrifty.routing.policy import Log, learn_programme, walk
+from thrifty.routing.policy import Judged, Log, learn_programme, shrunk, walk
 from thrifty.routing.quality import learn_text_reader
 
 PRICES = {"tiny": 1.0, "small": 2.0, "middle": 5.0, "large": 20.0}
@@ -133,6 +133,22 @@ def test_a_budget_with_confidence_spends_less_and_is_refused_where_it_cannot_be_
     with pytest.raises(InvalidInputError, match="with confidence 0.95"):
         router.at(budget=router.frontier_.cost[0] * 1.0001, confidence=0.95)
     assert router.bill(100) / 100 > router.bill(10_000) / 10_000 > router.expected_cost_
+
+
+def test_a_fixed_rule_is_expected_to_cost_what_it_costs(router, log):
+    frontier = router.frontier_
+    is_fixed = [rule in ("single model", "fixed cascade") for rule in frontier.rule]
+    assert sum(is_fixed) >= 2
+    for cost in frontier.cost[is_fixed]:
+        assert router.at(budget=cost).replay(*log).cost.mean() == pytest.approx(cost)
+
+
+def test_a_gain_over_fixed_rules_that_may_be_chance_counts_for_nothing():
+    fixed = Judged(np.tile([0.4, 0.6], (100, 1)), np.tile([1.0, 3.0], (100, 1)))
+    noise = np.where(np.arange(100) % 2, 0.2, -0.2)  # the standard error of its mean is 0.02
+    gains = np.array([-0.05, 0.01, 0.1])
+    found = shrunk(Judged(0.5 + gains + noise[:, None], np.full((100, 3), 2.0)), fixed)
+    assert found.quality.mean(axis=0) == pytest.approx([0.45, 0.5, 0.6 - 0.02**2 / 0.1])
 
 
 # -- invariants ------------------------------------------------------------------------------------

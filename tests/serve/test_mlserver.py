@@ -7,7 +7,6 @@ import asyncio
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 import urllib.request
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.ports import free_ports
 from thrifty.errors import RemoteFailure
 from thrifty.serve.config import RemoteSettings
 from thrifty.serve.remote import RemoteModel
@@ -30,16 +30,6 @@ model = LogisticRegression().fit(X, (X[:, 0] > 0).astype(int) + (X[:, 1] > 1))
 joblib.dump(model, "model.joblib")
 np.savetxt("expected.txt", model.predict_proba(X))
 """
-
-
-def free_ports(n):
-    sockets = [socket.socket() for _ in range(n)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 @pytest.fixture(scope="module")

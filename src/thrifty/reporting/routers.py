@@ -39,12 +39,8 @@ def measure_router(
         Its operating points are those of ``frontier_``, and the mix in force is the deployed one.
     X, quality, cost, answers, evidence
         The log, as in ``fit``. Rows in which a model of the pool was not asked are left out.
-    by : dict of str to array-like of shape (n_rows,), optional
-        Groups of rows to tell apart.
-    rivals : dict of str to fitted ModelRouter, optional
-        Other routers of the same models.
-    n_boot : int, default=1000
-        Number of bootstrap draws of the rows, for intervals.
+    by, rivals, n_boot
+        As in ``measure``; rivals are other routers of the same models.
     """
     state, given = router._fitted(), (X, quality, cost, answers, evidence)
     log, chance = router._log_of(*given)

@@ -11,8 +11,9 @@ same list of prices ``lambda`` of a unit of cost, to maximise ``quality - lambda
   small ridge regression estimates, from one Gram matrix, the quality of each answer at hand, and for each further model
   and price the gain of asking it over stopping. Backward induction runs from the largest sets to the empty one.
 
-All are judged on rows that they were not learned from. Between the points on the concave hull of (cost, quality), rows
-are mixed, so that any budget is spent.
+All are judged on rows that they were not learned from; gains over fixed rules (single models and cascades), which are
+chosen from few and hardly overfit, are shrunk by their noise. Rows are mixed between the points on the concave hull of
+cost and quality, so that any budget is spent.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -435,33 +436,77 @@ def prices_of(log: Log, n_prices: int) -> Floats:
 
 
 def learn_families(log: Log, max_asks: int) -> Iterator[tuple[str, Callable[[Log], Family]]]:
-    """Names of the families that suit a log, and how each is learned."""
+    """Names of the families that suit a log, simple ones first, and how each is learned."""
     max_asks = min(max_asks, log.n_models)
     few, many = prices_of(log, N_PRICES), prices_of(log, 3 * N_PRICES)
     yield "single model", lambda rows: learn_cascades(rows, many, 1)
-    yield "routing", lambda _: Routes(many)
     if max_asks >= 3 and log.answers is not None:
         yield "fixed cascade", lambda rows: learn_cascades(rows, many, max_asks)
+    yield "routing", lambda _: Routes(many)
     if max_asks >= 2 and len(log) >= MIN_ROWS and (log.answers is not None or log.evidence is not None):
         yield "programme", lambda rows: learn_programme(rows, few, max_asks, reads_row=True)
         yield "programme without features", lambda rows: learn_programme(rows, few, max_asks, reads_row=False)
 
 
-def judge(learn: Callable[[Log], Family], log: Log, folds: Ints) -> tuple[Floats, Floats]:
-    """Quality and cost of every row under each rule of a family that was learned without the row's fold.
+class Judged(NamedTuple):
+    """Rules of a family on the rows of the fit, each of shape (n_rows, n_rules)."""
 
-    Returns two arrays of shape (n_rows, n_rules).
+    quality: Floats
+    """Expected quality, judged out of fold."""
+    cost: Floats
+    """Cost of the rules themselves."""
+
+
+def judge(learn: Callable[[Log], Family], log: Log, folds: Ints) -> tuple[Family, Judged]:
+    """A family that is learned from all rows, and what is expected of its rules.
+
+    Rules that are learned without a fold are judged on it. At the same price these may be other rules at another cost,
+    such as another cascade. So the cost of a rule is that of the rule itself, and its quality what the family reaches
+    out of fold at this cost.
     """
-    quality, cost = [], []
+    family = learn(log)
+    own = walk_all(family, log)[1]
+    quality, cost = np.empty_like(own), np.empty_like(own)
     for fold in np.unique(folds):
-        family, rows = learn(log.rows(folds != fold)), log.rows(folds == fold)
-        walks = [walk(family, place, rows) for place in range(family.n_rules)]
-        quality.append(np.column_stack([one.quality for one in walks]))
-        cost.append(np.column_stack([one.cost for one in walks]))
-    order = np.argsort(folds, kind="stable")
-    back = np.empty_like(order)
-    back[order] = np.arange(len(order))
-    return np.concatenate(quality)[back], np.concatenate(cost)[back]
+        held = folds == fold
+        quality[held], cost[held] = walk_all(learn(log.rows(~held)), log.rows(held))
+    return family, Judged(reached_at(own.mean(axis=0), quality, cost), own)
+
+
+def walk_all(family: Family, log: Log) -> tuple[Floats, Floats]:
+    """Quality and cost of every row under each rule, each of shape (n_rows, n_rules)."""
+    walks = [walk(family, place, log) for place in range(family.n_rules)]
+    return np.column_stack([one.quality for one in walks]), np.column_stack([one.cost for one in walks])
+
+
+def reached_at(budgets: Floats, quality: Floats, cost: Floats) -> Floats:
+    """Quality of each row at each budget, where points on the hull of rows x points are mixed."""
+    mean = rounded(cost.mean(axis=0))
+    hull = concave_hull(mean, np.round(quality.mean(axis=0), 9))
+    place = np.interp(budgets, mean[hull], np.arange(len(hull)))
+    low = np.minimum(place.astype(np.intp), max(len(hull) - 2, 0))
+    high = np.minimum(low + 1, len(hull) - 1)
+    share = place - low
+    mixed: Floats = (1.0 - share) * quality[:, hull[low]] + share * quality[:, hull[high]]
+    return mixed
+
+
+def shrunk(judged: Judged, fixed: Judged) -> Judged:
+    """Gains over mixes of fixed rules at the same cost, shrunk by their noise (positive part of James and Stein's).
+
+    Where a gain is not larger than its standard error, nothing is left of it, and the fixed rule is taken.
+    """
+    gain = judged.quality - reached_at(judged.cost.mean(axis=0), *fixed)
+    mean, variance = gain.mean(axis=0), gain.var(axis=0) / len(gain)
+    noise = np.minimum(variance / np.maximum(mean, 1e-12), mean)
+    return judged._replace(quality=judged.quality - np.where(mean > 0.0, noise, 0.0))
+
+
+def rounded(values: Floats) -> Floats:
+    """Values rounded to nine significant digits of the largest: last bits make no other points."""
+    unit = float(10.0 ** np.ceil(np.log10(values.max())))
+    result: Floats = np.round(values / unit, 9) * unit
+    return result
 
 
 def concave_hull(cost: Floats, quality: Floats) -> Ints:

@@ -2,8 +2,8 @@
 
 An answer of a model is a column with a price: the router buys answers one after another, looks at whether they agree,
 and stops for each row when another answer is not worth its price. ``quality`` has what is expected before asking,
-``policy`` the rules and how they are learned, ``state`` what a fit knows, ``points`` budgets and bills, ``logs`` the
-checks of what a log holds.
+``policy`` the rules and how they are learned, ``state`` what a fit knows, ``operating_points`` budgets and bills,
+``logs`` the checks of what a log holds.
 """
 
 import copy

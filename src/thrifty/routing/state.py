@@ -1,5 +1,6 @@
 """What a fit of a router learned, and how the policy is learned from it: rules judged out of fold, and their hull."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -7,7 +8,17 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints, Words
 from thrifty.errors import InvalidInputError
-from thrifty.routing.policy import Log, concave_hull, judge, learn_families
+from thrifty.routing.policy import (
+    Cascades,
+    Family,
+    Judged,
+    Log,
+    concave_hull,
+    judge,
+    learn_families,
+    rounded,
+    shrunk,
+)
 from thrifty.routing.quality import QualityModel, TextReader
 
 MAX_POOL = 8
@@ -37,7 +48,7 @@ class RouterState:
     point_family, point_place : ndarray of shape (n_points,)
         The rule of each point of the frontier.
     point_quality, point_cost : ndarray of shape (n_rows, n_points)
-        Each row under each rule, judged out of fold.
+        Expected quality of each row under each rule, judged out of fold, and its cost.
     single_cost, single_quality : ndarray of shape (n_models,)
         Means of each model alone.
     n_features : int
@@ -116,48 +127,31 @@ NO_POLICY: dict[str, Any] = {
 
 def learn_policy(state: RouterState, max_asks: int) -> RouterState:
     """Learn all families, judge them out of fold, and keep the points on the concave hull."""
-    names, families, qualities, costs = [], [], [], []
+    names: list[str] = []
+    families: list[Family] = []
+    judged: list[Judged] = []
     for name, learn in learn_families(state.log, max_asks):
-        quality, cost = judge(learn, state.log, state.folds)
+        family, own = judge(learn, state.log, state.folds)
+        if not isinstance(family, Cascades):
+            fixed = [one for one, other in zip(judged, families, strict=True) if isinstance(other, Cascades)]
+            own = shrunk(own, _together(fixed))
         names.append(name)
-        families.append(learn(state.log))
-        qualities.append(quality)
-        costs.append(cost)
+        families.append(family)
+        judged.append(own)
     n_rules = [family.n_rules for family in families]
-    quality, cost = np.column_stack(qualities), np.column_stack(costs)
+    quality, cost = _together(judged)
     # Means that differ in their last bits only are the same point: the simpler family comes first.
-    hull = concave_hull(_rounded(cost.mean(axis=0)), np.round(quality.mean(axis=0), 9))
-    family_of = np.repeat(np.arange(len(families)), n_rules)[hull]
-    # A single model costs what it costs; of other rules, those are on the hull that were cheap on these very rows.
-    factor = np.where(family_of == names.index("single model"), 1.0, _optimism(quality, cost, state.folds))
+    hull = concave_hull(rounded(cost.mean(axis=0)), np.round(quality.mean(axis=0), 9))
     return replace(
         state,
         families=tuple(families),
         family_names=tuple(names),
-        point_family=family_of,
+        point_family=np.repeat(np.arange(len(families)), n_rules)[hull],
         point_place=np.concatenate([np.arange(n) for n in n_rules])[hull],
         point_quality=quality[:, hull],
-        point_cost=cost[:, hull] * factor,
+        point_cost=cost[:, hull],
     ).validate()
 
 
-def _optimism(quality: Floats, cost: Floats, folds: Ints) -> float:
-    """What rows cost under points that were chosen on other folds, divided by what these cost there; at least 1."""
-    chosen = []
-    for fold in np.unique(folds):
-        held = folds == fold
-        hull = concave_hull(_rounded(cost[~held].mean(axis=0)), np.round(quality[~held].mean(axis=0), 9))
-        chosen.append((held.mean(), cost[~held][:, hull].mean(axis=0), cost[held][:, hull].mean(axis=0)))
-    low, high = 1.05 * max(there[0] for _, there, _ in chosen), min(there[-1] for _, there, _ in chosen)
-    if low >= high:
-        return 1.0
-    budgets = np.geomspace(low, high, 10)
-    spent = sum(share * np.interp(budgets, there, here) for share, there, here in chosen)
-    return max(float(np.mean(spent / budgets)), 1.0)
-
-
-def _rounded(values: Floats) -> Floats:
-    """Values rounded to nine significant digits of the largest."""
-    unit = float(10.0 ** np.ceil(np.log10(values.max())))
-    rounded: Floats = np.round(values / unit, 9) * unit
-    return rounded
+def _together(parts: Sequence[Judged]) -> Judged:
+    return Judged(*(np.column_stack(columns) for columns in zip(*parts, strict=True)))

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from benchmarks.ports import free_ports
 from thrifty import save
 
 x509 = pytest.importorskip("cryptography.x509")
@@ -57,8 +58,7 @@ def served(numbers, tmp_path_factory):
     write_certificate(folder)
     (folder / "keys.toml").write_text('clients = ["old"]\nmetrics = ["scraper"]\nadmin = ["root"]\n')
     budget = float(numbers.chain_.policy.cost[[0, -1]].mean())
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
-        port, admin = one.getsockname()[1], other.getsockname()[1]
+    port, admin = free_ports(2)
     settings = f"budget = {budget}\nbudget_cap = {1.02 * budget}\nbudget_window = {WINDOW}\ndrain = 2.0\n"
     settings += "head_timeout = 1.0\nmax_connections_per_address = 30\n"
     (folder / "serve.toml").write_text(settings)
