@@ -75,24 +75,16 @@ class Log:
 
     def rows(self, rows: Ints | Bools) -> "Log":
         """These rows only."""
-        answers = None if self.answers is None else self.answers[rows]
-        evidence = None if self.evidence is None else self.evidence[rows]
-        return Log(
-            self.prior[rows], self.expected[rows], self.quality[rows], self.cost[rows], answers, evidence
-        )
+        return self._each(lambda array: array[rows])
 
     def take(self, models: Ints) -> "Log":
         """These models only."""
-        answers = None if self.answers is None else self.answers[:, models]
-        evidence = None if self.evidence is None else self.evidence[:, models]
-        return Log(
-            self.prior[:, models],
-            self.expected[:, models],
-            self.quality[:, models],
-            self.cost[:, models],
-            answers,
-            evidence,
-        )
+        return self._each(lambda array: array[:, models])
+
+    def _each(self, change: Callable[[Any], Any]) -> "Log":
+        arrays = self.prior, self.expected, self.quality, self.cost, self.answers, self.evidence
+        changed: list[Any] = [None if array is None else change(array) for array in arrays]
+        return Log(*changed)
 
 
 class Step(NamedTuple):

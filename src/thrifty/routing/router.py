@@ -254,7 +254,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
                 ),
                 max_asks,
             )
-            self._go_to(self.budget, self.confidence)
+            self._go_to_budget()
         return self
 
     def _check_goal(self, budget: Any, confidence: Any) -> None:
@@ -265,10 +265,9 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         if confidence is not None:
             check_confidence(confidence)
 
-    def _go_to(self, budget: float | None, confidence: float | None) -> None:
+    def _go_to_budget(self) -> None:
         """Choose the points to mix, and say what is expected of them."""
-        choice = choose_mix(self._state.point_cost, budget, confidence)
-        self._set_choice(choice)
+        self._set_choice(choose_mix(self._state.point_cost, self.budget, self.confidence))
 
     def _set_choice(self, choice: Mix) -> None:
         state = self._state
@@ -295,12 +294,11 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
 
     def at(self, *, budget: float | None = None, confidence: float | None = None) -> Self:
         """Return the same fit at another budget; nothing is learned again."""
-        state = self._fitted()
+        self._fitted()
         self._check_goal(budget, confidence)
         other = copy.copy(self)
-        other._choice = choose_mix(state.point_cost, budget, confidence)
         other.budget, other.confidence = budget, confidence
-        other._set_choice(other._choice)
+        other._go_to_budget()
         return other
 
     def with_prices(self, prices: Mapping[str, Any]) -> Self:
@@ -426,7 +424,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         other.models = models
         with limited_threads(openmp=1, blas=1):
             other._state = learn_policy(state, int(self.max_asks))
-        other._go_to(self.budget, self.confidence)
+        other._go_to_budget()
         return other
 
     # -- answers -----------------------------------------------------------------------------------
