@@ -25,30 +25,21 @@ def fit_greedy(task: Task, predictor: Any, n_steps: int, max_epochs: int) -> Buy
     predictor, policy = deepcopy(predictor), hidden_layers(task, len(task.columns))
     both = nn.ModuleList([predictor, policy])
     buyer = Buyer(predictor, lambda X, bought: (policy(task.masked(X, bought)) - 1e6 * bought).argmax(dim=1))
-    best, weights = np.inf, deepcopy(both.state_dict())
 
     def relaxed_loss(X: Tensor, y: Tensor, temperature: float) -> Tensor:
         """Mean loss one relaxed purchase after each of the first sets of purchases that the policy draws."""
         bought, total = torch.zeros(len(X), len(task.columns)), torch.zeros(())
         for _ in range(n_steps):
             logits = SHARPNESS * policy(task.masked(X, bought))
-            # Purchases are repeated neither in what is drawn nor, where nothing learns from it, in what is relaxed.
-            free = logits - 1e6 * bought
-            soft = functional.gumbel_softmax(logits if both.training else free, tau=temperature)
+            soft = functional.gumbel_softmax(logits, tau=temperature)
             answers = predictor(task.masked(X, torch.maximum(bought, soft)))
             total = total + functional.cross_entropy(answers, y)
-            bought = bought + functional.gumbel_softmax(free.detach(), tau=temperature, hard=True)
+            # No row makes a purchase twice.
+            bought = bought + functional.gumbel_softmax(
+                (logits - 1e6 * bought).detach(), tau=temperature, hard=True
+            )
         return total / n_steps
 
-    def judge(temperature: float) -> Tensor:
-        nonlocal best, weights
-        found = float(path_loss(task, buyer, n_steps))
-        if found < best:
-            best, weights = found, deepcopy(both.state_dict())
-        return relaxed_loss(task.X_val, task.y_val, temperature)
-
-    for temperature in np.geomspace(1.0, 0.1, 5).tolist():
-        loss = partial(relaxed_loss, temperature=temperature)
-        minimise(both, task, loss, partial(judge, temperature), max_epochs)
-    both.load_state_dict(weights)
+    losses = [partial(relaxed_loss, temperature=one) for one in np.geomspace(1.0, 0.1, 5).tolist()]
+    minimise(both, task, losses, partial(path_loss, task, buyer, n_steps), max_epochs)
     return buyer

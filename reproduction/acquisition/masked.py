@@ -1,6 +1,6 @@
 """Networks that see what was bought: masks, training until validation rows gain no more, and sequences of purchases."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,8 @@ from reproduction.datasets import Split
 from thrifty.arrays import Ints
 
 __all__ = ["Buyer", "Task", "hidden_layers", "minimise", "path_loss", "pretrain", "probabilities_by_step"]
+
+BATCHES = int(__import__("os").environ.get("BATCHES", "12"))
 
 as_tensor = partial(torch.as_tensor, dtype=torch.float32)
 
@@ -66,52 +68,55 @@ def hidden_layers(task: Task, n_outputs: int, *, width: int = 128, dropout: floa
 def minimise(
     networks: Any,
     task: Task,
-    loss: Callable[[Tensor, Tensor], Tensor],
+    losses: Sequence[Callable[[Tensor, Tensor], Tensor]],
     judge: Callable[[], Tensor],
     max_epochs: int,
     patience: int = 3,
 ) -> None:
-    """Minimise a loss with Adam, and keep the weights of the epoch that validation rows judge best.
+    """Minimise losses one after the other with Adam, and keep the weights that validation rows judge best.
 
-    The rate, 1e-3 at first, falls to a fifth after ``patience`` epochs without a better ``judge()``, and the training
-    ends soon after, as in the programs of both authors; so do batches of 128 rows, but an epoch has 24 at most.
+    The rate of each, 1e-3 at first, falls to a fifth after ``patience`` epochs without a better ``judge()``, and the
+    next loss has its turn soon after, as in the programs of both authors. Their epochs are passes over the table, an
+    epoch here is ``BATCHES`` batches of their 128 rows: a table of 600 rows is not given up after a score of steps.
     """
-    batch_size = max(128, len(task.y) // 24)
-    optimizer = torch.optim.Adam(networks.parameters(), lr=1e-3)
-    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
-        optimizer, factor=0.2, patience=patience, min_lr=1e-6
-    )
-    best, weights, n_bad = np.inf, None, 0
-    for _ in range(max_epochs):
-        networks.train()
-        order = torch.randperm(len(task.y))
-        for rows in order[: max(len(order) // batch_size, 1) * batch_size].split(batch_size):
-            optimizer.zero_grad()
-            loss(task.X[rows], task.y[rows]).backward()
-            optimizer.step()
-        networks.eval()
-        with torch.no_grad():
-            found = float(judge())
-        schedule.step(found)
-        n_bad = 0 if found < best else n_bad + 1
-        if n_bad == 0:
-            best, weights = found, deepcopy(networks.state_dict())
-        if n_bad > patience + 1:
-            break
-    if weights is not None:
+    best, weights = np.inf, deepcopy(networks.state_dict())
+    for loss in losses:
         networks.load_state_dict(weights)
-    networks.eval()
+        optimizer = torch.optim.Adam(networks.parameters(), lr=1e-3)
+        schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.2, patience=patience)
+        n_bad = 0
+        for _ in range(max_epochs):
+            networks.train()
+            for rows in torch.randint(len(task.y), (BATCHES, 128)):
+                optimizer.zero_grad()
+                loss(task.X[rows], task.y[rows]).backward()
+                optimizer.step()
+            networks.eval()
+            with torch.no_grad():
+                found = float(judge())
+            schedule.step(found)
+            n_bad = 0 if found < best else n_bad + 1
+            if n_bad == 0:
+                best, weights = found, deepcopy(networks.state_dict())
+            if n_bad > patience + 1:
+                break
+    networks.load_state_dict(weights)
 
 
 def pretrain(task: Task, max_epochs: int) -> Any:
     """Train a classifier on rows of which a random number of random purchases is hidden."""
     predictor = hidden_layers(task, task.n_classes)
 
-    def loss(X: Tensor, y: Tensor) -> Tensor:
-        bought = (torch.rand(len(X), len(task.columns)) > torch.rand(len(X), 1)).float()
-        return functional.cross_entropy(predictor(task.masked(X, bought)), y)
+    def random_sets(n_rows: int) -> Tensor:
+        return (torch.rand(n_rows, len(task.columns)) > torch.rand(n_rows, 1)).float()
 
-    minimise(predictor, task, loss, partial(loss, task.X_val, task.y_val), max_epochs, patience=8)
+    def loss(X: Tensor, y: Tensor, bought: Tensor | None = None) -> Tensor:
+        shown = task.masked(X, random_sets(len(X)) if bought is None else bought)
+        return functional.cross_entropy(predictor(shown), y)
+
+    # The same sets for every epoch, four for a row: what chance hides must not end a training.
+    X, y = task.X_val.repeat(4, 1), task.y_val.repeat(4)
+    minimise(predictor, task, [loss], partial(loss, X, y, random_sets(len(X))), max_epochs)
     return predictor
 
 

@@ -58,6 +58,6 @@ def fit_mutual_information(
             before = after
         return total / (n_steps + 1)
 
-    for share in explored:
-        minimise(both, task, partial(loss, share=share), partial(path_loss, task, buyer, n_steps), max_epochs)
+    losses = [partial(loss, share=share) for share in explored]
+    minimise(both, task, losses, partial(path_loss, task, buyer, n_steps), max_epochs)
     return buyer

@@ -146,7 +146,7 @@ def _rivals(case: AcquisitionSet, split: Split, seed: int, settings: Acquisition
     torch.manual_seed(seed)
     began = process_time()
     task = Task.of(split, case.groups(split.X_train.shape[1]))
-    predictor = pretrain(task, settings.max_epochs)
+    predictor = pretrain(task, 4 * settings.max_epochs)
     shared = process_time() - began
     n_steps, max_epochs = min(settings.n_steps, len(task.columns)), settings.max_epochs
     fits: dict[str, Any] = {
