@@ -1,1 +1,1 @@
-"""Rivals that choose the next feature by row, in networks of our own: GDFS, DIME and AACO, on AFABench's data."""
+"""Rivals that choose the next feature by row, of our own: GDFS, DIME, AACO and naive Bayes, on AFABench's data."""

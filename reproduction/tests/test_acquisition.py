@@ -101,6 +101,34 @@ def test_the_oracle_finds_what_brute_force_finds(stops, fitted, switch):
     assert len(set(expected)) > 2
 
 
+def test_naive_bayes_answers_by_bayes_rule_and_buys_what_tells_classes_apart(fitted):
+    from scipy.stats import norm
+
+    from reproduction.acquisition.naive_bayes import PRIOR_ROWS, fit_naive_bayes
+
+    masked, *_ = fitted
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 500)
+    X = rng.normal(size=(500, 3)) + np.array([[0.0, 0.0, 0.0], [3.0, 0.0, 0.0], [0.0, 1.0, 0.0]])[y]
+    split = Split(X[:300], y[:300], X[300:400], y[300:400], X[400:], y[400:], tuple("abc"))
+    task = masked.Task.of(split, np.arange(3))
+    buyer = fit_naive_bayes(task)
+    held = np.array([1.0, 1.0, 0.0])
+    X_new = masked.as_tensor(split.X_test)
+    found = buyer.predictor(task.masked(X_new, masked.as_tensor(np.tile(held, (100, 1))))).softmax(dim=1)
+    X, y = X[:400], y[:400]
+    n_rows = np.bincount(y)[:, None]
+    means = np.array([X[y == c].sum(axis=0) for c in range(3)]) + PRIOR_ROWS * X.mean(axis=0)
+    means /= n_rows + PRIOR_ROWS
+    spread = np.sqrt(((X - means[y]) ** 2).mean(axis=0))
+    density = norm.logpdf(split.X_test[:, None], means, spread) @ held + np.log(n_rows[:, 0] / 400)
+    expected = np.exp(density) / np.exp(density).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-4)
+    assert set(buyer.choose(X_new, 0 * X_new).tolist()) == {0}
+    first = masked.as_tensor(np.tile([1.0, 0.0, 0.0], (100, 1)))
+    assert set(buyer.choose(X_new, first).tolist()) == {1}
+
+
 def test_rows_stop_where_they_are_sure_and_spend_the_budget_in_the_mean():
     sure = np.array([[0.5, 0.5, 0.5], [0.99, 0.6, 0.5], [0.5, 0.7, 0.6], [0.99, 0.8, 0.7]])
     by_step = np.stack([1 - sure, sure], axis=2)
