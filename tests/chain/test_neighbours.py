@@ -120,21 +120,21 @@ def pointed(n_rows, seed):
     return X, X[np.arange(n_rows), where].astype(int)
 
 
+def line_and_neighbours(kind, full, size, X, y):
+    """A fit of each structure."""
+    return {
+        structure: kind(
+            full, stages=StageOptions(sizes=[size], structure=structure), cv=2, random_state=0, n_jobs=1
+        ).fit(X, y)
+        for structure in ("line", "neighbours")
+    }
+
+
 @pytest.fixture(scope="module")
 def fitted(while_fits_are_small):
-    X, y = pointed(1_500, 0)
     full = DecisionTreeClassifier(random_state=0)
     with while_fits_are_small():
-        return {
-            structure: BudgetedClassifier(
-                full,
-                stages=StageOptions(sizes=[(10, 4)], structure=structure),
-                cv=2,
-                random_state=0,
-                n_jobs=1,
-            ).fit(X, y)
-            for structure in ("line", "neighbours")
-        }
+        return line_and_neighbours(BudgetedClassifier, full, (10, 4), *pointed(1_500, 0))
 
 
 def test_rows_buy_what_their_neighbours_point_to(fitted):
@@ -239,19 +239,9 @@ def parted(n_rows, seed):
 
 @pytest.fixture(scope="module")
 def regressors(while_fits_are_small):
-    X, y = parted(1_200, 0)
     full = DecisionTreeRegressor(max_depth=6, random_state=0)
     with while_fits_are_small():
-        return {
-            structure: BudgetedRegressor(
-                full,
-                stages=StageOptions(sizes=[(15, 3)], structure=structure),
-                cv=2,
-                random_state=0,
-                n_jobs=1,
-            ).fit(X, y)
-            for structure in ("line", "neighbours")
-        }
+        return line_and_neighbours(BudgetedRegressor, full, (15, 3), *parted(1_200, 0))
 
 
 def test_rows_buy_the_column_that_makes_up_their_number(regressors):

@@ -97,7 +97,7 @@ def search(
     best, best_bin, best_left, best_sum = 0.0, -1, False, np.int64(0)
     for side in range(2 if missing != 0 else 1):
         left = missing if side == 1 else np.int64(0)
-        first, last, again = np.int64(0), np.int64(n_bins - 1), False
+        first, last = np.int64(0), np.int64(n_bins - 1)
         right = missing - left
         while last >= 0 and (right & mask) < min_hessian:
             right += cells[last]
@@ -106,21 +106,13 @@ def search(
             left += cells[first]
             first += 1
         for b in range(first, last + 1):
-            cell = cells[np.uint64(b)]
-            if cell == 0:  # the split before it again; in small leaves of large trees most cells are empty
-                if again:
-                    best_bin = b
-                continue
-            left += cell
+            left += cells[np.uint64(b)]
             a = np.float64(left & mask) + extra
             cross = np.float64(left >> shift) * both - all_g * a
             cross *= cross
             sizes = a * (both - a)
-            again = False
             if cross > best * sizes:  # a division only where it will be kept
                 best, best_bin, best_left, best_sum = cross / sizes, b, side == 1, left
-                # The quotient is rounded: where it is too small, the same split would win over itself.
-                again = cross > best * sizes
     if missing == 0:
         best_left = 2 * (best_sum & mask) >= all_h
     return best * unit_g * unit_g, best_bin, best_left, best_sum
@@ -129,19 +121,17 @@ def search(
 @lean
 def examine(ws: Workspace, leaf: Number, columns: Int64s, first: Number, last: Number, hist: Int64s) -> None:
     """Best split of a leaf, whose histogram is given, on each column at places ``first .. last``: its candidates."""
-    fields, total, min_hessian = ws.lanes.fields, ws.totals[leaf, 0], least_hessian(ws)
-    l2, unit_g, unit_h, shift = ws.limits.l2, ws.units[0, 0], ws.units[0, 1], fields[0, 1]
-    both = (total & fields[0, 3]) * unit_h + 2 * l2
-    offset = leaf_offset(ws.totals[leaf], ws.lanes, ws.units, l2)
+    total, shift, least, offset = (
+        ws.totals[leaf, 0],
+        ws.lanes.fields[0, 1],
+        least_hessian(ws),
+        own_offset(ws, leaf),
+    )
+    l2, unit_g, unit_h = ws.limits.l2, ws.units[0, 0], ws.units[0, 1]
     for place in range(first, last):
         f = columns[place]
-        score, end, left, left_sum = search(
-            hist[f], ws.features[f].n_bins, total, shift, unit_g, unit_h, l2, min_hessian
-        )
-        if end >= 0:
-            found = ws.candidates[leaf, f]
-            found.gain, found.last_left, found.missing_left = 0.5 * (score / both - offset), end, left
-            ws.left_totals[leaf, f, 0] = left_sum
+        n_bins = ws.features[f].n_bins
+        keep(ws, leaf, f, offset, search(hist[f], n_bins, total, shift, unit_g, unit_h, l2, least))
 
 
 @lean
@@ -149,10 +139,14 @@ def examine_rows(
     ws: Workspace, leaf: Number, words: Words, columns: Int64s, first: Number, last: Number
 ) -> None:
     """As ``examine`` for a leaf of at most ``TILE`` rows, by the bins that its rows are in: most others are empty."""
-    at, fields, total, least = ws.leaves[leaf], ws.lanes.fields, ws.totals[leaf, 0], least_hessian(ws)
-    l2, unit_g, unit_h, shift = ws.limits.l2, ws.units[0, 0], ws.units[0, 1], fields[0, 1]
-    both = (total & fields[0, 3]) * unit_h + 2 * l2
-    offset = leaf_offset(ws.totals[leaf], ws.lanes, ws.units, l2)
+    at, total, shift, least, offset = (
+        ws.leaves[leaf],
+        ws.totals[leaf, 0],
+        ws.lanes.fields[0, 1],
+        least_hessian(ws),
+        own_offset(ws, leaf),
+    )
+    l2, unit_g, unit_h = ws.limits.l2, ws.units[0, 0], ws.units[0, 1]
     # The place of the leaf's rows among those of the other depths is free until the leaf is split.
     rows, packed, own, values = (
         ws.rows[at.depth % 2],
@@ -177,13 +171,32 @@ def examine_rows(
             code = (codes[i] >> down) & BYTE
             cells[code] += values[i]
             marks[code >> np.uint64(6)] |= ONE << (code & np.uint64(63))
-        score, end, left, left_sum = search_marked(
-            cells, marks, n_bins, total, shift, unit_g, unit_h, l2, least
+        keep(
+            ws,
+            leaf,
+            f,
+            offset,
+            search_marked(cells, marks, n_bins, total, shift, unit_g, unit_h, l2, least),
         )
-        if end >= 0:
-            found = ws.candidates[leaf, f]
-            found.gain, found.last_left, found.missing_left = 0.5 * (score / both - offset), end, left
-            ws.left_totals[leaf, f, 0] = left_sum
+
+
+@lean
+def own_offset(ws: Workspace, leaf: Number) -> Number:
+    """``leaf_offset`` of a leaf."""
+    return leaf_offset(ws.totals[leaf], ws.lanes, ws.units, ws.limits.l2)
+
+
+@lean
+def keep(
+    ws: Workspace, leaf: Number, f: Number, offset: Number, found: tuple[Number, Number, Number, Number]
+) -> None:
+    """Write what ``search`` found on a column to the candidates of a leaf."""
+    score, end, left, left_sum = found
+    if end >= 0:
+        both = (ws.totals[leaf, 0] & ws.lanes.fields[0, 3]) * ws.units[0, 1] + 2 * ws.limits.l2
+        kept = ws.candidates[leaf, f]
+        kept.gain, kept.last_left, kept.missing_left = 0.5 * (score / both - offset), end, left
+        ws.left_totals[leaf, f, 0] = left_sum
 
 
 @lean
@@ -224,6 +237,7 @@ def search_marked(
                 sizes = a * (both - a)
                 if cross > best * sizes:
                     best, best_bin, best_left, best_sum = cross / sizes, b, side == 1, left
+                    # The quotient is rounded: where it is too small, the same split wins over itself.
                     again = cross > best * sizes
         if again:
             best_bin = n_bins - 1

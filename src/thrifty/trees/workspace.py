@@ -113,7 +113,7 @@ class Limits(NamedTuple):
     min_child_weight: float = 0.0
     min_child_samples: int = 1
     skip_hopeless: bool = True
-    few_rows: int = 192
+    few_rows: int = 400
 
 
 class Workspace(NamedTuple):
