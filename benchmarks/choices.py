@@ -115,8 +115,8 @@ def with_forward_selection():
 def exchanging():
     """The order that won, each of its first purchases exchanged with one of the next two where that is better."""
 
-    def choose(problem):
-        found = plan.choose_plan(problem)
+    def choose(problem, race=None):
+        found = plan.choose_plan(problem, race)
         known = (problem.table, problem.task, problem.y, problem.weight, problem.price_list)
         order = exchanged(orders.Learner(*known, orders.FORWARD), found.order)
         sets = orders.nested_sets(order, problem.places, problem.price_list)

@@ -11,7 +11,7 @@ from thrifty.cascade import orders
 from thrifty.cascade.estimators import check_sizes
 from thrifty.cascade.orders import ORDERS
 from thrifty.cascade.plan import MIN_Z_OF_SIZE, choose_plan
-from thrifty.cascade.problem import CAPACITIES, CascadeProblem, lighter, z_score
+from thrifty.cascade.problem import CAPACITIES, MAX_PURCHASES, CascadeProblem, lighter, z_score
 from thrifty.prices.billing import PriceList
 from thrifty.rows import content_folds
 from thrifty.tasks.classes import BinaryTask
@@ -78,8 +78,14 @@ def test_what_several_orders_begin_with_is_grown_once(monkeypatch):
     grown, grow = [], orders.total_gains
     monkeypatch.setattr(orders, "total_gains", lambda *known: grown.append(len(known[3])) or grow(*known))
     X = np.random.default_rng(0).normal(size=(200, 4))
-    choose_plan(problem(X, X[:, 1] > 0, (SMALL,)))
+    choose_plan(problem(X, X.sum(axis=1) > 0, (SMALL,)))
     assert grown == [4, 3, 2]  # and the last purchase that is left needs no trees
+
+
+def test_stages_of_few_rows_stop_at_some_hundred_purchases():
+    wide = problem(np.random.default_rng(0).normal(size=(100, 2000)), np.arange(100) % 2 == 0, (SMALL,))
+    assert wide.places[-1] == MAX_PURCHASES
+    assert replace(wide, structure="neighbours").places[-1] == 2000
 
 
 def test_a_lead_counts_a_row_of_weight_two_as_two_rows():

@@ -33,6 +33,20 @@ def test_a_frequent_value_has_a_bin_of_its_own_and_leaves_the_others_theirs():
     assert counts.max() < 200
 
 
+def test_merged_bins_are_bins_of_the_same_numbers_and_codes_of_few_values_stay():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=1000), rng.integers(0, 70, 1000)]).astype(float)
+    X[:50, 0] = np.nan
+    table = bin_columns(X)
+    merged = table.with_merged_bins(16)
+    np.testing.assert_array_equal(merged.thresholds.n_bins, [16, 70])
+    np.testing.assert_array_equal(merged.codes[:, 1], table.codes[:, 1])
+    known = X[50:, 0]
+    np.testing.assert_array_equal(merged.codes[:50, 0], 16)
+    np.testing.assert_array_equal(merged.codes[50:, 0], np.searchsorted(merged.thresholds.of(0), known))
+    assert np.bincount(merged.codes[50:, 0]).min() > 40
+
+
 def test_missing_values_have_the_code_after_the_last_bin():
     table = bin_columns(np.array([[1.0], [np.nan], [2.0]]))
     assert table.codes[1, 0] == table.thresholds.n_bins[0] == 2

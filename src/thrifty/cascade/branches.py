@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from thrifty.arrays import Floats, Ints
 from thrifty.cascade.nodes import NodeTrees
-from thrifty.cascade.orders import EVERY_PLACE, Learner, by_elimination
+from thrifty.cascade.orders import EVERY_PLACE, Learner, by_elimination, merged_table
 from thrifty.cascade.problem import CascadeProblem, Plan
 from thrifty.chain.stage import CascadeStage, ForkStage, Stage, TurnByValue
 from thrifty.rows import uniforms
@@ -61,8 +61,8 @@ MIN_Z = 3.0
 MAX_DEPTH, MAX_BRANCHES, MIN_ROWS = 3, 16, 80
 """Purchases after which rows part at most, most groups of rows, and least searched rows of a group."""
 
-ORDERING = Boosting(n_trees=40, max_depth=6)
-"""Trees from which the order of a group is made."""
+ORDERING, DROPPED_SHARE = Boosting(n_trees=40, max_depth=6), 0.25
+"""Trees from which the order of a group is made, and share of its purchases that a round of elimination drops."""
 
 SPLIT_SEED = 7
 
@@ -212,6 +212,7 @@ class _Search:
 
     def __init__(self, problem: CascadeProblem, plan: Plan) -> None:
         self.problem, prices = problem, problem.price_list
+        self.merged = merged_table(problem.table)
         # By content, so that equal rows are all used or not at all.
         self.searched = uniforms(problem.table.codes, 1) < MAX_ROWS / len(problem.y)
         self.half = (uniforms(problem.table.codes, SPLIT_SEED) < 0.5).astype(np.intp)
@@ -304,9 +305,9 @@ class _Search:
         problem, prices = self.problem, self.problem.price_list.prices.copy()
         prices[bought] = 0.0
         price_list = replace(problem.price_list, prices=prices)
-        known = (problem.table.take(rows), problem.task, problem.y[rows], problem.weight[rows])
+        known = (self.merged.take(rows), problem.task, problem.y[rows], problem.weight[rows])
         learner = Learner(*known, price_list, ORDERING)
-        behind = learner.chance_last(by_elimination(learner))
+        behind = learner.chance_last(by_elimination(learner, DROPPED_SHARE))
         return np.concatenate([np.array(bought, dtype=np.intp), behind])
 
     # -- splits ------------------------------------------------------------------------------------
@@ -340,7 +341,7 @@ class _Search:
                 continue
             gained = float(alone[place]) if price else 0.0
             after = self._by_purchase(self._gains(rows, one_hot, place), others)
-            of_line = max(of_line, gained + _worth(after.sum(axis=2), prices[others], budgets))
+            of_line = max(of_line, gained + _worths([after.sum(axis=2)], prices[others], budgets)[0])
             groups, worth = self._groups(after, prices[others], budgets, place, rows)
             if len(groups) > 1 and (best is None or gained + worth > best[0]):
                 best = gained + worth, place, groups
@@ -387,12 +388,12 @@ class _Search:
         n_rows = np.bincount(self.bins[rows, place], minlength=BINS + 1)
         groups = [[one] for one in np.flatnonzero(n_rows).tolist()]
 
-        def worth_of(members: list[int]) -> float:
-            return _worth(after[:, :, members].sum(axis=2), prices, budgets)
+        def worths_of(some: list[list[int]]) -> list[float]:
+            return _worths([after[:, :, members].sum(axis=2) for members in some], prices, budgets)
 
-        worth = [worth_of(one) for one in groups]
+        both = worths_of([*groups, *(one + other for one, other in pairwise(groups))])
+        worth, joined = both[: len(groups)], both[len(groups) :]
         max_lost = max(MIN_PART * sum(worth), self.noise)
-        joined = [worth_of(one + other) for one, other in pairwise(groups)]
         while len(groups) > 1:
             lost = np.array([sum(pair) for pair in pairwise(worth)]) - joined
             is_small = np.array(
@@ -403,18 +404,27 @@ class _Search:
                 break
             groups[k : k + 2], worth[k : k + 2] = [groups[k] + groups[k + 1]], [joined[k]]
             first, last = max(k - 1, 0), k + 2  # only pairs with the new group are new
-            joined[first:last] = [worth_of(one + other) for one, other in pairwise(groups[first:last])]
+            joined[first:last] = worths_of([one + other for one, other in pairwise(groups[first:last])])
         return groups, sum(worth)
 
 
-def _worth(gains: Floats, prices: Floats, budgets: Floats) -> float:
-    """Mean held-out gain over budgets of the purchases that gain most for their price, as each half chooses them."""
-    found = 0.0
-    for chosen, held_out in zip(*gains, strict=True):
-        order = np.argsort(-np.round(chosen / prices, 9), kind="stable")
-        order = order[chosen[order] > 0][: 2 * AHEAD]
-        paid, gained = np.zeros((2, len(order) + 1))
-        np.cumsum(prices[order], out=paid[1:])
-        np.cumsum(held_out[order] * DISCOUNTS[: len(order)], out=gained[1:])
-        found += float(np.interp(budgets, paid, gained).mean())
-    return found / 2
+def _worths(gains: Sequence[Floats], prices: Floats, budgets: Floats) -> list[float]:
+    """Mean held-out gain over budgets of the purchases that gain most for their price, as each half chooses them.
+
+    ``gains`` are those of several groups of rows, each of shape (2, 2, n_purchases).
+    """
+    if not gains:
+        return []
+    several = np.stack(gains)
+    orders = np.argsort(-np.round(several[:, 0] / prices, 9), axis=-1, kind="stable")
+    worths = []
+    for (chosen, held_out), order in zip(several, orders, strict=True):
+        found = 0.0
+        for half in range(2):
+            best = order[half][chosen[half][order[half]] > 0][: 2 * AHEAD]
+            paid, gained = np.zeros((2, len(best) + 1))
+            np.cumsum(prices[best], out=paid[1:])
+            np.cumsum(held_out[half][best] * DISCOUNTS[: len(best)], out=gained[1:])
+            found += float(np.interp(budgets, paid, gained).mean())
+        worths.append(found / 2)
+    return worths

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
 from typing import Any, Self, get_args
@@ -12,6 +13,7 @@ from thrifty.arrays import Floats
 from thrifty.cascade.evaluation import MIN_Z_OF_WARNING, paired_z_score
 from thrifty.cascade.learn import LearnedCascade, learn_cascade, n_repeats_for
 from thrifty.cascade.neighbours import unsupported_reason
+from thrifty.cascade.plan import find_plans
 from thrifty.cascade.problem import CAPACITIES, CascadeProblem, NextChainRoutes, Structure, lighter
 from thrifty.chain.chain import Chain
 from thrifty.chain.readers import TableReader
@@ -146,7 +148,7 @@ class BudgetedCascade(ChainEstimator):
             Others are relative: multiplied by one number, they change nothing.
         progress : callable, optional
             Called as ``progress(what, done, total)`` whenever a step of some length ends, in the place of what
-            ``verbose`` prints.
+            ``verbose`` prints; with several jobs, from a thread of the fit too.
         """
         refuse_keywords(self, unknown)
         self._check_parameters()
@@ -166,23 +168,19 @@ class BudgetedCascade(ChainEstimator):
                     f"structure='neighbours' cannot answer these rows: {why}. Give StageOptions(structure='line')."
                 )
             full = self._full()
-            report("judging the full model", 0, 1)
-            judged = self._judged(rows, prices, self.n_jobs)
-            report("judging the full model", 1, 1)
-            link = unwrap_chain(judged.model, prices, rows.task)
             problem = CascadeProblem(
                 bin_columns(rows.X, rows.weight, self._categorical, max_bins=options.max_bins),
                 rows.task,
                 rows.y,
                 rows.weight,
                 held_out_rows(rows),
-                judged.scores,
+                np.empty((len(rows.y), 0)),  # until the full model is judged
                 prices,
                 check_sizes(options.sizes, len(rows.y)),
                 options.max_stages,
                 threads_of(self.n_jobs),
                 report,
-                _behind(link, rows),
+                None,
                 None
                 if prices.by_row is None
                 else RowsOfFit(rows.X, table=rows.table).amounts(prices.by_row, None),
@@ -192,7 +190,15 @@ class BudgetedCascade(ChainEstimator):
                 # Folds of the user's splitter are not reassigned: they may keep related rows together.
                 n_repeats_for(rows.task, len(rows.y)) if isinstance(self.cv, Integral) else 1,
             )
-            learned = learn_cascade(problem)
+            report("judging the full model", 0, 1)
+            with ThreadPoolExecutor(1) as pool:
+                # Beside the fits of the full model, which hold the interpreter's lock for much of their time.
+                race = pool.submit(find_plans, problem) if problem.n_threads > 1 else None
+                judged = self._judged(rows, prices, self.n_jobs)
+                report("judging the full model", 1, 1)
+                link = unwrap_chain(judged.model, prices, rows.task)
+                problem = replace(problem, full_scores=judged.scores, behind=_behind(link, rows))
+            learned = learn_cascade(problem, None if race is None else race.result())
             _warn_if_full_is_worse(learned, judged, rows)
             if len(rows.task.classes):
                 self.classes_ = rows.task.classes
@@ -647,7 +653,7 @@ class BudgetedRanker(BudgetedCascade):
             Refused: queries count alike.
         progress : callable, optional
             Called as ``progress(what, done, total)`` whenever a step of some length ends, in the place of what
-            ``verbose`` prints.
+            ``verbose`` prints; with several jobs, from a thread of the fit too.
         """
         if sample_weight is not None:
             raise InvalidInputError(

@@ -131,7 +131,7 @@ def choose_blend(problem: CascadeProblem, last: Floats) -> tuple[Floats, Floats,
 
 
 def is_worth_asking(quality: Numbers, full_quality: Numbers, weight: Floats) -> bool:
-    """Whether the answer with the full model is better than that of the last stage, which holds every column too.
+    """Whether the answer with the full model is better than that of the last stage, which mostly holds all columns.
 
     Where the full model by itself is clearly worse than the last stage, the blend must be clearly better: a call that
     costs nothing extra would otherwise be made for a few lucky rows.

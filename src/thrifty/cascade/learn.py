@@ -5,7 +5,7 @@ ensembles, held-out scores) is computed once; operating points then take sorts a
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,7 +17,7 @@ from thrifty.cascade.evaluation import StageEvaluation, evaluate_stages, overcon
 from thrifty.cascade.gates import MIN_Z_OF_GATES, RowNodes, n_tied_stages, z_score_of_gain
 from thrifty.cascade.neighbours import NeighbourGraph, find_neighbours
 from thrifty.cascade.nodes import NodeTrees, grow_branches, grow_nodes
-from thrifty.cascade.plan import choose_plan, nested_scores
+from thrifty.cascade.plan import Race, choose_plan, nested_scores
 from thrifty.cascade.problem import CascadeProblem, Plan, z_score
 from thrifty.cascade.stages import PendingCounts, StagedTrees, grow_stages, score_fold, trees_within_bytes
 from thrifty.chain.operating_points import Policy
@@ -88,14 +88,21 @@ class LearnedCascade:
         return any((route_by(evidence.gate, one) == evidence.n_stages).any() for one in points)
 
 
-def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
-    """Choose order and size out of fold, then grow, calibrate and sweep; a graph where it is clearly ahead."""
-    plan = choose_plan(problem)
-    staged, raw, n_trees, ratio = _grow(problem, plan)
+def learn_cascade(problem: CascadeProblem, race: Race | None = None) -> LearnedCascade:
+    """Choose order and size out of fold, then grow, calibrate and sweep; a graph where it is clearly ahead.
+
+    ``race`` is what ``find_plans`` found, by default now.
+    """
+    plan = choose_plan(problem, race)
+    with ThreadPoolExecutor(1) as pool:
+        searches = problem.structure == "auto" and supports_branching(problem)
+        # Beside the stages of the line, where there are threads.
+        branches = pool.submit(find_branches, problem, plan) if searches and problem.n_threads > 1 else None
+        staged, raw, n_trees, ratio = _grow(problem, plan)
     n_tied = n_tied_stages(problem, plan.sets)
     first = StagedTrees(staged.base, staged.sets[:n_tied], staged.parts[:n_tied]).scores(problem.table)
     line = evaluate_stages(problem, raw, first, ratio, problem.costs(plan.sets), RowNodes.on_line(plan.sets))
-    graph = best_graph(problem, plan, n_trees, line, staged, raw)
+    graph = best_graph(problem, plan, n_trees, line, staged, raw, branches)
     if graph is not None:
         served = _with_operating_points(problem, plan, graph[1], graph[0])
     else:
@@ -327,12 +334,15 @@ def best_graph(
     line: StageEvaluation,
     staged: StagedTrees,
     raw: Floats,
+    branches: "Future[tuple[Branches, Ints] | None] | None" = None,
 ) -> tuple[NeighbourGraph | Branches, StageEvaluation] | None:
     """Neighbours if they are asked for or, with "auto", branches that are clearly better than the line; else None."""
     if problem.structure == "line" or not supports_branching(problem):
         return None
     if problem.structure == "auto":
-        return best_branches(problem, plan, line, raw)
+        parted = find_branches(problem, plan) if branches is None else branches.result()
+        problem.progress("looking for branches", 1, 1)
+        return None if parted is None else best_branches(problem, plan, line, raw, *parted)
     found = find_neighbours(problem, plan, staged)
     if found is None:
         return None
@@ -350,14 +360,9 @@ def best_graph(
 
 
 def best_branches(
-    problem: CascadeProblem, plan: Plan, line: StageEvaluation, raw: Floats
+    problem: CascadeProblem, plan: Plan, line: StageEvaluation, raw: Floats, branches: Branches, node: Ints
 ) -> tuple[Branches, StageEvaluation] | None:
     """Branches that are clearly better than the line, or None; ``raw`` are the line's out-of-fold scores."""
-    found = find_branches(problem, plan)
-    problem.progress("looking for branches", 1, 1)
-    if found is None:
-        return None
-    branches, node = found
     n_rows, (first, *others) = len(problem.y), problem.folds
     # Nodes are many, and their rows few: fewer trees of larger steps take half of the time.
     size = replace(
@@ -428,10 +433,11 @@ def _grow_nodes(
 
 
 def supports_branching(problem: CascadeProblem) -> bool:
-    """Whether rows may buy in different orders: not for rankings, nor with few rows or purchases."""
+    """Whether rows may buy in different orders: not for rankings, nor with few rows or very few or many purchases."""
     is_alone = problem.task.query_of(problem.y) is None
     n_purchases = int((problem.price_list.prices > 0).sum())
-    return is_alone and n_purchases > 2 and len(problem.y) >= MIN_ROWS
+    # All rows hold the same columns at the last stage, where branches meet.
+    return is_alone and 2 < n_purchases == problem.places[-1] and len(problem.y) >= MIN_ROWS
 
 
 def _trees_of_level(n_columns: int, plan: Plan, n_trees: Sequence[int]) -> int:

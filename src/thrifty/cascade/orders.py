@@ -47,10 +47,14 @@ __all__ = [
     "by_falling_price",
     "by_forward_selection",
     "by_gain",
+    "merged_table",
     "nested_sets",
     "stopping_places",
 ]
 
+
+MERGED_BINS = 64
+"""Bins of a column of numbers where orders are found and compared, from ``ROWS_TO_JUDGE`` rows on."""
 
 DROPPED_SHARE = 0.12
 """Share of the purchases that one round of elimination drops, at least one: rounds grow with the logarithm."""
@@ -90,6 +94,11 @@ MIN_LEAD = 0.05
 
 EVERY_PLACE = 7
 """With many purchases, a row may stop after each of the first seven; then places grow by a quarter."""
+
+
+def merged_table(table: BinnedTable) -> BinnedTable:
+    """The table in which orders are found and compared: with fewer bins, unless rows are few and a fit is short."""
+    return table if table.n_rows < ROWS_TO_JUDGE else table.with_merged_bins(MERGED_BINS)
 
 
 @dataclass(frozen=True)
@@ -176,16 +185,18 @@ def _per_price(gains: Floats, prices: Floats) -> Floats:
     return worth
 
 
-def by_elimination(learner: Learner) -> Ints:
+def by_elimination(learner: Learner, dropped_share: float = DROPPED_SHARE) -> Ints:
     """Purchases in the opposite order of their elimination, the least gain per unit of price first."""
-    left = learner.priced
+    left, worth = learner.priced, learner.gain_per_price_of_all
     dropped: list[int] = []
-    while len(left) > 1:  # the last one left needs no trees
-        worth = learner.gain_per_price(left) if dropped else learner.gain_per_price_of_all
+    while len(left) > 1:
         rising = np.argsort(worth, kind="stable")
-        n_out = max(1, int(DROPPED_SHARE * len(left)))
+        # Without purchases that no tree uses, the trees would be the same.
+        n_out = max(1, int(dropped_share * len(left)), int((worth == 0.0).sum()))
         dropped.extend(int(left[place]) for place in rising[:n_out])
         left = np.sort(left[rising[n_out:]])
+        if len(left) > 1:  # the last one left needs no trees
+            worth = learner.gain_per_price(left)
     return np.array([*left, *dropped[::-1]], dtype=np.intp)
 
 

@@ -3,6 +3,9 @@
 The size is chosen first, with one order, by the mean log-loss of the stages, which separates sizes with fewer rows than
 accuracy does. Then the order, with that size, by the mean score over budgets that grow by a constant factor, of a
 cascade with the full model at its end: all budgets, or those around the budget of the fit.
+
+Comparisons take a fraction of the work of the stages that serve: from 1,250 rows on neighbouring bins are merged, and
+every second stage is grown.
 """
 
 from collections.abc import Sequence
@@ -20,6 +23,7 @@ from thrifty.cascade.orders import (
     Learner,
     by_code_effects,
     by_gain,
+    merged_table,
     nested_sets,
 )
 from thrifty.cascade.problem import CascadeProblem, Plan, calibrate, stage_evidence, z_score
@@ -27,7 +31,7 @@ from thrifty.cascade.stages import score_fold
 from thrifty.evidence.thresholds import sweep_prices
 from thrifty.trees.boosting import Boosting
 
-__all__ = ["choose_plan", "nested_scores"]
+__all__ = ["Race", "choose_plan", "find_plans", "nested_scores"]
 
 
 ORDERING = Boosting(n_trees=60, max_depth=6)
@@ -44,11 +48,11 @@ RACE_BUDGETS = 25
 NEAR = 1.5
 """Factor around the budget of a fit within which those are."""
 
-MIN_Z_OF_SIZE = 1.0
-"""z-score by which a larger size must be better: otherwise it would win by chance on few rows."""
+MIN_Z_OF_SIZE, MIN_Z_OF_SIZE_ON_FEW_ROWS = 1.5, 2.0
+"""z-score by which a larger size, which takes longer, must be better; and with fewer rows than ``RACE_ROWS`` in all."""
 
-MIN_Z_OF_SIZE_ON_FEW_ROWS = 2.0
-"""The same where all rows together are fewer than ``RACE_ROWS``."""
+MIN_Z_OF_FOLD, CLEAR_Z_OF_FOLD = 0.5, 4.0
+"""z-scores on the first fold up to which a larger size is behind, and from which on it is better without a doubt."""
 
 
 NESTED_ORDERING = Boosting(n_trees=30, max_depth=6)
@@ -58,24 +62,36 @@ NESTED_ROWS, MAX_NESTED_TABLE = 1_000, 2_500
 """Rows wanted with scores of such orders, and rows from which on no order fits its own rows noticeably."""
 
 
-def choose_plan(problem: CascadeProblem) -> Plan:
-    """The size of a stage, then the order, that give the best held-out scores over budgets."""
-    orders, race = _find_orders(problem), _Race(problem)
-    (name, order), *others = orders.items()
-    n_first = _n_first(problem, has_effects=EFFECTS in orders)
-    plans = [_plan(problem, name, order, problem.capacities[0])]
-    plans[0] = replace(plans[0], boosting=_best_size(race, _coarse(plans[0], n_first)))
-    for name, order in others:
-        if any(np.array_equal(order, plan.order) for plan in plans):
-            continue
-        plan = _plan(problem, name, order, plans[0].boosting)
-        if name == EFFECTS:
-            # Small trees see little of a column of many codes: with it, larger ones may be better.
-            plan = replace(plan, boosting=_best_size(race, _coarse(plan, n_first)))
-        plans.append(plan)
-    winner = _best(race, [_coarse(plan, n_first) for plan in plans])
+def choose_plan(problem: CascadeProblem, race: "Race | None" = None) -> Plan:
+    """The size of a stage, then the order, that give the best held-out scores over budgets.
+
+    ``race`` is what ``find_plans`` found, by default now.
+    """
+    race = find_plans(problem) if race is None else race
+    winner = _best(race, problem)
     problem.progress("comparing orders", 1, 1)
-    return next(plan for plan in plans if plan.name == winner.name)
+    return winner
+
+
+def find_plans(problem: CascadeProblem) -> "Race":
+    """Candidate plans: orders, with the size of a stage that is best for the first; the full model is not asked."""
+    problem = replace(problem, table=merged_table(problem.table))
+    orders, race = _find_orders(problem), Race(problem)
+    n_first = _n_first(problem, has_effects=EFFECTS in orders)
+    size = problem.capacities[0]
+    for name, order in orders.items():
+        if any(np.array_equal(order, plan.order) for plan in race.plans):
+            continue
+        plan = _plan(problem, name, order, size)
+        # Small trees see little of a column of many codes: with it, larger ones may be better.
+        if not race.plans or name == EFFECTS:
+            plan = replace(plan, boosting=_best_size(race, _coarse(plan, n_first)))
+            size = size if race.plans else plan.boosting
+        race.plans.append(_plan(problem, name, order, plan.boosting))
+    race.coarse = [_coarse(plan, n_first) for plan in race.plans]
+    if len(race.plans) > 1:
+        race.scores(race.coarse, race.n_folds)
+    return race
 
 
 def _n_first(problem: CascadeProblem, *, has_effects: bool) -> int:
@@ -124,13 +140,14 @@ def nested_scores(
         The rows whose order was found without them.
     """
     task, table, y, weight = problem.task, problem.table, problem.y, problem.weight
+    merged = merged_table(table)
     n_before = np.cumsum([0] + [len(fold) for fold in problem.folds])[:-1]
     wanted = NESTED_ROWS if len(y) <= MAX_NESTED_TABLE else 0
     folds = [fold for fold, before in zip(problem.folds, n_before, strict=True) if before < wanted]
 
     def score(fold: Ints) -> tuple[Floats, Floats]:
         rest = np.setdiff1d(np.arange(len(y)), fold)
-        known = (table.take(rest), task, y[rest], weight[rest], problem.price_list)
+        known = (merged.take(rest), task, y[rest], weight[rest], problem.price_list)
         learner = Learner(*known, NESTED_ORDERING)
         order = learner.chance_last(by_gain(learner))
         sets = _plan(problem, plan.name, _affordable(problem, order), plan.boosting).sets
@@ -154,28 +171,28 @@ def _affordable(problem: CascadeProblem, order: Ints) -> Ints:
     return order if not len(within) else np.r_[order[within[0]], np.delete(order, within[0])]
 
 
-def _best_size(race: "_Race", plan: Plan) -> Boosting:
+def _best_size(race: "Race", plan: Plan) -> Boosting:
     """Try sizes from that of the plan to the largest until one is no better than the one before."""
     sizes, progress = list(race.problem.capacities), race.problem.progress
     sizes = sizes[sizes.index(plan.boosting) :]
     min_z = MIN_Z_OF_SIZE if len(race.problem.y) >= RACE_ROWS else MIN_Z_OF_SIZE_ON_FEW_ROWS
     for number, (best, size) in enumerate(pairwise(sizes)):
         pair = [replace(plan, boosting=one) for one in (best, size)]
-        if race.problem.n_threads > 1:
-            race.scores(pair[::-1], race.n_folds)  # threads that would wait for the first fold
-        # One fold suffices to see that a size is behind; that it is ahead must be seen on all of them.
-        if not (_is_better_by(race, pair, 1, 0.0) and _is_better_by(race, pair, race.n_folds, min_z)):
+        lead = _lead(race, pair, 1)
+        if MIN_Z_OF_FOLD < lead < CLEAR_Z_OF_FOLD:
+            lead = _lead(race, pair, race.n_folds)
+        if lead <= min_z:
             progress("comparing sizes", len(sizes), len(sizes))
             return best
         progress("comparing sizes", number + 2, len(sizes))
     return sizes[-1]
 
 
-def _is_better_by(race: "_Race", plans: Sequence[Plan], n_folds: int, min_z: float) -> bool:
-    """Whether the second plan has a smaller loss by a z-score above ``min_z``, on the first folds."""
-    seen = race.seen(n_folds)
+def _lead(race: "Race", plans: Sequence[Plan], n_folds: int) -> float:
+    """z-score by which the second plan has a smaller loss, on the first folds."""
+    seen = race.problem.take(race.rows(n_folds))
     losses, others = (_losses(seen, one) for one in race.scores(plans, n_folds))
-    return z_score(losses - others, seen.weight) > min_z
+    return z_score(losses - others, seen.weight)
 
 
 def _plan(problem: CascadeProblem, name: str, order: Ints, boosting: Boosting) -> Plan:
@@ -189,51 +206,56 @@ def _coarse(plan: Plan, n_first: int) -> Plan:
     return replace(plan, sets=tuple(plan.sets[place] for place in kept))
 
 
-def _best(race: "_Race", plans: Sequence[Plan]) -> Plan:
+def _best(race: "Race", problem: CascadeProblem) -> Plan:
     """The plan with the best mean held-out score over budgets; the first of equals."""
-    if len(plans) == 1:
-        return plans[0]
+    if len(race.plans) == 1:
+        return race.plans[0]
     # Means of the same answers may differ in their last digits: plans that are equally good must stay equal.
-    scores, seen = race.scores(plans, race.n_folds), race.seen(race.n_folds)
-    worths = [round(_worth(seen, plan, one), 9) for plan, one in zip(plans, scores, strict=True)]
-    return plans[int(np.argmax(worths))]
+    scores, seen = race.scores(race.coarse, race.n_folds), problem.take(race.rows(race.n_folds))
+    worths = [round(_worth(seen, plan, one), 9) for plan, one in zip(race.coarse, scores, strict=True)]
+    return race.plans[int(np.argmax(worths))]
 
 
-class _Race:
+class Race:
     """Comparison of plans by out-of-fold scores of their stages, each computed once.
 
     Attributes
     ----------
+    problem : CascadeProblem
+        The problem, its table with merged bins.
     n_folds : int
         Folds that hold enough rows for a comparison.
+    plans, coarse : list of Plan
+        The candidates, and those with the stages that are compared.
     """
 
     def __init__(self, problem: CascadeProblem) -> None:
         n_held_out = np.cumsum([len(fold) for fold in problem.folds])
-        self.problem = problem
+        self.problem, self.plans, self.coarse = problem, list[Plan](), list[Plan]()
         self.n_folds = int(np.searchsorted(n_held_out, min(RACE_ROWS, n_held_out[-1]))) + 1
         self._known: dict[tuple[str, Boosting, int], Floats] = {}
 
-    def seen(self, n_folds: int) -> CascadeProblem:
+    def rows(self, n_folds: int) -> Ints:
         """The rows of the first folds."""
-        return self.problem.take(np.concatenate(self.problem.folds[:n_folds]))
+        return np.concatenate(self.problem.folds[:n_folds])
 
     def scores(self, plans: Sequence[Plan], n_folds: int) -> list[Floats]:
         """Scores of every plan's stages on the rows of the first folds, shape (n_rows, n_stages, n_scores)."""
         wanted = [(plan, fold) for plan in plans for fold in range(n_folds)]
-        new = [(plan, fold) for plan, fold in wanted if (plan.name, plan.boosting, fold) not in self._known]
+        new = [one for one in wanted if _key(*one) not in self._known]
         with ThreadPoolExecutor(self.problem.n_threads) as pool:
-            for (plan, fold), scores in zip(new, pool.map(self._judge, new), strict=True):
-                self._known[plan.name, plan.boosting, fold] = scores
-        return [
-            np.concatenate([self._known[plan.name, plan.boosting, fold] for fold in range(n_folds)])
-            for plan in plans
-        ]
+            for one, scores in zip(new, pool.map(self._judge, new), strict=True):
+                self._known[_key(*one)] = scores
+        return [np.concatenate([self._known[_key(plan, fold)] for fold in range(n_folds)]) for plan in plans]
 
     def _judge(self, candidate: tuple[Plan, int]) -> Floats:
         (plan, fold), known = candidate, self.problem
         rows = (known.table, known.y, known.weight, known.folds[fold])
         return score_fold(known.task, *rows, plan.sets, plan.boosting)[0]
+
+
+def _key(plan: Plan, fold: int) -> tuple[str, Boosting, int]:
+    return plan.name, plan.boosting, fold
 
 
 def _losses(seen: CascadeProblem, scores: Floats) -> Floats:

@@ -35,6 +35,9 @@ CAPACITIES = (
 
 MAX_STAGES = 16
 
+MAX_PURCHASES = 400
+"""Purchases that stages make at most, or one for four rows if these are more: the full model makes the others."""
+
 Structure = Literal["line", "neighbours", "auto"]
 """One order for all rows ("line"), orders by row ("neighbours"), or a line or branches, as is better ("auto")."""
 
@@ -134,6 +137,8 @@ class CascadeProblem:
     def places(self) -> Ints:
         """After how many purchases a row may stop."""
         n_purchases = int((self.price_list.prices > 0).sum())
+        if self.structure != "neighbours":
+            n_purchases = min(n_purchases, max(MAX_PURCHASES, self.table.n_rows // 4))
         return stopping_places(n_purchases, MAX_STAGES if self.n_stages is None else self.n_stages)
 
     def costs(self, sets: Sequence[Ints]) -> Floats:

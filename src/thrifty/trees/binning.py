@@ -27,6 +27,8 @@ from thrifty.rows import mix
 MAX_BINS = 255
 WORD = 8  # codes are read eight at a time, so rows are padded to whole words
 
+MANY_BINS = 200  # from which on a column is taken for one of numbers, not of codes
+
 NEAR = 2**14  # cells hashed at once
 ONE = np.uint64(1)
 
@@ -144,6 +146,29 @@ class BinnedTable:
     def columns(self) -> NDArray[np.uint8]:
         """Codes kept one column after the other, shape (n_codes, n_rows); made when first asked for."""
         return np.ascontiguousarray(self.codes.T)
+
+    def with_merged_bins(self, max_bins: int) -> "BinnedTable":
+        """Table of the same rows with at most ``max_bins`` bins for each column of numbers that has very many.
+
+        Columns of fewer distinct values keep a bin for each, as these may be codes.
+        """
+        n_bins, padded, ends = self.thresholds.n_bins, self.padded.copy(), []
+        is_many = n_bins > max(max_bins, MANY_BINS)
+        if self.categories is not None:
+            is_many &= ~self.categories.is_set
+        if not is_many.any():
+            return self
+        for place, n in enumerate(n_bins.tolist()):
+            own = self.thresholds.of(place)
+            if is_many[place]:
+                merged = np.append(np.arange(n) * max_bins // n, max_bins).astype(np.uint8)
+                padded[:, place] = merged[padded[:, place]]
+                own = own[np.flatnonzero(np.diff(merged[:-1]))]
+            ends.append(own)
+        offsets = np.cumsum([0] + [len(one) for one in ends]).astype(np.int64)
+        return replace(
+            self, padded=padded, thresholds=Thresholds(np.concatenate([np.empty(0), *ends]), offsets)
+        )
 
     def take(self, rows: NDArray[Any]) -> "BinnedTable":
         """Table of some rows (indices or a mask), with the same bins."""
