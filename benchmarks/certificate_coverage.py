@@ -213,18 +213,13 @@ def print_ranking(metric, repeats):
     print(f"{f'orders, {metric}@5':>22} {repeats:10} {counted:8.0f} {saves:7.1%} {wrong:7.1%}")
 
 
-# Classes, digits that rows are rounded to, and how often a row is in the table
-PARTITIONED = {
-    "new rows": (2, None, 1),
-    "rows in several partitions": (2, None, 3),
-    "rows of few kinds": (2, 1, 1),
-    "3 classes, few kinds": (3, 1, 3),
-}
+# Digits that rows are rounded to, and how often each is in the table
+PARTITIONED = {"new rows": (None, 1), "rows in several partitions": (None, 3), "rows of few kinds": (1, 1)}
 
 
-def simulate_partitions(rng, n_classes, digits, copies):
+def simulate_partitions(rng, digits, copies):
     """One fit and its certificate: rows counted; whether it saves, is wrong, and is that of the rows in memory."""
-    X, y = (np.repeat(part, copies, axis=0) for part in draw(rng, N_TABLE, n_classes, digits))
+    X, y = (np.repeat(part, copies, axis=0) for part in draw(rng, N_TABLE, 2, digits))
     table = pd.DataFrame(X, columns=list("abcd")).assign(y=y)
     places = np.array_split(rng.permutation(len(table)), N_PARTITIONS)
 
@@ -243,7 +238,7 @@ def simulate_partitions(rng, n_classes, digits, copies):
         sure = fit(cascade, each, list("abcd"), "y", sample=copies * N_FIT, **goal)
         memory = cascade.certified(table[list("abcd")], table["y"], **goal, duplicates="drop")
     told = sure.certificate_
-    new, labels = draw(rng, N_NEW, n_classes, digits)
+    new, labels = draw(rng, N_NEW, 2, digits)
     new = pd.DataFrame(new, columns=list("abcd"))
     unlike = ~np.isin(fingerprints(new.to_numpy()), training_fingerprints(sure))
     is_wrong = loss(evidence_of(sure, new, labels), told, unlike) > MAX_LOSS
