@@ -39,6 +39,8 @@ def predict(
         As ``Scorer`` takes them: ``at``, ``row_key``, ``unseen``. Name ``row_key`` where a budget mixes two
         operating points.
     """
+    from ray.data import ActorPoolStrategy
+
     scorer = system if isinstance(system, Scorer) else Scorer(system, **options)
     wanted = [name for name in scorer.columns if name in dataset.schema().names]
     return dataset.select_columns(wanted).map_batches(
@@ -46,5 +48,5 @@ def predict(
         fn_constructor_args=(scorer,),
         batch_format="pyarrow",
         batch_size=batch_size,
-        concurrency=concurrency,
+        compute=ActorPoolStrategy(size=concurrency),
     )
