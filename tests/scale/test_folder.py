@@ -333,7 +333,7 @@ def test_a_killed_run_is_resumed_without_a_lost_row_a_half_file_or_a_second_paym
     asked = log.read_text().split()
     kept = [line for path in cache.glob("*.answers") for line in path.read_text().splitlines()]
     assert len(set(kept)) == len(kept) == len(set(asked)) >= (found["stage"] == "full").sum() > 0
-    assert len(asked) - len(kept) <= 20  # the call that the killed worker was waiting for
+    assert len(asked) - len(kept) <= 2 * 20  # calls under way, one for each worker
 
 
 def _worker_of(pid):

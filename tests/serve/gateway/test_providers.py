@@ -127,7 +127,7 @@ def test_a_provider_that_dies_leaves_rows_with_what_they_hold_or_an_error(
         on_provider_failure=on_failure,
     )
     rows = [{name: row[name] for name in at_hand} | {"id": row["id"]} for row in table.to_dict("records")]
-    said = gateway.ask("/predict", {"rows": rows})
+    said = gateway.ask("/predict", {"rows": rows, "id": "a"})  # keys that follow both operating points
     if on_failure == "raise":
         assert said.status == 503
         assert "could not be bought from lab" in said.said["error"]
