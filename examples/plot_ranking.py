@@ -29,7 +29,13 @@ grade = np.digitize(meaning, [0.3, 1.0, 1.7])
 half = n_queries // 2 * n_documents
 full = HistGradientBoostingRegressor(max_iter=60, max_leaf_nodes=8, random_state=0)
 ranker = BudgetedRanker(
-    full, metric="ndcg@5", feature_costs=costs, stages=StageOptions(sizes=[(30, 3)]), cv=3, random_state=0
+    full,
+    metric="ndcg@5",
+    feature_costs=costs,
+    budget=6,  # the first purchase, which every document makes, must be cheaper
+    stages=StageOptions(sizes=[(30, 3)]),
+    cv=3,
+    random_state=0,
 )
 ranker.fit(X[:half], grade[:half], qid=qid[:half])
 X_test, y_test, q_test = X[half:], grade[half:], qid[half:]
