@@ -298,7 +298,6 @@ def test_a_killed_run_is_resumed_without_a_lost_row_a_half_file_or_a_second_paym
 ):
     folder, table, _ = place
     log = tmp_path / "paid.txt"
-    log.touch()
     (tmp_path / "paid.py").write_text(_PAID)
     (tmp_path / "score.py").write_text(_SCORE)
     monkeypatch.setenv("PAID", str(log))
@@ -308,6 +307,7 @@ def test_a_killed_run_is_resumed_without_a_lost_row_a_half_file_or_a_second_paym
         paid = importlib.import_module("paid").paid
     system, cache = tmp_path / "s.thrifty", tmp_path / "cache"
     save(load(folder / "s.thrifty").with_full(paid).at(budget=5.0), system, full="outside")
+    log.write_text("")  # a file asks about a few rows when it is saved, before there is a cache
     rows, out = written(table, tmp_path / "rows", 3), tmp_path / "out"
     command = [sys.executable, tmp_path / "score.py", system, rows, out, cache]
     before = set()
@@ -333,7 +333,7 @@ def test_a_killed_run_is_resumed_without_a_lost_row_a_half_file_or_a_second_paym
     asked = log.read_text().split()
     kept = [line for path in cache.glob("*.answers") for line in path.read_text().splitlines()]
     assert len(set(kept)) == len(kept) == len(set(asked)) >= (found["stage"] == "full").sum() > 0
-    assert len(asked) - len(kept) <= 2 * 20  # calls under way, one for each worker
+    assert len(asked) - len(kept) <= 20  # the call that the killed worker was waiting for
 
 
 def _worker_of(pid):
