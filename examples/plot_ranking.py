@@ -32,7 +32,6 @@ ranker = BudgetedRanker(
     full,
     metric="ndcg@5",
     feature_costs=costs,
-    budget=6,  # the first purchase, which every document makes, must be cheaper
     stages=StageOptions(sizes=[(30, 3)]),
     cv=3,
     random_state=0,

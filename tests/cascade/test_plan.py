@@ -102,16 +102,19 @@ def test_sizes_grow():
 
 
 @pytest.mark.parametrize(
-    ("budget", "price", "first"),
-    [(None, 1.0, 0), (2.0, 1.0, 1), (2.0, 0.0, 0)],
-    ids=["none", "tight", "free"],
+    ("budget", "cheap", "first"),
+    [(None, [1.0, 1.0], 1), (None, [3.0, 3.0], 0), (2.0, [1.0, 1.0], 1), (2.0, [1.0, 0.0], 0)],
+    ids=["none", "none, nearly equal prices", "tight", "free"],
 )
-def test_an_order_begins_with_a_purchase_that_the_budget_pays_for_unless_something_is_free(
-    budget, price, first
+def test_an_order_begins_with_a_purchase_that_small_budgets_pay_for_unless_something_is_free(
+    budget, cheap, first
 ):
-    """Column 0 says nearly everything, for 5, and is worth more per unit of price than column 1, for 1."""
+    """Column 0 says nearly everything, for 5, and is worth more per unit of price than column 1.
+
+    Beginning with column 0, no row is served for less than 5; beginning with column 1, some are.
+    """
     X = np.random.default_rng(0).normal(size=(200, 3))
-    prices = PriceList(np.array([5.0, 1.0, price]), np.arange(3))
+    prices = PriceList(np.array([5.0, *cheap]), np.arange(3))
     known = problem(X, X[:, 0] + 0.1 * X[:, 1] > 0, (SMALL,))
     found = choose_plan(replace(known, price_list=prices, budget=budget))
     assert found.order[0] == first

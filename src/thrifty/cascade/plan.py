@@ -40,7 +40,7 @@ ORDERING = Boosting(n_trees=60, max_depth=6)
 RACE_ROWS = 1_250
 """Held-out rows wanted for comparisons: as many folds are grown as provide them. On fewer no single budget decides."""
 
-EFFECTS = "code effects"
+EFFECTS, CHEAP_FIRST = "code effects", "cheap first"
 
 RACE_BUDGETS = 25
 """Budgets by which orders are compared, each a constant factor more than the one before."""
@@ -77,7 +77,7 @@ def find_plans(problem: CascadeProblem) -> "Race":
     """Candidate plans: orders, with the size of a stage that is best for the first; the full model is not asked."""
     problem = replace(problem, table=merged_table(problem.table))
     orders, race = _find_orders(problem), Race(problem)
-    n_first = _n_first(problem, has_effects=EFFECTS in orders)
+    n_first = _n_first(problem, orders)
     size = problem.capacities[0]
     for name, order in orders.items():
         if any(np.array_equal(order, plan.order) for plan in race.plans):
@@ -94,11 +94,11 @@ def find_plans(problem: CascadeProblem) -> "Race":
     return race
 
 
-def _n_first(problem: CascadeProblem, *, has_effects: bool) -> int:
+def _n_first(problem: CascadeProblem, orders: dict[str, Ints]) -> int:
     """First stages that comparisons look at one by one, where they differ much or the budget buys few of them."""
     asked, prices = _asked_budget(problem), problem.price_list.prices
     buys_few = asked is not None and asked < np.sort(prices[prices > 0])[:EFFECT_STEPS].sum()
-    return EFFECT_STEPS if has_effects or buys_few else 0
+    return EFFECT_STEPS if EFFECTS in orders or buys_few else int(CHEAP_FIRST in orders)
 
 
 def _asked_budget(problem: CascadeProblem) -> float | None:
@@ -116,10 +116,22 @@ def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
         for name, job in jobs.items():
             orders[name] = _affordable(problem, learner.chance_last(job.result()))
             problem.progress("finding orders", len(orders), len(jobs))
-    if len(problem.y) < RACE_ROWS:
-        return orders
-    found = by_code_effects(learner, list(orders.values()), problem.budget)
-    return orders if found is None else orders | {EFFECTS: _affordable(problem, found)}
+    if len(problem.y) >= RACE_ROWS:
+        found = by_code_effects(learner, list(orders.values()), problem.budget)
+        orders |= {} if found is None else {EFFECTS: _affordable(problem, found)}
+    return orders | _cheap_first(problem, orders)
+
+
+def _cheap_first(problem: CascadeProblem, orders: dict[str, Ints]) -> dict[str, Ints]:
+    """The first order with cheap purchases before dear ones, where all begin with a dear one that every row makes."""
+    prices = problem.price_list.prices
+    if problem.budget is not None or (prices == 0).any():
+        return {}
+    # Within a factor of two, purchases keep their order.
+    level, order = np.floor(np.log2(prices / prices.min())), next(iter(orders.values()))
+    if any(level[one[0]] == 0 for one in orders.values()):
+        return {}
+    return {CHEAP_FIRST: order[np.argsort(level[order], kind="stable")]}
 
 
 def nested_scores(
