@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import norm, skew
+from scipy.stats import norm
 
 from thrifty.arrays import Floats
 from thrifty.errors import InvalidInputError
@@ -187,18 +187,16 @@ def held_mix(costs: Floats, budget: float, n_next: int, confidence: float) -> Mi
 
 def upper_bill(costs: Floats, choice: Mix, n_next: int, confidence: float) -> float:
     """Upper prediction bound of the mean cost of the next rows: normal, with a correction for skewness."""
-    one, two, share = costs[:, choice.low], costs[:, choice.high], choice.share
-    mean = (1.0 - share) * one.mean() + share * two.mean()
-    second = (1.0 - share) * (one * one).mean() + share * (two * two).mean()
-    spread = np.sqrt(max(second - mean * mean, 0.0))
-    if spread == 0.0:
+    parts = [(1.0 - choice.share, costs[:, choice.low]), (choice.share, costs[:, choice.high])]
+    mean = sum(share * part.mean() for share, part in parts)
+    second, third = (
+        sum(share * ((part - mean) ** power).mean() for share, part in parts) for power in (2, 3)
+    )
+    spread = np.sqrt(second)
+    if not spread > 1e-12 * mean:
         return float(mean)
-    n_few = min(len(costs), n_next)
     quantile = float(norm.ppf(confidence))
     # Cornish and Fisher's correction: sums of few dear rows have a longer tail above than the normal distribution.
-    heavy = (
-        max(float(skew(two if share > 0.5 else one)), 0.0)
-        * (2.0 * quantile**2 + 1.0)
-        / (6.0 * np.sqrt(n_few))
-    )
+    n_few = min(len(costs), n_next)
+    heavy = max(third / spread**3, 0.0) * (2.0 * quantile**2 + 1.0) / (6.0 * np.sqrt(n_few))
     return float(mean + (quantile + heavy) * spread * np.sqrt(1.0 / len(costs) + 1.0 / n_next))
