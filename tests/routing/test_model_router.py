@@ -10,6 +10,7 @@ from thrifty.cli import main
 from thrifty.errors import InvalidInputError, MissingSupportWarning
 from thrifty.routing import policy as policies
 from thrifty.routing import quality as quality_models
+from thrifty.routing.operating_points import Mix, upper_bill
 from thrifty.routing.policy import Judged, Log, learn_programme, shrunk, walk
 from thrifty.routing.quality import learn_text_reader
 
@@ -316,13 +317,54 @@ def test_a_log_of_one_model_a_row_is_read_without_the_bias_of_who_was_asked():
     assert router.expected_quality_ == pytest.approx(quality.max(axis=1).mean(), abs=0.25)
 
 
-def test_a_model_that_was_hardly_asked_is_warned_of():
+def partial_log(X, quality, seed):
+    """What a log of one model a row has: easy rows went to cheap models more often; and the propensities."""
+    propensity = np.where(X[:, :1] > 0.5, [0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1])
+    drawn = np.random.default_rng([2, seed]).random((len(X), 1))
+    asked = np.arange(4) == (drawn > propensity.cumsum(axis=1)).sum(axis=1)[:, None]
+    return np.where(asked, quality, np.nan), propensity
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_both_estimates_of_a_policy_on_a_log_of_one_model_a_row_are_unbiased(is_wrong):
+    X, quality, cost, _ = make_log(600)
+    router = ModelRouter(list(PRICES), budget=5.0).fit(X, 1.0 - quality if is_wrong else quality, cost)
+    X, quality, cost, _ = make_log(500, seed=1)
+    truth, found = router.replay(X, quality, cost), []
+    for seed in range(60):
+        seen, propensity = partial_log(X, quality, seed)
+        replay = router.replay(X, seen, np.where(np.isnan(seen), np.nan, cost), propensity=propensity)
+        naive = seen[truth.model[:, None] == list(PRICES)]
+        columns = replay.quality, replay.ips, naive[~np.isnan(naive)]
+        found.append([[one.mean() - truth.quality.mean(), one.std() / np.sqrt(500)] for one in columns])
+        assert replay.cost.mean() == pytest.approx(truth.cost.mean(), rel=0.05)
+    (bias, error), spread = np.mean(found, axis=0).T, np.std(found, axis=0)[:, 0]
+    chance = 3.0 * spread / np.sqrt(60)
+    assert (np.abs(bias[:2]) < chance[:2]).all()
+    assert np.abs(bias[2]) > 2 * chance[2]  # of the rows in which the log happens to have the same model
+    assert (spread[:2] < error[:2]).all()
+    assert (error[:2] < 1.5 * spread[:2]).all()  # which also has the chance of rows
+    assert (spread[0] < spread[1]) != is_wrong  # doubly robust estimates profit from a good regression
+
+
+def test_a_model_that_was_hardly_asked_is_warned_of(router, log):
     X, quality, cost, _ = make_log(300)
     quality[20:, 3] = np.nan
     quality[20:30, :] = np.nan
     quality[25, 1] = 1.0
-    with pytest.warns(MissingSupportWarning, match="'large' was asked in 20 rows"):
+    with pytest.warns(MissingSupportWarning, match="'large' was asked in 20 of 300 rows") as caught:
         ModelRouter(list(PRICES)).fit(X, quality, cost)
+    assert caught[0].filename == __file__
+    X, quality, cost, answers = log
+    quality = np.where(
+        X[:, :1] > 0.7, quality, [[1.0, 1.0, 1.0, np.nan]]
+    )  # easy rows never went to the large model
+    best = ModelRouter(PRICES, max_asks=1).fit(*log)
+    with pytest.warns(MissingSupportWarning, match=r"'large' was asked in \d+ of \d+ rows") as caught:
+        best.replay(X, quality, cost, answers, propensity=np.ones(600))
+    assert caught[0].filename == __file__
+    with pytest.raises(InvalidInputError, match="asks up to 3.* fit with max_asks=1"):
+        router.at().replay(X, quality, cost, answers, propensity=np.ones(600))
 
 
 def test_evidence_that_is_known_after_asking_is_used():
@@ -357,6 +399,9 @@ def test_a_certificate_bounds_the_loss_against_a_model_and_the_bill_of_the_next_
         router.certified(*log, max_loss=0.05)
     with pytest.raises(InvalidInputError, match="cannot be proved on these 40 rows"):
         router.certified(*make_log(40, seed=8), max_loss=0.01)
+    new[1][7, 0] = np.nan
+    with pytest.raises(InvalidInputError, match="missing in 1 of 3000 rows"):
+        router.certified(*new, max_loss=0.05)
 
 
 def test_bills_are_exceeded_as_rarely_as_promised(router):
@@ -365,6 +410,13 @@ def test_bills_are_exceeded_as_rarely_as_promised(router):
     rng = np.random.default_rng(0)
     exceeded = [rng.choice(cost, 300).sum() > router.bill(300) for _ in range(500)]
     assert np.mean(exceeded) <= 0.07
+
+
+def test_the_bill_of_a_mix_is_that_of_one_rule_with_the_same_costs():
+    cheap, dear = np.full(100, 1.0), np.full(100, 20.0)
+    some = np.where(np.arange(100) < 10, dear, cheap)
+    mixed = upper_bill(np.column_stack([cheap, dear]), Mix(0, 1, 0.1), 50, 0.95)
+    assert mixed == pytest.approx(upper_bill(some[:, None], Mix(0, 0, 0.0), 50, 0.95))
 
 
 def test_measures_of_the_frontier_of_two_models_that_are_mixed():
@@ -460,6 +512,15 @@ def test_thrifty_route_reads_a_log_with_a_line_for_each_model(tmp_path, capsys):
     assert (tmp_path / "frontier.png").read_bytes().startswith(b"\x89PNG")
     assert main(["report", str(out), str(new), "-o", str(tmp_path / "page.html")]) == 2
     assert "must be a log to report on" in " ".join(capsys.readouterr().err.split())
+    partial = [f"{line},0.25" for line in lines[1:]][:: len(names) + 1]  # another model in each row
+    log.write_text("\n".join([f"{lines[0]},propensity", *partial]))
+    assert main(["route", str(log), "-o", str(out)]) == 0
+    assert main(["predict", str(out), str(log), "-o", str(told)]) == 0
+    found, words = pd.read_csv(told), capsys.readouterr().out
+    expected = (
+        f"quality {found['quality'].mean():.3f} (doubly robust; inverse propensity {found['ips'].mean():.3f})"
+    )
+    assert expected in " ".join(words.split())
 
 
 # -- refusals ----------------------------------------------------------------------------------------
@@ -479,12 +540,21 @@ def changed(part, place, value):
         (PRICES, {}, changed(1, (slice(None), 1), 0.0), "'small' was never right"),
         (PRICES, {}, changed(1, (slice(None), 1), np.nan), "never asked"),
         (PRICES, {}, changed(2, (slice(None), 0), 0.0), "'tiny' is free"),
-        (PRICES, {}, changed(2, (4, 2), -1.0), r"cost must be .* got .*-1.0.* for 'middle' in row 4"),
-        (PRICES, {}, changed(1, (7, 3), 1.5), r"quality must lie in \[0, 1\].*1.5.* 'large' in row 7"),
+        (PRICES, {}, changed(2, (4, 2), -1.0), "cost must be .* got -1 for 'middle' in row 4"),
+        (PRICES, {}, changed(1, (7, 3), 1.5), r"quality must lie in \[0, 1\].* got 1.5 for 'large' in row 7"),
         (PRICES, {}, changed(3, (slice(None), 2), np.nan), "answers of 'middle' are missing or unparsed"),
         ({**PRICES, "tiny": 0.0}, {}, make_log(60), "price of 'tiny' must be a number > 0"),
         ({**PRICES, "tiny": -1.0}, {}, make_log(60), "got -1.0"),
         ({**PRICES, "tiny": "1"}, {}, make_log(60), "got '1'"),
+        ({**PRICES, "tiny": ()}, {}, make_log(60), r"got \(\)"),
+        (PRICES, {}, changed(2, (slice(None), 1), np.nan), "cost of 'small' is missing in every row"),
+        (
+            PRICES,
+            {},
+            [["a", *[None] * 59], *make_log(60)[1:]],
+            "a text in every row, or numbers; got None in row 1",
+        ),
+        (PRICES, {}, [*make_log(60), None, ["x"] * 60], "propensity must hold numbers"),
         ({**PRICES, "tiny": (0.1, 0.4)}, {}, [*make_log(60)[:2]], "price per token"),
         (list(PRICES), {}, [*make_log(60)[:2]], "'tiny' has no price"),
         (["a", "b", "a", "c"], {}, make_log(60), "'a' is there 2 times"),

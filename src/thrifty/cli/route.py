@@ -174,7 +174,6 @@ def _rows_of(router: Any, table: Path) -> tuple[Any, dict[str, Any] | None]:
             whole[argument] = np.full((len(X), len(state.names)), None if values.dtype == object else np.nan)
             known = [place for place, name in enumerate(state.names) if name in place_of]
             whole[argument][:, known] = values[:, [place_of[state.names[place]] for place in known]]
-        whole.pop("propensity", None)
         return X, whole
     columns = ["text"] if state.reader is not None else list(state.columns or frame.columns)
     lacking = [name for name in columns if name not in frame.columns]
@@ -196,26 +195,30 @@ def predict_router(router: Any, table: Path, out: Path, json: bool) -> None:
         replay = router.replay(X, **log)
         asked = [" ".join(filter(None, names)) for names in replay.asked.tolist()]
         found = {"asked": asked, "model": replay.model, "cost": replay.cost, "quality": replay.quality}
+        found |= {} if replay.ips is None else {"ips": replay.ips}
     answers = pd.DataFrame(found)
     if str(out) == "-":
         typer.echo(table_bytes(answers, "answers.csv"), nl=False)
         return
     write_atomically(out, table_bytes(answers, out))
     numbers = {"rows": len(answers), "out": str(out), "models": answers["model"].value_counts().to_dict()}
-    numbers |= {} if log is None else {name: float(answers[name].mean()) for name in ("cost", "quality")}
+    numbers |= {name: float(answers[name].mean()) for name in ("cost", "quality", "ips") if name in answers}
     if json:
         print_json(numbers)
         return
     shares = ", ".join(f"{name} {n:,}" for name, n in numbers["models"].items())
     print_text(f"wrote {len(answers):,} rows to {out}: {shares}")
     if log is not None:
-        print_text(f"quality {numbers['quality']:.3f} for {numbers['cost']:.4g} a row")
+        n_known = int(answers["quality"].notna().sum())
+        words = f" in the {n_known:,} rows that asked the same model" if n_known < len(answers) else ""
+        words = f" (doubly robust; inverse propensity {numbers['ips']:.3f})" if "ips" in numbers else words
+        print_text(f"quality {numbers['quality']:.3f}{words} for {numbers['cost']:.4g} a row")
 
 
 def explain_router(router: Any, table: Path, rows: slice, json: bool) -> None:
     """Explain rows: what is asked first; of a log, what would have been asked, paid and decided."""
     X, log = _rows_of(router, table)
-    log = {} if log is None else {name: values[rows] for name, values in log.items()}
+    log = {name: values[rows] for name, values in (log or {}).items() if name != "propensity"}
     texts = router.explain(X[rows] if isinstance(X, list) else X.iloc[rows], **log)
     found = [(row + 1, text.splitlines()) for row, text in zip(range(len(X))[rows], texts, strict=True)]
     if json:
@@ -262,6 +265,7 @@ def report_router(
         raise InvalidInputError(
             f"{table} must be a log to report on, with a line for each row and model: columns model and quality."
         )
+    log.pop("propensity", None)
     frame = read_table(table)
     key = "id" if "id" in frame.columns else "text"
     unknown = [name for name in by or () if name not in frame.columns]

@@ -3,6 +3,7 @@
 A log in which only some models were asked about each row is completed by doubly robust estimates: a regression gives
 every row a quality of every model, and where a model was asked the regression's error, divided by the propensity of
 asking, is added. Means of the completed qualities are unbiased if either the propensities or the regression are right.
+Inverse-propensity estimates need no regression, vary more, and check the doubly robust ones.
 """
 
 import warnings
@@ -21,6 +22,9 @@ TOKEN_CHARACTERS = 4.0
 """Characters of a token, where the log does not hold what was billed."""
 
 _MAX_WEIGHT = 20.0
+_MIN_SUPPORT = 0.5
+"""Least sum of the weights of rows that were asked, as a share of the rows."""
+
 _COMPLETE_SHARE = 0.8
 """Where this share of the rows knows every model, the other rows are left out rather than estimated."""
 
@@ -63,7 +67,7 @@ def check_price(name: str, price: Any) -> ModelPrice:
     is_number = all(
         isinstance(part, int | float | np.number) and not isinstance(part, bool) for part in parts
     )
-    if len(parts) > 2 or not is_number or not all(np.isfinite(part) and part > 0 for part in parts):
+    if len(parts) not in (1, 2) or not is_number or not all(np.isfinite(part) and part > 0 for part in parts):
         raise InvalidInputError(rule)
     return (
         (float(parts[0]), float(parts[1]))
@@ -76,7 +80,11 @@ def is_text(X: Any) -> bool:
     """Whether rows are texts: a list, array or column of them."""
     if isinstance(X, str) or (hasattr(X, "ndim") and X.ndim != 1) or not hasattr(X, "__len__"):
         return False
-    return len(X) > 0 and all(isinstance(one, str) for one in X)
+    other = [(row, one) for row, one in enumerate(X) if not isinstance(one, str)]
+    if 0 < len(other) < len(X):
+        row, one = other[0]
+        raise InvalidInputError(f"X must hold a text in every row, or numbers; got {one!r} in row {row}.")
+    return len(X) > 0 and not other
 
 
 def matrix(name: str, given: Any, models: Sequence[str], n_rows: int | None) -> NDArray[Any]:
@@ -96,7 +104,8 @@ def matrix(name: str, given: Any, models: Sequence[str], n_rows: int | None) -> 
     return array
 
 
-def _numbers(name: str, given: Any, models: Sequence[str], n_rows: int) -> Floats:
+def numbers(name: str, given: Any, models: Sequence[str], n_rows: int) -> Floats:
+    """A matrix of numbers."""
     try:
         return matrix(name, given, models, n_rows).astype(np.float64)
     except (TypeError, ValueError) as error:
@@ -107,16 +116,22 @@ def _numbers(name: str, given: Any, models: Sequence[str], n_rows: int) -> Float
         ) from error
 
 
-def check_quality(given: Any, models: Sequence[str], n_rows: int) -> Floats:
+def qualities(given: Any, models: Sequence[str], n_rows: int) -> Floats:
     """Qualities in [0, 1], NaN where a model was not asked."""
-    quality = _numbers("quality", given, models, n_rows)
+    quality = numbers("quality", given, models, n_rows)
     wrong = np.argwhere(~np.isnan(quality) & ~((quality >= 0.0) & (quality <= 1.0)))
     if len(wrong):
         row, model = wrong[0]
         raise InvalidInputError(
-            f"quality must lie in [0, 1], 1 for right and 0 for wrong; got {quality[row, model]!r} for "
+            f"quality must lie in [0, 1], 1 for right and 0 for wrong; got {quality[row, model]:g} for "
             f"{models[model]!r} in row {row}. Rescale scores of another range."
         )
+    return quality
+
+
+def check_quality(given: Any, models: Sequence[str], n_rows: int) -> Floats:
+    """Qualities to learn from, of models that were asked and were right."""
+    quality = qualities(given, models, n_rows)
     for model, name in enumerate(models):
         known = quality[~np.isnan(quality[:, model]), model]
         if not len(known):
@@ -137,19 +152,13 @@ def costs_of(X: Any, cost: Any, answers: Any, prices: Mapping[str, ModelPrice], 
     """What each row was billed for each model, NaN where a model was not asked."""
     names = list(prices)
     if cost is not None:
-        billed = _numbers("cost", cost, names, n_rows)
+        billed = numbers("cost", cost, names, n_rows)
         wrong = np.argwhere(~np.isnan(billed) & ~((billed >= 0.0) & np.isfinite(billed)))
         if len(wrong):
             row, model = wrong[0]
             raise InvalidInputError(
-                f"cost must be a finite number >= 0; got {billed[row, model]!r} for {names[model]!r} in row {row}."
+                f"cost must be a finite number >= 0; got {billed[row, model]:g} for {names[model]!r} in row {row}."
             )
-        for model, name in enumerate(names):
-            if not np.nansum(billed[:, model]) > 0.0:
-                raise InvalidInputError(
-                    f"{name!r} is free in every row of cost. A model that is free needs no router: give what its time "
-                    f"is worth."
-                )
         return billed
     found, asked = np.empty((n_rows, len(names))), tokens_in(X)
     for model, (name, price) in enumerate(prices.items()):
@@ -176,6 +185,18 @@ def costs_of(X: Any, cost: Any, answers: Any, prices: Mapping[str, ModelPrice], 
         else:
             found[:, model] = price
     return found
+
+
+def check_billed(costs: Floats, models: Sequence[str]) -> None:
+    """Refuse models whose cost is unknown or zero in every row."""
+    for model, name in enumerate(models):
+        if np.isnan(costs[:, model]).all():
+            raise InvalidInputError(f"cost of {name!r} is missing in every row. Give what was billed.")
+        if not np.nansum(costs[:, model]) > 0.0:
+            raise InvalidInputError(
+                f"{name!r} is free in every row of cost. A model that is free needs no router: give what its time is "
+                f"worth."
+            )
 
 
 def normalise(answer: Any) -> Any:
@@ -219,10 +240,9 @@ def check_propensity(given: Any, known: Bools, models: Sequence[str]) -> Floats:
     """Probabilities with which each model was asked; without them, the share of rows that it was asked in."""
     if given is None:
         return np.broadcast_to(known.mean(axis=0), known.shape)
-    array = np.asarray(given, dtype=np.float64)
-    if array.ndim == 1 and len(array) == len(known):
-        array = np.where(known, array[:, None], 1.0)
-    array = matrix("propensity", array, models, len(known))
+    if np.ndim(given) == 1 and len(given) == len(known):
+        given = np.repeat(np.asarray(given)[:, None], len(models), axis=1)
+    array = numbers("propensity", given, models, len(known))
     if not (np.isfinite(array[known]).all() and (array[known] > 0.0).all() and (array[known] <= 1.0).all()):
         raise InvalidInputError("propensity must lie in (0, 1] wherever a model was asked.")
     return np.where(known, array, 1.0)
@@ -245,21 +265,13 @@ def complete(
     for model, name in enumerate(models):
         known = ~np.isnan(quality[:, model])
         weight = 1.0 / propensity[:, model]
-        if known.sum() < MIN_ROWS or (weight[known] > _MAX_WEIGHT).any():
-            warnings.warn(
-                f"{name!r} was asked in {int(known.sum())} rows, with propensities down to "
-                f"{1.0 / weight[known].max():.3g}: there is little support for what it would have done elsewhere. Ask "
-                f"it at random in more rows.",
-                MissingSupportWarning,
-                stacklevel=4,
-            )
+        warn_of_support(name, weight, known, stacklevel=4)
         for fold in np.unique(folds):
             held, learn = folds == fold, known & (folds != fold)
             learn = learn if learn.sum() >= 2 else known
             fitted = columns[held] @ ridge(columns[learn], quality[learn, model, None], 0.1 * learn.sum())
             whole[held, model] = np.clip(fitted[:, 0], 0.0, 1.0)
-        error = np.where(known, quality[:, model] - whole[:, model], 0.0)
-        whole[:, model] += np.minimum(weight, _MAX_WEIGHT) * error
+        whole[:, model] = doubly_robust(whole[:, model], quality[:, model], weight)
         billed = ~np.isnan(cost[:, model])
         if not billed.all():
             logs = np.log(np.maximum(cost[billed, model], 1e-3 * cost[billed, model].mean()))
@@ -267,3 +279,38 @@ def complete(
             fitted *= cost[billed, model].mean() / fitted[billed].mean()
             costs[~billed, model] = fitted[~billed]
     return whole, costs
+
+
+def doubly_robust(fitted: Floats, quality: Floats, weight: Floats) -> Floats:
+    """Fitted qualities, plus the weighted error where quality is known; weights are at most 20."""
+    error = np.where(np.isnan(quality), 0.0, quality - fitted)
+    completed: Floats = fitted + np.minimum(weight, _MAX_WEIGHT) * error
+    return completed
+
+
+def inverse_propensity(quality: Floats, weight: Floats) -> Floats:
+    """Terms of the self-normalised inverse-propensity estimate (Hajek's, SNIPS), which is their mean.
+
+    Terms are linearised, so that the standard error of their mean is that of the estimate.
+    """
+    weight = np.where(np.isnan(quality), 0.0, weight)
+    if not weight.any():
+        return np.full(len(quality), np.nan)
+    mean = (weight * np.nan_to_num(quality)).sum() / weight.sum()
+    terms: Floats = mean + weight / weight.mean() * np.nan_to_num(quality - mean)
+    return terms
+
+
+def warn_of_support(name: str, weight: Floats, known: Bools, stacklevel: int) -> None:
+    """Warn where rows that a model is judged on were rarely asked of it.
+
+    The weights of rows that were asked add up to the number of rows on average, unless rows that are never asked exist.
+    """
+    n_rows, n_known, largest = len(known), int(known.sum()), weight[known].max(initial=1.0)
+    if n_known < MIN_ROWS or largest > _MAX_WEIGHT or weight[known].sum() < _MIN_SUPPORT * n_rows:
+        warnings.warn(
+            f"{name!r} was asked in {n_known} of {n_rows} rows, with propensities down to {1.0 / largest:.3g}: there "
+            f"is little support for what it would have done elsewhere. Ask it at random in more rows.",
+            MissingSupportWarning,
+            stacklevel=stacklevel,
+        )

@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from thrifty.arrays import Floats, Labels, Words
+from thrifty.arrays import Floats, Ints, Labels, Words
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import all_or_nothing
 from thrifty.estimators.checks import check_count, check_seed, validated
@@ -24,16 +24,22 @@ from thrifty.routing.logs import (
     MIN_ROWS,
     ModelPrice,
     answer_codes,
+    check_billed,
     check_models,
     check_price,
     check_propensity,
     check_quality,
     complete,
     costs_of,
+    doubly_robust,
+    inverse_propensity,
     is_text,
     matrix,
     normalise,
+    numbers,
+    qualities,
     tokens_in,
+    warn_of_support,
     whole_rows,
 )
 from thrifty.routing.operating_points import (
@@ -61,6 +67,8 @@ from thrifty.threads import limited_threads
 N_FOLDS = 5
 _FEW_ROWS = 10
 """Rows that a model must be known of to be added."""
+_MIN_TAKEN = 0.05
+"""Share of rows that a policy sends to a model, from which on missing support is warned of."""
 
 
 class Replay(NamedTuple):
@@ -72,6 +80,9 @@ class Replay(NamedTuple):
     """Name of the model whose answer was taken."""
     cost: Floats
     quality: Floats
+    """NaN where the log does not have it; with ``propensity``, doubly robust: its mean estimates that of the policy."""
+    ips: Floats | None = None
+    """With ``propensity``, terms of the self-normalised inverse-propensity estimate of quality, which is their mean."""
 
 
 class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -194,10 +205,9 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
                 )
             scores = check_quality(quality, names, n_rows)
             costs = costs_of(X, cost, answers, prices, n_rows)
+            check_billed(costs, names)
             codes = None if answers is None else answer_codes(answers, names, n_rows, self.normalise)
-            shown = (
-                None if evidence is None else matrix("evidence", evidence, names, n_rows).astype(np.float64)
-            )
+            shown = None if evidence is None else numbers("evidence", evidence, names, n_rows)
             known = ~np.isnan(scores)
             asked = check_propensity(propensity, known, names)
             kept, partial = whole_rows(scores, costs, propensity)
@@ -387,7 +397,9 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
                 f"quality of {name!r} must be known in at least {_FEW_ROWS} rows; got {int((~np.isnan(scores)).sum())}."
             )
         billed = None if cost is None else np.reshape(cost, (-1, 1))
-        spent = float(costs_of(X, billed, None, {name: new[name]}, len(scores)).mean())
+        costs = costs_of(X, billed, None, {name: new[name]}, len(scores))
+        check_billed(costs, [name])
+        spent = float(np.nanmean(costs))
         found = ridge(np.column_stack([np.ones(len(prior)), prior]), scores[:, None], 10.0)[:, 0]
         log, n_rows = state.log, len(state.log)
         expected = found[0] + log.prior @ found[1:]
@@ -496,12 +508,49 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         return RouterSession(self, x)
 
     def replay(
-        self, X: Any, quality: Any, cost: Any = None, answers: Any = None, evidence: Any = None
+        self,
+        X: Any,
+        quality: Any,
+        cost: Any = None,
+        answers: Any = None,
+        evidence: Any = None,
+        propensity: Any = None,
     ) -> Replay:
-        """What the policy would have asked, paid and got on a log, row by row; arguments as in ``fit``."""
-        found = self._walked(*self._log_of(X, quality, cost, answers, evidence))
+        """What the policy would have asked, paid and got on a log, row by row; arguments as in ``fit``.
+
+        On a log in which not all models were asked, ``propensity`` gives estimates of the quality of a policy that asks
+        one model about each row; costs that were not billed are those expected.
+        """
+        log, chance = self._log_of(X, quality, cost, answers, evidence)
+        found = self._walked(log, chance)
         names = np.array([*self._fitted().pool, ""], dtype=object)
-        return Replay(names[found.asked], names[found.model], found.cost, found.quality)
+        result = Replay(names[found.asked], names[found.model], found.cost, found.quality)
+        if propensity is None or not np.isnan(log.quality).any():
+            return result
+        return self._estimated(result, found.model, log, propensity)
+
+    def _estimated(self, found: Replay, model: Ints, log: Log, propensity: Any) -> Replay:
+        """Doubly robust and inverse-propensity qualities in place of those that a log does not have."""
+        state, rows = self._fitted(), np.arange(len(log))
+        if found.asked.shape[1] > 1:
+            raise InvalidInputError(
+                f"propensity is for a policy that asks one model about each row; this one asks up to "
+                f"{found.asked.shape[1]}, and the log lacks answers of the others. Give a log of all models, or fit "
+                f"with max_asks=1."
+            )
+        if np.ndim(propensity) == 2:
+            pool = [state.names.index(name) for name in state.pool]
+            propensity = numbers("propensity", propensity, state.names, len(log))[:, pool]
+        weight = 1.0 / check_propensity(propensity, ~np.isnan(log.quality), state.pool)[rows, model]
+        for place, name in enumerate(state.pool):
+            taken = model == place
+            if taken.mean() >= _MIN_TAKEN:
+                warn_of_support(name, weight[taken], ~np.isnan(found.quality[taken]), stacklevel=4)
+        fitted = np.clip(log.prior[rows, model], 0.0, 1.0)
+        return found._replace(
+            quality=doubly_robust(fitted, found.quality, weight),
+            ips=inverse_propensity(found.quality, weight),
+        )
 
     def _walked(self, log: Log, chance: Floats) -> Walked:
         """Each row under the point that it follows."""
@@ -525,7 +574,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         names, n_rows = state.names, len(X)
         prior, expected, chance = self._before_asking(X)
         pool = [names.index(name) for name in state.pool]
-        scores = matrix("quality", quality, names, n_rows).astype(np.float64)[:, pool]
+        scores = qualities(quality, names, n_rows)[:, pool]
         costs = costs_of(X, cost, answers, prices, n_rows)[:, pool]
         codes = shown = None
         if state.log.answers is not None:
@@ -539,9 +588,9 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             given = (
                 np.full((n_rows, len(names)), np.nan)
                 if evidence is None
-                else matrix("evidence", evidence, names, n_rows)
+                else numbers("evidence", evidence, names, n_rows)
             )
-            shown = given.astype(np.float64)[:, pool]
+            shown = given[:, pool]
             shown = np.where(np.isfinite(shown), shown, state.evidence_mean)
         return Log(prior, expected, scores, np.where(np.isnan(costs), expected, costs), codes, shown), chance
 
@@ -604,17 +653,21 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             raise InvalidInputError(
                 f"{n_seen} of {len(log)} rows are rows of the fit, which prove nothing about new ones. Leave them out."
             )
+        name = state.names[state.best_single] if against is None else against
+        if name not in state.names:
+            raise InvalidInputError(f"against must be one of the models; got {name!r}.")
+        reference = qualities(quality, state.names, len(log))[:, state.names.index(name)]
+        n_partial = int(np.isnan(np.column_stack([log.quality, reference])).any(axis=1).sum())
+        if n_partial:
+            raise InvalidInputError(
+                f"quality must be known of {name} and of all models of the pool in rows that are to prove something; "
+                f"it is missing in {n_partial} of {len(log)} rows. Leave them out."
+            )
         if budget is not None:
             self._check_goal(budget, None)
             return self._with_bill(log, budget, n_next or len(log), confidence)
         check_max_loss(max_loss)
         limit = float(max_loss or 0.0)
-        name = state.names[state.best_single] if against is None else against
-        if name not in state.names:
-            raise InvalidInputError(f"against must be one of the models; got {name!r}.")
-        reference = matrix("quality", quality, state.names, len(log)).astype(np.float64)[
-            :, state.names.index(name)
-        ]
         found: tuple[int, float] | None = None
         for point in reversed(range(len(state.point_family))):
             bound = betting_bound(reference - self._walk(point, log).quality, confidence)
