@@ -4,10 +4,11 @@ Every model is evaluated on rows that it has not seen. What does not depend on t
 ensembles, held-out scores) is computed once; operating points then take sorts and running sums.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -97,11 +98,12 @@ def learn_cascade(problem: CascadeProblem, race: Race | None = None) -> LearnedC
     with ThreadPoolExecutor(1) as pool:
         searches = problem.structure == "auto" and supports_branching(problem)
         # Beside the stages of the line, where there are threads.
-        branches = pool.submit(find_branches, problem, plan) if searches and problem.n_threads > 1 else None
+        branches = pool.submit(try_branches, problem, plan) if searches and problem.n_threads > 1 else None
         staged, raw, n_trees, ratio = _grow(problem, plan)
-    n_tied = n_tied_stages(problem, plan.sets)
-    first = StagedTrees(staged.base, staged.sets[:n_tied], staged.parts[:n_tied]).scores(problem.table)
-    line = evaluate_stages(problem, raw, first, ratio, problem.costs(plan.sets), RowNodes.on_line(plan.sets))
+        n_tied = n_tied_stages(problem, plan.sets)
+        first = StagedTrees(staged.base, staged.sets[:n_tied], staged.parts[:n_tied]).scores(problem.table)
+        costs, nodes = problem.costs(plan.sets), RowNodes.on_line(plan.sets)
+        line = evaluate_stages(problem, raw, first, ratio, costs, nodes)
     graph = best_graph(problem, plan, n_trees, line, staged, raw, branches)
     if graph is not None:
         served = _with_operating_points(problem, plan, graph[1], graph[0])
@@ -110,8 +112,7 @@ def learn_cascade(problem: CascadeProblem, race: Race | None = None) -> LearnedC
         if problem.n_repeats > 1:
             several, scores = _repeat_cross_validation(problem, plan, raw, n_trees)
             first = np.tile(first, (problem.n_repeats, 1, 1))
-            costs, nodes = several.costs(plan.sets), RowNodes.on_line(plan.sets)
-            line = evaluate_stages(several, scores, first, ratio, costs, nodes)
+            line = evaluate_stages(several, scores, first, ratio, several.costs(plan.sets), nodes)
         served = _with_operating_points(several, plan, line, staged)
         # Mistakes with prices and orders of documents are not corrected: a few rows or queries decide there.
         if problem.task.mistake_price is None and problem.task.query_of(problem.y) is None:
@@ -334,15 +335,15 @@ def best_graph(
     line: StageEvaluation,
     staged: StagedTrees,
     raw: Floats,
-    branches: "Future[tuple[Branches, Ints] | None] | None" = None,
+    branches: "Future[TriedBranches | None] | None" = None,
 ) -> tuple[NeighbourGraph | Branches, StageEvaluation] | None:
     """Neighbours if they are asked for or, with "auto", branches that are clearly better than the line; else None."""
     if problem.structure == "line" or not supports_branching(problem):
         return None
     if problem.structure == "auto":
-        parted = find_branches(problem, plan) if branches is None else branches.result()
+        tried = try_branches(problem, plan) if branches is None else branches.result()
         problem.progress("looking for branches", 1, 1)
-        return None if parted is None else best_branches(problem, plan, line, raw, *parted)
+        return None if tried is None else best_branches(problem, line, raw, tried)
     found = find_neighbours(problem, plan, staged)
     if found is None:
         return None
@@ -359,20 +360,37 @@ def best_graph(
     return graph, evaluate_stages(problem, scores, served, ratio, costs, row_nodes)
 
 
-def best_branches(
-    problem: CascadeProblem, plan: Plan, line: StageEvaluation, raw: Floats, branches: Branches, node: Ints
-) -> tuple[Branches, StageEvaluation] | None:
-    """Branches that are clearly better than the line, or None; ``raw`` are the line's out-of-fold scores."""
-    n_rows, (first, *others) = len(problem.y), problem.folds
+class TriedBranches(NamedTuple):
+    """Branches, the node of each row at each level, and their trees without the rows of the first fold."""
+
+    branches: Branches
+    node: Ints
+    grow: Callable[..., NodeTrees]
+    grown: NodeTrees
+
+
+def try_branches(problem: CascadeProblem, plan: Plan) -> TriedBranches | None:
+    """Find branches, and grow their trees without the first fold; None where the rows do not part."""
+    found = find_branches(problem, plan)
+    if found is None:
+        return None
     # Nodes are many, and their rows few: fewer trees of larger steps take half of the time.
     size = replace(
         plan.boosting,
         n_trees=(plan.boosting.n_trees + 1) // 2,
         learning_rate=2 * plan.boosting.learning_rate,
     )
+    branches, node = found
     grow = partial(grow_branches, problem, branches.sets, node, size)
-    scores = np.empty((n_rows, len(branches.sets), problem.task.n_scores))
-    grown = grow(held_out=first)
+    return TriedBranches(branches, node, grow, grow(held_out=problem.folds[0]))
+
+
+def best_branches(
+    problem: CascadeProblem, line: StageEvaluation, raw: Floats, tried: TriedBranches
+) -> tuple[Branches, StageEvaluation] | None:
+    """Branches that are clearly better than the line, or None; ``raw`` are the line's out-of-fold scores."""
+    (branches, node, grow, grown), (first, *others) = tried, problem.folds
+    scores = np.empty((len(problem.y), len(branches.sets), problem.task.n_scores))
     scores[first] = grown.scores(problem.table.take(first), node[first])
     # The first fold suffices to see that branches are behind.
     loss = problem.task.loss(problem.y[first])

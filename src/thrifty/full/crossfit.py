@@ -188,13 +188,11 @@ def _fit_by_fold(full: Any, rows: TrainingRows, n_jobs: int | None, name: str) -
     task, everyone = rows.task, np.arange(len(rows.y))
     models = models_of(task)
     models.check_unfitted(full, name)
-    fitted = fit_copy(full, rows, everyone)
-    models.check_fitted(fitted, name)
     held_out = held_out_rows(rows)
+    jobs = [delayed(_fit_checked)(full, rows, everyone, name)]
+    jobs += [delayed(_ask_held_out)(full, rows, np.setdiff1d(everyone, out), out, name) for out in held_out]
     # Threads by default: most models compute without the interpreter's lock, and processes take seconds to start.
-    scores = Parallel(n_jobs=n_jobs, prefer="threads")(
-        delayed(_ask_held_out)(full, rows, np.setdiff1d(everyone, out), out, name) for out in held_out
-    )
+    fitted, *scores = Parallel(n_jobs=n_jobs, prefer="threads")(jobs)
     raw = np.empty((len(rows.y), scores[0].shape[1]))
     for out, score in zip(held_out, scores, strict=True):
         raw[out] = score
@@ -269,11 +267,17 @@ def held_out_rows(rows: TrainingRows) -> list[Ints]:
     return folds
 
 
+def _fit_checked(full: Any, rows: TrainingRows, chosen: Ints, name: str) -> Any:
+    # Fits run in parallel, and worker processes do not inherit the limits of this one.
+    with limited_threads(openmp=1, blas=1):
+        fitted = fit_copy(full, rows, chosen)
+    models_of(rows.task).check_fitted(fitted, name)
+    return fitted
+
+
 def _ask_held_out(full: Any, rows: TrainingRows, train: Ints, held_out: Ints, name: str) -> Floats:
-    # Folds run in parallel, and worker processes do not inherit the limits of this one.
     with limited_threads(openmp=1, blas=1), renumber_rows_in_errors(rows.positions[held_out], name):
-        fitted = fit_copy(full, rows, train)
-        models_of(rows.task).check_fitted(fitted, name)
+        fitted = _fit_checked(full, rows, train, name)
         return models_of(rows.task).raw_outputs(fitted, _safe_indexing(rows.table, held_out))
 
 
