@@ -1,5 +1,6 @@
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -165,7 +166,8 @@ def test_the_order_of_the_models_and_of_the_rows_changes_nothing(router, log):
     one, two = router.replay(*log), other.replay(X, quality[:, order], cost[:, order], answers[:, order])
     assert one.model.tolist() == two.model.tolist()
     np.testing.assert_array_equal(one.cost, two.cost)
-    assert clone(other).set_params(models=PRICES).fit(*log).predict(X).tolist() == router.predict(X).tolist()
+    again, frame = clone(other).set_params(models=PRICES), pl.DataFrame(X, schema=["hard", "other"])
+    assert again.fit(frame, *log[1:]).predict(frame).tolist() == router.predict(X).tolist()
     shuffled = router.replay(*(part[rows] for part in log))
     np.testing.assert_array_equal(shuffled.cost, one.cost[rows])
 
@@ -512,6 +514,11 @@ def test_thrifty_route_reads_a_log_with_a_line_for_each_model(tmp_path, capsys):
     assert (tmp_path / "frontier.png").read_bytes().startswith(b"\x89PNG")
     assert main(["report", str(out), str(new), "-o", str(tmp_path / "page.html")]) == 2
     assert "must be a log to report on" in " ".join(capsys.readouterr().err.split())
+    (tmp_path / "nocost.csv").write_text("text,model,quality\na,tiny,1")
+    assert main(["route", str(tmp_path / "nocost.csv"), "-o", str(out)]) == 2
+    assert "has no column cost: give the prices of the models with --prices" in " ".join(
+        capsys.readouterr().err.split()
+    )
     partial = [f"{line},0.25" for line in lines[1:]][:: len(names) + 1]  # another model in each row
     log.write_text("\n".join([f"{lines[0]},propensity", *partial]))
     assert main(["route", str(log), "-o", str(out)]) == 0

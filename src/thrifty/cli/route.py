@@ -52,6 +52,8 @@ def route(
         given = _read_models(prices)
         X, arrays = _pivot(frame, log, given)
         names = arrays.pop("models")
+        if given is None and "cost" not in arrays:
+            raise InvalidInputError(f"{log} has no column cost: give the prices of the models with --prices.")
         models: Any = names if given is None else {name: given[name] for name in names}
         router = ModelRouter(models, budget, max_asks, confidence, seed).fit(X, **arrays)
         save(router, out)

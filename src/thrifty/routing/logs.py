@@ -80,11 +80,13 @@ def is_text(X: Any) -> bool:
     """Whether rows are texts: a list, array or column of them."""
     if isinstance(X, str) or (hasattr(X, "ndim") and X.ndim != 1) or not hasattr(X, "__len__"):
         return False
-    other = [(row, one) for row, one in enumerate(X) if not isinstance(one, str)]
-    if 0 < len(other) < len(X):
-        row, one = other[0]
-        raise InvalidInputError(f"X must hold a text in every row, or numbers; got {one!r} in row {row}.")
-    return len(X) > 0 and not other
+    texts = [isinstance(one, str) for one in X]
+    if any(texts) and not all(texts):
+        row = texts.index(False)
+        raise InvalidInputError(
+            f"X must hold a text in every row, or numbers; got {list(X)[row]!r} in row {row}."
+        )
+    return any(texts)
 
 
 def matrix(name: str, given: Any, models: Sequence[str], n_rows: int | None) -> NDArray[Any]:
@@ -265,7 +267,7 @@ def complete(
     for model, name in enumerate(models):
         known = ~np.isnan(quality[:, model])
         weight = 1.0 / propensity[:, model]
-        warn_of_support(name, weight, known, stacklevel=4)
+        warn_of_support(name, weight, known, MIN_ROWS)
         for fold in np.unique(folds):
             held, learn = folds == fold, known & (folds != fold)
             learn = learn if learn.sum() >= 2 else known
@@ -301,16 +303,16 @@ def inverse_propensity(quality: Floats, weight: Floats) -> Floats:
     return terms
 
 
-def warn_of_support(name: str, weight: Floats, known: Bools, stacklevel: int) -> None:
+def warn_of_support(name: str, weight: Floats, known: Bools, min_rows: int) -> None:
     """Warn where rows that a model is judged on were rarely asked of it.
 
     The weights of rows that were asked add up to the number of rows on average, unless rows that are never asked exist.
     """
     n_rows, n_known, largest = len(known), int(known.sum()), weight[known].max(initial=1.0)
-    if n_known < MIN_ROWS or largest > _MAX_WEIGHT or weight[known].sum() < _MIN_SUPPORT * n_rows:
+    if n_known < min_rows or largest > _MAX_WEIGHT or weight[known].sum() < _MIN_SUPPORT * n_rows:
         warnings.warn(
             f"{name!r} was asked in {n_known} of {n_rows} rows, with propensities down to {1.0 / largest:.3g}: there "
             f"is little support for what it would have done elsewhere. Ask it at random in more rows.",
             MissingSupportWarning,
-            stacklevel=stacklevel,
+            stacklevel=4,
         )

@@ -66,7 +66,7 @@ from thrifty.threads import limited_threads
 
 N_FOLDS = 5
 _FEW_ROWS = 10
-"""Rows that a model must be known of to be added."""
+"""Rows that a model must be known of to be added, or judged."""
 _MIN_TAKEN = 0.05
 """Share of rows that a policy sends to a model, from which on missing support is warned of."""
 
@@ -545,7 +545,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         for place, name in enumerate(state.pool):
             taken = model == place
             if taken.mean() >= _MIN_TAKEN:
-                warn_of_support(name, weight[taken], ~np.isnan(found.quality[taken]), stacklevel=4)
+                warn_of_support(name, weight[taken], ~np.isnan(found.quality[taken]), _FEW_ROWS)
         fitted = np.clip(log.prior[rows, model], 0.0, 1.0)
         return found._replace(
             quality=doubly_robust(fitted, found.quality, weight),
