@@ -14,7 +14,6 @@ from thrifty.evidence.collect import evidence_of_known
 from thrifty.evidence.evidence import Evidence
 from thrifty.full.crossfit import CrossFittedFull, TrainingRows
 from thrifty.full.model import AbsentFull
-from thrifty.prices.billing import PriceList
 
 __all__ = ["GreedyMiserClassifier", "GreedyMiserRegressor"]
 
@@ -32,7 +31,7 @@ class _GreedyMiser(BoostedEstimator):
     n_trees: int = 200
     gamma: float = 1.0
 
-    def _judged(self, rows: TrainingRows, prices: PriceList, n_jobs: int | None) -> CrossFittedFull:  # noqa: ARG002
+    def _judged(self, rows: TrainingRows, *_: Any) -> CrossFittedFull:
         nothing = rows.task.outputs(np.zeros((len(rows.y), rows.task.n_scores)))
         return CrossFittedFull(AbsentFull(), nothing, rows.task)
 

@@ -194,7 +194,7 @@ class BudgetedCascade(ChainEstimator):
             with ThreadPoolExecutor(1) as pool:
                 # Beside the fits of the full model, which hold the interpreter's lock for much of their time.
                 race = pool.submit(find_plans, problem) if problem.n_threads > 1 else None
-                judged = self._judged(rows, prices, self.n_jobs)
+                judged = self._judged(rows, prices, self.n_jobs, race)
                 report("judging the full model", 1, 1)
                 link = unwrap_chain(judged.model, prices, rows.task)
                 problem = replace(problem, full_scores=judged.scores, behind=_behind(link, rows))

@@ -95,11 +95,11 @@ def learn_cascade(problem: CascadeProblem, race: Race | None = None) -> LearnedC
     ``race`` is what ``find_plans`` found, by default now.
     """
     plan = choose_plan(problem, race)
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(problem.n_threads) as pool:
         searches = problem.structure == "auto" and supports_branching(problem)
-        # Beside the stages of the line, where there are threads.
-        branches = pool.submit(try_branches, problem, plan) if searches and problem.n_threads > 1 else None
-        staged, raw, n_trees, ratio = _grow(problem, plan)
+        # Where there are threads, beside the last stages and the gates of the line.
+        search = partial(try_branches, problem, plan) if searches and problem.n_threads > 1 else None
+        (staged, raw, n_trees, ratio), branches = _grow(problem, plan, pool, search)
         n_tied = n_tied_stages(problem, plan.sets)
         first = StagedTrees(staged.base, staged.sets[:n_tied], staged.parts[:n_tied]).scores(problem.table)
         costs, nodes = problem.costs(plan.sets), RowNodes.on_line(plan.sets)
@@ -247,40 +247,48 @@ def _with_optimism(
     return replace(learned, evidence=replace(seen, optimism=np.array(optimism)))
 
 
-def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats, list[int], Floats]:
-    """Grow stages on all rows and in folds: ensemble, out-of-fold scores, trees of each stage, overconfidence."""
+def _grow(
+    problem: CascadeProblem,
+    plan: Plan,
+    pool: ThreadPoolExecutor,
+    search: "Callable[[], TriedBranches | None] | None",
+) -> "tuple[tuple[StagedTrees, Floats, list[int], Floats], Future[TriedBranches | None] | None]":
+    """Grow stages on all rows and in folds: ensemble, out-of-fold scores, trees of each stage, overconfidence.
+
+    Behind their jobs in the pool comes the ``search``, which is returned before it has ended.
+    """
     known = (problem.task, problem.table, problem.y, problem.weight)
     scores = np.empty((len(problem.y), len(plan.sets), problem.task.n_scores))
     # The kernels release the interpreter's lock, so threads share one table of codes.
-    with ThreadPoolExecutor(problem.n_threads) as pool:
-        first, *others = problem.folds
-        # The rows of one fold stop each stage early; the other models have as many trees, and follow it.
-        pending = PendingCounts(len(plan.sets))
-        counts: PendingCounts | list[int] = pending
-        job = pool.submit(score_fold, *known, first, plan.sets, plan.boosting, None, pending)
-        if problem.max_bytes is not None:
-            scores[first], n_trees, mean_margin = job.result()
-
-            def bytes_of(cut: list[int]) -> Ints:
-                return grow_stages(*known, plan.sets, plan.boosting, n_trees=cut).n_bytes
-
-            fewer = trees_within_bytes(problem.max_bytes, n_trees, bytes_of)
-            if fewer != n_trees:
-                job = pool.submit(score_fold, *known, first, plan.sets, plan.boosting, fewer)
-            counts = fewer
-        whole = pool.submit(grow_stages, *known, plan.sets, plan.boosting, n_trees=counts)
-        judged = [pool.submit(score_fold, *known, fold, plan.sets, plan.boosting, counts) for fold in others]
+    first, *others = problem.folds
+    # The rows of one fold stop each stage early; the other models have as many trees, and follow it.
+    pending = PendingCounts(len(plan.sets))
+    counts: PendingCounts | list[int] = pending
+    job = pool.submit(score_fold, *known, first, plan.sets, plan.boosting, None, pending)
+    if problem.max_bytes is not None:
         scores[first], n_trees, mean_margin = job.result()
-        problem.progress("growing stages", 1, len(others) + 2)
-        for number, (fold, job) in enumerate(zip(others, judged, strict=True)):
-            scores[fold], _, of_fold = job.result()
-            mean_margin = mean_margin + of_fold
-            problem.progress("growing stages", number + 2, len(others) + 2)
-        staged = whole.result().to_serve()
-        problem.progress("growing stages", len(others) + 2, len(others) + 2)
-        assert staged.mean_margin is not None
-        ratio = overconfidence_ratio(staged.mean_margin, mean_margin / len(problem.folds))
-        return staged, scores, n_trees, ratio
+
+        def bytes_of(cut: list[int]) -> Ints:
+            return grow_stages(*known, plan.sets, plan.boosting, n_trees=cut).n_bytes
+
+        fewer = trees_within_bytes(problem.max_bytes, n_trees, bytes_of)
+        if fewer != n_trees:
+            job = pool.submit(score_fold, *known, first, plan.sets, plan.boosting, fewer)
+        counts = fewer
+    whole = pool.submit(grow_stages, *known, plan.sets, plan.boosting, n_trees=counts)
+    judged = [pool.submit(score_fold, *known, fold, plan.sets, plan.boosting, counts) for fold in others]
+    searched = None if search is None else pool.submit(search)
+    scores[first], n_trees, mean_margin = job.result()
+    problem.progress("growing stages", 1, len(others) + 2)
+    for number, (fold, job) in enumerate(zip(others, judged, strict=True)):
+        scores[fold], _, of_fold = job.result()
+        mean_margin = mean_margin + of_fold
+        problem.progress("growing stages", number + 2, len(others) + 2)
+    staged = whole.result().to_serve()
+    problem.progress("growing stages", len(others) + 2, len(others) + 2)
+    assert staged.mean_margin is not None
+    ratio = overconfidence_ratio(staged.mean_margin, mean_margin / len(problem.folds))
+    return (staged, scores, n_trees, ratio), searched
 
 
 def without_idle_stages(learned: LearnedCascade, problem: CascadeProblem) -> LearnedCascade:

@@ -17,6 +17,7 @@ Of a single gate every threshold is a position in the order of its scores, and c
 (``threshold_curve``): the whole curve costs one sort.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +25,7 @@ import numpy as np
 from thrifty.arrays import Floats, Ints, Numbers
 from thrifty.chain.operating_points import Policy
 from thrifty.evidence.evidence import Evidence, GateAverages, distinct_thresholds
+from thrifty.threads import usable_threads
 
 __all__ = [
     "StoppingRules",
@@ -73,9 +75,9 @@ class StoppingRules:
     def at_each(self, prices: Floats) -> Floats:
         """Thresholds for each of some prices, shape (n_prices, n_stages)."""
         step = max(BLOCK // len(self._ranked), 1)
-        return np.concatenate(
-            [self._induce(prices[first : first + step])[0] for first in range(0, len(prices), step)]
-        )
+        blocks = [prices[first : first + step] for first in range(0, len(prices), step)]
+        with ThreadPoolExecutor(min(usable_threads(), len(blocks))) as pool:
+            return np.concatenate([thresholds for thresholds, _ in pool.map(self._induce, blocks)])
 
     def stop_minus_go(self, price: float) -> Floats:
         """Loss of stopping at each stage against going on under the rules of the later ones: (n_rows, n_stages)."""
