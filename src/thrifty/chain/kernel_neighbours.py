@@ -16,7 +16,7 @@ variance. Numbers are predicted by trees, and neighbours only choose what is bou
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -41,8 +41,11 @@ OF_MISSING = 0.3
 NEGLIGIBLE = 1e-5
 """Share of weight below which neighbours and levels are ignored in the gain of a column."""
 
-FAR = 1e-12
+FAR = 1e-8
 """Weight below which a training row is no neighbour: far less than the pull of the prior."""
+
+BITS_OF_LEVEL = 6
+"""Bits that tell a level."""
 
 MAX_TABLES = 16
 """Tables of kernels that are kept, one for each sharpness: a fit has a few."""
@@ -136,6 +139,13 @@ class Neighbours:
         """Levels of each column, missing counted."""
         return np.diff(self.offsets) + 2
 
+    @cached_property
+    def spread(self) -> Floats:
+        """Standard deviation of the positions of each column: where it is large, few rows are near each other."""
+        of_levels = np.split(self.positions, np.cumsum(self.n_levels - 1)[:-1])
+        found = [np.r_[own, np.nan][codes] for own, codes in zip(of_levels, self.codes, strict=True)]
+        return np.array([0.0 if np.isnan(own).all() else np.nanstd(own) for own in found])
+
     @property
     def prior(self) -> Floats:
         """Share of each class."""
@@ -212,6 +222,10 @@ class Neighbours:
         none = np.empty(0, dtype=np.intp)
         wanted = none if candidates is None else self.places(candidates)
         starts = np.r_[0, np.cumsum(np.square(self.n_levels))]
+        held = self.places(columns)
+        # Columns that leave few neighbours come first.
+        by_spread = np.argsort(-self.spread[held], kind="stable")
+        held, codes = held[by_spread], codes[:, by_spread]
         look = partial(
             neighbour_masses,
             self.codes,
@@ -221,14 +235,18 @@ class Neighbours:
             self.tables(sharpness),
             starts,
             self.n_levels,
-            self.places(columns),
+            held,
             wanted,
             self.values,
         )
+        all_of = np.arange(len(codes))
         # Rows that hold the same have the same neighbours: at the first purchases they are most of them.
-        keys = np.column_stack([codes, of_row.astype(np.int16).view(np.uint8).reshape(len(codes), 2)])
-        _, some, all_of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-        codes, of_row = codes[some], of_row[some]
+        if BITS_OF_LEVEL * len(held) <= 48 and len(codes) > 1:
+            keys = of_row + 1
+            for column in codes.T:
+                keys = (keys << BITS_OF_LEVEL) | column
+            _, some, all_of = np.unique(keys, return_index=True, return_inverse=True)
+            codes, of_row = codes[some], of_row[some]
         masses = np.zeros((len(codes), self.n_classes))
         gain = np.zeros((len(codes), len(wanted)))
         n_parts = len(codes) * len(self.label) // PART_OF_WORK
@@ -330,29 +348,49 @@ def neighbour_masses(
     gain: Any,
 ) -> None:
     """Write the masses of the classes around each row and, for each candidate, how far doubt is expected to fall."""
-    n, n_classes = len(label), masses.shape[1]
-    near, found = np.empty(n), np.empty(n, np.int64)
-    max_levels = 0
+    n, n_classes, n_pairs = len(label), masses.shape[1], (len(held) + 1) // 2
+    near, found = np.empty(n), np.empty(n, np.uint32)
+    max_levels, widest = 0, 0
     for place in candidates:
         max_levels = max(max_levels, n_levels[place])
     spread, expected, around = np.empty((max_levels, n_classes)), np.empty(max_levels), np.empty(n_classes)
+    # Two columns are looked up as one, whose levels are the pairs of theirs; the last may be alone.
+    pairs, widths = np.empty((n_pairs, n), np.uint16), np.ones(n_pairs, np.int64)
+    for pair in range(n_pairs):
+        place = 2 * pair + 1
+        if place < len(held):
+            widths[pair] = n_levels[held[place]]
+        widest = max(widest, n_levels[held[place - 1]] * widths[pair])
+        for i in range(n):
+            pairs[pair, i] = codes[held[place - 1], i] * widths[pair]
+            if place < len(held):
+                pairs[pair, i] += codes[held[place], i]
+    kernels = np.empty((n_pairs, widest))
     for row in range(len(rows)):
+        for pair in range(n_pairs):
+            place, end = 2 * pair, n_levels[held[2 * pair]]
+            begin = starts[held[place]] + end * rows[row, place]
+            for level in range(end * widths[pair]):
+                kernels[pair, level] = tables[begin + level // widths[pair]]
+            place += 1
+            if place < len(held):
+                begin = starts[held[place]] + widths[pair] * rows[row, place]
+                for level in range(end * widths[pair]):
+                    kernels[pair, level] *= tables[begin + level % widths[pair]]
         n_near = 0
-        first, second = held[0], held[1 % len(held)]
-        of_first, one = starts[first] + n_levels[first] * rows[row, 0], codes[first]
-        of_second, other = starts[second] + n_levels[second] * rows[row, 1 % len(held)], codes[second]
-        for i in range(n):  # two columns at once, and without a branch, because all rows are looked at
-            weighed = weight[i] * tables[of_first + one[i]]
-            if len(held) > 1:
-                weighed *= tables[of_second + other[i]]
+        one, two = pairs[0], pairs[min(1, n_pairs - 1)]
+        of_one, of_two = kernels[0], kernels[min(1, n_pairs - 1)]
+        for i in range(n):  # two pairs at once, and without a branch, because all rows are looked at
+            weighed = weight[i] * of_one[one[i]]
+            if n_pairs > 1:
+                weighed *= of_two[two[i]]
             near[n_near], found[n_near] = weighed, i
             n_near += weighed > FAR
-        for c in range(2, len(held)):
-            place = held[c]
-            begin, own = starts[place] + n_levels[place] * rows[row, c], codes[place]
+        for pair in range(2, n_pairs):
+            own, of_own = pairs[pair], kernels[pair]
             n_before, n_near = n_near, 0
             for k in range(n_before):
-                weighed = near[k] * tables[begin + own[found[k]]]
+                weighed = near[k] * of_own[own[found[k]]]
                 near[n_near], found[n_near] = weighed, found[k]
                 n_near += weighed > FAR
         nearest = 0.0
