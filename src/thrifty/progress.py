@@ -1,9 +1,11 @@
 """Progress callbacks of fits and sweeps."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from time import perf_counter
 
-__all__ = ["Progress", "progress_printer", "silent"]
+__all__ = ["Progress", "progress_printer", "silent", "stopped_by_errors"]
 
 Progress = Callable[[str, int, int], object]
 """Called as ``progress(what, done, total)``."""
@@ -11,6 +13,23 @@ Progress = Callable[[str, int, int], object]
 
 def silent(what: str, done: int, total: int) -> None:
     """Ignore progress: the default callback."""
+
+
+@contextmanager
+def stopped_by_errors(progress: Progress) -> Iterator[Progress]:
+    """Progress of work in another thread, which an error of the caller ends at its next step."""
+    failed = False
+
+    def report(what: str, done: int, total: int) -> object:
+        if failed:
+            raise CancelledError
+        return progress(what, done, total)
+
+    try:
+        yield report
+    except BaseException:
+        failed = True
+        raise
 
 
 def progress_printer(verbose: int, who: str) -> Progress:

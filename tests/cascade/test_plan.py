@@ -1,20 +1,23 @@
 """Which size and order a cascade takes."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeRegressor
 
-from thrifty import BudgetedRegressor, StageOptions
-from thrifty.cascade import orders
+from thrifty import BudgetedClassifier, BudgetedRegressor, StageOptions
+from thrifty.cascade import learn, orders, stages
 from thrifty.cascade.estimators import check_sizes
 from thrifty.cascade.orders import ORDERS
 from thrifty.cascade.plan import MIN_Z_OF_SIZE, choose_plan
-from thrifty.cascade.problem import CAPACITIES, MAX_PURCHASES, CascadeProblem, lighter, z_score
+from thrifty.cascade.problem import CAPACITIES, MAX_PURCHASES, CascadeProblem, Plan, lighter, z_score
 from thrifty.prices.billing import PriceList
 from thrifty.rows import content_folds
 from thrifty.tasks.classes import BinaryTask
+from thrifty.threads import call_with_timeout
 from thrifty.trees import bin_columns
 from thrifty.trees.boosting import Boosting
 
@@ -109,16 +112,59 @@ def test_sizes_grow():
 def test_an_order_begins_with_a_purchase_that_small_budgets_pay_for_unless_something_is_free(
     budget, cheap, first
 ):
-    """Column 0 says nearly everything, for 5, and is worth more per unit of price than column 1.
+    """Column 0 says most, for 5, and is worth more per unit of price than column 1.
 
     Beginning with column 0, no row is served for less than 5; beginning with column 1, some are.
     """
     X = np.random.default_rng(0).normal(size=(200, 3))
     prices = PriceList(np.array([5.0, *cheap]), np.arange(3))
-    known = problem(X, X[:, 0] + 0.1 * X[:, 1] > 0, (SMALL,))
+    known = problem(X, X[:, 0] + 0.25 * X[:, 1] > 0, (SMALL,))
     found = choose_plan(replace(known, price_list=prices, budget=budget))
     assert found.order[0] == first
     assert sorted(found.order.tolist()) == np.flatnonzero(prices.prices).tolist()
+
+
+@pytest.mark.parametrize(("dear", "seed"), [(1, 0), (2, 0)], ids=["one", "two"])
+@pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
+def test_scores_at_budgets_below_a_dear_purchase_are_expected_as_they_are_found(dear, seed):
+    """Orders by gain, which correct the expected score, begin with a dear purchase: nothing there costs as little."""
+
+    def draw(n_rows, seed):
+        X = np.random.default_rng(seed).normal(size=(n_rows, 5)).round(3)
+        return X, X @ [3.0, 1.0 if dear == 1 else 2.0, 0.8, 0.5, 0.0] > 0
+
+    (X, y), new = draw(700, seed), draw(20_000, 99)
+    clf = BudgetedClassifier(
+        LogisticRegression(),
+        feature_costs=[4.0] * dear + [1.0] * (5 - dear),
+        stages=StageOptions(sizes=[(40, 3)]),
+        cv=3,
+        random_state=0,
+    ).fit(X, y)
+    assert clf.order_[0] >= dear
+    for budget in (1.05, 2.0, 4.0):
+        there = clf.at(budget=budget)
+        low, high = there.expected_score_interval_
+        assert low - 0.01 <= there.score(*new) <= high + 0.01
+
+
+def test_an_error_in_the_first_fold_ends_a_fit(monkeypatch):
+    """Other folds wait for the numbers of trees that the first one finds."""
+
+    def fail(*_):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(stages, "ValidationRows", fail)
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    known = replace(problem(X, X[:, 0] > 0, (SMALL,)), n_threads=2)
+    plan = Plan("gain", np.arange(3), tuple(np.arange(n + 1) for n in range(3)), SMALL)
+
+    def grow():
+        with ThreadPoolExecutor(2) as pool:
+            learn._grow(known, plan, pool, None)
+
+    with pytest.raises(MemoryError, match="no room"):
+        call_with_timeout(20.0, grow, "the stages")
 
 
 def zones(n_rows):

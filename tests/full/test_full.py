@@ -1,8 +1,10 @@
 import warnings
+from concurrent.futures import CancelledError
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context, get_config
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
@@ -12,10 +14,11 @@ from sklearn.model_selection import KFold
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from thrifty import DynaModLinClassifier
+from thrifty import BudgetedClassifier, DynaModLinClassifier
 from thrifty.errors import InvalidInputError, OptimisticFullModelWarning
 from thrifty.full.crossfit import TrainingRows, assign_folds, cross_fit_full
 from thrifty.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull, as_full_model
+from thrifty.progress import stopped_by_errors
 from thrifty.rows import fingerprints
 from thrifty.tasks.classes import CLIP, BinaryTask
 
@@ -228,3 +231,24 @@ def test_the_warning_points_at_the_line_that_called_fit(rows):
     with pytest.warns(OptimisticFullModelWarning) as seen:
         DynaModLinClassifier(FrozenEstimator(forest), tol=1.0).fit(rows.X, rows.labels)
     assert seen[0].filename == __file__
+
+
+class Configured(LogisticRegression):
+    """Learns only where the configuration of scikit-learn is that of the caller."""
+
+    def fit(self, X, y, sample_weight=None):
+        assert get_config()["transform_output"] == "pandas"
+        return super().fit(X, y, sample_weight)
+
+
+def test_fits_in_threads_have_the_configuration_of_the_caller():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    with config_context(transform_output="pandas"):
+        BudgetedClassifier(Configured(), cv=2, n_jobs=2, random_state=0).fit(X, X[:, 0] > 0)
+
+
+def test_an_error_of_the_full_model_stops_what_runs_beside_its_fits():
+    with pytest.raises(ZeroDivisionError), stopped_by_errors(lambda *_: None) as report:
+        report("finding orders", 1 // 0, 3)
+    with pytest.raises(CancelledError):
+        report("finding orders", 2, 3)

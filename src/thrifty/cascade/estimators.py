@@ -44,7 +44,7 @@ from thrifty.evidence.thresholds import measured
 from thrifty.full.crossfit import CrossFittedFull, TrainingRows, held_out_rows
 from thrifty.full.model import FullModel
 from thrifty.prices.billing import PriceList, RowsOfFit, check_amount
-from thrifty.progress import Progress, progress_printer
+from thrifty.progress import Progress, progress_printer, stopped_by_errors
 from thrifty.rows import content_keys, query_keys
 from thrifty.tables.columns import column_types
 from thrifty.tables.frames import as_known_table, kind_of_table
@@ -191,9 +191,10 @@ class BudgetedCascade(ChainEstimator):
                 n_repeats_for(rows.task, len(rows.y)) if isinstance(self.cv, Integral) else 1,
             )
             report("judging the full model", 0, 1)
-            with ThreadPoolExecutor(1) as pool:
+            with ThreadPoolExecutor(1) as pool, stopped_by_errors(report) as step:
                 # Beside the fits of the full model, which hold the interpreter's lock for much of their time.
-                race = pool.submit(find_plans, problem) if problem.n_threads > 1 else None
+                searched = replace(problem, progress=step)
+                race = pool.submit(find_plans, searched) if problem.n_threads > 1 else None
                 judged = self._judged(rows, prices, self.n_jobs, race)
                 report("judging the full model", 1, 1)
                 link = unwrap_chain(judged.model, prices, rows.task)

@@ -225,7 +225,8 @@ def _with_optimism(
 ) -> LearnedCascade:
     """Set the optimism of each point: its quality minus that of nested scores at the same mean cost, on their rows.
 
-    Learned gates send nested scores on as they do the others.
+    Learned gates send nested scores on as they do the others. Points that are cheaper than all of nested scores have
+    the optimism of the cheapest one that is not.
     """
     task, seen = problem.task, learned.evidence
     if not len(rows) or seen.points is None:
@@ -235,16 +236,21 @@ def _with_optimism(
     honest = replace(found.evidence, gate=gate)
     policy = sweep_prices(honest, found.loss, task.expected_quality(found.loss))
     quality = np.array([honest.at_point(point)[2][rows] for point in policy.thresholds], dtype=np.float64)
-    weight, optimism = problem.weight[rows], []
+    weight, costs_of_points, optimism = problem.weight[rows], [], []
     for point in seen.points:
         _, paid, judged = seen.at_point(point)
-        budget = max(float(np.average(paid, weights=seen.weights)), float(policy.cost[0]))
-        mix = policy.within(budget)
+        costs_of_points.append(float(np.average(paid, weights=seen.weights)))
+        mix = policy.within(max(costs_of_points[-1], float(policy.cost[0])))
         excess = judged[rows] - (1 - mix.share) * quality[mix.lower] - mix.share * quality[mix.upper]
         mean = np.average(excess, weights=weight)
         spread = np.average(np.square(excess - mean), weights=weight) / weight.sum()
         optimism.append((mean, np.sqrt(spread)))
-    return replace(learned, evidence=replace(seen, optimism=np.array(optimism)))
+    cost, found_there = np.array(costs_of_points), np.array(optimism)
+    cheaper = cost < (1.0 - 1e-9) * policy.cost[0]
+    if cheaper.all():
+        return learned
+    found_there[cheaper] = found_there[np.argmin(np.where(cheaper, np.inf, cost))]
+    return replace(learned, evidence=replace(seen, optimism=found_there))
 
 
 def _grow(

@@ -143,18 +143,19 @@ class Learner:
         """
         if self.table.n_rows < ROWS_TO_JUDGE:
             return order
-        gain = np.round(self._held_out_gain[order], 6)
+        gain = self.held_out_gain[order]
         behind = np.flatnonzero(gain <= 0.0)
         behind = behind[np.argsort(-gain[behind], kind="stable")]
         return np.concatenate([order[gain > 0.0], order[behind]])
 
     @cached_property
-    def _held_out_gain(self) -> Floats:
-        """Gain of each purchase on rows held out, in an ensemble over all columns."""
+    def held_out_gain(self) -> Floats:
+        """Gain of each purchase on rows held out, in an ensemble over all columns; rounded, as its sign decides."""
         everything = self.columns_with(self.priced)
         gains = held_out_gains(self.table, self.loss, self.counts, everything, self.boosting)
         n_purchases = len(self.price_list.prices)
-        return np.bincount(self.price_list.group_of, weights=gains, minlength=n_purchases).astype(np.float64)
+        summed = np.bincount(self.price_list.group_of, weights=gains, minlength=n_purchases)
+        return np.round(summed, 6).astype(np.float64)
 
     @cached_property
     def gain_per_price_of_all(self) -> Floats:

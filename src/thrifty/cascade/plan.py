@@ -119,19 +119,27 @@ def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
     if len(problem.y) >= RACE_ROWS:
         found = by_code_effects(learner, list(orders.values()), problem.budget)
         orders |= {} if found is None else {EFFECTS: _affordable(problem, found)}
-    return orders | _cheap_first(problem, orders)
+    return orders | _cheap_first(problem, learner, orders)
 
 
-def _cheap_first(problem: CascadeProblem, orders: dict[str, Ints]) -> dict[str, Ints]:
-    """The first order with cheap purchases before dear ones, where all begin with a dear one that every row makes."""
+def _cheap_first(problem: CascadeProblem, learner: Learner, orders: dict[str, Ints]) -> dict[str, Ints]:
+    """The first order by price, where all begin with a purchase at least twice as dear that every row makes."""
     prices = problem.price_list.prices
     if problem.budget is not None or (prices == 0).any():
         return {}
-    # Within a factor of two, purchases keep their order.
-    level, order = np.floor(np.log2(prices / prices.min())), next(iter(orders.values()))
-    if any(level[one[0]] == 0 for one in orders.values()):
-        return {}
-    return {CHEAP_FIRST: order[np.argsort(level[order], kind="stable")]}
+    order = _by_price(next(iter(orders.values())), learner)
+    is_cheaper = all(prices[one[0]] >= 2 * prices[order[0]] for one in orders.values())
+    return {CHEAP_FIRST: order} if is_cheaper else {}
+
+
+def _by_price(order: Ints, learner: Learner) -> Ints:
+    """Cheap purchases before dear ones, and those without a gain on held-out rows last.
+
+    Within a factor of two, purchases keep their order.
+    """
+    prices = learner.price_list.prices
+    level = np.floor(np.log2(prices / prices.min()))[order]
+    return order[np.lexsort((level, learner.held_out_gain[order] <= 0.0))]
 
 
 def nested_scores(
@@ -162,11 +170,15 @@ def nested_scores(
         known = (merged.take(rest), task, y[rest], weight[rest], problem.price_list)
         learner = Learner(*known, NESTED_ORDERING)
         order = learner.chance_last(by_gain(learner))
-        sets = _plan(problem, plan.name, _affordable(problem, order), plan.boosting).sets
+        if plan.name == CHEAP_FIRST:
+            order = _by_price(order, learner)
+        # Costs are comparable only where the first purchase is as cheap as that of the plan.
+        order = _first_within(problem, order, float(prices[plan.order[:1]].sum()))
+        sets = _plan(problem, plan.name, order, plan.boosting).sets
         costs = np.broadcast_to(problem.costs(sets), paid.shape)[fold]
         return score_fold(task, table, y, weight, fold, sets, plan.boosting, n_trees)[0], costs
 
-    nested, n_places = raw.copy(), len(plan.sets) + 1
+    nested, n_places, prices = raw.copy(), len(plan.sets) + 1, problem.price_list.prices
     paid = np.broadcast_to(problem.costs(plan.sets), (len(y), n_places)).copy()
     with ThreadPoolExecutor(problem.n_threads) as pool:
         for fold, found in zip(folds, pool.map(score, folds), strict=True):
@@ -175,11 +187,16 @@ def nested_scores(
 
 
 def _affordable(problem: CascadeProblem, order: Ints) -> Ints:
-    """Move the first purchase that the budget affords to the front: where nothing is free, every row makes it."""
+    """Move the first purchase that the budget affords to the front."""
+    return order if problem.budget is None else _first_within(problem, order, problem.budget)
+
+
+def _first_within(problem: CascadeProblem, order: Ints, limit: float) -> Ints:
+    """Move the first purchase that costs at most ``limit`` to the front: where nothing is free, every row makes it."""
     prices = problem.price_list.prices
-    if problem.budget is None or (prices == 0).any():
+    if (prices == 0).any():
         return order
-    within = np.flatnonzero(prices[order] <= problem.budget)
+    within = np.flatnonzero(prices[order] <= limit)
     return order if not len(within) else np.r_[order[within[0]], np.delete(order, within[0])]
 
 

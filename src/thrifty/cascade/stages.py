@@ -273,12 +273,12 @@ def score_fold(
 
     Without ``n_trees`` each stage stops early by the loss of the fold; ``counted`` takes the numbers of trees.
     """
-    rest = np.ones(table.n_rows, dtype=bool)
-    rest[fold] = False
-    held_out = table.take(fold)
-    validation = ValidationRows(held_out, y[fold], counts[fold]) if n_trees is None else None
-    known = (table.take(rest), y[rest], counts[rest])
     try:
+        rest = np.ones(table.n_rows, dtype=bool)
+        rest[fold] = False
+        held_out = table.take(fold)
+        validation = ValidationRows(held_out, y[fold], counts[fold]) if n_trees is None else None
+        known = (table.take(rest), y[rest], counts[rest])
         grown = grow_stages(
             task, *known, sets, boosting, n_trees=n_trees, validation=validation, counted=counted
         )

@@ -210,7 +210,7 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
         return self._default_full() if self.full is None else self.full
 
     def _judged(
-        self, rows: TrainingRows, prices: PriceList, n_jobs: int | None, beside: Future[Any] | None = None
+        self, rows: TrainingRows, prices: PriceList, n_jobs: int | None, other_work: Future[Any] | None = None
     ) -> CrossFittedFull:
         """Full model and its outputs on the training rows; an inner chain is checked before it is called.
 
@@ -222,8 +222,8 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
         asked = rows.with_columns(columns_of(full, prices))
         is_plain = self._levels is None and not has_dates(rows.table)
         if not self._full_reads_numbers and (self.full is not None or is_plain):
-            return cross_fit_full(full, asked, n_jobs=n_jobs, beside=beside)
-        judged = cross_fit_full(full, replace(asked, table=asked.X), n_jobs=n_jobs, beside=beside)
+            return cross_fit_full(full, asked, n_jobs=n_jobs, other_work=other_work)
+        judged = cross_fit_full(full, replace(asked, table=asked.X), n_jobs=n_jobs, other_work=other_work)
         assert isinstance(judged.model, EstimatorFull)  # a model of scikit-learn
         return replace(judged, model=replace(judged.model, reads_numbers=True))
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from joblib.parallel import get_active_backend
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from thrifty.arrays import Floats, Ints, Labels
@@ -146,19 +146,19 @@ def cross_fit_full(
     *,
     n_jobs: int | None = None,
     name: str = FULL_MODEL,
-    beside: Future[Any] | None = None,
+    other_work: Future[Any] | None = None,
 ) -> CrossFittedFull:
     """Turn the ``full`` of an estimator into a ``FullModel`` with its outputs on the training rows.
 
     An estimator that is not frozen, fitted or not, is cloned and fitted on all rows, as everywhere in scikit-learn; its
     training outputs come from one further fit per fold, each judged on the rows it has not seen. Any other model was
     fitted elsewhere and is judged on the rows given, which it should not have been trained on: a loss near zero raises
-    a warning. Other work of the process that runs ``beside`` has one of the threads until it ends.
+    a warning. ``other_work`` of the process has one of the threads until it ends.
     """
     task = rows.task
     if is_estimator(full) and not isinstance(full, FrozenEstimator):
         _mention_refit(full, name)
-        return _fit_by_fold(full, rows, n_jobs, name, beside)
+        return _fit_by_fold(full, rows, n_jobs, name, other_work)
     model = _fitted_elsewhere(full, rows, name)
     if isinstance(model, EstimatorFull) and not models_of(task).is_calibrated(model.estimator):
         with renumber_rows_in_errors(rows.positions, name):
@@ -192,18 +192,21 @@ def _fitted_elsewhere(full: Any, rows: TrainingRows, name: str) -> FullModel:
 
 
 def _fit_by_fold(
-    full: Any, rows: TrainingRows, n_jobs: int | None, name: str, beside: Future[Any] | None
+    full: Any, rows: TrainingRows, n_jobs: int | None, name: str, other_work: Future[Any] | None
 ) -> CrossFittedFull:
     task, everyone = rows.task, np.arange(len(rows.y))
     models = models_of(task)
     models.check_unfitted(full, name)
     held_out = held_out_rows(rows)
-    jobs = [delayed(_fit_checked)(full, rows, everyone, name)]
-    jobs += [delayed(_ask_held_out)(full, rows, np.setdiff1d(everyone, out), out, name) for out in held_out]
-    if beside is not None and getattr(get_active_backend(prefer="threads")[0], "supports_sharedmem", False):
-        jobs.insert(0, delayed(wait)([beside]))
+    jobs = [delayed(_ask_held_out)(full, rows, np.setdiff1d(everyone, out), out, name) for out in held_out]
+    fit_all = delayed(_fit_checked)(full, rows, everyone, name)
     # Threads by default: most models compute without the interpreter's lock, and processes take seconds to start.
-    fitted, *scores = Parallel(n_jobs=n_jobs, prefer="threads")(jobs)[-1 - len(held_out) :]
+    parallel = Parallel(n_jobs=n_jobs, prefer="threads")
+    if getattr(get_active_backend(prefer="threads")[0], "supports_sharedmem", False):
+        waiting = [] if other_work is None else [delayed(wait)([other_work])]
+        fitted, *scores = parallel([*waiting, fit_all, *jobs])[len(waiting) :]
+    else:  # the model that serves need not be pickled
+        fitted, scores = _fit_checked(full, rows, everyone, name), parallel(jobs)
     raw = np.empty((len(rows.y), scores[0].shape[1]))
     for out, score in zip(held_out, scores, strict=True):
         raw[out] = score
