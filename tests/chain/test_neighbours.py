@@ -13,7 +13,13 @@ from thrifty import BudgetedClassifier, BudgetedRegressor, StageOptions, hold_bu
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cascade.neighbours import MAX_LEVELS, coarse_levels
 from thrifty.chain import kernel_neighbours as neighbours
-from thrifty.chain.kernel_neighbours import OF_MISSING, Neighbours, NeighbourStage, NeighbourTurn
+from thrifty.chain.kernel_neighbours import (
+    OF_MISSING,
+    Neighbours,
+    NeighbourStage,
+    NeighbourTurn,
+    TurnByNeighbours,
+)
 from thrifty.chain.stage import ForkStage, nodes_of
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.collect import evidence_of
@@ -41,18 +47,31 @@ def closeness(a, b):
     return 1.0 if a == 4 else np.exp(-0.5 * (0.8 * (float(a) - float(b))) ** 2)
 
 
-def test_masses_are_sums_of_products_of_kernels_over_what_is_held(among):
-    rows = np.array([[0, 3], [2, 4]], dtype=np.uint8)
-    masses, _ = among.look(rows, np.array([7, 4]), 1.5)
+@pytest.mark.parametrize("n_held", [1, 2, 5, 9])
+def test_masses_are_sums_of_products_of_kernels_over_what_is_held(n_held):
+    chance = np.random.default_rng(0)
+    codes, rows = chance.integers(0, 5, (9, 200)).astype(np.uint8), chance.integers(0, 5, (4, n_held))
+    label, weight = chance.integers(0, 3, 200).astype(np.int32), chance.uniform(0.5, 2.0, 200)
+    ends, positions = np.tile([0.5, 1.5, 2.5], 9), np.tile([0.0, 0.8, 1.6, 2.4], 9)
+    among = Neighbours(np.arange(9), ends, 3 * np.arange(10), positions, codes, label, weight, 3)
+    held = np.arange(9)[::-1][:n_held]
+    masses, _ = among.look(rows.astype(np.uint8), held, 1.5)
     for row, found in zip(rows, masses, strict=True):
-        expected = np.zeros(3)
-        for i in range(200):
-            near = closeness(row[0], among.codes[1, i]) * closeness(row[1], among.codes[0, i])
-            expected[among.label[i]] += among.weight[i] * near**1.5
-        np.testing.assert_allclose(found, expected)
+        near = [
+            np.prod([closeness(a, b) for a, b in zip(row, codes[held, i], strict=True)]) for i in range(200)
+        ]
+        np.testing.assert_allclose(
+            found, np.bincount(label, weight * np.power(near, 1.5), minlength=3), rtol=1e-5
+        )
     outputs = among.outputs(masses, 0.1)
     np.testing.assert_allclose(outputs.sum(axis=1), 1.0)
-    np.testing.assert_allclose(among.outputs(masses, 1e9), among.prior[None, :].repeat(2, axis=0), rtol=1e-6)
+    np.testing.assert_allclose(among.outputs(masses, 1e9), among.prior[None, :].repeat(4, axis=0), rtol=1e-6)
+
+
+def test_a_turn_of_a_stage_without_columns_is_refused(among):
+    none = np.empty(0, dtype=np.intp)
+    turn = TurnByNeighbours(among, none, 1.0, NeighbourTurn(np.array([0]), np.array([[4]]), np.array([1.0])))
+    assert "at least one" in turn.problem(none)
 
 
 def test_a_column_gains_the_fall_of_entropy_that_neighbours_lead_to_expect(among):

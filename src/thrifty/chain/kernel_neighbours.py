@@ -144,7 +144,8 @@ class Neighbours:
         """Standard deviation of the positions of each column: where it is large, few rows are near each other."""
         of_levels = np.split(self.positions, np.cumsum(self.n_levels - 1)[:-1])
         found = [np.r_[own, np.nan][codes] for own, codes in zip(of_levels, self.codes, strict=True)]
-        return np.array([0.0 if np.isnan(own).all() else np.nanstd(own) for own in found])
+        # Rounded, as it decides in which order columns are looked up.
+        return np.array([0.0 if np.isnan(own).all() else np.nanstd(own) for own in found]).round(6)
 
     @property
     def prior(self) -> Floats:
@@ -650,6 +651,8 @@ class TurnByNeighbours:
         """Why rows that hold some columns cannot take this turn, or None."""
         if not np.array_equal(self.columns, columns) or not np.isin(columns, self.among.columns).all():
             return "columns of a turn must be those of its stage, and known of the neighbours"
+        if not len(columns):
+            return "a turn by neighbours needs at least one column that is held"
         if not 0 < self.sharpness < 1e6:
             return f"sharpness must be positive; got {self.sharpness!r}"
         return self.choice.problem(self.among, columns)
