@@ -39,10 +39,11 @@ classifiers = {
 }
 
 # %%
-# The file beside this script (:download:`covertype.csv.gz <../../examples/covertype.csv.gz>`) has 6,000 rows that were
-# drawn at random from the 581,012 of Covertype (J. Blackard, 1998, UCI Machine Learning Repository,
-# `doi 10.24432/C50K5N <https://doi.org/10.24432/C50K5N>`_, CC BY 4.0), with short names of columns. scikit-learn's
-# ``fetch_covtype`` downloads all of them.
+# The file beside this script (:download:`covertype.csv.gz <../../examples/covertype.csv.gz>`) has 6,000 rows drawn at
+# random from the 581,012 of Covertype (J. Blackard, 1998, UCI Machine Learning Repository,
+# `doi 10.24432/C50K5N <https://doi.org/10.24432/C50K5N>`_, `CC BY 4.0 <https://creativecommons.org/licenses/by/4.0/>`_);
+# :download:`covertype.txt <../../examples/covertype.txt>` says what was changed. scikit-learn's ``fetch_covtype``
+# downloads all of them. Run the script in its folder.
 #
 # A third of the rows teaches the models, a third is the log, and a third is new. An answer is timed row by row, as
 # where rows come one at a time; the median of a few rows is what a model costs.

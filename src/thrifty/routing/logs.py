@@ -309,10 +309,11 @@ def warn_of_support(name: str, weight: Floats, known: Bools, min_rows: int) -> N
     The weights of rows that were asked add up to the number of rows on average, unless rows that are never asked exist.
     """
     n_rows, n_known, largest = len(known), int(known.sum()), weight[known].max(initial=1.0)
+    least = f", with propensities down to {1.0 / largest:.3g}" if n_known else ""
     if n_known < min_rows or largest > _MAX_WEIGHT or weight[known].sum() < _MIN_SUPPORT * n_rows:
         warnings.warn(
-            f"{name!r} was asked in {n_known} of {n_rows} rows, with propensities down to {1.0 / largest:.3g}: there "
-            f"is little support for what it would have done elsewhere. Ask it at random in more rows.",
+            f"{name!r} was asked in {n_known} of {n_rows} rows{least}: there is little support for what it would have "
+            f"done elsewhere. Ask it at random in more rows.",
             MissingSupportWarning,
             stacklevel=4,
         )

@@ -525,23 +525,24 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         found = self._walked(log, chance)
         names = np.array([*self._fitted().pool, ""], dtype=object)
         result = Replay(names[found.asked], names[found.model], found.cost, found.quality)
-        if propensity is None or not np.isnan(log.quality).any():
-            return result
-        return self._estimated(result, found.model, log, propensity)
+        return result if propensity is None else self._estimated(result, found.model, log, propensity)
 
     def _estimated(self, found: Replay, model: Ints, log: Log, propensity: Any) -> Replay:
         """Doubly robust and inverse-propensity qualities in place of those that a log does not have."""
         state, rows = self._fitted(), np.arange(len(log))
+        if np.ndim(propensity) == 2:
+            pool = [state.names.index(name) for name in state.pool]
+            propensity = numbers("propensity", propensity, state.names, len(log))[:, pool]
+        chances = check_propensity(propensity, ~np.isnan(log.quality), state.pool)
+        if not np.isnan(log.quality).any():
+            return found._replace(ips=found.quality)  # nothing is estimated
         if found.asked.shape[1] > 1:
             raise InvalidInputError(
                 f"propensity is for a policy that asks one model about each row; this one asks up to "
                 f"{found.asked.shape[1]}, and the log lacks answers of the others. Give a log of all models, or fit "
                 f"with max_asks=1."
             )
-        if np.ndim(propensity) == 2:
-            pool = [state.names.index(name) for name in state.pool]
-            propensity = numbers("propensity", propensity, state.names, len(log))[:, pool]
-        weight = 1.0 / check_propensity(propensity, ~np.isnan(log.quality), state.pool)[rows, model]
+        weight = 1.0 / chances[rows, model]
         for place, name in enumerate(state.pool):
             taken = model == place
             if taken.mean() >= _MIN_TAKEN:
@@ -653,6 +654,9 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             raise InvalidInputError(
                 f"{n_seen} of {len(log)} rows are rows of the fit, which prove nothing about new ones. Leave them out."
             )
+        if budget is not None:
+            self._check_goal(budget, None)
+            return self._with_bill(log, budget, n_next or len(log), confidence)
         name = state.names[state.best_single] if against is None else against
         if name not in state.names:
             raise InvalidInputError(f"against must be one of the models; got {name!r}.")
@@ -663,9 +667,6 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
                 f"quality must be known of {name} and of all models of the pool in rows that are to prove something; "
                 f"it is missing in {n_partial} of {len(log)} rows. Leave them out."
             )
-        if budget is not None:
-            self._check_goal(budget, None)
-            return self._with_bill(log, budget, n_next or len(log), confidence)
         check_max_loss(max_loss)
         limit = float(max_loss or 0.0)
         found: tuple[int, float] | None = None
