@@ -11,6 +11,7 @@ This is the one module that reads private attributes of scikit-learn: ``_predict
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.errors import InvalidInputError
+from thrifty.jit import lean_kernel
 from thrifty.trees.binning import LevelSets
 from thrifty.trees.ensemble import TreeEnsemble
 
@@ -255,10 +257,25 @@ def _margin(base_score: NDArray[np.float32], link: str) -> Floats:
     """Scores, in single precision, whose link is the base score of XGBoost."""
     one = np.float32(1.0)
     if link == "logistic":
-        base_score = -np.log(one / base_score - one)
+        base_score = -_logarithms(one / base_score - one)
     elif link == "exp":
-        base_score = np.log(base_score)
+        base_score = _logarithms(base_score)
     return base_score.astype(np.float64)
+
+
+def _logarithms(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """``log`` as the C library computes it; numpy's differs in the last bit on processors with AVX-512."""
+    values = np.array(values)
+    out = np.empty_like(values)
+    write_logarithms(values, out)
+    return out
+
+
+@lean_kernel
+def write_logarithms(values: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+    """Write the logarithm of each number."""
+    for i in range(len(values)):
+        out[i] = math.log(values[i])
 
 
 def _xgboost_tree(tree: Mapping[str, Any], n_features: int) -> TreeEnsemble:
