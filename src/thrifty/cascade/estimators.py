@@ -220,7 +220,7 @@ class BudgetedCascade(ChainEstimator):
             if budget is not None:
                 self._spend(budget)
             else:
-                # The point of least total cost where mistakes have prices, else the most accurate one.
+                # The point of least total cost where mistakes have prices, else the most accurate one up to noise.
                 assert self.evidence_.points is not None  # a cascade has the points that it was fitted with
                 self._go_to(self.evidence_.points[learned.default_point], self.evidence_.weights)
             report("choosing the operating point", 1, 1)
@@ -353,9 +353,9 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
 
     The stages share one ensemble of trees that grows with every purchase. In which order features are bought, how
     large the stages are, where each row stops and whether the full model earns its price at all is chosen out of fold;
-    the operating point is a mean spend (``budget``) or, without it, the most accurate one, or the one of least total
-    cost where mistakes have prices. ``at`` switches between operating points without refitting, and ``certified``
-    proves on new rows what one loses against the full model, or spends.
+    the operating point is a mean spend (``budget``) or, without it, the cheapest one within half a standard error of
+    the most accurate, or the one of least total cost where mistakes have prices. ``at`` switches between operating
+    points without refitting, and ``certified`` proves on new rows what one loses against the full model, or spends.
 
     Parameters
     ----------
@@ -384,8 +384,9 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     cv : int, splitter or iterable, default=4
         Folds in which everything is judged.
     n_jobs : int, optional
-        Folds that are fitted side by side, and threads of each library that the full model calls; None is 1, unless
-        joblib is configured otherwise, and -1 is all cores that the process may use. Results do not depend on it.
+        Folds that are fitted in parallel, in threads; each fit of the full model has one thread of OpenMP and of the
+        BLAS. None is 1, unless joblib is configured otherwise, and -1 is all cores that the process may use. Results
+        do not depend on it.
     random_state : int, RandomState or None
         Seed of all random choices: folds, the default full model, and which rows follow which of two mixed operating
         points.

@@ -103,7 +103,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         Models that may be asked about one row.
     confidence : float, default=None
         With 0.95, a margin is kept so that the mean cost of half as many new rows as the log has stays below the
-        budget, as estimated from the rows of the fit; ``certified`` proves it on new ones. None keeps no margin.
+        budget, as estimated from the rows of the fit; ``certified`` does so from new ones. None keeps no margin.
     random_state : int, RandomState or None, default=0
         Seed of folds and trees.
 
@@ -625,7 +625,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         n_next: int | None = None,
         confidence: float = 0.95,
     ) -> Self:
-        """Return the router at the cheapest setting that is proved on new rows, with its ``certificate_``.
+        """Return the router at a setting whose loss, or bill, new rows bound, with its ``certificate_``.
 
         Parameters
         ----------
