@@ -415,9 +415,9 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         Trees of a stage, and their depth.
     expected_cost_, expected_score_ : float
         Mean cost and accuracy to expect of new rows at the operating point in force, out of fold; with another ``loss``
-        than "error", the score is minus the mean loss. Orders of purchases are found on all rows; with 2,500 rows or
-        fewer, and no cost matrix, the score is corrected by what it loses where they are found without the rows that
-        judge them.
+        than "error", the score is minus the mean loss. Orders of purchases are found on all rows; with fewer than
+        1,250 rows, and no cost matrix, the score is corrected by what it loses where they are found without the rows
+        that judge them.
     expected_total_cost_ : float
         Mean cost of tests and mistakes together, where ``loss`` is a matrix.
     expected_cost_interval_, expected_score_interval_ : tuple of float

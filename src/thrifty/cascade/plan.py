@@ -58,8 +58,8 @@ MIN_Z_OF_FOLD, CLEAR_Z_OF_FOLD = 0.5, 4.0
 NESTED_ORDERING = Boosting(n_trees=30, max_depth=6)
 """Trees from which an order by gain is made, once for each fold."""
 
-NESTED_ROWS, MAX_NESTED_TABLE = 1_000, 2_500
-"""Rows wanted with scores of such orders, and rows from which on no order fits its own rows noticeably."""
+NESTED_ROWS = 1_000
+"""Rows wanted with scores of such orders."""
 
 
 def choose_plan(problem: CascadeProblem, race: "Race | None" = None) -> Plan:
@@ -148,8 +148,8 @@ def nested_scores(
     """Out-of-fold scores where the order, too, is found without the rows of the fold.
 
     The order of the plan was found on all rows: their labels had a say in which columns the first stages hold, so that
-    ``raw``, their out-of-fold scores, are too good. Rows beyond ``NESTED_ROWS`` keep those; of tables of more than
-    ``MAX_NESTED_TABLE`` rows all do.
+    ``raw``, their out-of-fold scores, are too good. Rows beyond ``NESTED_ROWS`` keep those. So do all
+    rows of tables of ``RACE_ROWS`` or more, where nested scores are too low by more (reproduction/benchmarks.md).
 
     Returns
     -------
@@ -162,7 +162,7 @@ def nested_scores(
     task, table, y, weight = problem.task, problem.table, problem.y, problem.weight
     merged = merged_table(table)
     n_before = np.cumsum([0] + [len(fold) for fold in problem.folds])[:-1]
-    wanted = NESTED_ROWS if len(y) <= MAX_NESTED_TABLE else 0
+    wanted = NESTED_ROWS if len(y) < RACE_ROWS else 0
     folds = [fold for fold, before in zip(problem.folds, n_before, strict=True) if before < wanted]
 
     def score(fold: Ints) -> tuple[Floats, Floats]:
