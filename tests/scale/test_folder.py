@@ -235,7 +235,9 @@ def test_documents_of_a_query_that_is_split_over_files_have_the_scores_of_one_ta
     predict_files(Scorer(tmp_path / "r.thrifty", row_key="id"), find_files(rows), tmp_path / "out")
     found = pd.read_parquet(tmp_path / "out").sort_values("id")
     assert found["qid"].tolist() == table["qid"].tolist()
-    assert found["answer"].tolist() == ranker.predict(table[["a", "b", "c"]]).tolist()
+    # A BLAS adds in another order in other batches.
+    expected = ranker.predict(table[["a", "b", "c"]])
+    np.testing.assert_allclose(found["answer"], expected, rtol=1e-12)
 
 
 def test_a_signal_waits_until_the_answers_of_a_call_are_kept_and_a_line_that_is_cut_is_asked_again(tmp_path):

@@ -88,7 +88,8 @@ def report(
     >>> from thrifty import BudgetedClassifier, report
     >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     >>> X = X.iloc[:, :4].round(2)
-    >>> clf = BudgetedClassifier(LogisticRegression(), cv=2, random_state=0).fit(X[:300], y[:300])
+    >>> full = LogisticRegression(solver="newton-cholesky")
+    >>> clf = BudgetedClassifier(full, cv=2, random_state=0).fit(X[:300], y[:300])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     report(clf, X[300:], y[300:], f"{folder}/report.html").name
     'report.html'
