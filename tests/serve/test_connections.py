@@ -178,8 +178,11 @@ def test_more_connections_than_allowed_are_closed_and_leave_room_when_they_end(p
 def test_new_clients_do_not_wait_for_those_that_keep_the_gateway_busy():
     pytest.importorskip("uvloop")
 
+    answered = []
+
     async def slow(scope, receive, send):
         time.sleep(0.01)  # the processor is busy
+        answered.append(scope["client"])
         await echo(scope, receive, send)
 
     request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -204,16 +207,16 @@ def test_new_clients_do_not_wait_for_those_that_keep_the_gateway_busy():
     for one in busy:
         one.start()
     time.sleep(0.3)
-    began = time.monotonic()
-    clients = [socket.create_connection(address, timeout=20) for _ in range(30)]
+    before = len(answered)
+    clients = [socket.create_connection(address, timeout=60) for _ in range(30)]
     for client in clients:
         client.sendall(request)
     for client in clients:
         assert client.recv(65536).startswith(b"HTTP/1.1 200")
         client.close()
-    took = time.monotonic() - began
+    n_answered = len(answered) - before
     is_over.set()
     for one in (*busy, thread):
         server.should_exit = True
         one.join()
-    assert took < 1.5  # one in a turn would take 30 turns of a tenth of a second
+    assert n_answered < 200  # one in a turn would take 30 turns, in each of which the others are answered as well
