@@ -219,4 +219,5 @@ def test_new_clients_do_not_wait_for_those_that_keep_the_gateway_busy():
     for one in (*busy, thread):
         server.should_exit = True
         one.join()
-    assert n_answered < 200  # one in a turn would take 30 turns, in each of which the others are answered as well
+    # About 50; one in a turn would take 30 turns, in each of which others are answered as well: about 190.
+    assert n_answered < 100
