@@ -112,13 +112,14 @@ def test_sizes_grow():
 def test_an_order_begins_with_a_purchase_that_small_budgets_pay_for_unless_something_is_free(
     budget, cheap, first
 ):
-    """Column 0 says most, for 5, and is worth more per unit of price than column 1.
+    """Column 0 says everything, for 5, and beside it column 1, a copy of it with noise, is worth nothing.
 
     Beginning with column 0, no row is served for less than 5; beginning with column 1, some are.
     """
     X = np.random.default_rng(0).normal(size=(200, 3))
+    X[:, 1] = X[:, 0] + 2 * X[:, 1]
     prices = PriceList(np.array([5.0, *cheap]), np.arange(3))
-    known = problem(X, X[:, 0] + 0.25 * X[:, 1] > 0, (SMALL,))
+    known = problem(X, X[:, 0] > 0, (SMALL,))
     found = choose_plan(replace(known, price_list=prices, budget=budget))
     assert found.order[0] == first
     assert sorted(found.order.tolist()) == np.flatnonzero(prices.prices).tolist()

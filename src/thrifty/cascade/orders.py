@@ -143,16 +143,22 @@ class Learner:
         """
         if self.table.n_rows < ROWS_TO_JUDGE:
             return order
-        gain = self.held_out_gain[order]
+        gain = self._held_out_gain_of_all[order]
         behind = np.flatnonzero(gain <= 0.0)
         behind = behind[np.argsort(-gain[behind], kind="stable")]
         return np.concatenate([order[gain > 0.0], order[behind]])
 
     @cached_property
-    def held_out_gain(self) -> Floats:
-        """Gain of each purchase on rows held out, in an ensemble over all columns; rounded, as its sign decides."""
-        everything = self.columns_with(self.priced)
-        gains = held_out_gains(self.table, self.loss, self.counts, everything, self.boosting)
+    def _held_out_gain_of_all(self) -> Floats:
+        return self.held_out_gain(self.priced)
+
+    def held_out_gain(self, purchases: Ints) -> Floats:
+        """Gain on held-out rows of every purchase, in an ensemble over some of them and the free columns.
+
+        Rounded, as its sign decides.
+        """
+        columns = self.columns_with(purchases)
+        gains = held_out_gains(self.table, self.loss, self.counts, columns, self.boosting)
         n_purchases = len(self.price_list.prices)
         summed = np.bincount(self.price_list.group_of, weights=gains, minlength=n_purchases)
         return np.round(summed, 6).astype(np.float64)

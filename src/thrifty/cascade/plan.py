@@ -123,23 +123,28 @@ def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
 
 
 def _cheap_first(problem: CascadeProblem, learner: Learner, orders: dict[str, Ints]) -> dict[str, Ints]:
-    """The first order by price, where all begin with a purchase at least twice as dear that every row makes."""
+    """The first order with cheap purchases in front, where nothing is free and all begin with dear ones."""
     prices = problem.price_list.prices
     if problem.budget is not None or (prices == 0).any():
         return {}
-    order = _by_price(next(iter(orders.values())), learner)
-    is_cheaper = all(prices[one[0]] >= 2 * prices[order[0]] for one in orders.values())
-    return {CHEAP_FIRST: order} if is_cheaper else {}
+    order, first = next(iter(orders.values())), min(float(prices[one[0]]) for one in orders.values())
+    found = _by_price(order, learner, first / 2)
+    return {} if np.array_equal(found, order) else {CHEAP_FIRST: found}
 
 
-def _by_price(order: Ints, learner: Learner) -> Ints:
-    """Cheap purchases before dear ones, and those without a gain on held-out rows last.
+def _by_price(order: Ints, learner: Learner, limit: float) -> Ints:
+    """Move purchases that cost at most ``limit`` to the front: of each level of prices those that gain something.
 
-    Within a factor of two, purchases keep their order.
+    A level is a factor of two; the cheapest comes first. Gains are those on held-out rows beside the cheaper purchases,
+    and the best of a level is moved in any case: on few rows none may show a gain.
     """
     prices = learner.price_list.prices
-    level = np.floor(np.log2(prices / prices.min()))[order]
-    return order[np.lexsort((level, learner.held_out_gain[order] <= 0.0))]
+    level, is_useful = np.floor(np.log2(prices / prices.min())), np.zeros(len(prices), dtype=bool)
+    for one in np.unique(level[prices <= limit]):
+        is_new = (level == one) & (prices <= limit)
+        gain = learner.held_out_gain(np.flatnonzero(is_useful | is_new))
+        is_useful |= is_new & ((gain > 0.0) | (gain == gain[is_new].max()))
+    return order[np.argsort(np.where(is_useful, level, np.inf)[order], kind="stable")]
 
 
 def nested_scores(
@@ -171,7 +176,7 @@ def nested_scores(
         learner = Learner(*known, NESTED_ORDERING)
         order = learner.chance_last(by_gain(learner))
         if plan.name == CHEAP_FIRST:
-            order = _by_price(order, learner)
+            order = _by_price(order, learner, float(prices[order[0]]) / 2)
         # Costs are comparable only where the first purchase is as cheap as that of the plan.
         order = _first_within(problem, order, float(prices[plan.order[:1]].sum()))
         sets = _plan(problem, plan.name, order, plan.boosting).sets
