@@ -31,7 +31,7 @@ from thrifty import (
 
 
 def _full():
-    return LogisticRegression(solver="newton-cholesky", C=0.01, tol=0.1)  # a tenth of the time on such tables
+    return LogisticRegression(solver="newton-cholesky", C=0.01, tol=0.1)  # few iterations on such tables
 
 
 class RankerOfLabels(BudgetedRanker):

@@ -355,7 +355,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     large the stages are, where each row stops and whether the full model earns its price at all is chosen out of fold;
     the operating point is a mean spend (``budget``) or, without it, the cheapest one within half a standard error of
     the most accurate, or the one of least total cost where mistakes have prices. ``at`` switches between operating
-    points without refitting, and ``certified`` proves on new rows what one loses against the full model, or spends.
+    points without refitting, and ``certified`` bounds on new rows what one loses against the full model, or spends.
 
     Parameters
     ----------

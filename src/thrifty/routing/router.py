@@ -654,12 +654,12 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             raise InvalidInputError(
                 f"{n_seen} of {len(log)} rows are rows of the fit, which prove nothing about new ones. Leave them out."
             )
-        if budget is not None:
-            self._check_goal(budget, None)
-            return self._with_bill(log, budget, n_next or len(log), confidence)
         name = state.names[state.best_single] if against is None else against
         if name not in state.names:
             raise InvalidInputError(f"against must be one of the models; got {name!r}.")
+        if budget is not None:
+            self._check_goal(budget, None)
+            return self._with_bill(log, budget, n_next or len(log), confidence)
         reference = qualities(quality, state.names, len(log))[:, state.names.index(name)]
         n_partial = int(np.isnan(np.column_stack([log.quality, reference])).any(axis=1).sum())
         if n_partial:
