@@ -92,7 +92,7 @@ def run(how: Run) -> Outcome:
         ["data", "method", "small budget", "middle", "large", "seconds"],
         [row for name, splits in numbers.items() for row in _rows(name, splits)],
         {"splits": numbers},
-        [f"Sweep: {settings.thinned}"],
+        [f"Sweep: {settings.thinned}", *(_differences(name, splits) for name, splits in numbers.items())],
     )
     outcome.write(how.out)
     return outcome
@@ -113,6 +113,20 @@ def _rows(name: str, splits: Sequence[dict[str, Any]]) -> list[list[str]]:
         seconds = np.mean([one[method][1] for one in splits])
         rows.append(["" if rows else what, method, *cells, f"{seconds:.0f}"])
     return rows
+
+
+def _differences(name: str, splits: Sequence[dict[str, Any]]) -> str:
+    """By how many points each method leads the cascade on the same splits, with standard errors."""
+    quality = {method: np.array([one[method][0] for one in splits]) for method in splits[0]}
+    told = []
+    for method in [one for one in quality if one != "cascade"]:
+        ahead = 100 * (quality[method] - quality["cascade"])
+        cells = [f"{mean:+.1f}" for mean in ahead.mean(axis=0)]
+        if len(ahead) > 1:
+            errors = ahead.std(axis=0, ddof=1) / np.sqrt(len(ahead))
+            cells = [f"{cell} ± {error:.1f}" for cell, error in zip(cells, errors, strict=True)]
+        told.append(f"{method} {', '.join(cells)}")
+    return f"{name}, points ahead of the cascade: {'; '.join(told)}."
 
 
 def measure(name: str, seed: int, data: str | None, settings: AcquisitionSettings) -> dict[str, Any]:
