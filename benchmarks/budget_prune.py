@@ -21,7 +21,7 @@ from reproduction.pruning.mirror_ascent import ascend
 from reproduction.pruning.node_costs import PruningRows, closure_of
 from reproduction.pruning.optimum import solve_linear_program
 from thrifty import Prices
-from thrifty.prices.prices import check_price_list
+from thrifty.engine.prices.prices import check_price_list
 
 WIDE = 2**30
 

@@ -13,8 +13,9 @@ import time
 import lightgbm as lgb
 import numpy as np
 
-from thrifty.trees import EnsembleBuilder, TreeGrower, bin_columns
-from thrifty.trees.workspace import Limits
+from thrifty.engine.trees import bin_columns
+from thrifty.learners.trees import EnsembleBuilder, TreeGrower
+from thrifty.learners.trees.workspace import Limits
 
 RATE = 0.1
 

@@ -47,11 +47,11 @@ from thrifty import (
     certify,
     evidence_of,
 )
+from thrifty.engine.evidence.collect import training_fingerprints
+from thrifty.engine.tasks.mistakes import read_loss
 from thrifty.errors import InvalidInputError, NothingSavedWarning
-from thrifty.evidence.collect import training_fingerprints
 from thrifty.rows import fingerprints
 from thrifty.scale.fit import fit
-from thrifty.tasks.mistakes import read_loss
 
 MAX_LOSS, CONFIDENCE = 0.05, 0.9
 N_FIT, N_PROOF, N_NEW, TIMES = 200, 300, 10_000, 20

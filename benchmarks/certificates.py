@@ -20,8 +20,8 @@ import numpy as np
 from promises import MAX_NEW, TABLES, whole
 from reproduction.datasets import load_digits_at_least_five
 from thrifty import BudgetedClassifier, Frontier, certify, evidence_of
-from thrifty.evidence.hypothesis_tests import betting_bound, clopper_pearson_bound
-from thrifty.evidence.thresholds import path_to_full
+from thrifty.engine.evidence.hypothesis_tests import betting_bound, clopper_pearson_bound
+from thrifty.engine.evidence.thresholds import path_to_full
 
 warnings.simplefilter("ignore")
 TABLES = TABLES | {"digits": lambda: whole(load_digits_at_least_five())}

@@ -33,9 +33,9 @@ from sklearn.ensemble import ExtraTreesClassifier
 import frontier
 from reproduction.datasets import load_digits_at_least_five
 from thrifty import BudgetedClassifier, hold_budget
-from thrifty.cascade import estimators as cascade
-from thrifty.cascade import learn, orders, plan
-from thrifty.cascade import stages as staged
+from thrifty.learners.cascade import estimators as cascade
+from thrifty.learners.cascade import learn, orders, plan
+from thrifty.learners.cascade import stages as staged
 from thrifty.rows import uniforms
 
 TABLES = {  # rows to fit on, splits, budgets

@@ -18,9 +18,9 @@ from sklearn.exceptions import ConvergenceWarning
 from reproduction.datasets import load_miniboone
 from reproduction.experiments.fits import judge_on_split
 from thrifty import DynaModGbrtClassifier, DynaModLinClassifier, DynaModLstsqClassifier
-from thrifty.full.crossfit import assign_folds
-from thrifty.tasks.classes import clip_probability
-from thrifty.tasks.logistic import logistic_loss
+from thrifty.engine.full.crossfit import assign_folds
+from thrifty.engine.tasks.classes import clip_probability
+from thrifty.engine.tasks.logistic import logistic_loss
 
 FAMILIES = {
     "DynaMod-Lin": (DynaModLinClassifier, {"gamma": 0.005, "max_iter": 20}),

@@ -45,11 +45,11 @@ from thrifty import (
     DynaModLstsqClassifier,
     StageOptions,
 )
-from thrifty.chain.operating_points import Policy
-from thrifty.chain.readers import TableReader
 from thrifty.device.c99 import plan_of, source_of
 from thrifty.device.model import DeviceModel, DeviceStage, device_model, leaf_unit
-from thrifty.trees.other_libraries import additive_trees
+from thrifty.engine.purchases.readers import TableReader
+from thrifty.engine.trees.other_libraries import additive_trees
+from thrifty.engine.walk.policy import Policy
 
 START = Path(__file__).parents[1] / "examples" / "device"
 BOARDS = {

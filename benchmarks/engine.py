@@ -19,12 +19,14 @@ from functools import partial
 import lightgbm as lgb
 import numpy as np
 
+from thrifty.engine.tasks.derivatives import write_derivatives
+from thrifty.engine.trees import bin_columns
 from thrifty.jit import kernel
-from thrifty.trees import EnsembleBuilder, TreeGrower, bin_columns
-from thrifty.trees.gradients import choose_lanes, pack, write_derivatives
-from thrifty.trees.histogram import TILE, add_eight, fill
-from thrifty.trees.split import search
-from thrifty.trees.workspace import Limits
+from thrifty.learners.trees import EnsembleBuilder, TreeGrower
+from thrifty.learners.trees.gradients import choose_lanes, pack
+from thrifty.learners.trees.histogram import TILE, add_eight, fill
+from thrifty.learners.trees.split import search
+from thrifty.learners.trees.workspace import Limits
 
 SIZES = [(12_000, 16), (45_000, 50), (150_000, 200)]
 RATE = 0.1

@@ -16,7 +16,7 @@ from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.naive_bayes import GaussianNB
 
 import thrifty
-from thrifty.evidence.thresholds import measured
+from thrifty.engine.evidence.thresholds import measured
 
 SEED = {"random_state": 0}
 

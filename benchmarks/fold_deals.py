@@ -15,7 +15,7 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import ExtraTreesClassifier
 
 from thrifty import BudgetedClassifier, StageOptions
-from thrifty.cascade import learn
+from thrifty.learners.cascade import learn
 
 COSTS = np.array([[0.0, 200.0], [5.0, 0.0]])
 """What answers cost, lines "sick" and "well"."""

@@ -39,9 +39,9 @@ from sklearn.svm import SVC
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty import BudgetedClassifier, DynaModGbrtClassifier, Frontier, evidence_of, hold_budget
 from thrifty.bundle import to_bytes
-from thrifty.evidence.evidence import Evidence
+from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.tasks.logistic import platt
 from thrifty.rows import content_folds
-from thrifty.tasks.logistic import platt
 
 DATA = Path(os.environ.get("THRIFTY_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 N_JOBS = 2

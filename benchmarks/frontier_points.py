@@ -12,9 +12,9 @@ import tracemalloc
 
 import numpy as np
 
-from thrifty.evidence.certificate import certify
-from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.frontier import Frontier
+from thrifty.engine.evidence.certificate import certify
+from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.evidence.frontier import Frontier
 
 
 def make_system(seed, n_rows, rows=0):

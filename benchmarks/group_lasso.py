@@ -17,8 +17,8 @@ from scipy import sparse
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
-from thrifty.dynamod.group_lasso import LinearScores, group_lasso
-from thrifty.dynamod.objective import LogisticFit
+from thrifty.learners.dynamod.group_lasso import LinearScores, group_lasso
+from thrifty.learners.dynamod.objective import LogisticFit
 
 TOL = 1e-6
 N_GAMMAS = 20

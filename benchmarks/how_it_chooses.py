@@ -14,8 +14,8 @@ from sklearn.datasets import load_digits
 from sklearn.ensemble import ExtraTreesClassifier
 
 from thrifty import BudgetedClassifier
-from thrifty.cascade import plan as planning
-from thrifty.cascade.problem import calibrate
+from thrifty.learners.cascade import plan as planning
+from thrifty.learners.cascade.problem import calibrate
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

@@ -24,7 +24,7 @@ from sklearn.model_selection import StratifiedKFold
 from frontier import DATA, load_priced
 from reproduction import datasets
 from thrifty import BudgetedClassifier, Prices
-from thrifty.prices.prices import check_price_list
+from thrifty.engine.prices.prices import check_price_list
 
 TABLES = ["heart", "pima", "hepatitis", "thyroid"]
 N_FOLDS = {"thyroid": 2}  # 2,880 test rows are enough, and a fit takes longest there

@@ -11,7 +11,8 @@ import time
 import lightgbm as lgb
 import numpy as np
 
-from thrifty.trees import EnsembleBuilder, TreeGrower, bin_columns
+from thrifty.engine.trees import bin_columns
+from thrifty.learners.trees import EnsembleBuilder, TreeGrower
 
 
 def make_pair(n_trees, n=20_000, p=30):

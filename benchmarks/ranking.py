@@ -23,11 +23,11 @@ from lightgbm import LGBMRanker
 from reproduction.datasets.documents import load_mq2008, load_mslr
 from reproduction.ranking_curve import band_over_queries
 from thrifty import BudgetedRanker
-from thrifty.cascade.problem import CAPACITIES
-from thrifty.cascade.stages import grow_stages
+from thrifty.engine.tasks.ranking import GRADIENTS, Queries, ndcg_at, ranking_of, with_queries
+from thrifty.engine.trees import bin_columns
 from thrifty.errors import FullModelNotWorthItWarning
-from thrifty.tasks.ranking import GRADIENTS, Queries, ndcg_at, ranking_of, with_queries
-from thrifty.trees import bin_columns
+from thrifty.learners.cascade.problem import CAPACITIES
+from thrifty.learners.cascade.stages import grow_stages
 
 COSTS = (1, 2, 3, 5, 8, 12, 20, 30)
 LOADERS = {"mq2008": load_mq2008, "mslr": load_mslr}

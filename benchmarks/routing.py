@@ -41,9 +41,9 @@ from sklearn.linear_model import Ridge
 from ports import free_ports
 from thrifty import ModelRouter, save
 from thrifty.errors import InvalidInputError
-from thrifty.routing.operating_points import held_mix, upper_bill
-from thrifty.routing.policy import concave_hull
-from thrifty.routing.quality import learn_text_reader
+from thrifty.learners.routing.operating_points import held_mix, upper_bill
+from thrifty.learners.routing.policy import concave_hull
+from thrifty.learners.routing.quality import learn_text_reader
 
 DATA = (
     Path(os.environ.get("THRIFTY_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")) / "routing"

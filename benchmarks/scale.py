@@ -25,8 +25,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from thrifty import BudgetedClassifier, load, save
-from thrifty.chain.operating_points import Policy
-from thrifty.chain.readers import TableReader
+from thrifty.engine.purchases.readers import TableReader
+from thrifty.engine.walk.policy import Policy
 from thrifty.scale import Scorer
 from thrifty.scale.folder import find_files, predict_files
 from thrifty.threads import limited_threads

@@ -19,7 +19,7 @@ from sklearn.base import is_classifier
 from frontier import BUDGETS, load_large, load_priced
 from targets import CASES, Case
 from thrifty import BudgetedClassifier, BudgetedRegressor, Prices, StageOptions, hold_budget
-from thrifty.chain.stage import nodes_of
+from thrifty.engine.walk.stage import nodes_of
 
 OF_NUMBERS = ("pol", "bike_hour", "cpu_act")
 

@@ -9,7 +9,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from reproduction.datasets import load_letters
 from thrifty import DynaModGbrtClassifier, DynaModLinClassifier, sweep
-from thrifty.trees import bin_columns
+from thrifty.engine.trees import bin_columns
 
 TREES = {"gamma": [1.0, 10.0, 100.0, 1000.0], "p_full": [0.1, 0.5], "learning_rate": [0.1, 0.3]}
 LINEAR = {"gamma": np.logspace(-4, -1, 8).tolist(), "p_full": [0.3, 0.6]}

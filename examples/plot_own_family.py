@@ -21,8 +21,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import SplineTransformer
 
 from thrifty.arrays import Floats, Ints
-from thrifty.dynamod import Stage, Visit, alternate
-from thrifty.dynamod.gated import GatedClassifier, PairProblem
+from thrifty.learners.dynamod import Stage, Visit, alternate
+from thrifty.learners.dynamod.gated import GatedClassifier, PairProblem
 
 
 class SplinePair:

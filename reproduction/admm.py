@@ -1,7 +1,7 @@
 """ADMM for the q-step under the squared distance: the paper's own solver of (OPT5), appendix (Boyd et al., 2011).
 
-``thrifty.dynamod.q_step_squared`` solves the same problem exactly and faster by orders of magnitude; the two are
-compared in the tests.
+``thrifty.learners.dynamod.q_step_squared`` solves the same problem exactly and faster by orders of
+magnitude; the two are compared in the tests.
 """
 
 import numpy as np
@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from thrifty.arrays import Floats
-from thrifty.dynamod.qstep import SpendingProblem, check_spending, q_step_kl
-from thrifty.dynamod.solution import Solution
 from thrifty.errors import InvalidInputError
+from thrifty.learners.dynamod.qstep import SpendingProblem, check_spending, q_step_kl
+from thrifty.learners.dynamod.solution import Solution
 
 __all__ = ["q_step_squared_admm"]
 

@@ -17,16 +17,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats
-from thrifty.errors import InvalidInputError
-from thrifty.evidence.bootstrap import check_bootstrap, tails
-from thrifty.evidence.evidence import distinct_thresholds
-from thrifty.tasks.ranking import (
+from thrifty.engine.evidence.bootstrap import check_bootstrap, tails
+from thrifty.engine.evidence.evidence import distinct_thresholds
+from thrifty.engine.tasks.ranking import (
     Queries,
     as_queries,
     average_precision_at,
     check_grades,
     check_scores,
 )
+from thrifty.errors import InvalidInputError
 
 __all__ = ["Measure", "RankingCurve", "band_over_queries", "ranking_curve", "thresholds_of"]
 

@@ -133,7 +133,7 @@ def fit_by_command(tmp_path_factory):
 @pytest.fixture(scope="session")
 def answers_to():
     """``answers_to(system, frame)``: answers to a table as the commands give them."""
-    from thrifty.evidence.collect import chain_of
+    from thrifty.engine.evidence.collect import chain_of
     from thrifty.scale.scorer import answers_of, stage_names
 
     def answers(system, frame, **how):
@@ -154,9 +154,9 @@ def bike_system(fit_by_command):
 def _small_fits():
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-    from thrifty.cascade import estimators as cascade
-    from thrifty.cascade import gates, neighbours, plan
-    from thrifty.trees.boosting import Boosting
+    from thrifty.learners.cascade import estimators as cascade
+    from thrifty.learners.cascade import gates, neighbours, plan
+    from thrifty.learners.trees.boosting import Boosting
 
     with pytest.MonkeyPatch.context() as patch:
         for default in (HistGradientBoostingClassifier, HistGradientBoostingRegressor):

@@ -17,14 +17,14 @@ from thrifty.jit import Deferred, import_compiler, kernel, lean
 
 ROUND = """
 import numpy as np
-from thrifty.trees.gradients import round_to
+from thrifty.learners.trees.gradients import round_to
 out = np.empty(3)
 round_to(np.array([0.1, 0.2, 0.7]), np.ones(3), 4, out)
 print(out.tolist())
 """
 OTHER = """
 import numpy as np
-from thrifty.trees.ensemble import add_leaf_values
+from thrifty.engine.trees.ensemble import add_leaf_values
 add_leaf_values(np.ones((2, 1)), np.zeros(3, np.int32), np.zeros((3, 1)))
 """
 ANSWER = "[0.125, 0.1875, 0.6875]\n"
@@ -62,7 +62,7 @@ def test_several_threads_may_make_the_first_call_at_once(tmp_path, n_threads):
 from concurrent.futures import ThreadPoolExecutor
 import sys
 import numpy as np
-from thrifty.trees import bin_columns
+from thrifty.engine.trees import bin_columns
 sys.setswitchinterval(1e-6)
 X = np.arange(12.0).reshape(6, 2)
 with ThreadPoolExecutor({n_threads}) as pool:
@@ -79,8 +79,9 @@ exec "$0" "$@"
 SERVE = """
 import errno, os, sys, tempfile
 import numpy as np
-import thrifty, thrifty.trees
-for folder in sys.argv[1], os.path.expanduser("~"), os.path.dirname(thrifty.trees.__file__), "/tmp", "/dev/shm":
+import thrifty, thrifty.learners.trees
+kept = os.path.dirname(thrifty.learners.trees.__file__)
+for folder in sys.argv[1], os.path.expanduser("~"), kept, "/tmp", "/dev/shm":
     try:
         tempfile.TemporaryFile(dir=folder).close()
         print("can be written to:", folder)

@@ -15,11 +15,11 @@ import yaml
 from packaging.requirements import Requirement
 
 from thrifty import Chain, Policy
-from thrifty.chain.stage import LinearStage
 from thrifty.cli import app
-from thrifty.full.model import PrecomputedFull
-from thrifty.prices.billing import PriceList
-from thrifty.tasks.classes import BinaryTask
+from thrifty.engine.full.model import PrecomputedFull
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.tasks.classes import BinaryTask
+from thrifty.engine.walk.stage import LinearStage
 
 create_app = pytest.importorskip("thrifty.serve.app").create_app
 

@@ -23,13 +23,13 @@ import thrifty
 from thrifty import BudgetedClassifier, ConfidenceRouter, Policy, SqlSource, StageOptions
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cli import main
+from thrifty.engine.purchases.sources import RetryingSource
+from thrifty.engine.table.columns import column_types, learn_levels, plain_table
+from thrifty.engine.table.frames import as_numbers, kind_of_table
+from thrifty.engine.table.reader import Schema
 from thrifty.errors import FullModelFailedError, FullModelFailedWarning, InvalidInputError
 from thrifty.serve.config import Config
 from thrifty.serve.gateway import Gateway
-from thrifty.sources import RetryingSource
-from thrifty.tables.columns import column_types, learn_levels, plain_table
-from thrifty.tables.frames import as_numbers, kind_of_table
-from thrifty.tables.reader import Schema
 
 N_NEW, N_ONE_BY_ONE = 500, 40
 TOLERANCE = 1e-9

@@ -30,7 +30,7 @@ import hashlib, json, sys
 from pathlib import Path
 import numpy as np, pandas as pd
 from thrifty import load
-from thrifty.sources import DictSource
+from thrifty.engine.purchases.sources import DictSource
 
 def digest(*arrays):
     return hashlib.sha256(b"".join(np.ascontiguousarray(one).tobytes() for one in arrays)).hexdigest()

@@ -43,16 +43,16 @@ from thrifty import (
 )
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cli import main
-from thrifty.dynamod.sweep import sweep
+from thrifty.engine.evidence.collect import chain_of
+from thrifty.engine.purchases.sources import RetryingSource
 from thrifty.errors import FullModelOutsideWarning, InvalidInputError
-from thrifty.evidence.collect import chain_of
+from thrifty.learners.dynamod.sweep import sweep
 from thrifty.reporting.measure import measure
 from thrifty.reporting.page import page_of
 from thrifty.reporting.routers import measure_router
 from thrifty.serve.app import create_app
 from thrifty.serve.config import Config
 from thrifty.serve.gateway import Gateway
-from thrifty.sources import RetryingSource
 
 COSTS = {"radius": 1.0, "texture": 2.0, "area": 2.0, "shape": 3.0, "points": 1.5}
 TRAIN, VAL, NEW = slice(0, 260), slice(260, 400), slice(400, 520)
@@ -808,7 +808,7 @@ def router_log():
 @pytest.fixture(scope="module")
 def router(router_log):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("thrifty.routing.quality.N_TREES", 5)
+        patch.setattr("thrifty.learners.routing.quality.N_TREES", 5)
         return ModelRouter(MODELS, budget=0.006).fit(*(part[:160] for part in router_log))
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import thrifty
 import thrifty.errors
-from thrifty.tasks.task import Task
+from thrifty.engine.tasks.task import Task
 
 
 def test_everything_in_all_can_be_imported_and_nothing_else_is_listed():

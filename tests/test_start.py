@@ -18,9 +18,9 @@ LATER = (
     "thrifty.cli",
     "reproduction.pruning",
     "thrifty.reporting",
-    "thrifty.dynamod.sweep",
-    "thrifty.tables.files",
-    "thrifty.tables.training",
+    "thrifty.learners.dynamod.sweep",
+    "thrifty.engine.table.files",
+    "thrifty.engine.table.training",
 )
 """Loaded by those who need them: files, pictures and the command line are not needed to fit and to predict."""
 
@@ -36,7 +36,7 @@ def loaded_by(statement, after):
 def test_the_front_door_adds_to_scikit_learn_only_itself_and_not_its_compiler():
     theirs = "import sklearn.ensemble, sklearn.linear_model, sklearn.frozen"
     ours = loaded_by("from thrifty import BudgetedClassifier", after=theirs)
-    assert "thrifty.cascade.estimators" in ours
+    assert "thrifty.learners.cascade.estimators" in ours
     assert not ours.intersection(LATER)
     foreign = {name.split(".")[0] for name in ours} - {"thrifty", "sklearn"}
     assert foreign <= set(sys.stdlib_module_names), foreign

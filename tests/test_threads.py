@@ -171,7 +171,7 @@ def test_one_row_that_a_stage_answers_does_not_touch_threads(monkeypatch):
     from sklearn.linear_model import LogisticRegression
 
     from thrifty import DynaModLinClassifier
-    from thrifty.full import model
+    from thrifty.engine.full import model
 
     X = np.random.default_rng(0).normal(size=(60, 3))
     fit = DynaModLinClassifier(LogisticRegression(), random_state=0).fit(X, (X[:, 0] > 0).astype(int))

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from reproduction.experiments.selection import AnyCandidate, Candidate
+from thrifty.engine.plots import draw_tradeoff, new_figure, save_figure
 from thrifty.errors import InvalidInputError
-from thrifty.plots import draw_tradeoff, new_figure, save_figure
 
 __all__ = ["CURVES", "CurveKind", "as_fitted", "curves_from", "draw_figure", "redraw"]
 

@@ -21,11 +21,11 @@ import reproduction
 from reproduction.datasets import Split
 from reproduction.experiments.selection import AnyCandidate, Candidate, FullAnswers
 from thrifty.arrays import Floats, Ints
-from thrifty.dynamod.sweep import code_version
+from thrifty.engine.full.crossfit import TrainingRows, assign_folds, cross_fit_full
+from thrifty.engine.tasks.classes import BinaryTask
 from thrifty.errors import FullModelNotWorthItWarning, OptimisticFullModelWarning
-from thrifty.full.crossfit import TrainingRows, assign_folds, cross_fit_full
+from thrifty.learners.dynamod.sweep import code_version
 from thrifty.progress import Progress, silent
-from thrifty.tasks.classes import BinaryTask
 
 __all__ = ["Fit", "FullScores", "Job", "Kept", "fit_all", "judge_on_split", "kept_in", "key_of"]
 

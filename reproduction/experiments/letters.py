@@ -29,8 +29,8 @@ from reproduction.experiments.methods import Priced, SweepSettings
 from reproduction.experiments.selection import Candidate, Claim
 from reproduction.rivals.greedy_l1 import GreedyL1Classifier, fit_logistic
 from thrifty.arrays import Floats
-from thrifty.dynamod.linear import scaled
-from thrifty.dynamod.linear_estimator import DynaModLinClassifier
+from thrifty.learners.dynamod.linear import scaled
+from thrifty.learners.dynamod.linear_estimator import DynaModLinClassifier
 
 __all__ = ["BOOSTED_LETTERS", "LINEAR_LETTERS"]
 

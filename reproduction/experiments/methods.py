@@ -23,16 +23,16 @@ from reproduction.rivals.budget_prune import BudgetPruneClassifier
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty import Prices, StageOptions
 from thrifty.arrays import Bools, Floats
-from thrifty.cascade.estimators import BudgetedClassifier
-from thrifty.chain.chain import Chain
-from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier
-from thrifty.dynamod.linear_estimator import DynaModLinClassifier
+from thrifty.engine.evidence.evidence import route_by
+from thrifty.engine.full.adapters import models_of
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.prices.prices import check_price_list
+from thrifty.engine.tasks.classes import clip_probability
+from thrifty.engine.walk.chain import Chain
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.evidence import route_by
-from thrifty.full.adapters import models_of
-from thrifty.prices.billing import PriceList
-from thrifty.prices.prices import check_price_list
-from thrifty.tasks.classes import clip_probability
+from thrifty.learners.cascade.estimators import BudgetedClassifier
+from thrifty.learners.dynamod.gbrt_estimators import DynaModGbrtClassifier
+from thrifty.learners.dynamod.linear_estimator import DynaModLinClassifier
 
 __all__ = ["METHODS", "Priced", "SweepSettings", "plan_fits"]
 

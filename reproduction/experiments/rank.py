@@ -44,8 +44,8 @@ from reproduction.experiments.selection import (
     judge_claims,
 )
 from thrifty.arrays import Floats, Ints
+from thrifty.engine.tasks.ranking import Queries
 from thrifty.errors import InvalidInputError
-from thrifty.tasks.ranking import Queries
 
 __all__ = ["RankSettings", "run", "splits_by_query"]
 

@@ -16,8 +16,8 @@ from scipy.special import logit
 from reproduction.experiments.selection import AnyCandidate, Chosen, PointCandidate, best_within
 from reproduction.ranking_curve import band_over_queries, ranking_curve
 from thrifty.arrays import Bools, Floats
-from thrifty.tasks.logistic import platt
-from thrifty.tasks.ranking import Queries, average_precision_at, ndcg_at
+from thrifty.engine.tasks.logistic import platt
+from thrifty.engine.tasks.ranking import Queries, average_precision_at, ndcg_at
 
 __all__ = [
     "Documents",

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from thrifty.arrays import Bools, Floats
-from thrifty.chain.operating_points import SLACK
-from thrifty.evidence.evidence import Evidence
+from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.walk.policy import SLACK
 
 __all__ = [
     "AnyCandidate",

@@ -16,10 +16,10 @@ from reproduction.datasets import make_synthetic
 from reproduction.experiments.experiment import Outcome, Run
 from reproduction.rivals.greedy_l1 import GreedyL1Classifier
 from thrifty.arrays import Floats
-from thrifty.dynamod.linear_estimator import DynaModLinClassifier
-from thrifty.evidence.frontier import efficient
-from thrifty.evidence.thresholds import threshold_curve
-from thrifty.plots import draw_tradeoff, new_figure, save_figure
+from thrifty.engine.evidence.frontier import efficient
+from thrifty.engine.evidence.thresholds import threshold_curve
+from thrifty.engine.plots import draw_tradeoff, new_figure, save_figure
+from thrifty.learners.dynamod.linear_estimator import DynaModLinClassifier
 from thrifty.progress import Progress
 
 __all__ = ["run"]

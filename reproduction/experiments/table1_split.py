@@ -17,11 +17,11 @@ from reproduction.rivals.greedy_leaf import GreedyLeafClassifier
 from reproduction.rivals.uniform import UniformRouter
 from thrifty import Prices
 from thrifty.arrays import Floats
-from thrifty.dynamod.gated import GatedClassifier
-from thrifty.dynamod.lstsq_estimator import DynaModLstsqClassifier
+from thrifty.engine.full.crossfit import assign_folds
 from thrifty.errors import OptimisticFullModelWarning
-from thrifty.full.crossfit import assign_folds
-from thrifty.routing.confidence import ConfidenceRouter
+from thrifty.learners.dynamod.gated import GatedClassifier
+from thrifty.learners.dynamod.lstsq_estimator import DynaModLstsqClassifier
+from thrifty.learners.routing.confidence import ConfidenceRouter
 
 __all__ = ["DATA_SETS", "METHODS", "RemoteSettings", "measure_split"]
 

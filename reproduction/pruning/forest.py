@@ -21,10 +21,10 @@ from scipy.stats import poisson
 from sklearn.tree import DecisionTreeClassifier
 
 from thrifty.arrays import Bools, Floats, Int32s, Int64s, Ints, Labels
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.trees import TreeEnsemble
 from thrifty.errors import InvalidInputError
-from thrifty.prices.billing import PriceList
 from thrifty.rows import uniforms
-from thrifty.trees import TreeEnsemble
 
 __all__ = ["GrownForest", "PrunableForest", "PrunedForest", "flatten_forest", "grow_forest"]
 

@@ -8,8 +8,8 @@ import numpy as np
 from reproduction.pruning.closure import Closure, compiled, worthwhile
 from reproduction.pruning.forest import PrunableForest
 from thrifty.arrays import Bools, Floats, Int64s, Ints
-from thrifty.prices.billing import PriceList
-from thrifty.trees.ensemble import Walk
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.trees.ensemble import Walk
 
 __all__ = ["Error", "PruningRows", "closure_of"]
 

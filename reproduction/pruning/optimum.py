@@ -15,8 +15,8 @@ from scipy.sparse import csr_array
 from reproduction.pruning.closure import Closure, Pruning
 from reproduction.pruning.mirror_ascent import ascend
 from thrifty.arrays import Ints
-from thrifty.dynamod.solution import Solution
 from thrifty.errors import ThriftyError
+from thrifty.learners.dynamod.solution import Solution
 
 __all__ = ["SOLVERS", "Solver", "prune_along", "solve", "solve_linear_program"]
 

@@ -18,15 +18,15 @@ from reproduction.pruning.node_costs import closure_of
 from reproduction.pruning.optimum import SOLVERS, prune_along
 from reproduction.rivals.forests import ForestRecipe, PruningTask, pruning_task
 from thrifty.arrays import Bools, Floats
-from thrifty.dynamod.solution import Solution
+from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.evidence.frontier import Frontier
+from thrifty.engine.plots import draw_purchases, purchased
+from thrifty.engine.prices.billing import check_amount
+from thrifty.engine.tasks.classes import classification
 from thrifty.errors import InvalidInputError
-from thrifty.estimators.base import all_or_nothing
-from thrifty.estimators.checks import check_count, check_seed, validated
-from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.frontier import Frontier
-from thrifty.plots import draw_purchases, purchased
-from thrifty.prices.billing import check_amount
-from thrifty.tasks.classes import classification
+from thrifty.learners.dynamod.solution import Solution
+from thrifty.learners.estimators.base import all_or_nothing
+from thrifty.learners.estimators.checks import check_count, check_seed, validated
 from thrifty.threads import limited_threads, threads_of
 
 __all__ = ["BudgetPruneClassifier"]

@@ -14,12 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 from reproduction.pruning.forest import PrunableForest, flatten_forest, grow_forest
 from reproduction.pruning.node_costs import PruningRows
 from thrifty.arrays import Bools, Floats
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.prices.prices import Prices, check_price_list, resolve_prices
+from thrifty.engine.tasks.classes import classification_of, one_class
 from thrifty.errors import InvalidInputError
-from thrifty.estimators.checks import check_weights, validated
-from thrifty.prices.billing import PriceList
-from thrifty.prices.prices import Prices, check_price_list, resolve_prices
+from thrifty.learners.estimators.checks import check_weights, validated
 from thrifty.rows import fingerprints
-from thrifty.tasks.classes import classification_of, one_class
 
 __all__ = ["ForestRecipe", "PruningTask", "pruning_task"]
 

@@ -7,16 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Bools, Floats
-from thrifty.chain.stage import LinearStage
-from thrifty.dynamod.gated import GatedClassifier, PairProblem
-from thrifty.dynamod.group_lasso import LinearScores, group_lasso
-from thrifty.dynamod.linear import label_fit, linear_stage, scaled
-from thrifty.dynamod.objective import NEVER
+from thrifty.engine.prices.billing import check_amount
+from thrifty.engine.prices.prices import check_columns
+from thrifty.engine.tasks.classes import class_task
+from thrifty.engine.walk.stage import LinearStage
 from thrifty.errors import InvalidInputError
-from thrifty.estimators.checks import check_count, check_share
-from thrifty.prices.billing import check_amount
-from thrifty.prices.prices import check_columns
-from thrifty.tasks.classes import class_task
+from thrifty.learners.dynamod.gated import GatedClassifier, PairProblem
+from thrifty.learners.dynamod.group_lasso import LinearScores, group_lasso
+from thrifty.learners.dynamod.linear import label_fit, linear_stage, scaled
+from thrifty.learners.dynamod.objective import NEVER
+from thrifty.learners.estimators.checks import check_count, check_share
 
 __all__ = ["GreedyL1Classifier", "fit_logistic"]
 

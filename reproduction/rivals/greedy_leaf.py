@@ -7,16 +7,16 @@ import numpy as np
 from sklearn.ensemble import GradientBoostingClassifier
 
 from thrifty.arrays import Bools, Floats
-from thrifty.chain.stage import LeafStage
-from thrifty.dynamod.gated import GatedClassifier, PairProblem
-from thrifty.dynamod.leaf import as_local, given_trees, leaf_stage
-from thrifty.dynamod.ridge import LeafDesign, LeafWeights, ridge_logistic
-from thrifty.dynamod.solution import Solution
-from thrifty.estimators.base import unwrap_frozen
-from thrifty.prices.billing import check_amount
-from thrifty.prices.prices import Prices
-from thrifty.tasks.classes import class_task
-from thrifty.trees.other_libraries import AdditiveTrees
+from thrifty.engine.prices.billing import check_amount
+from thrifty.engine.prices.prices import Prices
+from thrifty.engine.tasks.classes import class_task
+from thrifty.engine.trees.other_libraries import AdditiveTrees
+from thrifty.engine.walk.stage import LeafStage
+from thrifty.learners.dynamod.gated import GatedClassifier, PairProblem
+from thrifty.learners.dynamod.leaf import as_local, given_trees, leaf_stage
+from thrifty.learners.dynamod.ridge import LeafDesign, LeafWeights, ridge_logistic
+from thrifty.learners.dynamod.solution import Solution
+from thrifty.learners.estimators.base import unwrap_frozen
 
 __all__ = ["GreedyLeafClassifier"]
 

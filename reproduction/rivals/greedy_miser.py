@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.chain.readers import TableReader
-from thrifty.chain.stage import ConfidentStage
-from thrifty.dynamod.boosted import boost_alone
-from thrifty.dynamod.gated import GatedClassifier, GatedRegressor, PairProblem
-from thrifty.dynamod.gbrt_estimators import BoostedEstimator
-from thrifty.evidence.collect import evidence_of_known
-from thrifty.evidence.evidence import Evidence
-from thrifty.full.crossfit import CrossFittedFull, TrainingRows
-from thrifty.full.model import AbsentFull
+from thrifty.engine.evidence.collect import evidence_of_known
+from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows
+from thrifty.engine.full.model import AbsentFull
+from thrifty.engine.purchases.readers import TableReader
+from thrifty.engine.walk.stage import ConfidentStage
+from thrifty.learners.dynamod.boosted import boost_alone
+from thrifty.learners.dynamod.gated import GatedClassifier, GatedRegressor, PairProblem
+from thrifty.learners.dynamod.gbrt_estimators import BoostedEstimator
 
 __all__ = ["GreedyMiserClassifier", "GreedyMiserRegressor"]
 

@@ -12,11 +12,11 @@ from scipy.special import logit
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from thrifty.arrays import Floats
-from thrifty.chain.stage import ForeignStage, Visit
-from thrifty.dynamod.gated import GatedClassifier, GatedEstimator, GatedRegressor, PairProblem
-from thrifty.evidence.thresholds import threshold_curve
-from thrifty.full.crossfit import cross_fit_full
-from thrifty.prices.prices import check_columns
+from thrifty.engine.evidence.thresholds import threshold_curve
+from thrifty.engine.full.crossfit import cross_fit_full
+from thrifty.engine.prices.prices import check_columns
+from thrifty.engine.walk.stage import ForeignStage, Visit
+from thrifty.learners.dynamod.gated import GatedClassifier, GatedEstimator, GatedRegressor, PairProblem
 from thrifty.rows import uniforms
 
 __all__ = ["UniformRouter", "UniformRouterRegressor"]

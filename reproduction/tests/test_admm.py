@@ -5,8 +5,8 @@ import pytest
 from scipy.special import expit
 
 from reproduction.admm import q_step_squared_admm
-from thrifty.dynamod.qstep import q_step_squared
 from thrifty.errors import InvalidInputError
+from thrifty.learners.dynamod.qstep import q_step_squared
 
 
 def draw(seed, n=8, scale=1.0):

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reproduction.ranking_curve import band_over_queries, ranking_curve, thresholds_of
+from thrifty.engine.tasks.ranking import Queries, average_precision_at, ndcg_at
 from thrifty.errors import InvalidInputError
-from thrifty.tasks.ranking import Queries, average_precision_at, ndcg_at
 
 
 @pytest.fixture

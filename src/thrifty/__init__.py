@@ -3,32 +3,39 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from thrifty._moved import find_moved_modules
+from thrifty._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from thrifty.auditing.audit import Audit, audit
     from thrifty.bundle.save_load import load, save
-    from thrifty.cascade.estimators import BudgetedClassifier, BudgetedRanker, BudgetedRegressor, StageOptions
-    from thrifty.chain.chain import Chain
-    from thrifty.chain.operating_points import Policy
-    from thrifty.chain.purchases import Receipt
-    from thrifty.chain.readers import Delivery
-    from thrifty.chain.session import Session
     from thrifty.device.export import export
-    from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier, DynaModGbrtRegressor
-    from thrifty.dynamod.linear_estimator import DynaModLinClassifier
-    from thrifty.dynamod.lstsq_estimator import DynaModLstsqClassifier
-    from thrifty.dynamod.sweep import sweep
-    from thrifty.evidence.budgets import hold_budget
-    from thrifty.evidence.certificate import Certificate, certify
-    from thrifty.evidence.collect import evidence_of, point_of
-    from thrifty.evidence.evidence import Evidence
-    from thrifty.evidence.frontier import Frontier
-    from thrifty.prices.prices import Prices
+    from thrifty.engine.evidence.budgets import hold_budget
+    from thrifty.engine.evidence.certificate import Certificate, certify
+    from thrifty.engine.evidence.collect import evidence_of, point_of
+    from thrifty.engine.evidence.evidence import Evidence
+    from thrifty.engine.evidence.frontier import Frontier
+    from thrifty.engine.prices.prices import Prices
+    from thrifty.engine.purchases.readers import Delivery
+    from thrifty.engine.purchases.receipts import Receipt
+    from thrifty.engine.purchases.sources import DictSource, HttpSource, SqlSource
+    from thrifty.engine.walk.chain import Chain
+    from thrifty.engine.walk.policy import Policy
+    from thrifty.engine.walk.session import Session
+    from thrifty.learners.cascade.estimators import (
+        BudgetedClassifier,
+        BudgetedRanker,
+        BudgetedRegressor,
+        StageOptions,
+    )
+    from thrifty.learners.dynamod.gbrt_estimators import DynaModGbrtClassifier, DynaModGbrtRegressor
+    from thrifty.learners.dynamod.linear_estimator import DynaModLinClassifier
+    from thrifty.learners.dynamod.lstsq_estimator import DynaModLstsqClassifier
+    from thrifty.learners.dynamod.sweep import sweep
+    from thrifty.learners.routing.confidence import ConfidenceRouter
+    from thrifty.learners.routing.router import ModelRouter
     from thrifty.reporting.page import report
-    from thrifty.routing.confidence import ConfidenceRouter
-    from thrifty.routing.router import ModelRouter
-    from thrifty.sources import DictSource, HttpSource, SqlSource
 
-__version__ = "0.3.0"
 
 __all__ = [
     "Audit",
@@ -69,38 +76,38 @@ __all__ = [
 # Names are looked up when they are first used: the command line answers `--help` without loading scikit-learn.
 _HOME = {
     "Audit": "auditing.audit",
-    "BudgetedClassifier": "cascade.estimators",
-    "BudgetedRanker": "cascade.estimators",
-    "BudgetedRegressor": "cascade.estimators",
-    "Certificate": "evidence.certificate",
-    "Chain": "chain.chain",
-    "ConfidenceRouter": "routing.confidence",
-    "Delivery": "chain.readers",
-    "DictSource": "sources",
-    "DynaModGbrtClassifier": "dynamod.gbrt_estimators",
-    "DynaModGbrtRegressor": "dynamod.gbrt_estimators",
-    "DynaModLinClassifier": "dynamod.linear_estimator",
-    "DynaModLstsqClassifier": "dynamod.lstsq_estimator",
-    "Evidence": "evidence.evidence",
-    "Frontier": "evidence.frontier",
-    "HttpSource": "sources",
-    "ModelRouter": "routing.router",
-    "Policy": "chain.operating_points",
-    "Prices": "prices.prices",
-    "Receipt": "chain.purchases",
-    "Session": "chain.session",
-    "SqlSource": "sources",
-    "StageOptions": "cascade.estimators",
+    "BudgetedClassifier": "learners.cascade.estimators",
+    "BudgetedRanker": "learners.cascade.estimators",
+    "BudgetedRegressor": "learners.cascade.estimators",
+    "Certificate": "engine.evidence.certificate",
+    "Chain": "engine.walk.chain",
+    "ConfidenceRouter": "learners.routing.confidence",
+    "Delivery": "engine.purchases.readers",
+    "DictSource": "engine.purchases.sources",
+    "DynaModGbrtClassifier": "learners.dynamod.gbrt_estimators",
+    "DynaModGbrtRegressor": "learners.dynamod.gbrt_estimators",
+    "DynaModLinClassifier": "learners.dynamod.linear_estimator",
+    "DynaModLstsqClassifier": "learners.dynamod.lstsq_estimator",
+    "Evidence": "engine.evidence.evidence",
+    "Frontier": "engine.evidence.frontier",
+    "HttpSource": "engine.purchases.sources",
+    "ModelRouter": "learners.routing.router",
+    "Policy": "engine.walk.policy",
+    "Prices": "engine.prices.prices",
+    "Receipt": "engine.purchases.receipts",
+    "Session": "engine.walk.session",
+    "SqlSource": "engine.purchases.sources",
+    "StageOptions": "learners.cascade.estimators",
     "audit": "auditing.audit",
-    "certify": "evidence.certificate",
-    "evidence_of": "evidence.collect",
+    "certify": "engine.evidence.certificate",
+    "evidence_of": "engine.evidence.collect",
     "export": "device.export",
-    "hold_budget": "evidence.budgets",
+    "hold_budget": "engine.evidence.budgets",
     "load": "bundle.save_load",
-    "point_of": "evidence.collect",
+    "point_of": "engine.evidence.collect",
     "report": "reporting.page",
     "save": "bundle.save_load",
-    "sweep": "dynamod.sweep",
+    "sweep": "learners.dynamod.sweep",
 }
 
 
@@ -114,3 +121,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
+
+
+find_moved_modules()

@@ -14,12 +14,12 @@ from sklearn.svm import SVC
 import thrifty
 from thrifty import Chain, ConfidenceRouter, DynaModLinClassifier, Policy
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.chain.stage import LinearStage
+from thrifty.engine.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull, as_full_model
+from thrifty.engine.full.stored import StoredModel
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.tasks.classes import BinaryTask
+from thrifty.engine.walk.stage import LinearStage
 from thrifty.errors import FullModelOutsideWarning, InvalidInputError
-from thrifty.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull, as_full_model
-from thrifty.full.stored import StoredModel
-from thrifty.prices.billing import PriceList
-from thrifty.tasks.classes import BinaryTask
 
 TASK = BinaryTask(np.arange(2))
 

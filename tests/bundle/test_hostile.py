@@ -13,11 +13,11 @@ from sklearn.svm import SVC
 
 from thrifty import Chain, DynaModGbrtClassifier, Policy
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.chain.stage import LinearStage
+from thrifty.engine.full.model import EstimatorFull, PrecomputedFull
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.tasks.classes import BinaryTask
+from thrifty.engine.walk.stage import LinearStage
 from thrifty.errors import InvalidInputError
-from thrifty.full.model import EstimatorFull, PrecomputedFull
-from thrifty.prices.billing import PriceList
-from thrifty.tasks.classes import BinaryTask
 
 
 def refused(data, match, **options):

@@ -10,10 +10,10 @@ import pytest
 
 from thrifty import BudgetedClassifier, Chain, Policy
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.chain.stage import BoostedStage, LinearStage
+from thrifty.engine.full.model import EstimatorFull, PrecomputedFull
+from thrifty.engine.tasks.classes import BinaryTask
+from thrifty.engine.walk.stage import BoostedStage, LinearStage
 from thrifty.errors import InvalidInputError
-from thrifty.full.model import EstimatorFull, PrecomputedFull
-from thrifty.tasks.classes import BinaryTask
 
 N_DAMAGED, N_SEALED, N_SEALED_WITH_MODEL = 1_500, 1_000, 120
 

@@ -15,11 +15,11 @@ from thrifty.arrays import Ints
 from thrifty.bundle import from_bytes, register, to_bytes
 from thrifty.bundle.codec import _KNOWN
 from thrifty.bundle.objects import _ESTIMATORS
-from thrifty.chain.stage import ForeignStage, LinearStage, Visit
+from thrifty.engine.full.model import AbsentFull, CallableFull, PrecomputedFull
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.tasks.classes import BinaryTask
+from thrifty.engine.walk.stage import ForeignStage, LinearStage, Visit
 from thrifty.errors import InvalidInputError
-from thrifty.full.model import AbsentFull, CallableFull, PrecomputedFull
-from thrifty.prices.billing import PriceList
-from thrifty.tasks.classes import BinaryTask
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 import thrifty
 from thrifty import BudgetedClassifier, StageOptions, hold_budget
 from thrifty.bundle.objects import from_bytes, to_bytes
-from thrifty.chain.stage import CascadeStage, nodes_of
+from thrifty.engine.walk.stage import CascadeStage, nodes_of
 from thrifty.errors import InvalidInputError
 
 # A tree that reads everything is behind branches that know where to look.

@@ -11,9 +11,9 @@ from threadpoolctl import threadpool_limits
 
 import thrifty
 from thrifty import BudgetedClassifier, Chain, ConfidenceRouter, Prices, StageOptions
-from thrifty.cascade.problem import CAPACITIES
+from thrifty.engine.evidence.collect import point_of
 from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
-from thrifty.evidence.collect import point_of
+from thrifty.learners.cascade.problem import CAPACITIES
 
 
 def make(n_rows, seed=0, n_features=6):

@@ -7,8 +7,13 @@ import pytest
 
 from thrifty import BudgetedClassifier, StageOptions
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.cascade import gates
-from thrifty.cascade.gates import (
+from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.evidence.thresholds import price_grid
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.tasks.classes import BinaryTask
+from thrifty.engine.trees import bin_columns
+from thrifty.learners.cascade import gates
+from thrifty.learners.cascade.gates import (
     RowNodes,
     choose_gates,
     learn_gates,
@@ -16,15 +21,10 @@ from thrifty.cascade.gates import (
     n_tied_stages,
     scores_on_served_scale,
 )
-from thrifty.cascade.problem import CascadeProblem
-from thrifty.cascade.stages import grow_stages
-from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.thresholds import price_grid
-from thrifty.prices.billing import PriceList
+from thrifty.learners.cascade.problem import CascadeProblem
+from thrifty.learners.cascade.stages import grow_stages
+from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import content_folds
-from thrifty.tasks.classes import BinaryTask
-from thrifty.trees import bin_columns
-from thrifty.trees.boosting import Boosting
 
 
 def make(n_rows, hopeless, seed=0):

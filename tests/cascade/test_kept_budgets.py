@@ -8,8 +8,8 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from thrifty import BudgetedClassifier, ConfidenceRouter, Evidence, Policy, StageOptions, evidence_of
 from thrifty.bundle import from_bytes, to_bytes
+from thrifty.engine.evidence.budgets import CostBounds
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.budgets import CostBounds
 
 CASCADE = BudgetedClassifier(
     LinearDiscriminantAnalysis(), stages=StageOptions(max_stages=2, sizes=[(3, 2)]), cv=2, random_state=0

@@ -11,8 +11,8 @@ from sklearn.naive_bayes import GaussianNB
 
 from thrifty import BudgetedClassifier, StageOptions, evidence_of
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.cascade import learn
 from thrifty.errors import InvalidInputError, OptimisticFullModelWarning, ThriftyError
+from thrifty.learners.cascade import learn
 
 pytestmark = pytest.mark.slow
 

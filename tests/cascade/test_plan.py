@@ -9,17 +9,17 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeRegressor
 
 from thrifty import BudgetedClassifier, BudgetedRegressor, StageOptions
-from thrifty.cascade import learn, orders, stages
-from thrifty.cascade.estimators import check_sizes
-from thrifty.cascade.orders import ORDERS
-from thrifty.cascade.plan import MIN_Z_OF_SIZE, choose_plan
-from thrifty.cascade.problem import CAPACITIES, MAX_PURCHASES, CascadeProblem, Plan, lighter, z_score
-from thrifty.prices.billing import PriceList
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.tasks.classes import BinaryTask
+from thrifty.engine.trees import bin_columns
+from thrifty.learners.cascade import learn, orders, stages
+from thrifty.learners.cascade.estimators import check_sizes
+from thrifty.learners.cascade.orders import ORDERS
+from thrifty.learners.cascade.plan import MIN_Z_OF_SIZE, choose_plan
+from thrifty.learners.cascade.problem import CAPACITIES, MAX_PURCHASES, CascadeProblem, Plan, lighter, z_score
+from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import content_folds
-from thrifty.tasks.classes import BinaryTask
 from thrifty.threads import call_with_timeout
-from thrifty.trees import bin_columns
-from thrifty.trees.boosting import Boosting
 
 
 def problem(X, y, sizes, report=None):

@@ -5,8 +5,8 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from thrifty import BudgetedRanker, Frontier, StageOptions, evidence_of, point_of
+from thrifty.engine.tasks.ranking import ndcg_at
 from thrifty.errors import InvalidInputError, NothingSavedWarning
-from thrifty.tasks.ranking import ndcg_at
 
 SMALL = {"metric": "ndcg@5", "stages": StageOptions(max_stages=2, sizes=[(8, 3)]), "cv": 2, "random_state": 0}
 

@@ -5,9 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from thrifty.cascade.evaluation import MAX_LOG_RATIO, overconfidence_ratio
-from thrifty.cascade.orders import ORDERS_OF_SEVERAL, Learner, nested_sets, stopping_places
-from thrifty.cascade.stages import (
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.tasks.classes import BinaryTask
+from thrifty.engine.trees import bin_columns
+from thrifty.learners.cascade.evaluation import MAX_LOG_RATIO, overconfidence_ratio
+from thrifty.learners.cascade.orders import ORDERS_OF_SEVERAL, Learner, nested_sets, stopping_places
+from thrifty.learners.cascade.stages import (
     MIN_RELATIVE_DROP,
     N_LOSS_CHECKS,
     PATIENCE,
@@ -17,10 +20,7 @@ from thrifty.cascade.stages import (
     narrow_table,
     score_fold,
 )
-from thrifty.prices.billing import PriceList
-from thrifty.tasks.classes import BinaryTask
-from thrifty.trees import bin_columns
-from thrifty.trees.boosting import Boosting
+from thrifty.learners.trees.boosting import Boosting
 
 TASK = BinaryTask(np.array([0, 1]))
 SMALL = Boosting(n_trees=8, max_depth=3)

@@ -22,7 +22,8 @@ from thrifty import (
     Prices,
     StageOptions,
 )
-from thrifty.chain.stage import CascadeStage
+from thrifty.engine.full.model import CallableFull
+from thrifty.engine.walk.stage import CascadeStage
 from thrifty.errors import (
     FullModelFailedError,
     FullModelFailedWarning,
@@ -30,7 +31,6 @@ from thrifty.errors import (
     PurchaseFailedError,
     ThriftyError,
 )
-from thrifty.full.model import CallableFull
 
 DATA = {"cancer": load_breast_cancer, "wine": load_wine, "diabetes": load_diabetes}
 COLUMNS = {"cancer": [0, 1, 3, 6, 7], "wine": [0, 1, 6, 9, 11], "diabetes": [0, 2, 3, 4, 8]}

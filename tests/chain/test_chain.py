@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.special import expit
 
-from thrifty.chain.chain import Chain
-from thrifty.chain.explain import explain_rows
-from thrifty.chain.operating_points import Policy
-from thrifty.chain.purchases import PurchaseReader
-from thrifty.chain.readers import FeatureSource, TableReader
-from thrifty.chain.stage import LinearStage, Visit
+from thrifty.engine.full.model import CallableFull, PrecomputedFull
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.prices.prices import Prices, check_price_list
+from thrifty.engine.purchases.readers import FeatureSource, TableReader
+from thrifty.engine.purchases.receipts import PurchaseReader
+from thrifty.engine.tasks.classes import CLIP, BinaryTask
+from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.explain import explain_rows
+from thrifty.engine.walk.policy import Policy
+from thrifty.engine.walk.stage import LinearStage, Visit
 from thrifty.errors import InvalidInputError, PurchaseFailedError
-from thrifty.full.model import CallableFull, PrecomputedFull
-from thrifty.prices.billing import PriceList
-from thrifty.prices.prices import Prices, check_price_list
 from thrifty.rows import fingerprints, key_chance, key_words
-from thrifty.tasks.classes import CLIP, BinaryTask
 
 N_FEATURES = 6
 NAMES = list("abcdef")

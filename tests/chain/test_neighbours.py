@@ -11,19 +11,19 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 import thrifty
 from thrifty import BudgetedClassifier, BudgetedRegressor, StageOptions, hold_budget
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.cascade.neighbours import MAX_LEVELS, coarse_levels
-from thrifty.chain import kernel_neighbours as neighbours
-from thrifty.chain.kernel_neighbours import (
+from thrifty.engine.evidence.collect import evidence_of
+from thrifty.engine.trees import bin_columns
+from thrifty.engine.walk import kernel_neighbours as neighbours
+from thrifty.engine.walk.kernel_neighbours import (
     OF_MISSING,
     Neighbours,
     NeighbourStage,
     NeighbourTurn,
     TurnByNeighbours,
 )
-from thrifty.chain.stage import ForkStage, nodes_of
+from thrifty.engine.walk.stage import ForkStage, nodes_of
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.collect import evidence_of
-from thrifty.trees import bin_columns
+from thrifty.learners.cascade.neighbours import MAX_LEVELS, coarse_levels
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning"),

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from thrifty.chain.chain import Chain
-from thrifty.chain.operating_points import Policy
-from thrifty.chain.stage import LinearStage
+from thrifty.engine.full.model import CallableFull
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.tasks.classes import BinaryTask
+from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.policy import Policy
+from thrifty.engine.walk.stage import LinearStage
 from thrifty.errors import InvalidInputError
-from thrifty.full.model import CallableFull
-from thrifty.prices.billing import PriceList
 from thrifty.rows import key_chance, key_words
-from thrifty.tasks.classes import BinaryTask
 
 TASK = BinaryTask(np.arange(2))
 PRICES = PriceList(np.ones(6), np.arange(6), 1.5)

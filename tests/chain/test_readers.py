@@ -6,10 +6,10 @@ import polars as pl
 import pytest
 from scipy import sparse
 
-from thrifty.chain.purchases import PurchaseReader
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.purchases.receipts import PurchaseReader
+from thrifty.engine.table.frames import as_numbers
 from thrifty.errors import InvalidInputError
-from thrifty.prices.billing import PriceList
-from thrifty.tables.frames import as_numbers
 
 NAMES = ["age", "size", "count"]
 X = np.arange(12.0).reshape(4, 3)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from thrifty.chain.stage import LinearStage
+from thrifty.engine.walk.stage import LinearStage
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from thrifty.bundle.save_load import load
-from thrifty.tables.files import read_cost_matrix
+from thrifty.engine.table.files import read_cost_matrix
 
 
 @pytest.fixture

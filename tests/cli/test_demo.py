@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from thrifty import __version__
-from thrifty.cascade import estimators as cascades
 from thrifty.cli import demo, main
-from thrifty.trees.boosting import Boosting
+from thrifty.learners.cascade import estimators as cascades
+from thrifty.learners.trees.boosting import Boosting
 
 
 def test_the_version_is_the_packages(capsys):

@@ -14,14 +14,14 @@ from thrifty import BudgetedClassifier, ConfidenceRouter, load, save
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cli import fit_steps
 from thrifty.cli.system import at_operating_point, count_mostly_missing, expected_of, reader_of_all_cells
+from thrifty.engine.evidence.budgets import hold_budget
+from thrifty.engine.evidence.collect import chain_of
+from thrifty.engine.full import candidates
+from thrifty.engine.table.columns import learn_levels
+from thrifty.engine.table.training import FEWEST
+from thrifty.engine.tasks.classes import classification
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.budgets import hold_budget
-from thrifty.evidence.collect import chain_of
-from thrifty.full import candidates
 from thrifty.reporting.measure import expected
-from thrifty.tables.columns import learn_levels
-from thrifty.tables.training import FEWEST
-from thrifty.tasks.classes import classification
 
 pytestmark = pytest.mark.slow
 

@@ -17,10 +17,10 @@ from thrifty.cli.system import (
     measured_on,
     report_in_words,
 )
-from thrifty.full import candidates
-from thrifty.full.candidates import compare_kinds, new_model
+from thrifty.engine.full import candidates
+from thrifty.engine.full.candidates import compare_kinds, new_model
+from thrifty.engine.tasks.regression import regression_of
 from thrifty.reporting.measure import expected
-from thrifty.tasks.regression import regression_of
 
 pytestmark = pytest.mark.slow
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from thrifty.engine.prices.prices import Prices, check_price_list
 from thrifty.errors import InvalidInputError
-from thrifty.prices.prices import Prices, check_price_list
 
 
 def list_of(path, names, full_cost=0.0, **how):

@@ -13,9 +13,9 @@ from sklearn.linear_model import Ridge
 from thrifty import BudgetedRanker, StageOptions, load, save
 from thrifty.cli import main
 from thrifty.cli.system import expected_of, measured_on
-from thrifty.full import candidates
-from thrifty.tables.training import targets_of
-from thrifty.tasks.ranking import ndcg_at, ranking_of
+from thrifty.engine.full import candidates
+from thrifty.engine.table.training import targets_of
+from thrifty.engine.tasks.ranking import ndcg_at, ranking_of
 
 pytestmark = pytest.mark.slow
 

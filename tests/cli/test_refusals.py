@@ -116,7 +116,7 @@ def test_full_models(refused, fit, tmp_path, files):
 def test_outputs_that_cannot_be_written_are_refused_before_anything_is_fitted(
     refused, fit, tmp_path, files, monkeypatch
 ):
-    monkeypatch.setattr("thrifty.tables.files.read_table", lambda *_, **__: pytest.fail("read"))
+    monkeypatch.setattr("thrifty.engine.table.files.read_table", lambda *_, **__: pytest.fail("read"))
     assert "there is no folder" in refused(*fit(out=tmp_path / "none" / "s.thrifty"))
     assert "it is a folder" in refused(*fit(out=tmp_path))
     monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)

@@ -21,11 +21,11 @@ from thrifty import (
     DynaModLinClassifier,
     StageOptions,
 )
-from thrifty.chain.readers import TableReader
 from thrifty.cli import main
 from thrifty.device.model import with_leaves
+from thrifty.engine.purchases.readers import TableReader
+from thrifty.engine.trees.other_libraries import additive_trees
 from thrifty.errors import InvalidInputError
-from thrifty.trees.other_libraries import additive_trees
 
 
 def assert_same_ways(system, folder, X, point=0, **settings):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from thrifty.dynamod.group_lasso import group_lasso
+from thrifty.learners.dynamod.group_lasso import group_lasso
 
 
 def heads_of(fits, rows):

@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from thrifty.dynamod.alternating import alternate
-from thrifty.dynamod.group_lasso import LinearScores
-from thrifty.dynamod.linear import LinearPair
-from thrifty.dynamod.objective import NEVER
-from thrifty.prices.billing import PriceList
-from thrifty.tasks.classes import BinaryTask
-from thrifty.tasks.logistic import softplus
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.tasks.classes import BinaryTask
+from thrifty.engine.tasks.logistic import softplus
+from thrifty.learners.dynamod.alternating import alternate
+from thrifty.learners.dynamod.group_lasso import LinearScores
+from thrifty.learners.dynamod.linear import LinearPair
+from thrifty.learners.dynamod.objective import NEVER
 
 TASK = BinaryTask(np.array([0, 1]))
 

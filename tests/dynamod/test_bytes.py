@@ -6,8 +6,8 @@ from sklearn.datasets import make_classification
 
 from thrifty import BudgetedClassifier, StageOptions
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.cascade.stages import stored_bytes
 from thrifty.errors import InvalidInputError
+from thrifty.learners.cascade.stages import stored_bytes
 
 
 @pytest.fixture(scope="module")

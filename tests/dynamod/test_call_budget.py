@@ -6,8 +6,8 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.naive_bayes import GaussianNB
 
 from thrifty import DynaModGbrtClassifier, DynaModLinClassifier, DynaModLstsqClassifier, Prices
-from thrifty.dynamod import alternating as call_budget
-from thrifty.dynamod.alternating import CallBudget
+from thrifty.learners.dynamod import alternating as call_budget
+from thrifty.learners.dynamod.alternating import CallBudget
 
 X, Y = load_breast_cancer(return_X_y=True)
 X, Y = X[:200, :5], Y[:200]

@@ -9,17 +9,17 @@ import pytest
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.naive_bayes import GaussianNB
 
-from thrifty.dynamod import CrossFittedPair, Fold, alternate, check_pair, kl_divergence, q_step_kl
-from thrifty.dynamod.boosted import BoostedPair
-from thrifty.dynamod.group_lasso import LinearScores
-from thrifty.dynamod.leaf import LeafPair
-from thrifty.dynamod.linear import LinearPair
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.tasks.classes import BinaryTask
+from thrifty.engine.trees import bin_columns
+from thrifty.engine.trees.other_libraries import additive_trees
 from thrifty.errors import InvalidInputError
-from thrifty.prices.billing import PriceList
-from thrifty.tasks.classes import BinaryTask
-from thrifty.trees import bin_columns
-from thrifty.trees.boosting import Boosting
-from thrifty.trees.other_libraries import additive_trees
+from thrifty.learners.dynamod import CrossFittedPair, Fold, alternate, check_pair, kl_divergence, q_step_kl
+from thrifty.learners.dynamod.boosted import BoostedPair
+from thrifty.learners.dynamod.group_lasso import LinearScores
+from thrifty.learners.dynamod.leaf import LeafPair
+from thrifty.learners.dynamod.linear import LinearPair
+from thrifty.learners.trees.boosting import Boosting
 
 EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "plot_own_family.py"))
 TASK = BinaryTask(np.array([0, 1]))

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from thrifty.dynamod.objective import FARTHEST_INTERCEPT, LogisticFit, SquaredFit
-from thrifty.tasks.logistic import soft_logistic_loss
+from thrifty.engine.tasks.logistic import soft_logistic_loss
+from thrifty.learners.dynamod.objective import FARTHEST_INTERCEPT, LogisticFit, SquaredFit
 
 SCORES = np.array([-700.0, -30.0, -3.0, -0.5, -1e-4, 0.0, 1e-4, 0.7, 2.0, 30.0, 700.0])
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, xlogy
 
-from thrifty.dynamod.objective import DISTANCES, check_distance, entropy_of_log_odds, kl_divergence
 from thrifty.errors import InvalidInputError
+from thrifty.learners.dynamod.objective import DISTANCES, check_distance, entropy_of_log_odds, kl_divergence
 
 T, G = (grid.ravel() for grid in np.meshgrid(np.linspace(-6, 6, 7), np.linspace(-7, 5, 7)))
 

@@ -6,8 +6,8 @@ from sklearn.exceptions import ConvergenceWarning
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
 from tests.trees.grown import grow, make_grower
 from thrifty import DynaModGbrtClassifier, Prices
+from thrifty.engine.trees import bin_columns
 from thrifty.errors import InvalidInputError
-from thrifty.trees import bin_columns
 
 TREES = {"n_trees": 12, "max_depth": 3, "learning_rate": 0.3}
 

@@ -8,11 +8,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 from thrifty import DynaModLinClassifier, Prices
-from thrifty.dynamod.group_lasso import LinearScores
-from thrifty.dynamod.linear import LinearPair
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.tasks.classes import MulticlassTask
 from thrifty.errors import InvalidInputError
-from thrifty.prices.billing import PriceList
-from thrifty.tasks.classes import MulticlassTask
+from thrifty.learners.dynamod.group_lasso import LinearScores
+from thrifty.learners.dynamod.linear import LinearPair
 
 SMALL = {"cv": 2, "random_state": 0, "max_iter": 10, "tol": 1e-2}
 

@@ -9,14 +9,14 @@ import thrifty
 from reproduction.rivals.greedy_leaf import GreedyLeafClassifier
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty import ConfidenceRouter, DynaModLinClassifier, DynaModLstsqClassifier
-from thrifty.dynamod.group_lasso import LinearScores
-from thrifty.dynamod.leaf import LeafPair
-from thrifty.dynamod.linear import LinearPair
-from thrifty.dynamod.ridge import LeafDesign
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.tasks.classes import BinaryTask
+from thrifty.engine.trees.other_libraries import additive_trees
 from thrifty.errors import InvalidInputError
-from thrifty.prices.billing import PriceList
-from thrifty.tasks.classes import BinaryTask
-from thrifty.trees.other_libraries import additive_trees
+from thrifty.learners.dynamod.group_lasso import LinearScores
+from thrifty.learners.dynamod.leaf import LeafPair
+from thrifty.learners.dynamod.linear import LinearPair
+from thrifty.learners.dynamod.ridge import LeafDesign
 
 X, DIGIT = load_digits(return_X_y=True)
 Y = (DIGIT >= 5).astype(int)

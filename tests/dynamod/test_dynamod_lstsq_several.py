@@ -11,10 +11,10 @@ from sklearn.naive_bayes import GaussianNB
 from reproduction.rivals.greedy_l1 import GreedyL1Classifier
 from reproduction.rivals.greedy_leaf import GreedyLeafClassifier
 from thrifty import ConfidenceRouter, DynaModLstsqClassifier
-from thrifty.dynamod.leaf import LeafPair
+from thrifty.engine.tasks.classes import MulticlassTask
+from thrifty.engine.trees.other_libraries import additive_trees
 from thrifty.errors import InvalidInputError
-from thrifty.tasks.classes import MulticlassTask
-from thrifty.trees.other_libraries import additive_trees
+from thrifty.learners.dynamod.leaf import LeafPair
 
 X, DIGIT = load_digits(n_class=4, return_X_y=True)
 X, Y = X[:, 10:40:2], np.array(["none", "one", "two", "three"])[DIGIT]

@@ -7,10 +7,10 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from thrifty import DynaModGbrtClassifier, DynaModLinClassifier, DynaModLstsqClassifier
-from thrifty.dynamod.alternating import CrossFittedPair, Fold
-from thrifty.dynamod.group_lasso import LinearScores
-from thrifty.dynamod.linear import LinearPair
-from thrifty.prices.billing import PriceList
+from thrifty.engine.prices.billing import PriceList
+from thrifty.learners.dynamod.alternating import CrossFittedPair, Fold
+from thrifty.learners.dynamod.group_lasso import LinearScores
+from thrifty.learners.dynamod.linear import LinearPair
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(120, 40)), RNG.integers(0, 2, 120)

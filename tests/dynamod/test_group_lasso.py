@@ -5,8 +5,8 @@ from scipy import sparse
 from scipy.special import expit
 
 from tests.dynamod.lasso import gamma_max, kkt_residual, norms_of_groups, objective
-from thrifty.dynamod.group_lasso import LinearScores, group_lasso
-from thrifty.dynamod.objective import FARTHEST_INTERCEPT, LogisticFit, SquaredFit
+from thrifty.learners.dynamod.group_lasso import LinearScores, group_lasso
+from thrifty.learners.dynamod.objective import FARTHEST_INTERCEPT, LogisticFit, SquaredFit
 
 
 def table(n=80, p=8, seed=0, scale=1.0):

@@ -2,7 +2,13 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from thrifty.dynamod.group_quadratic import GroupModel, apply, group_norms, group_residuals, minimise_model
+from thrifty.learners.dynamod.group_quadratic import (
+    GroupModel,
+    apply,
+    group_norms,
+    group_residuals,
+    minimise_model,
+)
 
 FIRST = np.array([0, 1, 3, 4, 8, 9, 10])
 PENALTIES = np.array([0.3, 0.5, 0.0, 0.4, 0.2, 0.1])

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from thrifty.dynamod.group_quadratic import Hessian
+from thrifty.learners.dynamod.group_quadratic import Hessian
 
 
 def rows(n=9000, p=6, seed=0):

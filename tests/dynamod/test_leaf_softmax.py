@@ -3,7 +3,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from thrifty.dynamod.ridge import LeafDesign, LeafSoftmax, LeafWeights, ridge_logistic
+from thrifty.learners.dynamod.ridge import LeafDesign, LeafSoftmax, LeafWeights, ridge_logistic
 
 
 @pytest.fixture

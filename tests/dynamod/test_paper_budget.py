@@ -16,18 +16,18 @@ from thrifty import (
     DynaModLstsqClassifier,
     Prices,
 )
-from thrifty.dynamod import alternate
-from thrifty.dynamod.boosted import BoostedPair
-from thrifty.dynamod.group_lasso import LinearScores
-from thrifty.dynamod.linear import LinearPair
-from thrifty.dynamod.objective import DISTANCES
-from thrifty.dynamod.qstep import q_step_kl, q_step_squared
+from thrifty.engine.evidence.thresholds import threshold_curve
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.tasks.classes import BinaryTask
+from thrifty.engine.trees import bin_columns
 from thrifty.errors import InvalidInputError, UnspentBudgetWarning
-from thrifty.evidence.thresholds import threshold_curve
-from thrifty.prices.billing import PriceList
-from thrifty.tasks.classes import BinaryTask
-from thrifty.trees import bin_columns
-from thrifty.trees.boosting import Boosting
+from thrifty.learners.dynamod import alternate
+from thrifty.learners.dynamod.boosted import BoostedPair
+from thrifty.learners.dynamod.group_lasso import LinearScores
+from thrifty.learners.dynamod.linear import LinearPair
+from thrifty.learners.dynamod.objective import DISTANCES
+from thrifty.learners.dynamod.qstep import q_step_kl, q_step_squared
+from thrifty.learners.trees.boosting import Boosting
 
 TASK = BinaryTask(np.array([0, 1]))
 COSTS = np.array([1.0, 3.0, 1.0, 2.0])

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, logit
 
-from thrifty.dynamod.objective import DISTANCES
-from thrifty.dynamod.qstep import (
+from thrifty.errors import InvalidInputError
+from thrifty.learners.dynamod.objective import DISTANCES
+from thrifty.learners.dynamod.qstep import (
     minimise_tilted,
     minimise_tilted_between,
     q_step_kl,
     q_step_squared,
     smallest_multiplier,
 )
-from thrifty.errors import InvalidInputError
 
 STEPS = {"kl": q_step_kl, "squared": q_step_squared}
 BOTH = pytest.mark.parametrize("distance", ["kl", "squared"])

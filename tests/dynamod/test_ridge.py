@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from thrifty.dynamod.ridge import LeafDesign, LeafLeastSquares, LeafWeights, ridge_logistic
-from thrifty.tasks.logistic import soft_logistic_loss
+from thrifty.engine.tasks.logistic import soft_logistic_loss
+from thrifty.learners.dynamod.ridge import LeafDesign, LeafLeastSquares, LeafWeights, ridge_logistic
 
 
 @pytest.fixture

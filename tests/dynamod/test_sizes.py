@@ -7,8 +7,8 @@ from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.naive_bayes import GaussianNB
 
 from thrifty import DynaModLstsqClassifier
-from thrifty.dynamod.lstsq_estimator import shapes_within
 from thrifty.errors import InvalidInputError
+from thrifty.learners.dynamod.lstsq_estimator import shapes_within
 
 X, Y = load_breast_cancer(return_X_y=True)
 X, Y = X[:250, :8], Y[:250]

@@ -7,9 +7,9 @@ from scipy import sparse
 from scipy.special import expit
 
 from tests.dynamod.lasso import gamma_max, kkt_residual, objective
-from thrifty.dynamod.group_lasso import LinearScores, group_lasso
-from thrifty.dynamod.group_quadratic import Gradient, JointHessian
-from thrifty.dynamod.objective import LogisticFit, SoftmaxFit, SquaredFit
+from thrifty.learners.dynamod.group_lasso import LinearScores, group_lasso
+from thrifty.learners.dynamod.group_quadratic import Gradient, JointHessian
+from thrifty.learners.dynamod.objective import LogisticFit, SoftmaxFit, SquaredFit
 
 N_CLASSES = 4
 GROUPED = np.array([0, 1, 1, 2, 0, 3])

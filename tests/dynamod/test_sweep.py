@@ -30,9 +30,9 @@ from thrifty import (
     evidence_of,
     sweep,
 )
-from thrifty.dynamod.sweep import _cells_of, _series
+from thrifty.engine.evidence.thresholds import threshold_curve
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.thresholds import threshold_curve
+from thrifty.learners.dynamod.sweep import _cells_of, _series
 
 pytestmark = pytest.mark.slow
 
@@ -408,7 +408,7 @@ def test_cascades_that_were_interrupted_end_as_fits_by_hand(
         "fit",
         lambda self, *a, **k: (fitted.append(self.stages.sizes), real(self, *a, **k))[1],
     )
-    monkeypatch.setattr("thrifty.dynamod.sweep.cross_fit_full", None)
+    monkeypatch.setattr("thrifty.learners.dynamod.sweep.cross_fit_full", None)
     resumed = sweep(cascade, SIZES, *fitting, memory=tmp_path)
     assert fitted == [[(10, 3)]]
     monkeypatch.undo()
@@ -572,7 +572,7 @@ def test_a_finished_sweep_is_read_from_its_cache_without_fitting_anything(
 ):
     fresh = sweep(trees, {"gamma": [1.0, 10.0]}, *fitting, memory=tmp_path)
     monkeypatch.setattr(DynaModGbrtClassifier, "fit", None)
-    monkeypatch.setattr("thrifty.dynamod.sweep.cross_fit_full", None)
+    monkeypatch.setattr("thrifty.learners.dynamod.sweep.cross_fit_full", None)
     again = sweep(trees, {"gamma": [1.0, 10.0]}, *fitting, memory=tmp_path)
     for one, other in zip(again.cells, fresh.cells, strict=True):
         assert_same_evidence(one.evidence, other.evidence)

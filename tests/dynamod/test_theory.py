@@ -5,9 +5,9 @@ from itertools import product
 import numpy as np
 from scipy.special import expit, logit
 
-from thrifty.dynamod.objective import kl_divergence
-from thrifty.dynamod.qstep import q_step_kl
-from thrifty.evidence.thresholds import threshold_curve
+from thrifty.engine.evidence.thresholds import threshold_curve
+from thrifty.learners.dynamod.objective import kl_divergence
+from thrifty.learners.dynamod.qstep import q_step_kl
 
 RNG = np.random.default_rng(0)
 

@@ -26,7 +26,7 @@ from thrifty import (
     StageOptions,
 )
 from thrifty.errors import InvalidInputError
-from thrifty.estimators.base import ChainClassifier
+from thrifty.learners.estimators.base import ChainClassifier
 
 COSTS = [1.0, 2.0, 1.0, 3.0, 0.5]
 PRICED = {"prices": Prices(COSTS, full=2.0)}

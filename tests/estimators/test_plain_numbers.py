@@ -10,7 +10,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 from thrifty import ConfidenceRouter, DynaModLinClassifier
-from thrifty.estimators import checks
+from thrifty.learners.estimators import checks
 
 NAMES = ["age", "dose", "old"]
 X = np.random.default_rng(0).normal(size=(60, 3))

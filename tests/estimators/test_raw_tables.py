@@ -22,9 +22,9 @@ from thrifty import (
 )
 from thrifty.bundle.save_load import load
 from thrifty.cli import main
+from thrifty.engine.table.columns import learn_levels
 from thrifty.errors import InvalidInputError
 from thrifty.scale.scorer import answers_of
-from thrifty.tables.columns import learn_levels
 
 N, FEW, NEW = 400, 300, slice(400, None)
 

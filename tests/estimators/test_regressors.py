@@ -12,8 +12,8 @@ from sklearn.linear_model import LinearRegression, Ridge
 from reproduction.rivals.greedy_miser import GreedyMiserRegressor
 from thrifty import ConfidenceRouter, DynaModGbrtRegressor, evidence_of
 from thrifty.bundle import from_bytes, to_bytes
+from thrifty.engine.tasks.regression import regression_of
 from thrifty.errors import InvalidInputError, OptimisticFullModelWarning
-from thrifty.tasks.regression import regression_of
 
 LOSSES = ("squared", "absolute")
 SMALL = {"n_trees": 15, "max_depth": 3, "max_iter": 2, "tol": 1e3, "cv": 2, "random_state": 0}

@@ -3,10 +3,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from thrifty.engine.evidence import bootstrap
+from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.evidence.frontier import Frontier
 from thrifty.errors import InvalidInputError
-from thrifty.evidence import bootstrap
-from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.frontier import Frontier
 
 
 def gate(seed, n=400, skill=0.7, stop_cost=1.0, full=None):
@@ -83,7 +83,7 @@ def test_a_band_covers_the_true_score_about_as_often_as_it_says():
 def test_a_band_is_the_same_for_the_same_seed_whatever_the_blocks_of_points(monkeypatch):
     frontier = held_out(4)
     band, other = frontier.band(n_boot=100, seed=5), frontier.band(n_boot=100, seed=6)
-    monkeypatch.setattr("thrifty.evidence.frontier._POINTS", 3)
+    monkeypatch.setattr("thrifty.engine.evidence.frontier._POINTS", 3)
     again = frontier.band(n_boot=100, seed=5)
     np.testing.assert_allclose(again.score_low, band.score_low, rtol=1e-12)
     np.testing.assert_allclose(again.cost_high, band.cost_high, rtol=1e-12)

@@ -4,11 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thrifty import BudgetedClassifier, Chain, Policy, hold_budget
-from thrifty.chain.stage import LinearStage
+from thrifty.engine.full.model import CallableFull
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.tasks.classes import BinaryTask
+from thrifty.engine.walk.stage import LinearStage
 from thrifty.errors import InvalidInputError
-from thrifty.full.model import CallableFull
-from thrifty.prices.billing import PriceList
-from thrifty.tasks.classes import BinaryTask
 
 TASK = BinaryTask(np.arange(2))
 PRICES = PriceList(np.ones(4), np.arange(4), 6.0)

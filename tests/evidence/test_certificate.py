@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
+from thrifty.engine.evidence.certificate import certify
+from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.evidence.frontier import Frontier
+from thrifty.engine.evidence.hypothesis_tests import clopper_pearson_bound, rows_needed
+from thrifty.engine.evidence.thresholds import path_to_full, sweep_prices
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.certificate import certify
-from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.hypothesis_tests import clopper_pearson_bound, rows_needed
-from thrifty.evidence.thresholds import path_to_full, sweep_prices
 
 # -- the bound -------------------------------------------------------------------------------------
 

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from thrifty.engine.evidence.thresholds import threshold_curve
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.thresholds import threshold_curve
 
 SCORES = st.lists(
     st.one_of(st.floats(-1e300, 1e300), st.sampled_from([0.0, 1.0, -1.0, 1e-300])), min_size=1, max_size=30

@@ -13,10 +13,10 @@ from sklearn.linear_model import LogisticRegression
 
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty import ConfidenceRouter, Policy, Prices
+from thrifty.engine.evidence.collect import evidence_of, point_of
+from thrifty.engine.evidence.evidence import Evidence, GateAverages, RouteAverages
+from thrifty.engine.evidence.frontier import Frontier
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.collect import evidence_of, point_of
-from thrifty.evidence.evidence import Evidence, GateAverages, RouteAverages
-from thrifty.evidence.frontier import Frontier
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.evidence.frontier import Frontier, efficient
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.frontier import Frontier, efficient
 
 POINTS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=40)
 

@@ -23,10 +23,10 @@ from thrifty import (
     StageOptions,
     evidence_of,
 )
-from thrifty.chain.operating_points import Policy
+from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.evidence.measures import measures_along, score_interval
+from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.measures import measures_along, score_interval
 
 pytestmark = pytest.mark.slow
 

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from thrifty.errors import InvalidInputError
-from thrifty.evidence.certificate import certify
-from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.hypothesis_tests import (
+from thrifty.engine.evidence.certificate import certify
+from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.evidence.frontier import Frontier
+from thrifty.engine.evidence.hypothesis_tests import (
     STAKES,
     betting_bound,
     clopper_pearson_bound,
@@ -16,9 +15,10 @@ from thrifty.evidence.hypothesis_tests import (
     rejects,
     rows_needed_for_mean,
 )
-from thrifty.tasks.classes import classification
-from thrifty.tasks.mistakes import read_loss
-from thrifty.tasks.regression import RegressionTask
+from thrifty.engine.tasks.classes import classification
+from thrifty.engine.tasks.mistakes import read_loss
+from thrifty.engine.tasks.regression import RegressionTask
+from thrifty.errors import InvalidInputError
 
 WELL_AND_SICK = np.array(["well", "sick"])[::-1]
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thrifty.evidence import thresholds
-from thrifty.evidence.evidence import Evidence, route_by
-from thrifty.evidence.thresholds import StoppingRules, convex_hull, price_grid, sweep_prices
+from thrifty.engine.evidence import thresholds
+from thrifty.engine.evidence.evidence import Evidence, route_by
+from thrifty.engine.evidence.thresholds import StoppingRules, convex_hull, price_grid, sweep_prices
 
 
 def make(seed, n_rows=40, n_stages=3, ties=False, cost_per_row=False):

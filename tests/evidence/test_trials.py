@@ -20,8 +20,8 @@ from thrifty import (
     evidence_of,
 )
 from thrifty.bundle import from_bytes, to_bytes
+from thrifty.engine.evidence.hypothesis_tests import LossCounts, clopper_pearson_bound, trials_of
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.hypothesis_tests import LossCounts, clopper_pearson_bound, trials_of
 from thrifty.reporting.measure import measure
 from thrifty.reporting.page import page_of
 from thrifty.rows import content_keys

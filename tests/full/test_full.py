@@ -15,12 +15,12 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from thrifty import BudgetedClassifier, DynaModLinClassifier
+from thrifty.engine.full.crossfit import TrainingRows, assign_folds, cross_fit_full
+from thrifty.engine.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull, as_full_model
+from thrifty.engine.tasks.classes import CLIP, BinaryTask
 from thrifty.errors import InvalidInputError, OptimisticFullModelWarning
-from thrifty.full.crossfit import TrainingRows, assign_folds, cross_fit_full
-from thrifty.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull, as_full_model
 from thrifty.progress import stopped_by_errors
 from thrifty.rows import fingerprints
-from thrifty.tasks.classes import CLIP, BinaryTask
 
 TASK = BinaryTask(np.array(["no", "yes"]))
 

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thrifty import Prices
+from thrifty.engine.prices.billing import check_amount
+from thrifty.engine.prices.prices import check_price_list
 from thrifty.errors import InvalidInputError
-from thrifty.prices.billing import check_amount
-from thrifty.prices.prices import check_price_list
 
 NAMES = ["age", "ecg", "bmi"]
 

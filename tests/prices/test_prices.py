@@ -13,8 +13,8 @@ from sklearn.linear_model import LogisticRegression
 import thrifty
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty import BudgetedClassifier, Prices, StageOptions
+from thrifty.engine.prices.prices import check_price_list, resolve_prices
 from thrifty.errors import InvalidInputError
-from thrifty.prices.prices import check_price_list, resolve_prices
 from thrifty.reporting.measure import measure
 
 NAMES = ["age", "glucose", "insulin", "ecg", "stress"]

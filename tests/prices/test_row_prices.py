@@ -20,9 +20,9 @@ from thrifty import (
     evidence_of,
     hold_budget,
 )
+from thrifty.engine.prices.billing import RowsOfFit
+from thrifty.engine.prices.prices import check_price_list, resolve_prices
 from thrifty.errors import InvalidInputError, PurchaseFailedError
-from thrifty.prices.billing import RowsOfFit
-from thrifty.prices.prices import check_price_list, resolve_prices
 from thrifty.serve.budget_controller import BudgetController
 from thrifty.serve.config import Config
 from thrifty.serve.gateway import Gateway

@@ -13,12 +13,12 @@ from sklearn.metrics import (
     root_mean_squared_error,
 )
 
-from thrifty.chain.operating_points import Policy
-from thrifty.evidence.evidence import Evidence
+from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.tasks.classes import BinaryTask
+from thrifty.engine.tasks.regression import regression_of
+from thrifty.engine.walk.policy import Policy
 from thrifty.reporting.facts import Curve, Facts
 from thrifty.reporting.measure import expected
-from thrifty.tasks.classes import BinaryTask
-from thrifty.tasks.regression import regression_of
 
 
 def estimator(policy, n_rows=400, seed=0):

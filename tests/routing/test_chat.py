@@ -23,8 +23,8 @@ from benchmarks.ports import free_ports
 from thrifty import ModelRouter, load, save
 from thrifty.cli import main
 from thrifty.errors import InvalidInputError
-from thrifty.routing import policy as policies
-from thrifty.routing import quality as quality_models
+from thrifty.learners.routing import policy as policies
+from thrifty.learners.routing import quality as quality_models
 from thrifty.serve.app import create_app
 from thrifty.serve.config import Config
 

@@ -9,11 +9,11 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from thrifty import ModelRouter, load, save
 from thrifty.cli import main
 from thrifty.errors import InvalidInputError, MissingSupportWarning
-from thrifty.routing import policy as policies
-from thrifty.routing import quality as quality_models
-from thrifty.routing.operating_points import Mix, upper_bill
-from thrifty.routing.policy import Judged, Log, learn_programme, shrunk, walk
-from thrifty.routing.quality import learn_text_reader
+from thrifty.learners.routing import policy as policies
+from thrifty.learners.routing import quality as quality_models
+from thrifty.learners.routing.operating_points import Mix, upper_bill
+from thrifty.learners.routing.policy import Judged, Log, learn_programme, shrunk, walk
+from thrifty.learners.routing.quality import learn_text_reader
 
 PRICES = {"tiny": 1.0, "small": 2.0, "middle": 5.0, "large": 20.0}
 SKILL = np.array([0.55, 0.65, 0.75, 0.92])

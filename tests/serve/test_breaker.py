@@ -4,8 +4,8 @@ import contextlib
 
 import pytest
 
+from thrifty.engine.purchases.sources import CircuitBreaker
 from thrifty.errors import InvalidInputError, RemoteFailure
-from thrifty.sources import CircuitBreaker
 
 
 class Clock:

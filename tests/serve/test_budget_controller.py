@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from thrifty.chain.chain import Chain
-from thrifty.chain.operating_points import Policy
-from thrifty.chain.readers import Ledger, TableReader
-from thrifty.chain.stage import LinearStage
+from thrifty.engine.full.model import CallableFull
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.purchases.readers import Ledger, TableReader
+from thrifty.engine.tasks.classes import BinaryTask
+from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.policy import Policy
+from thrifty.engine.walk.stage import LinearStage
 from thrifty.errors import InvalidInputError, RowsLeftBehindError
-from thrifty.full.model import CallableFull
-from thrifty.prices.billing import PriceList
 from thrifty.serve.budget_controller import BudgetController, Spending
-from thrifty.tasks.classes import BinaryTask
 
 WINDOW = 2000
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from thrifty.bundle import from_bytes, to_bytes
+from thrifty.engine.table.drift import N_BINS, Spread
 from thrifty.errors import InvalidInputError
 from thrifty.serve.metrics import MIN_VALUES, Drift, stability_index
-from thrifty.tables.drift import N_BINS, Spread
 
 
 def table(n_rows, seed):

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from thrifty.engine.table.files import read_table, table_bytes
+from thrifty.engine.table.frames import listed
 from thrifty.errors import DataUnavailableError, InvalidInputError
-from thrifty.tables.files import read_table, table_bytes
-from thrifty.tables.frames import listed
 
 
 def written(path, text):

@@ -7,10 +7,10 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from thrifty.chain.readers import CellReader
+from thrifty.engine.purchases.readers import CellReader
+from thrifty.engine.table.columns import column_types, learn_levels
+from thrifty.engine.table.reader import Schema
 from thrifty.errors import InvalidInputError
-from thrifty.tables.columns import column_types, learn_levels
-from thrifty.tables.reader import Schema
 
 ROWS, A, B, C = np.arange(3), np.array([0]), np.array([1]), np.array([2])
 

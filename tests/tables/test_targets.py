@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from thrifty.engine.table.training import MAX_NUMBERED, training_table
 from thrifty.errors import InvalidInputError
-from thrifty.tables.training import MAX_NUMBERED, training_table
 
 
 def frame_of(values):

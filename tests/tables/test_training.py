@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from thrifty.engine.table.training import MAX_CATEGORIES, targets_of, training_table
 from thrifty.errors import InvalidInputError
-from thrifty.tables.training import MAX_CATEGORIES, targets_of, training_table
 
 
 def table(**columns):

@@ -9,10 +9,10 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
+from thrifty.engine.full.adapters import models_of
+from thrifty.engine.tasks.classes import CLIP, BinaryTask, classification_of
+from thrifty.engine.tasks.logistic import RIDGE
 from thrifty.errors import InvalidInputError
-from thrifty.full.adapters import models_of
-from thrifty.tasks.classes import CLIP, BinaryTask, classification_of
-from thrifty.tasks.logistic import RIDGE
 
 TASK = BinaryTask(np.array(["no", "yes"]))
 SCORES = st.lists(

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from thrifty.tasks.logistic import logistic_derivatives, logistic_weights, platt
-from thrifty.trees.boosting import weighted_on_grid
+from thrifty.engine.tasks.logistic import logistic_derivatives, logistic_weights, platt
+from thrifty.learners.trees.boosting import weighted_on_grid
 
 LAST_PLACES = 4 * np.finfo(np.float64).eps
 LINE = np.concatenate(

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from thrifty.tasks.logistic import (
+from thrifty.engine.tasks.logistic import (
     excess_loss,
     log_loss_of_probability,
     logistic_hessian,

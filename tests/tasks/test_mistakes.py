@@ -5,9 +5,9 @@ import pytest
 from scipy.special import softmax
 from sklearn.metrics import brier_score_loss, log_loss
 
+from thrifty.engine.tasks.classes import classification
+from thrifty.engine.tasks.mistakes import CostMatrix, ProbabilityLoss, read_loss
 from thrifty.errors import InvalidInputError
-from thrifty.tasks.classes import classification
-from thrifty.tasks.mistakes import CostMatrix, ProbabilityLoss, read_loss
 
 SICK = np.array([[0.0, 4.0], [9.0, 1.0]])
 THREE = np.array([[0.0, 1.0, 5.0], [2.0, 0.5, 2.0], [30.0, 8.0, 0.0]])

@@ -6,9 +6,8 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from sklearn.svm import SVC
 
-from thrifty.errors import InvalidInputError
-from thrifty.full.adapters import models_of
-from thrifty.tasks.classes import (
+from thrifty.engine.full.adapters import models_of
+from thrifty.engine.tasks.classes import (
     CLIP,
     RIDGE,
     BinaryTask,
@@ -17,6 +16,7 @@ from thrifty.tasks.classes import (
     classification_of,
     multinomial_weights,
 )
+from thrifty.errors import InvalidInputError
 
 TASK = MulticlassTask(np.array(["blue", "green", "red"]))
 

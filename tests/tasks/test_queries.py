@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score
 
+from thrifty.engine.tasks.ranking import Queries, as_queries, average_precision_at, ndcg_at
 from thrifty.errors import InvalidInputError
-from thrifty.tasks.ranking import Queries, as_queries, average_precision_at, ndcg_at
 
 QUERY = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=6)
 """Grades and scores of one query's documents; few distinct scores, so that there are ties."""

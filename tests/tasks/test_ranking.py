@@ -5,11 +5,11 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GroupKFold
 
+from thrifty.engine.full.adapters import models_of
+from thrifty.engine.full.crossfit import assign_folds
+from thrifty.engine.tasks.ranking import ndcg_at, ranking_of, with_queries
 from thrifty.errors import InvalidInputError
-from thrifty.full.adapters import models_of
-from thrifty.full.crossfit import assign_folds
 from thrifty.rows import query_folds
-from thrifty.tasks.ranking import ndcg_at, ranking_of, with_queries
 
 GRADES, QUERIES = np.array([2, 0, 1, 0, 0, 1, 1, 0, 3]), np.array([0, 0, 0, 1, 1, 2, 2, 2, 3])
 

@@ -6,9 +6,8 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import d2_absolute_error_score, d2_pinball_score, r2_score
 
-from thrifty.errors import InvalidAnswerError, InvalidInputError
-from thrifty.full.adapters import models_of
-from thrifty.tasks.regression import (
+from thrifty.engine.full.adapters import models_of
+from thrifty.engine.tasks.regression import (
     PinballLoss,
     SquaredLoss,
     default_regressor,
@@ -16,6 +15,7 @@ from thrifty.tasks.regression import (
     quantile_of,
     regression_of,
 )
+from thrifty.errors import InvalidAnswerError, InvalidInputError
 
 RNG = np.random.default_rng(0)
 Y = RNG.gamma(2.0, 3.0, size=200) - 4.0

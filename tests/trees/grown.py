@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from thrifty.prices.billing import PriceList
-from thrifty.trees import EnsembleBuilder, TreeEnsemble, TreeGrower
-from thrifty.trees.workspace import Limits
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.trees import TreeEnsemble
+from thrifty.learners.trees import EnsembleBuilder, TreeGrower
+from thrifty.learners.trees.workspace import Limits
 
 
 @dataclass(frozen=True)

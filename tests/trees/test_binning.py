@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from thrifty.engine.trees import bin_columns
 from thrifty.errors import InvalidInputError
-from thrifty.trees import bin_columns
 
 
 def test_few_distinct_values_get_a_bin_each_with_thresholds_half_way():

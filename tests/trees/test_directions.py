@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from tests.trees.grown import grow, make_grower
-from thrifty.trees import EnsembleBuilder, bin_columns, derivatives_along
-from thrifty.trees.boosting import Boosting
+from thrifty.engine.trees import bin_columns
+from thrifty.learners.trees import EnsembleBuilder, derivatives_along
+from thrifty.learners.trees.boosting import Boosting
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +62,8 @@ def test_gains_are_those_of_all_outputs_on_average_over_directions(problem):
 
 
 def test_the_order_of_the_rows_does_not_matter_to_many_classes():
-    from thrifty.cascade.stages import grow_stages
-    from thrifty.tasks.classes import classification
+    from thrifty.engine.tasks.classes import classification
+    from thrifty.learners.cascade.stages import grow_stages
 
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(200, 4)), rng.integers(0, 5, 200).astype(float)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tests.trees.grown import grow, make_grower
+from thrifty.engine.trees import TreeEnsemble, bin_columns
+from thrifty.engine.trees.binning import encode
 from thrifty.errors import InvalidInputError
-from thrifty.trees import TreeEnsemble, bin_columns
-from thrifty.trees.binning import encode
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.trees.grown import grow, make_grower
+from thrifty.engine.trees import TreeEnsemble, bin_columns
 from thrifty.errors import InvalidInputError
-from thrifty.trees import TreeEnsemble, bin_columns
 
 quick = settings(max_examples=40, deadline=None)
 
@@ -189,14 +189,14 @@ def test_a_full_histogram_pool_changes_no_tree(priced_problem, monkeypatch):
     X, y = priced_problem
     options = {"gamma": 3.0, "max_depth": 9, "max_leaves": 60}
     expected = boost(X, y, 3, **options)[1]
-    monkeypatch.setattr("thrifty.trees.workspace.HISTOGRAM_BYTES", 1)
+    monkeypatch.setattr("thrifty.learners.trees.workspace.HISTOGRAM_BYTES", 1)
     same_trees(expected, boost(X, y, 3, **options)[1])
 
 
 def test_many_rows_take_wide_lanes_and_grow_the_same_tree(priced_problem, monkeypatch):
     X, y = priced_problem
     expected = boost(X, y, 2, newton=True)[1]
-    monkeypatch.setattr("thrifty.trees.gradients.WIDE_ROWS", 10)
+    monkeypatch.setattr("thrifty.learners.trees.gradients.WIDE_ROWS", 10)
     for a, b in zip(expected, boost(X, y, 2, newton=True)[1], strict=True):
         np.testing.assert_array_equal(a.tree.feature, b.tree.feature)
         np.testing.assert_allclose(a.raw_gain, b.raw_gain, rtol=1e-3)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.trees.grown import grow, make_grower
-from thrifty.trees import bin_columns
+from thrifty.engine.trees import bin_columns
 
 
 @dataclass

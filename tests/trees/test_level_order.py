@@ -3,8 +3,9 @@
 import numpy as np
 
 from tests.trees.grown import make_grower
-from thrifty.trees import EnsembleBuilder, TreeEnsemble, bin_columns
-from thrifty.trees.ensemble import children_of, in_level_order
+from thrifty.engine.trees import TreeEnsemble, bin_columns
+from thrifty.engine.trees.ensemble import children_of, in_level_order
+from thrifty.learners.trees import EnsembleBuilder
 
 
 def grown():

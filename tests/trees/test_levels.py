@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tests.trees.grown import grow, make_grower
-from thrifty.trees import EnsembleBuilder, bin_columns, rounds
-from thrifty.trees.best_first import SMOOTHING
+from thrifty.engine.trees import bin_columns
+from thrifty.learners.trees import EnsembleBuilder, rounds
+from thrifty.learners.trees.best_first import SMOOTHING
 
 
 def table_of(n_levels, n=1500, seed=0):

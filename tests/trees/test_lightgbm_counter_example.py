@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.trees.grown import grow, make_grower
-from thrifty.trees import bin_columns
+from thrifty.engine.trees import bin_columns
 
 PENALTY = 3000.0
 SPLIT, PRICED, HONEST = range(3)

@@ -10,8 +10,8 @@ from sklearn.ensemble import (
 )
 from sklearn.linear_model import LogisticRegression
 
+from thrifty.engine.trees.other_libraries import additive_trees, largest_rounding_to
 from thrifty.errors import InvalidInputError
-from thrifty.trees.other_libraries import additive_trees, largest_rounding_to
 
 X, Y = load_breast_cancer(return_X_y=True)
 

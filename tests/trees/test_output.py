@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tests.trees.grown import grow, make_grower
-from thrifty.trees import EnsembleBuilder, TreeEnsemble, bin_columns
+from thrifty.engine.trees import TreeEnsemble, bin_columns
+from thrifty.learners.trees import EnsembleBuilder
 
 
 def problem(n=300, n_outputs=1, seed=0):

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from thrifty.engine.tasks.classes import BinaryLoss
+from thrifty.engine.tasks.regression import SquaredLoss
+from thrifty.engine.trees import bin_columns
 from thrifty.errors import InvalidInputError
-from thrifty.tasks.classes import BinaryLoss
-from thrifty.tasks.regression import SquaredLoss
-from thrifty.trees import EnsembleBuilder, bin_columns, rounds
-from thrifty.trees.boosting import Boosting
+from thrifty.learners.trees import EnsembleBuilder, rounds
+from thrifty.learners.trees.boosting import Boosting
 
 RNG = np.random.default_rng(0)
 N, N_TREES = 300, 12

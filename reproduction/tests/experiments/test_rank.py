@@ -8,8 +8,8 @@ import pytest
 from reproduction.datasets import load_mq2008
 from reproduction.experiments import rank
 from reproduction.experiments.experiment import Run, read_settings
+from thrifty.engine.tasks.ranking import Queries
 from thrifty.errors import InvalidInputError
-from thrifty.tasks.ranking import Queries
 
 
 def shipped():

@@ -12,7 +12,7 @@ from reproduction.experiments.rank_choice import (
     on_one_scale,
 )
 from reproduction.experiments.selection import Candidate, PointCandidate
-from thrifty.tasks.ranking import Queries, average_precision_at
+from thrifty.engine.tasks.ranking import Queries, average_precision_at
 
 BUDGETS = [0.5, 2.0, 5.0, 10.0]
 

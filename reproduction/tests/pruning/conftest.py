@@ -9,7 +9,7 @@ from sklearn.ensemble import RandomForestClassifier
 from reproduction.pruning.forest import flatten_forest
 from reproduction.pruning.node_costs import PruningRows
 from thrifty import Prices
-from thrifty.prices.prices import check_price_list
+from thrifty.engine.prices.prices import check_price_list
 
 
 class TinyCase:

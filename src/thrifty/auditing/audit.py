@@ -18,19 +18,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Bools, Floats
 from thrifty.auditing.columns_read import columns_read, follows_paths
-from thrifty.cascade.estimators import BudgetedClassifier, BudgetedRegressor, StageOptions
+from thrifty.engine.evidence.frontier import Frontier
+from thrifty.engine.full.convert import booster_model, is_booster
+from thrifty.engine.full.model import as_full_model, ask_model
+from thrifty.engine.full.stored import StoredModel
+from thrifty.engine.plots import as_html, draw_in_force, html_table
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.prices.prices import Prices, check_price_list, resolve_prices
+from thrifty.engine.table.frames import kind_of_table, listed, table_of_fit
+from thrifty.engine.tasks.classes import classification_of
+from thrifty.engine.tasks.regression import regression_of
+from thrifty.engine.tasks.task import Task
 from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
-from thrifty.evidence.frontier import Frontier
-from thrifty.full.convert import booster_model, is_booster
-from thrifty.full.model import as_full_model, ask_model
-from thrifty.full.stored import StoredModel
-from thrifty.plots import as_html, draw_in_force, html_table
-from thrifty.prices.billing import PriceList
-from thrifty.prices.prices import Prices, check_price_list, resolve_prices
-from thrifty.tables.frames import kind_of_table, listed, table_of_fit
-from thrifty.tasks.classes import classification_of
-from thrifty.tasks.regression import regression_of
-from thrifty.tasks.task import Task
+from thrifty.learners.cascade.estimators import BudgetedClassifier, BudgetedRegressor, StageOptions
 
 MAX_JUDGED = 5_000
 """Rows on which losses are measured and the cascade is fitted."""

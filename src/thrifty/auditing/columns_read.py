@@ -21,8 +21,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Normalizer, OneHotEncoder
 
 from thrifty.arrays import Bools, Ints
-from thrifty.full.convert import read_model
-from thrifty.trees.other_libraries import ForeignTrees
+from thrifty.engine.full.convert import read_model
+from thrifty.engine.trees.other_libraries import ForeignTrees
 
 
 def columns_read(model: Any, X: Any) -> Bools:

@@ -12,15 +12,15 @@ from typing import Any, Literal
 import numpy as np
 
 from thrifty.arrays import Floats
-from thrifty.chain.chain import Chain
+from thrifty.engine.full.adapters import models_of
+from thrifty.engine.full.convert import N_PROBES, probe_table, stored_model_of
+from thrifty.engine.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
+from thrifty.engine.full.stored import StoredModel
+from thrifty.engine.table.columns import Levels
+from thrifty.engine.table.reader import Schema
+from thrifty.engine.walk.chain import Chain
 from thrifty.errors import InvalidInputError
-from thrifty.estimators.base import ChainEstimator, unwrap_chain
-from thrifty.full.adapters import models_of
-from thrifty.full.convert import N_PROBES, probe_table, stored_model_of
-from thrifty.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
-from thrifty.full.stored import StoredModel
-from thrifty.tables.columns import Levels
-from thrifty.tables.reader import Schema
+from thrifty.learners.estimators.base import ChainEstimator, unwrap_chain
 
 FullMode = Literal["inside", "outside", "absent"]
 

@@ -14,23 +14,35 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import get_tags
 
-import thrifty
+from thrifty._version import __version__
 from thrifty.arrays import Bools, Floats, Int32s
 from thrifty.bundle.codec import NotPlainError, Reader, Writer, known_name, register
 from thrifty.bundle.container import DEFAULT_MAX_BYTES, Contents, pack, unpack
 from thrifty.bundle.full_models import FullMode, as_stored, check_stored, full_to_store, with_given_full
 from thrifty.bundle.signing import check_private_key, sign, without_signature
-from thrifty.cascade.estimators import (
-    BudgetedCascade,
-    BudgetedClassifier,
-    BudgetedRanker,
-    BudgetedRegressor,
-    StageOptions,
-)
-from thrifty.chain.chain import Chain
-from thrifty.chain.kernel_neighbours import Neighbours, NeighbourStage, NeighbourTurn, TurnByNeighbours
-from thrifty.chain.operating_points import Policy
-from thrifty.chain.stage import (
+from thrifty.engine.evidence.certificate import Certificate
+from thrifty.engine.evidence.evidence import Evidence, QueryEvidence
+from thrifty.engine.evidence.frontier import OperatingPoint
+from thrifty.engine.evidence.hypothesis_tests import ClassLoss
+from thrifty.engine.full.adapters import models_of
+from thrifty.engine.full.convert import stored_model_of
+from thrifty.engine.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
+from thrifty.engine.full.stored import Impute, KernelScores, LinearScores, Scale, StoredModel
+from thrifty.engine.prices.billing import Discounts, ForgottenFunction, PriceList, RowPrices
+from thrifty.engine.prices.prices import Prices
+from thrifty.engine.table.columns import ColumnType, Levels, level_text
+from thrifty.engine.tasks.classes import BinaryTask, MulticlassTask
+from thrifty.engine.tasks.mistakes import CostMatrix, ProbabilityLoss
+from thrifty.engine.tasks.ranking import RankingTask
+from thrifty.engine.tasks.regression import RegressionTask
+from thrifty.engine.trees import TreeEnsemble
+from thrifty.engine.trees.binning import LevelSets
+from thrifty.engine.trees.ensemble import children_of
+from thrifty.engine.trees.other_libraries import ForeignTrees
+from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.kernel_neighbours import Neighbours, NeighbourStage, NeighbourTurn, TurnByNeighbours
+from thrifty.engine.walk.policy import Policy
+from thrifty.engine.walk.stage import (
     BoostedStage,
     CascadeStage,
     ConfidentStage,
@@ -40,37 +52,25 @@ from thrifty.chain.stage import (
     LinearStage,
     TurnByValue,
 )
-from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier, DynaModGbrtRegressor
-from thrifty.dynamod.linear_estimator import DynaModLinClassifier
-from thrifty.dynamod.lstsq_estimator import DynaModLstsqClassifier
 from thrifty.errors import FullModelOutsideWarning, InvalidInputError
-from thrifty.estimators.base import ChainEstimator
-from thrifty.evidence.certificate import Certificate
-from thrifty.evidence.evidence import Evidence, QueryEvidence
-from thrifty.evidence.frontier import OperatingPoint
-from thrifty.evidence.hypothesis_tests import ClassLoss
-from thrifty.full.adapters import models_of
-from thrifty.full.convert import stored_model_of
-from thrifty.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
-from thrifty.full.stored import Impute, KernelScores, LinearScores, Scale, StoredModel
-from thrifty.prices.billing import Discounts, ForgottenFunction, PriceList, RowPrices
-from thrifty.prices.prices import Prices
-from thrifty.routing.confidence import ConfidenceRouter
-from thrifty.routing.logs import check_models
-from thrifty.routing.operating_points import RouterCertificate
-from thrifty.routing.policy import Cascades, Log, Programme, Routes
-from thrifty.routing.quality import QualityModel, TextReader
-from thrifty.routing.router import ModelRouter
-from thrifty.routing.state import RouterState
-from thrifty.tables.columns import ColumnType, Levels, level_text
-from thrifty.tasks.classes import BinaryTask, MulticlassTask
-from thrifty.tasks.mistakes import CostMatrix, ProbabilityLoss
-from thrifty.tasks.ranking import RankingTask
-from thrifty.tasks.regression import RegressionTask
-from thrifty.trees import TreeEnsemble
-from thrifty.trees.binning import LevelSets
-from thrifty.trees.ensemble import children_of
-from thrifty.trees.other_libraries import ForeignTrees
+from thrifty.learners.cascade.estimators import (
+    BudgetedCascade,
+    BudgetedClassifier,
+    BudgetedRanker,
+    BudgetedRegressor,
+    StageOptions,
+)
+from thrifty.learners.dynamod.gbrt_estimators import DynaModGbrtClassifier, DynaModGbrtRegressor
+from thrifty.learners.dynamod.linear_estimator import DynaModLinClassifier
+from thrifty.learners.dynamod.lstsq_estimator import DynaModLstsqClassifier
+from thrifty.learners.estimators.base import ChainEstimator
+from thrifty.learners.routing.confidence import ConfidenceRouter
+from thrifty.learners.routing.logs import check_models
+from thrifty.learners.routing.operating_points import RouterCertificate
+from thrifty.learners.routing.policy import Cascades, Log, Programme, Routes
+from thrifty.learners.routing.quality import QualityModel, TextReader
+from thrifty.learners.routing.router import ModelRouter
+from thrifty.learners.routing.state import RouterState
 
 _MAX_NESTED = 8
 
@@ -602,7 +602,7 @@ def to_bytes(
             FullModelOutsideWarning,
             stacklevel=3,
         )
-    data = pack(Contents({"thrifty": thrifty.__version__, "objects": writer.objects}, writer.arrays))
+    data = pack(Contents({"thrifty": __version__, "objects": writer.objects}, writer.arrays))
     return data if key is None else sign(data, key)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-import thrifty
+from thrifty._version import __version__
 from thrifty.cli.audit import audit
 from thrifty.cli.console import print_error, progress
 from thrifty.cli.database import buy
@@ -44,7 +44,7 @@ def _demo(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"thrifty {thrifty.__version__}")
+        typer.echo(f"thrifty {__version__}")
         raise typer.Exit
 
 

@@ -42,9 +42,9 @@ def audit(
 
     from thrifty.auditing.audit import audit as look_at
     from thrifty.bundle.save_load import load_model
-    from thrifty.prices.prices import Prices
-    from thrifty.tables.files import read_table
-    from thrifty.tables.training import labels_of, numbers_of
+    from thrifty.engine.prices.prices import Prices
+    from thrifty.engine.table.files import read_table
+    from thrifty.engine.table.training import labels_of, numbers_of
 
     if out is not None:
         check_output(out)
@@ -85,7 +85,7 @@ def _features(model: Any, frame: Any, left_out: list[str]) -> Any:
     import numpy as np
 
     from thrifty.auditing.audit import names_of
-    from thrifty.tables.frames import refuse_unknown
+    from thrifty.engine.table.frames import refuse_unknown
 
     refuse_unknown("--target or --ignore", left_out, frame.columns)
     rows = frame.drop(columns=left_out)

@@ -114,11 +114,11 @@ def buy(
     """Answer rows of a database, querying only the cells that each answer needs."""
     from thrifty.bundle.save_load import load
     from thrifty.cli.system import at_operating_point, named_row_key
-    from thrifty.evidence.collect import chain_of
-    from thrifty.sources import RefusesUnseen, SqlSource
-    from thrifty.tables.files import name_of, read_table, table_bytes
-    from thrifty.tables.frames import listed
-    from thrifty.tables.reader import keys_of
+    from thrifty.engine.evidence.collect import chain_of
+    from thrifty.engine.purchases.sources import RefusesUnseen, SqlSource
+    from thrifty.engine.table.files import name_of, read_table, table_bytes
+    from thrifty.engine.table.frames import listed
+    from thrifty.engine.table.reader import keys_of
 
     check_output(out)
     database = Database.of(source)

@@ -19,17 +19,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from thrifty.cascade.estimators import BudgetedClassifier
 from thrifty.cli.console import print_table, print_text
-from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier
-from thrifty.evidence.collect import evidence_of
-from thrifty.evidence.frontier import Frontier
-from thrifty.plots import draw_tradeoff, new_figure, save_figure
+from thrifty.engine.evidence.collect import evidence_of
+from thrifty.engine.evidence.frontier import Frontier
+from thrifty.engine.plots import draw_tradeoff, new_figure, save_figure
+from thrifty.learners.cascade.estimators import BudgetedClassifier
+from thrifty.learners.dynamod.gbrt_estimators import DynaModGbrtClassifier
+from thrifty.learners.routing.confidence import ConfidenceRouter
 from thrifty.progress import Progress, silent
 from thrifty.reporting.measure import measure
 from thrifty.reporting.page import page_of
 from thrifty.reporting.words import results_table
-from thrifty.routing.confidence import ConfidenceRouter
 
 BUDGETS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
 LEVEL = 0.005

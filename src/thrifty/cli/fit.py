@@ -157,7 +157,6 @@ def fit(
 
     from thrifty.bundle.save_load import save
     from thrifty.bundle.signing import check_private_key
-    from thrifty.cascade.estimators import BudgetedClassifier
     from thrifty.cli.fit_steps import (
         choose_full,
         describe,
@@ -169,13 +168,14 @@ def fit(
         refuse_for_many,
     )
     from thrifty.cli.system import fit_in_words, system_numbers
-    from thrifty.prices.prices import Prices
+    from thrifty.engine.prices.prices import Prices
+    from thrifty.engine.table.files import read_table
+    from thrifty.engine.table.frames import listed, refuse_unknown
+    from thrifty.engine.table.training import training_table
+    from thrifty.learners.cascade.estimators import BudgetedClassifier
     from thrifty.reporting.measure import expected
     from thrifty.scale.fit import sample_rows
     from thrifty.scale.folder import each_of_files, find_files
-    from thrifty.tables.files import read_table
-    from thrifty.tables.frames import listed, refuse_unknown
-    from thrifty.tables.training import training_table
     from thrifty.threads import limited_threads, threads_of
 
     limits, floors = read_max_loss(max_loss), read_shares("--min-recall", min_recall or ())

@@ -10,7 +10,22 @@ from sklearn.utils import get_tags
 
 from thrifty.arrays import Bools
 from thrifty.bundle.save_load import load_model
-from thrifty.cascade.estimators import (
+from thrifty.engine.evidence.certificate import check_hold_out
+from thrifty.engine.evidence.hypothesis_tests import HELD_OUT, check_confidence
+from thrifty.engine.full.adapters import models_of
+from thrifty.engine.full.candidates import KINDS, KindComparison, compare_kinds, new_model
+from thrifty.engine.full.crossfit import assign_folds
+from thrifty.engine.full.model import is_estimator
+from thrifty.engine.prices.billing import RowsOfFit
+from thrifty.engine.prices.prices import check_price_list
+from thrifty.engine.table.drift import Spread
+from thrifty.engine.table.files import read_cost_matrix
+from thrifty.engine.table.frames import is_number, listed, refuse_unknown
+from thrifty.engine.table.training import TrainingTable, refuse_few
+from thrifty.engine.tasks.regression import RegressionLoss
+from thrifty.engine.tasks.task import Task
+from thrifty.errors import InvalidInputError, renumber_rows_in_errors
+from thrifty.learners.cascade.estimators import (
     BudgetedCascade,
     BudgetedClassifier,
     BudgetedRanker,
@@ -18,25 +33,10 @@ from thrifty.cascade.estimators import (
     StageOptions,
     check_spending,
 )
-from thrifty.errors import InvalidInputError, renumber_rows_in_errors
-from thrifty.estimators.checks import check_goal, check_seed
-from thrifty.evidence.certificate import check_hold_out
-from thrifty.evidence.hypothesis_tests import HELD_OUT, check_confidence
-from thrifty.full.adapters import models_of
-from thrifty.full.candidates import KINDS, KindComparison, compare_kinds, new_model
-from thrifty.full.crossfit import assign_folds
-from thrifty.full.model import is_estimator
-from thrifty.prices.billing import RowsOfFit
-from thrifty.prices.prices import check_price_list
+from thrifty.learners.estimators.checks import check_goal, check_seed
 from thrifty.progress import Progress
 from thrifty.reporting.facts import Facts
 from thrifty.scale.fit import Each, judge
-from thrifty.tables.drift import Spread
-from thrifty.tables.files import read_cost_matrix
-from thrifty.tables.frames import is_number, listed, refuse_unknown
-from thrifty.tables.training import TrainingTable, refuse_few
-from thrifty.tasks.regression import RegressionLoss
-from thrifty.tasks.task import Task
 
 CERTIFYING_SHARE = 4
 """One row in this many is held out of the fit for a certificate."""

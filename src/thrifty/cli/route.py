@@ -43,8 +43,8 @@ def route(
 ) -> None:
     """Learn from a log which of many models to ask about each row, within a budget, and write a router."""
     from thrifty.bundle.save_load import save
-    from thrifty.routing.router import ModelRouter
-    from thrifty.tables.files import read_table
+    from thrifty.engine.table.files import read_table
+    from thrifty.learners.routing.router import ModelRouter
 
     check_output(out)
     with notes_of_warnings():
@@ -91,7 +91,7 @@ def route(
 
 def _read_models(path: Path | None) -> dict[str, Any] | None:
     """Prices by the names of models."""
-    from thrifty.tables.files import read_table
+    from thrifty.engine.table.files import read_table
 
     if path is None:
         return None
@@ -160,7 +160,7 @@ def _rows_of(router: Any, table: Path) -> tuple[Any, dict[str, Any] | None]:
     """Rows of a table and, where it is a log with a line for each row and model, what the models returned."""
     import numpy as np
 
-    from thrifty.tables.files import read_table
+    from thrifty.engine.table.files import read_table
 
     frame, state = read_table(table), router._fitted()
     if {"model", "quality"} <= {*frame.columns}:
@@ -188,7 +188,7 @@ def predict_router(router: Any, table: Path, out: Path, json: bool) -> None:
     """Write the first model to ask about each row; of a log, what would have been asked, paid and got."""
     import pandas as pd
 
-    from thrifty.tables.files import table_bytes
+    from thrifty.engine.table.files import table_bytes
 
     X, log = _rows_of(router, table)
     if log is None:
@@ -234,7 +234,7 @@ def explain_router(router: Any, table: Path, rows: slice, json: bool) -> None:
 
 def frontier_router(router: Any, plot: Path | None, json: bool) -> None:
     """List the operating points of a router."""
-    from thrifty.plots import file_bytes
+    from thrifty.engine.plots import file_bytes
 
     frontier = router.frontier_
     if plot is not None:
@@ -257,10 +257,10 @@ def report_router(
     """Replay a router on a log, and write a page on its bill, the models asked and their quality."""
     from dataclasses import replace
 
+    from thrifty.engine.table.files import read_table
     from thrifty.reporting.page import page_of
     from thrifty.reporting.routers import measure_router
     from thrifty.reporting.words import results_table
-    from thrifty.tables.files import read_table
 
     X, log = _rows_of(router, table)
     if log is None:

@@ -15,27 +15,27 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Labels
-from thrifty.cascade.estimators import BudgetedCascade
-from thrifty.chain.chain import Chain
-from thrifty.chain.readers import TableReader
 from thrifty.cli.console import print_table, print_text, quantity, size_of
 from thrifty.cli.options import labels_by_name
+from thrifty.engine.evidence.collect import chain_of
+from thrifty.engine.evidence.frontier import Frontier
+from thrifty.engine.full.candidates import KindComparison
+from thrifty.engine.plots import draw_in_force, file_bytes, new_figure
+from thrifty.engine.purchases.readers import TableReader
+from thrifty.engine.table.files import read_table
+from thrifty.engine.table.frames import listed
+from thrifty.engine.table.reader import Cells
+from thrifty.engine.tasks.ranking import RankingTask
+from thrifty.engine.walk.chain import Chain
 from thrifty.errors import InvalidInputError
-from thrifty.estimators.base import ChainEstimator
-from thrifty.evidence.collect import chain_of
-from thrifty.evidence.frontier import Frontier
-from thrifty.full.candidates import KindComparison
-from thrifty.plots import draw_in_force, file_bytes, new_figure
+from thrifty.learners.cascade.estimators import BudgetedCascade
+from thrifty.learners.estimators.base import ChainEstimator
 from thrifty.reporting.facts import Facts
 from thrifty.reporting.measure import expected, measure
 from thrifty.reporting.page import groups_of
 from thrifty.reporting.words import results_table, value_text
 from thrifty.scale.fit import Each
 from thrifty.scale.folder import csv_types, each_of_files, find_files
-from thrifty.tables.files import read_table
-from thrifty.tables.frames import listed
-from thrifty.tables.reader import Cells
-from thrifty.tasks.ranking import RankingTask
 
 _NEW_ROWS = 1000
 _N_POINTS = 14

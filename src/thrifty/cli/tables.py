@@ -106,12 +106,12 @@ def predict(
         read_rows,
         reader_of_all_cells,
     )
-    from thrifty.evidence import budgets
-    from thrifty.evidence.collect import chain_of
-    from thrifty.routing.router import ModelRouter
+    from thrifty.engine.evidence import budgets
+    from thrifty.engine.evidence.collect import chain_of
+    from thrifty.engine.table.files import name_of, table_bytes
+    from thrifty.engine.table.frames import listed
+    from thrifty.learners.routing.router import ModelRouter
     from thrifty.scale.scorer import answers_of, stage_names
-    from thrifty.tables.files import name_of, table_bytes
-    from thrifty.tables.frames import listed
 
     allowed, floors = read_max_loss(max_loss), read_shares("--min-recall", min_recall or ())
     on_screen = str(out) == "-"
@@ -186,7 +186,7 @@ def _predict_files(
     """Score a folder of files into a folder of answers."""
     from thrifty.bundle.save_load import load
     from thrifty.cli.options import labels_by_name
-    from thrifty.evidence.collect import chain_of
+    from thrifty.engine.evidence.collect import chain_of
     from thrifty.files import parse_bytes
     from thrifty.scale.folder import find_files, predict_files
     from thrifty.scale.scorer import Scorer
@@ -238,11 +238,11 @@ def explain(
     import numpy as np
 
     from thrifty.bundle.save_load import load
-    from thrifty.chain.explain import explain_rows
     from thrifty.cli.system import at_operating_point, read_rows
-    from thrifty.evidence.collect import chain_of
-    from thrifty.routing.router import ModelRouter
-    from thrifty.tables.files import name_of
+    from thrifty.engine.evidence.collect import chain_of
+    from thrifty.engine.table.files import name_of
+    from thrifty.engine.walk.explain import explain_rows
+    from thrifty.learners.routing.router import ModelRouter
 
     with notes_of_warnings():
         known = load(system, public_key=public_key)
@@ -307,7 +307,7 @@ def frontier(
         partitions_of,
         target_columns,
     )
-    from thrifty.routing.router import ModelRouter
+    from thrifty.learners.routing.router import ModelRouter
     from thrifty.scale.fit import frontier_on
 
     if plot is not None:
@@ -383,11 +383,11 @@ def report(
         report_numbers,
         target_columns,
     )
-    from thrifty.evidence.collect import chain_of
+    from thrifty.engine.evidence.collect import chain_of
+    from thrifty.engine.table.training import targets_of
+    from thrifty.learners.routing.router import ModelRouter
     from thrifty.reporting.page import page_of
-    from thrifty.routing.router import ModelRouter
     from thrifty.scale.fit import sample_rows
-    from thrifty.tables.training import targets_of
 
     check_output(out)
     with notes_of_warnings(), progress() as show:

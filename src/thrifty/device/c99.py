@@ -26,9 +26,9 @@ import numpy as np
 
 from thrifty.arrays import Floats
 from thrifty.device.model import DeviceModel, leaf_unit, node_sets, point_table, score_unit
+from thrifty.engine.trees import TreeEnsemble
 from thrifty.errors import InvalidInputError
 from thrifty.rows import key_words
-from thrifty.trees import TreeEnsemble
 
 __all__ = ["Plan", "TestRow", "plan_of", "source_of"]
 

@@ -9,19 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from thrifty._version import __version__
 from thrifty.bundle.container import Contents, pack, unpack
 from thrifty.bundle.objects import to_bytes
-from thrifty.chain.chain import Chain
-from thrifty.chain.operating_points import Policy
-from thrifty.chain.readers import TableReader
 from thrifty.device.c99 import TestRow, round_down, source_of
 from thrifty.device.model import DeviceModel, device_model, leaf_depths, with_leaves
 from thrifty.device.onnx_graph import onnx_files
 from thrifty.device.size_limit import within_limits
+from thrifty.engine.evidence.collect import chain_of
+from thrifty.engine.purchases.readers import TableReader
+from thrifty.engine.trees import TreeEnsemble
+from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.collect import chain_of
 from thrifty.files import AnyPath, parse_bytes, write_atomically
-from thrifty.trees import TreeEnsemble
 
 __all__ = ["Exported", "export", "identity_of"]
 
@@ -132,8 +133,6 @@ def export(
     >>> [path.name for path in exported.files]
     ['thrifty_model.h', 'thrifty_model.c']
     """
-    from thrifty import __version__
-
     if to not in ("c", "onnx"):
         raise InvalidInputError(f'to must be "c" or "onnx"; got {to!r}.')
     if to == "onnx" and not (leaves is max_flash is max_ram is None and layout == "table"):

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.chain.chain import Chain
-from thrifty.chain.operating_points import Policy
-from thrifty.chain.stage import BoostedStage, CascadeStage, ConfidentStage, LeafStage, Stage
+from thrifty.engine.tasks.classes import BinaryTask, MulticlassTask
+from thrifty.engine.tasks.ranking import RankingTask
+from thrifty.engine.tasks.regression import RegressionTask
+from thrifty.engine.trees import TreeEnsemble
+from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.policy import Policy
+from thrifty.engine.walk.stage import BoostedStage, CascadeStage, ConfidentStage, LeafStage, Stage
 from thrifty.errors import InvalidInputError
-from thrifty.tasks.classes import BinaryTask, MulticlassTask
-from thrifty.tasks.ranking import RankingTask
-from thrifty.tasks.regression import RegressionTask
-from thrifty.trees import TreeEnsemble
 
 __all__ = [
     "DeviceModel",

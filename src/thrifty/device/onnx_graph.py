@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from thrifty.device.model import DeviceModel, DeviceStage, node_sets, point_table
+from thrifty.engine.trees import TreeEnsemble
 from thrifty.errors import InvalidInputError
-from thrifty.trees import TreeEnsemble
 
 __all__ = ["onnx_files"]
 

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from thrifty.chain.chain import Chain
-from thrifty.chain.operating_points import Policy
 from thrifty.device.c99 import plan_of
 from thrifty.device.model import device_model, with_leaves
+from thrifty.engine.evidence.collect import evidence_of
+from thrifty.engine.evidence.frontier import Frontier
+from thrifty.engine.trees import TreeEnsemble
+from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.collect import evidence_of
-from thrifty.evidence.frontier import Frontier
-from thrifty.trees import TreeEnsemble
 
 __all__ = ["within_limits"]
 

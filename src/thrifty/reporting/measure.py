@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.errors import InvalidInputError
-from thrifty.evidence.bootstrap import resampled, tails
-from thrifty.evidence.collect import evidence_of, learned_chain_of, point_of
-from thrifty.evidence.evidence import Answers, Evidence, Means, QueryEvidence, means_at
-from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.measures import (
+from thrifty.engine.evidence.bootstrap import resampled, tails
+from thrifty.engine.evidence.collect import evidence_of, learned_chain_of, point_of
+from thrifty.engine.evidence.evidence import Answers, Evidence, Means, QueryEvidence, means_at
+from thrifty.engine.evidence.frontier import Frontier
+from thrifty.engine.evidence.measures import (
     ClassRows,
     NumberRows,
     answered_rows,
@@ -29,13 +28,14 @@ from thrifty.evidence.measures import (
     score_interval,
     with_classes,
 )
-from thrifty.full.candidates import KINDS
-from thrifty.prices.billing import PriceList
+from thrifty.engine.full.candidates import KINDS
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.tasks.classes import ClassTask
+from thrifty.engine.tasks.mistakes import CostMatrix
+from thrifty.engine.tasks.ranking import RankingTask
+from thrifty.engine.tasks.task import Task, mean_errors
+from thrifty.errors import InvalidInputError
 from thrifty.reporting.facts import Curve, Facts, Grouping, MistakeKind, Numbers, Purchase, Rival
-from thrifty.tasks.classes import ClassTask
-from thrifty.tasks.mistakes import CostMatrix
-from thrifty.tasks.ranking import RankingTask
-from thrifty.tasks.task import Task, mean_errors
 
 MAX_LABELS = 20
 """Labels of one grouping, and kinds of mistakes, that get a line of their own; the rarest of more are together."""

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike
 
 from thrifty.errors import InvalidInputError
 from thrifty.files import check_output, write_atomically
+from thrifty.learners.routing.router import ModelRouter
 from thrifty.reporting.facts import Facts
 from thrifty.reporting.measure import measure
 from thrifty.reporting.routers import measure_router
@@ -34,7 +35,6 @@ from thrifty.reporting.words import (
     point_cells,
     view,
 )
-from thrifty.routing.router import ModelRouter
 
 
 def report(

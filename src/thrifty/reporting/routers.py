@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats
+from thrifty.engine.evidence.bootstrap import draws_of, tails
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.bootstrap import draws_of, tails
+from thrifty.learners.routing.logs import check_models, costs_of, matrix
+from thrifty.learners.routing.policy import Walked, concave_hull
+from thrifty.learners.routing.router import ModelRouter
 from thrifty.reporting.facts import Curve, Facts, Grouping, Purchase, Rival
 from thrifty.reporting.measure import LEVEL, partition_of
-from thrifty.routing.logs import check_models, costs_of, matrix
-from thrifty.routing.policy import Walked, concave_hull
-from thrifty.routing.router import ModelRouter
 
 _N_RECEIPTS = 12
 _TEXT_LETTERS = 80

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import thrifty
+from thrifty._version import __version__
+from thrifty.engine.tasks.task import ERRORS
 from thrifty.reporting.facts import Curve, Facts
 from thrifty.reporting.measure import joined
-from thrifty.tasks.task import ERRORS
 
 SPACE = "\N{NO-BREAK SPACE}"
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
@@ -318,7 +318,7 @@ def measured_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "Budget", compared
     level = f"{100 * facts.level:g} % of {facts.n_boot:,} bootstrap resamples of the {drawn}"
     yield "Intervals", f"{level} (seed {facts.seed}), point by point"
-    yield "Version", f"thrifty {thrifty.__version__}"
+    yield "Version", f"thrifty {__version__}"
     yield from facts.notes
 
 

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats, Ints, Words
-from thrifty.cascade.estimators import BudgetedCascade, BudgetedRanker
-from thrifty.chain.chain import Chain
+from thrifty.engine.evidence.certificate import JudgedRows, certify_judged
+from thrifty.engine.evidence.collect import evidence_of
+from thrifty.engine.evidence.evidence import Evidence, Means, means_at
+from thrifty.engine.evidence.frontier import Frontier
+from thrifty.engine.evidence.hypothesis_tests import HELD_OUT, trials_of
+from thrifty.engine.table.training import targets_of
+from thrifty.engine.tasks.ranking import RankingTask
+from thrifty.engine.walk.chain import Chain
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.certificate import JudgedRows, certify_judged
-from thrifty.evidence.collect import evidence_of
-from thrifty.evidence.evidence import Evidence, Means, means_at
-from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.hypothesis_tests import HELD_OUT, trials_of
+from thrifty.learners.cascade.estimators import BudgetedCascade, BudgetedRanker
 from thrifty.rows import fingerprints, mix
-from thrifty.tables.training import targets_of
-from thrifty.tasks.ranking import RankingTask
 
 __all__ = ["Each", "fit", "judge", "sample_rows"]
 

@@ -25,14 +25,14 @@ from typing import Any
 
 from joblib import Parallel, delayed
 
-from thrifty.chain.chain import Chain
+from thrifty.engine.table.files import MISSING, need_parquet
+from thrifty.engine.table.frames import listed
+from thrifty.engine.walk.chain import Chain
 from thrifty.errors import DataUnavailableError, InvalidInputError, ThriftyError
 from thrifty.files import write_atomically
 from thrifty.progress import Progress, silent
 from thrifty.scale.fit import Each
 from thrifty.scale.scorer import Scorer
-from thrifty.tables.files import MISSING, need_parquet
-from thrifty.tables.frames import listed
 from thrifty.threads import limited_threads
 
 PART_ROWS = 250_000

@@ -17,15 +17,15 @@ import numpy as np
 from thrifty.arrays import Floats, Words
 from thrifty.bundle.container import DEFAULT_MAX_BYTES
 from thrifty.bundle.objects import from_bytes
-from thrifty.chain.chain import Chain
+from thrifty.engine.evidence.collect import chain_of
+from thrifty.engine.full.model import FullModel
+from thrifty.engine.table.frames import listed
+from thrifty.engine.table.reader import Cells
+from thrifty.engine.tasks.ranking import RankingTask
+from thrifty.engine.walk.chain import Chain
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.collect import chain_of
 from thrifty.files import read_capped
-from thrifty.full.model import FullModel
 from thrifty.rows import fingerprints, key_words
-from thrifty.tables.frames import listed
-from thrifty.tables.reader import Cells
-from thrifty.tasks.ranking import RankingTask
 from thrifty.threads import limited_threads
 
 __all__ = ["Scorer", "answers_of", "stage_names"]

@@ -20,9 +20,9 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-import thrifty
+from thrifty._version import __version__
 from thrifty.errors import InvalidInputError
-from thrifty.routing.router import ModelRouter
+from thrifty.learners.routing.router import ModelRouter
 from thrifty.serve.admission import KEY_NEEDED, LARGE_BODY, Endpoint, Keys, Refusal, Request, error_body
 from thrifty.serve.chat import ChatGateway, chat_routes
 from thrifty.serve.config import Config
@@ -296,7 +296,7 @@ class _Handlers:
     async def _server(self, _: Request) -> bytes:
         """Name and version of the gateway."""
         extensions = ["binary_tensor_data"]
-        return orjson.dumps({"name": "thrifty", "version": thrifty.__version__, "extensions": extensions})
+        return orjson.dumps({"name": "thrifty", "version": __version__, "extensions": extensions})
 
     async def _metadata(self, request: Request) -> bytes:
         """Inputs and outputs of the model."""
@@ -399,7 +399,7 @@ def _description(gateway: Gateway, routes: list[Route]) -> dict[str, Any]:
         paths[route.path] = {"post" if body is not None else "get": operation}
     return {
         "openapi": "3.1.0",
-        "info": {"title": f"thrifty: {gateway.config.name}", "version": thrifty.__version__},
+        "info": {"title": f"thrifty: {gateway.config.name}", "version": __version__},
         "paths": paths,
         "components": {
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}} if needs_key else {}

@@ -30,10 +30,10 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.chain.chain import Chain
-from thrifty.chain.operating_points import SLACK, Policy
-from thrifty.chain.readers import Reader
-from thrifty.chain.walk import Walk
+from thrifty.engine.purchases.readers import Reader
+from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.policy import SLACK, Policy
+from thrifty.engine.walk.walk import Walk
 from thrifty.errors import InvalidInputError
 
 __all__ = ["BudgetController", "Spending", "cost_at_hand"]

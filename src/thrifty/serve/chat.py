@@ -27,15 +27,15 @@ from urllib.parse import quote
 import orjson
 from starlette.routing import Route
 
+from thrifty.engine.purchases.sources import http_session
 from thrifty.errors import InvalidInputError, RemoteFailure
-from thrifty.routing.logs import check_models
-from thrifty.routing.router import ModelRouter
+from thrifty.learners.routing.logs import check_models
+from thrifty.learners.routing.router import ModelRouter
 from thrifty.serve.admission import Endpoint, Refusal, Reply, Request
 from thrifty.serve.config import Config, closest
 from thrifty.serve.gateway import Gateway, Loaded
 from thrifty.serve.inference_protocol import read_json
 from thrifty.serve.language_models import REFUSALS, UNTRIED, Bill, Completion, DayLedger, LanguageModel
-from thrifty.sources import http_session
 
 NAME = "thrifty"
 """Name of the router in requests; ``thrifty:budget=0.001`` is the same router at another mean cost."""

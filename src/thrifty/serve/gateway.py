@@ -16,10 +16,12 @@ from typing import Any
 from prometheus_client import generate_latest
 
 from thrifty.bundle.save_load import load
-from thrifty.chain.chain import Chain
+from thrifty.engine.prices.billing import check_amount
+from thrifty.engine.purchases.sources import RetryingSource
+from thrifty.engine.table.drift import Spread
+from thrifty.engine.walk.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.files import read_capped
-from thrifty.prices.billing import check_amount
 from thrifty.serve.admission import Keys, Limiter
 from thrifty.serve.budget_controller import BudgetController, Spending
 from thrifty.serve.config import Config
@@ -28,8 +30,6 @@ from thrifty.serve.metrics import Drift, Metrics, registry_of, status_of
 from thrifty.serve.model import Model
 from thrifty.serve.providers import Provider
 from thrifty.serve.remote import RemoteModel
-from thrifty.sources import RetryingSource
-from thrifty.tables.drift import Spread
 
 __all__ = ["Gateway", "Loaded", "load_version"]
 

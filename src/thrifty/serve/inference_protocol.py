@@ -21,12 +21,12 @@ import numpy as np
 import orjson
 
 from thrifty.arrays import Bools, Floats, Ints, Words
+from thrifty.engine.purchases.sources import parse_json
+from thrifty.engine.table.frames import listed
+from thrifty.engine.table.reader import Cells, Schema, Unreadable
 from thrifty.errors import InvalidInputError
 from thrifty.rows import key_words
 from thrifty.serve.config import closest
-from thrifty.sources import parse_json
-from thrifty.tables.frames import listed
-from thrifty.tables.reader import Cells, Schema, Unreadable
 
 __all__ = [
     "OUTPUTS",

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import orjson
 
+from thrifty.engine.purchases.sources import NOT_TRIED, CircuitBreaker, open_post
 from thrifty.errors import InvalidInputError, RemoteFailure
-from thrifty.routing.logs import ModelPrice, check_price
+from thrifty.learners.routing.logs import ModelPrice, check_price
 from thrifty.serve.config import ModelSettings
-from thrifty.sources import NOT_TRIED, CircuitBreaker, open_post
 
 MAX_RESPONSE = 32 * 2**20
 """Bytes of the largest response that is read."""

@@ -16,8 +16,8 @@ from prometheus_client.core import (
 )
 
 from thrifty.arrays import Floats
+from thrifty.engine.table.drift import Spread
 from thrifty.serve.inference_protocol import Answered
-from thrifty.tables.drift import Spread
 
 __all__ = ["BOUNDS", "Drift", "Metrics", "registry_of", "stability_index", "status_of"]
 

@@ -19,11 +19,16 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
-from thrifty.chain.chain import Chain
-from thrifty.chain.operating_points import Policy
-from thrifty.chain.readers import Reader, TableReader, amounts_of
-from thrifty.chain.walk import Walk
 from thrifty.device.export import identity_of
+from thrifty.engine.evidence.collect import chain_of
+from thrifty.engine.full.adapters import models_of
+from thrifty.engine.full.model import PrecomputedFull
+from thrifty.engine.purchases.readers import Reader, TableReader, amounts_of
+from thrifty.engine.purchases.sources import NOT_TRIED
+from thrifty.engine.table.reader import Cells
+from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.policy import Policy
+from thrifty.engine.walk.walk import Walk
 from thrifty.errors import (
     FULL_MODEL,
     FullModelDownError,
@@ -32,9 +37,6 @@ from thrifty.errors import (
     InvalidInputError,
     ThriftyError,
 )
-from thrifty.evidence.collect import chain_of
-from thrifty.full.adapters import models_of
-from thrifty.full.model import PrecomputedFull
 from thrifty.serve.admission import Limiter
 from thrifty.serve.budget_controller import BudgetController, cost_at_hand
 from thrifty.serve.config import Config
@@ -42,8 +44,6 @@ from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows
 from thrifty.serve.metrics import Drift
 from thrifty.serve.providers import Buyer, Provider, RowResults, failure_reason
 from thrifty.serve.remote import RemoteModel
-from thrifty.sources import NOT_TRIED
-from thrifty.tables.reader import Cells
 
 __all__ = ["MicroBatcher", "Model"]
 

@@ -1,6 +1,6 @@
 """Providers: columns that a request lacks are bought by key on its way through the stages.
 
-A provider is a source of ``thrifty.sources``. Delivered values are cached for a while, and cost nothing when another
+A provider is a source, as ``buy`` takes one. Delivered values are cached for a while, and cost nothing when another
 request needs them. Buying waits for providers, so it runs in a thread of its own. The walk, the bill and the treatment
 of failed purchases are those of ``buy``: the request is a source whose cells are at hand or sold by a provider.
 """
@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.chain.chain import Chain
-from thrifty.chain.operating_points import Policy
-from thrifty.chain.readers import Delivery, Ledger
+from thrifty.engine.purchases.readers import Delivery, Ledger
+from thrifty.engine.purchases.sources import CircuitBreaker, HttpSource, RetryingSource, SqlSource
+from thrifty.engine.table.files import read_table
+from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidAnswerError, InvalidInputError, PurchaseFailedError
 from thrifty.serve.budget_controller import BudgetController
 from thrifty.serve.config import ProviderSettings, closest
 from thrifty.serve.inference_protocol import RequestCells, RequestRows
-from thrifty.sources import CircuitBreaker, HttpSource, RetryingSource, SqlSource
-from thrifty.tables.files import read_table
 
 __all__ = ["Buyer", "Provider", "RowResults", "failure_reason"]
 

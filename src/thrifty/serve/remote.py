@@ -15,11 +15,11 @@ import numpy as np
 import orjson
 
 from thrifty.arrays import Floats
+from thrifty.engine.full.adapters import check_numbers, check_probabilities
+from thrifty.engine.purchases.sources import CircuitBreaker, http_session, post, response_limit
 from thrifty.errors import InvalidAnswerError, InvalidInputError, RemoteFailure
-from thrifty.full.adapters import check_numbers, check_probabilities
 from thrifty.serve.config import RemoteSettings
 from thrifty.serve.inference_protocol import parse_unique
-from thrifty.sources import CircuitBreaker, http_session, post, response_limit
 
 __all__ = ["RemoteModel", "answer_of", "request_of"]
 

@@ -7,10 +7,10 @@ import time
 import numpy as np
 import pytest
 
+from thrifty.engine.purchases.sources import RetryingSource
 from thrifty.errors import InvalidInputError
 from thrifty.serve.config import Config
 from thrifty.serve.gateway import Gateway
-from thrifty.sources import RetryingSource
 
 
 class Down(RetryingSource):

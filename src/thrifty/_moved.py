@@ -1,0 +1,69 @@
+"""Import paths of version 0.3 that moved: they go on working for one release, with a ``FutureWarning``."""
+
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+_MOVED = {
+    "thrifty.cascade": "thrifty.learners.cascade",
+    "thrifty.chain.operating_points": "thrifty.engine.walk.policy",
+    "thrifty.chain.purchases": "thrifty.engine.purchases.receipts",
+    "thrifty.chain.readers": "thrifty.engine.purchases.readers",
+    "thrifty.chain": "thrifty.engine.walk",
+    "thrifty.dynamod": "thrifty.learners.dynamod",
+    "thrifty.estimators": "thrifty.learners.estimators",
+    "thrifty.evidence": "thrifty.engine.evidence",
+    "thrifty.full": "thrifty.engine.full",
+    "thrifty.plots": "thrifty.engine.plots",
+    "thrifty.prices": "thrifty.engine.prices",
+    "thrifty.routing": "thrifty.learners.routing",
+    "thrifty.sources": "thrifty.engine.purchases.sources",
+    "thrifty.tables": "thrifty.engine.table",
+    "thrifty.tasks": "thrifty.engine.tasks",
+    "thrifty.trees": "thrifty.learners.trees",
+}
+
+
+class _MovedModules(MetaPathFinder, Loader):
+    """Finds a module under its former name, and loads it from where it is now."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,  # noqa: ARG002 - of the protocol
+        target: ModuleType | None = None,  # noqa: ARG002 - of the protocol
+    ) -> ModuleSpec | None:
+        """Spec of a module that moved, or None."""
+        former = next((name for name in _MOVED if f"{fullname}.".startswith(f"{name}.")), None)
+        if former is None:
+            return None
+        return ModuleSpec(fullname, self, origin=_MOVED[former] + fullname.removeprefix(former))
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Import the module by its present name."""
+        home = str(spec.origin)
+        warnings.warn(
+            f"{spec.name} moved to {home}; the former path goes with the next release.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        module = import_module(home)
+        self._specs[spec.name] = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module its own spec again, which importing it by another name replaced."""
+        module.__spec__ = self._specs.pop(str(module.__spec__ and module.__spec__.name))
+
+    def __init__(self) -> None:
+        self._specs: dict[str, ModuleSpec | None] = {}
+
+
+def find_moved_modules() -> None:
+    """Let imports find modules under their former names."""
+    if not any(isinstance(finder, _MovedModules) for finder in sys.meta_path):
+        sys.meta_path.append(_MovedModules())

@@ -1,0 +1,580 @@
+"""Frontiers: the efficient operating points of systems, each with a higher score than every cheaper point.
+
+A frontier is *chosen* on one set of rows and may then be scored on others (``on``). The points stay as chosen, and so
+does the point of each budget: choosing again by the scores of the new rows would bias them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from thrifty.arrays import Bools, Floats, Ints, Words
+from thrifty.engine.evidence.bootstrap import check_bootstrap, resampled, tails
+from thrifty.engine.evidence.evidence import Evidence, Means, finite_numbers, means_at
+from thrifty.engine.evidence.measures import Measure, measures_along
+from thrifty.engine.plots import draw_frontier
+from thrifty.engine.prices.billing import check_amount
+from thrifty.engine.tasks.task import Task
+from thrifty.engine.walk.policy import SLACK
+from thrifty.errors import InvalidInputError
+
+__all__ = ["Band", "Comparison", "Frontier", "OperatingPoint", "efficient"]
+
+_MEANS = ("cost", "share", "score")
+_LINES = 11
+"""Budgets that a table of measures has lines for, unless others are asked for."""
+_POINTS = 1024
+"""Points whose resampled means are held at once."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Frontier:
+    """Efficient operating points of many systems, by rising cost; make one with ``from_evidence``.
+
+    Attributes
+    ----------
+    evidence : tuple of Evidence
+        The systems, on the rows that ``means`` are about.
+    source : ndarray of shape (n_points,)
+        The system each point belongs to.
+    thresholds : ndarray of shape (n_points, n_stages)
+        One threshold per stage of the point's system; systems with fewer stages leave NaN behind theirs.
+    means : Means
+        Cost, share sent and score of each point on these rows; also as ``cost``, ``share`` and ``score``.
+    chosen : Means
+        Means on the rows the points were chosen on: cost and score rise from point to point.
+    held_out : bool
+        Whether these rows are others than those the points were chosen on.
+    compares_with_full : bool
+        Whether the score is "not worse than the full model" in place of "right".
+    seen : tuple of ndarray
+        Fingerprints of the rows that the systems were fitted on and the points chosen on, as far as they are known.
+    task : Task, optional
+        What an answer is, which ``measures`` and ``plot`` need to know: labels, numbers, and what mistakes cost.
+    """
+
+    evidence: tuple[Evidence, ...]
+    source: Ints
+    thresholds: Floats
+    means: Means
+    chosen: Means
+    held_out: bool = False
+    compares_with_full: bool = False
+    seen: tuple[Words, ...] = ()
+    task: Task | None = None
+
+    @classmethod
+    def from_evidence(
+        cls,
+        evidence: Sequence[Evidence],
+        *,
+        against_full: bool = False,
+        task: Task | None = None,
+        every_point: bool = False,
+    ) -> "Frontier":
+        """Keep the efficient ones among all operating points of some systems on the same rows.
+
+        Parameters
+        ----------
+        evidence : sequence of Evidence
+            One per fitted system.
+        against_full : bool, default=False
+            Score a row by whether the answer is not worse than the full model's, in place of whether it is right: the
+            frontier a certificate of "loses at most so much against the full model" walks along.
+        task : Task, optional
+            What an answer is, ``estimator.chain_.task``; the ``frontier_`` of an estimator knows it.
+        every_point : bool, default=False
+            Keep points that are not efficient on these rows, too: dearer ones may be safer on others.
+        """
+        sources = _sources(evidence, against_full)
+        points = [one.every_point() for one in sources]
+        source = np.repeat(np.arange(len(points)), [len(thresholds) for thresholds, _ in points])
+        widest = max(one.n_stages for one in sources)
+        thresholds = np.concatenate(
+            [np.pad(one, ((0, 0), (0, widest - one.shape[1])), constant_values=np.nan) for one, _ in points]
+        )
+        means = Means(*(np.concatenate([getattr(one, name) for _, one in points]) for name in _MEANS))
+        # Costs that differ in their last digits only are equal; counts of right answers are exact as they are.
+        scale = float(np.abs(means.cost).max()) or 1.0
+        cost = np.round(means.cost / scale, 12)
+        kept = np.argsort(cost, kind="stable") if every_point else efficient(cost, means.score)
+        means = Means(means.cost[kept], means.share[kept], means.score[kept])
+        seen = tuple(keys for one in sources for keys in one.known_rows)
+        return cls(sources, source[kept], thresholds[kept], means, means, False, against_full, seen, task)
+
+    def on(self, evidence: Sequence[Evidence]) -> "Frontier":
+        """The very same points, same system and same thresholds, on other rows.
+
+        They may not be efficient there; they are kept as chosen, in the same order.
+
+        Parameters
+        ----------
+        evidence : sequence of Evidence
+            Of the same systems in the same order as this frontier was made from.
+        """
+        sources = _sources(evidence, self.compares_with_full)
+        if len(sources) != len(self.evidence):
+            raise InvalidInputError(
+                f"the frontier was made from {len(self.evidence)} systems; got the evidence of {len(sources)}. "
+                f"Give that of the same systems, in the same order."
+            )
+        used = np.unique(self.source)
+        for place in used:
+            if sources[place].identity != self.evidence[place].identity:
+                raise InvalidInputError(
+                    f"evidence[{place}] must be of the same system as the frontier's; expected "
+                    f"{self.evidence[place].identity}, got {sources[place].identity}. Keep the order of the systems."
+                )
+        means = means_at(sources, self.source, self.thresholds)
+        held_out = not all(sources[place].is_same_measurement(self.evidence[place]) for place in used)
+        fitted_on = tuple(one.seen for one in sources if one.seen is not None)
+        return replace(self, evidence=sources, means=means, held_out=held_out, seen=(*self.seen, *fitted_on))
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def best(self, *, budget: float) -> "OperatingPoint":
+        """The point for a mean spend of at most ``budget``: the best-scoring one on the rows it was chosen on."""
+        return self[int(self.within(np.array([check_amount("budget", budget)]))[0])]
+
+    def cheapest(self, *, score: float) -> "OperatingPoint":
+        """The cheapest point whose score, on the rows it was chosen on, is at least ``score``."""
+        wanted = float(finite_numbers("score", [score], (1,))[0])
+        place = int(np.searchsorted(self.chosen.score, wanted - SLACK * abs(wanted)))
+        if place < len(self):
+            return self[place]
+        dearest = (
+            f"the best point scores {self.chosen.score[-1]:.6g}, at a mean cost of {self.chosen.cost[-1]:.6g}"
+        )
+        raise InvalidInputError(
+            f"no point reaches a score of {score!r}: {dearest}. Ask for less, or add systems."
+        )
+
+    def band(self, level: float = 0.95, *, n_boot: int = 1000, seed: int = 0) -> "Band":
+        """Bootstrap intervals over rows of each point's score and cost; see ``thrifty.engine.evidence.bootstrap``.
+
+        The points are held as they are. On the rows they were chosen on their scores are too good, and the band
+        does not correct that: ask for the band of ``frontier.on(other_rows)``.
+        """
+        check_bootstrap(level, n_boot)
+        ends = np.empty((4, len(self)))
+        # Points of one system stay together: each block of them pays for a pass over the system's rows.
+        order = np.argsort(self.source, kind="stable")
+        for start in range(0, len(order), _POINTS):
+            block = order[start : start + _POINTS]
+            cost, score = self._resampled(block, n_boot, seed)
+            ends[:2, block] = tails(score, level)
+            ends[2:, block] = tails(cost, level)
+        return Band(level, *ends)
+
+    def _resampled(self, places: Ints, n_boot: int, seed: int) -> tuple[Floats, Floats]:
+        """Mean cost and mean score of some points under each draw of rows."""
+        source, thresholds = self.source[places], self.thresholds[places]
+        return resampled(self.evidence, source, thresholds, n_boot=n_boot, seed=seed)
+
+    def _scores_drawn(self, places: Ints, n_boot: int, seed: int) -> Floats:
+        """Score at each place under each draw; a point that serves several budgets is averaged once."""
+        points, of_budget = np.unique(places, return_inverse=True)
+        return self._resampled(points, n_boot, seed)[1][of_budget]
+
+    def compare(
+        self,
+        others: Mapping[str, "Frontier"],
+        budgets: ArrayLike,
+        *,
+        level: float = 0.95,
+        n_boot: int = 1000,
+        seed: int = 0,
+    ) -> dict[str, "Comparison"]:
+        """Score of this frontier minus that of each other one at the same budgets, with paired bootstrap bands.
+
+        Parameters
+        ----------
+        others : dict of str to Frontier
+            Frontiers on the same rows, in the same order of rows.
+        budgets : array-like of shape (n_budgets,)
+            Every frontier uses, for each budget, the point that ``best`` gives.
+        level, n_boot, seed
+            Share of the draws an interval holds, number of draws, and their seed.
+        """
+        check_bootstrap(level, n_boot)
+        asked = np.array([check_amount("budgets", budget) for budget in np.ravel(np.asarray(budgets))])
+        if asked.size == 0:
+            raise InvalidInputError("budgets must hold at least one budget; got none.")
+        sizes = {name: other.n_rows for name, other in others.items() if other.n_rows != self.n_rows}
+        if sizes:
+            raise InvalidInputError(
+                f"frontiers must be compared on the same rows; this one has {self.n_rows}, the others {sizes}."
+            )
+        places = self.within(asked)
+        drawn = self._scores_drawn(places, n_boot, seed)
+        found = {}
+        for name, other in others.items():
+            try:
+                theirs = other.within(asked)
+            except InvalidInputError as error:
+                raise InvalidInputError(f"others[{name!r}]: {error}") from None
+            difference = self.score[places] - other.score[theirs]
+            draws = drawn - other._scores_drawn(theirs, n_boot, seed)
+            mean_low, mean_high = tails(draws.mean(axis=0), level)
+            low, high = tails(draws, level)
+            found[name] = Comparison(
+                budgets=asked,
+                difference=difference,
+                low=low,
+                high=high,
+                cost_difference=self.cost[places] - other.cost[theirs],
+                mean=float(difference.mean()),
+                mean_low=float(mean_low),
+                mean_high=float(mean_high),
+                level=level,
+            )
+        return found
+
+    def losses_against_full(self, rows: Bools | None = None) -> Ints:
+        """On how many of these rows, or of some, the full model is right and the point is wrong, for each point."""
+        if self.compares_with_full and rows is None:
+            score = self.score
+        else:
+            judged: Sequence[Evidence] = self.evidence
+            if not self.compares_with_full:
+                used = set(self.source.tolist())
+                judged = [one.against_full() if at in used else one for at, one in enumerate(self.evidence)]
+            score = means_at(judged, self.source, self.thresholds, rows).score
+        n_rows = self.n_rows if rows is None else int(rows.sum())
+        return np.rint(n_rows * (1.0 - score)).astype(np.intp)
+
+    def sums(self, of_rows: Sequence[Floats], rows: Bools) -> Floats:
+        """Sum over some rows, for each point, of numbers that are known for each system, row and place of an answer."""
+        judged = [replace(one, quality=each) for one, each in zip(self.evidence, of_rows, strict=True)]
+        return means_at(judged, self.source, self.thresholds, rows).score * int(rows.sum())
+
+    def plot(self, ax: Any = None, **line: Any) -> Any:
+        """Draw score against mean cost on matplotlib axes and return them; ``line`` goes to ``ax.plot``.
+
+        Where mistakes have prices, the second axis is what they cost, and the point of least total cost is marked.
+        """
+        steps = not self.held_out
+        if self.is_priced:
+            names = ("mean cost of tests per row", "mean cost of mistakes per row")
+            return draw_frontier(
+                ax, self.cost, -self.score, names, steps=steps, least=self.least_total, **line
+            )
+        name = "mean score" if self.task is None else self.task.quality_name
+        if self.compares_with_full:
+            name = "share of rows not worse than the full model"
+        return draw_frontier(ax, self.cost, self.score, ("mean cost per row", name), steps=steps, **line)
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether the score is minus what mistakes cost."""
+        priced = self.task is not None and self.task.mistake_price is not None
+        return priced and not self.compares_with_full
+
+    @property
+    def least_total(self) -> int:
+        """Place of the point whose tests and mistakes cost least together, by the rows of the choice."""
+        # A choice by the totals of other rows would be made on them.
+        return int(np.argmin(self.chosen.cost - self.chosen.score))
+
+    def to_frame(self) -> Any:
+        """Return a pandas data frame with one line per point."""
+        return _points_frame(self)
+
+    def measures(
+        self,
+        budgets: ArrayLike | None = None,
+        *,
+        level: float = 0.95,
+        n_boot: int = 1000,
+        seed: int = 0,
+    ) -> Any:
+        """Return a pandas data frame of all that can be measured at the points of some budgets.
+
+        Columns are ``budget``, ``cost`` and, each with its bootstrap interval over rows in ``..._low`` and
+        ``..._high``, accuracy, balanced accuracy and the recall of every class; log-loss and AUC where the scores of
+        the answers are known, which they are after ``on([evidence_of(estimator, X, y)])``. For numbers it is R2, RMSE
+        and MAE, after ``on``.
+
+        Parameters
+        ----------
+        budgets : array-like of shape (n_budgets,), optional
+            One line for each; by default eleven from the cheapest point to the dearest.
+        level, n_boot, seed
+            Share of the draws an interval holds, number of draws, and their seed.
+        """
+        if self.compares_with_full:
+            raise InvalidInputError(
+                "this frontier counts answers that are not worse than the full model's, not those that are right. Ask "
+                "one made without against_full."
+            )
+        low, high = self.chosen.cost[0], self.chosen.cost[-1]
+        asked = (
+            np.linspace(low, high, _LINES) if budgets is None else np.ravel(np.asarray(budgets, dtype=float))
+        )
+        asked = np.array([check_amount("budgets", budget) for budget in asked])
+        places = np.unique(self.within(asked)).tolist()
+        systems = [self.evidence[self.source[place]] for place in places]
+        points = [
+            (one, self.thresholds[place, : one.n_stages]) for place, one in zip(places, systems, strict=True)
+        ]
+        found = measures_along(points, self.task, level=level, n_boot=n_boot, seed=seed)
+        return _measures_frame(self, asked, dict(zip(places, found, strict=True)))
+
+    def within(self, budgets: Floats) -> Ints:
+        """Place of the point for each budget: the dearest it affords on the rows the points were chosen on."""
+        place = np.searchsorted(self.chosen.cost, budgets * (1 + SLACK), side="right") - 1
+        if (place < 0).any():
+            cheapest = f"{self.chosen.cost[0]:.6g}, the mean cost of the cheapest point"
+            raise InvalidInputError(
+                f"budget must be at least {cheapest} (its score is {self.chosen.score[0]:.6g}); "
+                f"got {float(budgets.min())!r}. Raise the budget, or add systems that buy less."
+            )
+        return place
+
+    # -- numbers -------------------------------------------------------------------------------
+
+    @property
+    def cost(self) -> Floats:
+        """Mean spend per row of each point, on these rows."""
+        return self.means.cost
+
+    @property
+    def score(self) -> Floats:
+        """Mean score of each point, on these rows."""
+        return self.means.score
+
+    @property
+    def share(self) -> Floats:
+        """Share of rows that each point sends on, on these rows."""
+        return self.means.share
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that the numbers are means over."""
+        return self.evidence[0].n_rows
+
+    @property
+    def threshold(self) -> Floats:
+        """Threshold of each point whose system has a single gate; NaN for the others."""
+        single = np.array([one.n_stages == 1 and not one.is_fixed for one in self.evidence])
+        return np.where(single[self.source], self.thresholds[:, 0], np.nan)
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __iter__(self) -> "Iterator[OperatingPoint]":
+        return (self[place] for place in range(len(self)))
+
+    def __getitem__(self, place: int) -> "OperatingPoint":
+        source = int(self.source[place])
+        system = self.evidence[source]
+        stages = 0 if system.is_fixed else system.n_stages
+        return OperatingPoint(
+            cost=float(self.means.cost[place]),
+            score=float(self.means.score[place]),
+            share=float(self.means.share[place]),
+            source=source,
+            features=system.features,
+            settings=dict(system.settings),
+            chosen_cost=float(self.chosen.cost[place]),
+            chosen_score=float(self.chosen.score[place]),
+            thresholds=tuple(self.thresholds[place, :stages].tolist()),
+        )
+
+    def __repr__(self) -> str:
+        rows = f"{self.n_rows:,} {'other ' if self.held_out else ''}{self.evidence[0].unit or 'rows'}"
+        points = f"{len(self):,} point{'' if len(self) == 1 else 's'}"
+        systems = f"{len(self.evidence):,} system{'' if len(self.evidence) == 1 else 's'}"
+        cheap, dear = self[int(np.argmin(self.cost))], self[int(np.argmax(self.cost))]
+        return (
+            f"Frontier({points} of {systems} on {rows}: "
+            f"score {cheap.score:.4f} at cost {cheap.cost:.4g} to {dear.score:.4f} at {dear.cost:.4g})"
+        )
+
+
+def _sources(evidence: Sequence[Evidence], against_full: bool) -> tuple[Evidence, ...]:
+    sources = tuple(evidence)
+    if not sources:
+        raise InvalidInputError("a frontier needs the evidence of at least one system; got none.")
+    sizes = sorted({one.n_rows for one in sources})
+    if len(sizes) > 1:
+        raise InvalidInputError(
+            f"the systems of a frontier must be judged on the same rows; got evidence of {sizes} rows."
+        )
+    return tuple(one.against_full() for one in sources) if against_full else sources
+
+
+# -- bands and comparisons -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Band:
+    """Percentile intervals of each point of a frontier, point by point.
+
+    Attributes
+    ----------
+    level : float
+        Share of the resamples that an interval holds.
+    score_low, score_high, cost_low, cost_high : ndarray of shape (n_points,)
+        Ends of the intervals.
+    """
+
+    level: float
+    score_low: Floats
+    score_high: Floats
+    cost_low: Floats
+    cost_high: Floats
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Score of one frontier minus that of another at the same budgets, on the same rows.
+
+    Attributes
+    ----------
+    budgets : ndarray of shape (n_budgets,)
+        What both may spend, by the rows their points were chosen on.
+    difference, low, high : ndarray of shape (n_budgets,)
+        Difference of the scores, and the ends of its paired bootstrap interval at each budget.
+    cost_difference : ndarray of shape (n_budgets,)
+        What the first really spends more than the second on these rows: a better score may have been paid for.
+    mean, mean_low, mean_high : float
+        Mean difference over the budgets, and the ends of its interval.
+    level : float
+        Share of the resamples that an interval holds.
+    """
+
+    budgets: Floats
+    difference: Floats
+    low: Floats
+    high: Floats
+    cost_difference: Floats
+    mean: float
+    mean_low: float
+    mean_high: float
+    level: float
+
+    def __str__(self) -> str:
+        return (
+            f"mean difference over {len(self.budgets)} budgets {self.mean:+.4f} "
+            f"({100 * self.level:g} % interval {self.mean_low:+.4f} to {self.mean_high:+.4f})"
+        )
+
+
+# -- operating points ------------------------------------------------------------------------------
+
+
+def efficient(cost: ArrayLike, score: ArrayLike) -> Ints:
+    """Indices of the efficient points, by rising cost; each scores higher than every cheaper one.
+
+    One sort and one running maximum: n log n for n points.
+    """
+    cost, score = np.asarray(cost, dtype=np.float64), np.asarray(score, dtype=np.float64)
+    order = np.lexsort((-score, cost))
+    best_before = np.r_[-np.inf, np.maximum.accumulate(score[order])[:-1]]
+    kept: Ints = order[score[order] > best_before]
+    return kept
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """A fitted system at one threshold per stage, with its numbers on the rows of a frontier.
+
+    Attributes
+    ----------
+    cost, score, share : float
+        Mean spend per row, mean score (accuracy, where answers are right or wrong) and share of rows sent on.
+    source : int
+        Place of its system in the list the frontier was made from.
+    features : tuple of int
+        Columns that its cheap part buys.
+    settings : dict
+        What its system was fitted with.
+    chosen_cost, chosen_score : float
+        Cost and score on the rows the point was chosen on, which may be those of ``cost`` and ``score``.
+    thresholds : tuple of float
+        One threshold per stage; empty where the point is a system as it is.
+    """
+
+    cost: float
+    score: float
+    share: float
+    source: int
+    features: tuple[int, ...]
+    settings: dict[str, Any] = field(hash=False)
+    chosen_cost: float
+    chosen_score: float
+    thresholds: tuple[float, ...] = ()
+
+    @property
+    def threshold(self) -> float | None:
+        """The gate's threshold; None where the point is not a threshold of one gate."""
+        return self.thresholds[0] if len(self.thresholds) == 1 else None
+
+    @property
+    def n_features(self) -> int:
+        """How many columns its cheap part buys."""
+        return len(self.features)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, ready for a JSON file, which knows no infinite numbers."""
+        thresholds = [one if np.isfinite(one) else str(one) for one in self.thresholds]
+        single = thresholds[0] if len(thresholds) == 1 else None
+        return asdict(self) | {"features": list(self.features), "threshold": single, "thresholds": thresholds}
+
+
+# -- data frames ------------------------------------------------------------------------------------
+
+
+def _pandas(method: str) -> Any:
+    try:
+        import pandas as pd
+    except ModuleNotFoundError:
+        raise InvalidInputError(f"{method} needs pandas; install it with `pip install pandas`.") from None
+    return pd
+
+
+def _points_frame(frontier: Frontier) -> Any:
+    """One line per point, one column per number and per setting; needs pandas."""
+    pd, source = _pandas("to_frame"), frontier.source
+    bought = np.array([len(one.features) for one in frontier.evidence])
+    columns: dict[str, Any] = {
+        "cost": frontier.cost,
+        "score": frontier.score,
+        "share": frontier.share,
+        "threshold": _thresholds(frontier),
+        "n_features": bought[source],
+        "source": source,
+        "chosen_cost": frontier.chosen.cost,
+        "chosen_score": frontier.chosen.score,
+    }
+    used = np.unique(source)
+    names = dict.fromkeys(name for place in used for name in frontier.evidence[place].settings)
+    for name in names:
+        values = [one.settings.get(name) for one in frontier.evidence]
+        columns[f"setting.{name}"] = pd.Series([values[place] for place in source])
+    return pd.DataFrame(columns)
+
+
+def _measures_frame(frontier: Frontier, budgets: Floats, found: Mapping[int, Mapping[str, Measure]]) -> Any:
+    """One line per budget: the budget, the cost of its point, and every measure with the ends of its interval."""
+    lines = []
+    for budget, place in zip(budgets.tolist(), frontier.within(budgets).tolist(), strict=True):
+        line = {"budget": budget, "cost": float(frontier.cost[place])}
+        for name, one in found[place].items():
+            line |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+        lines.append(line)
+    return _pandas("measures").DataFrame(lines)
+
+
+def _thresholds(frontier: Frontier) -> Any:
+    """Thresholds as numbers; objects, with None in the place of the missing ones, only where some are missing."""
+    missing = np.isnan(frontier.threshold)
+    if not missing.any():
+        return frontier.threshold
+    values = frontier.threshold.astype(object)
+    values[missing] = None
+    return values

@@ -1,0 +1,473 @@
+"""Hypothesis tests of the loss against the full model, and their upper confidence bounds.
+
+The *risk* of an operating point is the probability that a row is worse than with the full model, over all rows or over
+the rows of one class, or the mean excess of a loss. A point passes if every null hypothesis "the risk exceeds its
+limit" is rejected. Each test has the full level: a point of which one risk is too large passes only if the test of that
+risk errs (an intersection-union test, Berger 1982, Technometrics 24), so several classes need no correction.
+
+The number of losses among n rows is binomial, and its bound is the exact one of Clopper and Pearson. A mean is bounded
+by betting against it (Waudby-Smith and Ramdas 2024, Journal of the Royal Statistical Society B 86): a bettor who stakes
+a share f of the wealth, row by row, on the excess D <= 1 being smaller than m on average, has afterwards
+
+    K_f(m) = prod_i [1 + f (m - D_i) / (1 - m)],        E K_f(m) <= 1   if   E D >= m
+
+so the mean of K_f over stakes fixed in advance is at least 1 / alpha in a share alpha of all draws at most. It grows
+with m: the bound is the m at which it is 1 / alpha. The order of the rows does not matter, and D needs no lower end.
+
+Tests count independent *trials*. Rows that the system learned from are not counted, and a row that is given twenty
+times counts once. Rows are compared by fingerprints of their cells and of their label; a system gives equal cells equal
+answers, so only labels can make the outcomes of such rows differ.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import betaincinv, logsumexp
+
+from thrifty.arrays import Bools, Floats, Ints, Words
+from thrifty.engine.evidence.frontier import Frontier
+from thrifty.errors import InvalidInputError
+
+__all__ = [
+    "DUPLICATES",
+    "HELD_OUT",
+    "STAKES",
+    "ClassLoss",
+    "LossCounts",
+    "RiskTests",
+    "TestResult",
+    "Trials",
+    "betting_bound",
+    "betting_tests",
+    "binomial_tests",
+    "check_confidence",
+    "check_duplicates",
+    "check_enough_rows",
+    "check_max_loss",
+    "clopper_pearson_bound",
+    "digest_of",
+    "empirical_risk_within",
+    "log_wealth",
+    "rejects",
+    "rows_by_class",
+    "rows_needed",
+    "rows_needed_for_mean",
+    "trials_of",
+    "within_limit",
+]
+
+MaxLoss = float | Mapping[Any, float]
+
+
+@dataclass(frozen=True)
+class ClassLoss:
+    """Test of one class: its limit, the rows counted, losses among them, and their bound."""
+
+    label: Any
+    max_loss: float
+    n_rows: int
+    n_losses: int
+    bound: float
+
+
+class TestResult(NamedTuple):
+    """Result of the tests of one point; see ``Certificate``."""
+
+    n_losses: int
+    bound: float
+    excess: float | None = None
+    by_class: tuple[ClassLoss, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class RiskTests:
+    """Tests of every point of a frontier.
+
+    Attributes
+    ----------
+    passed : ndarray of shape (n_points,), bool
+        Whether each point passes all its tests.
+    result : callable
+        The ``TestResult`` of a point, by its place.
+    """
+
+    passed: Bools
+    result: Callable[[int], TestResult]
+
+
+@dataclass(frozen=True, eq=False)
+class LossCounts:
+    """Rows that are worse than with the full model, at every point of a frontier; counts of partitions add up.
+
+    Attributes
+    ----------
+    label : object
+        The class whose rows are counted; None counts all rows.
+    n_given, n_kept, n_trials : int
+        Rows given, those that are not left out, and the different ones among these.
+    of_kept, of_first : ndarray of shape (n_points,)
+        Losses among the rows kept, and among the first of each set of equal ones.
+    """
+
+    label: Any
+    n_given: int
+    n_kept: int
+    n_trials: int
+    of_kept: Ints
+    of_first: Ints
+
+    @classmethod
+    def of(cls, frontier: Frontier, trials: "Trials", label: Any = None, rows: Bools | None = None) -> Self:
+        """Count the losses of the points of a frontier, among all rows or those of one class."""
+        own = trials if rows is None else replace(trials, kept=trials.kept & rows, first=trials.first & rows)
+        of_kept, of_first = (_losses(frontier, each) for each in (own.kept, own.first))
+        n_given = frontier.n_rows if rows is None else int(rows.sum())
+        return cls(label, n_given, own.n_kept, own.n_trials, of_kept, of_first)
+
+    def __add__(self, other: Self) -> "LossCounts":
+        names = ("n_given", "n_kept", "n_trials", "of_kept", "of_first")
+        return LossCounts(self.label, *(getattr(self, name) + getattr(other, name) for name in names))
+
+    @property
+    def n_losses(self) -> Ints:
+        """Number of losses among the trials: the larger share of the two ways to count, rounded up."""
+        scaled: Ints = -(-self.of_kept * self.n_trials // max(self.n_kept, 1))
+        return np.maximum(scaled, self.of_first)
+
+    def bounds(self, confidence: float) -> Floats:
+        """Upper bound of the risk of each point, for every reason that rows may be equal; see ``certify``."""
+        return np.maximum(
+            clopper_pearson_bound(self.n_losses, self.n_trials, confidence),
+            clopper_pearson_bound(self.of_kept, self.n_kept, confidence),
+        )
+
+
+def _losses(frontier: Frontier, rows: Bools) -> Ints:
+    if rows.all():
+        return frontier.losses_against_full()
+    return frontier.losses_against_full(rows) if rows.any() else np.zeros(len(frontier), dtype=np.intp)
+
+
+def binomial_tests(counts: Sequence[LossCounts], max_loss: MaxLoss, confidence: float) -> RiskTests:
+    """Exact binomial tests that at most a share of the rows is worse than with the full model.
+
+    Classes are tested each on its own rows: given the labels, these are independent draws. The result has the losses of
+    all classes together, and the bound of the class that comes nearest to its limit.
+    """
+    limits = dict(max_loss) if isinstance(max_loss, Mapping) else {None: max_loss}
+    bounds = [one.bounds(confidence) for one in counts]
+
+    def result(place: int) -> TestResult:
+        each = tuple(
+            ClassLoss(
+                one.label, limits[one.label], one.n_trials, int(one.n_losses[place]), float(bound[place])
+            )
+            for one, bound in zip(counts, bounds, strict=True)
+        )
+        nearest = max(each, key=lambda one: one.bound / one.max_loss)
+        by_class = each if isinstance(max_loss, Mapping) else None
+        return TestResult(sum(one.n_losses for one in each), nearest.bound, None, by_class)
+
+    passed = [within_limit(bound, limits[one.label]) for one, bound in zip(counts, bounds, strict=True)]
+    return RiskTests(np.asarray(np.array(passed, dtype=bool).all(axis=0)), result)
+
+
+def betting_tests(
+    frontier: Frontier, trials: "Trials", max_loss: float, confidence: float, largest: float
+) -> RiskTests:
+    """Tests that the mean loss, clipped at ``largest``, exceeds the full model's by at most a share of ``largest``.
+
+    The result has the rows that lose more, the mean excess and its bound, as shares of the largest loss.
+    """
+    # Were all draws repeated alike, each row is a part of a draw; a power of at most one keeps the mean below one.
+    power = trials.n_trials / trials.n_kept
+    weighted_rows = [(trials.first, 1.0)]
+    if trials.n_kept > trials.n_trials:
+        weighted_rows.append((trials.kept, power))
+    excess = [one.excess(largest) for one in frontier.evidence]
+    rejected = []
+    for rows, exponent in weighted_rows:
+        wealth = [
+            exponent * frontier.sums([log_wealth(each, max_loss, stake) for each in excess], rows)
+            for stake in STAKES
+        ]
+        rejected.append(rejects(np.array(wealth), confidence))
+
+    def result(place: int) -> TestResult:
+        system = frontier.evidence[int(frontier.source[place])]
+        judged = replace(system, quality=system.excess(largest))
+        lost = np.asarray(judged.at_point(frontier.thresholds[place, : system.n_stages])[2], dtype=np.float64)
+        first, kept = lost[trials.first], lost[trials.kept]
+        bounds = [betting_bound(first, confidence), betting_bound(kept, confidence, power)]
+        return TestResult(int((first > 0).sum()), max(bounds), max(float(first.mean()), float(kept.mean())))
+
+    return RiskTests(np.asarray(np.array(rejected, dtype=bool).all(axis=0)), result)
+
+
+def rows_by_class(frontier: Frontier, limits: Mapping[Any, float]) -> dict[Any, Bools]:
+    """The rows of each class that a limit is set for."""
+    known = next((one for one in frontier.evidence if one.strata is not None and one.classes), None)
+    if known is None or known.strata is None:
+        raise InvalidInputError(
+            "max_loss by class needs to know the class of each row, and this evidence does not: numbers have none. "
+            "Give one number for all rows."
+        )
+    check_max_loss(limits, known.classes)
+    numbers = {label: known.classes.index(label) for label in limits}
+    return {label: known.strata == number for label, number in numbers.items()}
+
+
+def empirical_risk_within(frontier: Frontier, max_loss: MaxLoss) -> Bools:
+    """Whether the empirical risk of each point on these rows is within a limit; an estimate, not a certificate."""
+    if isinstance(max_loss, Mapping):
+        inside = rows_by_class(frontier, max_loss)
+        shares = [frontier.losses_against_full(rows) / max(rows.sum(), 1) for rows in inside.values()]
+        kept = [share <= max_loss[label] for label, share in zip(inside, shares, strict=True)]
+        return np.asarray(np.array(kept).all(axis=0))
+    return np.asarray(frontier.losses_against_full() / frontier.n_rows <= max_loss)
+
+
+def check_max_loss(max_loss: Any, classes: Any = None) -> None:
+    """Refuse a max_loss that is neither a share in (0, 1) nor a dict of label to share; labels are checked if known."""
+    if not isinstance(max_loss, Mapping):
+        _check_limit("max_loss", max_loss, "It is the share of answers that may get worse")
+        return
+    if not max_loss:
+        raise InvalidInputError("max_loss by class must name a class at least; got an empty dict.")
+    for label, limit in max_loss.items():
+        if classes is not None and label not in list(classes):
+            reason = (
+                f"which is not one of the labels {list(classes)}"
+                if len(classes)
+                else "and answers are numbers"
+            )
+            raise InvalidInputError(f"max_loss names the class {label!r}, {reason}.")
+        _check_limit(
+            f"max_loss of {label!r}", limit, "It is the share of answers to its rows that may get worse"
+        )
+
+
+def _check_limit(name: str, value: Any, meaning: str) -> None:
+    if isinstance(value, bool) or not (isinstance(value, float | int | np.number) and 0 < value < 1):
+        raise InvalidInputError(
+            f"{name} must lie strictly between 0 and 1; got {value!r}. {meaning}; none at all cannot be shown."
+        )
+
+
+def check_enough_rows(
+    n_rows: int,
+    max_loss: float,
+    confidence: float,
+    *,
+    n_given: int | None = None,
+    label: Any = None,
+    of_mean: bool = False,
+    unit: str = "rows",
+) -> None:
+    """Refuse a limit that cannot be certified on so many held-out rows, or queries, even without a loss."""
+    least = (
+        betting_bound(np.zeros(n_rows), confidence)
+        if of_mean
+        else float(clopper_pearson_bound(0, n_rows, confidence))
+    )
+    if within_limit(np.array(least), max_loss):
+        return
+    needed = rows_needed_for_mean(max_loss, confidence) if of_mean else rows_needed(max_loss, confidence)
+    fewer = f" (of {n_given:,}: {unit} that equal others, or {unit} of the fit, do not count)"
+    of_class = "" if label is None else f" of class {label!r}"
+    raise InvalidInputError(
+        f"{n_rows:,} held-out {unit}{of_class}{'' if n_given in (None, n_rows) else fewer} "
+        f"cannot show a loss of at most {100 * max_loss:.3g} % with {100 * confidence:.3g} % "
+        f"confidence, not even without a single loss: it takes {needed:,} {unit}{of_class}. "
+        f"Give more {unit}{of_class} to prove with, or allow a loss of at least {100 * least:.3g} %."
+    )
+
+
+# -- bounds ----------------------------------------------------------------------------------------
+
+
+STAKES = np.array([0.99, 0.7, 0.45, 0.25, 0.12, 0.05])
+"""Shares of the wealth to stake: large ones have power where few rows lose, small ones where losses vary."""
+
+# Bound and limit may be the same number and differ in the last digits of an incomplete beta function.
+_SLACK = 1e-12
+_HALVINGS = 40
+
+
+def clopper_pearson_bound(n_losses: ArrayLike, n_rows: int, confidence: float) -> Floats:
+    """Exact one-sided upper bound: the p for which ``P(Bin(n_rows, p) <= n_losses) = 1 - confidence``."""
+    losses = np.asarray(n_losses, dtype=np.float64)
+    bound: Floats = np.where(
+        losses >= n_rows, 1.0, betaincinv(losses + 1.0, np.maximum(n_rows - losses, 1.0), confidence)
+    )
+    return bound
+
+
+def within_limit(bound: Floats, limit: float) -> Bools:
+    """Whether bounds are at most a limit."""
+    return np.asarray(bound <= limit * (1 + _SLACK))
+
+
+def rows_needed(max_loss: float, confidence: float = 0.95) -> int:
+    """Fewest rows with which ``max_loss`` can be certified: the least n with ``(1 - max_loss)^n <= 1 - confidence``."""
+    n_rows = max(1, int(np.ceil(np.log1p(-confidence) / np.log1p(-max_loss) * (1 - 1e-9))))
+    while not within_limit(clopper_pearson_bound(0, n_rows, confidence), max_loss):
+        n_rows += 1
+    return n_rows
+
+
+def log_wealth(excess: Floats, mean: float, stake: float) -> Floats:
+    """Per-row log-wealth of the betting test of "the mean is at least ``mean``" (Waudby-Smith and Ramdas, 2024)."""
+    wealth: Floats = np.log1p(stake * (mean - excess) / (1.0 - mean))
+    return wealth
+
+
+def rejects(total: Floats, confidence: float) -> Bools:
+    """Whether the betting test rejects, from the log-wealth of each of ``STAKES`` on the first axis."""
+    return np.asarray(logsumexp(total, axis=0) - np.log(len(STAKES)) >= -np.log1p(-confidence) - _SLACK)
+
+
+def betting_bound(excess: Floats, confidence: float, power: float = 1.0) -> float:
+    """Upper bound, by the betting test, of the mean of an excess of at most one; ``power`` <= 1 weighs each row."""
+    if not len(excess):
+        return 1.0
+    # Most rows have an excess of zero: equal values are counted.
+    values, counts = np.unique(excess, return_counts=True)
+
+    def is_excluded(mean: float) -> bool:
+        wealth = np.array([power * counts @ log_wealth(values, mean, stake) for stake in STAKES])
+        return bool(rejects(wealth, confidence))
+
+    low, high = max(float(excess.mean()), -1.0), 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if is_excluded(middle) else (middle, high)
+    return high
+
+
+def rows_needed_for_mean(max_loss: float, confidence: float) -> int:
+    """Fewest rows with which a mean excess of ``max_loss`` can be certified, if no row has a positive excess."""
+    each = np.array([float(log_wealth(np.zeros(1), max_loss, stake)[0]) for stake in STAKES])
+    few, many = 0, 1
+    while not rejects(many * each, confidence):
+        few, many = many, 2 * many
+    while many - few > 1:
+        middle = (few + many) // 2
+        few, many = (few, middle) if rejects(middle * each, confidence) else (middle, many)
+    return many
+
+
+# -- trials ----------------------------------------------------------------------------------------
+
+
+DUPLICATES = ("refuse", "drop", "count")
+"""Treatments of rows that equal rows of the fit, or each other."""
+
+HELD_OUT = "drop"
+"""Treatment of such rows among those that ``thrifty fit`` holds out."""
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Trials:
+    """Rows that count as independent trials.
+
+    Attributes
+    ----------
+    kept, first : ndarray of shape (n_rows,)
+        Rows that are not left out, and the first of each set of equal ones among them.
+    n_seen : int or None
+        Rows that equal one of the fit; None where the rows of one of them are not known.
+    words : ndarray of shape (n_rows,) or None
+        Fingerprints of all rows given, with their labels.
+    """
+
+    kept: Bools
+    first: Bools
+    n_seen: int | None
+    words: Words | None
+
+    @property
+    def n_kept(self) -> int:
+        """Rows that are not left out."""
+        return int(self.kept.sum())
+
+    @property
+    def n_trials(self) -> int:
+        """Different rows among them."""
+        return int(self.first.sum())
+
+
+def trials_of(
+    rows: Words | None,
+    seen: tuple[Words, ...],
+    n_rows: int,
+    duplicates: str,
+    counted: Words | None = None,
+) -> Trials:
+    """Find the rows that count.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, 2) or None
+        Fingerprints of what each row holds, and of that together with its label; None where they are not known.
+    seen : tuple of ndarray
+        Fingerprints of what the rows of the fit hold; empty where they are not known.
+    n_rows : int
+        Rows given.
+    duplicates : str
+        Treatment of rows that equal rows of the fit, or each other: one of ``DUPLICATES``.
+    counted : ndarray, optional
+        Fingerprints, with labels, of rows that are counted elsewhere, in another partition of the table.
+    """
+    check_duplicates(duplicates)
+    everyone = np.ones(n_rows, dtype=bool)
+    if rows is None:
+        return Trials(everyone, everyone, None, None)
+    is_seen = np.isin(rows[:, 0], np.concatenate(seen)) if seen else ~everyone
+    n_seen = int(is_seen.sum()) if seen else None
+    if n_seen and duplicates == "refuse":
+        places = np.flatnonzero(is_seen)[:_SHOWN].tolist()
+        raise InvalidInputError(
+            f"{n_seen:,} of the {n_rows:,} rows to prove with hold the same as rows that the system was fitted or "
+            f"chosen on (the first are rows {places}, counted from 0), and such rows prove nothing. Give "
+            f'rows that the fit has not seen, or leave these out with duplicates="drop". Where equal rows are '
+            f'independent observations, as in a table with few different ones, duplicates="count" counts them all.'
+        )
+    if duplicates == "count":
+        return Trials(everyone, everyone, n_seen, rows[:, 1])
+    kept, first = ~is_seen, np.zeros(n_rows, dtype=bool)
+    places = np.flatnonzero(kept)
+    first[places[np.unique(rows[places, 1], return_index=True)[1]]] = True
+    if counted is not None:
+        first &= ~np.isin(rows[:, 1], counted)
+    return Trials(kept, first, n_seen, rows[:, 1])
+
+
+def digest_of(words: Words) -> str:
+    """Fingerprint of a table from those of its rows, in any order."""
+    return hashlib.sha256(np.sort(words).tobytes()).hexdigest()[:16]
+
+
+def check_duplicates(duplicates: Any) -> None:
+    """Refuse an unknown value of ``duplicates``."""
+    if duplicates not in DUPLICATES:
+        raise InvalidInputError(
+            f"duplicates must be one of {', '.join(DUPLICATES)}; got {duplicates!r}. It is the treatment of rows that "
+            f"equal rows of the fit, or each other."
+        )
+
+
+def check_confidence(confidence: Any) -> float:
+    """Check a probability strictly between 0 and 1, and return it as a float."""
+    if not (isinstance(confidence, float | int | np.number) and 0 < confidence < 1):
+        raise InvalidInputError(
+            f"confidence must lie strictly between 0 and 1; got {confidence!r}. It is the probability with which a "
+            f"budget is kept, or a loss proved."
+        )
+    return float(confidence)

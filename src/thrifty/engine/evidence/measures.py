@@ -1,0 +1,394 @@
+"""Measures of operating points besides the mean score: recalls, log-loss, AUC and errors, with bootstrap intervals.
+
+Which measures there are depends on the evidence: the classes of rows, and which answers are right, are enough for
+accuracy, balanced accuracy and recalls; log-loss, AUC and errors need the scores of the answers, which a fitted
+estimator does not keep, and which ``frontier.on(evidence of rows)`` has.
+
+The recall of a class is the share of its rows that are answered with it; ``within_floors`` finds the best point whose
+recalls reach given floors. Rows that follow one of two points by chance have the mean of their recalls, so that cost,
+score and recalls are linear between neighbours: the best mix is one of the points, the one that just spends the budget,
+or one that just reaches a floor.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import stdtrit
+
+from thrifty.arrays import Bools, Floats, Ints, Labels
+from thrifty.engine.evidence.bootstrap import check_bootstrap, draws_of, tails
+from thrifty.engine.evidence.evidence import Answers, Evidence
+from thrifty.engine.tasks.classes import ClassTask
+from thrifty.engine.tasks.task import ERRORS, Task, mean_error
+from thrifty.engine.walk.policy import SLACK, Policy
+from thrifty.errors import InvalidInputError
+
+__all__ = [
+    "ClassRows",
+    "Measure",
+    "NumberRows",
+    "answered_rows",
+    "banded",
+    "check_floors",
+    "measures_along",
+    "recalls_at",
+    "score_interval",
+    "with_classes",
+    "within_floors",
+]
+
+MIN_PROBABILITY = 1e-15
+"""Probabilities are clipped here, so that one overconfident mistake does not make the log-loss infinite."""
+
+
+SCORE_WIDENING = 1.2
+"""Factor on the standard error of an expected score: the served stages differ from the copies that were judged."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure of one operating point, and the ends of its bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def score_interval(evidence: Evidence, policy: Policy, score: float, level: float) -> tuple[float, float]:
+    """Confidence interval of the mean score of many new rows at the point in force, around its expected score.
+
+    Variances of the mean over the rows of the evidence and of its correction by ``optimism`` add up. Where answers are
+    right or wrong the former has the form of Agresti and Coull (1998, The American Statistician 52), which adds about
+    two rows of each kind, so that rows without a mistake do not promise a score of one.
+    """
+    weight, share, in_force = evidence.weights, policy.share, policy.thresholds[[policy.lower, policy.upper]]
+    quality = [evidence.at_point(point)[2] for point in in_force]
+    lower, upper = (np.asarray(one, dtype=np.float64) for one in quality)
+    n_rows = float(weight.sum() ** 2 / np.square(weight).sum())
+    quantile = float(stdtrit(max(n_rows - 1.0, 1.0), (1 + level) / 2))
+    middle, n_more, ends = score, 0.0, (-np.inf, np.inf)
+    if quality[0].dtype == bool:
+        n_more, ends = quantile**2, (0.0, 1.0)
+        middle = (n_rows * float(np.clip(score, *ends)) + n_more / 2) / (n_rows + n_more)
+        variance = middle * (1 - middle)
+    else:
+        mixed = (1 - share) * lower + share * upper
+        drawn = share * (1 - share) * np.square(upper - lower)
+        around = np.square(mixed - np.average(mixed, weights=weight))
+        variance = float(np.average(around + drawn, weights=weight))
+    error = float(np.average(evidence.optimism_at(in_force)[:, 1], weights=[1 - share, share]))
+    margin = quantile * float(np.sqrt(SCORE_WIDENING**2 * variance / (n_rows + n_more) + error**2))
+    return max(middle - margin, ends[0]), min(middle + margin, ends[1])
+
+
+def measures_along(
+    points: Sequence[tuple[Evidence, Floats]], task: Task | None, *, level: float, n_boot: int, seed: int
+) -> list[dict[str, Measure]]:
+    """Every measure that the rows allow, by name, of each of some points; rows are drawn once for all of them.
+
+    The recall of a class is under "recall of" and its label; one without rows has no recall, and balanced accuracy is
+    the mean over the others. A resample that lacks a class is treated alike.
+    """
+    rows = _measured(points, task)
+    found = banded(rows, rows.names, level=level, n_boot=n_boot, seed=seed)
+    return [
+        {name: Measure(*(float(end[place]) for end in ends)) for name, ends in found.items()}
+        for place in range(len(points))
+    ]
+
+
+def banded(
+    rows: "ClassRows | NumberRows", names: Sequence[str], *, level: float, n_boot: int, seed: int
+) -> dict[str, tuple[Floats, Floats, Floats]]:
+    """Value and both ends of the percentile interval of some measures, each of shape (n_points,)."""
+    check_bootstrap(level, n_boot)
+    once = rows.under(np.ones((rows.n_rows, 1)), names)
+    drawn = {name: np.empty((len(once[name]), n_boot)) for name in names}
+    for place, counts in draws_of(rows.n_rows, n_boot, seed):
+        for name, values in rows.under(counts, names).items():
+            drawn[name][:, place] = values
+    # A resample without a class has no recall of it.
+    ends = {name: [tails(one[~np.isnan(one)], level) for one in values] for name, values in drawn.items()}
+    return {name: (once[name][:, 0], *np.array(some).T) for name, some in ends.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class ClassRows:
+    """Rows that are answered with labels, at some operating points.
+
+    Attributes
+    ----------
+    right : ndarray of shape (n_points, n_rows)
+        Whether each answer is right; the probability of that, where chance has a say in it.
+    strata : ndarray of shape (n_rows,)
+        Number of the class of each row.
+    labels : tuple
+        What the classes are called.
+    outputs : list of n_points ndarrays of shape (n_rows, n_classes), optional
+        Probabilities, where they are known.
+    """
+
+    right: Floats
+    strata: Ints
+    labels: tuple[Any, ...]
+    outputs: list[Floats] | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.strata)
+
+    @cached_property
+    def by_class(self) -> dict[int, Ints]:
+        """Rows of each class that some row has."""
+        return {int(one): np.flatnonzero(self.strata == one) for one in np.unique(self.strata)}
+
+    @cached_property
+    def log_losses(self) -> Floats:
+        """Log-loss of each answer, shape (n_points, n_rows)."""
+        assert self.outputs is not None  # only asked for where they are known
+        given = np.array([one[np.arange(self.n_rows), self.strata] for one in self.outputs])
+        losses: Floats = -np.log(np.maximum(given, MIN_PROBABILITY))
+        return losses
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the measures."""
+        recalls = [f"recall of {self.labels[one]!r}" for one in self.by_class]
+        known = [] if self.outputs is None else ["log-loss", *(["AUC"] if len(self.by_class) > 1 else [])]
+        return ["accuracy", "balanced accuracy", *known, *recalls]
+
+    def under(self, counts: Floats, names: Sequence[str]) -> dict[str, Floats]:
+        """Some of the measures under weights of shape (n_rows, n_weightings): (n_points, n_weightings) each."""
+        total = counts.sum(axis=0)
+        found = {"accuracy": self.right @ counts / total}
+        if not {"accuracy", "log-loss", "AUC"}.issuperset(names):
+            with np.errstate(invalid="ignore"):
+                recalls = [
+                    self.right[:, own] @ counts[own] / counts[own].sum(axis=0)
+                    for own in self.by_class.values()
+                ]
+            found["balanced accuracy"] = np.nanmean(recalls, axis=0)
+            called = (f"recall of {self.labels[one]!r}" for one in self.by_class)
+            found |= dict(zip(called, recalls, strict=True))
+        if "log-loss" in names:
+            found["log-loss"] = self.log_losses @ counts / total
+        if "AUC" in names:
+            found["AUC"] = np.array([self._auc(one, counts) for one in self.outputs or ()])
+        return {name: found[name] for name in names}
+
+    def _auc(self, outputs: Floats, counts: Floats) -> Floats:
+        """AUC of one point; of several classes the mean, each against the rest."""
+        present = list(self.by_class)[1:] if len(self.by_class) == 2 == outputs.shape[1] else self.by_class
+        areas = [_areas(self.strata == one, outputs[:, one], counts) for one in present]
+        mean: Floats = np.nanmean(areas, axis=0)
+        return mean
+
+
+@dataclass(frozen=True, eq=False)
+class NumberRows:
+    """Rows that are answered with numbers: absolute errors (n_points, n_rows), and targets, in the user's unit."""
+
+    errors: Floats
+    y: Floats
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.y)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the measures."""
+        return ["R2", *ERRORS]
+
+    def under(self, counts: Floats, names: Sequence[str]) -> dict[str, Floats]:
+        """Some of the measures under weights of shape (n_rows, n_weightings): (n_points, n_weightings) each."""
+        total = counts.sum(axis=0)
+        powers = {name: self.errors**power @ counts / total for name, power in ERRORS.items()}
+        found = {name: mean_error(powers[name], power) for name, power in ERRORS.items()}
+        centred = self.y - self.y.mean()
+        spread = centred**2 @ counts / total - (centred @ counts / total) ** 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found["R2"] = np.where(spread > 0.0, 1.0 - powers["RMSE"] / spread, np.nan)
+        return {name: found[name] for name in names}
+
+
+def answered_rows(
+    task: Task | None, first: Evidence, answers: Sequence[Answers]
+) -> ClassRows | NumberRows | None:
+    """Answers to the rows of some evidence, at one or more points, as measures need them; None where unknown."""
+    scores = [one.scores for one in answers if one.scores is not None]
+    has_scores = len(scores) == len(answers)
+    if task is not None and not isinstance(task, ClassTask):
+        if not has_scores or first.target is None:
+            return None
+        errors = np.array([task.errors(first.target, one) for one in scores])
+        return NumberRows(errors, np.asarray(task.decode(first.target)))
+    strata: Ints | None = None if first.strata is None else first.strata.astype(np.intp)
+    if strata is None and task is not None and first.target is not None:
+        strata = task.strata(first.target)
+    if strata is None or any(one.right is None for one in answers):
+        return None
+    labels = tuple(range(int(strata.max()) + 1)) if task is None else tuple(task.classes.tolist())
+    outputs = [task.outputs(one) for one in scores] if task is not None and has_scores else None
+    return ClassRows(np.array([one.right for one in answers], dtype=np.float64), strata, labels, outputs)
+
+
+def _measured(points: Sequence[tuple[Evidence, Floats]], task: Task | None) -> ClassRows | NumberRows:
+    """Answers to the rows at some points; raises an error where the evidence allows no measure."""
+    first = points[0][0]
+    if first.unit is not None:
+        raise InvalidInputError(
+            "a frontier of rankings is scored by the measure of its queries already, and there is no other one. Its "
+            "`score` is their mean, and `band` its interval."
+        )
+    rows = answered_rows(task, first, [evidence.answers_at(point) for evidence, point in points])
+    if rows is None:
+        what = (
+            "balanced accuracy and recall need the class of each row, and this evidence does not hold it"
+            if task is None or isinstance(task, ClassTask)
+            else "errors of numbers need the targets and the answers, which a fitted estimator does not keep"
+        )
+        raise InvalidInputError(
+            f"{what}. Ask the frontier of labelled rows: `frontier.on([evidence_of(estimator, X, y)])`."
+        )
+    return rows
+
+
+def _areas(is_second: Bools, scores: Floats, counts: Floats) -> Floats:
+    """Area under the ROC curve for each weighting: the share of pairs that are in order, ties counting half."""
+    _, of_row = np.unique(scores, return_inverse=True)
+    order = np.argsort(of_row, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(of_row[order]) > 0])
+    second, first = (
+        np.add.reduceat(np.where(side[:, None], counts, 0.0)[order], starts, axis=0)
+        for side in (is_second, ~is_second)
+    )
+    below = np.cumsum(first, axis=0) - 0.5 * first
+    with np.errstate(invalid="ignore"):
+        areas: Floats = (second * below).sum(axis=0) / (second.sum(axis=0) * first.sum(axis=0))
+    return areas
+
+
+# -- recalls ---------------------------------------------------------------------------------------
+
+
+def with_classes(evidence: Evidence, task: Any) -> Evidence:
+    """The evidence with the class of every row and, where quality counts something else, which answers are right.
+
+    One byte per row for up to 256 classes, and one more per row and place where answers are not just right or wrong.
+    """
+    if not isinstance(task, ClassTask) or evidence.target is None or evidence.scores is None:
+        return evidence
+    strata = task.strata(evidence.target).astype(np.min_scalar_type(len(task.classes) - 1))
+    right = None
+    if evidence.quality.dtype != bool:
+        places = range(evidence.scores.shape[1])
+        right = np.column_stack([task.best(evidence.scores[:, place]) == strata for place in places])
+    return replace(evidence, strata=strata, right=right)
+
+
+def recalls_at(evidence: Evidence, points: Floats, n_classes: int) -> Floats:
+    """Recall of every class at some points, shape (n_points, n_classes); every row with its weight."""
+    right = evidence.quality if evidence.right is None else evidence.right
+    if evidence.strata is None or right.dtype != bool:
+        raise InvalidInputError(
+            "recall needs the class of each row that the operating points were judged on, and this evidence does not "
+            "hold it. Use the evidence of a fitted classifier."
+        )
+    total = np.bincount(evidence.strata, evidence.weights, n_classes)
+    found, judged = np.empty((len(points), n_classes)), replace(evidence, quality=right)
+    for place, point in enumerate(points):
+        _, _, answered = judged.at_point(point)
+        found[place] = np.bincount(evidence.strata, evidence.weights * answered, n_classes)
+    # A class without rows among these is never missed.
+    recalls: Floats = np.divide(found, total, out=np.ones_like(found), where=total > 0)
+    return recalls
+
+
+def check_floors(min_recall: Any, classes: Labels) -> dict[int, float]:
+    """Least recall by number of the class, from a dict by label, checked."""
+    if not isinstance(min_recall, Mapping) or not min_recall:
+        raise InvalidInputError(
+            f"min_recall must be a dict from labels to the least share of their rows to be found, such as "
+            f"{{{classes.tolist()[-1]!r}: 0.9}}; got {min_recall!r}."
+        )
+    known, floors = classes.tolist(), {}
+    for label, floor in min_recall.items():
+        if label not in known:
+            raise InvalidInputError(f"min_recall names {label!r}, which is not one of the labels {known}.")
+        if not isinstance(floor, int | float | np.number) or isinstance(floor, bool) or not 0 <= floor <= 1:
+            raise InvalidInputError(f"min_recall of {label!r} must lie in [0, 1]; got {floor!r}.")
+        floors[known.index(label)] = float(floor)
+    return floors
+
+
+def within_floors(
+    policy: Policy,
+    recalls: Floats,
+    floors: Mapping[int, float],
+    budget: float | None,
+    price: float | None,
+    classes: Labels,
+) -> Policy:
+    """The policy at the best point, or mix of two, within a budget whose recalls reach the floors.
+
+    Without a budget it is the cheapest one, or where mistakes have a ``price`` the one of least total cost.
+
+    Parameters
+    ----------
+    recalls : ndarray of shape (n_points, n_classes)
+        Recall of every class at the points of the policy.
+    """
+    mixes = _corners(policy, recalls, floors, budget)
+    lower, share = mixes[:, 0].astype(np.intp), mixes[:, 1]
+    upper = np.minimum(lower + 1, len(policy) - 1)
+    cost = (1 - share) * policy.cost[lower] + share * policy.cost[upper]
+    score = (1 - share) * policy.score[lower] + share * policy.score[upper]
+    reached = (1 - share)[:, None] * recalls[lower] + share[:, None] * recalls[upper]
+    affordable = np.ones(len(cost), dtype=bool) if budget is None else cost <= budget * (1 + SLACK)
+    if not affordable.any():
+        policy.within(float(budget or 0.0))  # refuses, and says how much the cheapest point costs
+    least = np.array(list(floors.values()))
+    there = reached[:, list(floors)]
+    allowed = np.flatnonzero(affordable & (there >= least - SLACK).all(axis=1))
+    if not len(allowed):
+        raise _out_of_reach(there[affordable], cost[affordable], floors, budget, classes)
+    wanted = -score if budget is not None else cost if price is None else cost - score
+    best = allowed[np.lexsort((cost[allowed], wanted[allowed]))[0]]
+    return policy.at(lower[best], upper[best], share[best])
+
+
+def _corners(policy: Policy, recalls: Floats, floors: Mapping[int, float], budget: float | None) -> Floats:
+    """Candidates for the best mix, each a point and a share of the next: points, the budget, and the floors."""
+    mixes = [(float(place), 0.0) for place in range(len(policy))]
+    for place in range(len(policy) - 1):
+        limits = [(policy.cost, budget)] if budget is not None else []
+        limits += [(recalls[:, one], floor) for one, floor in floors.items()]
+        for values, limit in limits:
+            step = float(values[place + 1] - values[place])
+            share = (limit - float(values[place])) / step if step else 0.0
+            if 0.0 < share < 1.0:
+                mixes.append((float(place), share))
+    return np.array(mixes)
+
+
+def _out_of_reach(
+    recalls: Floats, cost: Floats, floors: Mapping[int, float], budget: float | None, classes: Labels
+) -> InvalidInputError:
+    """Error naming the point that misses the floors by least."""
+    short = (np.array(list(floors.values())) - recalls).max(axis=1)
+    nearest = int(np.lexsort((cost, short))[0])
+    labels = [classes[one].item() if hasattr(classes[one], "item") else classes[one] for one in floors]
+    wanted = ", ".join(f"{label!r}: {floor:g}" for label, floor in zip(labels, floors.values(), strict=True))
+    found = ", ".join(f"{label!r}: {one:.4g}" for label, one in zip(labels, recalls[nearest], strict=True))
+    within = "" if budget is None else f" within budget={budget!r}"
+    return InvalidInputError(
+        f"min_recall={{{wanted}}} is not reached{within}: the point that comes nearest has {{{found}}} at a mean cost "
+        f"of {float(cost[nearest]):.6g}, on rows that its models have not seen. Ask for less, raise the budget, or fit "
+        f"with a larger class_weight, or with a loss in which missing that class costs more."
+    )

@@ -1,0 +1,236 @@
+"""Stopping rules: one threshold per stage, by backward induction, and the operating points along a sweep of prices.
+
+With a price (loss per unit of cost) fixed, a row at stage k has the choice between
+
+    stop:   loss_k + price * cost_k          go on:   V_(k+1), its loss and cost under the rules of the later stages
+
+and the rule may only look at the stage's gate score g_k, which is computed from what is bought by then. Among all rules
+"go on iff g_k > threshold" the one with the least mean on these rows is found exactly: sort the rows by g_k, add up
+``stop - go`` and cut where the sum is least. The last stage comes first, so V is known row by row, with the costs that
+each row really has later on and not their average.
+
+A high price makes rows stop early. Sweeping the price gives points (mean cost, mean quality); a budget between two
+neighbours on their upper convex hull is met, in expectation, by giving some rows the thresholds of the one and some
+those of the other, and no rule of this kind does better on these rows.
+
+Of a single gate every threshold is a position in the order of its scores, and cost and accuracy are running sums
+(``threshold_curve``): the whole curve costs one sort.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+
+from thrifty.arrays import Floats, Ints, Numbers
+from thrifty.engine.evidence.evidence import Evidence, GateAverages, distinct_thresholds
+from thrifty.engine.walk.policy import Policy
+from thrifty.threads import usable_threads
+
+__all__ = [
+    "StoppingRules",
+    "convex_hull",
+    "measured",
+    "path_to_full",
+    "price_grid",
+    "sweep_prices",
+    "threshold_curve",
+]
+
+TIE = 1e-10
+"""Relative difference of two sums below which both cuts are equally good; the one at which rows stop earlier wins."""
+
+PATH_STEPS = 32
+"""Steps of a path through all of its points, about, and of its last part, from the dearest on to the full model."""
+
+BLOCK = 2**15
+"""Rows times prices that are processed together, to save the overhead of calls where there are few rows."""
+
+
+class StoppingRules:
+    """Optimal thresholds for any price; scores are sorted once.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        Held-out gates, costs and weights.
+    loss : ndarray of shape (n_rows, n_stages + 1)
+        What an answer at each place loses.
+    """
+
+    def __init__(self, evidence: Evidence, loss: Floats) -> None:
+        self._evidence, self._loss, self._weight = evidence, loss, evidence.weights
+        self._order = np.argsort(evidence.gate, axis=0, kind="stable")
+        ranked = np.take_along_axis(evidence.gate, self._order, axis=0)
+        self._ranked = ranked
+        # There is no threshold between two rows of equal score.
+        self._is_cut = np.ones((len(ranked) + 1, evidence.n_stages), dtype=bool)
+        self._is_cut[1:-1] = ranked[1:] > ranked[:-1]
+
+    def at(self, price: float) -> Floats:
+        """Threshold of every stage for one price, shape (n_stages,); infinite ones stop all rows, or none."""
+        thresholds: Floats = self._induce(np.array([price]))[0][0]
+        return thresholds
+
+    def at_each(self, prices: Floats) -> Floats:
+        """Thresholds for each of some prices, shape (n_prices, n_stages)."""
+        step = max(BLOCK // len(self._ranked), 1)
+        blocks = [prices[first : first + step] for first in range(0, len(prices), step)]
+        with ThreadPoolExecutor(min(usable_threads(), len(blocks))) as pool:
+            return np.concatenate([thresholds for thresholds, _ in pool.map(self._induce, blocks)])
+
+    def stop_minus_go(self, price: float) -> Floats:
+        """Loss of stopping at each stage against going on under the rules of the later ones: (n_rows, n_stages)."""
+        differences: Floats = self._induce(np.array([price]))[1][0]
+        return differences
+
+    def _induce(self, prices: Floats) -> tuple[Floats, Floats]:
+        """Thresholds for each price, and what each row then loses by stopping at each stage."""
+        evidence, per_cost = self._evidence, prices[:, None]
+        onward = self._loss[:, -1] + per_cost * evidence.cost_at(-1)
+        thresholds = np.empty((len(prices), evidence.n_stages))
+        differences = np.empty((len(prices), *evidence.gate.shape))
+        for stage in range(evidence.n_stages - 1, -1, -1):
+            stop = self._loss[:, stage] + per_cost * evidence.cost_at(stage)
+            differences[:, :, stage] = stop - onward
+            thresholds[:, stage] = self._cut(stage, self._weight * differences[:, :, stage])
+            onward = np.where(evidence.gate[:, stage] > thresholds[:, stage, None], onward, stop)
+        return thresholds, differences
+
+    def _cut(self, stage: int, stop_minus_go: Floats) -> Floats:
+        """For each price, the threshold with the least sum of ``stop - go`` over the rows that stop."""
+        ranked, n_rows = self._ranked[:, stage], len(self._ranked)
+        sums = np.zeros((len(stop_minus_go), n_rows + 1))
+        np.cumsum(stop_minus_go.take(self._order[:, stage], axis=1), axis=1, out=sums[:, 1:])
+        sums[:, ~self._is_cut[:, stage]] = np.inf
+        slack = TIE * np.abs(stop_minus_go).sum(axis=1)
+        is_least = sums <= (sums.min(axis=1) + slack)[:, None]
+        n_stop = n_rows - np.argmax(is_least[:, ::-1], axis=1)
+        low, high = ranked[np.maximum(n_stop - 1, 0)], ranked[np.minimum(n_stop, n_rows - 1)]
+        middle = low / 2 + high / 2
+        cut = np.where((low <= middle) & (middle < high), middle, low)
+        return np.where(n_stop == 0, -np.inf, np.where(n_stop == n_rows, np.inf, cut))
+
+
+def price_grid(evidence: Evidence, n_prices: int) -> Floats:
+    """Increasing prices, from one at which only the loss counts to one at which no purchase pays off."""
+    cost = evidence.cost if evidence.cost.ndim == 1 else evidence.cost.mean(axis=0)
+    steps = np.diff(cost)
+    steps = steps[steps > 0]
+    if not len(steps):
+        return np.zeros(1)
+    lowest = 0.1 / (len(evidence.gate) * float(cost[-1]))
+    grid: Floats = np.r_[0.0, np.geomspace(lowest, 2.0 / float(steps.min()), n_prices - 1)]
+    return grid
+
+
+def sweep_prices(
+    evidence: Evidence, loss: Floats, score: Numbers, *, n_prices: int = 80, judged: Evidence | None = None
+) -> Policy:
+    """Thresholds for every price of a grid, reduced to the convex hull of (mean cost, mean ``score``).
+
+    Parameters
+    ----------
+    evidence : Evidence
+        Held-out gates, costs and weights.
+    loss : ndarray of shape (n_rows, n_stages + 1)
+        What rules of stopping minimise, together with the cost.
+    score : ndarray of shape (n_rows, n_stages + 1)
+        What is averaged into the score of a point.
+    n_prices : int, default=80
+        Prices to try.
+    judged : Evidence, optional
+        The same rows as they are judged together, as documents of a query are; what tells the score of a point then.
+    """
+    rules = StoppingRules(evidence, loss)
+    # Thresholds at which all rows stop at the first stage are the cheapest.
+    at_once = np.full((1, evidence.n_stages), np.inf)
+    thresholds = np.unique(np.concatenate([at_once, rules.at_each(price_grid(evidence, n_prices))]), axis=0)
+    unknown = np.zeros(len(thresholds))
+    if judged is None:
+        judged = replace(evidence, quality=np.asarray(score, dtype=np.float64))
+    policy = measured(Policy(thresholds, unknown, unknown), judged)
+    return policy[convex_hull(policy.cost, policy.score)]
+
+
+def measured(policy: Policy, evidence: Evidence) -> Policy:
+    """The operating points, by rising cost, with their mean cost and expected quality on some rows."""
+    weight, seen = evidence.weights, (evidence.at_point(one) for one in policy.thresholds)
+    means = np.array(
+        [
+            (np.average(paid, weights=weight), np.average(np.asarray(quality, np.float64), weights=weight))
+            for _, paid, quality in seen
+        ]
+    )
+    score = means[:, 1] - evidence.optimism_at(policy.thresholds)[:, 0]
+    policy = replace(policy, cost=means[:, 0], score=score)
+    return policy if np.all(np.diff(policy.cost) >= 0) else policy[np.argsort(policy.cost, kind="stable")]
+
+
+def path_to_full(evidence: Evidence, points: Floats) -> Floats:
+    """Thresholds along a path through some points, given by rising cost, and on towards sending all rows to the end.
+
+    Between neighbours each threshold moves through the gate scores of the rows, in steps of equally many rows: points
+    that are efficient on the rows of a fit are few, and end where no loss is left there, which others may still have.
+    """
+    ends, n_rows = np.vstack([points, np.full((1, evidence.n_stages), -np.inf)]), len(evidence.gate)
+    n_steps, last = max(PATH_STEPS // len(points), 1), len(points) - 1
+    places = np.r_[np.arange(n_steps * last) / n_steps, last + np.arange(PATH_STEPS) / PATH_STEPS]
+    path = np.empty((len(places), evidence.n_stages))
+    for stage, ranked in enumerate(np.sort(evidence.gate, axis=0).T):
+        n_below = np.searchsorted(ranked, ends[:, stage], side="right")
+        rank = np.rint(np.interp(places, np.arange(len(ends)), n_below)).astype(np.intp)
+        low, high = ranked[np.maximum(rank - 1, 0)], ranked[np.minimum(rank, n_rows - 1)]
+        path[:, stage] = np.where(rank == 0, -np.inf, np.where(rank == n_rows, np.inf, low / 2 + high / 2))
+    path[: n_steps * last + 1 : n_steps] = points
+    return path
+
+
+def convex_hull(cost: Floats, score: Floats) -> Ints:
+    """Indices of the upper convex hull by rising cost: each point scores more than any mix of the others."""
+    hull: list[int] = []
+    for place in np.lexsort((-score, cost)):
+        if hull and score[place] <= score[hull[-1]]:
+            continue
+        while len(hull) > 1 and _is_under(cost, score, hull[-2], hull[-1], int(place)):
+            hull.pop()
+        hull.append(int(place))
+    return np.array(hull, dtype=np.intp)
+
+
+def _is_under(cost: Floats, score: Floats, left: int, middle: int, right: int) -> bool:
+    rise = (score[middle] - score[left]) * (cost[right] - cost[left])
+    return bool(rise <= (score[right] - score[left]) * (cost[middle] - cost[left]))
+
+
+# -- every threshold of one gate -------------------------------------------------------------------
+
+
+def threshold_curve(
+    g: Floats,
+    stop_cost: Floats | float,
+    go_cost: Floats | float,
+    stop_score: Floats | float = 0.0,
+    go_score: Floats | float = 0.0,
+    weight: Floats | None = None,
+) -> Policy:
+    """Every distinct operating point of one gate on some rows, from "send no row" on, with its mean cost and score.
+
+    Parameters
+    ----------
+    g : ndarray of shape (n_samples,)
+        Gate scores.
+    stop_cost, go_cost : float or ndarray of shape (n_samples,)
+        What a row pays if it stops here, and if it is sent on.
+    stop_score, go_score : float or ndarray of shape (n_samples,)
+        What is averaged, in each case: 0 / 1 for right and wrong.
+    weight : ndarray of shape (n_samples,), optional
+        Sample weights.
+    """
+    thresholds = distinct_thresholds(g)
+    cost, score = (
+        np.column_stack([np.broadcast_to(one, g.shape) for one in pair])
+        for pair in ((stop_cost, go_cost), (stop_score, go_score))
+    )
+    means = GateAverages(g, cost, score, thresholds).under(None if weight is None else weight[:, None])
+    return Policy(thresholds[:, None], np.ravel(means.cost), np.ravel(means.score))

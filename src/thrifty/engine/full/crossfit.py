@@ -1,0 +1,336 @@
+"""Cross-fitting: out-of-fold outputs of the full model on the training rows.
+
+A model is too confident about rows that it was fitted on. An unfitted model is therefore fitted once per fold, and each
+training row is judged by the copy that has not seen it; a model that was fitted elsewhere is judged as it is, with a
+warning where its outputs look too good.
+"""
+
+import warnings
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from joblib.parallel import get_active_backend
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from thrifty.arrays import Floats, Ints, Labels
+from thrifty.engine.full.adapters import models_of
+from thrifty.engine.full.model import (
+    EstimatorFull,
+    FullModel,
+    PrecomputedFull,
+    as_full_model,
+    ask_model,
+    fit_model,
+    is_estimator,
+)
+from thrifty.engine.tasks.task import Task
+from thrifty.errors import (
+    FULL_MODEL,
+    InvalidInputError,
+    OptimisticFullModelWarning,
+    RefittedFullModelWarning,
+    renumber_rows_in_errors,
+)
+from thrifty.rows import content_folds, fingerprints, query_folds
+from thrifty.threads import limited_threads
+
+_SUSPICIOUS_LOSS = 0.01
+# Numbers are often predicted to a per cent of their spread by a model that has not seen them.
+_SUSPICIOUS_ERROR = 1e-4
+_SUSPICIOUS_ROWS = 50
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """The rows a system is fitted on.
+
+    Attributes
+    ----------
+    table : array, sparse matrix or data frame
+        As the user gave it: the full model reads this, with its column names.
+    X : ndarray or CSR of shape (n_samples, n_features)
+        The table as numbers.
+    y : ndarray of shape (n_samples,)
+        Targets, as the task encodes them.
+    task : Task
+        What is predicted.
+    weight : ndarray of shape (n_samples,)
+        Sample weights, all positive: rows of weight zero are left out.
+    weighted : bool
+        Whether the user gave weights; the full model is fitted with them only then.
+    folds : ndarray of shape (n_samples,)
+        Fold in which the full model, and any other model we fit, is judged on each row.
+    positions : ndarray of shape (n_samples,)
+        Places of these rows among the ``n_given`` rows that the user gave, those of weight zero included.
+    n_given : int
+        Number of rows the user gave.
+    given : ndarray or CSR of shape (n_given, n_features), optional
+        All rows the user gave, as numbers: precomputed outputs belong to them. None where they are ``X``.
+    """
+
+    table: Any
+    X: Any
+    y: Floats
+    task: Task
+    weight: Floats
+    folds: Ints
+    positions: Ints
+    n_given: int
+    weighted: bool = False
+    given: Any = None
+
+    @property
+    def labels(self) -> Labels:
+        """Targets as the user wrote them."""
+        return self.task.decode(self.y)
+
+    def take(self, rows: Ints) -> "TrainingRows":
+        """Some of the rows."""
+        return replace(
+            self,
+            given=self.X if self.given is None else self.given,
+            table=_safe_indexing(self.table, rows),
+            X=self.X[rows],
+            y=self.y[rows],
+            weight=self.weight[rows],
+            folds=self.folds[rows],
+            positions=self.positions[rows],
+        )
+
+    def with_columns(self, columns: Ints | None) -> "TrainingRows":
+        """All rows with some of the columns; None is all of them."""
+        if columns is None:
+            return self
+        return replace(
+            self,
+            table=_safe_indexing(self.table, columns, axis=1),
+            X=self.X[:, columns],
+            given=None if self.given is None else self.given[:, columns],
+        )
+
+
+@dataclass(frozen=True)
+class CrossFittedFull:
+    """A full model, and its outputs on the training rows: out of fold, or as they are for a model fitted elsewhere."""
+
+    model: FullModel
+    outputs: Floats
+    task: Task
+
+    @property
+    def scores(self) -> Floats:
+        """Scores per training row, shape (n_samples, n_scores)."""
+        return self.task.scores(self.outputs)
+
+    def loss(self, y: Floats) -> Floats:
+        """Loss per training row."""
+        return models_of(self.task).loss(y, self.outputs)
+
+    def calibrated_scores(self, rows: TrainingRows) -> Floats:
+        """Scores after calibration on the training rows: large boosted models are overconfident."""
+        return self.task.calibrated(
+            self.scores, models_of(self.task).calibrate(self.scores, rows.y, rows.weight)
+        )
+
+
+def cross_fit_full(
+    full: Any,
+    rows: TrainingRows,
+    *,
+    n_jobs: int | None = None,
+    name: str = FULL_MODEL,
+    other_work: Future[Any] | None = None,
+) -> CrossFittedFull:
+    """Turn the ``full`` of an estimator into a ``FullModel`` with its outputs on the training rows.
+
+    An estimator that is not frozen, fitted or not, is cloned and fitted on all rows, as everywhere in scikit-learn; its
+    training outputs come from one further fit per fold, each judged on the rows it has not seen. Any other model was
+    fitted elsewhere and is judged on the rows given, which it should not have been trained on: a loss near zero raises
+    a warning. ``other_work`` of the process has one of the threads until it ends.
+    """
+    task = rows.task
+    if is_estimator(full) and not isinstance(full, FrozenEstimator):
+        _mention_refit(full, name)
+        return _fit_by_fold(full, rows, n_jobs, name, other_work)
+    model = _fitted_elsewhere(full, rows, name)
+    if isinstance(model, EstimatorFull) and not models_of(task).is_calibrated(model.estimator):
+        with renumber_rows_in_errors(rows.positions, name):
+            raw = models_of(task).raw_outputs(model.estimator, rows.table)
+        model = replace(model, calibration=models_of(task).calibrate(raw, rows.y, rows.weight))
+    if isinstance(model, PrecomputedFull) and model.keys is None:
+        outputs = model.values[rows.positions]
+        model = PrecomputedFull(
+            model.values, fingerprints(rows.X if rows.given is None else rows.given, exact=True)
+        )
+    else:
+        outputs = ask_model(model, task, rows.table, rows.X, rows=rows.positions, who=name)
+    judged = CrossFittedFull(model, outputs, task)
+    _warn_if_optimistic(judged, rows, name)
+    return judged
+
+
+def _fitted_elsewhere(full: Any, rows: TrainingRows, name: str) -> FullModel:
+    """Full model that was fitted elsewhere; an array of outputs, one for each row given, gets its keys later."""
+    array_like = not callable(full) and not is_estimator(full) and not hasattr(full, "outputs")
+    if array_like and not isinstance(full, FrozenEstimator):
+        values = models_of(rows.task).read_outputs(full, None, name)
+        if len(values) != rows.n_given:
+            raise InvalidInputError(
+                f"{name} holds precomputed probabilities for {len(values)} rows, but X has {rows.n_given}. "
+                f"Give one for each row of X."
+            )
+        return PrecomputedFull(values)
+    names = getattr(rows.table, "columns", None)
+    return as_full_model(full, rows.task, rows.X.shape[1], names=names, who=name)
+
+
+def _fit_by_fold(
+    full: Any, rows: TrainingRows, n_jobs: int | None, name: str, other_work: Future[Any] | None
+) -> CrossFittedFull:
+    task, everyone = rows.task, np.arange(len(rows.y))
+    models = models_of(task)
+    models.check_unfitted(full, name)
+    held_out = held_out_rows(rows)
+    jobs = [delayed(_ask_held_out)(full, rows, np.setdiff1d(everyone, out), out, name) for out in held_out]
+    fit_all = delayed(_fit_checked)(full, rows, everyone, name)
+    # Threads by default: most models compute without the interpreter's lock, and processes take seconds to start.
+    parallel = Parallel(n_jobs=n_jobs, prefer="threads")
+    if getattr(get_active_backend(prefer="threads")[0], "supports_sharedmem", False):
+        waiting = [] if other_work is None else [delayed(wait)([other_work])]
+        fitted, *scores = parallel([*waiting, fit_all, *jobs])[len(waiting) :]
+    else:  # the model that serves need not be pickled
+        fitted, scores = _fit_checked(full, rows, everyone, name), parallel(jobs)
+    raw = np.empty((len(rows.y), scores[0].shape[1]))
+    for out, score in zip(held_out, scores, strict=True):
+        raw[out] = score
+    calibration = models.calibration_of(fitted, raw, rows.y, rows.weight)
+    model = EstimatorFull(fitted, task, calibration)
+    return CrossFittedFull(model, models.outputs(raw, calibration), task)
+
+
+def assign_folds(cv: Any, X: Any, y: Labels, strata: Labels, seed: int, query: Ints | None = None) -> Ints:
+    """Fold of each row, from a number of folds, a scikit-learn splitter, or an iterable of (train, test).
+
+    A number gives folds by content: each with its share of every stratum, with equal rows together, and fewer of them
+    where a stratum has too few distinct rows. Rows of one query are never parted.
+    """
+    if isinstance(cv, int | np.integer) and cv >= 2 and query is not None:
+        return query_folds(X, query, strata, int(cv), seed)
+    if isinstance(cv, int | np.integer) and cv >= 2:
+        distinct = min(
+            len(np.unique(fingerprints(X[np.flatnonzero(strata == one)], seed))) for one in np.unique(strata)
+        )
+        return (
+            content_folds(X, strata, min(int(cv), distinct), seed)
+            if distinct >= 2
+            else np.zeros(len(y), dtype=np.intp)
+        )
+    folds = np.full(len(y), -1, dtype=np.intp)
+    try:
+        known = (X, y) if query is None else (X, y, query)
+        splits = list(cv.split(*known) if hasattr(cv, "split") else cv)
+        for number, (_, held_out) in enumerate(splits):
+            folds[held_out] = number
+    except (TypeError, ValueError, IndexError) as error:
+        raise InvalidInputError(
+            f"cv must be a number of folds >= 2, a splitter or an iterable of (train, test); got {cv!r} ({error})."
+        ) from error
+    if np.any(folds < 0):
+        raise InvalidInputError(
+            f"cv must hold every row out once; {int(np.sum(folds < 0))} rows are never held out."
+        )
+    if query is not None and len(np.unique(np.column_stack([query, folds]), axis=0)) > len(np.unique(query)):
+        raise InvalidInputError(
+            "cv must keep the documents of a query in one fold, and parts some. Give a number of folds, or a splitter "
+            "of groups such as GroupKFold()."
+        )
+    return folds
+
+
+def held_out_rows(rows: TrainingRows) -> list[Ints]:
+    """Rows of each fold; without a fold, the other rows must still hold every stratum of the targets."""
+    folds = [np.flatnonzero(rows.folds == fold) for fold in np.unique(rows.folds)]
+    if len(folds) < 2 and rows.task.query_of(rows.y) is not None:
+        raise InvalidInputError(
+            "a ranking cannot be learned from one query, or from copies of one: models are judged on queries that they "
+            "were not fitted on. Give documents of more queries."
+        )
+    if len(folds) < 2:
+        raise InvalidInputError(
+            "a model cannot be cross-fitted: one class has fewer than two distinct rows. Give more rows, columns that "
+            "tell them apart, or the model in fitted form as FrozenEstimator(model)."
+        )
+    strata = rows.task.strata(rows.y)
+    n_strata = len(np.unique(strata))
+    for fold in folds:
+        left = len(np.unique(np.delete(strata, fold)))
+        if left < n_strata:
+            lacking = f"only {left} of the {n_strata} classes"
+            if rows.task.query_of(rows.y) is not None:
+                lacking = "only documents that are relevant, or only others,"
+            raise InvalidInputError(
+                f"cv leaves {lacking} to fit on when a fold is held out. Use fewer folds, or stratified ones."
+            )
+    return folds
+
+
+def _fit_checked(full: Any, rows: TrainingRows, chosen: Ints, name: str) -> Any:
+    # Fits run in parallel, and worker processes do not inherit the limits of this one.
+    with limited_threads(openmp=1, blas=1):
+        fitted = fit_copy(full, rows, chosen)
+    models_of(rows.task).check_fitted(fitted, name)
+    return fitted
+
+
+def _ask_held_out(full: Any, rows: TrainingRows, train: Ints, held_out: Ints, name: str) -> Floats:
+    with limited_threads(openmp=1, blas=1), renumber_rows_in_errors(rows.positions[held_out], name):
+        fitted = _fit_checked(full, rows, train, name)
+        return models_of(rows.task).raw_outputs(fitted, _safe_indexing(rows.table, held_out))
+
+
+def fit_copy(full: Any, rows: TrainingRows, chosen: Ints) -> Any:
+    """A copy of an unfitted estimator, fitted on some of the rows."""
+    labels, arguments = models_of(rows.task).fit_arguments(full, rows.y[chosen])
+    if rows.weighted and has_fit_parameter(full, "sample_weight"):
+        arguments["sample_weight"] = rows.weight[chosen]
+    return fit_model(clone(full), _safe_indexing(rows.table, chosen), labels, **arguments)
+
+
+def _mention_refit(full: Any, name: str) -> None:
+    """Warn that a fitted estimator is cloned and fitted again: its training may have taken a day."""
+    try:
+        check_is_fitted(full)
+        is_fitted = bool(get_tags(full).requires_fit)
+    except NotFittedError:
+        is_fitted = False
+    if is_fitted:
+        warnings.warn(
+            f"{name} is a fitted {type(full).__name__}, and is cloned and fitted again, as everywhere in scikit-learn. "
+            f"Give FrozenEstimator({type(full).__name__.lower()}) to keep it as it is, and rows that it has not seen.",
+            RefittedFullModelWarning,
+            stacklevel=5,
+        )
+
+
+def _warn_if_optimistic(judged: CrossFittedFull, rows: TrainingRows, name: str) -> None:
+    mean_loss = float(np.average(judged.loss(rows.y), weights=rows.weight))
+    task, quality = rows.task, rows.task.quality(rows.y, judged.outputs)
+    is_class = quality.dtype == bool
+    too_good = mean_loss < (_SUSPICIOUS_LOSS if is_class else _SUSPICIOUS_ERROR) or (
+        is_class and quality.all()
+    )
+    if len(rows.y) >= _SUSPICIOUS_ROWS and too_good:
+        warnings.warn(
+            f"{name} has {task.loss_name} {mean_loss:.2g} and {task.quality_name} {quality.mean():.4g} on the "
+            f"{len(rows.y)} rows given: it was probably trained on them, and the gate will learn to trust it too much. "
+            f"Fit on rows that {name} has not seen, or pass it unfrozen so that it is cross-fitted.",
+            OptimisticFullModelWarning,
+            stacklevel=5,
+        )

@@ -1,0 +1,1 @@
+"""Purchases: readers that buy what they read, sources of features, receipts."""

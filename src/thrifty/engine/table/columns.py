@@ -1,0 +1,465 @@
+"""Column types: levels of text and categories, dates, booleans, and the dtypes that a data frame declares.
+
+A column of text or categories becomes the number of its level: its place among the sorted texts of the fit. Labels are
+not used. Dates become days since 1970-01-01, durations days, booleans 1 and 0.
+
+The full model gets a data frame with the dtypes of the fit, from any form of cells.
+"""
+
+import datetime as dt
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from thrifty.arrays import Floats
+from thrifty.engine.table.frames import as_numbers, column_at, declared_types, kind_of_table, plain_frame
+from thrifty.errors import InvalidInputError
+
+# -- levels and dates ------------------------------------------------------------------------------
+
+
+_TEXT_TYPES = ("category", "string", "str", "categorical", "enum", "utf8")
+_DATE_TYPES = ("date", "datetime", "duration", "timedelta")
+_EPOCH = dt.date(1970, 1, 1)
+DAY = 86_400_000_000.0
+"""Microseconds in a day."""
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The levels of each column of text or categories.
+
+    Attributes
+    ----------
+    of_column : dict of int to tuple of str
+        By the number of the column: its levels in order; the number of a level is its place.
+    """
+
+    of_column: Mapping[int, tuple[str, ...]]
+
+    def validate(self) -> "Levels":
+        """Refuse levels that are not distinct. Returns itself."""
+        if any(len(set(texts)) < len(texts) for texts in self.of_column.values()):
+            raise InvalidInputError("levels of a column must be distinct.")
+        return self
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Columns of text or categories, rising."""
+        return tuple(sorted(self.of_column))
+
+    def codes(self, column: int, cells: Iterable[Any]) -> Floats:
+        """Number of the level in each cell of a column; NaN where it is missing, or was not in the fit."""
+        number_of = self._number_of[column]
+        return np.array([number_of.get(_text_of(cell), np.nan) for cell in cells], dtype=np.float64)
+
+    def numbers(self, X: Any) -> Floats:
+        """Numbers of a table that holds the columns of the fit."""
+        kind = kind_of_table(X)
+        table: Any = X if kind else np.asarray(X, dtype=object)
+        if len(table.shape) != 2:
+            raise InvalidInputError(f"X must be a table of rows and columns; got shape {np.shape(table)}.")
+        numbers = np.empty(table.shape)
+        types = declared_types(table) if kind else [""] * table.shape[1]
+        plain = []
+        for place in range(table.shape[1]):
+            if place in self._number_of:
+                values = column_at(table, place).to_list() if kind else table[:, place].tolist()
+                numbers[:, place] = self.codes(place, values)
+            elif is_date(types[place], table, place):
+                numbers[:, place] = dates_as_days(column_at(table, place))
+            else:
+                plain.append(place)
+        if plain:
+            part = table.iloc[:, plain] if kind == "pandas" else table[:, plain]
+            numbers[:, plain] = as_numbers(part)
+        return numbers
+
+    @cached_property
+    def _number_of(self) -> dict[int, dict[str | None, float]]:
+        """Number of each level, by column."""
+        return {
+            column: {level: float(number) for number, level in enumerate(levels)}
+            for column, levels in self.of_column.items()
+        }
+
+
+def learn_levels(X: Any) -> Levels | None:
+    """Levels of the columns of a data frame that hold text or categories; None where none does."""
+    if kind_of_table(X) is None:
+        return None
+    found = {}
+    for place, declared in enumerate(declared_types(X)):
+        if is_text(declared, X, place):
+            texts = {_text_of(value) for value in column_at(X, place).to_list()}
+            found[place] = tuple(sorted(text for text in texts if text is not None))
+    return Levels(found) if found else None
+
+
+def plain_table(X: Any, levels: Levels | None) -> Any:
+    """Table of the same kind with numbers in the place of text, dates and booleans; unchanged if it has none."""
+    kind = kind_of_table(X)
+    if levels is None and not has_dates(X):
+        return X
+    numbers = (levels or Levels({})).numbers(X)
+    return numbers if kind is None else plain_frame(kind, list(X.columns), numbers)
+
+
+def has_dates(X: Any) -> bool:
+    """Whether a data frame holds a column of dates or durations."""
+    declared = enumerate(declared_types(X)) if kind_of_table(X) else ()
+    return any(is_date(one, X, place) for place, one in declared)
+
+
+def level_text(value: Any) -> str:
+    """Name of a level: a whole number of any type is written without decimals."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _text_of(value: Any) -> str | None:
+    return None if is_missing(value) else level_text(value)
+
+
+def dates_as_days(column: Any) -> Floats:
+    """Dates as days since the first of January 1970, durations as days."""
+    is_span = str(column.dtype).lower().startswith(("duration", "timedelta"))
+    if hasattr(column, "dt") and getattr(getattr(column, "dtype", None), "tz", None) is not None:
+        column = column.dt.tz_convert(None)
+    cells = column.to_numpy()
+    if cells.dtype == object:
+        return np.array([day_of(cell) for cell in cells], dtype=np.float64)
+    times = np.asarray(cells, dtype="timedelta64[us]" if is_span else "datetime64[us]")
+    days = times.astype(np.int64) / DAY
+    days[np.isnat(times)] = np.nan
+    return days
+
+
+def day_of(value: Any) -> float:
+    """A date as days since the first of January 1970, in UTC; a number is such days, and None is missing.
+
+    Raises ValueError or TypeError for what is no date.
+    """
+    if is_missing(value):
+        return np.nan
+    if isinstance(value, str):
+        value = dt.datetime.fromisoformat(value.strip())
+    if isinstance(value, dt.datetime):
+        if value.tzinfo is not None:
+            value = value.astimezone(dt.UTC).replace(tzinfo=None)
+        return float(np.datetime64(value, "us").astype(np.int64) / DAY)
+    if isinstance(value, dt.date):
+        return float((value - _EPOCH).days)
+    if isinstance(value, dt.timedelta):
+        return value / dt.timedelta(days=1)
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        unit = "datetime64[us]" if isinstance(value, np.datetime64) else "timedelta64[us]"
+        return float(value.astype(unit).astype(np.int64) / DAY)
+    if isinstance(value, bool | np.bool_):
+        raise TypeError("a truth value is no date")
+    return float(value)
+
+
+_TRUTHS = {"true": 1.0, "false": 0.0}
+
+
+def truth_of(value: Any) -> float:
+    """Boolean as 1 or 0, also from words such as "true"; a number is unchanged, and None is missing.
+
+    Raises ValueError or TypeError for what is neither.
+    """
+    if is_missing(value):
+        return np.nan
+    if isinstance(value, str):
+        truth = _TRUTHS.get(value.strip().lower())
+        return float(value) if truth is None else truth
+    return float(value)
+
+
+def is_text(declared: str, X: Any, place: int) -> bool:
+    """Whether a column of a data frame holds text or categories."""
+    if declared == "object":
+        return any(isinstance(value, str) for value in column_at(X, place).to_list())
+    return declared.startswith(_TEXT_TYPES)
+
+
+def is_date(declared: str, X: Any, place: int) -> bool:
+    """Whether a column of a data frame holds dates or durations."""
+    if declared == "object":
+        there = [value for value in column_at(X, place).to_list() if not is_missing(value)]
+        return bool(there) and all(isinstance(value, dt.date) for value in there)
+    return declared.startswith(_DATE_TYPES)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a cell is missing."""
+    # pandas has values of its own for what is missing; NaN differs from itself.
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+
+
+# -- types as they were declared -------------------------------------------------------------------
+
+
+HOLDS = ("number", "truth", "text", "mixed", "time", "day", "span")
+"""Kinds of columns: numbers, booleans, text, text among other values, timestamps, dates, durations."""
+
+_KNOWN_TYPES = re.compile(
+    r"object|bool|boolean|Boolean|str|string|String|category|Categorical|Enum|Date"
+    r"|(float|Float|int|Int|uint|UInt)(8|16|32|64)"
+    r"|(datetime64|timedelta64|Datetime|Duration)\[(s|ms|us|ns)(, [A-Za-z0-9_+:/-]{1,60})?\]"
+    r"|(double|float|halffloat|u?int(8|16|32|64)|bool|string|large_string|date32\[day\])\[pyarrow\]"
+)
+"""Dtypes that are restored; cells of columns with any other stay unchanged."""
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """Type of a column of the fit.
+
+    Attributes
+    ----------
+    holds : str
+        What it holds, one of ``HOLDS``.
+    dtype : str
+        Name of its type, as its library writes it; empty where it is none of those that are declared again.
+    categories : tuple, optional
+        Categories in the order of the fit; None for other types.
+    ordered : bool
+        Whether that order means something.
+    missing : {"nan", "None"}
+        Missing value in a column of objects.
+    """
+
+    holds: str
+    dtype: str = ""
+    categories: tuple[Any, ...] | None = None
+    ordered: bool = False
+    missing: str = "nan"
+
+    def validate(self) -> "ColumnType":
+        """Refuse a declaration that no column has. Returns itself."""
+        if self.holds not in HOLDS or self.missing not in ("nan", "None"):
+            raise InvalidInputError(
+                f"holds must be one of {', '.join(HOLDS)}, and missing nan or None; got {self.holds!r}, "
+                f"{self.missing!r}."
+            )
+        if self.dtype and not is_known_type(self.dtype):
+            raise InvalidInputError(f"dtype must be a type of columns; got {self.dtype[:100]!r}.")
+        known = self.categories or ()
+        if len(set(known)) < len(known) or not all(type(one) in (str, bool, int, float) for one in known):
+            raise InvalidInputError("categories must be distinct texts, numbers or truth values.")
+        return self
+
+
+def column_types(X: Any) -> tuple[ColumnType, ...] | None:
+    """Types of the columns of a data frame; None for a table without names."""
+    kind = kind_of_table(X)
+    if kind is None:
+        return None
+    declared = declared_types(X)
+    return tuple(_type_of(column_at(X, place), declared[place], X, place) for place in range(len(declared)))
+
+
+def _type_of(column: Any, declared: str, X: Any, place: int) -> ColumnType:
+    dtype, categories, ordered, missing = _name_of(column.dtype), None, False, "nan"
+    if declared.startswith(("category", "categorical", "enum")):
+        categories, ordered = _categories_of(column)
+        dtype = dtype if declared == "category" else dtype.partition("(")[0]
+    holds = "number"
+    if is_text(declared, X, place):
+        holds = "text"
+        if declared == "object":
+            there = column.dropna()
+            holds = "text" if all(isinstance(value, str) for value in there) else "mixed"
+            missing = _missing_of(column)
+    elif is_date(declared, X, place):
+        is_day = declared in ("date", "date32[day][pyarrow]") or (
+            declared == "object" and not any(isinstance(value, dt.datetime) for value in column)
+        )
+        holds = "span" if declared.startswith(("duration", "timedelta")) else "day" if is_day else "time"
+    elif declared.startswith("bool"):
+        holds = "truth"
+    elif declared == "object":
+        there = column.dropna()
+        if len(there) and all(isinstance(value, bool | np.bool_) for value in there):
+            holds, missing = "truth", _missing_of(column)
+    return ColumnType(holds, dtype if is_known_type(dtype) else "", categories, ordered, missing)
+
+
+def is_known_type(dtype: str) -> bool:
+    """Whether columns of this dtype are restored."""
+    return _KNOWN_TYPES.fullmatch(dtype) is not None
+
+
+def _name_of(dtype: Any) -> str:
+    """Name of a type; one of polars with its unit and zone as pandas writes them."""
+    unit = getattr(dtype, "time_unit", None)
+    if unit is None:
+        return str(dtype)
+    zone = getattr(dtype, "time_zone", None)
+    return f"{type(dtype).__name__}[{unit}{f', {zone}' if zone else ''}]"
+
+
+def _categories_of(column: Any) -> tuple[tuple[Any, ...], bool]:
+    if kind_of_table(column) == "pandas":
+        return tuple(column.cat.categories.tolist()), bool(column.cat.ordered)
+    if str(column.dtype).startswith("Enum"):
+        return tuple(column.dtype.categories.to_list()), True
+    # Of a Categorical polars counts the categories as they come.
+    return tuple(column.drop_nulls().unique().cast(str).sort().to_list()), False
+
+
+def _missing_of(column: Any) -> str:
+    there = column[column.isna()]
+    return "None" if len(there) and there.iloc[0] is None else "nan"
+
+
+def dtype_of(kind: str, declared: ColumnType) -> Any:
+    """Dtype of a column in its library; None where it is not restored."""
+    if not declared.dtype:
+        return None
+    if kind == "polars":
+        import polars as pl
+
+        name, _, rest = declared.dtype.partition("[")
+        if rest:
+            unit, _, zone = rest.rstrip("]").partition(", ")
+            return pl.Datetime(unit, zone or None) if name == "Datetime" else pl.Duration(unit)
+        return pl.Enum(list(declared.categories or ())) if name == "Enum" else getattr(pl, name)
+    import pandas as pd
+
+    try:
+        if declared.dtype == "category":
+            return pd.CategoricalDtype(list(declared.categories or ()), ordered=declared.ordered)
+        return pd.api.types.pandas_dtype(declared.dtype)
+    except (TypeError, ValueError, ImportError):  # a type of a library that is not installed here
+        return None
+
+
+def declared_as(kind: str, values: Any, declared: ColumnType, dtype: Any) -> Any:
+    """Column for a frame of pandas or polars with the dtype of the fit.
+
+    Parameters
+    ----------
+    kind : {"pandas", "polars"}
+        Whose column it is to be.
+    values : sequence
+        Cells of text and categories as they came; numbers of every other column, those of dates in days since 1970.
+    declared : ColumnType
+        How it was declared.
+    dtype : object
+        What ``dtype_of`` makes of that.
+    """
+    if declared.holds in ("text", "mixed") or declared.categories is not None:
+        cells = values.to_list() if kind_of_table(values) else list(values)
+        if declared.categories is not None:
+            return _as_categories(kind, cells, declared.categories, dtype)
+        return _as_texts(kind, cells, declared, dtype)
+    if declared.holds in ("time", "day", "span"):
+        return _as_dates(kind, np.asarray(values, dtype=np.float64), declared, dtype)
+    return _as_type(kind, np.asarray(values, dtype=np.float64), declared, dtype)
+
+
+def _as_categories(kind: str, cells: list[Any], categories: tuple[Any, ...], dtype: Any) -> Any:
+    """Cells as categories of the fit; unknown ones are missing."""
+    texts = [None if is_missing(cell) else level_text(cell) for cell in cells]
+    place_of: dict[str | None, int] = {}
+    for place, category in enumerate(categories):
+        place_of.setdefault(level_text(category), place)
+    if kind == "polars":
+        import polars as pl
+
+        return pl.Series([text if text in place_of else None for text in texts], dtype=dtype)
+    import pandas as pd
+
+    return pd.Categorical.from_codes([place_of.get(text, -1) for text in texts], dtype=dtype)
+
+
+def _as_texts(kind: str, cells: list[Any], declared: ColumnType, dtype: Any) -> Any:
+    """Cells as text; in a mixed column they are unchanged."""
+    is_plain = declared.holds == "text"
+    missing = None if kind == "polars" or declared.missing == "None" else np.nan
+    values = [
+        missing if is_missing(cell) else level_text(cell) if is_plain and not isinstance(cell, str) else cell
+        for cell in cells
+    ]
+    if kind == "polars":
+        import polars as pl
+
+        return pl.Series(values, dtype=dtype, strict=False)
+    import pandas as pd
+
+    column = pd.Series(values, dtype=object)
+    return column.infer_objects() if dtype is None else column.astype(dtype)
+
+
+def _as_dates(kind: str, days: Floats, declared: ColumnType, dtype: Any) -> Any:
+    """Days since 1970 as dates, or as durations."""
+    unit = "timedelta64[us]" if declared.holds == "span" else "datetime64[us]"
+    lost = ~np.isfinite(days)
+    times = np.round(np.where(lost, 0.0, days) * DAY).astype(np.int64).astype(unit)
+    times[lost] = np.array("NaT", dtype=unit)
+    if kind == "polars":
+        import polars as pl
+
+        column = pl.Series(times)
+        if getattr(dtype, "time_zone", None) is not None:
+            column = column.dt.replace_time_zone("UTC")
+        return column if dtype is None else column.cast(dtype)
+    import pandas as pd
+
+    column = pd.Series(times)
+    if dtype is None:
+        return column
+    if declared.dtype == "object":
+        cells = [None if lost[place] else one.to_pydatetime() for place, one in enumerate(column)]
+        if declared.holds == "day":
+            cells = [None if one is None else one.date() for one in cells]
+        return pd.Series(cells, dtype=object)
+    if getattr(dtype, "tz", None) is not None:
+        return column.dt.tz_localize("UTC").astype(dtype)
+    return column.astype(dtype)
+
+
+def _as_type(kind: str, numbers: Floats, declared: ColumnType, dtype: Any) -> Any:
+    """Numbers with a numeric or boolean dtype; unchanged where it cannot hold them."""
+    lost, is_truth = np.isnan(numbers), declared.holds == "truth"
+    there = numbers[~lost]
+    is_whole = is_truth or "int" in declared.dtype.lower()
+    if dtype is None or (is_whole and not np.array_equal(there, np.round(there))):
+        return numbers
+    if is_truth and not np.isin(there, (0.0, 1.0)).all():
+        return numbers
+    if kind == "polars":
+        import polars as pl
+
+        if not is_whole:
+            return pl.Series(numbers, dtype=dtype)
+        cells = [None if gone else number for number, gone in zip(numbers.tolist(), lost, strict=True)]
+        return pl.Series(cells, dtype=pl.Float64).cast(dtype, strict=False)
+    import pandas as pd
+
+    if declared.dtype == "object":
+        missing = None if declared.missing == "None" else np.nan
+        cells = [missing if np.isnan(one) else bool(one) if is_truth else one for one in numbers.tolist()]
+        return pd.Series(cells, dtype=object)
+    if isinstance(dtype, np.dtype):
+        if is_whole and lost.any():
+            return numbers
+        limits = np.iinfo(dtype) if dtype.kind in "iu" else None
+        if limits is not None and len(there) and (there.min() < limits.min or there.max() > limits.max):
+            return numbers
+        with np.errstate(over="ignore"):
+            return numbers.astype(dtype)
+    # Types of pandas with a value of their own for what is missing.
+    cells = pd.Series(numbers, dtype="Float64")
+    cells[lost] = pd.NA
+    try:
+        return cells.astype(dtype)
+    except (TypeError, ValueError):
+        return numbers

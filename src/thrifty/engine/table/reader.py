@@ -1,0 +1,543 @@
+"""``Schema``: reads cells of any form as the numbers that stages use, and rebuilds the data frame of the fit from them.
+
+Only cells that a row's route reads are checked. ``Cells`` keep an unreadable cell with the reason, and refuse it by
+column, row and value when a stage or the full model reads it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from thrifty.arrays import Bools, Floats, Ints, Labels, Words
+from thrifty.engine.table.columns import (
+    ColumnType,
+    Levels,
+    dates_as_days,
+    day_of,
+    declared_as,
+    dtype_of,
+    is_date,
+    is_missing,
+    truth_of,
+)
+from thrifty.engine.table.frames import as_numbers, column_at, is_number, kind_of_table, listed, plain_frame
+from thrifty.errors import InvalidInputError
+from thrifty.rows import key_words
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """Cells of one column that cannot be read.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_rows,), bool
+        Whether the cell of each row is unreadable.
+    values : ndarray of shape (n_rows,)
+        Values of the column.
+    why : callable
+        ``why(value, row)`` is the error message for the cell; rows of a file count from 1, and None names no row.
+    """
+
+    rows: Bools
+    values: Labels
+    why: Callable[[Any, int | None], str]
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The columns of a schema in some rows.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the columns.
+    numbers : ndarray of shape (n_rows, n_columns)
+        Values; NaN where a cell is missing or cannot be read.
+    row_numbers : ndarray of shape (n_rows,)
+        Number of each row in its file, from 1.
+    row_keys : ndarray of shape (n_rows,)
+        Keys of the rows as 64-bit words.
+    unreadable : dict of int to Unreadable
+        Columns with cells that cannot be read.
+    texts : dict of int to ndarray of shape (n_rows,)
+        Columns of text and categories unchanged, for the full model, which may accept levels that the fit has not seen.
+    """
+
+    names: tuple[str, ...]
+    numbers: Floats
+    row_numbers: Ints
+    row_keys: Words
+    unreadable: Mapping[int, Unreadable] = field(default_factory=dict)
+    texts: Mapping[int, Labels] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def take(self, rows: Ints) -> "Cells":
+        """Some of the rows, which keep their numbers."""
+        return replace(
+            self,
+            numbers=self.numbers[rows],
+            row_numbers=self.row_numbers[rows],
+            row_keys=self.row_keys[rows],
+            unreadable={
+                column: replace(one, rows=one.rows[rows], values=one.values[rows])
+                for column, one in self.unreadable.items()
+            },
+            texts={column: values[rows] for column, values in self.texts.items()},
+        )
+
+    def refuse_unreadable(self, rows: Ints | None = None, columns: Ints | None = None) -> None:
+        """Refuse the first of these cells that cannot be read; None is all of them."""
+        found: tuple[int, int] | None = None
+        for column in self.unreadable if columns is None else columns:
+            one = self.unreadable.get(int(column))
+            if one is None:
+                continue
+            bad = np.flatnonzero(one.rows) if rows is None else rows[one.rows[rows]]
+            if len(bad) and (found is None or bad[0] < found[0]):
+                found = int(bad[0]), int(column)
+        if found is not None:
+            row, column = found
+            one = self.unreadable[column]
+            raise InvalidInputError(one.why(one.values[row], int(self.row_numbers[row])))
+
+    def refuse_missing(self, rows: Ints, columns: Ints, who: str) -> None:
+        """Refuse the first of these cells that is missing; ``who`` is the model that needs it."""
+        missing = np.argwhere(np.isnan(self.numbers[np.ix_(rows, columns)]))
+        if len(missing):
+            row, column = missing[0]
+            raise InvalidInputError(
+                f"column {self.names[columns[column]]!r} is missing in row {self.row_numbers[rows[row]]}, and {who} "
+                f"reads no missing values. Fill it in, or fit with --full forest or --full boosting."
+            )
+
+
+_SCALARS = (str, bool, int, float, Decimal, np.number, np.bool_)
+_DATES = {
+    "time": "dates such as 2026-01-31 or 2026-01-31T12:30, or days since 1970-01-01",
+    "day": "dates such as 2026-01-31, or days since 1970-01-01",
+    "span": "durations, or numbers of days",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Schema:
+    """Names, types and levels of the columns of a fit.
+
+    Attributes
+    ----------
+    kind : {"pandas", "polars"}, optional
+        Library of the data frame; None for an array.
+    names : tuple of str
+        Names of the columns; x0, x1, ... for an array.
+    types : tuple of ColumnType, optional
+        Types of the columns; None where they are not known.
+    levels : Levels, optional
+        Levels of the columns of text or categories.
+    """
+
+    kind: str | None
+    names: tuple[str, ...]
+    types: tuple[ColumnType, ...] | None = None
+    levels: Levels | None = None
+
+    def type_of(self, column: int) -> ColumnType:
+        """Type of a column."""
+        if self.types is not None:
+            return self.types[column]
+        return ColumnType("mixed" if self.is_level(column) else "number")
+
+    def is_number(self, column: int) -> bool:
+        """Whether a column held plain numbers."""
+        return not self.is_level(column) and self.type_of(column).holds == "number"
+
+    def is_level(self, column: int) -> bool:
+        """Whether a column held text or categories."""
+        return self.levels is not None and column in self.levels.of_column
+
+    @cached_property
+    def reads_numbers(self) -> bool:
+        """Whether every column held plain numbers."""
+        return all(map(self.is_number, range(len(self.names))))
+
+    @property
+    def _library(self) -> str:
+        return self.kind or "pandas"
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Names of the columns of text or categories, which must be read from a file as text."""
+        return () if self.levels is None else tuple(self.names[column] for column in self.levels.columns)
+
+    # -- cells as numbers --------------------------------------------------------------------------
+
+    def cells(
+        self,
+        table: Any,
+        *,
+        unseen_is_missing: bool = False,
+        row_key: str | None = None,
+        row_keys: Words | None = None,
+    ) -> Cells:
+        """Read the columns of a data frame, in any order; unreadable cells are kept as such.
+
+        Parameters
+        ----------
+        table : data frame
+            Rows; a column that it lacks cannot be read in any of them.
+        unseen_is_missing : bool, default=False
+            Whether text that the fit has not seen counts as missing, and not as a cell that cannot be read.
+        row_key : str, optional
+            Column that holds the keys of the rows; without it they are the index of a pandas data frame.
+        row_keys : ndarray of shape (n_rows,), optional
+            Keys of the rows as words, where the table does not tell them.
+        """
+        n_rows = len(table)
+        numbers = np.full((n_rows, len(self.names)), np.nan)
+        unreadable, texts, place_of = {}, {}, {str(name): at for at, name in enumerate(table.columns)}
+        for column, name in enumerate(self.names):
+            if name not in place_of:
+                unreadable[column] = Unreadable(
+                    np.ones(n_rows, bool), np.full(n_rows, None), _lacking(name, place_of)
+                )
+                continue
+            values = column_at(table, place_of[name])
+            numbers[:, column], found = self._read_column(column, values, unseen_is_missing)
+            if found is not None:
+                unreadable[column] = found
+            if self.is_level(column):
+                texts[column] = _cells_of(values)
+        keys = keys_of(table, row_key) if row_keys is None else row_keys
+        return Cells(self.names, numbers, np.arange(1, n_rows + 1), keys, unreadable, texts)
+
+    def read(
+        self, cells: Any, columns: Ints, *, unseen_is_missing: bool = True
+    ) -> tuple[Any, dict[int, Unreadable]]:
+        """Numbers of the cells of some columns, in any form; and unreadable cells, by their place in ``columns``."""
+        if self.reads_numbers or sparse.issparse(cells):
+            return as_numbers(cells, "what a source answers"), {}
+        kind = kind_of_table(cells)
+        table = cells if kind or isinstance(cells, np.ndarray) else np.asarray(cells, dtype=object)
+        if len(table.shape) != 2 or table.shape[1] != len(columns):
+            return np.empty(table.shape), {}  # the caller refuses it, with the shape that was expected
+        numbers, unreadable = np.empty(table.shape), {}
+        for place, column in enumerate(columns.tolist()):
+            values = column_at(table, place) if kind else table[:, place]
+            numbers[:, place], found = self._read_column(column, values, unseen_is_missing)
+            if found is not None:
+                unreadable[place] = found
+        return numbers, unreadable
+
+    def _read_column(
+        self, column: int, values: Any, unseen_is_missing: bool
+    ) -> tuple[Floats, Unreadable | None]:
+        """Numbers of one column, and its unreadable cells."""
+        name, holds = self.names[column], self.type_of(column).holds
+        if self.is_level(column):
+            assert self.levels is not None  # a level is one of them
+            cells = _cells_of(values)
+            numbers, known = self.levels.codes(column, cells), self.levels.of_column[column]
+            bad = np.isnan(numbers) & ~_missing(cells)
+            rule = (
+                f"which was not there when the system was fitted; known are {listed(known)}. Correct it, or have it "
+                f"read as missing with --unseen missing."
+            )
+            if unseen_is_missing or not bad.any():
+                return numbers, None
+            return numbers, Unreadable(
+                bad, cells, lambda value, row: f"column {name!r} holds {value!r}{_in_row(row)}, {rule}"
+            )
+        if holds in _DATES:
+            if kind_of_table(values) and is_date(str(values.dtype).lower(), values.to_frame(), 0):
+                return dates_as_days(values), None
+            return _read_each(name, _cells_of(values), day_of, _DATES[holds])
+        if holds == "truth":
+            return _read_each(name, _cells_of(values), truth_of, "True or False, or 1 or 0")
+        return _read_numbers(name, values)
+
+    # -- the frame of the fit ----------------------------------------------------------------------
+
+    def table_of(self, cells: Cells) -> Any:
+        """Cells as the kind of table that the full model was fitted on."""
+        return self.table(cells.numbers, np.arange(len(self.names)), cells.texts)
+
+    def table(self, numbers: Floats, columns: Ints, raw: Any = None) -> Any:
+        """The frame of the fit with some columns, from the numbers that stages read; an array where it was one.
+
+        Parameters
+        ----------
+        numbers : ndarray of shape (n_rows, n_columns)
+            Numbers.
+        columns : ndarray of int
+            The columns that they are of.
+        raw : mapping of int to sequence, optional
+            Values of columns of text and categories as they came, by the number of the column; of the others, the
+            levels are taken.
+        """
+        if self.kind is None:
+            return numbers
+        numbered = [int(column) for column in columns]
+        names = [self.names[column] for column in numbered]
+        blocks, rest = self._blocks(numbers, numbered)
+        values: dict[str, Any] = {}
+        for place in rest:
+            column, one = numbered[place], numbers[:, place]
+            cells: Any = one
+            if self.is_level(column):
+                given = None if raw is None else raw.get(column)
+                cells = self._texts(column, one) if given is None else given
+            values[self.names[column]] = self._declared(cells, column)
+        if not blocks:
+            return _frame(self.kind, values)
+        return blocks[0] if len(blocks) == 1 and not values else _joined(blocks, values, self.kind, names)
+
+    def _blocks(self, numbers: Floats, columns: list[int]) -> tuple[list[Any], list[int]]:
+        """Frames of columns that are declared together, such as thousands of pixels, and places of the others."""
+        places_of: dict[Any, list[int]] = {}
+        for place, column in enumerate(columns):
+            places_of.setdefault(self._together[column], []).append(place)
+        blocks, rest = [], places_of.pop(None, [])
+        for together, places in places_of.items():
+            block = numbers[:, places] if len(places) < len(columns) else numbers
+            block = block if together == "plain" else self._declared(block, columns[places[0]])
+            if together in ("plain", block.dtype):
+                blocks.append(
+                    plain_frame(self._library, [self.names[columns[place]] for place in places], block)
+                )
+            else:
+                rest += places
+        return blocks, rest
+
+    @cached_property
+    def _together(self) -> list[Any]:
+        """What columns have in common that are declared together: their type of numbers; None are declared alone."""
+        found: list[Any] = []
+        for column, dtype in enumerate(self._dtypes):
+            kind = self.type_of(column)
+            is_plain = kind.dtype in ("", "Float64" if self.kind == "polars" else "float64")
+            is_numpy = isinstance(dtype, np.dtype) and dtype.kind in "biuf"
+            if self.is_level(column) or kind.holds not in ("number", "truth") or kind.categories is not None:
+                found.append(None)
+            else:
+                found.append("plain" if is_plain else dtype if is_numpy else None)
+        return found
+
+    def conformed(self, table: Any, columns: Ints | None = None) -> Any:
+        """A table of the user's, with the types of the fit; as it is where it has them already.
+
+        Parameters
+        ----------
+        table : data frame or ndarray
+            Some columns of the table; an array holds the numbers that stages read.
+        columns : ndarray of int, optional
+            Which they are; None is all.
+        """
+        columns = np.arange(len(self.names)) if columns is None else columns
+        if isinstance(table, np.ndarray):
+            return self.table(table, columns) if table.dtype.kind in "biuf" else table
+        if kind_of_table(table) is None or self.kind is None or self.types is None:
+            return table
+        found = list(table.dtypes) if kind_of_table(table) == self.kind else [None] * len(columns)
+        wanted = [self._dtypes[column] for column in columns.tolist()]
+        # Equal for pandas are types with the same categories in any order; models count them in order.
+        check = range(len(found)) if found != wanted else self._places_of_categories(columns)
+        other = [place for place in check if not _fits(found[place], wanted[place])]
+        if not other:
+            return table
+        changed = {}
+        for place in other:
+            column, values = int(columns[place]), column_at(table, place)
+            if not self.is_level(column):
+                values, bad = self._read_column(column, values, unseen_is_missing=True)
+                if bad is not None:
+                    raise InvalidInputError(bad.why(bad.values[int(bad.rows.argmax())], None))
+            changed[self.names[column]] = self._declared(values, column)
+        return _with_columns(table, self.kind, changed)
+
+    @cached_property
+    def _dtypes(self) -> list[Any]:
+        """Types of the columns, None where any will do."""
+        return [dtype_of(self._library, self.type_of(column)) for column in range(len(self.names))]
+
+    def _places_of_categories(self, columns: Ints) -> list[int]:
+        return [
+            place
+            for place, column in enumerate(columns.tolist())
+            if self.type_of(column).categories is not None
+        ]
+
+    def _texts(self, column: int, numbers: Floats) -> list[str | None]:
+        """Text of the levels with some numbers."""
+        assert self.levels is not None  # asked for only of columns that have levels
+        texts = self.levels.of_column[column]
+        return [None if np.isnan(number) else texts[int(number)] for number in numbers.tolist()]
+
+    def _declared(self, values: Any, column: int) -> Any:
+        """A column with the type of the fit: of numbers, or of text and categories as they came."""
+        return declared_as(self._library, values, self.type_of(column), self._dtypes[column])
+
+
+# -- reading columns -------------------------------------------------------------------------------
+
+
+def _read_numbers(name: str, values: Any) -> tuple[Floats, Unreadable | None]:
+    """A column of numbers, also where they are written as text."""
+    cells = _numeric(values)
+    if cells is None:
+        cells = _cells_of(values)
+        try:
+            numbers, bad = np.asarray(cells, dtype=np.float64), np.zeros(len(cells), dtype=bool)
+        except (
+            TypeError,
+            ValueError,
+            OverflowError,
+        ):  # cells that are no numbers, or that pandas has as missing
+            numbers, bad = np.full(len(cells), np.nan), ~_missing(cells)
+            for row in np.flatnonzero(bad):
+                if isinstance(cells[row], _SCALARS) and is_number(cells[row]):
+                    numbers[row], bad[row] = float(cells[row]), False
+    else:
+        numbers, bad = cells, np.zeros(len(cells), dtype=bool)
+    infinite = np.isinf(numbers)
+    bad = bad | infinite
+    if not bad.any():
+        return numbers, None
+
+    def why(value: Any, row: int | None) -> str:
+        if isinstance(value, str) or np.isscalar(value):
+            rule = "finite numbers" if is_number(value) else "numbers"
+            return (
+                f"column {name!r} must hold {rule}; got {value!r}{_in_row(row)}. "
+                f"Correct it, or leave the cell empty."
+            )
+        return (
+            f"column {name!r} must hold numbers or text; it holds {type(value).__name__} values. Leave it out with "
+            f"--ignore, or write it as numbers."
+        )
+
+    return np.where(infinite, np.nan, numbers), Unreadable(bad, np.asarray(cells, dtype=object), why)
+
+
+def _read_each(
+    name: str, cells: Labels, read: Callable[[Any], float], rule: str
+) -> tuple[Floats, Unreadable | None]:
+    """A column whose cells are read one by one; ``rule`` is what they may hold, in words."""
+    numbers, bad = np.full(len(cells), np.nan), np.zeros(len(cells), dtype=bool)
+    for row, cell in enumerate(cells.tolist()):
+        try:
+            numbers[row] = read(cell)
+        except (TypeError, ValueError, OverflowError):
+            bad[row] = True
+    bad |= np.isinf(numbers)
+    numbers[bad] = np.nan
+    if not bad.any():
+        return numbers, None
+    return numbers, Unreadable(
+        bad,
+        cells,
+        lambda value, row: (
+            f"column {name!r} must hold {rule}; got {value!r}{_in_row(row)}. Correct it, or leave the cell empty."
+        ),
+    )
+
+
+def _numeric(values: Any) -> Floats | None:
+    """Values of a column of numbers or truth values as float64; None where it holds anything else."""
+    kind = kind_of_table(values)
+    if kind == "polars":
+        is_plain = values.dtype.is_numeric() or str(values.dtype) == "Boolean"
+        return np.array(values.cast(float).to_numpy(), dtype=np.float64) if is_plain else None
+    if getattr(values.dtype, "kind", "O") not in "biuf":
+        return None
+    if kind == "pandas":
+        numbers: Floats = values.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+        return numbers
+    return np.array(values, dtype=np.float64)
+
+
+def _cells_of(values: Any) -> Labels:
+    """Cells of a column as they came."""
+    cells = np.empty(len(values), dtype=object)
+    cells[:] = values.to_list() if kind_of_table(values) else values.tolist()
+    return cells
+
+
+def _missing(cells: Labels) -> Bools:
+    return np.fromiter(map(is_missing, cells), dtype=bool, count=len(cells))
+
+
+def _in_row(row: int | None) -> str:
+    return "" if row is None else f" in row {row}"
+
+
+def _lacking(name: str, given: Mapping[str, int]) -> Callable[[Any, int | None], str]:
+    return lambda _, row: (
+        f"the table lacks column {name!r}, which is read{_in_row(row)}. Its columns are {listed(given)}."
+    )
+
+
+def keys_of(table: Any, row_key: str | None) -> Words:
+    """Keys of the rows of a data frame: those in a column, else its index or the numbers of its rows."""
+    if row_key is None:
+        return key_words(table.index if kind_of_table(table) == "pandas" else range(len(table)))
+    if row_key not in table.columns:
+        raise InvalidInputError(
+            f"the table lacks column {row_key!r}, which holds the keys of its rows. Its columns are "
+            f"{listed(table.columns)}."
+        )
+    return key_words(table[row_key].to_list(), f"column {row_key!r}")
+
+
+# -- frames of two libraries -----------------------------------------------------------------------
+
+
+def _fits(found: Any, wanted: Any) -> bool:
+    """Whether a column has the type of the fit; None, for a frame of another library, matches any type."""
+    if found is None or wanted is None or found != wanted:
+        return found is not None and wanted is None
+    return str(wanted) != "category" or bool(found.categories.equals(wanted.categories))
+
+
+def _joined(blocks: list[Any], values: Mapping[str, Any], kind: str, names: list[str]) -> Any:
+    """Frames and columns side by side, in the order of some names."""
+    parts = [*blocks, *([_frame(kind, values)] if values else [])]
+    if kind == "polars":
+        import polars as pl
+
+        return pl.concat(parts, how="horizontal").select(names)
+    import pandas as pd
+
+    return pd.concat(parts, axis=1)[names]
+
+
+def _frame(kind: str, columns: Mapping[str, Any]) -> Any:
+    if kind == "polars":
+        import polars as pl
+
+        return pl.DataFrame(columns)
+    import pandas as pd
+
+    return pd.DataFrame(columns)
+
+
+def _with_columns(table: Any, kind: str, changed: Mapping[str, Any]) -> Any:
+    """A frame of a kind with other values in some columns."""
+    if kind_of_table(table) != kind:
+        names = list(table.columns)
+        return _frame(kind, {name: changed.get(name, table[name].to_list()) for name in names})
+    if kind == "polars":
+        import polars as pl
+
+        return table.with_columns([pl.Series(name, values) for name, values in changed.items()])
+    other = table.copy(deep=False)
+    for name, values in changed.items():
+        # Without the index of its rows, which is not that of the table.
+        other[name] = getattr(values, "array", values)
+    return other

@@ -1,0 +1,351 @@
+"""Training tables: features and target, checked before the fit.
+
+Targets are class labels, numbers, or grades of documents. Text and booleans are labels. Numbers are labels up to
+``MAX_NUMBERED`` distinct ones; a column with more is predicted as a number. Numbers are grades of relevance where
+another column names the query of each row.
+
+Text files do not declare dates: a text column that holds only dates of one format is read as dates here.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thrifty.arrays import Floats, Labels
+from thrifty.engine.table.columns import column_types, learn_levels, level_text
+from thrifty.engine.table.frames import is_number, listed, refuse_unknown
+from thrifty.engine.table.reader import Cells, Schema
+from thrifty.engine.tasks.ranking import GRADES
+from thrifty.errors import InvalidInputError
+from thrifty.rows import fingerprints
+
+FEWEST = 30
+"""Fewest distinct rows of each class, or queries, for a fit: three in each tenth part. Regression needs twice that."""
+
+MAX_CATEGORIES = 255
+"""Text columns with more distinct values than this hold names or notes, unless the values are repeated."""
+ROWS_PER_CATEGORY = 5
+
+_DRESSED = re.compile(
+    r"[+-]?[$€£¥]?\s?[+-]?(\d{1,3}([,' \u00a0\u202f]\d{3})+(\.\d+)?|\d{1,3}(\.\d{3})+,\d+|\d+([.,]\d+)?)\s?[%$€£¥]?"
+)
+_DATE = re.compile(
+    r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-.]\d{1,2}[-.]\d{4}|\d{1,2}/\d{1,2}/(\d{2}|\d{4}))([T ]\d{1,2}:\d{2}.*)?"
+)
+_PLAIN_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
+_DISGUISES = (
+    (_DRESSED, "numbers with separators or units", "Write them plainly, with a point before the decimals"),
+    (_DATE, "dates", "Write them as 2026-01-31, or with a time as 2026-01-31 12:30"),
+)
+
+MAX_NUMBERED = 30
+"""A column with more distinct numbers than this holds numbers, not classes, unless the user gives the task."""
+
+MAX_LABELS = 1000
+"""A target with more distinct values than this holds numbers or names, not classes."""
+
+
+class TrainingTable(NamedTuple):
+    """A checked training table.
+
+    Attributes
+    ----------
+    X : pandas data frame
+        The features, with dates as such.
+    y : ndarray of shape (n_rows,), or (n_rows, 2)
+        Labels, numbers, or relevance and query of documents.
+    classes : ndarray of shape (n_classes,)
+        The labels in order; none where numbers are predicted or documents ranked.
+    cells : Cells
+        The features as the stages read them.
+    dates : tuple of str
+        Columns of dates.
+    """
+
+    X: Any
+    y: Labels
+    classes: Labels
+    cells: Cells
+    dates: tuple[str, ...]
+
+
+def training_table(
+    frame: Any,
+    target: str,
+    *,
+    task: str | None = None,
+    query: str = "",
+    row_key: str = "",
+    ignore: Sequence[str] = (),
+) -> TrainingTable:
+    """Split a training table into features and target, and check both.
+
+    Parameters
+    ----------
+    frame : pandas data frame
+        Every column is a feature but the target, the query, the row key and those ignored.
+    target : str
+        Name of the column with the label, number or relevance.
+    task : {"classes", "number", "ranking"}, optional
+        What the target holds; None decides by the column, unless there are queries.
+    query, row_key : str
+        Names of the columns with the query and with the key of each row; empty where there is none.
+    ignore : sequence of str
+        Columns that are not features.
+    """
+    if target in ignore:
+        raise InvalidInputError(f"{target!r} is the target and cannot be ignored.")
+    refuse_unknown("--ignore", ignore, frame.columns)
+    refuse_unknown("--row-key", [row_key] if row_key else [], frame.columns)
+    _check_query(frame, target, task, query)
+    names = [name for name in frame.columns if name not in {target, query, row_key, *ignore}]
+    if not names:
+        raise InvalidInputError(f"the table has no column besides {target!r}: there is nothing to buy.")
+    classes, y = _training_target(frame, target, task, query)
+    X = frame[names].reset_index(drop=True)
+    dates = tuple(name for name in names if _holds_dates(X[name]))
+    for name in set(names) - set(dates):
+        if is_text_column(X[name]):
+            _check_categories(X[name])
+    empty = [name for name in names if X[name].isna().all()]
+    if empty:
+        raise InvalidInputError(
+            f"every column must hold a value in some row; {listed(empty)} {'have' if len(empty) > 1 else 'has'} none. "
+            f"Leave out with --ignore what holds nothing."
+        )
+    typed = X.assign(**{name: _as_dates(X[name]) for name in dates})
+    cells = Schema("pandas", tuple(names), column_types(typed), learn_levels(typed)).cells(X)
+    cells.refuse_unreadable()
+    return TrainingTable(typed, y, classes, cells, dates)
+
+
+def refuse_few(data: TrainingTable, query: str = "") -> None:
+    """Refuse a table with too few distinct rows, or queries, for a fit and its evaluation."""
+    y, classes, numbers = data.y, data.classes, data.cells.numbers
+    if query:
+        n_queries = len(np.unique(y[:, 1]))
+        if n_queries < FEWEST:
+            raise InvalidInputError(
+                f"the table must have at least {FEWEST} queries, to learn from some and to be judged on others; column "
+                f"{query!r} names {n_queries:,}. Give more queries, or name another column with --query."
+            )
+    if not len(classes):
+        distinct = len(np.unique(fingerprints(numbers)))
+        if distinct < 2 * FEWEST:
+            raise InvalidInputError(
+                f"the table must have at least {2 * FEWEST} different rows, to learn from some and to be judged on "
+                f"others; it has {distinct:,} among {len(y):,}. Give more rows, or columns that tell them apart."
+            )
+        return
+    for label, name in zip(classes, classes.tolist(), strict=True):
+        distinct = len(np.unique(fingerprints(numbers[y == label])))
+        if distinct < FEWEST:
+            n_rows, n_labels = int((y == label).sum()), len(classes)
+            raise InvalidInputError(
+                f"the table must have at least {FEWEST} different rows of each class, to learn from some and to be "
+                f"judged on others; {name!r}, one of {n_labels:,} labels, has {distinct:,} among {n_rows:,}. Give more "
+                f"rows, columns that tell them apart, or fewer classes."
+            )
+
+
+def _check_categories(column: Any) -> None:
+    """Refuse text columns that do not hold categories, such as notes, or numbers and dates written as text."""
+    found = sorted({level_text(value) for value in column.dropna()})
+    numbers = [value for value in found if is_number(value)]
+    odd = next((value for value in found if not is_number(value)), None)
+    if odd is not None and len(numbers) > len(found) / 2:
+        row = int(np.flatnonzero(column.astype("object").map(str) == odd)[0])
+        raise InvalidInputError(
+            f"column {column.name!r} holds numbers, but {odd!r} in row {row + 1}. Correct it, or leave the cell empty."
+        )
+    for pattern, called, way_out in _DISGUISES:
+        alike = [value for value in found if pattern.fullmatch(value.strip()) and not is_number(value)]
+        if len(alike) > len(found) / 2:
+            raise InvalidInputError(
+                f"column {column.name!r} holds {called} such as {alike[0]!r}, which would be read as names of "
+                f"categories. {way_out}, or leave the column out with --ignore."
+            )
+    if len(found) > max(MAX_CATEGORIES, column.notna().sum() / ROWS_PER_CATEGORY):
+        raise InvalidInputError(
+            f"column {column.name!r} holds text with {len(found):,} different values in {len(column):,} rows; more "
+            f"than {MAX_CATEGORIES} must be there {ROWS_PER_CATEGORY} times each on average. Leave it out with "
+            f"--ignore, or group its values."
+        )
+
+
+def _holds_dates(column: Any) -> bool:
+    """Whether a column holds dates, or text that is dates of one format only."""
+    if column.dtype.kind == "M":
+        return True
+    there = column.dropna() if is_text_column(column) else ()
+    return len(there) > 0 and all(_PLAIN_DATE.fullmatch(str(value).strip()) for value in there)
+
+
+def _as_dates(column: Any) -> Any:
+    """A column as dates without a time zone."""
+    import pandas as pd
+
+    text = column if column.dtype.kind == "M" else column.astype("string").str.strip()
+    return pd.to_datetime(text, format="ISO8601", errors="coerce", utc=True).dt.tz_localize(None)
+
+
+# -- targets ---------------------------------------------------------------------------------------
+
+
+def _training_target(
+    frame: Any, target: str, task: str | None, query: str
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Classes in order, none where numbers are predicted or documents ranked; and the target of each row."""
+    if query:
+        return np.empty(0), documents_of(frame, target, query)
+    labels = labels_of(frame, target) if task != "number" else np.empty(0)
+    is_number_like = labels.dtype.kind in "iuf" and len(np.unique(labels)) > MAX_NUMBERED
+    if task == "classes" or (task is None and not is_number_like):
+        classes = _classes(labels, target)
+        return classes, labels.astype(classes.dtype)
+    numbers = numbers_of(frame, target)
+    if np.ptp(numbers) == 0:
+        raise InvalidInputError(
+            f"column {target!r} must hold different numbers; all {len(numbers):,} are {numbers[0]:g}, and there is "
+            f"nothing to learn. Name another column with --target."
+        )
+    return np.empty(0), numbers
+
+
+def _check_query(frame: Any, target: str, task: str | None, query: str) -> None:
+    """Check ``--query`` against the table and ``--task``."""
+    if task == "ranking" and not query:
+        raise InvalidInputError(
+            f"--task ranking needs --query, the column with the query of each row; the table has "
+            f"{listed(frame.columns)}."
+        )
+    if query and task not in (None, "ranking"):
+        raise InvalidInputError(
+            f"--query is for --task ranking; got --query {query} and --task {task}. Leave one of them out."
+        )
+    if query and (query == target or query not in frame.columns):
+        raise InvalidInputError(
+            f"--query must name a column of the table besides {target!r}, the target; got {query!r}, and the table has "
+            f"{listed(frame.columns)}."
+        )
+
+
+def targets_of(frame: Any, target: str, classes: NDArray[Any], query: str = "") -> NDArray[Any]:
+    """Targets of each row for a system with these classes.
+
+    Labels, each one of the classes; numbers where there are no classes; relevance and query, shape (n_rows, 2), where
+    ``query`` names the column of queries.
+    """
+    if query:
+        return documents_of(frame, target, query)
+    if not len(classes):
+        return numbers_of(frame, target)
+    labels = labels_of(frame, target)
+    strange = np.flatnonzero(~np.isin(labels, classes))
+    if strange.size:
+        row = int(strange[0])
+        raise InvalidInputError(
+            f"column {target!r} must hold the labels the system was fitted on, {classes.tolist()}; "
+            f"got {plain(labels[row])!r} in row {row + 1}."
+        )
+    return labels.astype(classes.dtype)
+
+
+def labels_of(frame: Any, target: str) -> NDArray[Any]:
+    """Label of each row as a number, a boolean or text."""
+    column = _column(frame, target)
+    if is_text_column(column):
+        return np.array([str(label) for label in column], dtype=object)
+    labels: NDArray[Any] = column.to_numpy()
+    return labels.astype(np.float64) if labels.dtype.kind == "O" else labels
+
+
+def numbers_of(frame: Any, target: str) -> Floats:
+    """Target of each row as a finite number."""
+    column = _column(frame, target)
+    values = column.to_numpy(dtype=object)
+    numbers = np.array([float(value) if is_number(value) else np.nan for value in values])
+    wrong = np.flatnonzero(~np.isfinite(numbers))
+    if wrong.size:
+        row = int(wrong[0])
+        raise InvalidInputError(
+            f"column {target!r} must hold finite numbers, which are what is predicted; got {plain(values[row])!r} in "
+            f"row {row + 1}. Correct it, leave the row out, or have labels predicted with --task classes."
+        )
+    return numbers
+
+
+def documents_of(frame: Any, target: str, query: str) -> Labels:
+    """Relevance and query number of each row, shape (n_rows, 2); rows of a query must follow each other."""
+    values = _column(frame, target).to_numpy(dtype=object)
+    grades = np.array([float(value) if is_number(value) else np.nan for value in values])
+    wrong = np.flatnonzero(~np.isin(grades, np.arange(GRADES)))
+    if wrong.size:
+        row = int(wrong[0])
+        raise InvalidInputError(
+            f"column {target!r} must hold grades of relevance, whole numbers from 0 to {GRADES - 1}; got "
+            f"{plain(values[row])!r} in row {row + 1}. The gain of a grade is 2**grade - 1: make grades of finer "
+            f"numbers."
+        )
+    column = _column(frame, query, "the query").astype("object")
+    names = np.array([str(name) for name in column], dtype=object)
+    is_first = np.r_[True, names[1:] != names[:-1]]
+    seen: set[str] = set()
+    for row in np.flatnonzero(is_first).tolist():
+        if names[row] in seen:
+            raise InvalidInputError(
+                f"column {query!r} must have the rows of a query one after the other; {names[row]!r} comes back in row "
+                f"{row + 1}. Sort the table by {query!r}."
+            )
+        seen.add(names[row])
+    return np.column_stack([grades, np.cumsum(is_first) - 1])
+
+
+def is_text_column(column: Any) -> bool:
+    """Whether a column of a table holds text."""
+    if str(column.dtype) == "category":
+        return True
+    if column.dtype.kind in "biuf":
+        return False
+    return bool(column.dropna().map(lambda value: isinstance(value, str)).any())
+
+
+def plain(value: Any) -> Any:
+    """Numpy scalars as Python objects; any other value is returned unchanged."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _column(frame: Any, target: str, called: str = "the label") -> Any:
+    """A column of the table without missing values."""
+    if target not in frame.columns:
+        is_headless = sum(is_number(name) for name in frame.columns) > len(frame.columns) / 2
+        raise InvalidInputError(
+            f"the table has no column {target!r}, which should hold {called}. Its columns are {listed(frame.columns)}."
+            + (" The first line of a file must hold the names of its columns." if is_headless else "")
+        )
+    column = frame[target]
+    missing = np.flatnonzero(column.isna())
+    if missing.size:
+        raise InvalidInputError(
+            f"column {target!r}, {called}, is missing in {missing.size:,} of {len(column):,} rows, the first of "
+            f"them row {missing[0] + 1}. Leave those rows out."
+        )
+    return column
+
+
+def _classes(labels: NDArray[Any], target: str) -> NDArray[Any]:
+    classes = np.unique(labels)
+    if len(classes) < 2:
+        raise InvalidInputError(
+            f"column {target!r} must hold two different labels or more; it holds only {plain(classes[0])!r}. "
+            f"Give rows of other classes."
+        )
+    if len(classes) > MAX_LABELS:
+        raise InvalidInputError(
+            f"column {target!r} must hold labels; it holds {len(classes):,} different ones, and more than "
+            f"{MAX_LABELS} look like numbers or names of rows. Put them into fewer classes."
+        )
+    return classes.astype(str) if classes.dtype == object else classes

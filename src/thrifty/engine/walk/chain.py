@@ -1,0 +1,610 @@
+"""The chain that predicts: stages, the cheapest first, then the full model.
+
+A row enters at the first stage. Each stage buys its columns, scores the row, and either answers or, if its gate's score
+exceeds the threshold in force, sends the row on; the last resort is the full model (f0). A row that reaches it may be
+answered by a blend of the full model and the last stage. A chain is a model like the full model itself and can take its
+place behind a further, cheaper stage, the paper's general framework; a row then pays only for what it buys in it.
+
+``Places`` compute bills. Places are the nodes of the stages, one after the other, then those of a chain behind them;
+the last is the full model. What a row holds is a function of its place. So is what it pays, unless prices differ by
+row, or the full model does not read the same columns of every row.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from sklearn.utils import get_tags
+
+from thrifty.arrays import Bools, Floats, Ints, Labels, Words
+from thrifty.engine.full.model import EstimatorFull, FullModel, PrecomputedFull, ask_model
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.prices.prices import with_prices
+from thrifty.engine.purchases.readers import (
+    CellReader,
+    Ledger,
+    Reader,
+    TableReader,
+    amounts_of,
+    as_source,
+    run_for_readable_rows,
+)
+from thrifty.engine.purchases.receipts import PurchaseReader, Receipt
+from thrifty.engine.table.columns import ColumnType, Levels, plain_table
+from thrifty.engine.table.frames import as_numbers, kind_of_table, split_row_keys, table_of_fit
+from thrifty.engine.table.reader import Cells, Schema
+from thrifty.engine.tasks.task import Task
+from thrifty.engine.walk.buying import BuyingMixin
+from thrifty.engine.walk.policy import Policy
+from thrifty.engine.walk.stage import LinearStage, Stage, check_stages, check_turns, nodes_of
+from thrifty.engine.walk.walk import StageOutputs, Walk, Walker
+from thrifty.errors import InvalidInputError
+from thrifty.rows import key_words
+
+__all__ = ["Chain", "Places"]
+
+
+MAX_STAGES = 1000
+"""Stages of a chain that a file may hold."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chain(BuyingMixin):
+    """Stages, then the full model.
+
+    Attributes
+    ----------
+    stages : tuple of Stage
+        The cheapest first.
+    full : FullModel or Chain
+        The full model, or a chain in its place.
+    price_list : PriceList
+        What purchases cost, and what the full model reads.
+    task : Task
+        What is answered.
+    policy : Policy
+        Where rows stop.
+    base : ndarray of shape (n_scores,), optional
+        What a row carries into the first stage; None is zero.
+    blend : ndarray, optional
+        How the task blends the last stage's scores with the full model's; None is the full model alone.
+    names : tuple of str, optional
+        Names of the columns.
+    kind : {"pandas", "polars"}, optional
+        The kind of table the full model expects; None is an array.
+    levels : Levels, optional
+        Levels of the columns of text or categories, which the stages read as numbers; the full model is given the
+        original values.
+    types : tuple of ColumnType, optional
+        Column types of the data frame of the fit: the full model is given such a frame again, from any source of cells.
+        None where the fit had no data frame, or where a file does not hold them.
+    """
+
+    stages: tuple[Stage, ...]
+    full: "FullModel | Chain"
+    price_list: PriceList
+    task: Task
+    policy: Policy
+    base: Floats | None = None
+    blend: Floats | None = None
+    names: tuple[str, ...] | None = None
+    kind: str | None = None
+    levels: Levels | None = None
+    types: tuple[ColumnType, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.policy.n_stages != len(self.stages):
+            raise InvalidInputError(
+                f"a policy must have a threshold for each of the {len(self.stages)} stages; got {self.policy.n_stages}."
+            )
+        check_turns(self.stages)
+        if self.behind and self.behind.levels != self.levels:
+            raise InvalidInputError(
+                "a chain in the place of the full model reads the numbers of levels that the stages before it read, "
+                "and both must have the same levels; these were fitted on other categories. Fit the stages with "
+                "full=chain, which takes its levels over."
+            )
+
+    def validate(self) -> "Chain":
+        """Refuse parts that do not fit together, beyond what is checked when a chain is made. Returns itself."""
+        n_features, task = self.price_list.n_features, self.task
+        rules = {
+            f"a chain must have at most {MAX_STAGES} stages": len(self.stages) <= MAX_STAGES,
+            f"names must name {n_features} columns": self.names is None or len(self.names) == n_features,
+            "kind must be a kind of table": self.kind in (None, "pandas", "polars"),
+            f"types must declare {n_features} columns": self.types is None or len(self.types) == n_features,
+            f"levels must be of columns in [0, {n_features})": self.levels is None
+            or all(0 <= column < n_features for column in self.levels.of_column),
+            f"base must have {task.n_scores} numbers": self.base is None
+            or self.base.shape == (task.n_scores,),
+            f"blend must have {len(task.full_alone)} numbers": self.blend is None
+            or self.blend.shape == (len(task.full_alone),),
+            "a chain behind must have as many columns": self.behind is None
+            or self.behind.price_list.n_features == n_features,
+        }
+        for rule, holds in rules.items():
+            if not holds:
+                raise InvalidInputError(f"{rule}.")
+        levels = None if self.levels is None else self.levels.of_column
+        known = None if levels is None else {column: len(texts) for column, texts in levels.items()}
+        check_stages(self.stages, n_features, task, known)
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What was worked out of these, such as a second copy of the trees, is worked out again.
+        return {name: value for name, value in vars(self).items() if name in self.__dataclass_fields__}
+
+    @property
+    def classes(self) -> Labels:
+        """The user's labels."""
+        return self.task.classes
+
+    @cached_property
+    def schema(self) -> Schema:
+        """Names, types and levels of the columns; a fit that knew no names has x0, x1 and so on."""
+        names = self.names or tuple(f"x{column}" for column in range(self.price_list.n_features))
+        return Schema(self.kind if self.names else None, names, self.types, self.levels)
+
+    def is_number(self, column: int) -> bool:
+        """Whether a column holds plain numbers, and neither text nor dates nor truth values."""
+        return self.schema.is_number(column)
+
+    @property
+    def refuses_missing(self) -> str:
+        """Name of the part that refuses missing values, a stage or the full model; empty if all accept them."""
+        if any(isinstance(stage, LinearStage) for stage in self.stages):
+            return "a linear stage"
+        return "" if self.full_reads_missing else "the full model"
+
+    @property
+    def full_reads_missing(self) -> bool:
+        """Whether the full model accepts missing values, by scikit-learn's tags."""
+        model = self.innermost
+        return not isinstance(model, EstimatorFull) or bool(get_tags(model.estimator).input_tags.allow_nan)
+
+    @property
+    def behind(self) -> "Chain | None":
+        """The chain in the place of the full model, if there is one."""
+        return self.full if isinstance(self.full, Chain) else None
+
+    @property
+    def innermost(self) -> FullModel:
+        """The model at the end of all chains."""
+        return self.full.innermost if isinstance(self.full, Chain) else self.full
+
+    @property
+    def n_own_stages(self) -> int:
+        """Stages of this chain, without those of a chain behind it."""
+        return len(self.stages)
+
+    @property
+    def n_stages(self) -> int:
+        """Number of stages in front of the full model, which is also its place in a route."""
+        return len(self.stages) + (self.behind.n_stages if self.behind else 0)
+
+    @cached_property
+    def walker(self) -> Walker:
+        """Sends rows through the stages of this chain; the same one under every policy."""
+        return Walker(self.stages, self.task, self.base, self.price_list.n_features)
+
+    @cached_property
+    def _places(self) -> "Places":
+        inner = None if self.behind is None else self.behind._places
+        return Places(self.walker, self.price_list, self.names, self.innermost, inner)
+
+    # -- the same chain, changed -------------------------------------------------------------------
+
+    def at(self, policy: Policy) -> "Chain":
+        """The chain under another policy."""
+        other = replace(self, policy=policy)
+        # What was worked out of the stages holds under every policy.
+        vars(other).update(walker=self.walker, _places=self._places)
+        return other
+
+    def with_full(self, full: "FullModel | Chain") -> "Chain":
+        """The chain in front of another full model."""
+        return replace(self, full=full)
+
+    def with_innermost(self, full: FullModel) -> "Chain":
+        """The chain with another model at the end of all chains."""
+        return self.with_full(full if self.behind is None else self.behind.with_innermost(full))
+
+    def with_prices(self, prices: Mapping[Any, Any] | None) -> "Chain":
+        """The chain with other prices by row, as ``by_row`` of ``thrifty.Prices``; unchanged for None."""
+        if prices is None:
+            return self
+        full = self.behind.with_prices(prices) if self.behind else self.full
+        return replace(self, full=full, price_list=with_prices(self.price_list, prices, self.names))
+
+    def ready(self) -> "Chain":
+        """Build the caches that single rows need, for all operating points, and return the chain."""
+        _ = self.walker.legs, self.cost_by_place
+        return self
+
+    # -- walking -----------------------------------------------------------------------------------
+
+    def walk(self, reader: Reader, rows: Ints | None = None) -> Walk:
+        """Route every row by the policy, without calling the full model."""
+        walk = self.walker.walk(reader, np.arange(reader.n_samples) if rows is None else rows, self.policy)
+        if self.behind is None:
+            return walk
+        sent = np.flatnonzero(walk.route == len(self.stages))
+        if not sent.size:
+            return walk
+        inner = self.behind.walk(reader, walk.rows[sent])
+        walk.route[sent] += inner.route
+        return replace(walk, behind=inner)
+
+    def visit_all(self, reader: Reader) -> StageOutputs:
+        """Scores and gates of every stage of this chain for every row, as if every row reached it."""
+        return self.walker.visit_all(reader)
+
+    # -- answering ---------------------------------------------------------------------------------
+
+    def answer(self, reader: Reader, walk: Walk | None = None) -> Floats:
+        """Outputs of the task: the answering stage's own, the full model's, or its blend, where a row reached it."""
+        return self._settle(reader, self.walk(reader) if walk is None else walk)[1]
+
+    def route_and_outputs(self, reader: Reader, rows: Ints, walk: Walk | None = None) -> tuple[Ints, Floats]:
+        """Route of some rows, -1 where a row has no answer, and their outputs; a row stops where a purchase fails."""
+        walk, outputs = self._settle(reader, self.walk(reader, rows) if walk is None else walk)
+        return walk.route, outputs
+
+    def _settle(self, reader: Reader, walk: Walk) -> tuple[Walk, Floats]:
+        """Outputs, and the walk; rows that the full model failed on fall back to their last stage."""
+        n_own, outputs = len(self.stages), self.task.outputs(walk.scores)
+        sent = np.flatnonzero(walk.route >= n_own)
+        if sent.size:
+            able, inner, full = self._ask_behind(reader, walk, sent)
+            if able is not None:
+                walk.route[sent[~able]] = n_own - 1
+                sent = sent[able]
+            if inner is not None:
+                walk.route[sent] = n_own + inner.route
+            if full.shape != (len(sent), outputs.shape[1]):
+                raise InvalidInputError(
+                    f"the full model must answer {len(sent)} rows with {outputs.shape[1]} numbers each; its answers "
+                    f"have the shape {full.shape}. Give a model of the same classes with `with_full`."
+                )
+            outputs[sent] = self.blended(walk.scores[sent], full)
+        # The sum, not each number: one row is answered in microseconds.
+        if not math.isfinite(outputs.sum()):
+            bad = int((~np.isfinite(outputs)).any(axis=1).sum())
+            raise InvalidInputError(
+                f"{bad} rows have no answer: numbers of a stage or of the full model are so large that their sums are "
+                f"no numbers. Scale the columns, or give another model."
+            )
+        return walk, outputs
+
+    def _ask_behind(self, reader: Reader, walk: Walk, sent: Ints) -> tuple[Bools | None, Walk | None, Floats]:
+        """Mask of the rows sent on that are answered (None: all), and their routes and outputs."""
+        if walk.behind is not None and self.behind:
+            known = walk.behind.route >= 0
+            inner = walk.behind if known.all() else walk.behind.take(np.flatnonzero(known))
+            inner, full = self.behind._settle(reader, inner)
+            able = inner.route >= 0
+            if able.all():
+                return None, inner, full
+            return able, inner.take(np.flatnonzero(able)), full[able]
+        if reader.ledger is None:
+            return None, None, self.ask_full(reader, walk.rows[sent])
+        is_able, outputs = [np.zeros(0, dtype=bool)], [self.task.outputs(walk.scores[:0])]
+        for part in reader.ledger.parts(walk.rows[sent]):
+            some, answers = self._ask_readable(reader, part)
+            is_able.append(np.ones(len(part), dtype=bool) if some is None else some)
+            outputs += [] if answers is None else [answers]
+        return np.concatenate(is_able), None, np.concatenate(outputs)
+
+    def _ask_readable(self, reader: Reader, rows: Ints) -> tuple[Bools | None, Floats | None]:
+        """Mask of the rows that the full model can answer (None: all), and its outputs."""
+        read = self.price_list.read_by_full
+        return run_for_readable_rows(reader, rows, read, lambda kept: self.ask_full(reader, rows[kept]))
+
+    def scores_of(self, walk: Walk, outputs: Floats) -> Floats:
+        """Scores behind some outputs: those of the answering stage itself, where one answered."""
+        scores = np.where(
+            (walk.route < len(self.stages))[:, None], walk.scores, self.task.exact_scores(outputs)
+        )
+        if self.behind and walk.behind is not None and self.blend is None:
+            sent = np.flatnonzero(walk.route >= len(self.stages))
+            scores[sent] = self.behind.scores_of(walk.behind, outputs[sent])
+        return scores
+
+    def ask_full(self, reader: Reader, rows: Ints) -> Floats:
+        """Outputs of the full model, or of the chain in its place, for some rows."""
+        if self.behind:
+            return self.behind.answer(reader, self.behind.walk(reader, rows))
+        full = self.innermost
+        numbers = reader.block(rows, self.price_list.read_by_full)
+
+        def ask() -> Floats:
+            if isinstance(full, PrecomputedFull) and full.keys is None:
+                return full.by_place(reader.n_samples)[rows]
+            table = self.read_by_full(reader, rows)
+            return ask_model(full, self.task, table, numbers, rows=reader.numbers_of(rows))
+
+        return ask() if reader.ledger is None else reader.ledger.ask_full(rows, ask)
+
+    def read_by_full(self, reader: Reader, rows: Ints) -> Any:
+        """Rows as the full model was fitted on them."""
+        columns = self.price_list.full_columns
+        table = reader.table(rows, columns)
+        if getattr(self.innermost, "reads_numbers", False):
+            return table
+        return self.schema.conformed(table, columns)
+
+    def blended(self, last: Floats, full: Floats) -> Floats:
+        """Outputs where the full model was asked, from the scores of the last stage and its outputs."""
+        if self.blend is None:
+            return full
+        return self.task.outputs(self.task.blended(self.blend, last, self.task.scores(full)))
+
+    # -- what is held and paid ---------------------------------------------------------------------
+
+    @property
+    def has_forks(self) -> bool:
+        """Whether what a row holds at a stage may differ from row to row, here or in a chain behind."""
+        return self._places.has_forks
+
+    def places(self, walk: Walk) -> Ints:
+        """Place of the answer of each row, counted through the nodes of all stages; the route without forks."""
+        return self._places.of(walk)
+
+    @property
+    def bought_by_place(self) -> Bools:
+        """Columns that a row holds once answered at each place: (n_places, n_features); the last is the full model."""
+        return self._places.bought
+
+    @property
+    def cost_by_place(self) -> Floats:
+        """Price of an answer at each place, by the listed prices: (n_places,)."""
+        return self._places.cost
+
+    @property
+    def columns(self) -> Ints:
+        """Columns that the stages of this chain buy, in the order of purchase."""
+        return self.held_at(len(self.stages))
+
+    def held_at(self, place: int) -> Ints:
+        """Columns that every row has bought in this chain once it is at a place, in the order of purchase."""
+        return self.walker.held_at(place)
+
+    def spent(self, reader: Reader, walk: Walk) -> Floats:
+        """What each row of a walk pays."""
+        return self._places.spent(reader, walk)
+
+    def spent_at(self, reader: Reader, place: int) -> Floats:
+        """What each row of a reader would pay if answered at a place."""
+        return self.spent(reader, *self._places.walks_to(reader, [place]))
+
+    def spent_by_stage(self, reader: Reader) -> list[Floats]:
+        """What each row of a reader would pay if answered at each stage of all chains."""
+        walks = self._places.walks_to(reader, range(self.n_stages))
+        return [self.spent(reader, walk) for walk in walks]
+
+    def held_by_stage(self, reader: Reader) -> tuple[Bools, ...]:
+        """Columns that each row of a reader would hold at each stage of all chains: (n_rows, n_features) each."""
+        walks = self._places.walks_to(reader, range(self.n_stages))
+        return tuple(self.bought_by_place[self.places(walk)] for walk in walks)
+
+    # -- tables and sources ------------------------------------------------------------------------
+
+    def reader(self, X: Any, row_key: Any = None) -> TableReader:
+        """Read from a table of any kind: array, CSR, data frame, list of rows or cells; a reader comes back as it is.
+
+        ``row_key`` names the column of a data frame that holds the keys of the rows, or is the keys; without it they
+        are the index of a pandas data frame, or the numbers of the rows.
+        """
+        if isinstance(X, TableReader):
+            return X
+        if isinstance(X, Cells):
+            return self._cell_reader(X)
+        X, keys = split_row_keys(X, row_key, self.names)
+        X = table_of_fit(X, self.names)
+        numbers = as_numbers(plain_table(X, self.levels))
+        if numbers.shape[1] != self.price_list.n_features:
+            raise InvalidInputError(
+                f"X must have the {self.price_list.n_features} columns of the price list; got {numbers.shape[1]}."
+            )
+        return TableReader(numbers, X if kind_of_table(X) else numbers, row_keys=keys)
+
+    def _cell_reader(self, cells: Cells) -> CellReader:
+        """Read cells; unreadable cells are refused only where a row needs them."""
+        if any(isinstance(stage, LinearStage) for stage in self.stages):
+            columns = self.stages[0].columns
+            cells.refuse_unreadable(columns=columns)
+            cells.refuse_missing(np.arange(len(cells)), columns, "a linear stage")
+        reads_numbers = getattr(self.innermost, "reads_numbers", False)
+        table = cells.numbers if reads_numbers else self.schema.table_of(cells)
+        # With text or dates, the full model itself refuses what it cannot read.
+        is_plain = reads_numbers or all(one.holds in ("number", "truth") for one in self.types or ())
+        is_needy = is_plain and not self.full_reads_missing
+        return CellReader(cells, table, "the full model" if is_needy else None)
+
+    def _served(self) -> "Chain":
+        return self
+
+    def buyer(
+        self, source: Any, ledger: Ledger | None = None, n_rows: int | None = None, row_key: Any = None
+    ) -> PurchaseReader:
+        """Read from a source of any form, buying only what routes need."""
+        needed = np.flatnonzero(self.bought_by_place[-1])
+        asked = as_source(source, self.names, self.price_list, needed, n_rows)
+        keys = None if row_key is None else key_words(row_key)
+        if keys is not None and len(keys) != len(asked):
+            raise InvalidInputError(
+                f"row_key must have a key for each of the {len(asked)} rows of the source; got {len(keys)}."
+            )
+        return self.buying(asked, ledger, keys)
+
+    def buying(self, source: Any, ledger: Ledger | None, row_keys: Words | None = None) -> PurchaseReader:
+        """Read from a source that counts its columns as the fit does."""
+        return PurchaseReader(source, self.price_list, self.names, ledger, self.schema, row_keys)
+
+    def receipt(self, reader: PurchaseReader, rows: Ints) -> Receipt:
+        """Receipt of some rows whose features are bought."""
+        route, outputs = self.route_and_outputs(reader, rows)
+        answer, probability = self.task.answers(outputs), self.task.confidence(outputs)
+        unanswered = route < 0
+        if unanswered.any():
+            outputs[unanswered], probability[unanswered] = np.nan, np.nan
+            if len(self.task.classes):
+                answer = answer.astype(object)
+            answer[unanswered] = None if len(self.task.classes) else np.nan
+        ledger = reader.ledger or Ledger("raise")
+        bought, failed = reader.cells(rows)
+        return Receipt(
+            answer,
+            probability,
+            outputs,
+            route,
+            reader.spent(rows, ledger.calls(rows)),
+            bought,
+            failed,
+            np.array([ledger.reasons.get(row) for row in rows.tolist()], dtype=object),
+            self.names or tuple(range(self.price_list.n_features)),
+            np.isin(rows, list(ledger.full_failed)),
+        )
+
+    def route(self, X: Any, row_key: Any = None) -> Ints:
+        """Stage that answers each row; ``n_stages`` means the full model, which is not called."""
+        return self.walk(self.reader(X, row_key)).route
+
+    def cost(self, X: Any, row_key: Any = None) -> Floats:
+        """What each row pays. The full model is not called."""
+        reader = self.reader(X, row_key)
+        return self.spent(reader, self.walk(reader))
+
+    def predict_proba(self, X: Any, row_key: Any = None) -> Floats:
+        """Probabilities of all classes, shape (n_samples, n_classes)."""
+        return self.answer(self.reader(X, row_key))
+
+    def predict(self, X: Any, row_key: Any = None) -> Labels:
+        """Labels, as the user wrote them."""
+        return self.task.answers(self.predict_proba(X, row_key))
+
+    def outputs(self, table: Any, numbers: Any) -> Floats:
+        """Outputs, as of a full model: a chain can take its place behind another stage."""
+        return self.task.bounded(self.answer(TableReader(numbers, table)))
+
+
+# -- places and bills ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """The places of a chain.
+
+    Attributes
+    ----------
+    walker : Walker
+        Sends rows through the stages of the chain.
+    price_list : PriceList
+        What purchases cost, and what the full model reads.
+    names : tuple of str or None
+        Names of the columns, for refusals.
+    model : FullModel
+        The model at the end of all chains.
+    behind : Places or None
+        Those of a chain in the place of the full model.
+    """
+
+    walker: Walker
+    price_list: PriceList
+    names: tuple[str, ...] | None
+    model: FullModel
+    behind: "Places | None"
+
+    @cached_property
+    def n_stages(self) -> int:
+        """Number of stages in front of the full model, which is also its place in a route."""
+        return len(self.walker.stages) + (self.behind.n_stages if self.behind else 0)
+
+    @cached_property
+    def has_forks(self) -> bool:
+        """Whether what a row holds at a stage may differ from row to row, here or in a chain behind."""
+        return self.walker.has_forks or (self.behind is not None and self.behind.has_forks)
+
+    @cached_property
+    def _first(self) -> Ints:
+        """Number of the first node of each own stage and, last, of the chain or model behind them."""
+        return np.cumsum([0, *(len(nodes_of(stage)) for stage in self.walker.stages)])
+
+    def of(self, walk: Walk) -> Ints:
+        """Where each row was answered; the route where there are no forks."""
+        if not self.has_forks:
+            return walk.route
+        first, n_own = self._first, len(self.walker.stages)
+        place: Ints = first[np.minimum(walk.route, n_own)] + np.maximum(walk.route - n_own, 0)
+        if walk.node is not None:
+            place += np.where(walk.route < n_own, walk.node, 0)
+        if self.behind and walk.behind is not None:
+            sent = np.flatnonzero(walk.route >= n_own)
+            inner = walk.behind.take(np.flatnonzero(np.isin(walk.behind.rows, walk.rows[sent])))
+            place[sent] = first[-1] + self.behind.of(inner)
+        place[walk.route < 0] = -1
+        return place
+
+    @cached_property
+    def bought(self) -> Bools:
+        """Columns a row holds that was answered at each place: (n_places, n_features)."""
+        n_own, first, prices = len(self.walker.stages), self._first, self.price_list
+        inner = None if self.behind is None else self.behind.bought
+        n_behind = 1 if inner is None else len(inner)
+        bought = np.zeros((first[-1] + n_behind, prices.n_features), dtype=bool)
+        for number, stage in enumerate(self.walker.stages):
+            for node, one in enumerate(nodes_of(stage)):
+                bought[first[number] + node, one.columns] = True
+        # What was bought before is held; in a graph a node holds the columns of every node that leads to it.
+        for number in range(1, n_own):
+            if first[number + 1] - first[number] == 1 and first[number] - first[number - 1] == 1:
+                bought[first[number]] |= bought[first[number] - 1]
+        if n_own:
+            bought[first[-1] :] |= bought[first[-1] - 1]
+        if inner is None:
+            bought[-1, prices.read_by_full] = True
+        else:
+            bought[first[-1] :] |= inner
+        for held in bought if prices.by_row is not None else ():
+            held[prices.with_row_prices(np.flatnonzero(held))] = True
+        return bought
+
+    @cached_property
+    def cost(self) -> Floats:
+        """Price of an answer at each place, by the listed prices: (n_places,)."""
+        bought = self.bought
+        return self.price_list.cost_of_rows(bought, np.arange(len(bought)) == len(bought) - 1)
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def spent(self, reader: Reader, walk: Walk) -> Floats:
+        """What each row of a walk pays."""
+        prices = self.price_list
+        if prices.by_row is None:
+            return self.cost[self.of(walk)]
+        used = self.bought[self.of(walk)]
+        amounts = amounts_of(prices, reader, walk.rows, used, self.names)
+        return prices.cost_of_rows(used, walk.route == self.n_stages, amounts)
+
+    def walks_to(self, reader: Reader, routes: Sequence[int]) -> list[Walk]:
+        """Walks in which all rows end at a route, one for each of ``routes``, without scores."""
+        nodes = self._nodes(reader)
+        return [self._walk_to(reader, route, nodes) for route in routes]
+
+    def _nodes(self, reader: Reader) -> list[Ints | None]:
+        """Node of each row at each stage of all chains; None where there are no forks."""
+        if not self.has_forks:
+            return [None] * self.n_stages
+        seen = self.walker.visit_all(reader).node
+        own = [None if seen is None else seen[:, place] for place in range(len(self.walker.stages))]
+        return [*own, *(self.behind._nodes(reader) if self.behind else [])]
+
+    def _walk_to(self, reader: Reader, route: int, nodes: Sequence[Ints | None]) -> Walk:
+        rows, n_own, inner = np.arange(reader.n_samples), len(self.walker.stages), None
+        if self.has_forks and self.behind and route >= n_own:
+            inner = self.behind._walk_to(reader, route - n_own, nodes[n_own:])
+        everyone, nothing = np.full(len(rows), route), np.empty((len(rows), 0))
+        return Walk(rows, everyone, nothing, inner, nodes[route] if route < n_own else None)

@@ -1,0 +1,751 @@
+"""BudgetedClassifier, BudgetedRegressor and BudgetedRanker: cascades that buy features one after the other."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import KW_ONLY, dataclass, replace
+from numbers import Integral
+from typing import Any, Self, get_args
+
+import numpy as np
+
+from thrifty.arrays import Floats
+from thrifty.engine.evidence.collect import training_fingerprints
+from thrifty.engine.evidence.evidence import QueryEvidence
+from thrifty.engine.evidence.measures import check_floors, recalls_at, with_classes, within_floors
+from thrifty.engine.evidence.thresholds import measured
+from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, held_out_rows
+from thrifty.engine.full.model import FullModel
+from thrifty.engine.prices.billing import PriceList, RowsOfFit, check_amount
+from thrifty.engine.purchases.readers import TableReader
+from thrifty.engine.table.columns import column_types
+from thrifty.engine.table.frames import as_known_table, kind_of_table
+from thrifty.engine.tasks.classes import classification_of
+from thrifty.engine.tasks.mistakes import read_loss
+from thrifty.engine.tasks.ranking import Queries, RankingTask, as_queries, ranking_of, with_queries
+from thrifty.engine.tasks.regression import default_regressor
+from thrifty.engine.tasks.task import Task
+from thrifty.engine.trees import bin_columns
+from thrifty.engine.walk.chain import Chain
+from thrifty.errors import (
+    FullModelNotWorthItWarning,
+    InvalidInputError,
+    NoPriceOfMistakesError,
+)
+from thrifty.learners.cascade.evaluation import MIN_Z_OF_WARNING, paired_z_score
+from thrifty.learners.cascade.learn import LearnedCascade, learn_cascade, n_repeats_for
+from thrifty.learners.cascade.neighbours import unsupported_reason
+from thrifty.learners.cascade.plan import find_plans
+from thrifty.learners.cascade.problem import CAPACITIES, CascadeProblem, NextChainRoutes, Structure, lighter
+from thrifty.learners.estimators.base import (
+    ChainClassifier,
+    ChainEstimator,
+    ChainRegressor,
+    all_or_nothing,
+    chain_behind,
+    unwrap_chain,
+)
+from thrifty.learners.estimators.checks import (
+    check_count,
+    check_goal,
+    check_seed,
+    check_training_rows,
+    refuse_keywords,
+)
+from thrifty.learners.trees.boosting import Boosting
+from thrifty.progress import Progress, progress_printer, stopped_by_errors
+from thrifty.rows import content_keys, query_keys
+from thrifty.threads import limited_threads, threads_of
+
+__all__ = ["BudgetedCascade", "BudgetedClassifier", "BudgetedRanker", "BudgetedRegressor", "StageOptions"]
+
+ROWS_PER_TREE = 10
+"""Rows per tree from which a larger size is tried: on fewer it would win by chance."""
+
+
+ROWS_TO_COMPARE = 100
+"""Rows from which on smaller penalties are tried where rows are too few for a larger size."""
+
+
+@dataclass(frozen=True)
+class StageOptions:
+    """Number, size and order of the stages of a cascade: the ``stages`` of the ``Budgeted*`` estimators.
+
+    Parameters
+    ----------
+    max_stages : int, optional
+        Most places along the order of purchases where a row may stop; None is 16. Those at which no operating point
+        lets a row stop are left out afterwards.
+    sizes : sequence of (n_trees, max_depth), optional
+        Sizes of a stage to choose from out of fold, from small to large, each at most that: a stage ends when its trees
+        no longer help. None is (60, 4), which learns at half the usual rate, (100, 6) and (150, 10), the larger ones
+        where there are ten rows for each tree; with 100 rows to 1,000, (60, 4) with smaller penalties too.
+    structure : {"auto", "line", "neighbours"}, default="auto"
+        Whether all rows buy in one order ("line"); in a line or, where that is clearly better out of fold, in branches,
+        one of which the values of the first purchases choose ("auto"); or each row buys what is best for it, by
+        training rows that are alike in what it holds ("neighbours"). The latter keeps up to 16,000 training rows in the
+        model and in its file. A ranker has a line only.
+    max_bins : int, default=255
+        Bins per column.
+    max_bytes : int, optional
+        Bytes that the trees of all stages may take in a saved file; stages are given fewer trees until they do. Rows
+        that operating points were judged on and the full model come on top. None is no limit.
+
+    Examples
+    --------
+    >>> from thrifty import BudgetedClassifier, StageOptions
+    >>> clf = BudgetedClassifier(stages=StageOptions(max_stages=4, sizes=[(30, 3)]))
+    """
+
+    max_stages: int | None = None
+    sizes: Sequence[Sequence[int]] | None = None
+    structure: str = "auto"
+    max_bins: int = 255
+    max_bytes: int | None = None
+
+
+@dataclass(eq=False, repr=False)
+class BudgetedCascade(ChainEstimator):
+    """Base class of the Budgeted* estimators: fit and operating points; subclasses define the task."""
+
+    _accepts_missing = True
+    _accepts_sparse = False
+    _accepts_levels = True
+    # Whether the evidence keeps targets and scores of the training rows, for measures such as recall and AUC.
+    _keeps_scores = False
+
+    full: Any = None
+    _: KW_ONLY
+    feature_costs: Any = None
+    prices: Any = None
+    budget: float | None = None
+    stages: StageOptions | None = None
+    cv: Any = 4
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: int = 0
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        progress: Progress | None = None,
+        **unknown: Any,
+    ) -> Self:
+        """Learn the cascade and its operating points, and judge the full model on these rows.
+
+        Parameters
+        ----------
+        X : array, pandas or polars data frame of shape (n_samples, n_features)
+            Every feature, bought or not: training pays for everything. NaN is missing. Columns
+            of a data frame may hold text or categories, which trees split by sets, and dates, which count as days.
+        y : array-like of shape (n_samples,)
+            Labels, of two classes or more; numbers, for a regressor.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights; a row of weight zero is left out. Whole numbers count rows: weight two is that row given twice.
+            Others are relative: multiplied by one number, they change nothing.
+        progress : callable, optional
+            Called as ``progress(what, done, total)`` whenever a step of some length ends, in the place of what
+            ``verbose`` prints; with several jobs, from a thread of the fit too.
+        """
+        refuse_keywords(self, unknown)
+        self._check_parameters()
+        options = self.stages or StageOptions()
+        budget = None if self.budget is None else check_amount("budget", self.budget)
+        report = progress_printer(self.verbose, type(self).__name__) if progress is None else progress
+        with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
+            seed = check_seed(self.random_state)
+            X = as_known_table(X)
+            rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
+            prices = self._price_list(rows)
+            check_spending(prices, budget)
+            if options.structure == "neighbours" and (
+                why := unsupported_reason(len(rows.y), has_categories=len(self._categorical) > 0)
+            ):
+                raise InvalidInputError(
+                    f"structure='neighbours' cannot answer these rows: {why}. Give StageOptions(structure='line')."
+                )
+            full = self._full()
+            problem = CascadeProblem(
+                bin_columns(rows.X, rows.weight, self._categorical, max_bins=options.max_bins),
+                rows.task,
+                rows.y,
+                rows.weight,
+                held_out_rows(rows),
+                np.empty((len(rows.y), 0)),  # until the full model is judged
+                prices,
+                check_sizes(options.sizes, len(rows.y)),
+                options.max_stages,
+                threads_of(self.n_jobs),
+                report,
+                None,
+                None
+                if prices.by_row is None
+                else RowsOfFit(rows.X, table=rows.table).amounts(prices.by_row, None),
+                options.max_bytes,
+                options.structure,  # type: ignore[arg-type]  # checked
+                budget,
+                # Folds of the user's splitter are not reassigned: they may keep related rows together.
+                n_repeats_for(rows.task, len(rows.y)) if isinstance(self.cv, Integral) else 1,
+            )
+            report("judging the full model", 0, 1)
+            with ThreadPoolExecutor(1) as pool, stopped_by_errors(report) as step:
+                # Beside the fits of the full model, which hold the interpreter's lock for much of their time.
+                searched = replace(problem, progress=step)
+                race = pool.submit(find_plans, searched) if problem.n_threads > 1 else None
+                judged = self._judged(rows, prices, self.n_jobs, race)
+                report("judging the full model", 1, 1)
+                link = unwrap_chain(judged.model, prices, rows.task)
+                problem = replace(problem, full_scores=judged.scores, behind=_behind(link, rows))
+            learned = learn_cascade(problem, None if race is None else race.result())
+            _warn_if_full_is_worse(learned, judged, rows)
+            if len(rows.task.classes):
+                self.classes_ = rows.task.classes
+            self._learned = self.chain_ = self._assemble(learned, link, prices, rows, kind_of_table(X), seed)
+            self.order_ = learned.plan.order
+            self.size_ = (learned.plan.boosting.n_trees, learned.plan.boosting.max_depth)
+            self.features_ = self.chain_.columns
+            self.n_stages_ = self.chain_.n_own_stages
+            judged_rows = with_classes(learned.evidence, rows.task)
+            self.evidence_ = replace(
+                judged_rows if self._keeps_scores else judged_rows.without_scores(),
+                features=tuple(self.features_.tolist()),
+                rows=query_keys(content_keys(rows.X, rows.task.strata(rows.y)), rows.task.query_of(rows.y)),
+                seen=training_fingerprints(full),
+                task=rows.task,
+            )
+            self.certificate_ = None
+            if budget is not None:
+                self._spend(budget)
+            else:
+                # The point of least total cost where mistakes have prices, else the most accurate one up to noise.
+                assert self.evidence_.points is not None  # a cascade has the points that it was fitted with
+                self._go_to(self.evidence_.points[learned.default_point], self.evidence_.weights)
+            report("choosing the operating point", 1, 1)
+        return self
+
+    def _check_parameters(self) -> None:
+        """Refuse bad constructor arguments before anything is computed."""
+        _check_stage_options(self.stages)
+
+    def _assemble(
+        self,
+        learned: LearnedCascade,
+        link: FullModel | Chain,
+        prices: PriceList,
+        rows: TrainingRows,
+        kind: str | None,
+        seed: int,
+    ) -> Chain:
+        """Build the chain and the evidence from the learned cascade, at the most accurate operating point."""
+        staged, names = learned.staged, getattr(self, "feature_names_in_", None)
+        stages = staged.stages(rows.task, learned.calibrations, learned.gates)
+        last = len(learned.policy) - 1
+        return Chain(
+            stages,
+            link,
+            prices,
+            rows.task,
+            replace(learned.policy, lower=last, upper=last, seed=seed),
+            staged.base,
+            learned.blend,
+            None if names is None else tuple(str(name) for name in names),
+            kind,
+            self._levels,
+            column_types(rows.table),
+        )
+
+
+def _check_stage_options(options: Any) -> None:
+    """Refuse size settings out of their range."""
+    if options is None:
+        return
+    if not isinstance(options, StageOptions):
+        raise InvalidInputError(
+            f"stages must be a thrifty.StageOptions; got {options!r}. The number of stages is "
+            f"stages=StageOptions(max_stages=...)."
+        )
+    check_sizes(options.sizes)
+    check_count("max_bins", options.max_bins, min_value=2, max_value=255)
+    if options.structure not in get_args(Structure):
+        gone = " 'neighbours' replaces 'graph'." if options.structure == "graph" else ""
+        raise InvalidInputError(
+            f"structure must be 'line' (all rows buy in one order), 'auto' (or in branches, where these are clearly "
+            f"better) or 'neighbours' (each in its own, chosen by training rows that are alike); got "
+            f"{options.structure!r}.{gone}"
+        )
+    for name in ("max_stages", "max_bytes"):
+        if getattr(options, name) is not None:
+            check_count(name, getattr(options, name))
+
+
+def check_sizes(sizes: Any, n_rows: int = 0) -> tuple[Boosting, ...]:
+    """Candidate sizes of a stage, from pairs (n_trees, max_depth); by default those that ``n_rows`` suffice for."""
+    if sizes is None:
+        fed = [size for size in CAPACITIES[1:] if n_rows >= ROWS_PER_TREE * size.n_trees]
+        return (CAPACITIES[0], *(fed or ([lighter(CAPACITIES[0])] if n_rows >= ROWS_TO_COMPARE else [])))
+    try:
+        pairs = [(n_trees, max_depth) for n_trees, max_depth in sizes]
+    except (TypeError, ValueError):
+        pairs = []
+    if not pairs:
+        raise InvalidInputError(f"sizes must be a list of (n_trees, max_depth); got {sizes!r}.")
+    return tuple(
+        Boosting(
+            n_trees=check_count("n_trees in sizes", n_trees),
+            max_depth=check_count("max_depth in sizes", max_depth, max_value=12),
+            l2=CAPACITIES[-1].l2,
+        )
+        for n_trees, max_depth in pairs
+    )
+
+
+def check_spending(prices: PriceList, budget: float | None) -> None:
+    """Refuse, before anything is learned, prices of zero and a budget that no first purchase fits into."""
+    if prices.cost_of_everything == 0.0:
+        raise InvalidInputError(
+            "the prices of all features and of the full model are zero, so there is nothing to save: use the full "
+            "model for every row. Give a price to at least one feature, or to the full model."
+        )
+    cheapest = float(prices.prices.min())
+    if budget is not None and budget < cheapest:
+        raise InvalidInputError(
+            f"budget must be at least {cheapest:.6g}, the price of the cheapest purchase, which every row makes; got "
+            f"{budget!r}. Raise the budget, or make the first purchase cheaper."
+        )
+
+
+def _behind(link: FullModel | Chain, rows: TrainingRows) -> NextChainRoutes | None:
+    """Routes of the training rows in a chain used as the full model; None for other models."""
+    if not isinstance(link, Chain):
+        return None
+    walk = link.walk(TableReader(rows.X, rows.table, rows.positions))
+    return NextChainRoutes(link.places(walk), link.bought_by_place)
+
+
+def _warn_if_full_is_worse(learned: LearnedCascade, judged: CrossFittedFull, rows: TrainingRows) -> None:
+    """Warn if a cheap stage is clearly better than the full model, row by row, and their blend gains nothing."""
+    full, weight = rows.task.quality(rows.y, judged.outputs), rows.weight
+    stages = learned.evidence.quality[:, :-1]
+    if isinstance(learned.evidence, QueryEvidence):
+        full, stages = learned.evidence.of_places(judged.scores)
+        weight = np.ones(len(full))
+    best = int(np.argmax(weight @ stages))
+    if not learned.asks_full and paired_z_score(stages[:, best], full, weight) > MIN_Z_OF_WARNING:
+        cost = float(np.mean(learned.evidence.cost_at(best)))
+        name = rows.task.quality_name
+        warnings.warn(
+            f"the full model (f0) has {name} {full.mean():.4g} and stage {best}, at cost {cost:g}, "
+            f"{stages[:, best].mean():.4g}, both out of fold: it is not worth asking. Every operating "
+            f"point does without it; give a better one, or let the stages answer alone.",
+            FullModelNotWorthItWarning,
+            stacklevel=3,
+        )
+
+
+@dataclass(eq=False, repr=False)
+class BudgetedClassifier(ChainClassifier, BudgetedCascade):
+    """Classifier that buys features one at a time, for each row only until its prediction is confident enough.
+
+    The full model (f0) is the last resort.
+
+    The stages share one ensemble of trees that grows with every purchase. In which order features are bought, how
+    large the stages are, where each row stops and whether the full model earns its price at all is chosen out of fold;
+    the operating point is a mean spend (``budget``) or, without it, the cheapest one within half a standard error of
+    the most accurate, or the one of least total cost where mistakes have prices. ``at`` switches between operating
+    points without refitting, and ``certified`` bounds on new rows what one loses against the full model, or spends.
+
+    Parameters
+    ----------
+    full : classifier, FrozenEstimator, callable or array of probabilities, default=None
+        The full model (f0). An unfitted estimator is cloned, fitted and cross-fitted; None is a
+        ``HistGradientBoostingClassifier``. Anything that was fitted elsewhere should not have seen the rows given.
+    loss : {"error", "log", "brier"} or array-like of shape (n_classes, n_classes), default="error"
+        What an answer loses: whether it is wrong, the logarithmic or the Brier loss of its probabilities, or a price
+        for every mistake in the unit of ``feature_costs``. A matrix has a line for each true class and a column for
+        each answer, in the order of ``classes_``; the right answer is the cheapest of its line. With a matrix rows are
+        answered with the class of least expected cost, scores are minus the cost of mistakes, and without ``budget``
+        the point is taken at which tests and mistakes cost least together (Turney 1995, Journal of
+        Artificial Intelligence Research 2). ``decision_function`` is still that of the probabilities.
+    class_weight : None, "balanced" or dict of label to weight, default=None
+        Weights of the classes, multiplied into ``sample_weight``; labels that are left out have weight 1.
+    feature_costs : array-like of shape (n_features,), number, dict by column name, Series or None
+        Price per column; None is 1 each, 0 is a feature at hand.
+    prices : Prices or path, optional
+        All prices, in the place of ``feature_costs``: those of columns, groups, discounts, prices that differ by row,
+        the price of a call of the full model and the columns that it reads; see ``thrifty.Prices``. A path is a CSV or
+        JSON file of prices.
+    budget : float, optional
+        Mean spend per row.
+    stages : StageOptions, optional
+        Number, size and order of the stages; see ``thrifty.StageOptions``.
+    cv : int, splitter or iterable, default=4
+        Folds in which everything is judged.
+    n_jobs : int, optional
+        Folds that are fitted in parallel, in threads; each fit of the full model has one thread of OpenMP and of the
+        BLAS. None is 1, unless joblib is configured otherwise, and -1 is all cores that the process may use. Results
+        do not depend on it.
+    random_state : int, RandomState or None
+        Seed of all random choices: folds, the default full model, and which rows follow which of two mixed operating
+        points.
+    verbose : int, default=0
+        1 prints a line whenever a phase of a fit ends, with the seconds since its start; 2 prints steps of phases too.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels, sorted.
+    chain_ : Chain
+        What serves, at the operating point in force.
+    evidence_ : Evidence
+        The rows of the fit at every stage, each answered by models that have not seen it.
+    frontier_ : Frontier
+        Every operating point, with those answers; weights are ignored, every row counts once.
+    certificate_ : Certificate or None
+        What ``certified`` proved against the full model.
+    order_ : ndarray
+        Purchases (numbers of groups) in the order in which they are made; where rows part, that of the line.
+    features_ : ndarray
+        Columns that are bought before the full model, in that order.
+    n_stages_ : int
+        Stages in front of the full model.
+    size_ : tuple of int
+        Trees of a stage, and their depth.
+    expected_cost_, expected_score_ : float
+        Mean cost and accuracy to expect of new rows at the operating point in force, out of fold; with another ``loss``
+        than "error", the score is minus the mean loss. Orders of purchases are found on all rows; with fewer than
+        1,250 rows, and no cost matrix, the score is corrected by what it loses where they are found without the rows
+        that judge them.
+    expected_total_cost_ : float
+        Mean cost of tests and mistakes together, where ``loss`` is a matrix.
+    expected_cost_interval_, expected_score_interval_ : tuple of float
+        Where the mean cost and the mean score of many new rows lie at that point, 19 times out of 20.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from thrifty import BudgetedClassifier, StageOptions
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> clf = BudgetedClassifier(GaussianNB(), budget=3, stages=StageOptions(sizes=[(20, 3)]), cv=3, random_state=0)
+    >>> clf = clf.fit(X[::2], y[::2])
+    >>> bool(clf.score(X[1::2], y[1::2]) > 0.9), bool(clf.cost(X[1::2]).mean() < 4)
+    (True, True)
+    >>> bool(clf.at(budget=1.1).cost(X[1::2]).mean() < clf.cost(X[1::2]).mean())
+    True
+    """
+
+    _accepts_several = True
+
+    _: KW_ONLY
+    loss: Any = "error"
+    class_weight: Any = None
+
+    @property
+    def expected_total_cost_(self) -> float:
+        """Mean cost of tests and mistakes together at the operating point in force, out of fold."""
+        cost, score = self._expected()
+        if self.chain_.task.mistake_price is None:
+            raise NoPriceOfMistakesError(
+                f"tests and mistakes add up only where both have prices; this fit has loss={self.loss!r}. Fit with a "
+                f"matrix of what each mistake costs."
+            )
+        return cost - score
+
+    def at(
+        self,
+        *,
+        budget: float | None = None,
+        max_loss: float | Mapping[Any, float] | None = None,
+        min_recall: Mapping[Any, float] | None = None,
+    ) -> Self:
+        """Return the same fit at another operating point, by the rows of the fit; nothing is refitted.
+
+        Parameters
+        ----------
+        budget : float, optional
+            Mean spend per row.
+        max_loss : float, or dict of label to float, optional
+            Largest share of all rows that is answered worse than by the full model; by label, of the rows of that
+            class. An estimate: ``certified`` proves it on new rows.
+        min_recall : dict of label to float, optional
+            Least share of the rows of a class to be answered with it, on the held-out rows of the fit. With ``budget``
+            it is the best point within it that reaches every floor; alone the cheapest one or, where mistakes have
+            prices, the one of least total cost.
+        """
+        if min_recall is None:
+            return super().at(budget=budget, max_loss=max_loss)
+        if max_loss is not None:
+            raise InvalidInputError(
+                f"min_recall must be given alone or with a budget; got max_loss={max_loss!r} too. Leave one out."
+            )
+        budget = check_goal(may_be_none=True, budget=budget).get("budget")
+        other = self._without_certificate()
+        task, policy, seen = self._learned.task, self._learned.policy, self._evidence()
+        floors = check_floors(min_recall, task.classes)
+        recalls = recalls_at(seen, policy.thresholds, len(task.classes))
+        # Scores of the rows that recalls are of.
+        judged = measured(policy, replace(seen, optimism=None))
+        found = within_floors(judged, recalls, floors, budget, task.mistake_price, task.classes)
+        other._mix(policy.at(found.lower, found.upper, found.share))
+        return other
+
+    def _task_of(self, y: Any, weight: Floats) -> Task:  # noqa: ARG002 - labels have no spread
+        task = classification_of(y)
+        return replace(task, mistakes=read_loss(self.loss, task.classes))
+
+
+@dataclass(eq=False, repr=False)
+class BudgetedRegressor(ChainRegressor, BudgetedCascade):
+    """Predicts a number, and buys features one after the other, for each row only until more would change little.
+
+    The full model (f0) is the last resort, blended linearly with the last stage where that errs less. A number does not
+    say how sure it is, so that each stage has a gate of its own, which learns from what is held how much a row would
+    gain by going on.
+
+    Parameters
+    ----------
+    full : regressor, FrozenEstimator, callable or array of numbers, default=None
+        The full model (f0). An unfitted estimator is cloned, fitted and cross-fitted; None is a
+        ``HistGradientBoostingRegressor`` of the same loss. Anything that was fitted elsewhere should not have seen the
+        rows given.
+    loss : {"squared", "absolute", "pinball"}, default="squared"
+        The error that counts. The pinball loss is that of a quantile: answers are numbers that the target does not
+        exceed with the probability ``quantile``. Its full model should be of the same quantile, such as
+        ``HistGradientBoostingRegressor(loss="quantile", quantile=0.9)``, which is the default then.
+    quantile : float, default=None
+        Quantile in (0, 1) that is predicted with ``loss="pinball"``; None with the other losses.
+    tolerance : float, default=0.01
+        How much larger than the full model's an error may be before ``certified`` and ``at(max_loss=...)`` count the
+        answer as worse: squared errors in units
+        of the variance of ``y``, absolute ones in units of its mean distance from the median, pinball losses in
+        units of that of the best constant.
+    feature_costs, prices, budget
+        As of ``BudgetedClassifier``.
+    stages, cv, n_jobs, random_state, verbose
+        As of ``BudgetedClassifier``.
+
+    Attributes
+    ----------
+    chain_, evidence_, frontier_, certificate_, order_, features_, n_stages_, size_
+        As of ``BudgetedClassifier``.
+    expected_cost_, expected_score_ : float
+        Mean cost and score of the operating point in force, out of fold. A score is one minus the error in units of the
+        spread of ``y``: near ``r2_score``, ``d2_absolute_error_score`` or ``d2_pinball_score`` of these rows.
+    expected_cost_interval_, expected_score_interval_ : tuple of float
+        Where the mean cost and the mean score of many new rows lie at that point, 19 times out of 20.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> from thrifty import BudgetedRegressor, StageOptions
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = BudgetedRegressor(Ridge(0.01), budget=3, stages=StageOptions(sizes=[(30, 3)]), cv=3, random_state=0)
+    >>> model = model.fit(X[::2], y[::2])
+    >>> bool(model.score(X[1::2], y[1::2]) > 0.3), bool(model.cost(X[1::2]).mean() < 4)
+    (True, True)
+    """
+
+    _: KW_ONLY
+    loss: str = "squared"
+    quantile: float | None = None
+    tolerance: float = 0.01
+
+
+@dataclass(eq=False, repr=False)
+class BudgetedRanker(BudgetedCascade):
+    """Ranks the documents of queries, and buys features of each document only until more would change little.
+
+    The full model (f0) is the last resort, blended linearly with the last stage where that errs less. Every document
+    has its own route through the stages: one that ranks far below the first places stops early. Scores of all stages
+    are on one scale, the gain that a document is expected to have, so that documents which stopped at different stages
+    can be ranked together.
+
+    Parameters
+    ----------
+    full : regressor, ranker, FrozenEstimator, callable or array of numbers, default=None
+        The full model (f0). An unfitted estimator is cloned, fitted on the grades and cross-fitted; one whose ``fit``
+        takes ``group`` or ``qid``, such as LightGBM's and XGBoost's rankers, is given the queries too. None is a
+        ``HistGradientBoostingRegressor``. Anything that was fitted elsewhere should not have seen the rows given.
+    loss : {"pointwise", "pairwise", "listwise"}, default="pointwise"
+        What the trees of the stages lower: squared errors of gains, the logistic loss of pairs of documents, or the
+        cross-entropy of lists.
+    metric : str, default="ndcg@10"
+        How good the first places of a query are, "ndcg@k" or "ap@k": NDCG with the gain ``2**grade - 1``, or average
+        precision, for which a grade of 1 or more is relevant.
+    tolerance : float, default=0.01
+        How much lower than the full model's the metric of a query may be before its order counts as worse.
+    feature_costs, prices
+        As of ``BudgetedClassifier``.
+    budget : float, optional
+        Mean spend per document.
+    stages, n_jobs, random_state, verbose
+        As of ``BudgetedClassifier``.
+    cv : int, splitter or iterable, default=4
+        Folds in which everything is judged; documents of a query are in one fold.
+
+    Attributes
+    ----------
+    chain_, frontier_, certificate_, order_, features_, n_stages_, size_
+        As of ``BudgetedClassifier``; scores are means of the metric over queries, costs means over documents.
+    evidence_ : QueryEvidence
+        The queries of the fit, every document at every stage, scored by models that have not seen its query.
+    query_name_ : str
+        Name of the queries, by which commands find their column in a table: that of ``qid`` where it is a Series with
+        a name, or of the second column of ``y``; "qid" where there is none.
+    expected_cost_, expected_score_ : float
+        Mean cost per document and mean metric over queries of the operating point in force, out of fold.
+    expected_cost_interval_, expected_score_interval_ : tuple of float
+        Where the mean cost per document and the mean metric of many new queries lie at that point, 19 times out of 20.
+
+    Notes
+    -----
+    A query without a relevant document has no metric, and is left out of means and certificates; one with a single
+    document is always in order. Both are common and accepted: their costs count, their orders do not. A fit in which
+    no query has documents of different relevance is refused.
+
+    Functions that take ``X`` and ``y``, such as ``evidence_of`` and ``sweep``, take the relevance and the query of each
+    document in two columns: ``np.column_stack([relevance, qid])``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import Ridge
+    >>> from thrifty import BudgetedRanker, StageOptions
+    >>> rng = np.random.default_rng(0)
+    >>> X, qid = rng.normal(size=(600, 4)), np.repeat(np.arange(60), 10)
+    >>> grade = np.digitize(X[:, 0] + 0.5 * X[:, 1], [0.5, 1.5])
+    >>> few = StageOptions(sizes=[(20, 3)])
+    >>> ranker = BudgetedRanker(Ridge(), metric="ndcg@5", budget=2, stages=few, cv=2, random_state=0)
+    >>> ranker = ranker.fit(X[:400], grade[:400], qid=qid[:400])
+    >>> bool(ranker.score(X[400:], grade[400:], qid=qid[400:]) > 0.8), bool(ranker.cost(X[400:]).mean() < 2.5)
+    (True, True)
+    """
+
+    _: KW_ONLY
+    loss: str = "pointwise"
+    metric: str = "ndcg@10"
+    tolerance: float = 0.01
+
+    def fit(  # type: ignore[override]  # the query of each document besides
+        self,
+        X: Any,
+        y: Any,
+        *,
+        qid: Any = None,
+        sample_weight: Any = None,
+        progress: Progress | None = None,
+        **unknown: Any,
+    ) -> Self:
+        """Learn the cascade and its operating points, and judge the full model on these documents.
+
+        Parameters
+        ----------
+        X : array, pandas or polars data frame of shape (n_documents, n_features)
+            Every feature, bought or not: training pays for everything. NaN is missing.
+        y : array-like of shape (n_documents,) or (n_documents, 2)
+            Grades of relevance, whole numbers from 0 to 31; with the query in a second column in place of ``qid``.
+        qid : array-like of shape (n_documents,)
+            Query of each document; documents of one query are contiguous. Required, unless ``y`` holds it: a table
+            of one query would leave none to judge an order on.
+        sample_weight : None
+            Refused: queries count alike.
+        progress : callable, optional
+            Called as ``progress(what, done, total)`` whenever a step of some length ends, in the place of what
+            ``verbose`` prints; with several jobs, from a thread of the fit too.
+        """
+        if sample_weight is not None:
+            raise InvalidInputError(
+                "a BudgetedRanker takes no sample_weight: the order of a query is judged as a whole, and queries count "
+                "alike. Leave it out, or give a query more often, under different ids."
+            )
+        super().fit(X, _targets(y, qid), progress=progress, **unknown)
+        self.query_name_ = _name_of_queries(y, qid)
+        return self
+
+    def score(self, X: Any, y: Any, qid: Any = None) -> float:
+        """Mean of the metric over the queries that have a relevant document."""
+        target = self.chain_.task.encode("y", _targets(y, qid), np.shape(X)[0])
+        task = self.chain_.task
+        assert isinstance(task, RankingTask)  # what fit makes
+        return float(np.nanmean(task.value_of_queries(target, self.predict(X))))
+
+    def query_cost(self, X: Any, qid: Any) -> Floats:
+        """Total cost of the documents of each query, in the order of the queries."""
+        spent = self.cost(X)
+        return as_queries(qid if isinstance(qid, Queries) else Queries(qid), len(spent)).total(spent)
+
+    def certified(  # type: ignore[override]  # queries are counted: there is no mean to certify
+        self,
+        X: Any,
+        y: Any,
+        qid: Any = None,
+        *,
+        max_loss: float | None = None,
+        budget: float | None = None,
+        confidence: float = 0.95,
+        duplicates: str = "refuse",
+    ) -> Self:
+        """Return the same fit at a point that new queries prove to lose at most ``max_loss``, or to keep to ``budget``.
+
+        Parameters
+        ----------
+        X, y, qid
+            Documents as in ``fit``, of queries that neither this fit nor the full model has seen; the full model is
+            asked about all of them. Queries without a relevant document do not count.
+        max_loss : float, optional
+            Share of queries whose metric may be lower than by the full model's order, by more than ``tolerance``.
+        budget : float, optional
+            What the mean cost per document of new queries is to be at most; in the place of ``max_loss``.
+        confidence : float, default=0.95
+            Probability with which it must hold; see ``thrifty.certify``.
+        duplicates : {"refuse", "drop", "count"}, default="refuse"
+            What becomes of queries that hold the same documents as one of the fit.
+        """
+        return super().certified(
+            X,
+            _targets(y, qid),
+            max_loss=max_loss,
+            budget=budget,
+            confidence=confidence,
+            duplicates=duplicates,
+        )
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.stages is not None and self.stages.structure == "neighbours":
+            raise InvalidInputError(
+                "structure must be 'line' or 'auto', which is a line here, for a ranking of documents, which buys for "
+                "all rows in one order; got 'neighbours'."
+            )
+
+    def _task_of(self, y: Any, weight: Floats) -> RankingTask:  # noqa: ARG002 - there are no weights
+        task = ranking_of(y, self.loss, self.metric, self.tolerance)
+        behind = chain_behind(self.full)
+        # One route has one unit: gains of a chain in the place of the full model are in units of its own spread.
+        theirs = None if behind is None else behind.task
+        same = isinstance(theirs, RankingTask) and (theirs.measure, theirs.k) == (task.measure, task.k)
+        return theirs if same else task  # type: ignore[return-value]  # a ranking, then
+
+    def _default_full(self) -> Any:
+        return default_regressor("squared", self.random_state)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.two_d_labels = True
+        tags.target_tags.required = True
+        return tags
+
+
+def _name_of_queries(y: Any, qid: Any) -> str:
+    """Name of the column that queries come from, where it has one."""
+    name = getattr(qid, "name", None) if qid is not None else [*getattr(y, "columns", ()), None, None][1]
+    return name if isinstance(name, str) and name else "qid"
+
+
+def _targets(y: Any, qid: Any) -> Any:
+    """Stack relevance and query into two columns, unless ``y`` has both; None without targets, which a fit refuses."""
+    return y if y is None or (qid is None and np.ndim(y) == 2) else with_queries(y, qid)

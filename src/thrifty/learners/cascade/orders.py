@@ -1,0 +1,432 @@
+"""Candidate orders of purchases, and the places along an order where a row may stop.
+
+A good order puts first what gains most per unit of price *together with what is bought before it*. The best order
+would take a search over all of them, so there are a few cheap candidates, compared by ``cascade/plan.py`` on held-out
+rows:
+
+``by_gain``
+    Total gain of the splits on a purchase's columns in one ensemble that reads everything, per unit of its price.
+``by_elimination``
+    Backward elimination: the ensemble is grown on what is left, and what gained least per unit of price goes. Two
+    redundant purchases share their gain in ``by_gain``; here one of them goes and the other inherits it.
+``by_falling_price``
+    Splits pay ``gamma`` times the price of what they buy, and gamma falls from tree to tree.
+``by_forward_selection``
+    Forward selection: next comes the purchase that lowers the held-out loss most, per unit of price, when a few trees
+    may use it. In-sample gains mislead where classes are many and some of them rare, so that this is tried there; it
+    takes longer than the others together.
+``by_code_effects``
+    The pair of purchases with the largest held-out gain, then one more at a time, by the mean target of every code of a
+    column. Where two columns together say what one of many codes says (coordinates and a zip code), trees over all
+    columns prefer the two, and the other orders come to the one late; a small budget buys only one. Raced where its
+    first purchases promise clearly more than those of every other order.
+
+A purchase is a group of columns with one price. Columns that cost nothing are held from the start, and in no order.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from thrifty.arrays import Floats, Ints
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.tasks.task import Loss, Task
+from thrifty.engine.trees import BinnedTable
+from thrifty.learners.cascade.stages import grow_more, held_out_gains, total_gains
+from thrifty.learners.trees import EnsembleBuilder
+from thrifty.learners.trees.boosting import Boosting
+from thrifty.rows import uniforms
+
+__all__ = [
+    "ORDERS",
+    "ORDERS_OF_SEVERAL",
+    "Learner",
+    "by_code_effects",
+    "by_elimination",
+    "by_falling_price",
+    "by_forward_selection",
+    "by_gain",
+    "merged_table",
+    "nested_sets",
+    "stopping_places",
+]
+
+
+MERGED_BINS = 64
+"""Bins of a column of numbers where orders are found and compared, from ``ROWS_TO_JUDGE`` rows on."""
+
+DROPPED_SHARE = 0.12
+"""Share of the purchases that one round of elimination drops, at least one: rounds grow with the logarithm."""
+
+GAMMA_RANGE = 1e-5
+"""Last gamma of a falling price, as a share of the first."""
+
+FORWARD = Boosting(n_trees=12, max_depth=6, learning_rate=0.2)
+"""Trees that a trial of forward selection adds."""
+
+FORWARD_ROWS = 6_000
+"""Rows of forward selection: trees are grown on two thirds, a third is held out."""
+
+FORWARD_STEPS, FORWARD_CANDIDATES = 24, 16
+"""Purchases that forward selection orders, and how many it tries for each; the others follow by gain."""
+
+FORWARD_FLOOR = 1e-3
+"""Smallest gain of a purchase in forward selection, as a share of the loss."""
+
+ROWS_TO_JUDGE = 1_250
+"""Rows from which on purchases that gain nothing on held-out rows are put last: on fewer, chance would choose them."""
+
+MIN_ROWS = 50
+"""With fewer rows to grow on or to judge on, forward selection would follow chance."""
+
+EFFECT_ROWS, EFFECT_SEED = 6_000, 11
+"""Rows of effects of codes, and seed of their halves."""
+
+EFFECT_PULL = 5.0
+"""Rows without an effect that are added to those of each code."""
+
+EFFECT_STEPS, EFFECT_CANDIDATES, EFFECT_PAIRED = 4, 48, 8
+"""Purchases ordered by effects of codes, the best by themselves that are candidates, and those paired with each."""
+
+MIN_LEAD = 0.05
+"""Share of the gain of every other order by which one by effects of codes must be ahead, to be raced."""
+
+EVERY_PLACE = 7
+"""With many purchases, a row may stop after each of the first seven; then places grow by a quarter."""
+
+
+def merged_table(table: BinnedTable) -> BinnedTable:
+    """The table in which orders are found and compared: with fewer bins, unless rows are few and a fit is short."""
+    return table if table.n_rows < ROWS_TO_JUDGE else table.with_merged_bins(MERGED_BINS)
+
+
+@dataclass(frozen=True)
+class Learner:
+    """Training rows and tree settings from which an order is made."""
+
+    table: BinnedTable
+    task: Task
+    y: Floats
+    counts: Floats
+    price_list: PriceList
+    boosting: Boosting
+
+    @property
+    def loss(self) -> Loss:
+        """The loss of scores of all rows."""
+        return self.task.loss(self.y)
+
+    @property
+    def priced(self) -> Ints:
+        """Purchases that cost something."""
+        return np.flatnonzero(self.price_list.prices > 0)
+
+    def columns_with(self, purchases: Ints) -> Ints:
+        """Columns that are free or delivered by one of these purchases."""
+        held = self.price_list.prices == 0
+        held[purchases] = True
+        return np.flatnonzero(held[self.price_list.group_of])
+
+    def gain_per_price(self, purchases: Ints) -> Floats:
+        """Gain per unit of price of these purchases in an ensemble over them and the free columns."""
+        gains = total_gains(self.table, self.loss, self.counts, self.columns_with(purchases), self.boosting)
+        n_purchases = len(self.price_list.prices)
+        per_purchase = np.bincount(self.price_list.group_of, weights=gains, minlength=n_purchases)
+        worth: Floats = per_purchase[purchases] / self.price_list.prices[purchases]
+        return worth
+
+    def chance_last(self, order: Ints) -> Ints:
+        """The order with purchases that gain nothing on held-out rows at its end; unchanged where rows are few.
+
+        Gains on the rows that trees are grown on favour columns of many values, even where they are chance.
+        """
+        if self.table.n_rows < ROWS_TO_JUDGE:
+            return order
+        gain = self._held_out_gain_of_all[order]
+        behind = np.flatnonzero(gain <= 0.0)
+        behind = behind[np.argsort(-gain[behind], kind="stable")]
+        return np.concatenate([order[gain > 0.0], order[behind]])
+
+    @cached_property
+    def _held_out_gain_of_all(self) -> Floats:
+        return self.held_out_gain(self.priced)
+
+    def held_out_gain(self, purchases: Ints) -> Floats:
+        """Gain on held-out rows of every purchase, in an ensemble over some of them and the free columns.
+
+        Rounded, as its sign decides.
+        """
+        columns = self.columns_with(purchases)
+        gains = held_out_gains(self.table, self.loss, self.counts, columns, self.boosting)
+        n_purchases = len(self.price_list.prices)
+        summed = np.bincount(self.price_list.group_of, weights=gains, minlength=n_purchases)
+        return np.round(summed, 6).astype(np.float64)
+
+    @cached_property
+    def gain_per_price_of_all(self) -> Floats:
+        """Gain per unit of price of each purchase in an ensemble over all columns; most orders begin with it."""
+        return self.gain_per_price(self.priced)
+
+
+def by_gain(learner: Learner) -> Ints:
+    """Purchases by falling gain per unit of price in one ensemble that reads everything."""
+    purchases, price_list = learner.priced, learner.price_list
+    worth = learner.gain_per_price_of_all
+    if price_list.discounts is None:
+        return purchases[np.argsort(-worth, kind="stable")]
+    # A purchase makes those that share its discount cheaper, and then they may be worth more than others.
+    gains, bought = worth * price_list.prices[purchases], np.zeros(len(price_list.prices), dtype=bool)
+    order: list[int] = []
+    while len(order) < len(purchases):
+        left = ~bought[purchases]
+        per_price = np.where(left, _per_price(gains, price_list.prices_after(bought)[purchases]), -np.inf)
+        order.append(int(purchases[np.argmax(per_price)]))
+        bought[order[-1]] = True
+    return np.array(order, dtype=np.intp)
+
+
+def _per_price(gains: Floats, prices: Floats) -> Floats:
+    """Gain per unit of price; what has become free comes first."""
+    worth: Floats = np.where(prices > 0, gains / np.where(prices > 0, prices, 1.0), np.inf)
+    return worth
+
+
+def by_elimination(learner: Learner, dropped_share: float = DROPPED_SHARE) -> Ints:
+    """Purchases in the opposite order of their elimination, the least gain per unit of price first."""
+    left, worth = learner.priced, learner.gain_per_price_of_all
+    dropped: list[int] = []
+    while len(left) > 1:
+        rising = np.argsort(worth, kind="stable")
+        # Without purchases that no tree uses, the trees would be the same.
+        n_out = max(1, int(dropped_share * len(left)), int((worth == 0.0).sum()))
+        dropped.extend(int(left[place]) for place in rising[:n_out])
+        left = np.sort(left[rising[n_out:]])
+        if len(left) > 1:  # the last one left needs no trees
+            worth = learner.gain_per_price(left)
+    return np.array([*left, *dropped[::-1]], dtype=np.intp)
+
+
+def by_falling_price(learner: Learner) -> Ints:
+    """Purchases in the order in which trees buy them while gamma falls; what is never bought comes by gain."""
+    start = learner.gain_per_price_of_all
+    by_worth = learner.priced[np.argsort(-start, kind="stable")]
+    highest = float(start.max()) if len(start) else 0.0
+    if highest <= 0.0:
+        return by_worth
+    boosting, loss = learner.boosting, learner.loss
+    grower = boosting.grower(learner.table, learner.price_list)
+    score = np.tile(loss.base(learner.counts), (learner.table.n_rows, 1))
+    builder = EnsembleBuilder(learner.table.n_features, score.shape[1])
+    bought: list[int] = []
+    rank = {int(purchase): place for place, purchase in enumerate(by_worth)}
+    for gamma in np.geomspace(highest, highest * GAMMA_RANGE, boosting.n_trees):
+        grower.gamma = float(gamma)
+        before = grower.bought
+        boosting.add_trees(grower, builder, loss, learner.counts, score, n_trees=1)
+        new = [int(purchase) for purchase in np.flatnonzero(grower.bought & ~before) if int(purchase) in rank]
+        bought.extend(sorted(new, key=rank.__getitem__))
+    rest = [int(purchase) for purchase in by_worth if int(purchase) not in set(bought)]
+    return np.array(bought + rest, dtype=np.intp)
+
+
+def by_forward_selection(learner: Learner) -> Ints:
+    """Purchases by what each lowers the held-out loss per unit of price, together with those before it."""
+    by_worth = by_gain(learner)
+    chance, share = uniforms(learner.table.codes, 2), min(1.0, FORWARD_ROWS / learner.table.n_rows)
+    grown_on = np.flatnonzero(chance < 2 / 3 * share)
+    judged_on = np.flatnonzero((chance >= 2 / 3 * share) & (chance < share))
+    if min(len(grown_on), len(judged_on)) < MIN_ROWS:
+        return by_worth
+    search, price_list = _ForwardSearch(learner, grown_on, judged_on), learner.price_list
+    bought = np.zeros(len(price_list.prices), dtype=bool)
+    left = [int(purchase) for purchase in by_worth]
+    while left and len(search.order) < FORWARD_STEPS:
+        trials = [search.trial(purchase) for purchase in left[:FORWARD_CANDIDATES]]
+        # A purchase without a gain of its own may help later ones; then the cheaper one is better.
+        min_gain = FORWARD_FLOOR * search.loss
+        prices = price_list.prices_after(bought)[[trial.purchase for trial in trials]]
+        worth = _per_price(np.array([max(search.loss - trial.loss, min_gain) for trial in trials]), prices)
+        # The best of this step are tried first in the next, then those that were not tried.
+        ranked = [trials[place] for place in np.argsort(-worth, kind="stable")]
+        search.accept(ranked[0])
+        bought[ranked[0].purchase] = True
+        left = [trial.purchase for trial in ranked[1:]] + left[FORWARD_CANDIDATES:]
+    return np.array(search.order + left, dtype=np.intp)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Scores of training and held-out rows after a few more trees that may use one more purchase."""
+
+    purchase: int
+    scores: tuple[Floats, Floats]
+    loss: float
+
+
+class _ForwardSearch:
+    """State of forward selection: purchases so far, and scores of training and held-out rows."""
+
+    def __init__(self, learner: Learner, *rows: Ints) -> None:
+        self._learner = learner
+        self._tables = [learner.table.take(one) for one in rows]
+        self._losses = [learner.task.loss(learner.y[one]) for one in rows]
+        self._counts = [learner.counts[one] for one in rows]
+        base = self._losses[0].base(self._counts[0])
+        self._scores = tuple(np.tile(base, (len(one), 1)) for one in rows)
+        self.loss, self.order = self._mean_loss(self._scores[1]), list[int]()
+
+    def trial(self, purchase: int) -> _Trial:
+        """Try a purchase next."""
+        scores = (self._scores[0].copy(), self._scores[1].copy())
+        columns = self._learner.columns_with(np.array([*self.order, purchase]))
+        stage = grow_more(self._tables[0], self._losses[0], self._counts[0], columns, FORWARD, scores[0])
+        stage.trees().predict_binned(self._tables[1], scores[1])
+        return _Trial(purchase, scores, self._mean_loss(scores[1]))
+
+    def accept(self, trial: _Trial) -> None:
+        """Make the purchase, and keep its trees."""
+        self.order.append(trial.purchase)
+        self._scores, self.loss = trial.scores, trial.loss
+
+    def _mean_loss(self, scores: Floats) -> float:
+        return float(np.average(self._losses[1].values(scores), weights=self._counts[1]))
+
+
+def by_code_effects(learner: Learner, others: Sequence[Ints], budget: float | None = None) -> Ints | None:
+    """The best first purchases by effects of codes, then the first of the other orders; None without a clear lead."""
+    effects = _CodeEffects(learner, budget)
+    first = effects.search()
+    order = np.array([*first, *(one for one in others[0].tolist() if one not in first)], dtype=np.intp)
+    reach = float(learner.price_list.prices[first].sum())
+    of_others = max(effects.gain_along(other, reach) for other in others)
+    return order if effects.gain_along(order, reach) > (1 + MIN_LEAD) * of_others else None
+
+
+class _CodeEffects:
+    """Held-out gains of purchases where the target is a sum of effects, one for each code of each column that is held.
+
+    Effects are means of one half of the rows, judged on the other half, and the other way round. Residuals have shape
+    (2, n_rows, n_scores): those of the effects of each half.
+    """
+
+    def __init__(self, learner: Learner, budget: float | None) -> None:
+        table, self._prices = learner.table, learner.price_list.prices
+        self._affordable = np.inf if budget is None else budget
+        # By content, so that equal rows are all used or not at all.
+        rows = np.flatnonzero(uniforms(table.codes, 1) < EFFECT_ROWS / table.n_rows)
+        codes, counts = table.codes[rows], learner.counts[rows]
+        columns = [np.flatnonzero(learner.price_list.group_of == one) for one in range(len(self._prices))]
+        self._codes = [codes[:, table.places(some)].T for some in columns]
+        is_first = uniforms(codes, EFFECT_SEED) < 0.5
+        self._weights = counts * is_first, counts * ~is_first
+        loss = learner.task.loss(learner.y[rows])
+        residual = -loss.derivatives(np.tile(loss.base(counts), (len(rows), 1)))[0]
+        self._start = np.stack([residual, residual])
+        for free in np.flatnonzero(self._prices == 0):
+            self._start = self._after(self._start, int(free))
+        self._unexplained = max(self._held_out(self._start), 1e-300)
+
+    def _after(self, residuals: Floats, purchase: int) -> Floats:
+        """Residuals after the effects of a purchase, column by column."""
+        left, n_scores = residuals.copy(), residuals.shape[2]
+        for codes in self._codes[purchase]:
+            cell = (codes.astype(np.intp)[:, None] * n_scores + np.arange(n_scores)).ravel()
+            for own, weight in zip(left, self._weights, strict=True):
+                n_rows = np.bincount(codes, weight, 256) + EFFECT_PULL
+                sums = np.bincount(cell, (own * weight[:, None]).ravel(), 256 * n_scores)
+                own -= (sums.reshape(256, n_scores) / n_rows[:, None])[codes]
+        return left
+
+    def _held_out(self, residuals: Floats) -> float:
+        """Sum of squares of the rows that the effects were not found on."""
+        squares = np.square(residuals).sum(axis=2)
+        return float(squares[0] @ self._weights[1] + squares[1] @ self._weights[0])
+
+    def _gain(self, residuals: Floats) -> float:
+        """Share of the target that is explained; rounded, since sums depend on the order of the rows."""
+        return round(1.0 - self._held_out(residuals) / self._unexplained, 9)
+
+    def search(self) -> list[int]:
+        """First purchases: the pair of most gain per price, or within the budget, and the best ones behind it."""
+        prices, has_budget = self._prices, np.isfinite(self._affordable)
+        left = np.flatnonzero((prices > 0) & (prices <= self._affordable)).tolist()
+        alone = {one: self._gain(self._after(self._start, one)) / prices[one] for one in left}
+        left = sorted(left, key=lambda one: -alone[one])[:EFFECT_CANDIDATES]
+        order, best = left[:1], -np.inf
+        if has_budget and left:  # a dear purchase may be better than two cheap ones
+            order = [max(left, key=lambda one: alone[one] * prices[one])]
+            best = alone[order[0]] * prices[order[0]]
+        for one in left[:EFFECT_PAIRED]:
+            after = self._after(self._start, one)
+            for other in left:
+                price = prices[one] + prices[other]
+                if one == other or price > self._affordable:
+                    continue
+                worth = self._gain(self._after(after, other)) / (1.0 if has_budget else price)
+                if worth > best:
+                    order, best = sorted([one, other], key=lambda this: -alone[this]), worth
+        state = self._start
+        for one in order:
+            state = self._after(state, one)
+        while len(order) < EFFECT_STEPS:
+            room, gained = self._affordable - prices[order].sum(), self._gain(state)
+            rest = [one for one in left if one not in order and prices[one] <= room]
+            worths = [(self._gain(self._after(state, one)) - gained) / prices[one] for one in rest]
+            if not worths or max(worths) <= 0.0:
+                break
+            order.append(rest[int(np.argmax(worths))])
+            state = self._after(state, order[-1])
+        return order
+
+    def gain_along(self, order: Ints, reach: float) -> float:
+        """Mean gain of the purchases of an order that mean costs up to ``reach`` pay for."""
+        cost, gain, state = [0.0], [0.0], self._start
+        for purchase in order:
+            if cost[-1] >= reach:
+                break
+            state = self._after(state, int(purchase))
+            cost.append(cost[-1] + float(self._prices[purchase]))
+            gain.append(max(gain[-1], self._gain(state)))
+        return float(np.interp(np.linspace(0.0, reach, 4 * EFFECT_STEPS + 1)[1:], cost, gain).mean())
+
+
+ORDERS: dict[str, Callable[[Learner], Ints]] = {
+    "elimination": by_elimination,
+    "gain": by_gain,
+    "falling price": by_falling_price,
+}
+"""Functions that make a candidate order, by name; sizes are compared with the first."""
+
+ORDERS_OF_SEVERAL: dict[str, Callable[[Learner], Ints]] = ORDERS | {"forward selection": by_forward_selection}
+"""Those for tasks of several scores."""
+
+
+def stopping_places(n_purchases: int, max_places: int) -> Ints:
+    """After how many purchases a row may stop: each if they are few, else the first, some others and the last.
+
+    Where these would be more than ``max_places``, some are left out evenly; the first and the last stay.
+    """
+    if n_purchases <= max_places:
+        return np.arange(1, n_purchases + 1, dtype=np.intp)
+    places = list(range(1, min(n_purchases, EVERY_PLACE) + 1))
+    while places and places[-1] < n_purchases:
+        step = max(1, round(places[-1] / 4))
+        places.append(min(n_purchases, places[-1] + step))
+    if len(places) > max_places:
+        kept = np.unique(np.round(np.linspace(0, len(places) - 1, max_places)).astype(int))
+        places = [places[place] for place in kept] if max_places > 1 else [places[-1]]
+    return np.array(places, dtype=np.intp)
+
+
+def nested_sets(order: Ints, places: Sequence[int] | Ints, price_list: PriceList) -> tuple[Ints, ...]:
+    """Columns of each stage: what is free, then the columns of the first purchases, in their order.
+
+    Where something is free, there is a stage in front that holds only that.
+    """
+    group_of = price_list.group_of
+    free = np.flatnonzero(price_list.prices[group_of] == 0)
+    in_order = [np.flatnonzero(group_of == purchase) for purchase in order]
+    sets = [np.concatenate([free, *in_order[:place]]).astype(np.intp) for place in places]
+    return (free, *sets) if len(free) else tuple(sets)

@@ -1,0 +1,479 @@
+"""Stages of a cascade: one boosted ensemble over nested sets of columns that grows from stage to stage.
+
+    f_k = shrinkage f_(k-1) + trees over the columns of stage k,   each a Newton step of   sum_i w_i loss(y_i, f(x_i))
+
+A row that goes on keeps its score: what was computed at the earlier stages is part of every later one. The columns of a
+stage include those of the stages before it, so that new trees may combine old and new columns.
+
+The score of the stage before is shrunk, because it is overconfident on the rows it was grown on: unshrunk, it would
+leave the next stage too little to learn. What is stored is f_k over the product of all shrinkages up to k, to which the
+score of the stage before is a plain summand; calibration undoes the scale.
+
+Each tree is grown on a subsample of the rows. Membership is a function of the content of a row and of the number of the
+tree, so equal rows are drawn together and a row of weight two is that row given twice.
+
+A stage stops early when its trees no longer lower the loss of held-out rows: the first stages, which hold few columns,
+need few trees, and more of them would overfit.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from thrifty.arrays import Bools, Floats, Ints
+from thrifty.engine.tasks.classes import lead_of_best
+from thrifty.engine.tasks.task import Loss, Task
+from thrifty.engine.trees import BinnedTable, TreeEnsemble
+from thrifty.engine.trees.binning import WORD
+from thrifty.engine.trees.ensemble import in_level_order
+from thrifty.engine.walk.stage import CascadeStage
+from thrifty.errors import InvalidInputError
+from thrifty.learners.trees import EnsembleBuilder
+from thrifty.learners.trees.boosting import Boosting
+from thrifty.rows import Subsampler, uniforms
+
+__all__ = [
+    "EarlyStopping",
+    "PendingCounts",
+    "Stage",
+    "StagedTrees",
+    "ValidationRows",
+    "compact",
+    "grow_more",
+    "grow_stages",
+    "grow_until",
+    "held_out_gains",
+    "margins",
+    "narrow_table",
+    "score_fold",
+    "shrinkage_at",
+    "stored_bytes",
+    "total_gains",
+    "trees_within_bytes",
+]
+
+SHRINKAGE, MAX_SHRUNK_STAGES = 0.7, 100
+"""Factor on the score so far with which a stage starts, and number of stages with it: the scale must stay finite."""
+
+ROWS_PER_TREE = 0.6
+"""Share of the rows that a tree is grown on."""
+
+N_LOSS_CHECKS = 10
+"""Checks of the validation loss in a stage that is grown in full."""
+
+PATIENCE = 2
+"""Checks without a lower loss that end a stage."""
+
+MIN_RELATIVE_DROP = 5e-4
+"""Relative drop from which on a loss counts as lower."""
+
+
+@dataclass(frozen=True)
+class StagedTrees:
+    """Trees of every stage.
+
+    Attributes
+    ----------
+    base : ndarray of shape (n_scores,)
+        Scores before any tree.
+    sets : tuple of ndarray
+        Columns of each stage, those of the stage before it first.
+    parts : tuple of TreeEnsemble
+        Trees that each stage adds, over all columns of the table.
+    mean_margin : ndarray of shape (n_stages,), optional
+        Mean margin after each stage, on the training rows.
+    """
+
+    base: Floats
+    sets: tuple[Ints, ...]
+    parts: tuple[TreeEnsemble, ...]
+    mean_margin: Floats | None = None
+
+    def scores(self, table: BinnedTable) -> Floats:
+        """Scores of every row after every stage, shape (n_rows, n_stages, n_scores)."""
+        running = np.tile(self.base, (table.n_rows, 1))
+        scores = np.empty((table.n_rows, len(self.parts), len(self.base)))
+        for place, part in enumerate(self.parts):
+            part.predict_binned(table, running)
+            scores[:, place] = running
+        return scores
+
+    @property
+    def n_bytes(self) -> Ints:
+        """Bytes that the trees of each stage take in a file at most, shape (n_stages,)."""
+        return np.array([stored_bytes(part) for part in self.parts])
+
+    def stages(
+        self,
+        task: Task,
+        calibrations: Sequence[Floats],
+        gates: Sequence[Sequence[TreeEnsemble]] | None = None,
+    ) -> "tuple[CascadeStage, ...]":
+        """Stages that serve; ``gates`` are the learned gates of the only node of each stage."""
+        learned = [None if gates is None else of_nodes[0] for of_nodes in gates or self.sets]
+        return tuple(
+            CascadeStage(columns, part.over_columns(columns), calibration, task, gate)
+            for columns, part, calibration, gate in zip(
+                self.sets, self.parts, calibrations, learned, strict=True
+            )
+        )
+
+    def to_serve(self) -> "StagedTrees":
+        """The same trees as they are served and stored: leaves in single precision, nodes level by level."""
+        return replace(self, parts=tuple(compact(part) for part in self.parts))
+
+
+@dataclass(frozen=True)
+class ValidationRows:
+    """Validation rows of early stopping: no tree is grown on them.
+
+    Attributes
+    ----------
+    table : BinnedTable
+        The rows.
+    y, counts : ndarray of shape (n_rows,)
+        Targets and weights.
+    """
+
+    table: BinnedTable
+    y: Floats
+    counts: Floats
+
+
+def grow_stages(
+    task: Task,
+    table: BinnedTable,
+    y: Floats,
+    counts: Floats,
+    sets: Sequence[Ints],
+    boosting: Boosting,
+    *,
+    n_trees: "Sequence[int] | PendingCounts | None" = None,
+    validation: ValidationRows | None = None,
+    counted: "PendingCounts | None" = None,
+) -> StagedTrees:
+    """Grow the stages of a cascade.
+
+    Parameters
+    ----------
+    task : Task
+        What is predicted.
+    table : BinnedTable
+        Training rows.
+    y, counts : ndarray of shape (n_rows,)
+        Targets, as the task encodes them, and weights.
+    sets : sequence of ndarray of int
+        Columns of each stage, nested. A stage without columns adds nothing.
+    boosting : Boosting
+        How trees are grown; Newton steps.
+    n_trees : sequence of int or PendingCounts, optional
+        Trees of each stage; by default ``boosting.n_trees``.
+    validation : ValidationRows, optional
+        Rows for early stopping.
+    counted : PendingCounts, optional
+        Takes the number of trees of each stage as soon as the stage has ended.
+    """
+    loss = task.loss(y)
+    base = loss.base(counts)
+    score = np.tile(base, (table.n_rows, 1))
+    stopping = None
+    if validation is not None:
+        start = np.tile(base, (validation.table.n_rows, 1))
+        stopping = EarlyStopping(validation, task.loss(validation.y), start)
+    subsampler = Subsampler(uniforms(table.codes)[:, None], ROWS_PER_TREE)
+    parts, mean_margin, scale = [], np.zeros(len(sets)), 1.0
+    for place, columns in enumerate(sets):
+        if (kept := shrinkage_at(place)) < 1.0:
+            score *= kept
+            scale /= kept
+            if stopping:
+                stopping.score *= kept
+        if not len(columns):
+            parts.append(TreeEnsemble.empty(table.n_features, task.n_scores))
+            if counted:
+                counted.put(place, 0)
+            continue
+        stage = Stage(table, columns, boosting, task.n_scores)
+        if stopping:
+            stopping.begin(score)
+        max_trees, seed = (
+            boosting.n_trees if n_trees is None else n_trees[place],
+            place * boosting.n_trees + 1,
+        )
+        trees = grow_until(stage, loss, counts, score, max_trees, seed, subsampler, stopping)
+        parts.append(replace(trees, values=trees.values * scale))
+        if counted:
+            counted.put(place, trees.n_trees)
+        mean_margin[place] = np.average(margins(score * scale, base), weights=counts)
+    return StagedTrees(
+        base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts), mean_margin
+    )
+
+
+class PendingCounts:
+    """Trees of each stage while one fold finds them: other folds follow it stage by stage, in threads of their own."""
+
+    def __init__(self, n_stages: int) -> None:
+        self._found = [Future[int]() for _ in range(n_stages)]
+
+    def put(self, place: int, n_trees: int) -> None:
+        """Set the number of trees of a stage."""
+        self._found[place].set_result(n_trees)
+
+    def close(self) -> None:
+        """Cancel what was not found, so that the other folds do not wait for it."""
+        for one in self._found:
+            one.cancel()
+
+    def __getitem__(self, place: int) -> int:
+        return self._found[place].result()
+
+
+def grow_until(
+    stage: "Stage",
+    loss: Loss,
+    counts: Floats,
+    score: Floats,
+    max_trees: int,
+    seed: int,
+    subsampler: Subsampler,
+    stopping: "EarlyStopping | None",
+    rows: Ints | None = None,
+) -> TreeEnsemble:
+    """Grow the trees of a stage until they are ``max_trees`` or no longer help, and update the scores in place.
+
+    The first tree is grown on the subsample of ``seed``, each further one on that of the next; ``rows`` are the rows of
+    the stage among those of the subsampler.
+    """
+    trees_per_check = max(stage.n_wanted // N_LOSS_CHECKS, 1)
+    for first in range(0, max_trees, trees_per_check):
+        if stopping and first and stopping.should_stop(stage, score):
+            break
+        n_more = min(trees_per_check, max_trees - first)
+        drawn = subsampler.masks(seed + first, n_more)
+        stage.grow(
+            loss, counts, score, n_more, drawn if rows is None else np.ascontiguousarray(drawn[:, rows])
+        )
+    return stage.trees().first(stopping.restore(stage, score) if stopping else stage.n_trees)
+
+
+def score_fold(
+    task: Task,
+    table: BinnedTable,
+    y: Floats,
+    counts: Floats,
+    fold: Ints,
+    sets: Sequence[Ints],
+    boosting: Boosting,
+    n_trees: "Sequence[int] | PendingCounts | None" = None,
+    counted: "PendingCounts | None" = None,
+) -> tuple[Floats, list[int], Floats]:
+    """Out-of-fold scores of one fold at every stage, the trees of each stage, and their mean in-sample margins.
+
+    Without ``n_trees`` each stage stops early by the loss of the fold; ``counted`` takes the numbers of trees.
+    """
+    try:
+        rest = np.ones(table.n_rows, dtype=bool)
+        rest[fold] = False
+        held_out = table.take(fold)
+        validation = ValidationRows(held_out, y[fold], counts[fold]) if n_trees is None else None
+        known = (table.take(rest), y[rest], counts[rest])
+        grown = grow_stages(
+            task, *known, sets, boosting, n_trees=n_trees, validation=validation, counted=counted
+        )
+    finally:
+        if counted:
+            counted.close()
+    assert grown.mean_margin is not None
+    return grown.scores(held_out), [part.n_trees for part in grown.parts], grown.mean_margin
+
+
+def margins(scores: Floats, base: Floats) -> Floats:
+    """Margin of each row, shape (n_rows,): distance from ``base``, or of the best class from the second best.
+
+    With more rows the scores of rare classes fall, which does not affect the best two.
+    """
+    if scores.shape[1] > 1:
+        return lead_of_best(scores)
+    away: Floats = np.abs(scores[:, 0] - base[0])
+    return away
+
+
+def total_gains(table: BinnedTable, loss: Loss, counts: Floats, columns: Ints, boosting: Boosting) -> Floats:
+    """Total gain of the splits on each column, shape (n_features,)."""
+    score = np.tile(loss.base(counts), (table.n_rows, 1))
+    return grow_more(table, loss, counts, columns, boosting, score).gains
+
+
+def held_out_gains(
+    table: BinnedTable, loss: Loss, counts: Floats, columns: Ints, boosting: Boosting
+) -> Floats:
+    """Total gain of the splits on each column on rows that their tree was not grown on, shape (n_features,).
+
+    Where a column is chance, splits gain on the rows that they were found on, the more the more values it has, and
+    lose on others (MDI-oob of Li, Wang, Basu, Kumbier and Yu, 2019). Gains are those of the steps that are taken, which
+    the learning rate shortens.
+    """
+    base, rate = loss.base(counts), boosting.learning_rate
+    score = np.tile(base, (table.n_rows, 1))
+    drawn = Subsampler(uniforms(table.codes)[:, None], ROWS_PER_TREE).masks(1, boosting.n_trees)
+    stage = Stage(table, columns, boosting, score.shape[1])
+    stage.grow(loss, counts, score.copy(), boosting.n_trees, drawn)
+    gains = np.zeros(table.n_features)
+    for number in range(stage.n_trees):
+        tree = stage.trees(number).first(1)
+        n_nodes, n_leaves = len(tree.feature), len(tree.values)
+        leaf_numbers = np.arange(n_leaves, dtype=np.float64)[:, None]
+        leaf = replace(tree, values=leaf_numbers).predict_binned(table)[:, 0].astype(np.intp)
+        # Sums of gradients and hessians of the rows that the tree was grown on and of the others: nodes, then leaves.
+        sums = np.zeros((n_nodes + n_leaves, 2, 2, score.shape[1]))
+        for kind, of_rows in enumerate(loss.derivatives(score)):
+            for side, weight in enumerate((counts * drawn[number], counts * ~drawn[number])):
+                for output, one in enumerate(of_rows.T):
+                    sums[n_nodes:, side, kind, output] = np.bincount(leaf, one * weight, n_leaves)
+        children = np.where(tree.children >= 0, tree.children, n_nodes + ~tree.children)
+        for node in range(n_nodes - 1, -1, -1):  # a child comes after its parent
+            sums[node] = sums[children[node, 0]] + sums[children[node, 1]]
+        (gradient, hessian), (other_gradient, other_hessian) = sums.transpose(1, 2, 0, 3)
+        step = -rate * gradient / (hessian + boosting.l2 + 1e-300)
+        lowered = -(step * other_gradient + 0.5 * np.square(step) * other_hessian).sum(axis=1)
+        np.add.at(gains, tree.feature, lowered[children].sum(axis=1) - lowered[:n_nodes])
+        score += tree.values[leaf]
+    return gains
+
+
+def grow_more(
+    table: BinnedTable, loss: Loss, counts: Floats, columns: Ints, boosting: Boosting, score: Floats
+) -> "Stage":
+    """Grow trees over some columns on all rows, from the scores they have, which are updated in place."""
+    stage = Stage(table, columns, boosting, score.shape[1])
+    stage.grow(loss, counts, score, boosting.n_trees)
+    return stage
+
+
+def shrinkage_at(place: int) -> float:
+    """Factor on the score of the stage before with which the stage at a place starts."""
+    return SHRINKAGE if 0 < place < MAX_SHRUNK_STAGES else 1.0
+
+
+def trees_within_bytes(
+    max_bytes: int, n_trees: list[int], bytes_of: Callable[[list[int]], Ints]
+) -> list[int]:
+    """Trees of each stage, capped at a common number so that all together take at most ``max_bytes``."""
+    while True:
+        taken = bytes_of(n_trees)
+        if taken.sum() <= max_bytes:
+            return n_trees
+        cuts = np.minimum(np.array(n_trees), np.arange(max(n_trees))[:, None])
+        cut_to = taken / np.maximum(n_trees, 1) * cuts
+        fits = np.flatnonzero(cut_to.sum(axis=1) <= max_bytes)
+        if fits[-1] == 0:
+            raise InvalidInputError(
+                f"max_bytes must leave room for a tree in every stage, about {int(cut_to[1].sum())} bytes here; got "
+                f"{max_bytes}. Raise it, ask for fewer `stages`, or give a smaller depth in `sizes`."
+            )
+        n_trees = cuts[fits[-1]].tolist()
+
+
+def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
+    """Table of some of the columns, so that no histograms of the others are computed."""
+    places, categories = table.places(columns), table.categories
+    padded = np.zeros((table.n_rows, -(-len(places) // WORD) * WORD), dtype=np.uint8)
+    padded[:, : len(places)] = table.codes[:, places]
+    categories = None if categories is None else categories.narrow(places, columns)
+    return BinnedTable(padded, table.thresholds.take(places), categories)
+
+
+def compact(trees: TreeEnsemble) -> TreeEnsemble:
+    """Trees in a form that takes few bytes in a file; their sums move by about a ten-millionth of themselves."""
+    trees = in_level_order(trees)
+    return replace(trees, values=trees.values.astype(np.float32).astype(np.float64))
+
+
+def stored_bytes(trees: TreeEnsemble) -> int:
+    """Bytes that trees take in a file at most, once they are compact: what is compressed takes less."""
+    of_feature = 1 if trees.n_features <= 256 else 4
+    per_node = of_feature + 1 + 1  # and the last bin, and bits: missing, leaf or node
+    if trees.sets is not None:
+        per_node += 8 + 4  # children by number, and a set
+    n_nodes, n_levels = len(trees.feature), 0 if trees.sets is None else len(trees.sets.levels)
+    # Thresholds are written once each, and then counted, or all of them as they are.
+    of_thresholds = min(2 * n_nodes + 8 * len(np.unique(trees.threshold)), 8 * n_nodes)
+    of_leaves = 4 * (trees.values.size + n_levels) + 8 * (trees.n_trees + 1)
+    return n_nodes * per_node + of_thresholds + of_leaves
+
+
+class Stage:
+    """One stage while it grows; its trees use the column numbers of the whole table."""
+
+    def __init__(self, table: BinnedTable, columns: Ints, boosting: Boosting, n_scores: int) -> None:
+        # In the order of the table, not of purchase: trees must not depend on how ties are listed.
+        self._columns, self._boosting, self._n_features = np.sort(columns), boosting, table.n_features
+        self._grower = boosting.grower(narrow_table(table, self._columns))
+        self._builder = EnsembleBuilder(len(columns), n_scores)
+
+    def grow(
+        self, loss: Loss, counts: Floats, score: Floats, n_trees: int = 1, drawn: Bools | None = None
+    ) -> None:
+        """Grow trees, each on the rows drawn for it, and add them to the scores in place."""
+        self._boosting.add_trees(self._grower, self._builder, loss, counts, score, n_trees, drawn)
+
+    @property
+    def n_wanted(self) -> int:
+        """Trees of a stage that is grown in full."""
+        return self._boosting.n_trees
+
+    @property
+    def n_trees(self) -> int:
+        """Trees so far."""
+        return self._builder.n_trees
+
+    def trees(self, first: int = 0) -> TreeEnsemble:
+        """The trees from number ``first`` on."""
+        trees = self._builder.ensemble(first)
+        feature = self._columns[trees.feature].astype(np.int32)
+        return replace(trees, n_features=self._n_features, feature=feature)
+
+    @property
+    def gains(self) -> Floats:
+        """Total gain of the splits on each column, shape (n_features,)."""
+        feature = self._columns[self._builder.ensemble().feature]
+        gains = np.zeros(self._n_features)
+        np.add.at(gains, feature, self._builder.gains)
+        return gains
+
+
+class EarlyStopping:
+    """Early stopping of a stage: tracks the lowest validation loss and restores its state."""
+
+    def __init__(self, validation: ValidationRows, loss: Loss, score: Floats) -> None:
+        self._validation, self._loss, self.score = validation, loss, score
+
+    def begin(self, score: Floats) -> None:
+        """Begin a stage, at the scores of the rows that it grows on."""
+        self._n_seen = self._n_best = self._n_worse = 0
+        self._lowest = self._mean_loss()
+        self._kept = score.copy(), self.score.copy()
+
+    def should_stop(self, stage: Stage, score: Floats) -> bool:
+        """Check the validation loss: whether ``PATIENCE`` checks have passed since the lowest."""
+        stage.trees(self._n_seen).predict_binned(self._validation.table, self.score)
+        self._n_seen, loss = stage.n_trees, self._mean_loss()
+        if loss < self._lowest * (1.0 - MIN_RELATIVE_DROP):
+            self._lowest, self._n_best, self._n_worse = loss, stage.n_trees, 0
+            self._kept = score.copy(), self.score.copy()
+        else:
+            self._n_worse += 1
+        return self._n_worse >= PATIENCE
+
+    def restore(self, stage: Stage, score: Floats) -> int:
+        """Restore the scores at the lowest loss, and return the number of trees there."""
+        if stage.n_trees > self._n_seen:
+            self.should_stop(stage, score)
+        score[:], self.score[:] = self._kept
+        return self._n_best
+
+    def _mean_loss(self) -> float:
+        return float(np.average(self._loss.values(self.score), weights=self._validation.counts))

@@ -1,0 +1,262 @@
+"""Boosted pairs (g, f1) by Algorithm 2, and a boosted gate that reads the scores of f1.
+
+Given the shares q sent on, each round adds one tree to f1 and one to g. A tree fits the negative gradient of
+
+    sum_i [(1 - q_i) loss(y_i, f1(x_i)) + D(q_i, g(x_i))]
+
+and pays ``gamma * price`` for every feature that neither model has used before. The sum is over rows, not their mean:
+with a mean, the gains of the paper's impurity would shrink with the square of the number of rows, and no value of gamma
+in the range it sweeps would buy anything.
+
+``ScoreReadingGate`` grows the gate again with the scores of f1 as further columns, which cost nothing once computed.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+from scipy.special import expit, logit
+
+from thrifty.arrays import Floats, Ints
+from thrifty.engine.full.crossfit import TrainingRows, held_out_rows
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.tasks.logistic import excess_loss, logistic_derivatives
+from thrifty.engine.tasks.task import Loss, Task
+from thrifty.engine.trees import BinnedTable, TreeEnsemble, bin_columns
+from thrifty.engine.walk.stage import CHEAP, GATE, BoostedStage
+from thrifty.learners.dynamod.alternating import Q_STEPS, Alternation
+from thrifty.learners.dynamod.objective import NEVER, DistanceName
+from thrifty.learners.trees import EnsembleBuilder, TreeGrower
+from thrifty.learners.trees.boosting import Boosting, counts_of
+
+
+class BoostedPair:
+    """Regrows both ensembles from nothing for the given shares; starts with g = 0 and f1 = GreedyMiser.
+
+    Parameters
+    ----------
+    table : BinnedTable
+        Training rows; ``fit`` and ``scores`` expect this very table.
+    price_list : PriceList
+        Prices of the purchases.
+    gamma : float
+        Gain that one unit of price must bring.
+    boosting : Boosting
+        How trees are grown.
+    task : Task
+        What f1 answers.
+    distance : {"kl", "squared"}
+        How the gate is compared with q.
+    total : float, optional
+        What the weights sum to on the user's scale, which is that of gamma and l2; default the number of rows.
+    """
+
+    def __init__(
+        self,
+        table: BinnedTable,
+        price_list: PriceList,
+        gamma: float,
+        boosting: Boosting,
+        task: Task,
+        distance: DistanceName = "kl",
+        *,
+        total: float | None = None,
+    ) -> None:
+        self._total = float(table.n_rows if total is None else total)
+        self._boosting = boosting
+        self._task = task
+        self._distance = distance
+        self._prices = price_list
+        self._grower = boosting.grower(table, price_list, gamma)
+        n_scores = task.n_scores
+        self._g, self._f1 = np.zeros(table.n_rows), np.zeros((table.n_rows, n_scores))
+        self.base = np.zeros(1 + n_scores)
+        self.gate = TreeEnsemble.empty(table.n_features)
+        self.cheap = TreeEnsemble.empty(table.n_features, n_scores)
+
+    @property
+    def charge(self) -> float:
+        """What the objective, a mean over rows, charges for a unit of price."""
+        return self._grower.gamma / self._total
+
+    @charge.setter
+    def charge(self, charge: float) -> None:
+        self._grower.gamma = charge * self._total
+
+    @property
+    def columns(self) -> Ints:
+        """Columns that g or f1 looks at."""
+        return np.flatnonzero(self.gate.features_used | self.cheap.features_used)
+
+    def start(self, y: Floats, weight: Floats) -> Self:
+        """Set f1 to GreedyMiser's and g to 0: where the paper's alternation begins."""
+        self.fit(None, y, np.full(len(y), NEVER), weight)
+        self.gate = TreeEnsemble.empty(self.gate.n_features)
+        self.base = np.r_[0.0, self.base[CHEAP]]
+        self._g = np.zeros(len(y))
+        return self
+
+    def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:  # noqa: ARG002 - the table is known
+        """Grow f1 and g in turn, from nothing, for the shares with these log-odds."""
+        self._grower.reset()
+        counts = counts_of(weight, self._total)
+        stays = expit(-log_odds)
+        of_label, of_gate = self._task.loss(y), GateLoss(self._distance, log_odds)
+        is_shut = bool(np.all(log_odds <= NEVER))
+        self.base = np.r_[of_gate.base(counts), of_label.base(counts * stays)]
+        g, self._f1 = (np.tile(self.base[some], (len(y), 1)) for some in (slice(GATE + 1), CHEAP))
+        gate = EnsembleBuilder(self.gate.n_features)
+        cheap = EnsembleBuilder(self.gate.n_features, self._task.n_scores)
+        add_tree, each = self._boosting.add_tree, stays[:, None]
+        for _ in range(self._boosting.n_trees):
+            grad, curvature = of_label.derivatives(self._f1)
+            add_tree(self._grower, cheap, (each * grad, each * curvature), counts, self._f1)
+            if not is_shut:
+                add_tree(self._grower, gate, of_gate.derivatives(g), counts, g)
+        self._g, self.cheap, self.gate = g[:, 0], cheap.ensemble(), gate.ensemble()
+        return self
+
+    def scores(self, X: Any) -> tuple[Floats, Floats]:  # noqa: ARG002 - the table is known
+        """``(g, f1)`` of the training rows, of shapes (n_rows,) and (n_rows, n_scores)."""
+        return self._g, self._f1
+
+    def scores_of(self, table: BinnedTable) -> tuple[Floats, Floats]:
+        """``(g, f1)`` of any rows with the same bins."""
+        g = self.base[GATE] + self.gate.predict_binned(table)[:, 0]
+        return g, self.base[CHEAP] + self.cheap.predict_binned(table)
+
+    def penalty(self) -> float:
+        """``gamma`` times the price of what was bought, on the scale of a mean over rows."""
+        spent = self._prices.cost_of(np.flatnonzero(self._grower.bought_columns))
+        return self._grower.gamma * spent / self._total
+
+    def stage(self) -> BoostedStage:
+        """Stage that serves."""
+        columns = self.columns
+        return BoostedStage(
+            columns, self.gate.over_columns(columns), self.cheap.over_columns(columns), self.base
+        )
+
+
+def boost_alone(
+    boosting: Boosting,
+    grower: TreeGrower,
+    loss: "Loss | GateLoss",
+    counts: Floats,
+    stays: Floats | float = 1.0,
+) -> tuple[TreeEnsemble, Floats]:
+    """Grow f1 or the gate alone, each row weighted by the share of it that stays."""
+    base, each = loss.base(counts * stays), np.reshape(stays, (-1, 1))
+    score, builder = np.tile(base, (len(counts), 1)), EnsembleBuilder(grower.table.n_features, len(base))
+    for _ in range(boosting.n_trees):
+        grad, curvature = loss.derivatives(score)
+        boosting.add_tree(grower, builder, (each * grad, each * curvature), counts, score)
+    return builder.ensemble(), base
+
+
+def boost_jointly(
+    boosting: Boosting, grower: TreeGrower, loss: Loss, gain: Floats, gate_weight: float, counts: Floats
+) -> tuple[TreeEnsemble, Floats]:
+    """Grow one ensemble for two questions: the label, and what sending a row on would gain.
+
+        min over trees with two values a leaf   sum_i [ loss(y_i, f1(x_i)) + gate_weight / 2 (gain_i - h(x_i))^2 ]
+
+    A split is worth the sum of what it gains for both, so that f1 and a gate can share every node. Newton steps.
+
+    Returns
+    -------
+    trees : TreeEnsemble
+        Outputs h, then those of f1.
+    base : ndarray of shape (1 + n_scores,)
+        Their scores before any tree.
+    """
+    base = np.r_[np.average(gain, weights=counts), loss.base(counts)]
+    score = np.tile(base, (len(gain), 1))
+    flat = np.full(len(gain), gate_weight)
+    builder = EnsembleBuilder(grower.table.n_features, len(base))
+    for _ in range(boosting.n_trees):
+        h, f1 = score[:, GATE], score[:, CHEAP]
+        gradient, hessian = loss.derivatives(f1)
+        derivatives = np.column_stack([gate_weight * (h - gain), gradient]), np.column_stack([flat, hessian])
+        boosting.add_tree(grower, builder, derivatives, counts, score)
+    return builder.ensemble(), base
+
+
+@dataclass(frozen=True)
+class GateLoss:
+    """The distance between the shares with some log-odds and one score per row."""
+
+    distance: DistanceName
+    log_odds: Floats
+
+    def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Gradient and hessian, each of shape (n_rows, 1)."""
+        if self.distance == "squared":
+            return 2.0 * (scores - self.log_odds[:, None]), np.full_like(scores, 2.0)
+        gradient, hessian = logistic_derivatives(expit(self.log_odds), scores[:, 0])
+        return gradient[:, None], hessian[:, None]
+
+    def base(self, weight: Floats) -> Floats:
+        """The best constant gate."""
+        if self.distance == "squared":
+            return np.array([np.average(self.log_odds, weights=weight)])
+        share = np.average(expit(self.log_odds), weights=weight)
+        return np.array([np.clip(logit(share), NEVER, -NEVER)])
+
+
+@dataclass(frozen=True)
+class ScoreReadingGate:
+    """Grows a gate that reads f1's scores besides the bought features.
+
+    f1's scores on its own training rows are too good: a gate that learned from them would trust f1 too much on
+    new rows. So f1 is regrown on the bought features once per fold, each row is scored by an f1 that has not seen it,
+    and both the shares and the gate are learned from those scores.
+    """
+
+    boosting: Boosting
+    distance: Literal["kl", "squared"]
+    max_bins: int
+    limit: float
+    extra_cost: Floats | None
+    categorical: tuple[int, ...] = ()
+
+    def regrow(
+        self, stage: BoostedStage, last: Alternation[BoostedPair], rows: TrainingRows, full_loss: Floats
+    ) -> BoostedStage:
+        """Return the stage with its gate replaced."""
+        block = rows.X[:, stage.columns]
+        counts = rows.weight
+        held_out = self._held_out_scores(block, self._places(stage), last.log_odds, rows)
+        excess = excess_loss(rows.task.loss(rows.y).values(held_out), full_loss)
+        g, _ = last.pair.scores(None)
+        shares = Q_STEPS[self.distance](
+            excess, g, self.limit, extra_cost=self.extra_cost, sample_weight=rows.weight
+        ).value
+        both = np.column_stack([block, held_out])
+        table = bin_columns(both, counts, self._places(stage), max_bins=self.max_bins)
+        gate, base = boost_alone(
+            self.boosting, self.boosting.grower(table), GateLoss(self.distance, shares), counts
+        )
+        return BoostedStage(
+            stage.columns, gate, stage.cheap, np.r_[base, stage.base[CHEAP]], gate_reads_score=True
+        )
+
+    def _places(self, stage: BoostedStage) -> list[int]:
+        """Columns of the block of a stage that hold levels."""
+        return [int(place) for place in np.flatnonzero(np.isin(stage.columns, self.categorical))]
+
+    def _held_out_scores(
+        self, block: Floats, categorical: list[int], log_odds: Floats, rows: TrainingRows
+    ) -> Floats:
+        counts, stays = rows.weight, expit(-log_odds)
+        table = bin_columns(block, counts, categorical, max_bins=self.max_bins)
+        scores = np.empty((len(block), rows.task.n_scores))
+        for fold in held_out_rows(rows):
+            out = np.zeros(len(block), dtype=bool)
+            out[fold] = True
+            grower = self.boosting.grower(table.take(~out))
+            trees, base = boost_alone(
+                self.boosting, grower, rows.task.loss(rows.y[~out]), counts[~out], stays[~out]
+            )
+            scores[out] = base + trees.predict_binned(table.take(out))
+        return scores

@@ -1,0 +1,437 @@
+"""Base class of the estimators with one gate: ``fit``, the alternation, and thresholds.
+
+A subclass implements how its stage (g, f1) is learned; everything else is here or in the base class. ``fit`` is all or
+nothing: if it raises, the estimator is exactly as before.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from thrifty.arrays import Floats, Ints
+from thrifty.engine.evidence.collect import evidence_of, evidence_of_known, training_fingerprints
+from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.evidence.measures import with_classes
+from thrifty.engine.evidence.thresholds import threshold_curve
+from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, held_out_rows
+from thrifty.engine.prices.billing import PriceList, check_amount
+from thrifty.engine.purchases.readers import TableReader
+from thrifty.engine.table.columns import column_types
+from thrifty.engine.table.frames import as_known_table, kind_of_table
+from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.policy import SLACK, Policy
+from thrifty.engine.walk.stage import Stage
+from thrifty.errors import InvalidInputError, UnspentBudgetWarning
+from thrifty.learners.dynamod.alternating import (
+    Alternation,
+    AnyPair,
+    CallBudget,
+    Fold,
+    Limit,
+    alternate,
+    alternate_under_budget,
+)
+from thrifty.learners.dynamod.objective import DistanceName
+from thrifty.learners.dynamod.solution import Solution
+from thrifty.learners.estimators.base import (
+    ChainClassifier,
+    ChainEstimator,
+    ChainRegressor,
+    all_or_nothing,
+    unwrap_chain,
+)
+from thrifty.learners.estimators.checks import (
+    check_goal,
+    check_seed,
+    check_share,
+    check_training_rows,
+    refuse_keywords,
+)
+from thrifty.progress import progress_printer
+from thrifty.threads import limited_threads, threads_of
+
+__all__ = [
+    "AlternatingEstimator",
+    "GatedClassifier",
+    "GatedEstimator",
+    "GatedRegressor",
+    "PairProblem",
+    "extra_cost_of",
+]
+
+UNSPENT = 0.8
+"""A fit that spends less than this part of its budget, although more would buy accuracy, warns."""
+
+DEFAULT_SHARE = 0.3
+"""Share of rows that may be sent during learning, without ``p_full`` and budget."""
+
+
+@dataclass(frozen=True)
+class PairProblem:
+    """Data, prices and limits from which a subclass learns its stage.
+
+    Attributes
+    ----------
+    rows : TrainingRows
+        Rows to learn from.
+    full : CrossFittedFull
+        The full model and its outputs on those rows.
+    price_list : PriceList
+        What purchases cost.
+    extra_cost : ndarray of shape (n_samples,) or None
+        Price of sending each row on, scaled to a mean of 1; None where it is the same for all of them.
+    seed : int
+        Seed of all random choices.
+    behind : Chain
+        The full model, or the chain in its place, with its prices.
+    budget : float or None
+        Most that a row may spend on average.
+    held_out : tuple of two ndarrays or None
+        Scores ``(g, f1)`` of the rows out of fold, once the stage is learned, if it was cross-fitted.
+    """
+
+    rows: TrainingRows
+    full: CrossFittedFull
+    price_list: PriceList
+    extra_cost: Floats | None
+    seed: int
+    behind: Chain
+    budget: float | None = None
+    held_out: tuple[Floats, Floats] | None = None
+
+    @property
+    def reader(self) -> TableReader:
+        """Reader of the training rows."""
+        return TableReader(self.rows.X, self.rows.table, self.rows.positions)
+
+    @cached_property
+    def calls(self) -> CallBudget:
+        """The budget, and what is spent of it."""
+        assert self.budget is not None  # checked by the callers
+        return CallBudget(self.budget, self.behind, self.rows, self.behind.walk(self.reader).route)
+
+    def limit(self, p_full: float | None) -> Limit:
+        """Limit of the q-step: the cap of (OPT2) where ``p_full`` is given, the budget of (OPT1) where it is not."""
+        if p_full is not None or self.budget is None:
+            return float(DEFAULT_SHARE if p_full is None else p_full)
+        return self.calls
+
+    def limit_at(self, p_full: float | None, columns: Ints) -> tuple[float, Floats | None]:
+        """The q-step's limit and prices for a stage whose columns are chosen."""
+        if p_full is not None or self.budget is None:
+            return float(DEFAULT_SHARE if p_full is None else p_full), self.extra_cost
+        return self.calls.of(columns)
+
+    def share_at(self, p_full: float | None, columns: Ints) -> float:
+        """Share of the rows that may be sent by a stage of these columns."""
+        if p_full is not None or self.budget is None:
+            return float(DEFAULT_SHARE if p_full is None else p_full)
+        return self.calls.share_of(columns)
+
+    def folds(self, made: Callable[[Ints, Ints], Fold[AnyPair]]) -> list[Fold[AnyPair]]:
+        """A pair for each fold of the rows: ``made(train, out)``."""
+        everyone = np.arange(len(self.rows.y))
+        return [made(np.setdiff1d(everyone, out), out) for out in held_out_rows(self.rows)]
+
+
+def extra_cost_of(behind: Chain, rows: TrainingRows) -> Floats | None:
+    """Price of sending each row on, scaled to a mean of 1; None where it is 0 or the same for all rows."""
+    if behind.behind is None and behind.price_list.by_row is None:
+        return None
+    reader = TableReader(rows.X, rows.table, rows.positions)
+    cost = behind.spent(reader, behind.walk(reader))
+    mean = float(np.average(cost, weights=rows.weight))
+    return cost / mean if mean > 0 else None
+
+
+class GatedEstimator(ChainEstimator):
+    """Base of the estimators with one cheap stage in front of the full model; see the subclasses.
+
+    Subclasses store at least ``full, feature_costs, prices, budget, cv, n_jobs`` and ``random_state``, and implement
+    ``_learn``.
+    """
+
+    feature_costs: Any
+    prices: Any
+    budget: float | None
+    cv: Any
+    n_jobs: int | None
+    verbose: int = 0
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **unknown: Any) -> Self:
+        """Learn the cheap model and the gate, and judge the full model on these rows.
+
+        Parameters
+        ----------
+        X : array, CSR matrix, pandas or polars data frame of shape (n_samples, n_features)
+            Every feature the full model reads, bought or not: training pays for everything.
+        y : array-like of shape (n_samples,)
+            Labels of two classes; of more for the estimators whose tag ``multi_class`` says so; numbers, for a
+            regressor.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights, as ``BudgetedClassifier.fit`` reads them; a row of weight zero is left out.
+        """
+        refuse_keywords(self, unknown)
+        self._check_parameters()
+        budget = None if self.budget is None else check_amount("budget", self.budget)
+        report = progress_printer(self.verbose, type(self).__name__)
+        with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
+            seed = check_seed(self.random_state)
+            X = as_known_table(X)
+            rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
+            names = getattr(self, "feature_names_in_", None)
+            n_features = rows.X.shape[1]
+            prices = self._price_list(rows)
+            self._check_against(n_features, names)
+            self._check_budget(budget, prices)
+            judged = self._judged(rows, prices, self.n_jobs)
+            report("judging the full model", 1, 1)
+            behind = Chain(
+                (),
+                unwrap_chain(judged.model, prices, rows.task),
+                prices,
+                rows.task,
+                Policy.of(np.empty(0), seed=seed),
+                names=None if names is None else tuple(str(name) for name in names),
+                kind=kind_of_table(X),
+                levels=self._levels,
+                types=column_types(rows.table),
+            )
+            problem = PairProblem(rows, judged, prices, extra_cost_of(behind, rows), seed, behind, budget)
+            stage = self._learn(problem)
+            report("learning the gate and the cheap model", 1, 1)
+            problem = replace(problem, held_out=self.__dict__.pop("_out_of_fold", None))
+            if len(rows.task.classes):
+                self.classes_ = rows.task.classes
+            self.chain_ = replace(behind, stages=(stage,), policy=Policy.of(np.zeros(1), seed=seed))
+            self.features_ = stage.columns
+            self.certificate_ = None
+            self._learned = self.chain_
+            self._go_to(np.array([self._default_threshold(problem, budget)]))
+            evidence = with_classes(self._judged_rows(problem), rows.task).without_scores()
+            self.evidence_ = replace(evidence, seen=training_fingerprints(*self._other_models()))
+            self._check_spend(budget)
+            report("judging operating points", 1, 1)
+        return self
+
+    def _check_parameters(self) -> None:
+        """Refuse bad constructor arguments before anything is computed."""
+
+    def _check_against(self, n_features: int, names: Any) -> None:
+        """Refuse constructor arguments that do not suit the table, before anything is computed."""
+
+    def _check_budget(self, budget: float | None, prices: PriceList) -> None:
+        """Refuse a budget that no pair can keep to, before anything is computed."""
+
+    def _check_spend(self, budget: float | None) -> None:
+        """Warn of a budget that is left unspent."""
+
+    def _learn(self, problem: PairProblem) -> Stage:
+        """Learn the stage (g, f1); further learned attributes end in ``_``.
+
+        A stage that was cross-fitted leaves its scores out of fold in ``_out_of_fold``.
+        """
+        raise NotImplementedError
+
+    def _default_threshold(self, problem: PairProblem, budget: float | None) -> float:
+        """Threshold of a fresh fit: the paper's ``g > 0``, or the one that spends the budget on the training rows."""
+        if budget is None:
+            return 0.0
+        g = None if problem.held_out is None else problem.held_out[0]
+        return self._curve(problem.reader, g=g, weight=problem.rows.weight).within(budget).threshold
+
+    def _judged_rows(self, problem: PairProblem) -> Evidence:
+        """The training rows: the full model's answers are out of fold, those of the stage if it was cross-fitted."""
+        rows, seen = problem.rows, self.chain_.visit_all(problem.reader)
+        if problem.held_out is not None:
+            seen.gate[:, 0], seen.scores[:, 0] = problem.held_out
+        outputs = problem.full.outputs
+        return evidence_of_known(self.chain_, problem.reader, rows.y, outputs, seen=seen, weight=rows.weight)
+
+    # -- operating points -------------------------------------------------------------------------
+
+    def scores(self, X: Any) -> tuple[Floats, Floats]:
+        """Gate and cheap-model scores ``(g, f1)`` of the stage, for every row."""
+        seen = self.chain_.visit_all(self._reader(X))
+        return seen.gate[:, 0], self.chain_.task.decision(seen.scores[:, 0])
+
+    def threshold_for(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        budget: float | None = None,
+        accuracy: float | None = None,
+        remote_share: float | None = None,
+    ) -> float:
+        """Threshold of the gate that meets a budget, an accuracy or a share on rows ``X`` not used in the fit.
+
+        Parameters
+        ----------
+        X : table
+            Rows to try thresholds on.
+        y : array-like, optional
+            Their labels, or numbers, for ``accuracy``.
+        budget : float, optional
+            Most that a row may spend on average; sends as many on as that allows.
+        accuracy : float, optional
+            Least accuracy, or score of a regressor; sends as few on as that allows. Asks the full model about every
+            row.
+        remote_share : float, optional
+            Largest share of the rows to be sent on.
+        """
+        check_goal(budget=budget, accuracy=accuracy, remote_share=remote_share)
+        reader = self._reader(X)
+        if accuracy is not None:
+            if y is None:
+                raise InvalidInputError("threshold_for(accuracy=...) needs the labels y of the rows X.")
+            wanted = check_share("accuracy", accuracy, meaning=f"the least {self.chain_.task.quality_name}")
+            seen = evidence_of(self, reader, y)
+            right = np.asarray(seen.quality, dtype=np.float64)
+            curve = threshold_curve(seen.gate[:, 0], 0.0, 1.0, right[:, 0], right[:, 1])
+            enough = np.flatnonzero(curve.score >= wanted - SLACK)
+            if not enough.size:
+                best = int(np.argmax(curve.score))
+                raise InvalidInputError(
+                    f"accuracy {wanted!r} is out of reach here: the full model alone has {curve.score[-1]:.6g}, and "
+                    f"the best any threshold reaches is {curve.score[best]:.6g}, sending {curve.cost[best]:.1%}. Ask "
+                    f"for no more."
+                )
+            return curve.at(enough[0]).threshold
+        if budget is not None:
+            return self._curve(reader).within(check_amount("budget", budget)).threshold
+        share = check_share("remote_share", remote_share, meaning="the largest share of rows sent on")
+        return threshold_curve(self.chain_.visit_all(reader).gate[:, 0], 0.0, 1.0).within(share).threshold
+
+    def at(self, *, budget: float | None = None, threshold: float | None = None) -> Self:  # type: ignore[override]  # a threshold besides
+        """Return the same fit at another threshold of its gate; nothing is refitted.
+
+        A loss against the full model is proved by ``certified``: the evidence of an estimator with a single gate is its
+        training rows.
+
+        Parameters
+        ----------
+        budget : float, optional
+            Mean spend per row, on the rows of ``evidence_``.
+        threshold : float, optional
+            Threshold of the gate: rows with ``g > threshold`` are sent on.
+        """
+        goal = check_goal(budget=budget, threshold=threshold)
+        other = self._without_certificate()
+        if "budget" in goal:
+            other._spend(goal["budget"])
+        else:
+            other._go_to(np.array([goal["threshold"]]))
+        return other
+
+    def _spend(self, budget: float) -> None:
+        seen = self._evidence()
+        curve = threshold_curve(seen.gate[:, 0], seen.cost_at(0), seen.cost_at(1), weight=seen.weights)
+        self._mix(curve.within(budget))
+
+    def _curve(self, reader: TableReader, *, g: Floats | None = None, weight: Floats | None = None) -> Policy:
+        """Every threshold of the gate on these rows; ``g`` if the gate's own scores are too good."""
+        if g is None:
+            g = self.chain_.visit_all(reader).gate[:, 0]
+        wide_open = self.chain_.at(Policy.of(np.full(self.chain_.n_own_stages, -np.inf)))
+        sent_on = wide_open.spent(reader, wide_open.walk(reader))
+        by_row = self.chain_.price_list.by_row is not None
+        stop = self.chain_.spent_at(reader, 0) if by_row else self.chain_.cost_by_place[0]
+        return threshold_curve(g, stop, sent_on, weight=weight)
+
+    @property
+    def threshold_(self) -> float:
+        """Rows with ``g > threshold_`` are sent on."""
+        check_is_fitted(self)
+        return self.chain_.policy.threshold
+
+
+class GatedClassifier(ChainClassifier, GatedEstimator):
+    """A classifier with one cheap stage in front of the full model."""
+
+
+class GatedRegressor(ChainRegressor, GatedEstimator):
+    """A regressor with one cheap stage in front of the full model."""
+
+
+class AlternatingEstimator(GatedEstimator):
+    """Base of the estimators that learn a pair by alternation; see the subclasses."""
+
+    gamma: float | None = 0.0
+    p_full: float | None
+    distance: DistanceName
+    cross_fit: bool
+    max_iter: int
+    tol: float
+
+    def _alternate(
+        self,
+        pair: AnyPair,
+        problem: PairProblem,
+        X: Any = None,
+        *,
+        without: Callable[[Ints, Ints], Fold[AnyPair]] | None = None,
+        chosen: Ints | None = None,
+        targets: tuple[Floats, Floats] | None = None,
+    ) -> Solution[Alternation[AnyPair]]:
+        """Run the alternation over a table ``X``.
+
+        ``without(train, out)`` is a pair fitted without some rows, for ``cross_fit``; ``chosen`` are the columns of a
+        pair that has bought them already; ``targets``, in the place of labels and of the full model's loss on them, are
+        soft ones.
+        """
+        rows, limit, extra = problem.rows, problem.limit(self.p_full), problem.extra_cost
+        if chosen is not None:
+            limit, extra = problem.limit_at(self.p_full, chosen)
+        y, full_loss = (rows.y, problem.full.loss(rows.y)) if targets is None else targets
+        how: dict[str, Any] = {"task": rows.task, "distance": self.distance, "weight": rows.weight}
+        how |= {"max_iter": self.max_iter, "tol": self.tol}
+        if self._follows_budget and chosen is None and without is not None:
+            # f1 on its own rows looks better than f0, and calls as if they were worth nothing.
+            how |= {"budget": problem.calls, "folds": problem.folds(without)}
+            return alternate_under_budget(pair, X, y, full_loss, **how)
+        folds = problem.folds(without) if self.cross_fit and without is not None else None
+        return alternate(pair, X, y, full_loss, limit=limit, extra_cost=extra, folds=folds, **how)
+
+    def _check_budget(self, budget: float | None, prices: PriceList) -> None:
+        least = self._least_price(prices)
+        if budget is not None and budget < least:
+            raise InvalidInputError(
+                f"budget must be at least {least:.6g}, the price of the cheapest gate: one that buys nothing tells no "
+                f"rows apart; got {budget!r}."
+            )
+
+    def _least_price(self, prices: PriceList) -> float:
+        """Price of the cheapest pair that reads a column."""
+        return float(prices.prices.min())
+
+    def _check_spend(self, budget: float | None) -> None:
+        seen = self.evidence_
+        if budget is None or not seen.full_score > self.expected_score_:
+            return
+        of_full = np.broadcast_to(seen.cost_at(1), np.shape(seen.gate[:, 0]))
+        reach = min(budget, float(np.average(of_full, weights=seen.weights)))
+        if self.expected_cost_ < UNSPENT * reach:
+            warnings.warn(
+                f"The fit spends {self.expected_cost_:.3g} of the budget of {budget:g} a row and scores "
+                f"{self.expected_score_:.3g}, where the full model scores {seen.full_score:.3g}: "
+                f"a gate on {len(self.features_)} columns tells too few rows apart. Let it buy more, by a smaller "
+                f"`gamma` or by none, or lower the budget.",
+                UnspentBudgetWarning,
+                stacklevel=3,
+            )
+
+    @property
+    def _follows_budget(self) -> bool:
+        """Whether gamma follows from the budget, (OPT1)."""
+        return self.gamma is None and self.budget is not None and self.p_full is None
+
+    def _report(self, run: Solution[Alternation[Any]]) -> None:
+        """Keep the rounds of an alternation."""
+        self.trace_ = np.array([[step.after_shares, step.after_pair] for step in run.value.rounds])
+        self.n_iter_, self.excess_ = run.n_iter, run.value.excess

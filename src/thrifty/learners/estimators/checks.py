@@ -1,0 +1,332 @@
+"""Validation of training rows, weights, targets and parameters; errors name the column, the row and the value."""
+
+from collections.abc import Mapping
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.utils import _safe_indexing, check_random_state, get_tags
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.validation import _check_feature_names, _check_sample_weight, validate_data
+
+from thrifty.arrays import Floats, Labels, check_unmasked, unmasked
+from thrifty.engine.evidence.evidence import check_threshold
+from thrifty.engine.evidence.hypothesis_tests import check_max_loss
+from thrifty.engine.full.crossfit import TrainingRows, assign_folds
+from thrifty.engine.full.model import is_estimator
+from thrifty.engine.prices.billing import check_amount
+from thrifty.engine.table.columns import Levels, learn_levels, plain_table
+from thrifty.engine.table.frames import describe_bad_column, kind_of_table, refuse_series
+from thrifty.engine.tasks.classes import one_class
+from thrifty.errors import InvalidInputError, InvalidTypeError
+
+_OTHER_NAMES = "The feature names should match those that were passed during fit."
+"""Beginning of scikit-learn's error for other column names or another order; ``check_estimator`` requires it."""
+
+_IN_ORDER = " Give X with those columns, in that order: X[list(estimator.feature_names_in_)]."
+
+_WAY_OUT = (
+    " OneHotEncoder turns categories into columns of 0 and 1. BudgetedClassifier, BudgetedRegressor and the estimators "
+    "of DynaMod-Gbrt and GreedyMiser read text, categories and dates as they are."
+)
+
+MAX_RATIO = 1e100
+"""Largest ratio of two weights: beyond it, sums of weighted rows lose the light ones."""
+
+MAX_COUNT = 100
+"""Largest mean of whole weights that count rows; larger ones are relative, as weights with fractions are."""
+
+_PLAIN_TYPES = frozenset(
+    map(np.dtype, ("float64", "float32", "int64", "int32", "int16", "int8", "uint8", "bool"))
+)
+"""Dtypes that become float64 without further checks."""
+
+
+def check_training_rows(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, cv: Any, seed: int
+) -> TrainingRows:
+    """Validate X, y and weights, and assign folds; rows of weight zero are left out."""
+    if y is None:
+        raise InvalidInputError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None."
+        )
+    numbers, y = validated(estimator, X, _plain_labels(y), reset=True)
+    weight, class_weight = check_weights(sample_weight, numbers), getattr(estimator, "class_weight", None)
+    task = estimator._task_of(y, weight)
+    encoded = task.encode("y", y, len(y))
+    if class_weight is not None:
+        weight = check_weights(weight * _weights_by_class(class_weight, y, task.classes), numbers)
+    kept = np.flatnonzero(weight > 0)
+    # A splitter of the user splits all rows given; a number of folds splits the rows that count.
+    given = (
+        None
+        if isinstance(cv, Integral)
+        else assign_folds(cv, numbers, encoded, task.strata(encoded), seed, task.query_of(encoded))[kept]
+    )
+    table, every = X if kind_of_table(X) else numbers, numbers
+    if len(kept) < len(weight):
+        table, numbers = _safe_indexing(table, kept), numbers[kept]
+    encoded = encoded[kept]
+    strata, query = task.strata(encoded), task.query_of(encoded)
+    if len(np.unique(strata)) < 2:
+        raise one_class(task.decode(encoded[:1]))
+    return TrainingRows(
+        table=table,
+        X=numbers,
+        y=encoded,
+        task=task,
+        weight=weight[kept],
+        folds=assign_folds(cv, numbers, encoded, strata, seed, query) if given is None else given,
+        positions=kept,
+        n_given=len(weight),
+        weighted=bool(np.any(weight[kept] != 1.0)),
+        given=every,
+    )
+
+
+def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
+    """Validate X (and y) and return numbers; errors name the column, and masked cells are missing."""
+    refuse_series(X)
+    if not reset and not y:
+        plain = _plain_numbers(estimator, X)
+        if plain is not None:
+            return plain
+    for labels in y:
+        check_unmasked("y", labels)
+    X = _plain_table(estimator, X, reset)
+    all_tags = get_tags(estimator)
+    tags = all_tags.input_tags
+    # Beside text the full model itself refuses what it cannot read: a missing level need not be missing for it.
+    allow_nan = tags.allow_nan or (_reads_levels(estimator) and known_levels(estimator, reset) is not None)
+    # The target of a ranker has two columns, relevance and query.
+    columns = {"multi_output": True} if y and all_tags.target_tags.two_d_labels else {}
+    try:
+        return validate_data(
+            estimator,
+            unmasked(X),
+            *y,
+            reset=reset,
+            accept_sparse="csr" if tags.sparse else False,
+            ensure_all_finite="allow-nan" if allow_nan else True,
+            dtype=np.float64,
+            **columns,
+        )
+    except (TypeError, ValueError, OverflowError) as error:
+        culprit = describe_bad_column(X, allow_missing=allow_nan)
+        if "encode it" in culprit and kind_of_table(X) and not _reads_levels(estimator):
+            culprit += _WAY_OUT
+        is_type = isinstance(error, TypeError)
+        # Numpy's messages about types do not name the column.
+        message = "X must hold numbers." if is_type and culprit and kind_of_table(X) else str(error).rstrip()
+        if message.startswith("Input X contains NaN"):
+            message = _who_reads_no_missing(estimator) or message
+        message = message if message.endswith((".", "\n")) or not culprit else f"{message}."
+        if message.startswith(_OTHER_NAMES):
+            message += _IN_ORDER
+        raise (InvalidTypeError if is_type else InvalidInputError)(f"{message}{culprit}") from error
+
+
+def _plain_numbers(estimator: Any, X: Any) -> Floats | None:
+    """X as numbers if a quick check finds nothing unusual, else None.
+
+    For one row scikit-learn's checks take longer than the prediction; they are used for unusual input only.
+    """
+    names, levels = getattr(estimator, "feature_names_in_", None), known_levels(estimator)
+    if levels is not None:
+        if names is None or not kind_of_table(X) or list(X.columns) != names.tolist():
+            return None
+        numbers = levels.numbers(X)
+        return numbers if len(numbers) and not np.isinf(numbers).any() else None
+    if type(X) is np.ndarray:
+        if names is not None or X.dtype != np.float64:
+            return None
+        numbers = X
+    elif names is not None and type(X).__name__ == "DataFrame" and kind_of_table(X) == "pandas":
+        if X.columns.tolist() != names.tolist() or not _PLAIN_TYPES.issuperset(X.dtypes):
+            return None
+        numbers = X.to_numpy(dtype=np.float64)
+    else:
+        return None
+    if numbers.ndim != 2 or len(numbers) == 0 or numbers.shape[1] != estimator.n_features_in_:
+        return None
+    if np.isfinite(numbers).all():
+        return numbers
+    allows_missing = get_tags(estimator).input_tags.allow_nan and not np.isinf(numbers).any()
+    return numbers if allows_missing else None
+
+
+def _who_reads_no_missing(estimator: Any) -> str:
+    """Error message naming the model that does not accept missing values; empty if it is the estimator itself."""
+    if not getattr(estimator, "_accepts_missing", False):
+        return ""
+    for name, model in estimator.get_params(deep=False).items():
+        if _reads_missing(model):
+            continue
+        behind = getattr(model, "estimator", model)
+        if inside := _who_reads_no_missing(behind):
+            return inside
+        step = next((one for _, one in getattr(behind, "steps", ()) if not _reads_missing(one)), None)
+        called = getattr(behind, "what", type(behind).__name__)
+        called += "" if step is None else f" with {type(step).__name__}"
+        return (
+            f"Input X contains NaN, and the model given as {name!r}, a {called}, does not accept missing values; the "
+            f"stages of {type(estimator).__name__} do. Give a model that reads them too, such as scikit-learn's "
+            f"HistGradientBoosting, or a Pipeline that begins with an imputer."
+        )
+    return ""
+
+
+def _reads_missing(model: Any) -> bool:
+    """Whether a model accepts missing values, by scikit-learn's tags."""
+    return not is_estimator(model) or bool(get_tags(model).input_tags.allow_nan)
+
+
+def refuse_keywords(estimator: Any, unknown: Mapping[str, Any]) -> None:
+    """Refuse keywords that ``fit`` does not take; for those of the constructor, the error says so."""
+    for name in unknown:
+        called = type(estimator).__name__
+        is_parameter = name in estimator.get_params(deep=False)
+        way_out = f": write {called}(..., {name}=...).fit(X, y)" if is_parameter else ""
+        raise InvalidTypeError(
+            f"{called}.fit takes no argument {name!r}{'; it is a parameter of the constructor' if is_parameter else ''}"
+            f"{way_out}."
+        )
+
+
+def _reads_levels(estimator: Any) -> bool:
+    """Whether an estimator accepts text, categories and dates; then it accepts missing values too."""
+    return bool(getattr(estimator, "_accepts_levels", False))
+
+
+def _plain_table(estimator: Any, X: Any, reset: bool) -> Any:
+    """X with numbers in the place of text, categories and dates, for estimators that read these."""
+    if not _reads_levels(estimator):
+        return X
+    if reset:
+        # A chain in the place of the full model reads the same numbers: its levels count.
+        full = getattr(estimator, "full", None)
+        model = getattr(full, "estimator", full)
+        behind = getattr(getattr(model, "chain_", model), "levels", None)
+        estimator._levels = learn_levels(X) if behind is None else behind
+        return plain_table(X, estimator._levels)
+    levels = known_levels(estimator)
+    if levels is not None and kind_of_table(X) and hasattr(estimator, "feature_names_in_"):
+        # Levels are looked up by the place of the column, so names are checked first.
+        try:
+            _check_feature_names(estimator, X, reset=False)
+        except ValueError as error:
+            raise InvalidInputError(f"{str(error).rstrip()}{_IN_ORDER}") from error
+    return plain_table(X, levels)
+
+
+def known_levels(estimator: Any, reset: bool = False) -> Levels | None:
+    """Levels of the columns, of the finished fit or, with ``reset``, of the running one."""
+    chain = None if reset else vars(estimator).get("chain_")
+    levels: Levels | None = vars(estimator).get("_levels") if chain is None else chain.levels
+    return levels
+
+
+def _plain_labels(y: Any) -> Any:
+    """Labels of pandas' nullable types as plain arrays, so that integers stay integers."""
+    plain = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
+    if plain is None or not hasattr(y, "isna") or y.isna().any():
+        return y
+    return y.to_numpy(dtype=plain)
+
+
+def check_weights(sample_weight: Any, numbers: Any) -> Floats:
+    """Check sample weights, one for each row and not all zero, and bring them to the scale of counts.
+
+    Whole numbers count rows: a row of weight two is that row given twice. Other weights are relative, and are
+    multiplied by a power of two, which rounds nothing, so that their mean is about one: trees are regularised on that
+    scale. Equal weights are no weights.
+    """
+    check_unmasked("sample_weight", sample_weight)
+    try:
+        weight = _check_sample_weight(sample_weight, numbers, dtype=np.float64, ensure_non_negative=True)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"sample_weight must be a number >= 0 for each row: {error}") from error
+    if not weight.any():
+        raise InvalidInputError("sample_weight must not be zero for every row; got zeros only.")
+    heavy, light = float(weight.max()), float(weight[weight > 0].min())
+    if heavy == light:
+        return np.where(weight > 0, 1.0, 0.0)
+    if light < heavy / MAX_RATIO:
+        raise InvalidInputError(
+            f"sample_weight must be at most {MAX_RATIO:g} times the smallest one that is not zero; got {light:g} to "
+            f"{heavy:g}. Give rows that hardly count the weight 0."
+        )
+    if not 1 / MAX_RATIO <= heavy <= MAX_RATIO:  # sums would overflow, or lose digits
+        weight = np.ldexp(weight, -int(np.frexp(heavy)[1]))
+    mean = float(np.mean(weight[weight > 0]))
+    if mean <= MAX_COUNT and np.array_equal(weight, np.rint(weight)):
+        return np.asarray(weight, dtype=np.float64)
+    scaled: Floats = np.ldexp(weight, -round(np.log2(mean)))
+    return scaled
+
+
+def _weights_by_class(class_weight: Any, y: Labels, classes: Labels) -> Floats:
+    """Weight of each row from ``class_weight``: "balanced", or a dict by label; labels not in it have weight 1."""
+    if isinstance(class_weight, dict):
+        unknown = [label for label in class_weight if label not in classes.tolist()]
+        if unknown:
+            raise InvalidInputError(
+                f"class_weight names {unknown[0]!r}, which is not a label of y; those are {classes.tolist()}."
+            )
+        weights = {
+            label: check_amount(f"class_weight of {label!r}", one) for label, one in class_weight.items()
+        }
+        class_weight = {label: weights.get(label, 1.0) for label in classes.tolist()}
+    elif not (isinstance(class_weight, str) and class_weight == "balanced"):
+        raise InvalidInputError(
+            f'class_weight must be None, "balanced" or a dict from labels to weights; got {class_weight!r}.'
+        )
+    return np.asarray(compute_sample_weight(class_weight, y), dtype=np.float64)
+
+
+def check_seed(random_state: Any) -> int:
+    """Integer seed drawn from ``random_state``."""
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except ValueError as error:
+        raise InvalidInputError(
+            f"random_state must be None, a whole number or a RandomState; got {random_state!r}."
+        ) from error
+
+
+def check_share(name: str, value: Any, *, meaning: str) -> float:
+    """Check that a value is in [0, 1]; the error gives its meaning."""
+    if not isinstance(value, int | float | np.integer | np.floating) or not 0.0 <= float(value) <= 1.0:
+        raise InvalidInputError(f"{name} must lie in [0, 1]; got {value!r}. It is {meaning}.")
+    return float(value)
+
+
+def check_cap(p_full: Any) -> None:
+    """Check ``p_full``: None or a share."""
+    if p_full is not None:
+        check_share("p_full", p_full, meaning="the share of samples allowed to reach the full model")
+
+
+def check_count(name: str, value: Any, *, min_value: int = 1, max_value: int | None = None) -> int:
+    """Check a whole number in [``min_value``, ``max_value``]."""
+    fits = not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= min_value
+    if not fits or (max_value is not None and int(value) > max_value):
+        rule = f">= {min_value}" if max_value is None else f"in [{min_value}, {max_value}]"
+        raise InvalidInputError(f"{name} must be a whole number {rule}; got {value!r}.")
+    return int(value)
+
+
+def check_goal(*, may_be_none: bool = False, **goals: Any) -> dict[str, Any]:
+    """Check that exactly one of budget, max_loss and threshold is given, and return it by name."""
+    given = {name: value for name, value in goals.items() if value is not None}
+    if len(given) > 1 or not (given or may_be_none):
+        shown = " and ".join(f"{name}={value!r}" for name, value in given.items()) or "none"
+        raise InvalidInputError(f"give one of {', '.join(goals)}; got {shown}.")
+    if "max_loss" in given:
+        check_max_loss(given["max_loss"])
+    by_class = {name: dict(value) for name, value in given.items() if isinstance(value, Mapping)}
+    return {
+        name: check_threshold(value) if name == "threshold" else check_amount(name, value)
+        for name, value in given.items()
+        if name not in by_class
+    } | by_class

@@ -1,0 +1,319 @@
+"""Logs of many models as arrays, checked: qualities, costs, answers, evidence, and rows of which some models are known.
+
+A log in which only some models were asked about each row is completed by doubly robust estimates: a regression gives
+every row a quality of every model, and where a model was asked the regression's error, divided by the propensity of
+asking, is added. Means of the completed qualities are unbiased if either the propensities or the regression are right.
+Inverse-propensity estimates need no regression, vary more, and check the doubly robust ones.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thrifty.arrays import Bools, Floats, Ints
+from thrifty.errors import InvalidInputError, MissingSupportWarning
+from thrifty.learners.routing.quality import ridge
+
+MIN_ROWS = 30
+TOKEN_CHARACTERS = 4.0
+"""Characters of a token, where the log does not hold what was billed."""
+
+_MAX_WEIGHT = 20.0
+_MIN_SUPPORT = 0.5
+"""Least sum of the weights of rows that were asked, as a share of the rows."""
+
+_COMPLETE_SHARE = 0.8
+"""Where this share of the rows knows every model, the other rows are left out rather than estimated."""
+
+ModelPrice = float | tuple[float, float] | Callable[[Any], float] | None
+"""Price per call, per million tokens in and out, as a function of the row, or known from the log only."""
+
+
+def check_models(models: Any) -> dict[str, ModelPrice]:
+    """Names and prices of the models."""
+    if isinstance(models, Mapping):
+        pairs = list(models.items())
+    elif isinstance(models, Sequence) and not isinstance(models, str):
+        pairs = [(name, None) for name in models]
+    else:
+        raise InvalidInputError(
+            f"models must be a dict from names to prices, or a list of names; got {type(models).__name__}."
+        )
+    names = [name for name, _ in pairs]
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise InvalidInputError(f"models must have names that are text; got {name!r}.")
+        if names.count(name) > 1:
+            raise InvalidInputError(
+                f"models must have different names; {name!r} is there {names.count(name)} times."
+            )
+    if len(names) < 2:
+        raise InvalidInputError(f"models must name at least two models to choose from; got {len(names)}.")
+    return {name: check_price(name, price) for name, price in pairs}
+
+
+def check_price(name: str, price: Any) -> ModelPrice:
+    """Check the price of one model."""
+    if price is None or callable(price):
+        return price  # type: ignore[no-any-return]
+    rule = (
+        f"the price of {name!r} must be a number > 0 per call, a pair of numbers > 0 per million tokens in and out, or "
+        f"a function of the row; got {price!r}. A model that is free needs no router: give what its time is worth."
+    )
+    parts = list(price) if isinstance(price, tuple | list) else [price]
+    is_number = all(
+        isinstance(part, int | float | np.number) and not isinstance(part, bool) for part in parts
+    )
+    if len(parts) not in (1, 2) or not is_number or not all(np.isfinite(part) and part > 0 for part in parts):
+        raise InvalidInputError(rule)
+    return (
+        (float(parts[0]), float(parts[1]))
+        if isinstance(price, tuple | list) and len(parts) == 2
+        else float(parts[0])
+    )
+
+
+def is_text(X: Any) -> bool:
+    """Whether rows are texts: a list, array or column of them."""
+    if isinstance(X, str) or (hasattr(X, "ndim") and X.ndim != 1) or not hasattr(X, "__len__"):
+        return False
+    texts = [isinstance(one, str) for one in X]
+    if any(texts) and not all(texts):
+        row = texts.index(False)
+        raise InvalidInputError(
+            f"X must hold a text in every row, or numbers; got {list(X)[row]!r} in row {row}."
+        )
+    return any(texts)
+
+
+def matrix(name: str, given: Any, models: Sequence[str], n_rows: int | None) -> NDArray[Any]:
+    """An array of shape (n_rows, n_models); the columns of a data frame are found by name."""
+    if hasattr(given, "columns"):
+        missing = [model for model in models if model not in list(given.columns)]
+        if missing:
+            raise InvalidInputError(f"{name} must have a column for each model; {missing[0]!r} has none.")
+        given = given[list(models)].to_numpy()
+    array = np.asarray(given)
+    if array.ndim != 2 or array.shape[1] != len(models) or (n_rows is not None and len(array) != n_rows):
+        rows = "n_rows" if n_rows is None else n_rows
+        raise InvalidInputError(
+            f"{name} must have shape ({rows}, {len(models)}), a row for each row of X and a column for each model; got "
+            f"{array.shape}."
+        )
+    return array
+
+
+def numbers(name: str, given: Any, models: Sequence[str], n_rows: int) -> Floats:
+    """A matrix of numbers."""
+    try:
+        return matrix(name, given, models, n_rows).astype(np.float64)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(
+            f"{name} must hold numbers, NaN where a model was not asked: {error}"
+        ) from error
+
+
+def qualities(given: Any, models: Sequence[str], n_rows: int) -> Floats:
+    """Qualities in [0, 1], NaN where a model was not asked."""
+    quality = numbers("quality", given, models, n_rows)
+    wrong = np.argwhere(~np.isnan(quality) & ~((quality >= 0.0) & (quality <= 1.0)))
+    if len(wrong):
+        row, model = wrong[0]
+        raise InvalidInputError(
+            f"quality must lie in [0, 1], 1 for right and 0 for wrong; got {quality[row, model]:g} for "
+            f"{models[model]!r} in row {row}. Rescale scores of another range."
+        )
+    return quality
+
+
+def check_quality(given: Any, models: Sequence[str], n_rows: int) -> Floats:
+    """Qualities to learn from, of models that were asked and were right."""
+    quality = qualities(given, models, n_rows)
+    for model, name in enumerate(models):
+        known = quality[~np.isnan(quality[:, model]), model]
+        if not len(known):
+            raise InvalidInputError(
+                f"quality of {name!r} is missing in every row: it was never asked. Leave it out."
+            )
+        if not known.any():
+            raise InvalidInputError(f"{name!r} was never right in {len(known)} rows. Leave it out.")
+    return quality
+
+
+def tokens_in(X: Any) -> Floats | None:
+    """Tokens of each row that is a text, by its length; None for tables."""
+    return np.array([len(text) for text in X]) / TOKEN_CHARACTERS if is_text(X) else None
+
+
+def costs_of(X: Any, cost: Any, answers: Any, prices: Mapping[str, ModelPrice], n_rows: int) -> Floats:
+    """What each row was billed for each model, NaN where a model was not asked."""
+    names = list(prices)
+    if cost is not None:
+        billed = numbers("cost", cost, names, n_rows)
+        wrong = np.argwhere(~np.isnan(billed) & ~((billed >= 0.0) & np.isfinite(billed)))
+        if len(wrong):
+            row, model = wrong[0]
+            raise InvalidInputError(
+                f"cost must be a finite number >= 0; got {billed[row, model]:g} for {names[model]!r} in row {row}."
+            )
+        return billed
+    found, asked = np.empty((n_rows, len(names))), tokens_in(X)
+    for model, (name, price) in enumerate(prices.items()):
+        if price is None:
+            raise InvalidInputError(
+                f"{name!r} has no price: give models as a dict from names to prices, or what was billed as cost=."
+            )
+        if isinstance(price, tuple):
+            column = None if answers is None else matrix("answers", answers, names, n_rows)[:, model]
+            if asked is None or column is None or not any(isinstance(one, str) for one in column):
+                raise InvalidInputError(
+                    f"{name!r} has a price per token, and tokens are known only where X and answers are texts. Give "
+                    f"what was billed as cost=, or prices per call."
+                )
+            told = np.array([len(one) if isinstance(one, str) else 0 for one in column]) / TOKEN_CHARACTERS
+            found[:, model] = (price[0] * asked + price[1] * told) / 1e6
+        elif callable(price):
+            rows = X if is_text(X) else np.asarray(X)
+            found[:, model] = [float(price(rows[row])) for row in range(n_rows)]
+            if not (np.isfinite(found[:, model]).all() and (found[:, model] > 0.0).all()):
+                raise InvalidInputError(
+                    f"the price function of {name!r} must return numbers > 0 for every row."
+                )
+        else:
+            found[:, model] = price
+    return found
+
+
+def check_billed(costs: Floats, models: Sequence[str]) -> None:
+    """Refuse models whose cost is unknown or zero in every row."""
+    for model, name in enumerate(models):
+        if np.isnan(costs[:, model]).all():
+            raise InvalidInputError(f"cost of {name!r} is missing in every row. Give what was billed.")
+        if not np.nansum(costs[:, model]) > 0.0:
+            raise InvalidInputError(
+                f"{name!r} is free in every row of cost. A model that is free needs no router: give what its time is "
+                f"worth."
+            )
+
+
+def normalise(answer: Any) -> Any:
+    """Canonical form of an answer, in which answers are compared; None where nothing could be parsed."""
+    if answer is None or answer != answer:
+        return None
+    if isinstance(answer, str):
+        return " ".join(answer.casefold().split()).strip(" .!\"'") or None
+    return None if isinstance(answer, int | np.integer) and answer < 0 else answer
+
+
+def answer_codes(
+    given: Any,
+    models: Sequence[str],
+    n_rows: int,
+    canonical: Callable[[Any], Any],
+    *,
+    may_be_unparsed: bool = False,
+) -> Ints:
+    """Answers as numbers that are equal within a row where answers are; -1 where nothing could be parsed."""
+    answers = matrix("answers", given, models, n_rows)
+    if answers.dtype.kind in "iu":
+        codes = np.where(answers < 0, -1, answers).astype(np.intp)
+    else:
+        codes = np.full(answers.shape, -1, dtype=np.intp)
+        for row, line in enumerate(answers.tolist()):
+            seen: dict[Any, int] = {}
+            for model, one in enumerate(line):
+                form = canonical(one)
+                if form is not None:
+                    codes[row, model] = seen.setdefault(form, len(seen))
+    for model, name in enumerate(models):
+        if (codes[:, model] < 0).all() and not may_be_unparsed:
+            raise InvalidInputError(
+                f"answers of {name!r} are missing or unparsed in every row. Leave answers out, or parse them."
+            )
+    return codes
+
+
+def check_propensity(given: Any, known: Bools, models: Sequence[str]) -> Floats:
+    """Probabilities with which each model was asked; without them, the share of rows that it was asked in."""
+    if given is None:
+        return np.broadcast_to(known.mean(axis=0), known.shape)
+    if np.ndim(given) == 1 and len(given) == len(known):
+        given = np.repeat(np.asarray(given)[:, None], len(models), axis=1)
+    array = numbers("propensity", given, models, len(known))
+    if not (np.isfinite(array[known]).all() and (array[known] > 0.0).all() and (array[known] <= 1.0).all()):
+        raise InvalidInputError("propensity must lie in (0, 1] wherever a model was asked.")
+    return np.where(known, array, 1.0)
+
+
+def whole_rows(quality: Floats, cost: Floats, propensity: Any) -> tuple[Bools, bool]:
+    """Rows to learn from, and whether they must be completed because models are missing in many of them."""
+    whole: Bools = ~np.asarray((np.isnan(quality) | np.isnan(cost)).any(axis=1))
+    if propensity is None and whole.mean() >= _COMPLETE_SHARE and whole.sum() >= MIN_ROWS:
+        return whole, False
+    return np.ones(len(quality), dtype=bool), not whole.all()
+
+
+def complete(
+    Z: Floats, quality: Floats, cost: Floats, propensity: Floats, folds: Ints, models: Sequence[str]
+) -> tuple[Floats, Floats]:
+    """Doubly robust qualities and imputed costs of rows in which some models were not asked."""
+    columns = np.column_stack([np.ones(len(Z)), np.nan_to_num(Z)])
+    whole, costs = np.empty_like(quality), cost.copy()
+    for model, name in enumerate(models):
+        known = ~np.isnan(quality[:, model])
+        weight = 1.0 / propensity[:, model]
+        warn_of_support(name, weight, known, MIN_ROWS)
+        for fold in np.unique(folds):
+            held, learn = folds == fold, known & (folds != fold)
+            learn = learn if learn.sum() >= 2 else known
+            fitted = columns[held] @ ridge(columns[learn], quality[learn, model, None], 0.1 * learn.sum())
+            whole[held, model] = np.clip(fitted[:, 0], 0.0, 1.0)
+        whole[:, model] = doubly_robust(whole[:, model], quality[:, model], weight)
+        billed = ~np.isnan(cost[:, model])
+        if not billed.all():
+            logs = np.log(np.maximum(cost[billed, model], 1e-3 * cost[billed, model].mean()))
+            fitted = np.exp(columns @ ridge(columns[billed], logs[:, None], 0.1 * billed.sum()))[:, 0]
+            fitted *= cost[billed, model].mean() / fitted[billed].mean()
+            costs[~billed, model] = fitted[~billed]
+    return whole, costs
+
+
+def doubly_robust(fitted: Floats, quality: Floats, weight: Floats) -> Floats:
+    """Fitted qualities, plus the weighted error where quality is known; weights are at most 20."""
+    error = np.where(np.isnan(quality), 0.0, quality - fitted)
+    completed: Floats = fitted + np.minimum(weight, _MAX_WEIGHT) * error
+    return completed
+
+
+def inverse_propensity(quality: Floats, weight: Floats) -> Floats:
+    """Terms of the self-normalised inverse-propensity estimate (Hajek's, SNIPS), which is their mean.
+
+    Terms are linearised, so that the standard error of their mean is that of the estimate.
+    """
+    weight = np.where(np.isnan(quality), 0.0, weight)
+    if not weight.any():
+        return np.full(len(quality), np.nan)
+    mean = (weight * np.nan_to_num(quality)).sum() / weight.sum()
+    terms: Floats = mean + weight / weight.mean() * np.nan_to_num(quality - mean)
+    return terms
+
+
+def warn_of_support(name: str, weight: Floats, known: Bools, min_rows: int) -> None:
+    """Warn where rows that a model is judged on were rarely asked of it.
+
+    The weights of rows that were asked add up to the number of rows on average, unless rows that are never asked exist.
+    """
+    n_rows, n_known, largest = len(known), int(known.sum()), weight[known].max(initial=1.0)
+    least = f", with propensities down to {1.0 / largest:.3g}" if n_known else ""
+    if n_known < min_rows or largest > _MAX_WEIGHT or weight[known].sum() < _MIN_SUPPORT * n_rows:
+        warnings.warn(
+            f"{name!r} was asked in {n_known} of {n_rows} rows{least}: there is little support for what it would have "
+            f"done elsewhere. Ask it at random in more rows.",
+            MissingSupportWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,157 @@
+"""What a fit of a router learned, and how the policy is learned from it: rules judged out of fold, and their hull."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from thrifty.arrays import Floats, Ints, Words
+from thrifty.errors import InvalidInputError
+from thrifty.learners.routing.policy import (
+    Cascades,
+    Family,
+    Judged,
+    Log,
+    concave_hull,
+    judge,
+    learn_families,
+    rounded,
+    shrunk,
+)
+from thrifty.learners.routing.quality import QualityModel, TextReader
+
+MAX_POOL = 8
+"""Models that the policy chooses from: those of the best cascades and those nearest the Pareto front."""
+
+
+@dataclass(frozen=True, eq=False)
+class RouterState:
+    """What a fit learned; a file holds it.
+
+    Attributes
+    ----------
+    names, pool : tuple of str
+        All models, and those that the policy chooses from, cheapest first.
+    reader : TextReader or None
+        Reads texts; None where rows are tables.
+    model : QualityModel
+        Expected quality and cost.
+    log, folds, keys : Log, ndarray, ndarray
+        Training rows with what was expected of them out of fold, their folds, and fingerprints of their content.
+    tokens : ndarray or None
+        Tokens of each text.
+    evidence_mean : ndarray of shape (n_pool,)
+        Stands for evidence that is missing.
+    families, family_names : tuple
+        Rules, learned from all rows.
+    point_family, point_place : ndarray of shape (n_points,)
+        The rule of each point of the frontier.
+    point_quality, point_cost : ndarray of shape (n_rows, n_points)
+        Expected quality of each row under each rule, judged out of fold, and its cost.
+    single_cost, single_quality : ndarray of shape (n_models,)
+        Means of each model alone.
+    n_features : int
+        Columns of tables; 0 for texts.
+    columns : tuple of str or None
+        Their names, where they have any.
+    silent : tuple of str
+        Models that were added later: the log does not know their answers, which are not compared.
+    """
+
+    names: tuple[str, ...]
+    pool: tuple[str, ...]
+    reader: TextReader | None
+    model: QualityModel
+    log: Log
+    folds: Ints
+    keys: Words
+    tokens: Floats | None
+    evidence_mean: Floats
+    families: tuple[Any, ...]
+    family_names: tuple[str, ...]
+    point_family: Ints
+    point_place: Ints
+    point_quality: Floats
+    point_cost: Floats
+    single_cost: Floats
+    single_quality: Floats
+    n_features: int
+    columns: tuple[str, ...] | None = None
+    silent: tuple[str, ...] = ()
+
+    @property
+    def best_single(self) -> int:
+        """The single model of the highest quality; the cheaper of equals."""
+        return int(np.lexsort((self.single_cost, -np.round(self.single_quality, 6)))[0])
+
+    def validate(self) -> "RouterState":
+        """Refuse parts that do not fit together."""
+        n_points, n_pool = len(self.point_family), len(self.pool)
+        if not 2 <= n_pool == self.log.n_models <= MAX_POOL:
+            raise InvalidInputError(f"a router must choose from 2 to {MAX_POOL} models; got {n_pool}.")
+        rules = {
+            "have pool models among its models": set(self.pool) <= set(self.names),
+            "have expectations of each pool model": len(self.model.mean) == n_pool,
+            "know the family and the rule of each point": n_points > 0
+            and len(self.families) == len(self.family_names)
+            and self.point_place.shape == self.point_family.shape
+            and all(0 <= one < len(self.families) for one in self.point_family)
+            and all(
+                0 <= place < self.families[family].n_rules
+                for family, place in zip(self.point_family, self.point_place, strict=True)
+            ),
+            "have rules that suit its log": all(one.suits(self.log) for one in self.families),
+            "know each row under each point": self.point_cost.shape == (len(self.log), n_points)
+            and self.point_quality.shape == (len(self.log), n_points),
+            "know the models whose answers are not compared": set(self.silent) <= set(self.names),
+            "know each model alone": self.single_cost.shape
+            == self.single_quality.shape
+            == (len(self.names),),
+        }
+        for rule, holds in rules.items():
+            if not holds:
+                raise InvalidInputError(f"a router must {rule}.")
+        return self
+
+
+NO_POLICY: dict[str, Any] = {
+    "families": (),
+    "family_names": (),
+    "point_family": np.empty(0, np.intp),
+    "point_place": np.empty(0, np.intp),
+    "point_quality": np.empty((0, 0)),
+    "point_cost": np.empty((0, 0)),
+}
+
+
+def learn_policy(state: RouterState, max_asks: int) -> RouterState:
+    """Learn all families, judge them out of fold, and keep the points on the concave hull."""
+    names: list[str] = []
+    families: list[Family] = []
+    judged: list[Judged] = []
+    for name, learn in learn_families(state.log, max_asks):
+        family, own = judge(learn, state.log, state.folds)
+        if not isinstance(family, Cascades):
+            fixed = [one for one, other in zip(judged, families, strict=True) if isinstance(other, Cascades)]
+            own = shrunk(own, _together(fixed))
+        names.append(name)
+        families.append(family)
+        judged.append(own)
+    n_rules = [family.n_rules for family in families]
+    quality, cost = _together(judged)
+    # Means that differ in their last bits only are the same point: the simpler family comes first.
+    hull = concave_hull(rounded(cost.mean(axis=0)), np.round(quality.mean(axis=0), 9))
+    return replace(
+        state,
+        families=tuple(families),
+        family_names=tuple(names),
+        point_family=np.repeat(np.arange(len(families)), n_rules)[hull],
+        point_place=np.concatenate([np.arange(n) for n in n_rules])[hull],
+        point_quality=quality[:, hull],
+        point_cost=cost[:, hull],
+    ).validate()
+
+
+def _together(parts: Sequence[Judged]) -> Judged:
+    return Judged(*(np.column_stack(columns) for columns in zip(*parts, strict=True)))

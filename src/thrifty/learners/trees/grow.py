@@ -1,0 +1,346 @@
+"""Growing of price-aware trees: one from given derivatives, or several from a loss that compiled code knows.
+
+    argmin over trees of   sum_i [ g_i v(x_i) + 1/2 h_i v(x_i)^2 ] + l2/2 sum_leaf v^2 + gamma * price of new groups
+
+greedily: paper, impurity of DynaMod-Gbrt. Without ``hess`` every ``h_i`` is one and the sum is, up to a constant,
+the paper's ``1/2 sum_i (-g_i - v(x_i))^2``. A group is paid once: by the first split on one of its columns, in
+this tree or in any earlier one.
+"""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from thrifty.arrays import Bools, Floats
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.tasks.derivatives import Formula
+from thrifty.engine.trees.binning import LEVEL_SET, BinnedTable, LevelSets
+from thrifty.engine.trees.ensemble import add_leaf_values
+from thrifty.errors import InvalidInputError
+from thrifty.learners.trees.best_first import LevelSearch, make_search
+from thrifty.learners.trees.builder import EnsembleBuilder, TreeArrays
+from thrifty.learners.trees.gradients import WIDE_ROWS, choose_lanes, describe_problem, pack
+from thrifty.learners.trees.rounds import Rounds, rounds_by, rounds_of, rounds_packed, run_rounds
+from thrifty.learners.trees.workspace import Limits, Workspace, fit_free_copy, make_workspace
+
+Step = Literal["gradient", "newton"]
+
+
+class TreeGrower:
+    """Grows trees over one table and remembers what has been bought.
+
+    Parameters
+    ----------
+    table : BinnedTable
+        Training rows.
+    limits : Limits, optional
+        Limits of a tree.
+    price_list : PriceList, optional
+        Prices of the purchases, and the columns of each; by default each column costs one. A tree pays by what was
+        bought before it was begun. A purchase of price zero is free, but counts as bought only once used.
+    gamma : float, default=0.0
+        Gain that one unit of price must bring.
+    """
+
+    def __init__(
+        self,
+        table: BinnedTable,
+        limits: Limits | None = None,
+        price_list: PriceList | None = None,
+        gamma: float = 0.0,
+    ) -> None:
+        self.table = table
+        limits = Limits() if limits is None else limits
+        n_leaves = min(2**limits.max_depth, max(table.n_rows, 2), limits.max_leaves)
+        self._limits = limits._replace(max_leaves=n_leaves)
+        each = np.arange(table.n_features)
+        self._price_list = PriceList(np.ones(len(each)), each) if price_list is None else price_list
+        self._places_of = (
+            np.arange(table.n_codes) if table.categories is None else table.categories.feature_of
+        )
+        self._group_of = self._price_list.group_of[self._places_of]
+        self._order = choice_order(table, self._group_of, self._price_list.prices)
+        self._bought = np.zeros(len(self._price_list.prices), bool)
+        self._gamma = float(gamma)
+        self._can_split = can_split(table)
+        self._ws: Workspace | None = None
+        self._levels: LevelSearch | None = None
+        self._is_stale = True  # whether charges have changed since the workspace learned of them
+
+    @property
+    def gamma(self) -> float:
+        """Gain that one unit of price must bring."""
+        return self._gamma
+
+    @gamma.setter
+    def gamma(self, gamma: float) -> None:
+        self._gamma, self._is_stale = float(gamma), True
+
+    @property
+    def bought(self) -> Bools:
+        """Groups that some split has used, shape (n_groups,), a copy."""
+        return self._bought.copy()
+
+    @property
+    def bought_columns(self) -> Bools:
+        """Columns of the bought groups, shape (n_features,)."""
+        return self._bought[self._price_list.group_of]
+
+    def reset(self) -> None:
+        """Forget what was bought, and keep the memory for the next fit."""
+        self._bought = np.zeros_like(self._bought)
+        self._is_stale = True
+
+    def add_tree(
+        self,
+        builder: EnsembleBuilder,
+        scores: Floats,
+        grad: ArrayLike,
+        hess: ArrayLike | None = None,
+        *,
+        learning_rate: float = 1.0,
+    ) -> int:
+        """Grow one tree against ``grad``, buying what pays; keep it in ``builder`` and add it to ``scores``, in place.
+
+        Parameters
+        ----------
+        builder : EnsembleBuilder
+            Made for as many columns and outputs.
+        scores : ndarray of shape (n_rows,) or (n_rows, n_outputs), float64, C-contiguous
+            Scores of the training rows.
+        grad : array-like of shape (n_rows,) or (n_rows, n_outputs)
+            Derivative of the loss by each row's score, weights included.
+        hess : array-like of the same shape, optional
+            Second derivatives (Newton), or weights (weighted least squares). None: all one, the paper's impurity.
+        learning_rate : float, default=1.0
+            Factor on the values of the leaves.
+
+        Returns
+        -------
+        n_cells : int
+            (row, column) cells added to histograms: the work done.
+        """
+        table = scores.reshape(-1, builder.n_outputs)
+        gradients, hessians = self._derivatives(grad, hess)
+        out = builder.room_for(1, self._limits.max_leaves - 1)
+        ws, sets = self._grow_one(gradients, hessians, learning_rate, out, builder.n_trees, table)
+        builder.add(1, sets)
+        return int(ws.tree[0]["n_cells"])
+
+    def takes_formulas(self, *, constant: bool) -> bool:
+        """Whether ``add_trees`` is for this table: gradient and hessian of a row, if it is not one, fit in 64 bits."""
+        keeps_count = self._limits.min_child_samples > 1 and not constant
+        return not keeps_count and self.table.n_rows <= WIDE_ROWS
+
+    def add_trees(
+        self,
+        builder: EnsembleBuilder,
+        scores: Floats,
+        formula: Formula,
+        counts: Floats,
+        *,
+        n_trees: int = 1,
+        drawn: Bools | None = None,
+        step: Step = "newton",
+        learning_rate: float = 1.0,
+    ) -> None:
+        """Grow several trees against a loss that compiled code knows, each at the scores that the last one left.
+
+        Derivatives are rounded so coarsely, before they are weighted, that sums of them are exact.
+
+        Parameters
+        ----------
+        builder, scores, learning_rate
+            As in ``add_tree``.
+        formula : Formula
+            The loss, of one score.
+        counts : ndarray of shape (n_rows,)
+            Weights.
+        n_trees : int, default=1
+            Number of trees.
+        drawn : ndarray of bool of shape (n_trees, n_rows), optional
+            Rows that each tree is grown on; the others count for nothing, and are scored all the same.
+        step : {"newton", "gradient"}
+            Whether leaves divide by the hessian, or by the weight.
+        """
+        table = scores.reshape(-1, 1)
+        constant = step == "gradient" and drawn is None and bool(np.all(counts == 1.0))
+        # What a tree buys changes what the next one pays, and sets of levels are taken out of every tree.
+        at_once = max(n_trees, 1) if self._gamma == 0.0 and self.table.categories is None else 1
+        for first in range(0, n_trees, at_once):
+            here = None if drawn is None else drawn[first : first + at_once]
+            ws = self._prepare(1, constant)
+            rounds = rounds_by(
+                formula, table.reshape(-1), counts, here, at_once, step == "newton", learning_rate
+            )
+            out = builder.room_for(at_once, self._limits.max_leaves - 1)
+            try:
+                sets = self._grow(ws, rounds, out, builder.n_trees, table)
+            except InvalidInputError:
+                builder.add(int(ws.tree[0]["n_grown"]))
+                raise
+            builder.add(at_once, sets)
+
+    def add_tree_along(
+        self,
+        along: tuple[Floats, Floats | None],
+        builder: EnsembleBuilder,
+        scores: Floats,
+        grad: Floats,
+        hess: Floats | None,
+        *,
+        learning_rate: float = 1.0,
+        max_step: float = np.inf,
+    ) -> None:
+        """Grow one tree of many outputs by the splits of one: the step along a direction of theirs.
+
+        A split costs as much as that of a tree of one output. Every leaf then has the best value of each output, not
+        only along the direction. Random directions, another one for each tree, meet every difference between outputs
+        sooner or later (Iosipoi and Vakhrushev, 2022, call it a sketch of the outputs).
+
+        Parameters
+        ----------
+        along : tuple of ndarray of shape (n_rows,)
+            What ``derivatives_along`` makes of ``grad`` and ``hess``.
+        max_step : float, optional
+            Largest value of a leaf before ``learning_rate``: where a class has been held impossible, the hessian says
+            nothing about how far to go.
+        builder, scores, grad, hess, learning_rate
+            As in ``add_tree``; ``grad`` and ``hess`` of shape (n_rows, n_outputs).
+        """
+        table = scores.reshape(-1, builder.n_outputs)
+        out = builder.room_for(1, self._limits.max_leaves - 1)
+        one = self._derivatives(*along)
+        # Leaves have room for a value of each output, of which the tree along the direction writes the first.
+        ws, sets = self._grow_one(*one, learning_rate, out, builder.n_trees, np.empty((0, 1)))
+        first, n_splits = int(out.leaf_offsets[builder.n_trees]), int(ws.tree[0]["n_splits"])
+        values = out.values[first : first + n_splits + 1]
+        for k in range(builder.n_outputs):
+            G = np.bincount(ws.leaf_of, weights=grad[:, k], minlength=len(values))
+            H = np.bincount(ws.leaf_of, weights=None if hess is None else hess[:, k], minlength=len(values))
+            step = np.divide(-G, H + self._limits.l2, out=np.zeros(len(G)), where=G != 0.0)
+            values[:, k] = learning_rate * np.clip(step, -max_step, max_step)
+        add_leaf_values(values, ws.leaf_of, table)
+        builder.add(1, sets)
+
+    def _derivatives(
+        self, grad: ArrayLike, hess: ArrayLike | None
+    ) -> tuple[list[Floats], list[Floats] | None]:
+        """Gradients and hessians, one array for each output."""
+        gradients = self._columns("grad", grad)
+        hessians = None if hess is None else self._columns("hess", hess)
+        if hessians is not None and len(hessians) != len(gradients):
+            raise InvalidInputError(
+                f"hess must have the shape of grad, {np.shape(grad)}; got {np.asarray(hess).shape}. "
+                "Give one hessian per gradient, or None for ones."
+            )
+        return gradients, hessians
+
+    def _grow_one(
+        self,
+        grad: list[Floats],
+        hess: list[Floats] | None,
+        learning_rate: float,
+        out: TreeArrays,
+        number: int,
+        scores: Floats,
+    ) -> tuple[Workspace, LevelSets | None]:
+        """Grow one tree against derivatives, write it to ``out`` and add it to ``scores``; returns where it grew."""
+        ws = self._prepare(len(grad), hess is None)
+        if ws.lanes.n_lanes > 1:
+            pack(grad, hess, ws.lanes, ws.packed[0], ws.units, ws.totals[0])
+            rounds = rounds_packed(learning_rate)
+        else:
+            rounds = rounds_of(grad[0], None if hess is None else hess[0], learning_rate)
+        return ws, self._grow(ws, rounds, out, number, scores)
+
+    def _grow(
+        self, ws: Workspace, rounds: Rounds, out: TreeArrays, number: int, scores: Floats
+    ) -> LevelSets | None:
+        """Grow trees, and note what they bought; returns the sets of levels of the first."""
+        try:
+            left = run_rounds(ws, self._levels, rounds, self.table.thresholds, out, number, scores)
+        except BaseException:
+            self._is_stale = True  # what an unfinished tree bought is not bought
+            raise
+        if np.any(ws.bought != self._bought):
+            self._bought, self._is_stale = ws.bought.copy(), True
+        if left < 0:
+            raise describe_problem(-left, [rounds.grad], [rounds.hess])
+        return self._take_sets(ws, out, number)
+
+    def _prepare(self, n_outputs: int, constant: bool) -> Workspace:
+        """Arrays for trees of one kind, with today's charges."""
+        ws = self._ws
+        if ws is not None and (len(ws.units), ws.lanes.constant) != (n_outputs, constant):
+            ws = None
+        if ws is None:
+            keep_count = self._limits.min_child_samples > 1
+            lanes = choose_lanes(self.table.n_rows, n_outputs, constant=constant, keep_count=keep_count)
+            n_groups = len(self._bought)
+            ws = make_workspace(self.table, self._group_of, self._order, n_groups, self._limits, lanes)
+            if self.table.categories is not None:
+                self._levels = make_search(self.table, self._limits, lanes.n_lanes)
+            self._is_stale = True
+        if self._is_stale:
+            ws.bought[:] = self._bought
+            ws.charges[:] = self._charges()
+            ws = fit_free_copy(ws)
+            self._is_stale = False
+        self._ws = ws
+        return ws
+
+    def _charges(self) -> Floats:
+        """Current charge of a split on each column; infinite where no split is possible."""
+        charges = self._gamma * self._price_list.prices_after(self._bought)[self._group_of]
+        return np.where(self._can_split | (charges == 0.0), charges, np.inf)
+
+    def _take_sets(self, ws: Workspace, out: TreeArrays, number: int) -> LevelSets | None:
+        """Sets of levels of the nodes of a finished tree, whose columns are renumbered to those of the table."""
+        categories = self.table.categories
+        if categories is None:
+            return None
+        nodes = slice(out.node_offsets[number], out.node_offsets[number + 1])
+        place, asks = out.feature[nodes].copy(), np.flatnonzero(out.last_left[nodes] == LEVEL_SET)
+        out.feature[nodes] = categories.feature_of[place]
+        bits = np.unpackbits(ws.sets[asks, -1].view(np.uint8), axis=1, bitorder="little")
+        sets = []
+        for node, one in zip(asks, bits, strict=True):
+            levels = categories.levels[place[node]]
+            assert levels is not None  # only a column of levels is split by sets
+            sets.append(levels[np.flatnonzero(one[: len(levels)])])
+        return LevelSets.of(asks, sets)
+
+    def _columns(self, name: str, values: ArrayLike) -> list[Floats]:
+        """One array for each output, in the form that ``pack`` wants."""
+        rows, n_rows = np.asarray(values, dtype=np.float64), self.table.n_rows
+        if rows.ndim in (1, 2) and len(rows) == rows.size == n_rows and rows.flags.carray:
+            return [rows.reshape(-1)]
+        columns = [rows] if rows.ndim == 1 else list(rows.T)
+        if rows.ndim not in (1, 2) or len(rows) != n_rows or not columns:
+            raise InvalidInputError(
+                f"{name} must have shape ({n_rows},) or ({n_rows}, n_outputs), one entry per row of the table; "
+                f"got {np.shape(values)}."
+            )
+        return [column if column.flags.carray else column.copy() for column in columns]
+
+
+def can_split(table: BinnedTable) -> Bools:
+    """Columns with more than one code; a column of one value may still be split from its missing rows."""
+    several = table.thresholds.n_bins > 1
+    for f in np.flatnonzero(~several):
+        several[f] = np.any(table.codes[:, f] != table.codes[0, f])
+    return several
+
+
+def choice_order(table: BinnedTable, group_of: NDArray[np.int64], prices: Floats) -> NDArray[np.int64]:
+    """Columns in the order of preference between exactly equal gains: by contents, the place only as last resort.
+
+    Ties of equal contents are broken by the contents and price of their group, so that a permutation
+    of the columns changes nothing but their names.
+    """
+    keys = table.column_keys
+    group_keys = np.zeros(len(prices), np.uint64)
+    np.add.at(group_keys, group_of, keys)
+    return np.lexsort((np.arange(len(keys)), prices[group_of], group_keys[group_of], keys))
