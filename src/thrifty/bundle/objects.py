@@ -18,12 +18,14 @@ from thrifty._version import __version__
 from thrifty.arrays import Bools, Floats, Int32s
 from thrifty.bundle.codec import NotPlainError, Reader, Writer, known_name, register
 from thrifty.bundle.container import DEFAULT_MAX_BYTES, Contents, pack, unpack
+from thrifty.bundle.former import Former
 from thrifty.bundle.full_models import FullMode, as_stored, check_stored, full_to_store, with_given_full
 from thrifty.bundle.signing import check_private_key, sign, without_signature
 from thrifty.engine.evidence.certificate import Certificate
-from thrifty.engine.evidence.evidence import Evidence, QueryEvidence
+from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.frontier import OperatingPoint
 from thrifty.engine.evidence.hypothesis_tests import ClassLoss
+from thrifty.engine.evidence.queries import RankedQueries
 from thrifty.engine.full.adapters import models_of
 from thrifty.engine.full.convert import stored_model_of
 from thrifty.engine.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
@@ -80,7 +82,7 @@ _PLAIN: tuple[type, ...] = (
     *(PriceList, Discounts, ForgottenFunction, RowPrices, CostMatrix, ProbabilityLoss),
     *(AbsentFull, PrecomputedFull, StoredModel, Impute, Scale, KernelScores, LinearScores),
     *(Cascades, Log, Programme, Routes, QualityModel, TextReader, RouterCertificate, RouterState),
-    *(ForeignTrees, LevelSets, StageOptions, Prices, Certificate, ClassLoss),
+    *(ForeignTrees, LevelSets, StageOptions, Prices, Certificate, ClassLoss, RankedQueries),
 )
 _SHARED: tuple[type, ...] = (BinaryTask, MulticlassTask, RankingTask, RegressionTask, Neighbours)
 for _class in (*_PLAIN, *_SHARED):
@@ -88,7 +90,6 @@ for _class in (*_PLAIN, *_SHARED):
 # What measures need besides is not kept.
 _OF_MEASURES = ("settings", "is_fixed", "target", "scores", "full_scores")
 register(Evidence, left_out=_OF_MEASURES, infinite=("points",))
-register(QueryEvidence, left_out=_OF_MEASURES, infinite=("points",))
 register(OperatingPoint, infinite=("thresholds",))
 register(Policy, infinite=("thresholds", "cost", "score"))
 register(EstimatorFull, check=check_stored)
@@ -391,10 +392,10 @@ def _about(evidence: Evidence, chain: Chain) -> Evidence:
     n_rows, n_stages = evidence.gate.shape
     n_classes, strata, weight = len(chain.classes), evidence.strata, evidence.weight
     is_ranking = isinstance(chain.task, RankingTask)
-    right = evidence.right
+    right, unit = evidence.right, evidence.unit
     rules = {
         f"know {chain.n_own_stages} stages": n_stages == chain.n_own_stages and n_rows > 0,
-        "be of queries where documents are ranked": is_ranking == isinstance(evidence, QueryEvidence),
+        "be of queries where documents are ranked": is_ranking == (unit is not None),
         "have costs of at least 0": not np.any(evidence.cost < 0),
         "have operating points": evidence.points is not None or n_stages == 1,
         "have a weight of at least 0 for each row": weight is None
@@ -404,11 +405,6 @@ def _about(evidence: Evidence, chain: Chain) -> Evidence:
         "say of each row and place whether it is right": right is None
         or right.shape == (n_rows, n_stages + 1),
     }
-    if isinstance(evidence, QueryEvidence):
-        documents = evidence.document_targets
-        rules["have whole numbers of at least 0 as documents"] = not (
-            np.any(documents < 0) or np.any(documents != np.round(documents))
-        )
     for rule, holds in rules.items():
         if not holds:
             raise InvalidInputError(f"evidence in the bundle must {rule}.")
@@ -417,6 +413,9 @@ def _about(evidence: Evidence, chain: Chain) -> Evidence:
         features=tuple(chain.columns.tolist()),
         tolerance=chain.task.tolerance,
         task=chain.task,
+        unit=unit
+        if unit is None or not isinstance(chain.task, RankingTask)
+        else replace(unit, task=chain.task),
     )
 
 
@@ -526,7 +525,7 @@ def _without_functions(prices: PriceList, names: tuple[str, ...] | None) -> Pric
 
 def _lifted(thing: Any) -> Any:
     """Final form of an object that was read."""
-    if isinstance(thing, SavedTrees | SavedEstimator | SavedRouter):
+    if isinstance(thing, SavedTrees | SavedEstimator | SavedRouter | Former):
         return thing.restored()
     if isinstance(thing, Chain):
         _check_nested(thing)

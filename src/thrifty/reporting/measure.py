@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats, Ints
+from thrifty.engine.evidence.averages import Means
 from thrifty.engine.evidence.bootstrap import resampled, tails
 from thrifty.engine.evidence.collect import evidence_of, learned_chain_of, point_of
-from thrifty.engine.evidence.evidence import Answers, Evidence, Means, QueryEvidence, means_at
+from thrifty.engine.evidence.evidence import Answers, Evidence, means_at
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.evidence.measures import (
     ClassRows,
@@ -109,7 +110,7 @@ def measure(
         **parts,
         share=share,
         n_rows=len(own.gate),
-        n_queries=own.n_rows if isinstance(own, QueryEvidence) else None,
+        n_queries=None if own.unit is None else own.n_units,
         budget=_plain(shown.budget),
         efficient=tuple(shown.efficient.tolist()),
         start=next(iter(marks.values()), len(shown.budget) - 1),
@@ -175,7 +176,7 @@ def expected(system: Any, *, n_boot: int = 1000) -> Facts:
         **parts,
         share=(float(mixed([one.place == own.n_stages for one in answers]).mean()),),
         n_rows=len(own.gate),
-        n_queries=own.n_rows if isinstance(own, QueryEvidence) else None,
+        n_queries=None if own.unit is None else own.n_units,
         method=type(system).__name__,
         full_name=_full_name(system),
         **draws,
@@ -433,10 +434,8 @@ def _results(
         alone = Evidence.of_point(
             np.zeros(len(own.gate)), np.asarray(own.full_quality), np.ones(len(own.gate))
         )
-        if isinstance(own, QueryEvidence):
-            alone = QueryEvidence.of_documents(
-                alone, own.task, own.document_targets, alone.quality.astype(np.float64)
-            )
+        if own.unit is not None:
+            alone = alone.of_queries(own.unit.task, own.unit.target, alone.quality.astype(np.float64))
         source, systems = np.r_[source, len(systems)], (*systems, alone)
         thresholds = np.vstack([thresholds, np.full(thresholds.shape[1], 0.5)])
     cost, quality = resampled(systems, source, thresholds, n_boot=draws["n_boot"], seed=draws["seed"])
@@ -508,8 +507,8 @@ def _curves(
 def _constants(rows: _Answered, score: str) -> tuple[str, dict[str, float]]:
     """The best constant answer, its score, and its measures; those of labels are what the shares of classes achieve."""
     task, evidence, own = rows.task, rows.evidence, rows.own
-    if isinstance(evidence, QueryEvidence):
-        by_chance = float(np.nanmean(evidence.value(np.zeros(evidence.n_documents))))
+    if evidence.unit is not None:
+        by_chance = float(np.nanmean(evidence.unit.measure(np.zeros(evidence.n_rows))))
         return "the mean of all orders", {score: by_chance}
     if isinstance(own, ClassRows):
         counts = np.bincount(own.strata, minlength=len(task.classes))

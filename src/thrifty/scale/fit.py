@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats, Ints, Words
+from thrifty.engine.evidence.averages import Means
 from thrifty.engine.evidence.certificate import JudgedRows, certify_judged
 from thrifty.engine.evidence.collect import evidence_of
-from thrifty.engine.evidence.evidence import Evidence, Means, means_at
+from thrifty.engine.evidence.evidence import Evidence, means_at
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.evidence.hypothesis_tests import HELD_OUT, trials_of
 from thrifty.engine.table.training import targets_of
@@ -242,7 +243,7 @@ class PartitionJudge:
         means = means_at([evidence], source, points)
         seen, against = (self.seen,), counted is not None
         there = Frontier((evidence,), source, points, means, means, True, against, seen)
-        trials = trials_of(evidence.rows, seen, evidence.n_rows, HELD_OUT, counted)
+        trials = trials_of(evidence.rows, seen, evidence.n_units, HELD_OUT, counted)
         return JudgedRows.of(there, trials, self.max_loss if against else None)
 
 

@@ -52,7 +52,7 @@ def resampled(
         for place, at in ((place, np.flatnonzero(source == place)) for place in np.unique(source))
     ]
     cost, score = np.empty((2, len(source), n_boot))
-    for draws, counts in draws_of(evidence[0].n_rows, n_boot, seed):
+    for draws, counts in draws_of(evidence[0].n_units, n_boot, seed):
         for at, average in averages:
             means = average.under(counts)
             cost[at, draws], score[at, draws] = means.cost, means.score

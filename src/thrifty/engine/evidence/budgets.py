@@ -21,12 +21,12 @@ from scipy.special import stdtrit
 
 from thrifty.arrays import Floats
 from thrifty.engine.evidence.collect import learned_chain_of
-from thrifty.engine.evidence.evidence import Evidence, distinct_thresholds
+from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.hypothesis_tests import trials_of
 from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.purchases.readers import TableReader
 from thrifty.engine.walk.chain import Chain
-from thrifty.engine.walk.policy import SLACK, Policy
+from thrifty.engine.walk.policy import SLACK, Policy, distinct_thresholds
 from thrifty.errors import InvalidInputError
 from thrifty.rows import key_chance
 
@@ -175,11 +175,12 @@ class CostBounds:
     @classmethod
     def on_held_out(cls, held_out: Evidence, fitted_on: Evidence, duplicates: str) -> "CostBounds":
         """Bounds from held-out rows, without those that equal rows of the fit."""
-        trials = trials_of(held_out.rows, fitted_on.known_rows, held_out.n_rows, duplicates)
+        trials = trials_of(held_out.rows, fitted_on.known_rows, held_out.n_units, duplicates)
         if trials.n_trials < 2:
+            kept_out = f"{held_out.n_units:,} {held_out.unit_name} kept out of the fit"
             raise InvalidInputError(
-                f"a mean cost cannot be bounded: of {held_out.n_rows:,} rows kept out of the fit, {trials.n_trials} "
-                f"differ from each other and from those of the fit. Give more rows."
+                f"a mean cost cannot be bounded: of {kept_out}, {trials.n_trials} differ from each other and from "
+                f"those of the fit. Give more rows."
             )
         return cls(held_out.take(np.flatnonzero(trials.kept)), trials.n_trials)
 

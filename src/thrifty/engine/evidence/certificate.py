@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Words
-from thrifty.engine.evidence.evidence import Means
+from thrifty.engine.evidence.averages import Means
 from thrifty.engine.evidence.frontier import Frontier, OperatingPoint
 from thrifty.engine.evidence.hypothesis_tests import (
     HELD_OUT,
@@ -144,7 +144,7 @@ def certify_judged(
     duplicates: str = HELD_OUT,
 ) -> "Certificate":
     """Certificate of the points of a frontier from counts of held-out rows, which may be those of many partitions."""
-    unit = frontier.evidence[0].unit or "rows"
+    unit = frontier.evidence[0].unit_name
     for one in judged.losses:
         limit = max_loss[one.label] if isinstance(max_loss, Mapping) else max_loss
         check_enough_rows(one.n_trials, limit, confidence, n_given=one.n_given, label=one.label, unit=unit)
@@ -259,7 +259,7 @@ def _certificate(
         largest=largest,
         loss=None if task is None else task.loss_unit,
         tolerance=frontier.evidence[0].tolerance or None,
-        unit=next((one.unit for one in frontier.evidence), None),
+        unit=None if frontier.evidence[0].unit is None else frontier.evidence[0].unit_name,
     )
 
 

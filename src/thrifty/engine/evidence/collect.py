@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats, Numbers, Words
-from thrifty.engine.evidence.evidence import Evidence, QueryEvidence, check_threshold
+from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.measures import with_classes
 from thrifty.engine.full.adapters import models_of
 from thrifty.engine.full.model import AbsentFull, PrecomputedFull, ask_model
@@ -20,6 +20,7 @@ from thrifty.engine.table.frames import table_of_fit
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.policy import check_threshold
 from thrifty.engine.walk.walk import StageOutputs, Walk
 from thrifty.errors import InvalidInputError
 from thrifty.rows import content_keys, fingerprints
@@ -184,7 +185,7 @@ def judge_by_task(task: Task, evidence: Evidence, target: Floats) -> Evidence:
     """The evidence in the form of its task: with classes, or by queries whose documents are ranked."""
     if isinstance(task, RankingTask):
         assert evidence.scores is not None  # evidence of a chain has scores
-        return QueryEvidence.of_documents(evidence, task, target, evidence.scores[:, :, 0])
+        return evidence.of_queries(task, target, evidence.scores[:, :, 0])
     return with_classes(evidence, task)
 
 

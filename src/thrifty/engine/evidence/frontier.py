@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thrifty.arrays import Bools, Floats, Ints, Words
+from thrifty.arrays import Bools, Floats, Ints, Words, finite_numbers
+from thrifty.engine.evidence.averages import Means
 from thrifty.engine.evidence.bootstrap import check_bootstrap, resampled, tails
-from thrifty.engine.evidence.evidence import Evidence, Means, finite_numbers, means_at
+from thrifty.engine.evidence.evidence import Evidence, means_at
 from thrifty.engine.evidence.measures import Measure, measures_along
 from thrifty.engine.plots import draw_frontier
 from thrifty.engine.prices.billing import check_amount
@@ -353,8 +354,8 @@ class Frontier:
 
     @property
     def n_rows(self) -> int:
-        """Rows that the numbers are means over."""
-        return self.evidence[0].n_rows
+        """Rows, or queries, that the numbers are means over."""
+        return self.evidence[0].n_units
 
     @property
     def threshold(self) -> Floats:
@@ -385,7 +386,7 @@ class Frontier:
         )
 
     def __repr__(self) -> str:
-        rows = f"{self.n_rows:,} {'other ' if self.held_out else ''}{self.evidence[0].unit or 'rows'}"
+        rows = f"{self.n_rows:,} {'other ' if self.held_out else ''}{self.evidence[0].unit_name}"
         points = f"{len(self):,} point{'' if len(self) == 1 else 's'}"
         systems = f"{len(self.evidence):,} system{'' if len(self.evidence) == 1 else 's'}"
         cheap, dear = self[int(np.argmin(self.cost))], self[int(np.argmax(self.cost))]
@@ -399,7 +400,7 @@ def _sources(evidence: Sequence[Evidence], against_full: bool) -> tuple[Evidence
     sources = tuple(evidence)
     if not sources:
         raise InvalidInputError("a frontier needs the evidence of at least one system; got none.")
-    sizes = sorted({one.n_rows for one in sources})
+    sizes = sorted({one.n_units for one in sources})
     if len(sizes) > 1:
         raise InvalidInputError(
             f"the systems of a frontier must be judged on the same rows; got evidence of {sizes} rows."

@@ -23,8 +23,9 @@ from dataclasses import replace
 import numpy as np
 
 from thrifty.arrays import Floats, Ints, Numbers
-from thrifty.engine.evidence.evidence import Evidence, GateAverages, distinct_thresholds
-from thrifty.engine.walk.policy import Policy
+from thrifty.engine.evidence.averages import GateAverages
+from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.walk.policy import Policy, distinct_thresholds
 from thrifty.threads import usable_threads
 
 __all__ = [

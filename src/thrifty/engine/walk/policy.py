@@ -15,7 +15,7 @@ from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.errors import InvalidInputError
 from thrifty.rows import key_chance
 
-__all__ = ["SLACK", "Policy"]
+__all__ = ["SLACK", "Policy", "check_threshold", "distinct_thresholds", "route_by"]
 
 SLACK = 1e-12
 """Relative tolerance of budgets: a mean over rows may miss a round number by its last digit."""
@@ -173,3 +173,43 @@ class Policy:
             return lower
         thresholds: Floats = np.where(follows_upper, upper, lower)
         return thresholds
+
+
+# -- thresholds of gates ---------------------------------------------------------------------------
+
+
+def route_by(gate: Floats, thresholds: Floats) -> Ints:
+    """Stage at which each row stops, shape (n_rows,); the number of stages means that it goes beyond them."""
+    stops = gate <= thresholds
+    route: Ints = np.where(stops.any(axis=1), np.argmax(stops, axis=1), gate.shape[1]).astype(np.intp)
+    return route
+
+
+def distinct_thresholds(g: Floats) -> Floats:
+    """Every threshold that sends on another set of the rows with these gate scores, falling from "send no row".
+
+    They are midway between neighbouring scores; "no row" and "all rows" are infinite, so that they hold for other rows
+    too.
+    """
+    # Rows with equal scores go together.
+    falling = np.unique(g)[::-1]
+    above, below = np.r_[np.inf, falling], np.r_[falling, -np.inf]
+    with np.errstate(invalid="ignore"):
+        middle = below + (above - below) / 2.0
+    # Midpoints that overflow or round onto the upper score fall back to the lower one, which is not sent.
+    cut: Floats = np.where(np.isfinite(middle) & (middle < above), middle, below)
+    cut[0] = np.inf
+    return cut
+
+
+def check_threshold(threshold: object) -> float:
+    """A threshold of a gate; infinite ones send no row or all rows."""
+    try:
+        number = float(threshold)  # type: ignore[arg-type]  # anything may arrive; what cannot convert is refused
+    except (TypeError, ValueError):
+        number = np.nan
+    if np.isnan(number):
+        raise InvalidInputError(
+            f"threshold must be a number, infinite ones included; got {threshold!r}. Rows with g > threshold go on."
+        )
+    return number

@@ -11,7 +11,6 @@ import numpy as np
 
 from thrifty.arrays import Floats
 from thrifty.engine.evidence.collect import training_fingerprints
-from thrifty.engine.evidence.evidence import QueryEvidence
 from thrifty.engine.evidence.measures import check_floors, recalls_at, with_classes, within_floors
 from thrifty.engine.evidence.thresholds import measured
 from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, held_out_rows
@@ -329,8 +328,11 @@ def _warn_if_full_is_worse(learned: LearnedCascade, judged: CrossFittedFull, row
     """Warn if a cheap stage is clearly better than the full model, row by row, and their blend gains nothing."""
     full, weight = rows.task.quality(rows.y, judged.outputs), rows.weight
     stages = learned.evidence.quality[:, :-1]
-    if isinstance(learned.evidence, QueryEvidence):
-        full, stages = learned.evidence.of_places(judged.scores)
+    evidence = learned.evidence
+    if evidence.unit is not None:
+        full = evidence.unit.measure(judged.scores[:, 0])
+        stages = np.column_stack([evidence.quality_at(place) for place in range(evidence.n_stages)])
+        full, stages = full[evidence.unit.is_known], stages[evidence.unit.is_known]
         weight = np.ones(len(full))
     best = int(np.argmax(weight @ stages))
     if not learned.asks_full and paired_z_score(stages[:, best], full, weight) > MIN_Z_OF_WARNING:
@@ -591,7 +593,7 @@ class BudgetedRanker(BudgetedCascade):
     ----------
     chain_, frontier_, certificate_, order_, features_, n_stages_, size_
         As of ``BudgetedClassifier``; scores are means of the metric over queries, costs means over documents.
-    evidence_ : QueryEvidence
+    evidence_ : Evidence
         The queries of the fit, every document at every stage, scored by models that have not seen its query.
     query_name_ : str
         Name of the queries, by which commands find their column in a table: that of ``qid`` where it is a Series with

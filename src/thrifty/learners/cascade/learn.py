@@ -14,11 +14,11 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints
 from thrifty.engine.evidence.collect import judge_by_task
-from thrifty.engine.evidence.evidence import Evidence, route_by
+from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.thresholds import StoppingRules, measured, sweep_prices
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.trees import TreeEnsemble
-from thrifty.engine.walk.policy import Policy
+from thrifty.engine.walk.policy import Policy, route_by
 from thrifty.learners.cascade.branches import Branches, find_branches
 from thrifty.learners.cascade.evaluation import StageEvaluation, evaluate_stages, overconfidence_ratio
 from thrifty.learners.cascade.gates import MIN_Z_OF_GATES, RowNodes, n_tied_stages, z_score_of_gain

@@ -35,9 +35,9 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.validation import check_memory
 
 from thrifty._version import __version__
-from thrifty.arrays import Floats
+from thrifty.arrays import Floats, plain_settings
 from thrifty.engine.evidence.collect import evidence_of, training_fingerprints
-from thrifty.engine.evidence.evidence import Evidence, plain_settings
+from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.frontier import Frontier, OperatingPoint
 from thrifty.engine.evidence.thresholds import measured
 from thrifty.engine.full.adapters import models_of

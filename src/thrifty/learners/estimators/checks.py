@@ -10,7 +10,6 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import _check_feature_names, _check_sample_weight, validate_data
 
 from thrifty.arrays import Floats, Labels, check_unmasked, unmasked
-from thrifty.engine.evidence.evidence import check_threshold
 from thrifty.engine.evidence.hypothesis_tests import check_max_loss
 from thrifty.engine.full.crossfit import TrainingRows, assign_folds
 from thrifty.engine.full.model import is_estimator
@@ -18,6 +17,7 @@ from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.table.columns import Levels, learn_levels, plain_table
 from thrifty.engine.table.frames import describe_bad_column, kind_of_table, refuse_series
 from thrifty.engine.tasks.classes import one_class
+from thrifty.engine.walk.policy import check_threshold
 from thrifty.errors import InvalidInputError, InvalidTypeError
 
 _OTHER_NAMES = "The feature names should match those that were passed during fit."

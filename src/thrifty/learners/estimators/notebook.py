@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats
-from thrifty.engine.evidence.evidence import Evidence, route_by
+from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.plots import (
     Purchased,
     as_html,
@@ -18,6 +18,7 @@ from thrifty.engine.plots import (
 )
 from thrifty.engine.table.frames import kind_of_table
 from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.policy import route_by
 from thrifty.engine.walk.stage import nodes_of
 from thrifty.errors import InvalidInputError
 

@@ -11,10 +11,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Floats
+from thrifty.engine.evidence.averages import Means
 from thrifty.engine.evidence.budgets import CostBounds
 from thrifty.engine.evidence.certificate import Certificate, certify
 from thrifty.engine.evidence.collect import evidence_of
-from thrifty.engine.evidence.evidence import Evidence, Means, distinct_thresholds
+from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.evidence.hypothesis_tests import check_confidence, empirical_risk_within
 from thrifty.engine.evidence.measures import score_interval
@@ -22,7 +23,7 @@ from thrifty.engine.evidence.thresholds import convex_hull, path_to_full
 from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.purchases.readers import TableReader
 from thrifty.engine.walk.chain import Chain
-from thrifty.engine.walk.policy import Policy
+from thrifty.engine.walk.policy import Policy, distinct_thresholds
 from thrifty.errors import InvalidInputError, NothingSavedWarning
 from thrifty.learners.estimators.checks import check_goal
 
@@ -80,7 +81,7 @@ class OperatingPoints:
         judged = self._evidence()
         folds = getattr(self, "cv", None)
         copies = int(folds) if isinstance(folds, Integral) else _USUAL_FOLDS
-        return CostBounds(judged, judged.n_rows).interval(self.chain_.policy, _LEVEL, copies)
+        return CostBounds(judged, judged.n_units).interval(self.chain_.policy, _LEVEL, copies)
 
     def at(self, *, budget: float | None = None, max_loss: float | Mapping[Any, float] | None = None) -> Self:
         """Return the same fit at another operating point, by the rows of the fit; nothing is refitted.

@@ -1,0 +1,31 @@
+"""Files that version 0.3 wrote: the numbers here are those that it gave when it wrote them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from thrifty import load
+from thrifty.bundle.objects import from_bytes, to_bytes
+
+FILES = Path(__file__).parent / "version_0_3"
+
+
+def test_a_cascade_of_version_0_3_has_the_points_that_it_was_saved_with():
+    clf = load(FILES / "cascade.thrifty")
+    assert clf.frontier_.cost.tolist() == [1.0, 1.5777777777777777]
+    assert (clf.expected_cost_, clf.expected_score_) == (1.5777777777777777, 0.8222222222222222)
+    assert clf.at(budget=1.2).expected_cost_ == pytest.approx(1.2)
+
+
+def test_a_ranking_of_version_0_3_counts_its_queries_and_is_saved_again_as_it_was():
+    ranker = load(FILES / "ranker.thrifty")
+    for one in (ranker, from_bytes(to_bytes(ranker))):
+        assert (one.evidence_.n_rows, one.evidence_.n_units) == (90, 18)
+        np.testing.assert_allclose(one.frontier_.cost, [1.0, 1.8444444444444446, 2.888888888888889])
+        np.testing.assert_allclose(
+            one.frontier_.score, [0.8957632342231595, 0.9427033420356489, 0.9490086473881697]
+        )
+        np.testing.assert_allclose(
+            (one.expected_cost_, one.expected_score_), (2.888888888888889, 0.9490086473881697)
+        )
