@@ -40,9 +40,9 @@ from sklearn.linear_model import Ridge
 
 from ports import free_ports
 from thrifty import ModelRouter, save
+from thrifty.engine.evidence.thresholds import convex_hull
 from thrifty.errors import InvalidInputError
 from thrifty.learners.routing.operating_points import held_mix, upper_bill
-from thrifty.learners.routing.policy import concave_hull
 from thrifty.learners.routing.quality import learn_text_reader
 
 DATA = (
@@ -77,8 +77,8 @@ def read(name):
 
 
 def mix(cost, quality, budget):
-    """Two settings on the concave hull, and the share of the second; None below the least cost."""
-    hull = concave_hull(cost, quality)
+    """Two settings on the convex hull, and the share of the second; None below the least cost."""
+    hull = convex_hull(cost, quality)
     if budget < cost[hull[0]]:
         return None
     place = np.interp(budget, cost[hull], np.arange(len(hull)))
@@ -170,7 +170,7 @@ def cascades(rows, models):
 
 def near_the_front(rows, size=10):
     mean, cost = rows.quality.mean(axis=0), rows.cost.mean(axis=0)
-    hull = concave_hull(cost, mean)
+    hull = convex_hull(cost, mean)
     return np.sort(np.argsort(np.interp(cost, cost[hull], mean[hull]) - mean, kind="stable")[:size]).tolist()
 
 
@@ -198,7 +198,7 @@ def rivals(train, test, folds, seed, names):
                 ):
                     part[held] = values
             points = routed(expected, train, unit)
-            hull = concave_hull(points[1].mean(axis=0), points[0].mean(axis=0))
+            hull = convex_hull(points[1].mean(axis=0), points[0].mean(axis=0))
             at = np.array(SHARES[1:]) * unit
             value = np.interp(at, points[1].mean(axis=0)[hull], points[0].mean(axis=0)[hull]).mean()
             judged.append((value, len(judged), points))

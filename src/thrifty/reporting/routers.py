@@ -8,9 +8,10 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats
 from thrifty.engine.evidence.bootstrap import draws_of, tails
+from thrifty.engine.evidence.thresholds import convex_hull
 from thrifty.errors import InvalidInputError
 from thrifty.learners.routing.logs import check_models, costs_of, matrix
-from thrifty.learners.routing.policy import Walked, concave_hull
+from thrifty.learners.routing.policy import Walked
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.reporting.facts import Curve, Facts, Grouping, Purchase, Rival
 from thrifty.reporting.measure import LEVEL, partition_of
@@ -74,7 +75,7 @@ def measure_router(
     to_best: list[Bools] = [np.asarray(some[:, names].any(axis=1)) for some in asked]
     curves = _curves(walks, full, n_boot)
     means = [None if not is_known[best] else float(np.nanmean(part[:, best])) for part in singles]
-    mixes = concave_hull(state.single_cost[is_known], state.single_quality[is_known])
+    mixes = convex_hull(state.single_cost[is_known], state.single_quality[is_known])
     hull = np.flatnonzero(is_known)[mixes]
     by_cost = np.flatnonzero(whole)[np.argsort(walks[place].cost, kind="stable")]
     picked = by_cost[np.linspace(0, len(by_cost) - 1, min(_N_RECEIPTS, len(by_cost))).astype(np.intp)]

@@ -188,7 +188,7 @@ def path_to_full(evidence: Evidence, points: Floats) -> Floats:
 
 
 def convex_hull(cost: Floats, score: Floats) -> Ints:
-    """Indices of the upper convex hull by rising cost: each point scores more than any mix of the others."""
+    """Indices of the upper convex hull, by rising cost and score: each point scores more than any mix of the others."""
     hull: list[int] = []
     for place in np.lexsort((-score, cost)):
         if hull and score[place] <= score[hull[-1]]:

@@ -12,7 +12,7 @@ same list of prices ``lambda`` of a unit of cost, to maximise ``quality - lambda
   and price the gain of asking it over stopping. Backward induction runs from the largest sets to the empty one.
 
 All are judged on rows that they were not learned from; gains over fixed rules (single models and cascades), which are
-chosen from few and hardly overfit, are shrunk by their noise. Rows are mixed between the points on the concave hull of
+chosen from few and hardly overfit, are shrunk by their noise. Rows are mixed between the points on the convex hull of
 cost and quality, so that any budget is spent.
 """
 
@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
+from thrifty.engine.evidence.thresholds import convex_hull
 from thrifty.learners.routing.quality import ridge
 
 N_PRICES = 20
@@ -474,7 +475,7 @@ def walk_all(family: Family, log: Log) -> tuple[Floats, Floats]:
 def reached_at(budgets: Floats, quality: Floats, cost: Floats) -> Floats:
     """Quality of each row at each budget, where points on the hull of rows x points are mixed."""
     mean = rounded(cost.mean(axis=0))
-    hull = concave_hull(mean, np.round(quality.mean(axis=0), 9))
+    hull = convex_hull(mean, np.round(quality.mean(axis=0), 9))
     place = np.interp(budgets, mean[hull], np.arange(len(hull)))
     low = np.minimum(place.astype(np.intp), max(len(hull) - 2, 0))
     high = np.minimum(low + 1, len(hull) - 1)
@@ -501,30 +502,13 @@ def rounded(values: Floats) -> Floats:
     return result
 
 
-def concave_hull(cost: Floats, quality: Floats) -> Ints:
-    """Places of the points on the upper concave hull, by rising cost and rising quality."""
-    hull: list[int] = []
-    for one in np.lexsort((-quality, cost)).tolist():
-        if hull and quality[one] <= quality[hull[-1]]:
-            continue
-        while len(hull) > 1 and _is_below(hull[-2], hull[-1], one, cost, quality):
-            hull.pop()
-        hull.append(one)
-    return np.array(hull)
-
-
-def _is_below(left: int, middle: int, right: int, cost: Floats, quality: Floats) -> bool:
-    rise = (quality[middle] - quality[left]) * (cost[right] - cost[left])
-    return bool(rise <= (quality[right] - quality[left]) * (cost[middle] - cost[left]))
-
-
 def choose_pool(names: Sequence[str], quality: Floats, cost: Floats, answers: Any, size: int) -> Ints:
     """At most ``size`` models, cheapest first: those of the best cascades, then those nearest the Pareto front."""
     mean, price = quality.mean(axis=0), cost.mean(axis=0)
     order = np.array(sorted(range(len(names)), key=lambda model: (price[model], names[model])))
     if len(order) <= size:
         return order
-    hull = concave_hull(price, mean)
+    hull = convex_hull(price, mean)
     gap = np.interp(price, price[hull], mean[hull]) - mean
     if answers is not None:
         log = Log(quality, cost, quality, cost, answers)

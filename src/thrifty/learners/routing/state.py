@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats, Ints, Words
+from thrifty.engine.evidence.thresholds import convex_hull
 from thrifty.errors import InvalidInputError
 from thrifty.learners.routing.policy import (
     Cascades,
     Family,
     Judged,
     Log,
-    concave_hull,
     judge,
     learn_families,
     rounded,
@@ -126,7 +126,7 @@ NO_POLICY: dict[str, Any] = {
 
 
 def learn_policy(state: RouterState, max_asks: int) -> RouterState:
-    """Learn all families, judge them out of fold, and keep the points on the concave hull."""
+    """Learn all families, judge them out of fold, and keep the points on the convex hull."""
     names: list[str] = []
     families: list[Family] = []
     judged: list[Judged] = []
@@ -141,7 +141,7 @@ def learn_policy(state: RouterState, max_asks: int) -> RouterState:
     n_rules = [family.n_rules for family in families]
     quality, cost = _together(judged)
     # Means that differ in their last bits only are the same point: the simpler family comes first.
-    hull = concave_hull(rounded(cost.mean(axis=0)), np.round(quality.mean(axis=0), 9))
+    hull = convex_hull(rounded(cost.mean(axis=0)), np.round(quality.mean(axis=0), 9))
     return replace(
         state,
         families=tuple(families),
