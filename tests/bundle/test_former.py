@@ -7,6 +7,8 @@ import pytest
 
 from thrifty import load
 from thrifty.bundle.objects import from_bytes, to_bytes
+from thrifty.engine.evidence.budgets import CostCertificate
+from thrifty.engine.evidence.certificate import Certificate
 
 FILES = Path(__file__).parent / "version_0_3"
 
@@ -29,3 +31,19 @@ def test_a_ranking_of_version_0_3_counts_its_queries_and_is_saved_again_as_it_wa
         np.testing.assert_allclose(
             (one.expected_cost_, one.expected_score_), (2.888888888888889, 0.9490086473881697)
         )
+
+
+def test_a_router_of_version_0_3_has_its_points_and_what_was_proved():
+    proved, billed = load(FILES / "router_proved.thrifty"), load(FILES / "router_bill.thrifty")
+    for router in (proved, billed, from_bytes(to_bytes(proved))):
+        assert router.frontier_.cost.tolist() == [1.0, 2.0, 6.0]
+        np.testing.assert_allclose(router.frontier_.score, [0.475, 0.6833333333333333, 0.8333333333333334])
+        at = router.at(budget=2.5)
+        assert (at.expected_cost_, at.expected_score_) == pytest.approx((2.5, 0.7020833333333333))
+    quality, bill = proved.certificate_, billed.certificate_
+    assert isinstance(quality, Certificate)
+    assert isinstance(bill, CostCertificate)
+    assert (quality.against, quality.max_loss, quality.n_rows) == ("large", 0.3, 400)
+    assert "mean quality at most 0.3 below that of large" in str(quality)
+    assert "(bound 0.226)" in str(quality)
+    assert str(bill) == "the next 400 rows cost at most 3 a row, with confidence 0.95, from 400 rows"

@@ -6,12 +6,12 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from thrifty import ModelRouter, load, save
+from thrifty import Evidence, ModelRouter, Policy, load, save
 from thrifty.cli import main
+from thrifty.engine.evidence.budgets import CostBounds
 from thrifty.errors import InvalidInputError, MissingSupportWarning
 from thrifty.learners.routing import policy as policies
 from thrifty.learners.routing import quality as quality_models
-from thrifty.learners.routing.operating_points import Mix, upper_bill
 from thrifty.learners.routing.policy import Judged, Log, learn_programme, shrunk, walk
 from thrifty.learners.routing.quality import learn_text_reader
 
@@ -89,7 +89,7 @@ def test_the_programme_finds_the_best_of_all_policies_on_a_tiny_case():
 
 def test_comparing_answers_is_better_than_the_best_model_alone_and_costs_less(router):
     best, frontier = router.at(), router.frontier_
-    assert best.expected_quality_ > frontier.single_quality.max()
+    assert best.expected_score_ > frontier.single_quality.max()
     X, quality, cost, answers = make_log(3000, seed=1)
     found = best.replay(X, quality, cost, answers)
     assert found.quality.mean() > quality[:, 3].mean()
@@ -106,8 +106,8 @@ def test_any_budget_takes_the_best_policy_and_the_least_one_the_cheapest_model(l
     X, quality, _, answers = log
     router = ModelRouter(PRICES).fit(X, quality, answers=answers)
     frontier = router.frontier_
-    assert router.expected_quality_ == frontier.quality.max() >= frontier.single_quality.max() - 0.01
-    assert router.at(budget=np.inf).expected_quality_ == router.expected_quality_
+    assert router.expected_score_ == frontier.score.max() >= frontier.single_quality.max() - 0.01
+    assert router.at(budget=np.inf).expected_score_ == router.expected_score_
     least = router.at(budget=1.0)
     assert set(least.predict(X)) == {"tiny"}
     assert least.expected_cost_ == least.replay(X, quality, answers=answers).cost.mean() == 1.0
@@ -132,7 +132,7 @@ def test_a_budget_with_confidence_spends_less_and_is_refused_where_it_cannot_be_
     held = router.at(budget=6.0, confidence=0.95)
     assert 5.0 < held.expected_cost_ < router.expected_cost_
     assert held.at(budget=6.0).expected_cost_ == router.expected_cost_
-    with pytest.raises(InvalidInputError, match="with confidence 0.95"):
+    with pytest.raises(InvalidInputError, match="cannot be shown to be kept with confidence=0.95"):
         router.at(budget=router.frontier_.cost[0] * 1.0001, confidence=0.95)
     assert router.bill(100) / 100 > router.bill(10_000) / 10_000 > router.expected_cost_
 
@@ -217,7 +217,7 @@ def test_twice_the_prices_and_twice_the_budget_are_the_same_policy(router, log):
 
 def test_a_model_that_became_cheap_is_asked_more_often(router, log):
     cheaper = router.with_prices({"large": 3.0})
-    assert cheaper.expected_quality_ > router.expected_quality_ + 0.05
+    assert cheaper.expected_score_ > router.expected_score_ + 0.05
     assert (cheaper.predict(log[0]) == "large").mean() > (router.predict(log[0]) == "large").mean()
 
 
@@ -225,13 +225,13 @@ def test_a_new_model_of_which_few_rows_are_known_is_asked_where_it_is_worth_its_
     X, quality, cost, answers = log
     few = slice(0, 40)
     other = router.with_model("new", 1.5, X[few], quality[few, 3])  # as good as the large one, for 1.5
-    assert other.expected_quality_ > router.expected_quality_ + 0.05
+    assert other.expected_score_ > router.expected_score_ + 0.05
     assert (router.with_model("new", 30.0, X[few], quality[few, 0]).predict(X) == "new").mean() < 0.02
     columns = [np.column_stack([part, part[:, 3]]) for part in (quality, cost, answers)]
     columns[1][:, 4] = 1.5
     found = other.replay(X, *columns)
     assert (found.asked == "new").any(axis=1).mean() > 0.5
-    assert found.quality.mean() == pytest.approx(other.expected_quality_, abs=0.08)
+    assert found.quality.mean() == pytest.approx(other.expected_score_, abs=0.08)
     names = [*PRICES, "new"]
     for row in range(0, 600, 61):
         session = other.start(X[row])
@@ -302,7 +302,7 @@ def test_equal_texts_stay_in_one_fold_so_that_none_is_judged_by_what_was_learned
     right = rng.random((150, 2)) < 0.5  # of which the texts say nothing
     quality = np.repeat(right, 2, axis=0).astype(float)
     router = ModelRouter({"tiny": 1.0, "small": 1.01}).fit(np.repeat(texts, 2), quality)
-    assert router.expected_quality_ < right.mean(axis=0).max() + 0.1 < right.max(axis=1).mean()
+    assert router.expected_score_ < right.mean(axis=0).max() + 0.1 < right.max(axis=1).mean()
 
 
 def test_a_log_of_one_model_a_row_is_read_without_the_bias_of_who_was_asked():
@@ -316,7 +316,7 @@ def test_a_log_of_one_model_a_row_is_read_without_the_bias_of_who_was_asked():
     truth, naive = quality.mean(axis=0), np.nanmean(seen, axis=0)
     found = router.frontier_.single_quality
     assert np.abs(found - truth).max() < 0.04 < 0.15 < np.abs(naive - truth).max()
-    assert router.expected_quality_ == pytest.approx(quality.max(axis=1).mean(), abs=0.25)
+    assert router.expected_score_ == pytest.approx(quality.max(axis=1).mean(), abs=0.25)
 
 
 def partial_log(X, quality, seed):
@@ -376,7 +376,7 @@ def test_evidence_that_is_known_after_asking_is_used():
     models = ["tiny", "small"]
     blind = ModelRouter(models, budget=2.4).fit(X, quality, cost)
     router = ModelRouter(models, budget=2.4).fit(X, quality, cost, evidence=quality + noise)
-    assert router.expected_quality_ > blind.expected_quality_ + 0.03
+    assert router.expected_score_ > blind.expected_score_ + 0.03
     session = router.start(X[0])
     assert session.next_ask == "tiny"
     assert session.give("x", evidence=1.0).next_ask is None
@@ -399,13 +399,32 @@ def test_a_certificate_bounds_the_loss_against_a_model_and_the_bill_of_the_next_
     billed = router.certified(X, partly, *rest, budget=6.0, n_next=500)
     assert billed.certificate_.bound <= 6.0
     assert "the next 500 rows cost at most" in str(billed.certificate_)
-    with pytest.raises(InvalidInputError, match="600 of 600 rows are rows of the fit"):
+    with pytest.raises(InvalidInputError, match="600 of the 600 rows to prove with hold the same"):
         router.certified(*log, max_loss=0.05)
-    with pytest.raises(InvalidInputError, match="cannot be proved on these 40 rows"):
-        router.certified(*make_log(40, seed=8), max_loss=0.01)
+    with pytest.raises(
+        InvalidInputError, match="cannot be proved on these 300 rows: the best setting loses up"
+    ):
+        router.certified(*make_log(300, seed=8), max_loss=0.02)
     new[1][7, 0] = np.nan
     with pytest.raises(InvalidInputError, match="missing in 1 of 3000 rows"):
         router.certified(*new, max_loss=0.05)
+
+
+def test_equal_rows_prove_no_more_than_one_of_them(router, log):
+    few = make_log(100, seed=11)
+    often = [np.repeat(part, 25, axis=0) for part in few]
+    assert router.certified(*few, max_loss=0.4).certificate_.n_rows == 100
+    once, repeated = (router.certified(*rows, max_loss=0.4).certificate_ for rows in (few, often))
+    assert (once.bound, once.n_rows) == pytest.approx((repeated.bound, repeated.n_rows))
+    assert (repeated.n_given, repeated.n_repeated) == (2500, 2400)
+    counted = router.certified(*often, max_loss=0.4, duplicates="count").certificate_
+    assert counted.n_rows == 2500
+    billed = [router.certified(*rows, budget=9.0, n_next=500) for rows in (few, often)]
+    assert billed[0].certificate_.n_rows == billed[1].certificate_.n_rows == 100
+    assert billed[0].expected_cost_ == pytest.approx(billed[1].expected_cost_, rel=1e-3)
+    mixed = [np.concatenate([part, some[:50]]) for part, some in zip(few, log, strict=True)]
+    dropped = router.certified(*mixed, max_loss=0.4, duplicates="drop").certificate_
+    assert (dropped.n_rows, dropped.n_seen) == (100, 50)
 
 
 def test_bills_are_exceeded_as_rarely_as_promised(router):
@@ -419,8 +438,12 @@ def test_bills_are_exceeded_as_rarely_as_promised(router):
 def test_the_bill_of_a_mix_is_that_of_one_rule_with_the_same_costs():
     cheap, dear = np.full(100, 1.0), np.full(100, 20.0)
     some = np.where(np.arange(100) < 10, dear, cheap)
-    mixed = upper_bill(np.column_stack([cheap, dear]), Mix(0, 1, 0.1), 50, 0.95)
-    assert mixed == pytest.approx(upper_bill(some[:, None], Mix(0, 0, 0.0), 50, 0.95))
+    evidence = Evidence.of_rules(np.column_stack([cheap, dear, some]), np.zeros((100, 3)))
+    bounds = CostBounds(evidence, 100, n_next=50)
+    rules = Policy.of(*np.arange(3.0)[:, None])
+    assert bounds.bound(rules.at(0, 1, 0.1), 0.95) == pytest.approx(bounds.bound(rules.at(2), 0.95))
+    # Of all rows there are, the share that follows each rule is no chance any more.
+    assert CostBounds(evidence, 100).bound(rules.at(0, 1, 0.1), 0.95) == pytest.approx(2.9)
 
 
 def test_measures_of_the_frontier_of_two_models_that_are_mixed():
@@ -428,9 +451,10 @@ def test_measures_of_the_frontier_of_two_models_that_are_mixed():
     X = np.zeros_like(X) + np.arange(600)[:, None]
     frontier = ModelRouter({"tiny": 1.0, "small": 2.0}).fit(X, quality).frontier_
     assert np.all(np.diff(frontier.cost) > 0)
-    assert np.all(np.diff(frontier.quality) > 0)
+    assert np.all(np.diff(frontier.score) > 0)
     assert frontier.apgr == pytest.approx(0.5, abs=0.1)
-    assert frontier.cpt(0.5) == pytest.approx(0.5, abs=0.15)
+    with pytest.warns(FutureWarning, match="quality of a router's frontier is score"):
+        assert frontier.quality is frontier.score
     pytest.importorskip("matplotlib")
     (curve, singles) = frontier.plot().lines
     assert curve.get_xdata().tolist() == frontier.cost.tolist()

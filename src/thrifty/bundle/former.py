@@ -9,11 +9,13 @@ from typing import Any
 
 from thrifty.arrays import Bools, Codes, Floats, Numbers, Words
 from thrifty.bundle.codec import register
+from thrifty.engine.evidence.budgets import CostCertificate
+from thrifty.engine.evidence.certificate import Certificate
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.queries import RankedQueries
 from thrifty.engine.tasks.ranking import RankingTask
 
-__all__ = ["Former", "QueryEvidence"]
+__all__ = ["Former", "QueryEvidence", "RouterCertificate"]
 
 
 class Former:
@@ -54,3 +56,43 @@ class QueryEvidence(Former):
 
 
 register(QueryEvidence, infinite=("points",))
+
+
+@register
+@dataclass(frozen=True)
+class RouterCertificate(Former):
+    """What was proved of a router; see ``Certificate`` and ``CostCertificate``."""
+
+    measure: str
+    bound: float
+    limit: float
+    confidence: float
+    n_rows: int
+    against: str = ""
+    n_next: int = 0
+
+    def restored(self) -> Certificate | CostCertificate:
+        """The certificate; equal rows counted as independent ones."""
+        if self.measure == "bill":
+            return CostCertificate(self.limit, self.bound, self.confidence, self.n_rows, self.n_next)
+        return Certificate(
+            max_loss=self.limit,
+            confidence=self.confidence,
+            n_rows=self.n_rows,
+            n_losses=None,
+            bound=self.bound,
+            n_candidates=1,
+            n_tested=1,
+            failed_losses=None,
+            failed_bound=None,
+            point=None,
+            is_fallback=False,
+            n_given=self.n_rows,
+            n_repeated=None,
+            n_seen=None,
+            duplicates="count",
+            issued="",
+            rows=None,
+            largest=1.0,
+            against=self.against,
+        )

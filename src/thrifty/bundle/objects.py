@@ -21,6 +21,7 @@ from thrifty.bundle.container import DEFAULT_MAX_BYTES, Contents, pack, unpack
 from thrifty.bundle.former import Former
 from thrifty.bundle.full_models import FullMode, as_stored, check_stored, full_to_store, with_given_full
 from thrifty.bundle.signing import check_private_key, sign, without_signature
+from thrifty.engine.evidence.budgets import CostCertificate
 from thrifty.engine.evidence.certificate import Certificate
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.frontier import OperatingPoint
@@ -68,7 +69,6 @@ from thrifty.learners.dynamod.lstsq_estimator import DynaModLstsqClassifier
 from thrifty.learners.estimators.base import ChainEstimator
 from thrifty.learners.routing.confidence import ConfidenceRouter
 from thrifty.learners.routing.logs import check_models
-from thrifty.learners.routing.operating_points import RouterCertificate
 from thrifty.learners.routing.policy import Cascades, Log, Programme, Routes
 from thrifty.learners.routing.quality import QualityModel, TextReader
 from thrifty.learners.routing.router import ModelRouter
@@ -81,7 +81,7 @@ _PLAIN: tuple[type, ...] = (
     *(NeighbourStage, NeighbourTurn, TurnByNeighbours, TurnByValue, Chain, ColumnType, Levels),
     *(PriceList, Discounts, ForgottenFunction, RowPrices, CostMatrix, ProbabilityLoss),
     *(AbsentFull, PrecomputedFull, StoredModel, Impute, Scale, KernelScores, LinearScores),
-    *(Cascades, Log, Programme, Routes, QualityModel, TextReader, RouterCertificate, RouterState),
+    *(Cascades, Log, Programme, Routes, QualityModel, TextReader, CostCertificate, RouterState),
     *(ForeignTrees, LevelSets, StageOptions, Prices, Certificate, ClassLoss, RankedQueries),
 )
 _SHARED: tuple[type, ...] = (BinaryTask, MulticlassTask, RankingTask, RegressionTask, Neighbours)
@@ -331,7 +331,7 @@ class SavedRouter:
     low: int
     high: int
     share: float
-    certificate: RouterCertificate | None
+    certificate: Certificate | CostCertificate | None
 
     @classmethod
     def of(cls, router: ModelRouter) -> "SavedRouter":
@@ -344,7 +344,9 @@ class SavedRouter:
             None if router.confidence is None else float(router.confidence),
             int(seed) if isinstance(seed, int | np.integer) else None,
             state,
-            *router._choice,
+            router._policy.lower,
+            router._policy.upper,
+            router._policy.share,
             router.certificate_,
         )
 

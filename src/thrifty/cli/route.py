@@ -65,7 +65,7 @@ def route(
                 "pool": router.pool_,
                 "rows": len(X),
                 "expected_cost": router.expected_cost_,
-                "expected_quality": router.expected_quality_,
+                "expected_quality": router.expected_score_,
                 "frontier": _frontier_numbers(frontier),
                 "singles": {
                     name: {"cost": cost, "quality": quality}
@@ -83,7 +83,7 @@ def route(
         (names[one], f"{frontier.single_cost[one]:.4g}", f"{frontier.single_quality[one]:.3f}")
         for one in order
     ]
-    lines.append(("this router", f"{router.expected_cost_:.4g}", f"{router.expected_quality_:.3f}"))
+    lines.append(("this router", f"{router.expected_cost_:.4g}", f"{router.expected_score_:.3f}"))
     print_table(lines)
     print_text(f"Out of fold: {router.explain()}.")
     print_text(f"wrote {out} ({size_of(out)})")
@@ -296,7 +296,7 @@ def report_router(
 def _frontier_numbers(frontier: Any) -> dict[str, Any]:
     return {
         "cost": frontier.cost,
-        "quality": frontier.quality,
+        "quality": frontier.score,
         "rule": list(frontier.rule),
         "aiq": frontier.aiq,
     }

@@ -300,7 +300,8 @@ def frontier_in_words(
         own = [f"{point.score:.4f}"]
         if frontier.is_priced:
             own = [quantity(-point.score), quantity(point.cost - point.score)]
-        lines.append([quantity(point.cost), *own, f"{100 * point.share:.1f} %"])
+        share = "" if point.share is None else f"{100 * point.share:.1f} %"
+        lines.append([quantity(point.cost), *own, share])
     print_table(lines)
     print_text("In force; `thrifty predict --budget` moves to any other point:")
     print_table(results_table(facts))

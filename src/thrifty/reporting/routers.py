@@ -44,21 +44,21 @@ def measure_router(
         As in ``measure``; rivals are other routers of the same models.
     """
     state, given = router._fitted(), (X, quality, cost, answers, evidence)
-    log, chance = router._log_of(*given)
+    log, keys = router._log_of(*given)
     whole: Bools = ~np.asarray(np.isnan(log.quality).any(axis=1))
     if not whole.any():
         raise InvalidInputError(
             f"quality must be known of {', '.join(state.pool)} in at least one row; in each of the {len(log)} rows one "
             f"of them was not asked. A report replays the policy on a log of all models."
         )
-    log, chance = log.rows(whole), chance[whole]
-    n_points, choice = len(state.point_family), router._choice
+    log, keys = log.rows(whole), keys[whole]
+    n_points, policy = len(state.policy), router._policy
     walks = [router._walk(point, log) for point in range(n_points)]
-    budget = state.point_cost.mean(axis=0).tolist()
-    efficient, place = [True] * n_points, choice.low
-    if choice.share > 0.0:
+    budget = policy.cost.tolist()
+    efficient, place = [True] * n_points, policy.lower
+    if policy.share > 0.0:
         place += 1
-        walks.insert(place, router._walked(log, chance))
+        walks.insert(place, router._walked(log, keys))
         budget.insert(place, router.expected_cost_)
         efficient.insert(place, False)
     singles = [
@@ -173,7 +173,7 @@ def _rival(name: str, rival: ModelRouter, given: tuple[Any, ...], whole: Bools) 
             f"rivals[{name!r}] must be a ModelRouter of the same models; got a {type(rival).__name__}."
         )
     log = rival._log_of(*given)[0].rows(whole)
-    walks = [rival._walk(point, log) for point in range(len(rival._fitted().point_family))]
+    walks = [rival._walk(point, log) for point in range(len(rival._fitted().policy))]
     return Rival(
         name, *(tuple(float(getattr(one, part).mean()) for one in walks) for part in ("cost", "quality"))
     )

@@ -48,7 +48,7 @@ def resampled(
     ``thresholds`` has one line per point, as long as the system with the most stages needs.
     """
     averages = [
-        (at, evidence[place].averages(thresholds[at, : evidence[place].n_stages]))
+        (at, evidence[place].averages(thresholds[at, : evidence[place].n_parameters]))
         for place, at in ((place, np.flatnonzero(source == place)) for place in np.unique(source))
     ]
     cost, score = np.empty((2, len(source), n_boot))

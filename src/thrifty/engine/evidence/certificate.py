@@ -266,7 +266,8 @@ def _certificate(
 def _point(frontier: Frontier, place: int) -> OperatingPoint:
     """A point of the frontier; its means do not depend on the order in which rows were added up."""
     point = frontier[place]
-    cost, score, share = (float(f"{one:.12g}") for one in (point.cost, point.score, point.share))
+    cost, score = (float(f"{one:.12g}") for one in (point.cost, point.score))
+    share = None if point.share is None else float(f"{point.share:.12g}")
     return replace(point, cost=cost, score=score, share=share)
 
 
@@ -350,8 +351,9 @@ class Certificate:
         draws of held-out rows.
     n_rows : int
         Held-out rows that were counted: all that were given, without those left out and without repetitions.
-    n_losses, bound : int, float
-        On how many of them the full model was right and the point wrong, and the exact upper bound from that. What is
+    n_losses, bound : int or None, float
+        On how many of them the full model was right and the point wrong, and the exact upper bound from that; None
+        where a file of version 0.3 does not hold it. What is
         certified is ``max_loss``; the bound of the point at which the search ended is not a sharper certificate.
     n_candidates, n_tested : int
         Points that were fixed in advance, and how many were tested before the first failure (included).
@@ -381,12 +383,14 @@ class Certificate:
         How much more than the full model's an answer may lose before it counts as worse, where that is not nothing.
     unit : str or None
         What was counted, where that is not rows: "queries".
+    against : str or None
+        The model that a router was compared with.
     """
 
     max_loss: float
     confidence: float
     n_rows: int
-    n_losses: int
+    n_losses: int | None
     bound: float
     n_candidates: int
     n_tested: int
@@ -406,6 +410,7 @@ class Certificate:
     loss: str | None = None
     tolerance: float | None = None
     unit: str | None = None
+    against: str | None = None
 
     def __str__(self) -> str:
         return f"{self._claim}. {self._basis}"
@@ -420,10 +425,12 @@ class Certificate:
                 f"{self.n_candidates:,} points could not be shown to {self._limits('lose', 'have')}, {surely}: "
                 f"{self._outcome(self.failed_losses or 0, self.failed_bound or 0.0)}"
             )
-        return f"{self._limits('loses', 'has')}, {surely}: {self._outcome(self.n_losses, self.bound)}"
+        return f"{self._limits('loses', 'has')}, {surely}: {self._outcome(self.n_losses or 0, self.bound)}"
 
     def _limits(self, loses: str, has: str) -> str:
         """The certified limits, with their verb."""
+        if self.against is not None:
+            return f"{has} a mean quality at most {self.max_loss:.6g} below that of {self.against}"
         if self.largest is not None:
             return (
                 f"{has} a mean {self.loss or 'error'} (clipped at {self.largest:.6g}) that exceeds the full model's by "
@@ -446,8 +453,9 @@ class Certificate:
         return f" ({one} is lost if its {self.loss} exceeds that of the full model{more})"
 
     def _outcome(self, n_losses: int, bound: float) -> str:
-        if self.largest is not None and self.excess is not None:
-            return f"it differed by {self.excess * self.largest:.3g} (bound {bound * self.largest:.3g})"
+        if self.largest is not None:
+            differed = "" if self.excess is None else f"it differed by {self.excess * self.largest:.3g} "
+            return f"{differed}(bound {bound * self.largest:.3g})"
         if self.by_class is not None:
             return "; ".join(
                 f"of {one.n_rows:,} of {one.label!r} {_worse(one.n_losses, one.bound, '')}"

@@ -5,6 +5,8 @@ answer; the last column is the full model, or the chain behind the stages. That 
 the rows, so operating points are found, compared and certified on arrays, without calling a model again.
 
 What means, bootstrap and tests count is a *unit*: a row, or, of a ranking, a query (``queries``).
+
+A router has no gates: its places are rules, and a point is the number of a rule that all rows follow (``of_rules``).
 """
 
 import hashlib
@@ -45,16 +47,18 @@ class Evidence:
     Attributes
     ----------
     gate : ndarray of shape (n_rows, n_stages)
-        Gate scores; a row goes on from a stage iff its score is larger than the threshold.
-    quality : ndarray of shape (n_rows, n_stages + 1), bool or float
+        Gate scores; a row goes on from a stage iff its score is larger than the threshold. Without columns, places
+        are rules, and a point is the number of one.
+    quality : ndarray of shape (n_rows, n_places), bool or float
         How good the answer of each stage is and, last, the answer behind all of them; bool where it is right or wrong.
         Of documents, scores to rank them by.
-    cost : ndarray of shape (n_stages + 1,) or (n_rows, n_stages + 1)
+    cost : ndarray of shape (n_places,) or (n_rows, n_places)
         Total cost of a row that is answered there; per row where that differs.
     full_quality : ndarray of shape (n_rows,), optional
         Quality of the full model's own answer, or its scores; required for comparisons with the full model.
-    points : ndarray of shape (n_points, n_stages), optional
-        Thresholds of the operating points; None, for a single gate, is every threshold.
+    points : ndarray of shape (n_points, n_stages), or (n_points, 1) of rules, optional
+        Thresholds of the operating points, or numbers of rules; None, for a single gate, is every threshold, and every
+        rule where places are rules.
     weight : ndarray of shape (n_rows,), optional
         Sample weights, for stopping rules; frontiers and certificates count every row once.
     features : tuple of int
@@ -117,22 +121,26 @@ class Evidence:
             raise InvalidInputError("evidence of queries needs a target for each document.")
         checked: dict[str, Any] = {
             "gate": gate,
-            "quality": _check_quality("quality", self.quality, (n_rows, n_stages + 1)),
-            "cost": finite_numbers(
-                "cost", self.cost, (n_rows, n_stages + 1) if np.ndim(self.cost) == 2 else (n_stages + 1,)
-            ),
+            "quality": _check_quality("quality", self.quality, (n_rows, n_stages + 1 if n_stages else None)),
             "features": tuple(int(column) for column in np.ravel(np.asarray(self.features, dtype=np.intp))),
             "settings": plain_settings(self.settings),
         }
+        n_places = checked["quality"].shape[1]
+        checked["cost"] = finite_numbers(
+            "cost", self.cost, (n_rows, n_places) if np.ndim(self.cost) == 2 else (n_places,)
+        )
         if self.full_quality is not None:
             checked["full_quality"] = _check_quality("full_quality", self.full_quality, (n_rows,))
         if self.points is not None:
             points = np.asarray(self.points, dtype=np.float64)
-            if points.ndim != 2 or points.shape[1] != n_stages or np.isnan(points).any() or not len(points):
+            width = n_stages or 1
+            if points.ndim != 2 or points.shape[1] != width or np.isnan(points).any() or not len(points):
                 raise InvalidInputError(
                     f"points must hold at least one point with a threshold for each of {n_stages} stages; got shape "
                     f"{points.shape}."
                 )
+            if not n_stages and not np.isin(points, np.arange(n_places)).all():
+                raise InvalidInputError(f"points must be numbers of {n_places} rules, counted from 0.")
             checked["points"] = points
         if self.optimism is not None:
             n_points = 0 if self.points is None else len(self.points)
@@ -192,6 +200,11 @@ class Evidence:
             gate, both, np.column_stack([paid, paid]), points=np.array([[0.5]]), is_fixed=True, **known
         )
 
+    @classmethod
+    def of_rules(cls, cost: ArrayLike, quality: ArrayLike, **known: Any) -> Self:
+        """Rules that all rows follow, as those of a router: cost and quality of each row under each rule."""
+        return cls(np.empty((len(np.asarray(quality)), 0)), np.asarray(quality), np.asarray(cost), **known)
+
     @property
     def n_rows(self) -> int:
         """Number of rows."""
@@ -209,8 +222,13 @@ class Evidence:
 
     @property
     def n_stages(self) -> int:
-        """Number of stages, which is the place behind them."""
+        """Number of stages, which is the place behind them; 0 where places are rules."""
         return int(self.gate.shape[1])
+
+    @property
+    def n_parameters(self) -> int:
+        """Length of a point: a threshold for each stage, or the number of a rule."""
+        return self.n_stages or 1
 
     @property
     def weights(self) -> Floats:
@@ -325,20 +343,24 @@ class Evidence:
     # -- operating points --------------------------------------------------------------------------
 
     def every_point(self) -> "tuple[Floats, Means]":
-        """Thresholds of every operating point, shape (n_points, n_stages), and their means.
+        """Every operating point, shape (n_points, n_parameters), and their means.
 
         Sums are taken before they are divided: counts of right answers are exact, so that points that are equally good
         compare as equal.
         """
-        if self.points is None and self.n_stages != 1:
+        points = self.points
+        if points is None and self.n_stages > 1:
             raise InvalidInputError(
                 f"every threshold can be tried for a single gate only; here are {self.n_stages} stages. Give `points`."
             )
-        points = distinct_thresholds(self.gate[:, 0])[:, None] if self.points is None else self.points
+        if points is None and self.n_stages:
+            points = distinct_thresholds(self.gate[:, 0])[:, None]
+        elif points is None:
+            points = np.arange(self.quality.shape[1], dtype=np.float64)[:, None]
         return points, self.averages(points).under()
 
     def averages(self, points: Floats) -> "Averages":
-        """Means at some points, shape (n_points, n_stages), for any weights of the rows."""
+        """Means at some points, shape (n_points, n_parameters), for any weights of the units."""
         if self.optimism is not None:
             plain = replace(self, optimism=None).averages(points)
             return CorrectedAverages(plain, self.optimism_at(points)[:, 0])
@@ -347,7 +369,9 @@ class Evidence:
         if self.n_stages == 1:
             return GateAverages(self.gate[:, 0], self.cost, self.quality, points[:, 0])
         place, cost, quality = zip(*(self.at_point(point) for point in points), strict=True)
-        return RouteAverages(np.array(cost), np.array(place) == self.n_stages, np.array(quality))
+        # Rules do not say who answers.
+        sent = np.array(place) == self.n_stages if self.n_stages else np.full(np.shape(cost), np.nan)
+        return RouteAverages(np.array(cost), sent, np.array(quality))
 
     def _averages_of_queries(self, unit: RankedQueries, points: Floats) -> RouteAverages:
         """Means over documents and over queries with a relevant document, from sums over each query."""
@@ -438,16 +462,20 @@ class Evidence:
         place, paid, scores = self._rows_at(point)
         return place, unit.sums(paid), unit.quality(scores, self.full_quality, self.tolerance)
 
+    def _places_at(self, point: Floats) -> Ints:
+        """Place of each row at one point."""
+        return route_by(self.gate, point) if self.n_stages else np.full(self.n_rows, int(point[0]))
+
     def _rows_at(self, point: Floats) -> tuple[Ints, Floats, Numbers]:
         """Place, cost and quality, or score, of each row at one point."""
-        place = route_by(self.gate, point)
+        place = self._places_at(point)
         rows = np.arange(len(place))
         cost = self.cost[place] if self.cost.ndim == 1 else self.cost[rows, place]
         return place, cost, self.quality[rows, place]
 
     def answers_at(self, point: Floats) -> "Answers":
         """Place of each row at one point, whether its answer is right, and its scores, as far as they are known."""
-        route = route_by(self.gate, point)
+        route = self._places_at(point)
         rows = np.arange(len(route))
         right = self.quality if self.right is None else self.right
         return Answers(
@@ -485,7 +513,7 @@ def means_at(
     cost, share, score = np.empty((3, len(source)))
     for place in np.unique(source):
         at = source == place
-        means = evidence[place].averages(thresholds[at, : evidence[place].n_stages]).under(weights)
+        means = evidence[place].averages(thresholds[at, : evidence[place].n_parameters]).under(weights)
         cost[at], share[at], score[at] = np.ravel(means.cost), np.ravel(means.share), np.ravel(means.score)
     return Means(cost, share, score)
 

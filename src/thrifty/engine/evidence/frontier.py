@@ -6,7 +6,7 @@ does the point of each budget: choosing again by the scores of the new rows woul
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,7 +42,8 @@ class Frontier:
     source : ndarray of shape (n_points,)
         The system each point belongs to.
     thresholds : ndarray of shape (n_points, n_stages)
-        One threshold per stage of the point's system; systems with fewer stages leave NaN behind theirs.
+        One threshold per stage of the point's system, or the number of its rule; systems with fewer stages leave NaN
+        behind theirs.
     means : Means
         Cost, share sent and score of each point on these rows; also as ``cost``, ``share`` and ``score``.
     chosen : Means
@@ -75,7 +76,7 @@ class Frontier:
         against_full: bool = False,
         task: Task | None = None,
         every_point: bool = False,
-    ) -> "Frontier":
+    ) -> Self:
         """Keep the efficient ones among all operating points of some systems on the same rows.
 
         Parameters
@@ -93,7 +94,7 @@ class Frontier:
         sources = _sources(evidence, against_full)
         points = [one.every_point() for one in sources]
         source = np.repeat(np.arange(len(points)), [len(thresholds) for thresholds, _ in points])
-        widest = max(one.n_stages for one in sources)
+        widest = max(one.n_parameters for one in sources)
         thresholds = np.concatenate(
             [np.pad(one, ((0, 0), (0, widest - one.shape[1])), constant_values=np.nan) for one, _ in points]
         )
@@ -106,7 +107,7 @@ class Frontier:
         seen = tuple(keys for one in sources for keys in one.known_rows)
         return cls(sources, source[kept], thresholds[kept], means, means, False, against_full, seen, task)
 
-    def on(self, evidence: Sequence[Evidence]) -> "Frontier":
+    def on(self, evidence: Sequence[Evidence]) -> Self:
         """The very same points, same system and same thresholds, on other rows.
 
         They may not be efficient there; they are kept as chosen, in the same order.
@@ -319,7 +320,8 @@ class Frontier:
         places = np.unique(self.within(asked)).tolist()
         systems = [self.evidence[self.source[place]] for place in places]
         points = [
-            (one, self.thresholds[place, : one.n_stages]) for place, one in zip(places, systems, strict=True)
+            (one, self.thresholds[place, : one.n_parameters])
+            for place, one in zip(places, systems, strict=True)
         ]
         found = measures_along(points, self.task, level=level, n_boot=n_boot, seed=seed)
         return _measures_frame(self, asked, dict(zip(places, found, strict=True)))
@@ -349,7 +351,7 @@ class Frontier:
 
     @property
     def share(self) -> Floats:
-        """Share of rows that each point sends on, on these rows."""
+        """Share of rows that each point sends on, on these rows; NaN where points are rules."""
         return self.means.share
 
     @property
@@ -372,17 +374,17 @@ class Frontier:
     def __getitem__(self, place: int) -> "OperatingPoint":
         source = int(self.source[place])
         system = self.evidence[source]
-        stages = 0 if system.is_fixed else system.n_stages
+        n_parameters = 0 if system.is_fixed else system.n_parameters
         return OperatingPoint(
             cost=float(self.means.cost[place]),
             score=float(self.means.score[place]),
-            share=float(self.means.share[place]),
+            share=None if np.isnan(share := self.means.share[place]) else float(share),
             source=source,
             features=system.features,
             settings=dict(system.settings),
             chosen_cost=float(self.chosen.cost[place]),
             chosen_score=float(self.chosen.score[place]),
-            thresholds=tuple(self.thresholds[place, :stages].tolist()),
+            thresholds=tuple(self.thresholds[place, :n_parameters].tolist()),
         )
 
     def __repr__(self) -> str:
@@ -487,7 +489,8 @@ class OperatingPoint:
     Attributes
     ----------
     cost, score, share : float
-        Mean spend per row, mean score (accuracy, where answers are right or wrong) and share of rows sent on.
+        Mean spend per row, mean score (accuracy, where answers are right or wrong) and share of rows sent on; None
+        where the point is a rule.
     source : int
         Place of its system in the list the frontier was made from.
     features : tuple of int
@@ -497,12 +500,12 @@ class OperatingPoint:
     chosen_cost, chosen_score : float
         Cost and score on the rows the point was chosen on, which may be those of ``cost`` and ``score``.
     thresholds : tuple of float
-        One threshold per stage; empty where the point is a system as it is.
+        One threshold per stage, or the number of a rule; empty where the point is a system as it is.
     """
 
     cost: float
     score: float
-    share: float
+    share: float | None
     source: int
     features: tuple[int, ...]
     settings: dict[str, Any] = field(hash=False)

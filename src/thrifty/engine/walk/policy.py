@@ -1,8 +1,8 @@
-"""Operating points: thresholds of the gates of all stages, and the point in force.
+"""Operating points: thresholds of the gates of all stages, or rules, and the point in force.
 
 A row goes on from a stage iff its gate score exceeds the stage's threshold. An *operating point* is one threshold per
-stage. Between two points chance decides whose thresholds a row follows, so that any budget between them is met in
-expectation. Where many rows have one score, no threshold comes near a budget: then the two points are the thresholds
+stage; of a router, it is the number of a rule. Between two points chance decides which one a row follows, so that any
+budget between them is met in expectation. Where many rows have one score, no threshold comes near a budget: then the two points are the thresholds
 on both sides of that score, and a share of the tied rows is sent on.
 """
 
@@ -27,8 +27,9 @@ class Policy:
 
     Attributes
     ----------
-    thresholds : ndarray of shape (n_points, n_stages)
-        A row goes on from a stage iff its gate score is larger; infinite ones stop all rows, or none.
+    thresholds : ndarray of shape (n_points, n_stages), or (n_points, 1) of rules
+        A row goes on from a stage iff its gate score is larger; infinite ones stop all rows, or none. Of a router, the
+        number of each point's rule.
     cost, score : ndarray of shape (n_points,)
         Mean cost and mean quality on the rows that the points were chosen on; NaN where that is not known.
     lower, upper, share : int, int, float

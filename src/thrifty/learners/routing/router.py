@@ -2,11 +2,12 @@
 
 An answer of a model is a column with a price: the router buys answers one after another, looks at whether they agree,
 and stops for each row when another answer is not worth its price. ``quality`` has what is expected before asking,
-``policy`` the rules and how they are learned, ``state`` what a fit knows, ``operating_points`` budgets and bills,
-``logs`` the checks of what a log holds.
+``policy`` the rules and how they are learned, ``state`` what a fit knows, ``logs`` the checks of what a log holds.
+Operating points, budgets, bills and certificates are those of cascades.
 """
 
 import copy
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
@@ -15,11 +16,17 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from thrifty.arrays import Floats, Ints, Labels, Words
-from thrifty.engine.evidence.hypothesis_tests import betting_bound, check_confidence, check_max_loss
+from thrifty.arrays import Bools, Floats, Ints, Labels, Words
+from thrifty.engine.evidence.budgets import CostBounds, CostCertificate
+from thrifty.engine.evidence.certificate import Certificate, certify
+from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.evidence.frontier import Frontier
+from thrifty.engine.evidence.hypothesis_tests import check_confidence, check_max_loss
+from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidInputError
 from thrifty.learners.estimators.base import all_or_nothing
 from thrifty.learners.estimators.checks import check_count, check_seed, validated
+from thrifty.learners.routing.frontier import RouterFrontier
 from thrifty.learners.routing.logs import (
     MIN_ROWS,
     ModelPrice,
@@ -42,16 +49,6 @@ from thrifty.learners.routing.logs import (
     warn_of_support,
     whole_rows,
 )
-from thrifty.learners.routing.operating_points import (
-    Mix,
-    RouterCertificate,
-    RouterFrontier,
-    choose_mix,
-    held_mix,
-    infeasible,
-    mixed_mean,
-    upper_bill,
-)
 from thrifty.learners.routing.policy import (
     Log,
     Walked,
@@ -67,6 +64,8 @@ from thrifty.threads import limited_threads
 N_FOLDS = 5
 _FEW_ROWS = 10
 """Rows that a model must be known of to be added, or judged."""
+_N_NEXT = 0.5
+"""With ``confidence``, the budget is held over this many new rows for each row of the log."""
 _MIN_TAKEN = 0.05
 """Share of rows that a policy sends to a model, from which on missing support is warned of."""
 
@@ -113,10 +112,10 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         Models that the policy chooses from, cheapest first.
     frontier_ : RouterFrontier
         Mean cost and quality of the operating points.
-    expected_cost_, expected_quality_ : float
+    expected_cost_, expected_score_ : float
         Mean cost and quality at the budget, judged out of fold.
-    certificate_ : RouterCertificate or None
-        What ``certified`` proved.
+    certificate_ : Certificate, CostCertificate or None
+        What ``certified`` proved, of quality or of the next bill.
 
     Examples
     --------
@@ -276,19 +275,39 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             check_confidence(confidence)
 
     def _go_to_budget(self) -> None:
-        """Choose the points to mix, and say what is expected of them."""
-        self._set_choice(choose_mix(self._state.point_cost, self.budget, self.confidence))
+        """Choose the points to mix."""
+        state, budget = self._state, self.budget
+        if budget is None:
+            self._set_policy(state.policy.at(len(state.policy) - 1))
+        elif self.confidence is None:
+            self._set_policy(state.policy.within(budget))
+        else:
+            n_rows = len(state.log)
+            bounds = CostBounds(state.evidence, n_rows, max(int(_N_NEXT * n_rows), 1))
+            self._set_policy(bounds.within(state.policy, budget, self.confidence))
 
-    def _set_choice(self, choice: Mix) -> None:
-        state = self._state
-        self._choice = choice
-        self.pool_ = list(state.pool)
-        self.expected_cost_ = mixed_mean(state.point_cost, choice)
-        self.expected_quality_ = mixed_mean(state.point_quality, choice)
-        self.certificate_: RouterCertificate | None = None
+    def _set_policy(self, policy: Policy) -> None:
+        self._policy = policy
+        self.pool_ = list(self._state.pool)
+        self.expected_cost_, self.expected_score_ = policy.expected_cost, policy.expected_score
+        self.certificate_: Certificate | CostCertificate | None = None
+
+    @property
+    def expected_quality_(self) -> float:
+        """Former name of ``expected_score_``."""
+        check_is_fitted(self)
+        warnings.warn(
+            "expected_quality_ is expected_score_ now; the former name goes with the next release.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return self.expected_score_
 
     def _restore(
-        self, state: RouterState, choice: tuple[int, int, float], certificate: RouterCertificate | None
+        self,
+        state: RouterState,
+        choice: tuple[int, int, float],
+        certificate: Certificate | CostCertificate | None,
     ) -> Self:
         """Take the place of the router that a file was written from."""
         self._state = state
@@ -296,7 +315,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             self.n_features_in_ = state.n_features
         if state.columns is not None:
             self.feature_names_in_ = np.array(state.columns, dtype=object)
-        self._set_choice(Mix(*choice))
+        self._set_policy(state.policy.at(*choice))
         self.certificate_ = certificate
         return self
 
@@ -467,40 +486,39 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             raise InvalidInputError(f"X must be a list of texts, as in fit; got {type(X).__name__}.")
         return state.reader.transform(list(X)), key_words(list(X))
 
-    def _before_asking(self, X: Any) -> tuple[Floats, Floats, Floats]:
-        """Expected quality and cost of the pool, and a number in (0, 1) for each row, fixed by its content."""
+    def _before_asking(self, X: Any) -> tuple[Floats, Floats, Words]:
+        """Expected quality and cost of the pool, and the key of each row, fixed by its content."""
         Z, keys = self._read(X)
-        prior, expected = self._fitted().model.predict(Z)
-        return prior, expected, key_chance(keys)
+        return *self._fitted().model.predict(Z), keys
 
-    def _rule_of(self, chance: float) -> tuple[int, int]:
-        return self._mixed_rules()[int(chance < self._choice.share)][1]
+    def _rule_of(self, keys: Words) -> tuple[int, int]:
+        """Family and place of the rule that a row follows."""
+        return self._mixed_rules()[int(self._policy.follows_upper(keys)[0])][1]
 
     def _mixed_rules(self) -> list[tuple[float, tuple[int, int]]]:
         """Shares of rows, and family and place of the rule that they follow: the cheaper point first."""
-        state, (low, high, share) = self._fitted(), self._choice
+        state, policy = self._fitted(), self._policy
         return [
             (weight, (int(state.point_family[point]), int(state.point_place[point])))
-            for weight, point in ((1.0 - share, low), (share, high))
+            for weight, point in ((1.0 - policy.share, policy.lower), (policy.share, policy.upper))
         ]
 
     def predict(self, X: Any) -> Labels:
         """First model to ask about each row; equal rows are treated alike."""
         state = self._fitted()
-        prior, expected, chance = self._before_asking(X)
+        prior, expected, keys = self._before_asking(X)
         log = Log(prior, expected, np.full_like(prior, np.nan), np.full_like(prior, np.nan))
         first = np.empty(len(prior), dtype=np.intp)
-        for share, point in self._parts(chance):
+        for rows, point in self._parts(keys):
             family = state.families[state.point_family[point]]
-            first[share] = family.decide(int(state.point_place[point]), (), log.rows(share)).ask
+            first[rows] = family.decide(int(state.point_place[point]), (), log.rows(rows)).ask
         return np.array(state.pool, dtype=object)[first]
 
-    def _parts(self, chance: Floats) -> list[tuple[Any, int]]:
-        high = chance < self._choice.share
+    def _parts(self, keys: Words) -> list[tuple[Bools, int]]:
+        """Rows that follow each of the points in force."""
+        policy, upper = self._policy, self._policy.follows_upper(keys)
         return [
-            (mask, point)
-            for mask, point in ((~high, self._choice.low), (high, self._choice.high))
-            if mask.any()
+            (rows, point) for rows, point in ((~upper, policy.lower), (upper, policy.upper)) if rows.any()
         ]
 
     def start(self, x: Any) -> RouterSession:
@@ -521,8 +539,8 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         On a log in which not all models were asked, ``propensity`` gives estimates of the quality of a policy that asks
         one model about each row; costs that were not billed are those expected.
         """
-        log, chance = self._log_of(X, quality, cost, answers, evidence)
-        found = self._walked(log, chance)
+        log, keys = self._log_of(X, quality, cost, answers, evidence)
+        found = self._walked(log, keys)
         names = np.array([*self._fitted().pool, ""], dtype=object)
         result = Replay(names[found.asked], names[found.model], found.cost, found.quality)
         return result if propensity is None else self._estimated(result, found.model, log, propensity)
@@ -553,9 +571,9 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             ips=inverse_propensity(found.quality, weight),
         )
 
-    def _walked(self, log: Log, chance: Floats) -> Walked:
+    def _walked(self, log: Log, keys: Words) -> Walked:
         """Each row under the point that it follows."""
-        parts = [(mask, self._walk(point, log.rows(mask))) for mask, point in self._parts(chance)]
+        parts = [(mask, self._walk(point, log.rows(mask))) for mask, point in self._parts(keys)]
         width = max(part.asked.shape[1] for _, part in parts)
         asked = np.full((len(log), width), -1)
         found = Walked(asked, np.empty(len(log), np.intp), np.empty(len(log)), np.empty(len(log)))
@@ -569,11 +587,11 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         state = self._fitted()
         return walk(state.families[state.point_family[point]], int(state.point_place[point]), log)
 
-    def _log_of(self, X: Any, quality: Any, cost: Any, answers: Any, evidence: Any) -> tuple[Log, Floats]:
-        """A new log of the pool, and the chance of each row."""
+    def _log_of(self, X: Any, quality: Any, cost: Any, answers: Any, evidence: Any) -> tuple[Log, Words]:
+        """A new log of the pool, and the key of each row."""
         state, prices = self._fitted(), check_models(self.models)
         names, n_rows = state.names, len(X)
-        prior, expected, chance = self._before_asking(X)
+        prior, expected, keys = self._before_asking(X)
         pool = [names.index(name) for name in state.pool]
         scores = qualities(quality, names, n_rows)[:, pool]
         costs = costs_of(X, cost, answers, prices, n_rows)[:, pool]
@@ -593,7 +611,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             )
             shown = given[:, pool]
             shown = np.where(np.isfinite(shown), shown, state.evidence_mean)
-        return Log(prior, expected, scores, np.where(np.isnan(costs), expected, costs), codes, shown), chance
+        return Log(prior, expected, scores, np.where(np.isnan(costs), expected, costs), codes, shown), keys
 
     # -- what is known of it -------------------------------------------------------------------------
 
@@ -601,15 +619,8 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
     def frontier_(self) -> RouterFrontier:
         """Mean cost and quality of the operating points, judged out of fold."""
         state = self._fitted()
-        quality = state.point_quality
-        return RouterFrontier(
-            state.point_cost.mean(axis=0),
-            quality.mean(axis=0),
-            quality.std(axis=0) / np.sqrt(len(quality)),
-            tuple(state.family_names[family] for family in state.point_family),
-            state.single_cost,
-            state.single_quality,
-        )
+        frontier = RouterFrontier.from_evidence([state.evidence])
+        return replace(frontier, single_cost=state.single_cost, single_quality=state.single_quality)
 
     def certified(
         self,
@@ -624,13 +635,14 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         against: str | None = None,
         n_next: int | None = None,
         confidence: float = 0.95,
+        duplicates: str = "refuse",
     ) -> Self:
         """Return the router at a setting whose loss, or bill, new rows bound, with its ``certificate_``.
 
         Parameters
         ----------
         X, quality, cost, answers, evidence
-            New rows of a log, as in ``fit``; rows of the fit are refused.
+            New rows of a log, as in ``fit``.
         max_loss : float, optional
             Mean quality that may be lost against a single model. Points are tested from the dearest down, and the
             cheapest one before the first that fails is taken (fixed-sequence testing).
@@ -642,24 +654,22 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             Rows that the bill is for; as many as are given here unless given.
         confidence : float, default=0.95
             Confidence of the bound.
+        duplicates : {"refuse", "drop", "count"}, default="refuse"
+            Treatment of rows that hold the same as rows of the fit: they are refused, left out, or counted. Rows that
+            equal each other, qualities included, count once unless it is "count"; see ``thrifty.certify``.
         """
         state = self._fitted()
         check_confidence(confidence)
         if (max_loss is None) == (budget is None):
             raise InvalidInputError(f"give one of max_loss and budget; got {max_loss!r} and {budget!r}.")
-        log, _ = self._log_of(X, quality, cost, answers, evidence)
-        keys = self._read(X)[1]
-        n_seen = int(np.isin(keys, state.keys).sum())
-        if n_seen:
-            raise InvalidInputError(
-                f"{n_seen} of {len(log)} rows are rows of the fit, which prove nothing about new ones. Leave them out."
-            )
         name = state.names[state.best_single] if against is None else against
         if name not in state.names:
             raise InvalidInputError(f"against must be one of the models; got {name!r}.")
+        log, keys = self._log_of(X, quality, cost, answers, evidence)
         if budget is not None:
             self._check_goal(budget, None)
-            return self._with_bill(log, budget, n_next or len(log), confidence)
+            n_next = check_count("n_next", len(log) if n_next is None else n_next)
+            return self._with_bill(log, keys, budget, n_next, confidence, duplicates)
         reference = qualities(quality, state.names, len(log))[:, state.names.index(name)]
         n_partial = int(np.isnan(np.column_stack([log.quality, reference])).any(axis=1).sum())
         if n_partial:
@@ -669,33 +679,46 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             )
         check_max_loss(max_loss)
         limit = float(max_loss or 0.0)
-        found: tuple[int, float] | None = None
-        for point in reversed(range(len(state.point_family))):
-            bound = betting_bound(reference - self._walk(point, log).quality, confidence)
-            if not bound <= limit:
-                break
-            found = point, bound
-        if found is None:
+        chosen = Frontier.from_evidence([state.evidence], every_point=True)
+        certificate = certify(
+            chosen.on([self._evidence_on(log, keys, reference)]),
+            max_loss=limit,
+            confidence=confidence,
+            duplicates=duplicates,
+            measure="mean",
+            largest=1.0,
+        )
+        if certificate.point is None:
             raise InvalidInputError(
-                f"max_loss={limit:g} cannot be proved on these {len(log)} rows: the best setting loses up to "
-                f"{bound:.4f} against {name}. Give more rows, or allow a larger loss."
+                f"max_loss={limit:g} cannot be proved on these {certificate.n_rows} rows: the best setting loses up to "
+                f"{certificate.failed_bound:.4f} against {name}. Give more rows, or allow a larger loss."
             )
         other = copy.copy(self)
-        other._set_choice(Mix(found[0], found[0], 0.0))
-        other.certificate_ = RouterCertificate("quality", found[1], limit, float(confidence), len(log), name)
+        other._set_policy(state.policy.at(int(certificate.point.thresholds[0])))
+        other.certificate_ = replace(certificate, against=name)
         return other
 
-    def _with_bill(self, log: Log, budget: float, n_next: int, confidence: float) -> Self:
-        n_points = len(self._fitted().point_family)
-        costs = np.column_stack([self._walk(point, log).cost for point in range(n_points)])
-        choice = held_mix(costs, budget, n_next, confidence)
-        if choice is None:
-            raise infeasible(budget, upper_bill(costs, Mix(0, 0, 0.0), n_next, confidence), confidence)
+    def _evidence_on(self, log: Log, keys: Words, reference: Floats | None = None) -> Evidence:
+        """Every row of a log under every point, beside the quality of a model that points are compared with."""
+        state = self._fitted()
+        walks = [self._walk(point, log) for point in range(len(state.policy))]
+        cost, quality = (
+            np.column_stack([getattr(one, name) for one in walks]) for name in ("cost", "quality")
+        )
+        labels = log.quality if reference is None else np.column_stack([log.quality, reference])
+        return state.evidence_on(keys, labels, cost, np.nan_to_num(quality), reference)
+
+    def _with_bill(
+        self, log: Log, keys: Words, budget: float, n_next: int, confidence: float, duplicates: str
+    ) -> Self:
+        state = self._fitted()
+        new = self._evidence_on(log, keys)
+        bounds = CostBounds.on_held_out(new, state.evidence, duplicates, n_next)
         other = copy.copy(self)
-        other._set_choice(choice)
-        bound = upper_bill(costs, choice, n_next, confidence)
-        other.certificate_ = RouterCertificate(
-            "bill", bound, float(budget), float(confidence), len(log), "", n_next
+        other._set_policy(bounds.within(state.policy, budget, confidence))
+        bound = bounds.bound(other._policy, confidence)
+        other.certificate_ = CostCertificate(
+            float(budget), bound, float(confidence), bounds.n_rows, int(n_next)
         )
         return other
 
@@ -703,7 +726,8 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         """Upper prediction bound of the total cost of the next ``n_rows`` rows, from the rows of the fit."""
         check_confidence(confidence)
         n_rows = check_count("n_rows", n_rows)
-        return n_rows * upper_bill(self._fitted().point_cost, self._choice, n_rows, confidence)
+        bounds = CostBounds(self._fitted().evidence, len(self._state.log), n_rows)
+        return n_rows * bounds.bound(self._policy, confidence)
 
     def explain(
         self, X: Any = None, quality: Any = None, cost: Any = None, answers: Any = None, evidence: Any = None
@@ -722,7 +746,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         str, or list of str
             One text, or one for each row.
         """
-        state, choice = self._fitted(), self._choice
+        state, policy = self._fitted(), self._policy
         if X is not None:
             given = {"quality": quality, "cost": cost, "answers": answers, "evidence": evidence}
             log = {
@@ -734,14 +758,10 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
                 for row in range(len(X))
             ]
         best = state.best_single
-        rules = [state.family_names[state.point_family[point]] for point in (choice.low, choice.high)]
-        words = (
-            rules[0]
-            if choice.share == 0.0
-            else f"{rules[0]} for {1 - choice.share:.0%} of rows, else {rules[1]}"
-        )
+        rules, share = [state.rules[point] for point in (policy.lower, policy.upper)], policy.share
+        words = rules[0] if share == 0.0 else f"{rules[0]} for {1 - share:.0%} of rows, else {rules[1]}"
         return (
-            f"expected quality {self.expected_quality_:.3f} for {self.expected_cost_:.3g} a row ({words}); "
+            f"expected quality {self.expected_score_:.3f} for {self.expected_cost_:.3g} a row ({words}); "
             f"{state.names[best]} alone has {state.single_quality[best]:.3f} for {state.single_cost[best]:.3g}"
         )
 

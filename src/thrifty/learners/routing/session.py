@@ -26,12 +26,12 @@ class RouterSession:
     def __init__(self, router: Any, x: Any) -> None:
         self._router, self._x = router, x
         state = router._fitted()
-        prior, expected, chance = router._before_asking([x] if isinstance(x, str) else np.asarray(x)[None])
+        prior, expected, keys = router._before_asking([x] if isinstance(x, str) else np.asarray(x)[None])
         unknown = np.full_like(prior, np.nan)
         evidence = None if state.log.evidence is None else unknown.copy()
         answers = None if state.log.answers is None else np.full(prior.shape, -1)
         self._log = Log(prior, expected, unknown, unknown.copy(), answers, evidence)
-        self._rule = router._rule_of(float(chance[0]))
+        self._rule = router._rule_of(keys)
         self._given: list[tuple[int, Any, float]] = []
         self._failed: set[int] = set()
         self._is_substitute = False

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from thrifty.arrays import Floats, Ints, Words
+from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.thresholds import convex_hull
+from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidInputError
 from thrifty.learners.routing.policy import (
     Cascades,
@@ -20,6 +23,7 @@ from thrifty.learners.routing.policy import (
     shrunk,
 )
 from thrifty.learners.routing.quality import QualityModel, TextReader
+from thrifty.rows import fingerprints, labelled_keys
 
 MAX_POOL = 8
 """Models that the policy chooses from: those of the best cascades and those nearest the Pareto front."""
@@ -84,6 +88,43 @@ class RouterState:
     def best_single(self) -> int:
         """The single model of the highest quality; the cheaper of equals."""
         return int(np.lexsort((self.single_cost, -np.round(self.single_quality, 6)))[0])
+
+    @property
+    def rules(self) -> list[str]:
+        """Family of the rule of each operating point."""
+        return [self.family_names[family] for family in self.point_family]
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """Rows of the fit under the rule of each point: expected quality, judged out of fold, and cost."""
+        return self.evidence_on(self.keys, self.log.quality, self.point_cost, self.point_quality)
+
+    def evidence_on(
+        self, keys: Words, labels: Floats, cost: Floats, quality: Floats, full_quality: Floats | None = None
+    ) -> Evidence:
+        """Rows under the rule of each point, with what they hold and their labels as fingerprints.
+
+        Parameters
+        ----------
+        keys : ndarray of shape (n_rows,)
+            Fingerprints of what rows hold.
+        labels : ndarray of shape (n_rows, n_labels)
+            Known qualities: rows that hold the same and have equal ones count as one.
+        cost, quality : ndarray of shape (n_rows, n_points)
+            What each row pays and gets under each rule.
+        full_quality : ndarray of shape (n_rows,), optional
+            Quality of the model that rules are compared with.
+        """
+        rows = labelled_keys(keys, fingerprints(labels))
+        return Evidence.of_rules(
+            cost, quality, full_quality=full_quality, rows=rows, settings={"rules": self.rules}
+        )
+
+    @cached_property
+    def policy(self) -> Policy:
+        """Operating points, each the number of its rule, with their mean cost and quality on the rows of the fit."""
+        points, means = self.evidence.every_point()
+        return Policy(points, means.cost, means.score)
 
     def validate(self) -> "RouterState":
         """Refuse parts that do not fit together."""
