@@ -1,6 +1,6 @@
 """Growing trees: thrifty's grower against LightGBM, side by side in one run.
 
-    python benchmarks/engine.py [--quick] [--tables 3] [--rounds 100] [--parts speed,memory,profile,growth]
+    python benchmarks/engine.py [--quick] [--tables 3] [--rounds 100] [--parts speed,memory,predict]
 
 Both sides boost two scores (f1 and g) for 100 rounds of two trees of depth 4, 255 bins, the same logistic gradients
 recomputed every round by the same compiled function. Binning is not timed. Runs alternate, the best of each is
@@ -14,18 +14,13 @@ import gc
 import os
 import time
 import tracemalloc
-from functools import partial
 
 import lightgbm as lgb
 import numpy as np
 
 from thrifty.engine.tasks.derivatives import write_derivatives
 from thrifty.engine.trees import bin_columns
-from thrifty.jit import kernel
 from thrifty.learners.trees import EnsembleBuilder, TreeGrower
-from thrifty.learners.trees.gradients import choose_lanes, pack
-from thrifty.learners.trees.histogram import TILE, add_eight, fill
-from thrifty.learners.trees.split import search
 from thrifty.learners.trees.workspace import Limits
 
 SIZES = [(12_000, 16), (45_000, 50), (150_000, 200)]
@@ -193,123 +188,30 @@ def report_memory(data):
         )
 
 
-def best_of(run, repeats=15):
-    """Best processor seconds of one run, caches warm."""
-    run()
-    times = []
-    for _ in range(repeats):
-        start = time.thread_time()
-        run()
-        times.append(time.thread_time() - start)
-    return min(times)
-
-
-def report_profile(data):
-    """Where one tree's time goes.
-
-    Histograms and search are what the tree's cells and leaves would cost at the root's rate; the rest is a difference:
-    partition, Python, and what gathering the scattered rows of deeper leaves costs above reading the root's in order.
-    """
-    print("\n## Where the time of one tree goes (microseconds, paper's impurity, gamma = 0)")
+def report_prediction(X, labels, rounds):
+    """One ensemble of each side, as many trees of the same size: a batch of 100,000 rows, and one row from Python."""
+    ours = Ours(X, labels[:1])
+    ours.run(rounds)
+    settings = {"objective": "binary", "num_leaves": 16, "max_depth": 4, "learning_rate": RATE, "verbose": -1,
+                "num_threads": 1, "min_data_in_leaf": 1}  # fmt: skip
+    booster, (ensemble,) = lgb.train(settings, lgb.Dataset(X, labels[0]), rounds), ours.trees
+    X = np.random.default_rng(1).normal(size=(100_000, ensemble.n_features))
+    ensemble.predict(X[:10])
+    mine, lights, single, light = best_times(
+        [
+            lambda: ensemble.predict(X),
+            lambda: booster.predict(X, raw_score=True, num_threads=1),
+            lambda: [ensemble.predict(X[:1]) for _ in range(1000)],
+            lambda: [booster.predict(X[:1], raw_score=True, num_threads=1) for _ in range(1000)],
+        ],
+        3,
+    )
+    print(f"\n## Prediction, {ensemble.n_trees} trees, one thread each")
     print(
-        "| rows x columns | gradient | pack | histograms, root's rate | search, root's rate | rest | tree | ns a cell |"
+        f"batch of 100,000 rows: ours {0.1 / mine:,.2f}, LightGBM {0.1 / lights:,.2f} million rows a second; "
+        f"ratio {lights / mine:.2f}"
     )
-    print("|---|---|---|---|---|---|---|---|")
-    for (n, p), (ours, _) in data.items():
-        table, y = ours.table, ours.labels[0]
-        grad, hess, score = np.empty(n), np.empty(n), np.zeros(n)
-        gradient = best_of(lambda: write_derivatives(y, score, grad.view(np.int64), grad, hess))
-        lanes = choose_lanes(n, 1, constant=True, keep_count=False)
-        packed = np.empty(n, np.int64)
-        packing = best_of(lambda: pack([grad], None, lanes, packed, np.ones((1, 2)), np.empty(1, np.int64)))
-        rows, columns = np.arange(n, dtype=np.uint64), np.arange(p)
-        hist, tile = np.zeros((p, 256), np.int64), np.empty((-(-p // 8), TILE + 8), np.uint64)
-        words = table.words.reshape(-1)
-        root = best_of(lambda: fill_root(words, columns, rows, packed, tile, hist))
-        shift = int(lanes.fields[0, 1])
-        total = int(packed.sum())
-        scan = best_of(lambda: search_all(hist, total, shift))
-        grower, builder = TreeGrower(table), EnsembleBuilder(p)
-        n_cells = grower.add_tree(builder, np.zeros(n), grad)
-        n_leaves = len(builder.ensemble().values)
-        whole = best_of(lambda: grower.add_tree(EnsembleBuilder(p), np.zeros(n), grad))
-        cell = root / (n * p)
-        histograms, searches = cell * n_cells, scan * (n_leaves - 1)
-        rest = whole - packing - histograms - searches
-        micro = [1e6 * seconds for seconds in (gradient, packing, histograms, searches, rest, whole)]
-        print(
-            f"| {n:,} x {p} | " + " | ".join(f"{part:,.0f}" for part in micro) + f" | {1e9 * cell:.2f} |",
-            flush=True,
-        )
-
-
-def report_floor():
-    """The least a histogram could take: reading codes and gradients in sequence; and one add into near memory."""
-    n = 2_000_000
-    words = np.zeros(n * 4, np.uint64)
-    seconds = best_of(lambda: stream(words))
-    bandwidth = words.nbytes / seconds
-    codes = (
-        np.random.default_rng(0).integers(0, 255, size=(1000, 8), dtype=np.uint8).view(np.uint64)[:, 0].copy()
-    )
-    near = best_of(
-        lambda: add_near(codes, np.ones(1000, np.int64), np.zeros((8, 256), np.int64), np.arange(8), 200), 9
-    )
-    print(f"\nStreaming read {bandwidth / 1e9:.1f} GB/s: {1e9 / bandwidth:.3f} ns a code of one byte.")
-    print(
-        f"The add, with codes, gradients and cells in the nearest cache: {1e9 * near / (200 * 8000):.2f} ns."
-    )
-    print("A histogram is bound by the load, add and store of a cell, not by memory.")
-
-
-@kernel
-def stream(words):
-    total = np.uint64(0)
-    for i in range(len(words)):
-        total += words[i]
-    return total
-
-
-@kernel
-def add_near(codes, packed, hist, columns, repeats):
-    for _ in range(repeats):
-        add_eight(codes, packed, hist, columns, np.int64(0))
-
-
-@kernel
-def fill_root(words, columns, rows, packed, tile, hist):
-    n, p = np.int64(len(rows)), np.int64(len(columns))
-    fill(words, columns, np.int64(0), p, rows, packed, np.int64(0), n, np.int64(0), tile, hist)
-
-
-@kernel
-def search_all(hist, total, shift):
-    best = 0.0
-    for f in range(len(hist)):
-        best += search(hist[f], 255, total, shift, 1.0, 1.0, 0.0, 1)[0]
-    return best
-
-
-def report_growth():
-    """One tree's cost against rows, columns, depth and bins, the others as in the base case."""
-    print("\n## How the cost of a tree grows (milliseconds a tree; base: 40,000 x 48, depth 4, 255 bins)")
-    base = {"rows": 40_000, "columns": 48, "depth": 4, "bins": 255}
-    steps = {
-        "rows": [10_000, 40_000, 160_000],
-        "columns": [12, 48, 192],
-        "depth": [2, 4, 6, 8],
-        "bins": [15, 63, 255],
-    }
-    for name, values in steps.items():
-        cells = []
-        for value in values:
-            case = {**base, name: value}
-            X, labels = make_data(case["rows"], case["columns"])
-            grower = TreeGrower(bin_columns(X, max_bins=case["bins"]), Limits(max_depth=case["depth"]))
-            given = np.zeros(len(X)), labels[0] - 0.5
-            once = partial(grower.add_tree, EnsembleBuilder(X.shape[1]), *given)
-            cells.append(f"{value:,}: {1e3 * best_of(once, 5):.2f}")
-        print(f"- {name}: " + ", ".join(cells), flush=True)
+    print(f"one row from Python: ours {1e3 * single:.1f}, LightGBM {1e3 * light:.1f} microseconds")
 
 
 def main():
@@ -320,7 +222,7 @@ def main():
     parser.add_argument("--tables", type=int, default=len(SIZES), help="number of tables, the smallest first")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--parts", default="speed,memory,profile,growth")
+    parser.add_argument("--parts", default="speed,memory,predict")
     arguments = parser.parse_args()
     sizes = SIZES[: min(arguments.tables, 2 if arguments.quick else len(SIZES))]
     rounds = 10 if arguments.quick else arguments.rounds
@@ -334,11 +236,8 @@ def main():
         report_memory(data)
     if "speed" in parts:
         report_speed(data, rounds, arguments.repeats)
-    if "profile" in parts:
-        report_profile(data)
-        report_floor()
-    if "growth" in parts:
-        report_growth()
+    if "predict" in parts:
+        report_prediction(*make_data(*sizes[0]), rounds)
 
 
 if __name__ == "__main__":

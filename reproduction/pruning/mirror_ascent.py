@@ -13,7 +13,8 @@ that sum to the price and thus a valid bound. Prunings come from the mean of the
 relaxation, and since the relaxation is exact the best of its level sets is at least as good as that point. Splits
 that no pruning as good as the best one can keep are cut on the way, after which rounds are short.
 
-Chosen by measurement (``benchmarks/budget_prune.py``, 40 trees, processor seconds of one thread, to a gap below 1e-6).
+Chosen by measurement (``benchmarks/budget_prune.py`` of version 0.3, 40 trees, processor seconds of one thread, to a
+gap below 1e-6).
 MiniBooNE, 0.46 million arcs, five gammas: 10 to 57 rounds, 0.02 to 0.18 s; a minimum cut by
 ``scipy.sparse.csgraph.maximum_flow`` takes 0.08 to 0.68 s, HiGHS 0.16 to 1.03 s where at most 82,000 arcs are left.
 Forest, 15 million arcs, two gammas: 15 and 39 rounds, 3.3 and 4.9 s; the minimum cut takes 23 and 26 s and, since its

@@ -50,7 +50,7 @@ def columns_read(model: Any, X: Any) -> Bools:
 
 
 def follows_paths(model: Any) -> bool:
-    """Whether the columns read differ by row: whether the model has trees to follow."""
+    """True if the columns read differ by row, that is, if the model has trees to follow."""
     if isinstance(model, Pipeline):
         return follows_paths(model.steps[-1][1])
     members = _members(model)

@@ -17,7 +17,7 @@ processor has no floats, which returns the first value of a leaf, or its only on
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
@@ -30,7 +30,7 @@ from thrifty.engine.trees import TreeEnsemble
 from thrifty.errors import InvalidInputError
 from thrifty.rows import key_words
 
-__all__ = ["Plan", "TestRow", "plan_of", "source_of"]
+__all__ = ["SourcePlan", "TestRow", "plan_of", "source_of"]
 
 LOOKUP_BYTES = 95
 """Bytes of the program that looks cuts up."""
@@ -228,16 +228,108 @@ def tree_functions(
     return ["\n".join(body(int(root), "    ")) for root in trees.roots]
 
 
+class _TreeCode:
+    """Trees as functions, and the leaves that they return the place of; without a pool, they return values."""
+
+    def __init__(
+        self,
+        model: DeviceModel,
+        nodes: Sequence[tuple[Any, Any]],
+        units: Sequence[float | None],
+        types: dict[str, str],
+        *,
+        returns_values: bool,
+    ) -> None:
+        place = np.r_[model.order, len(model.names) + np.arange(model.n_scores)]
+        pool: dict[bytes, int] = {}
+        shared = None if returns_values else pool
+        self.functions: list[str] = []
+        self.firsts = [[0]]
+        for trees, (cut, number), unit in zip(model.ensembles, nodes, units, strict=True):
+            at = place[trees.feature]
+            self.functions += tree_functions(trees, at, cut, number, shared, unit, len(model.names))
+            self.firsts[0].append(len(self.functions))
+        self.looks_up, self.n_bytes = False, sum(map(len, pool))
+        self._pool, self._type = shared, types["leaf"]
+
+    def texts(self) -> list[str]:
+        """Text of the table of leaves."""
+        written = _Tables()
+        if self._pool is not None:
+            values = np.frombuffer(b"".join(self._pool), dtype="<i2" if self._type == "int16_t" else "<f4")
+            written.add(self._type, "leaves", map(c_number, values))
+        return written.texts
+
+
+class _TreeTables:
+    """Trees as tables of splits and leaves; adds the types of these tables to those of the program."""
+
+    functions: Sequence[str] = ()
+
+    def __init__(
+        self,
+        model: DeviceModel,
+        nodes: Sequence[tuple[Any, Any]],
+        units: Sequence[float | None],
+        types: dict[str, str],
+        *,
+        codes: _Codes,
+        n_codes: int,
+    ) -> None:
+        ensembles = model.ensembles
+        counts = [[trees.n_trees, len(trees.feature), trees.values.size] for trees in ensembles]
+        self.firsts = np.cumsum([[0, 0, 0], *counts], axis=0).T.tolist()
+        n_trees, n_splits, n_values = (first[-1] for first in self.firsts)
+        largest = max(int(np.diff(trees.node_offsets).max(initial=0)) for trees in ensembles)
+        types["cut"], self.looks_up = cut_type(codes, n_splits)
+        types["place"], types["size"] = unsigned(n_codes - 1), unsigned(largest)
+        types["link"] = unsigned((largest + 1 << 2 + bool(codes.sets)) - 1)
+        if self.looks_up:
+            types["code"] = types["cut"]
+        self.n_bytes = n_splits * sum(bytes_of(types[name]) for name in ("place", "link", "cut"))
+        self.n_bytes += n_trees * bytes_of(types["size"]) + n_values * bytes_of(types["leaf"])
+        self._model, self._nodes, self._units, self._codes, self._types = model, nodes, units, codes, types
+
+    def texts(self) -> list[str]:
+        """Text of the tables of splits, leaves, and numbers of splits."""
+        codes, types = self._codes, self._types
+        columns: dict[str, list[Any]] = {
+            name: [np.zeros(0, int)] for name in ("size", "place", "link", "cut")
+        }
+        leaves: list[Any] = []
+        for trees, (cut, number), unit in zip(self._model.ensembles, self._nodes, self._units, strict=True):
+            nodes, order, skipped = preorder(trees)
+            is_set, is_column = number >= 0, trees.feature < codes.n_order
+            if self.looks_up:
+                cut = codes.looked_up(trees, cut)
+            elif types["cut"] == "int16_t":
+                cut = np.where(is_column, cut >> 16, cut)
+            flags = trees.missing_left | (trees.children[:, 1] < 0) << 1 | is_set << 2
+            link = skipped << (3 if codes.sets else 2) | flags
+            columns["size"].append(np.diff(trees.node_offsets))
+            columns["place"].append(trees.feature[nodes])
+            columns["link"].append(link[nodes])
+            columns["cut"].append(np.where(is_set, number, cut)[nodes])
+            leaves += leaf_values(trees, unit)[order].ravel().tolist()
+        tables = _Tables()
+        for name, parts in columns.items():
+            tables.add(types[name], f"{name}s", np.concatenate(parts).tolist())
+        tables.add(types["leaf"], "leaves", map(c_number, leaves))
+        return tables.texts
+
+
 @dataclass(frozen=True)
-class Plan:
-    """Tables of a model but for those of its trees, which are counted.
+class SourcePlan:
+    """Tables of a model, and what they take; those of its trees are written on request.
 
     Attributes
     ----------
-    tables, functions : list of str
-        Text of the tables, and bodies of the functions of trees.
+    tables : list of str
+        Text of the tables but for those of the trees.
+    trees : _TreeCode or _TreeTables
+        Functions and tables of the trees.
     flags : dict of str to int
-        What the program is compiled for.
+        Macros that the program is compiled with.
     types : dict of str to str
         Types of C, by the name that the program has for them.
     flash_bytes, table_bytes, state_bytes : int
@@ -246,12 +338,10 @@ class Plan:
         Number of the codes of a session.
     price : float
         Price of a purchase, where all have one.
-    write_trees : callable
-        Returns the text of the tables of the trees.
     """
 
     tables: list[str]
-    functions: list[str]
+    trees: _TreeCode | _TreeTables
     flags: dict[str, int]
     types: dict[str, str]
     flash_bytes: int
@@ -259,69 +349,37 @@ class Plan:
     state_bytes: int
     n_codes: int
     price: float
-    write_trees: Callable[[], list[str]]
 
 
-def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> Plan:
+def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> SourcePlan:
     """Plan the tables of a model whose leaves are of some type, and what they take."""
     codes, is_narrow_leaf, is_code = _Codes(model), leaves == "int16", layout == "code"
-    ensembles, n_order, n_scores = model.ensembles, len(model.order), model.n_scores
-    numbered = [
-        codes.of_nodes(trees, stage)
-        for stage, one in enumerate(model.stages)
-        for trees in (one.trees, one.gate)
-        if trees is not None
-    ]
-    unit = score_unit(model)
-    least = [least for one in model.stages for least in ([unit] if one.gate is None else [unit, 0.0])]
-    units = [
-        leaf_unit(one, of_sums) if is_narrow_leaf else None
-        for one, of_sums in zip(ensembles, least, strict=True)
-    ]
-    has_sets, has_gates = bool(codes.sets), any(one.gate is not None for one in model.stages)
-    is_value = is_code and is_narrow_leaf and all(trees.n_outputs == 1 for trees in ensembles)
+    n_order, n_scores, unit = len(model.order), model.n_scores, score_unit(model)
+    # Every ensemble, those of gates included, and the least unit of its leaves.
+    nodes, units = [], []
+    for place, stage in enumerate(model.stages):
+        for ensemble, least in ((stage.trees, unit), (stage.gate, 0.0)):
+            if ensemble is not None:
+                nodes.append(codes.of_nodes(ensemble, place))
+                units.append(leaf_unit(ensemble, least) if is_narrow_leaf else None)
+    has_sets, has_gates = bool(codes.sets), any(stage.gate is not None for stage in model.stages)
+    is_value = is_code and is_narrow_leaf and all(one.n_outputs == 1 for one in model.ensembles)
     n_codes = max((len(model.names) if is_code else n_order) + n_scores * has_gates, 1)
     types = {"leaf": "int16_t" if is_narrow_leaf else "float", "code": "int32_t"}
-    functions: list[str] = []
-    pool: dict[bytes, int] = {}
+    trees: _TreeCode | _TreeTables
     if is_code:
-        place = np.r_[model.order, len(model.names) + np.arange(n_scores)]
-        firsts = [[0]]
-        for trees, (cut, number), of_leaf in zip(ensembles, numbered, units, strict=True):
-            shared = None if is_value else pool
-            at = place[trees.feature]
-            functions += tree_functions(trees, at, cut, number, shared, of_leaf, len(model.names))
-            firsts[0].append(len(functions))
-        looks_up, tree_bytes = False, sum(map(len, pool))
+        trees = _TreeCode(model, nodes, units, types, returns_values=is_value)
     else:
-        counts = [[one.n_trees, len(one.feature), one.values.size] for one in ensembles]
-        firsts = np.cumsum([[0, 0, 0], *counts], axis=0).T.tolist()
-        n_trees, n_splits, n_values = (one[-1] for one in firsts)
-        largest = max(int(np.diff(one.node_offsets).max(initial=0)) for one in ensembles)
-        types["cut"], looks_up = cut_type(codes, n_splits)
-        types["place"], types["size"] = unsigned(n_codes - 1), unsigned(largest)
-        types["link"] = unsigned((largest + 1 << 2 + has_sets) - 1)
-        if looks_up:
-            types["code"] = types["cut"]
-        tree_bytes = n_splits * sum(bytes_of(types[name]) for name in ("place", "link", "cut"))
-        tree_bytes += n_trees * bytes_of(types["size"]) + n_values * bytes_of(types["leaf"])
-    types["number"] = unsigned(max(2**8, len(ensembles) * (n_scores + 1), *(one[-1] for one in firsts)))
-
-    def write_trees() -> list[str]:
-        if not is_code:
-            return _tree_tables(ensembles, numbered, units, codes, types, looks_up)
-        written = _Tables()
-        if not is_value:
-            shared = np.frombuffer(b"".join(pool), dtype="<i2" if is_narrow_leaf else "<f4")
-            written.add(types["leaf"], "leaves", map(c_number, shared))
-        return written.texts
+        trees = _TreeTables(model, nodes, units, types, codes=codes, n_codes=n_codes)
+    n_numbers = [2**8, len(nodes) * (n_scores + 1), *(first[-1] for first in trees.firsts)]
+    types["number"] = unsigned(max(n_numbers))
 
     tables = _Tables()
     if has_sets:
         masks = list(codes.sets)
         tables.add("uint8_t", "sets", b"".join(masks))
         tables.add("uint32_t", "set_starts", np.cumsum([0, *map(len, masks)]))
-    if looks_up:
+    if trees.looks_up:
         tables.add("int32_t", "limits", np.concatenate(codes.cuts).tolist())
         first = np.cumsum([0, *map(len, codes.cuts)])
         tables.add(unsigned(int(first[-1])), "first_limit", first.tolist())
@@ -333,7 +391,7 @@ def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> Plan:
     is_even = np.array_equal(price * np.arange(n_order + 1, dtype=np.float32), model.cost.astype(np.float32))
     flags = {
         "IS_CODE": int(is_code),
-        "LOOKS_UP": int(looks_up),
+        "LOOKS_UP": int(trees.looks_up),
         "SHORT_CUTS": int(types.get("cut") == "int16_t"),
         "LEAF_BITS": 16 if is_narrow_leaf else 32,
         "EVEN_COSTS": int(is_even),
@@ -348,7 +406,7 @@ def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> Plan:
         "IS_NUMBER": int(not model.classes),
     }
     sum_bytes, n_sums = 4 if is_narrow_leaf else 8, n_scores + flags["GATE_IN_LEAVES"]
-    _write_stages(tables, model, codes, firsts, units, flags, bytes_of(types["number"]))
+    _write_stages(tables, model, codes, trees.firsts, units, flags, bytes_of(types["number"]))
     _write_points(tables, model, is_mixed)
     # The sums of the first stage go on from what they would start from.
     base = model.base if model.stages[0].carries else model.stages[0].start
@@ -357,18 +415,17 @@ def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> Plan:
     if not is_even:
         tables.add("float", "costs", map(c_float, model.cost))
     state = -(-(sum_bytes * n_sums + bytes_of(types["code"]) * n_codes) // 2) * 2 + 8
-    table_bytes = tables.n_bytes + tree_bytes
-    return Plan(
-        tables.texts,
-        functions,
-        flags,
-        types,
-        table_bytes + program_bytes(flags, n_scores, len(model.stages)),
-        table_bytes,
-        -(-state // sum_bytes) * sum_bytes,
-        n_codes,
-        float(price),
-        write_trees,
+    table_bytes = tables.n_bytes + trees.n_bytes
+    return SourcePlan(
+        tables=tables.texts,
+        trees=trees,
+        flags=flags,
+        types=types,
+        flash_bytes=table_bytes + program_bytes(flags, n_scores, len(model.stages)),
+        table_bytes=table_bytes,
+        state_bytes=-(-state // sum_bytes) * sum_bytes,
+        n_codes=n_codes,
+        price=float(price),
     )
 
 
@@ -381,38 +438,6 @@ def cut_type(codes: _Codes, n_splits: int) -> tuple[str, bool]:
     n_bytes = bytes_of(number) * n_splits + 4 * sum(n_limits) + 2 * len(n_limits) + LOOKUP_BYTES
     looks_up = number != "uint32_t" and n_bytes < MOST_LOOKED_UP * 4 * n_splits
     return number if looks_up else "int32_t", looks_up
-
-
-def _tree_tables(
-    ensembles: Sequence[TreeEnsemble],
-    numbered: Sequence[tuple[Any, Any]],
-    units: Sequence[float | None],
-    codes: _Codes,
-    types: dict[str, str],
-    looks_up: bool,
-) -> list[str]:
-    """Text of the tables of splits, leaves, and numbers of splits."""
-    found: dict[str, list[Any]] = {name: [np.zeros(0, int)] for name in ("size", "place", "link", "cut")}
-    leaves: list[Any] = []
-    for trees, (cut, number), unit in zip(ensembles, numbered, units, strict=True):
-        nodes, order, skipped = preorder(trees)
-        is_set, is_column = number >= 0, trees.feature < codes.n_order
-        if looks_up:
-            cut = codes.looked_up(trees, cut)
-        elif types["cut"] == "int16_t":
-            cut = np.where(is_column, cut >> 16, cut)
-        flags = trees.missing_left | (trees.children[:, 1] < 0) << 1 | is_set << 2
-        link = skipped << (3 if codes.sets else 2) | flags
-        found["size"].append(np.diff(trees.node_offsets))
-        found["place"].append(trees.feature[nodes])
-        found["link"].append(link[nodes])
-        found["cut"].append(np.where(is_set, number, cut)[nodes])
-        leaves += leaf_values(trees, unit)[order].ravel().tolist()
-    tables = _Tables()
-    for name, parts in found.items():
-        tables.add(types[name], f"{name}s", np.concatenate(parts).tolist())
-    tables.add(types["leaf"], "leaves", map(c_number, leaves))
-    return tables.texts
 
 
 def leaf_values(trees: TreeEnsemble, unit: float | None) -> Any:
@@ -435,8 +460,9 @@ def bytes_of(kind: str) -> int:
 def program_bytes(flags: dict[str, int], n_scores: int, n_stages: int) -> int:
     """Bytes of the program on a Cortex-M4F by GCC 12 with ``-Os``, without the functions of libgcc that it calls.
 
-    A sum of what each part of the program adds, as measured, and at most 160 bytes too large. The compiler works out
-    beforehand what a single stage does.
+    A sum of the bytes that each part of the program adds, by number of stages (several, one) and of scores (one,
+    several): ``python benchmarks/device.py limits`` prints them beside those of the compiler, and
+    ``tests/device/test_flash.py`` holds that the sum is at most 2 % too large.
     """
     is_narrow_leaf, has_classes, is_alone = flags["LEAF_BITS"] == 16, n_scores > 1, n_stages == 1
     start = {True: ((800, 885), (640, 745)), False: ((895, 1035), (755, 880))}
@@ -458,7 +484,7 @@ def program_bytes(flags: dict[str, int], n_scores: int, n_stages: int) -> int:
 
 def source_of(
     model: DeviceModel, identity: str, version: str, leaves: str, layout: str, rows: Sequence[TestRow]
-) -> tuple[str, str, Plan]:
+) -> tuple[str, str, SourcePlan]:
     """Text of ``thrifty_model.h`` and of ``thrifty_model.c``, and their plan.
 
     Parameters
@@ -475,7 +501,7 @@ def source_of(
         Rows of the self-test.
     """
     plan = plan_of(model, leaves, layout)
-    texts = [*plan.write_trees(), *plan.tables]
+    texts = [*plan.trees.texts(), *plan.tables]
     if rows:
         texts.append(_test_rows(rows, len(model.names)))
     banner = f"Written by thrifty {version} from the system {identity}. Do not edit."
@@ -499,7 +525,7 @@ def source_of(
             ]
         ),
         "TABLES": "\n\n".join(texts),
-        "TREES": _tree_texts(plan.functions, "int32_t" if plan.flags["LEAF_IN_CODE"] else "uint32_t"),
+        "TREES": _tree_texts(plan.trees.functions, "int32_t" if plan.flags["LEAF_IN_CODE"] else "uint32_t"),
         "PRICE": c_float(plan.price),
         "SPREAD": c_double(model.spread),
         "CENTRE": c_double(model.centre),
@@ -507,7 +533,7 @@ def source_of(
     return _filled("runtime.h", parts), _filled("runtime.c", parts), plan
 
 
-def _types(plan: Plan) -> str:
+def _types(plan: SourcePlan) -> str:
     """Types of the codes and of the sums of a session."""
     codes = f"#define THRIFTY_COMPARES_FLOATS 0\ntypedef {plan.types['code']} thrifty_code;"
     if plan.flags["IS_CODE"]:
@@ -526,7 +552,7 @@ def _sums(model: DeviceModel, numbers: Floats, is_narrow_leaf: bool) -> list[str
     return [str(round(one / unit)) if is_narrow_leaf else c_double(one) for one in numbers.tolist()]
 
 
-def _tree_texts(functions: list[str], kind: str) -> str:
+def _tree_texts(functions: Sequence[str], kind: str) -> str:
     """Functions that return the first slot of a leaf or its value, and a table of them."""
     names = ", ".join(f"tree_{number}" for number in range(len(functions)))
     return "\n\n".join(

@@ -30,12 +30,12 @@ N_TEST_ROWS = 20
 """Rows of the self-test."""
 
 DONE, ASK_SERVER = -1, -2
-"""How a session on a device ends."""
+"""Ends of a session on a device."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What ``export`` wrote.
+    """Result of ``export``.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a device computes, as plain arrays: stages, gates, thresholds and prices of one chain.
+"""Computation of a device as plain arrays: stages, gates, thresholds and prices of one chain.
 
 A device has one order of purchases, so that a row holds the first columns of this order. Every kind of stage becomes
 one form,
@@ -49,7 +49,7 @@ class DeviceStage:
     trees : TreeEnsemble
         Over all columns in the order of purchase.
     carries : bool
-        Whether sums start from the scores that the row carries, in place of ``start``.
+        Whether sums start from the scores that the row carries instead of ``start``.
     start : ndarray of shape (n_outputs of the trees,)
         Constants that sums start from.
     slope : float
@@ -188,7 +188,7 @@ def _stage(stage: Stage, n_held: int, position: Ints, n_order: int, n_scores: in
     nothing, no_start = np.zeros(n_scores), np.zeros(0)
 
     def placed(trees: TreeEnsemble, reads_scores: bool = False) -> TreeEnsemble:
-        """Trees over the order of purchases in place of the columns of the stage."""
+        """Trees over the order of purchases instead of the columns of the stage."""
         place = position[stage.columns]
         if reads_scores:
             place = np.r_[place, n_order + np.arange(n_scores)]

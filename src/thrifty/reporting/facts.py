@@ -186,7 +186,7 @@ class Facts:
 
     @property
     def is_number(self) -> bool:
-        """Whether the score is neither a share of right answers nor money."""
+        """True if the score is neither a share of right answers nor money."""
         return self.kind in ("numbers", "ranking", "routing")
 
     def marks(self, place: int) -> list[str]:

@@ -297,7 +297,7 @@ def certificate_text(facts: Facts) -> list[str]:
 
 
 def measured_lines(facts: Facts) -> Iterator[tuple[str, str]]:
-    """How the numbers were measured: term and text of each line."""
+    """Circumstances of the measurement: term and text of each line."""
     drawn = "rows" if facts.n_queries is None else "queries"
     rows = "" if facts.n_queries is None else f" documents of {facts.n_queries:,} queries"
     which = "on which no operating point was chosen"
@@ -633,7 +633,7 @@ def _scores(facts: Facts) -> list[float]:
 
 
 def is_constant_in_view(facts: Facts) -> bool:
-    """Whether a picture can reach to the constant answer and leave half of its height to the points."""
+    """True if a picture can reach to the constant answer and leave half of its height to the points."""
     level = facts.score.constant
     if level is None:
         return False

@@ -108,7 +108,7 @@ class PriceList:
         return float(self.prices.sum()) - saved + self.full_cost
 
     def is_same(self, other: "PriceList") -> bool:
-        """Whether another list has the same purchases at the same prices; by row, the same columns or functions."""
+        """True if another list has the same purchases at the same prices; by row, the same columns or functions."""
         if self.by_row is not None or other.by_row is not None:
             if self.by_row is None or not self.by_row.is_same(other.by_row):
                 return False
@@ -163,7 +163,7 @@ class PriceList:
         return self.cost_of(np.union1d(columns, self.full_columns)) + self.full_cost
 
     def cost_of_rows(self, used: Bools, reaches_full: Bools, amounts: Floats | None = None) -> Floats:
-        """What each row pays, given the columns it used and whether it called the full model.
+        """Cost of each row, given the columns it used and whether it called the full model.
 
         Parameters
         ----------
@@ -172,7 +172,7 @@ class PriceList:
         reaches_full : ndarray of shape (n_samples,), bool
             Rows answered by the full model, which pay for the call.
         amounts : ndarray of shape (n_samples, n_row_prices), optional
-            What each row pays for the purchases whose price differs by row; without it, what is listed.
+            Price of each row for the purchases whose price differs by row; the listed ones by default.
         """
         if amounts is not None and self.by_row is not None:
             cost = self._without_row_prices.cost_of_rows(used, reaches_full)
@@ -221,7 +221,7 @@ class Discounts:
     savings: Floats
 
     def problem(self, prices: Floats) -> str | None:
-        """Why these are no discounts on purchases of such prices, or None."""
+        """Reason why these cannot be discounts on purchases of such prices, or None."""
         if self.of.shape != prices.shape or self.savings.ndim != 1:
             return "discounts must be known for each purchase"
         if np.any((self.of < -1) | (self.of >= len(self.savings))):
@@ -247,7 +247,7 @@ class Discounts:
         return saving
 
     def is_same(self, other: "Discounts | None") -> bool:
-        """Whether another has the same discounts."""
+        """True if another has the same discounts."""
         return (
             other is not None
             and np.array_equal(self.of, other.of)
@@ -301,7 +301,7 @@ class RowPrices:
     functions: tuple[PriceFunction | None, ...]
 
     def problem(self, listed: PriceList) -> str | None:
-        """Why these cannot be prices of the purchases of a list, or None."""
+        """Reason why these cannot be prices of the purchases of a list, or None."""
         n_prices = len(self.purchases)
         if not are_columns(self.purchases, len(listed.prices)) or np.any(np.diff(self.purchases) <= 0):
             return "purchases priced by row must be named once and rising"
@@ -329,7 +329,7 @@ class RowPrices:
         return np.array([-1 if function else int(read[0]) for read, function in pairs], dtype=np.intp)
 
     def is_same(self, other: "RowPrices | None") -> bool:
-        """Whether another finds the same prices in the same columns, or by the same functions."""
+        """True if another finds the same prices in the same columns, or by the same functions."""
         return (
             other is not None
             and np.array_equal(self.purchases, other.purchases)
@@ -363,7 +363,7 @@ class RowPrices:
         return found
 
     def is_priced(self, amounts: Floats) -> Bools:
-        """Whether each row has a valid price for every one of these purchases, from their amounts."""
+        """Mask of the rows with a valid price for every one of these purchases, from their amounts."""
         priced: Bools = np.all(is_price(amounts) & (amounts >= self.least), axis=1)
         return priced
 
@@ -427,7 +427,7 @@ class RowsOfFit:
 
 
 def are_columns(columns: Ints, n_columns: int) -> bool:
-    """Whether these are distinct numbers of so many columns."""
+    """True if these are distinct numbers of so many columns."""
     inside = columns.ndim == 1 and np.all((columns >= 0) & (columns < n_columns))
     return bool(inside and len(np.unique(columns)) == len(columns))
 
@@ -446,8 +446,8 @@ def _call_price_function(function: PriceFunction, rows: Any, n_rows: int) -> Flo
         amounts = np.empty((0, 0))
     if amounts.shape != (n_rows,):
         raise InvalidInputError(
-            f"{_function_name(function)} tells prices; it was given {n_rows} rows and must answer with as many "
-            f"numbers; got {type(result).__name__} of shape {np.shape(result)}."
+            f"{_function_name(function)} computes prices and must return one number for each of {n_rows} rows; "
+            f"got {type(result).__name__} of shape {np.shape(result)}."
         )
     return amounts
 
@@ -469,5 +469,5 @@ def check_amount(name: str, value: object, *, rule: str = "a finite number >= 0"
 
 
 def is_price(amount: Any) -> Any:
-    """Whether each amount is a valid price: 0, or within [MIN_PRICE, MAX_PRICE]."""
+    """Mask of the amounts that are valid prices: 0, or within [MIN_PRICE, MAX_PRICE]."""
     return (amount == 0) | ((amount >= MIN_PRICE) & (amount <= MAX_PRICE))

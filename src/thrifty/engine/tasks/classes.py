@@ -190,7 +190,7 @@ class ClassTask(Task):
         return confidence
 
     def quality(self, y: Floats, outputs: Floats) -> Numbers:
-        """Whether each answer is right, or minus its loss."""
+        """Correctness of each answer, or minus its loss."""
         place = self.strata(y)
         if self.mistakes is None:
             right: Bools = outputs.argmax(axis=1) == place
@@ -199,7 +199,7 @@ class ClassTask(Task):
         return lost
 
     def quality_of_scores(self, y: Floats, scores: Floats) -> Numbers:
-        """Whether the answers of some scores are right, or minus their loss."""
+        """Correctness of the answers of some scores, or minus their loss."""
         if self.mistakes is not None:
             return self.quality(y, self.outputs(scores))
         right: Bools = self.most_probable(scores) == self.strata(y)
@@ -290,7 +290,7 @@ class BinaryTask(ClassTask):
         return soft
 
     def gain_of(self, scores: Floats, over: Floats, y: Floats) -> Floats:
-        """How much more often one model's scores are right than another's, by labels in [-1, 1]."""
+        """Gain in accuracy of the scores ``scores`` over ``over``, by labels in [-1, 1]."""
         answers, others = (np.where(one[:, 0] > 0, 1.0, -1.0) for one in (scores, over))
         gain: Floats = 0.5 * (answers - others) * y
         return gain
@@ -449,7 +449,7 @@ class MulticlassTask(ClassTask):
         return soft
 
     def gain_of(self, scores: Floats, over: Floats, y: Floats) -> Floats:
-        """How much more often one model's scores are right than another's, by targets, soft ones included."""
+        """Gain in accuracy of the scores ``scores`` over ``over``, by targets, soft ones included."""
         target, rows = self.distributions(y), np.arange(len(y))
         gain: Floats = target[rows, self.most_probable(scores)] - target[rows, self.most_probable(over)]
         return gain

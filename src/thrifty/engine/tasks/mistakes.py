@@ -43,7 +43,7 @@ class ProbabilityLoss:
         return 1.0 if n_classes == 2 else 2.0
 
     def is_of_errors(self) -> bool:
-        """Whether every mistake is as bad as any other: no, an answer may be right and lose."""
+        """True if every mistake costs the same: never, since a right answer may lose, too."""
         return False
 
     def picks(self, outputs: Floats) -> Ints:
@@ -52,7 +52,7 @@ class ProbabilityLoss:
         return place
 
     def by_truth(self, outputs: Floats) -> Floats:
-        """What each answer loses for every class that may be the true one, shape (n_rows, n_classes)."""
+        """Loss of each answer for every possible true class, shape (n_rows, n_classes)."""
         if self.kind == "log":
             losses: Floats = -np.log(np.maximum(outputs, MIN_PROBABILITY))
             return losses
@@ -61,7 +61,7 @@ class ProbabilityLoss:
         return losses / 2.0 if outputs.shape[1] == 2 else losses
 
     def uncertainty(self, outputs: Floats) -> Floats | None:
-        """What knowing the true class would save on average; None for two classes, where the margin says as much."""
+        """Expected loss that knowing the true class would save; None for two classes, where the margin says as much."""
         if outputs.shape[1] == 2:
             return None
         expected: Floats = (outputs * self.by_truth(outputs)).sum(axis=1)
@@ -96,7 +96,7 @@ class CostMatrix:
         return self.costs[~np.eye(len(self.costs), dtype=bool)]
 
     def is_of_errors(self) -> bool:
-        """Whether right answers are free and all mistakes cost the same."""
+        """True if right answers are free and all mistakes cost the same."""
         return bool(
             (np.diag(self.costs) == 0.0).all() and (self._off_diagonal == self._off_diagonal[0]).all()
         )
@@ -122,7 +122,7 @@ class CostMatrix:
 
 
 Mistakes = ProbabilityLoss | CostMatrix
-"""What answers lose; ``unit`` is the loss that counts as one where losses and prices are traded against each other."""
+"""Loss of answers; ``unit`` is the loss that counts as one where losses and prices are traded against each other."""
 
 
 def _expected(outputs: Floats, costs: Floats) -> Floats:
@@ -134,7 +134,7 @@ def _expected(outputs: Floats, costs: Floats) -> Floats:
 
 
 def read_loss(loss: Any, classes: Labels) -> Mistakes | None:
-    """What answers lose, from "error" (which is None here), "log", "brier" or a matrix of costs; else a refusal."""
+    """Read a loss: "error" (which is None here), "log", "brier" or a matrix of costs; others raise an error."""
     if isinstance(loss, str):
         if loss not in ("error", "log", "brier"):
             raise InvalidInputError(

@@ -444,7 +444,7 @@ class RankingTask(RegressionTask):
 
     @property
     def loss_unit(self) -> str | None:
-        """What the order of a query loses."""
+        """Unit of the loss of an order, in words."""
         return f"shortfall of {self.quality_name}"
 
     @property
@@ -483,7 +483,7 @@ class RankingTask(RegressionTask):
         return queries_of(y)
 
     def strata(self, y: Floats) -> Ints:
-        """Whether a document is relevant."""
+        """Relevance of each document: 1 if its grade is positive."""
         return (grades_of(y) > 0).astype(np.intp)
 
     def gains(self, y: Floats) -> Floats:

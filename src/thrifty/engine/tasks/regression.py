@@ -319,7 +319,7 @@ class RegressionTask(Task):
         return y
 
     def strata(self, y: Floats) -> Ints:
-        """Whether a target is above the centre, for stratified folds."""
+        """Side of the centre of each target, for stratified folds: 1 above it."""
         return (y > 0).astype(np.intp)
 
     def constant_quality(self, y: Floats, weight: Floats) -> float:
@@ -391,7 +391,7 @@ class RegressionTask(Task):
         return (quality - constant) / (1.0 - constant)
 
     def expected_loss(self, scores: Floats, belief: Floats) -> Floats:
-        """How much more an answer errs than the best belief there is, on average over what is not known.
+        """Expected excess error of an answer over that of the best belief, given what is unknown.
 
         Squared errors grow by the squared distance from the mean. Absolute ones grow by less than the distance from
         the median while that is small against what is unknown anyway, which is taken to be ``UNKNOWN``; so do those of
@@ -401,7 +401,7 @@ class RegressionTask(Task):
         return np.square(away) if self.kind == "squared" else regret_of_quantile(away, self.quantile, UNKNOWN)
 
     def expected_quality(self, loss: Floats) -> Floats:
-        """How much is lost against the best belief, from one downwards."""
+        """Expected quality: one minus the loss against the best belief."""
         quality: Floats = 1.0 - loss
         return quality
 

@@ -58,7 +58,7 @@ class Task(Protocol):
 
     @property
     def has_uncertainty(self) -> bool:
-        """Whether scores measure the uncertainty of an answer; if not, every gate is learned."""
+        """True if scores measure the uncertainty of an answer; otherwise every gate is learned."""
         return True
 
     @property

@@ -313,7 +313,7 @@ def blocks(shape: tuple[int, ...]) -> Iterator[slice]:
 MAX_LEVELS = 253  # two codes of a byte are for other levels and for missing values
 MIN_ROWS = 5  # of a level with a code of its own, where there are more levels than codes
 LEVEL_SET = 255
-"""Marks a node that splits by a set of levels, in place of the last bin that goes left; never a number of a bin."""
+"""Marks a node that splits by a set of levels, instead of the last bin that goes left; never a number of a bin."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ Sums over trees that compare numbers only, by far the most, are compiled apart f
 levels.
 
 In *level order* a tree's nodes are numbered from its root on, level by level and from left to right, and its leaves
-likewise. Then the next child that is a node is always the next node, and a child takes one bit in place of a number.
+likewise. Then the next child that is a node is always the next node, and a child takes one bit instead of a number.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ class TreeEnsemble:
     node_offsets, leaf_offsets : ndarray of shape (n_trees + 1,), int32
         Where each tree's nodes and leaves begin.
     sets : LevelSets, optional
-        Sets of levels that some nodes send left, in the place of a threshold; None where all compare numbers.
+        Sets of levels that some nodes send left, instead of a threshold; None where all compare numbers.
     """
 
     n_features: int
@@ -74,8 +74,8 @@ class TreeEnsemble:
         return np.where(nodes[1:] > nodes[:-1], nodes[:-1], ~leaves[:-1])
 
     @cached_property
-    def _walk(self) -> "Walk":
-        return Walk(self.roots, self.feature, self.threshold, self.missing_left, self.children)
+    def _walk(self) -> "NodeArrays":
+        return NodeArrays(self.roots, self.feature, self.threshold, self.missing_left, self.children)
 
     @cached_property
     def _set_of(self) -> Int32s:
@@ -300,7 +300,7 @@ def find_child_problem(ensemble: TreeEnsemble) -> str | None:
     return None
 
 
-class Walk(NamedTuple):
+class NodeArrays(NamedTuple):
     """Arrays that a row reads on its way down: roots per tree; the others per node.
 
     Compiled code takes it apart at once: passing it on would count references at every step.
@@ -321,11 +321,11 @@ BLOCK = 64  # rows whose numbers stay in the nearest cache while every tree look
 
 
 @lean_kernel
-def add_from_values(X: Any, walk: Walk, values: Floats, nodes: Int32s, out: Floats) -> None:
+def add_from_values(X: Any, walk: NodeArrays, values: Floats, nodes: Int32s, out: Floats) -> None:
     """Add every tree's leaf values to ``out``, rows in blocks so that trees and rows stay in cache.
 
     The rows of a block, as many as there are ``nodes`` to note where they are, go down a tree side by side, a level at
-    a time: their steps do not wait for each other, and the side to take is looked up in place of guessed.
+    a time: their steps do not wait for each other, and the side to take is looked up instead of guessed.
     """
     roots, feature, threshold, missing_left, children = walk
     n_outputs = values.shape[1]
@@ -355,7 +355,7 @@ def add_from_values(X: Any, walk: Walk, values: Floats, nodes: Int32s, out: Floa
 @lean_kernel
 def add_from_codes(
     codes: NDArray[np.uint8],
-    walk: Walk,
+    walk: NodeArrays,
     set_of: Int32s,
     place: Int32s,
     bits: Words,
@@ -404,7 +404,7 @@ def add_leaf_values(values: Floats, leaf_of_row: Int32s, scores: Any) -> None:
 
 @lean
 def holds(levels: Int32s, first: Number, end: Number, level: Number) -> Number:
-    """Whether a level is among ``levels[first:end]``, which rise."""
+    """True if a level is among ``levels[first:end]``, which rise."""
     while first < end:
         middle = (first + end) // 2
         if levels[middle] == level:
@@ -419,7 +419,7 @@ def holds(levels: Int32s, first: Number, end: Number, level: Number) -> Number:
 @lean_kernel
 def walk_levels(
     X: Any,
-    walk: Walk,
+    walk: NodeArrays,
     set_of: Int32s,
     offsets: Int32s,
     levels: Int32s,

@@ -70,7 +70,7 @@ class ForeignTrees:
         return touched
 
     def problem(self, n_features: int, n_classes: int) -> str | None:
-        """Why these trees cannot answer about so many columns and classes (0 for a number), or None."""
+        """Reason why these trees cannot predict with so many columns and classes (0 for a number), or None."""
         links = (
             ("shares", "identity", "exp") if not n_classes else ("shares", "logistic", "doubled", "softmax")
         )

@@ -125,7 +125,7 @@ class EnsembleBuilder:
 
     @property
     def charges(self) -> Floats:
-        """What each split paid."""
+        """Charge of each split."""
         return self._arrays.charge[: self.n_splits].copy()
 
 

@@ -129,7 +129,7 @@ class TreeGrower:
         return int(ws.tree[0]["n_cells"])
 
     def takes_formulas(self, *, constant: bool) -> bool:
-        """Whether ``add_trees`` is for this table: gradient and hessian of a row, if it is not one, fit in 64 bits."""
+        """True if ``add_trees`` can grow on this table: a row's gradient and hessian, if not one, fit in 64 bits."""
         keeps_count = self._limits.min_child_samples > 1 and not constant
         return not keeps_count and self.table.n_rows <= WIDE_ROWS
 

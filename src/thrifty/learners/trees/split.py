@@ -41,7 +41,7 @@ for _place in range(64):
 
 @lean
 def may_split(ws: Workspace, leaf: Number) -> Number:
-    """Whether depth, number of rows and hessian allow a split; without that of several lanes, which is searched."""
+    """True if depth, number of rows and hessian allow a split; the hessian of several lanes is checked later."""
     at, limits = ws.leaves[leaf], ws.limits
     n = at.stop - at.start
     if at.depth >= limits.max_depth or n < 2 * limits.min_child_samples or n < 2:
@@ -259,7 +259,7 @@ def choose(leaf: Record, found: Any, charges: Floats, order: Int64s) -> None:
 
 @lean
 def can_pay(ws: Workspace, leaf: Number) -> Number:
-    """Whether some split of a leaf, on a column that has a price, might return it; False is certain.
+    """True if a split of a leaf, on a column that has a price, might return it; False is certain.
 
     By Cauchy and Schwarz ``GL^2 / (HL + l2) <= GL^2 / HL <= sum over L of g_i^2 / h_i``, so a split gains
     at most ``1/2 [ sum_i g_i^2 / h_i - G^2 / (H + l2) ]``: what is left once every row has its own value.
@@ -388,7 +388,7 @@ def lanes_score(
 
 @lean
 def is_heavier(left: Int64s, total: Int64s, lanes: Lanes, units: Floats) -> Number:
-    """Whether the left child has at least half of the hessians."""
+    """True if the left child has at least half of the hessians."""
     left_sum, all_sum = 0.0, 0.0
     for k in range(units.shape[0]):
         lane, mask = lanes.fields[k, 2], lanes.fields[k, 3]
