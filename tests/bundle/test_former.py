@@ -47,3 +47,5 @@ def test_a_router_of_version_0_3_has_its_points_and_what_was_proved():
     assert "mean quality at most 0.3 below that of large" in str(quality)
     assert "(bound 0.226)" in str(quality)
     assert str(bill) == "the next 400 rows cost at most 3 a row, with confidence 0.95, from 400 rows"
+    with pytest.warns(FutureWarning, match="expected_quality_ of ModelRouter is expected_score_ now"):
+        assert proved.expected_quality_ == proved.expected_score_

@@ -453,7 +453,7 @@ def test_measures_of_the_frontier_of_two_models_that_are_mixed():
     assert np.all(np.diff(frontier.cost) > 0)
     assert np.all(np.diff(frontier.score) > 0)
     assert frontier.apgr == pytest.approx(0.5, abs=0.1)
-    with pytest.warns(FutureWarning, match="quality of a router's frontier is score"):
+    with pytest.warns(FutureWarning, match="quality of RouterFrontier is score now"):
         assert frontier.quality is frontier.score
     pytest.importorskip("matplotlib")
     (curve, singles) = frontier.plot().lines

@@ -119,12 +119,12 @@ class RouteAverages:
         """Means under some weightings of the rows."""
         if weights is None and self._size is None:
             return Means(self._cost.mean(axis=1), self._share.mean(axis=1), self._score.mean(axis=1))
-        given = np.ones((self._cost.shape[1], 1)) if weights is None else weights
-        size = known = given.sum(axis=0)
+        counts = np.ones((self._cost.shape[1], 1)) if weights is None else weights
+        size = n_known = counts.sum(axis=0)
         if self._size is not None and self._is_known is not None:
-            size, known = self._size @ given, np.maximum(self._is_known @ given, 1e-300)
-        found = self._cost @ given / size, self._share @ given / size, self._score @ given / known
-        return Means(*(one[:, 0] if weights is None else one for one in found))
+            size, n_known = self._size @ counts, np.maximum(self._is_known @ counts, 1e-300)
+        means = self._cost @ counts / size, self._share @ counts / size, self._score @ counts / n_known
+        return Means(*(mean[:, 0] if weights is None else mean for mean in means))
 
 
 @dataclass(frozen=True)

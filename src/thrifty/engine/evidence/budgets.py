@@ -122,13 +122,13 @@ def _hold(chain: Chain, reader: TableReader, budget: float, seed: int) -> Policy
         return _only(policy.at(lower), chain)
     extra, purse = paid_at(upper) - paid, budget * len(paid) - paid.sum()
     chance = key_chance(reader.keys(np.arange(reader.n_samples)), policy.seed)
-    values, lump = np.unique(chance, return_inverse=True)
-    spent = np.r_[0.0, np.cumsum(np.bincount(lump, weights=extra))]
-    # No lump at all can always be paid: the lower point was found to be within the budget.
+    values, tie_group = np.unique(chance, return_inverse=True)
+    spent = np.r_[0.0, np.cumsum(np.bincount(tie_group, weights=extra))]
+    # The lower point, at which no group pays more, is within the budget.
     is_paid = np.r_[True, spent[1:] <= purse + SLACK * budget * len(paid)]
-    n_lumps = int(np.flatnonzero(is_paid)[-1])
+    n_groups = int(np.flatnonzero(is_paid)[-1])
     edges = np.r_[0.0, (values[1:] + values[:-1]) / 2, 1.0]
-    return _only(policy.at(lower, upper, float(edges[n_lumps])), chain)
+    return _only(policy.at(lower, upper, float(edges[n_groups])), chain)
 
 
 def _every_cut(chain: Chain, reader: TableReader) -> Policy:
@@ -268,7 +268,7 @@ class CostBounds:
     def interval(self, policy: Policy, level: float, copies: int = 0) -> tuple[float, float]:
         """Confidence interval of the mean cost of new rows at the point in force.
 
-        In cross-validation, ``copies`` fits of the stages judge each its own part of the rows, and the final fit is one
+        In cross-validation, ``copies`` fits of the stages evaluate a part of the rows each, and the final fit is one
         more such copy. The means of the parts vary by at least ``copies s^2 / n``, and the mean of the final fit varies
         around their average by ``1 + 1 / copies`` times that. In a mix of two points, each new row draws which point it
         follows; where all rows pay the same at a point, that is the only variation.

@@ -41,7 +41,7 @@ from thrifty.engine.evidence.hypothesis_tests import (
 from thrifty.errors import InvalidInputError
 from thrifty.rows import content_keys, query_keys
 
-__all__ = ["MEASURES", "Certificate", "JudgedRows", "certify", "certify_judged", "check_hold_out"]
+__all__ = ["MEASURES", "Certificate", "CountedRows", "certify", "certify_counts", "check_hold_out"]
 
 MEASURES = ("share", "mean")
 """Risks that can be certified: the share of rows that are worse than with the full model, or the mean excess loss."""
@@ -128,32 +128,32 @@ def certify(
         )
     largest = _largest(frontier, max_loss, measure, largest)
     trials = _trials_of(frontier, duplicates)
-    judged = JudgedRows.of(frontier, trials, max_loss if largest is None else None)
+    counts = CountedRows.of(frontier, trials, max_loss if largest is None else None)
     if largest is None or isinstance(max_loss, Mapping):
-        return certify_judged(frontier, judged, max_loss, confidence, duplicates)
-    check_enough_rows(judged.n_trials, max_loss, confidence, n_given=judged.n_rows, of_mean=True)
+        return certify_counts(frontier, counts, max_loss, confidence, duplicates)
+    check_enough_rows(counts.n_trials, max_loss, confidence, n_given=counts.n_rows, of_mean=True)
     tests = betting_tests(frontier, trials, max_loss, confidence, largest)
-    return _certificate(frontier, judged, tests, max_loss, confidence, duplicates, largest)
+    return _certificate(frontier, counts, tests, max_loss, confidence, duplicates, largest)
 
 
-def certify_judged(
+def certify_counts(
     frontier: Frontier,
-    judged: "JudgedRows",
+    counts: "CountedRows",
     max_loss: float | Mapping[Any, float],
     confidence: float,
     duplicates: str = HELD_OUT,
 ) -> "Certificate":
     """Certificate of the points of a frontier from counts of held-out rows, which may be those of many partitions."""
     unit = frontier.evidence[0].unit_name
-    for one in judged.losses:
+    for one in counts.losses:
         limit = max_loss[one.label] if isinstance(max_loss, Mapping) else max_loss
         check_enough_rows(one.n_trials, limit, confidence, n_given=one.n_given, label=one.label, unit=unit)
-    tests = binomial_tests(judged.losses, max_loss, confidence)
-    return _certificate(frontier, judged, tests, max_loss, confidence, duplicates)
+    tests = binomial_tests(counts.losses, max_loss, confidence)
+    return _certificate(frontier, counts, tests, max_loss, confidence, duplicates)
 
 
 @dataclass(frozen=True, eq=False)
-class JudgedRows:
+class CountedRows:
     """Held-out rows as far as a certificate of the points of a frontier counts them; ``total`` adds up partitions.
 
     Attributes
@@ -196,7 +196,7 @@ class JudgedRows:
         )
 
     @classmethod
-    def total(cls, parts: Sequence["JudgedRows"]) -> "JudgedRows":
+    def total(cls, parts: Sequence["CountedRows"]) -> "CountedRows":
         """Rows of all parts together."""
         n_rows, n_kept, n_trials, n_seen = (
             sum(getattr(one, name) for one in parts) for name in ("n_rows", "n_kept", "n_trials", "n_seen")
@@ -220,7 +220,7 @@ def _trials_of(frontier: Frontier, duplicates: str) -> Trials:
 
 def _certificate(
     frontier: Frontier,
-    judged: JudgedRows,
+    counts: CountedRows,
     tests: RiskTests,
     max_loss: float | Mapping[Any, float],
     confidence: float,
@@ -239,7 +239,7 @@ def _certificate(
     return Certificate(
         max_loss=float(max(max_loss.values()) if isinstance(max_loss, Mapping) else max_loss),
         confidence=float(confidence),
-        n_rows=judged.n_trials,
+        n_rows=counts.n_trials,
         n_losses=shown.n_losses,
         bound=shown.bound,
         n_candidates=len(order),
@@ -248,12 +248,12 @@ def _certificate(
         failed_bound=None if missed is None else missed.bound,
         point=_point(frontier, last) if n_passed else _everything_to_full(frontier),
         is_fallback=n_passed == 0,
-        n_given=judged.n_rows,
-        n_repeated=None if judged.words is None else judged.n_kept - judged.n_trials,
-        n_seen=judged.n_seen,
+        n_given=counts.n_rows,
+        n_repeated=None if counts.words is None else counts.n_kept - counts.n_trials,
+        n_seen=counts.n_seen,
         duplicates=duplicates,
         issued=dt.date.today().isoformat(),
-        rows=None if judged.words is None else digest_of(judged.words),
+        rows=None if counts.words is None else digest_of(counts.words),
         by_class=result.by_class,
         excess=result.excess,
         largest=largest,
@@ -489,7 +489,7 @@ class Certificate:
         return parts or ["none of them equals another one, or one of the fit"]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, ready for a JSON file."""
+        """All fields, ready for a JSON file."""
         return asdict(self) | {"point": None if self.point is None else self.point.as_dict()}
 
 

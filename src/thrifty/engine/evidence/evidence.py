@@ -86,8 +86,8 @@ class Evidence:
     task : Task, optional
         The task, for the labels of classes and the largest loss of an answer.
     optimism : ndarray of shape (n_points, 2), optional
-        By how much the mean quality at each of ``points`` exceeds that to expect of new rows, because the rows had a
-        say in what is judged on them, and the standard error of that; means of operating points are corrected by it.
+        Excess of the mean quality at each of ``points`` over that to expect of new rows, because the rows influenced
+        what is evaluated on them, and its standard error; means of operating points are corrected by it.
         None is zero.
     unit : RankedQueries, optional
         What is counted, where that is not rows: the queries whose documents the rows are.
@@ -165,7 +165,7 @@ class Evidence:
         go_quality: ArrayLike,
         full_quality: ArrayLike | None = None,
         threshold: float | None = None,
-        **known: Any,
+        **fields: Any,
     ) -> Self:
         """Evidence of a single gate between a cheap and a full answer; ``threshold``, if given, is its only point.
 
@@ -182,11 +182,11 @@ class Evidence:
             np.column_stack(both) if per_row else np.array([both[0][0], both[1][0]]),
             full_quality=go if full_quality is None else np.asarray(full_quality),
             points=None if threshold is None else np.array([[check_threshold(threshold)]]),
-            **known,
+            **fields,
         )
 
     @classmethod
-    def of_point(cls, cost: ArrayLike, quality: ArrayLike, sent: ArrayLike, **known: Any) -> Self:
+    def of_point(cls, cost: ArrayLike, quality: ArrayLike, sent: ArrayLike, **fields: Any) -> Self:
         """One operating point of any system: cost and quality of each row, and whether it got to the full model.
 
         Several points of one system differ in their settings: put there what tells them apart.
@@ -197,13 +197,13 @@ class Evidence:
         paid = _per_row("cost", cost, len(gate))
         both = _columns("quality", answered, answered, len(gate))
         return cls(
-            gate, both, np.column_stack([paid, paid]), points=np.array([[0.5]]), is_fixed=True, **known
+            gate, both, np.column_stack([paid, paid]), points=np.array([[0.5]]), is_fixed=True, **fields
         )
 
     @classmethod
-    def of_rules(cls, cost: ArrayLike, quality: ArrayLike, **known: Any) -> Self:
+    def of_rules(cls, cost: ArrayLike, quality: ArrayLike, **fields: Any) -> Self:
         """Rules that all rows follow, as those of a router: cost and quality of each row under each rule."""
-        return cls(np.empty((len(np.asarray(quality)), 0)), np.asarray(quality), np.asarray(cost), **known)
+        return cls(np.empty((len(np.asarray(quality)), 0)), np.asarray(quality), np.asarray(cost), **fields)
 
     @property
     def n_rows(self) -> int:
@@ -242,9 +242,9 @@ class Evidence:
 
     @property
     def known_rows(self) -> tuple[Words, ...]:
-        """Fingerprints of all rows that the system was fitted on or judged on, as far as they are known."""
-        own = () if self.rows is None else (self.rows[:, 0],)
-        return own if self.seen is None else (*own, self.seen)
+        """Fingerprints of all rows that the system was fitted or evaluated on, as far as they are known."""
+        rows = () if self.rows is None else (self.rows[:, 0],)
+        return rows if self.seen is None else (*rows, self.seen)
 
     @property
     def sends_to_full(self) -> bool:
@@ -265,7 +265,7 @@ class Evidence:
         return np.array_equal(self.gate, other.gate) and np.array_equal(self.quality, other.quality)
 
     def cost_at(self, place: int) -> Floats:
-        """What rows pay that are answered at a place: one number, or one per row."""
+        """Cost of rows that are answered at a place: one number, or one per row."""
         return self.cost[..., place]
 
     def quality_at(self, place: int) -> Floats:
@@ -381,7 +381,7 @@ class Evidence:
         return RouteAverages(np.array(paid), np.array(sent), np.nan_to_num(measure), unit.size, is_known)
 
     def with_full_alone(self) -> "Evidence":
-        """The full model's own answers behind the stages, in the place of those blended with the last stage."""
+        """The full model's own answers behind the stages, instead of those blended with the last stage."""
         if self.full_quality is None:
             return self
         quality, scores = self.quality.copy(), self.scores
@@ -394,14 +394,14 @@ class Evidence:
         """Optimism at some points, shape (n_points, 2): that of the point of the same mean cost, or between two."""
         if self.optimism is None or self.points is None:
             return np.zeros((len(points), 2))
-        known, asked = (
+        of_points, wanted = (
             np.array([np.average(self.at_point(point)[1], weights=self.weights) for point in some])
             for some in (self.points, points)
         )
-        rising = np.argsort(known, kind="stable")
-        found = [np.interp(asked, known[rising], one) for one in self.optimism[rising].T]
+        rising = np.argsort(of_points, kind="stable")
+        optimism = [np.interp(wanted, of_points[rising], column) for column in self.optimism[rising].T]
         # Where all rows go to the full model no order matters.
-        return np.where(np.isneginf(points).all(axis=1), 0.0, found).T
+        return np.where(np.isneginf(points).all(axis=1), 0.0, optimism).T
 
     def against_full(self) -> "Evidence":
         """The evidence with "not worse than the full model" as quality; of queries, those with a relevant document."""
@@ -430,7 +430,7 @@ class Evidence:
         )
 
     def excess(self, largest: float) -> Floats:
-        """What each answer loses more than the full model's, shape of ``quality``, as a share of ``largest``.
+        """Excess loss of each answer over the full model's, shape of ``quality``, as a share of ``largest``.
 
         Losses are clipped at ``largest``, so that an excess is in [-1, 1].
         """

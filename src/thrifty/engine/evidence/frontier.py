@@ -51,7 +51,7 @@ class Frontier:
     held_out : bool
         Whether these rows are others than those the points were chosen on.
     compares_with_full : bool
-        Whether the score is "not worse than the full model" in place of "right".
+        Whether the score is "not worse than the full model" instead of "right".
     seen : tuple of ndarray
         Fingerprints of the rows that the systems were fitted on and the points chosen on, as far as they are known.
     task : Task, optional
@@ -84,7 +84,7 @@ class Frontier:
         evidence : sequence of Evidence
             One per fitted system.
         against_full : bool, default=False
-            Score a row by whether the answer is not worse than the full model's, in place of whether it is right: the
+            Score a row by whether the answer is not worse than the full model's, instead of whether it is right: the
             frontier a certificate of "loses at most so much against the full model" walks along.
         task : Task, optional
             What an answer is, ``estimator.chain_.task``; the ``frontier_`` of an estimator knows it.
@@ -236,22 +236,22 @@ class Frontier:
         return found
 
     def losses_against_full(self, rows: Bools | None = None) -> Ints:
-        """On how many of these rows, or of some, the full model is right and the point is wrong, for each point."""
+        """Number of these rows, or of some, on which the full model is right and the point wrong, for each point."""
         if self.compares_with_full and rows is None:
             score = self.score
         else:
-            judged: Sequence[Evidence] = self.evidence
+            evidence: Sequence[Evidence] = self.evidence
             if not self.compares_with_full:
                 used = set(self.source.tolist())
-                judged = [one.against_full() if at in used else one for at, one in enumerate(self.evidence)]
-            score = means_at(judged, self.source, self.thresholds, rows).score
+                evidence = [one.against_full() if at in used else one for at, one in enumerate(self.evidence)]
+            score = means_at(evidence, self.source, self.thresholds, rows).score
         n_rows = self.n_rows if rows is None else int(rows.sum())
         return np.rint(n_rows * (1.0 - score)).astype(np.intp)
 
     def sums(self, of_rows: Sequence[Floats], rows: Bools) -> Floats:
         """Sum over some rows, for each point, of numbers that are known for each system, row and place of an answer."""
-        judged = [replace(one, quality=each) for one, each in zip(self.evidence, of_rows, strict=True)]
-        return means_at(judged, self.source, self.thresholds, rows).score * int(rows.sum())
+        evidence = [replace(one, quality=each) for one, each in zip(self.evidence, of_rows, strict=True)]
+        return means_at(evidence, self.source, self.thresholds, rows).score * int(rows.sum())
 
     def plot(self, ax: Any = None, **line: Any) -> Any:
         """Draw score against mean cost on matplotlib axes and return them; ``line`` goes to ``ax.plot``.
@@ -405,7 +405,7 @@ def _sources(evidence: Sequence[Evidence], against_full: bool) -> tuple[Evidence
     sizes = sorted({one.n_units for one in sources})
     if len(sizes) > 1:
         raise InvalidInputError(
-            f"the systems of a frontier must be judged on the same rows; got evidence of {sizes} rows."
+            f"the systems of a frontier must be evaluated on the same rows; got evidence of {sizes} rows."
         )
     return tuple(one.against_full() for one in sources) if against_full else sources
 
@@ -575,7 +575,7 @@ def _measures_frame(frontier: Frontier, budgets: Floats, found: Mapping[int, Map
 
 
 def _thresholds(frontier: Frontier) -> Any:
-    """Thresholds as numbers; objects, with None in the place of the missing ones, only where some are missing."""
+    """Thresholds as numbers; objects, with None instead of the missing ones, only where some are missing."""
     missing = np.isnan(frontier.threshold)
     if not missing.any():
         return frontier.threshold

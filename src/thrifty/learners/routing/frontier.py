@@ -1,24 +1,16 @@
 """Frontier of a router beside its models alone, and the summaries of published benchmarks of routers."""
 
-import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from thrifty._moved import FormerName
 from thrifty.arrays import Floats
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.plots import draw_frontier
 
 __all__ = ["RouterFrontier"]
-
-
-def _warn(former: str, name: str) -> None:
-    warnings.warn(
-        f"{former} of a router's frontier is {name} now; the former name goes with the next release.",
-        FutureWarning,
-        stacklevel=3,
-    )
 
 
 def _no_models() -> Floats:
@@ -38,25 +30,13 @@ class RouterFrontier(Frontier):
     single_cost: Floats = field(default_factory=_no_models)
     single_quality: Floats = field(default_factory=_no_models)
 
+    quality = FormerName("score")
+
     @property
     def rule(self) -> tuple[str, ...]:
         """Kind of rule of each point."""
         rules = self.evidence[0].settings["rules"]
         return tuple(rules[int(place)] for place in self.thresholds[:, 0])
-
-    @property
-    def quality(self) -> Floats:
-        """Former name of ``score``."""
-        _warn("quality", "score")
-        return self.score
-
-    @property
-    def standard_error(self) -> Floats:
-        """Standard error of the mean quality of each point, which ``band`` tells more of."""
-        _warn("standard_error", "band()")
-        quality = [self.evidence[0].at_point(point)[2] for point in self.thresholds]
-        error: Floats = np.std(quality, axis=1) / np.sqrt(self.n_rows)
-        return error
 
     def quality_at(self, budget: Any) -> Any:
         """Mean quality at a budget, between two points by mixing them; NaN below the least cost."""

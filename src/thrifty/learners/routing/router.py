@@ -7,7 +7,6 @@ Operating points, budgets, bills and certificates are those of cascades.
 """
 
 import copy
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
@@ -16,6 +15,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from thrifty._moved import FormerName
 from thrifty.arrays import Bools, Floats, Ints, Labels, Words
 from thrifty.engine.evidence.budgets import CostBounds, CostCertificate
 from thrifty.engine.evidence.certificate import Certificate, certify
@@ -134,6 +134,8 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
     >>> session.answer == f"what {session.model} says"
     True
     """
+
+    expected_quality_ = FormerName("expected_score_")
 
     normalise = staticmethod(normalise)
     """Canonical form in which answers are compared, None where nothing could be parsed; a subclass may replace it."""
@@ -291,17 +293,6 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         self.pool_ = list(self._state.pool)
         self.expected_cost_, self.expected_score_ = policy.expected_cost, policy.expected_score
         self.certificate_: Certificate | CostCertificate | None = None
-
-    @property
-    def expected_quality_(self) -> float:
-        """Former name of ``expected_score_``."""
-        check_is_fitted(self)
-        warnings.warn(
-            "expected_quality_ is expected_score_ now; the former name goes with the next release.",
-            FutureWarning,
-            stacklevel=2,
-        )
-        return self.expected_score_
 
     def _restore(
         self,
