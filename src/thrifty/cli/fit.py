@@ -170,7 +170,7 @@ def fit(
     from thrifty.cli.system import fit_in_words, system_numbers
     from thrifty.engine.prices.prices import Prices
     from thrifty.engine.table.files import read_table
-    from thrifty.engine.table.frames import listed, refuse_unknown
+    from thrifty.engine.table.names import listed, refuse_unknown
     from thrifty.engine.table.training import training_table
     from thrifty.learners.cascade.estimators import BudgetedClassifier
     from thrifty.reporting.measure import expected

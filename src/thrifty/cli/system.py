@@ -21,10 +21,10 @@ from thrifty.engine.evidence.collect import chain_of
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.full.candidates import KindComparison
 from thrifty.engine.plots import draw_in_force, file_bytes, new_figure
-from thrifty.engine.purchases.readers import TableReader
 from thrifty.engine.table.files import read_table
-from thrifty.engine.table.frames import listed
+from thrifty.engine.table.names import listed
 from thrifty.engine.table.reader import Cells
+from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.walk.chain import Chain
 from thrifty.errors import InvalidInputError
@@ -134,17 +134,16 @@ def count_mostly_missing(system: Any, cells: Cells, stage: Labels) -> int:
     return int((np.isnan(asked).mean(axis=1) > 0.5).sum())
 
 
-def reader_of_all_cells(system: Any, cells: Cells) -> TableReader:
+def reader_of_all_cells(system: Any, cells: Cells) -> Table:
     """Reader of all cells, also those that a row does not need; unreadable cells are missing."""
-    table = chain_of(system).schema.table_of(cells)
-    return TableReader(cells.numbers, table, cells.row_numbers, cells.row_keys)
+    return chain_of(system).schema.table_of(cells)
 
 
 def refuse_unreadable(chain: Chain, cells: Cells) -> None:
     """Refuse a table with an unreadable cell in a column that a stage or the full model reads."""
     reader, rows = chain.reader(cells), np.arange(len(cells))
     reader.block(rows, chain.columns)
-    reader.table(rows, chain.price_list.full_columns)
+    reader.part(rows, chain.price_list.full_columns)
 
 
 # -- fit -------------------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ def predict(
     from thrifty.engine.evidence import budgets
     from thrifty.engine.evidence.collect import chain_of
     from thrifty.engine.table.files import name_of, table_bytes
-    from thrifty.engine.table.frames import listed
+    from thrifty.engine.table.names import listed
     from thrifty.learners.routing.router import ModelRouter
     from thrifty.scale.scorer import answers_of, stage_names
 

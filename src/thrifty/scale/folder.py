@@ -26,7 +26,7 @@ from typing import Any
 from joblib import Parallel, delayed
 
 from thrifty.engine.table.files import MISSING, need_parquet
-from thrifty.engine.table.frames import listed
+from thrifty.engine.table.names import listed
 from thrifty.engine.walk.chain import Chain
 from thrifty.errors import DataUnavailableError, InvalidInputError, ThriftyError
 from thrifty.files import write_atomically

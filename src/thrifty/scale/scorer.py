@@ -19,7 +19,7 @@ from thrifty.bundle.container import DEFAULT_MAX_BYTES
 from thrifty.bundle.objects import from_bytes
 from thrifty.engine.evidence.collect import chain_of
 from thrifty.engine.full.model import FullModel
-from thrifty.engine.table.frames import listed
+from thrifty.engine.table.names import listed
 from thrifty.engine.table.reader import Cells
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.walk.chain import Chain

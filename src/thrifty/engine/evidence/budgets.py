@@ -25,7 +25,7 @@ from thrifty.engine.evidence.collect import learned_chain_of
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.hypothesis_tests import trials_of
 from thrifty.engine.prices.billing import check_amount
-from thrifty.engine.purchases.readers import TableReader
+from thrifty.engine.table.table import Table
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import SLACK, Policy, distinct_thresholds
 from thrifty.errors import InvalidInputError
@@ -95,7 +95,7 @@ def hold_budget(system: System, X: Any, budget: float, *, seed: int | None = Non
     return other
 
 
-def _hold(chain: Chain, reader: TableReader, budget: float, seed: int) -> Policy:
+def _hold(chain: Chain, reader: Table, budget: float, seed: int) -> Policy:
     """Most expensive point within the budget, mixed with the next one as far as the budget allows."""
     policy = chain.policy if chain.policy.is_measured else _every_cut(chain, reader)
     policy = replace(policy, seed=seed)
@@ -131,7 +131,7 @@ def _hold(chain: Chain, reader: TableReader, budget: float, seed: int) -> Policy
     return _only(policy.at(lower, upper, float(edges[n_groups])), chain)
 
 
-def _every_cut(chain: Chain, reader: TableReader) -> Policy:
+def _every_cut(chain: Chain, reader: Table) -> Policy:
     """Points for every distinct threshold of the first gate on these rows; the other gates are unchanged."""
     first = chain.stages[0]
     rows = np.arange(reader.n_samples)

@@ -15,8 +15,7 @@ from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.measures import with_classes
 from thrifty.engine.full.adapters import models_of
 from thrifty.engine.full.model import AbsentFull, PrecomputedFull, ask_model
-from thrifty.engine.purchases.readers import TableReader
-from thrifty.engine.table.frames import table_of_fit
+from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.chain import Chain
@@ -57,7 +56,7 @@ def learned_chain_of(thing: Any) -> Chain:
 
 def table_for(estimator: Any, X: Any) -> Any:
     """Table with its columns in the order of the fit, for an estimator without stages."""
-    return table_of_fit(X, getattr(estimator, "feature_names_in_", None))
+    return Table.of(X).in_order_of(getattr(estimator, "feature_names_in_", None)).native
 
 
 def evidence_of(
@@ -111,7 +110,7 @@ def evidence_of(
 
 def evidence_of_known(
     chain: Chain,
-    reader: TableReader,
+    reader: Table,
     target: Floats,
     outputs: Floats | None,
     *,
@@ -176,7 +175,7 @@ def training_fingerprints(*things: Any) -> Words | None:
     return np.unique(np.concatenate(keys)) if keys else None
 
 
-def _keys(chain: Chain, reader: TableReader, target: Floats) -> Words:
+def _keys(chain: Chain, reader: Table, target: Floats) -> Words:
     held = reader.block(np.arange(reader.n_samples), np.arange(chain.price_list.n_features))
     return content_keys(held, chain.task.strata(target))
 
@@ -236,7 +235,7 @@ def _all_columns(chain: Chain | None) -> tuple[int, ...]:
 
 
 def _with_known_full(
-    chain: Chain, reader: TableReader, target: Floats, given: ArrayLike | None
+    chain: Chain, reader: Table, target: Floats, given: ArrayLike | None
 ) -> tuple[Chain, Numbers | None]:
     """Chain with precomputed answers of its full model on these rows, and the quality of those answers."""
     model, rows = chain.innermost, np.arange(reader.n_samples)
@@ -257,7 +256,7 @@ def _own_quality(task: Task, target: Floats, outputs: Floats) -> Numbers:
     return task.scores(outputs)[:, 0] if isinstance(task, RankingTask) else task.quality(target, outputs)
 
 
-def _costs(chain: Chain, reader: TableReader, *, asked: bool) -> Floats:
+def _costs(chain: Chain, reader: Table, *, asked: bool) -> Floats:
     """Cost of rows at each stage and beyond; a single line where it is the same for all rows."""
     n_own, by_row = chain.n_own_stages, chain.price_list.by_row is not None
     by_row = by_row or chain.has_forks

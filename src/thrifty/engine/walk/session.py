@@ -14,7 +14,7 @@ from thrifty.arrays import Ints
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.purchases.readers import Ledger, error_text
 from thrifty.engine.purchases.receipts import PurchaseReader, answer_text, decision_text
-from thrifty.engine.table.frames import find_column
+from thrifty.engine.table.names import find_column
 from thrifty.errors import FullModelFailedError, InvalidInputError, RowsLeftBehindError, ThriftyError
 from thrifty.rows import key_words
 

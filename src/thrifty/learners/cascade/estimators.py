@@ -15,10 +15,8 @@ from thrifty.engine.evidence.measures import check_floors, recalls_at, with_clas
 from thrifty.engine.evidence.thresholds import measured
 from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, held_out_rows
 from thrifty.engine.full.model import FullModel
-from thrifty.engine.prices.billing import PriceList, RowsOfFit, check_amount
-from thrifty.engine.purchases.readers import TableReader
+from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.table.columns import column_types
-from thrifty.engine.table.frames import as_known_table, kind_of_table
 from thrifty.engine.tasks.classes import classification_of
 from thrifty.engine.tasks.mistakes import read_loss
 from thrifty.engine.tasks.ranking import Queries, RankingTask, as_queries, ranking_of, with_queries
@@ -156,7 +154,6 @@ class BudgetedCascade(ChainEstimator):
         report = progress_printer(self.verbose, type(self).__name__) if progress is None else progress
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
-            X = as_known_table(X)
             rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
             prices = self._price_list(rows)
             check_spending(prices, budget)
@@ -182,7 +179,7 @@ class BudgetedCascade(ChainEstimator):
                 None,
                 None
                 if prices.by_row is None
-                else RowsOfFit(rows.X, table=rows.table).amounts(prices.by_row, None),
+                else prices.by_row.of_rows(rows.table, np.arange(len(rows.y)), None),
                 options.max_bytes,
                 options.structure,  # type: ignore[arg-type]  # checked
                 budget,
@@ -202,7 +199,7 @@ class BudgetedCascade(ChainEstimator):
             _warn_if_full_is_worse(learned, judged, rows)
             if len(rows.task.classes):
                 self.classes_ = rows.task.classes
-            self._learned = self.chain_ = self._assemble(learned, link, prices, rows, kind_of_table(X), seed)
+            self._learned = self.chain_ = self._assemble(learned, link, prices, rows, seed)
             self.order_ = learned.plan.order
             self.size_ = (learned.plan.boosting.n_trees, learned.plan.boosting.max_depth)
             self.features_ = self.chain_.columns
@@ -235,7 +232,6 @@ class BudgetedCascade(ChainEstimator):
         link: FullModel | Chain,
         prices: PriceList,
         rows: TrainingRows,
-        kind: str | None,
         seed: int,
     ) -> Chain:
         """Build the chain and the evidence from the learned cascade, at the most accurate operating point."""
@@ -251,7 +247,7 @@ class BudgetedCascade(ChainEstimator):
             staged.base,
             learned.blend,
             None if names is None else tuple(str(name) for name in names),
-            kind,
+            rows.table.kind,
             self._levels,
             column_types(rows.table),
         )
@@ -320,7 +316,7 @@ def _behind(link: FullModel | Chain, rows: TrainingRows) -> NextChainRoutes | No
     """Routes of the training rows in a chain used as the full model; None for other models."""
     if not isinstance(link, Chain):
         return None
-    walk = link.walk(TableReader(rows.X, rows.table, rows.positions))
+    walk = link.walk(rows.table)
     return NextChainRoutes(link.places(walk), link.bought_by_place)
 
 

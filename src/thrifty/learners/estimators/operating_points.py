@@ -21,7 +21,7 @@ from thrifty.engine.evidence.hypothesis_tests import check_confidence, empirical
 from thrifty.engine.evidence.measures import score_interval
 from thrifty.engine.evidence.thresholds import convex_hull, path_to_full
 from thrifty.engine.prices.billing import check_amount
-from thrifty.engine.purchases.readers import TableReader
+from thrifty.engine.table.table import Table
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import Policy, distinct_thresholds
 from thrifty.errors import InvalidInputError, NothingSavedWarning
@@ -312,7 +312,7 @@ class OperatingPoints:
 
     # -- for subclasses --------------------------------------------------------------------------
 
-    def _reader(self, X: Any, row_key: Any = None) -> TableReader:
+    def _reader(self, X: Any, row_key: Any = None) -> Table:
         """Read from a table like that of the fit."""
         raise NotImplementedError
 
