@@ -32,7 +32,7 @@ from thrifty.errors import (
     InvalidInputError,
     NoPriceOfMistakesError,
 )
-from thrifty.learners.cascade.evaluation import MIN_Z_OF_WARNING, paired_z_score
+from thrifty.learners.cascade.evaluation import BEYOND_DOUBT, compare
 from thrifty.learners.cascade.learn import LearnedCascade, learn_cascade, n_repeats_for
 from thrifty.learners.cascade.neighbours import unsupported_reason
 from thrifty.learners.cascade.plan import find_plans
@@ -168,39 +168,36 @@ class BudgetedCascade(ChainEstimator):
                     f"structure='neighbours' cannot answer these rows: {why}. Give StageOptions(structure='line')."
                 )
             full = self._full()
+            by_row = prices.by_row
             problem = CascadeProblem(
-                bin_columns(rows.X, rows.weight, self._categorical, max_bins=options.max_bins),
-                rows.task,
-                rows.y,
-                rows.weight,
-                held_out_rows(rows),
-                np.empty((len(rows.y), 0)),  # until the full model is judged
-                prices,
-                check_sizes(options.sizes, len(rows.y)),
-                options.max_stages,
-                threads_of(self.n_jobs),
-                report,
-                None,
-                None
-                if prices.by_row is None
-                else RowsOfFit(rows.X, table=rows.table).amounts(prices.by_row, None),
-                options.max_bytes,
-                options.structure,  # type: ignore[arg-type]  # checked
-                budget,
+                task=rows.task,
+                table=bin_columns(rows.X, rows.weight, self._categorical, max_bins=options.max_bins),
+                y=rows.y,
+                weight=rows.weight,
+                folds=held_out_rows(rows),
+                price_list=prices,
+                amounts=None if by_row is None else RowsOfFit(rows.X, table=rows.table).amounts(by_row, None),
+                capacities=check_sizes(options.sizes, len(rows.y)),
+                n_stages=options.max_stages,
+                structure=options.structure,  # type: ignore[arg-type]  # checked
+                max_bytes=options.max_bytes,
+                budget=budget,
                 # Folds of the user's splitter are not reassigned: they may keep related rows together.
-                n_repeats_for(rows.task, len(rows.y)) if isinstance(self.cv, Integral) else 1,
+                n_repeats=n_repeats_for(rows.task, len(rows.y)) if isinstance(self.cv, Integral) else 1,
+                n_threads=threads_of(self.n_jobs),
+                progress=report,
             )
             report("judging the full model", 0, 1)
             with ThreadPoolExecutor(1) as pool, stopped_by_errors(report) as step:
                 # Beside the fits of the full model, which hold the interpreter's lock for much of their time.
                 searched = replace(problem, progress=step)
-                race = pool.submit(find_plans, searched) if problem.n_threads > 1 else None
-                judged = self._judged(rows, prices, self.n_jobs, race)
+                plans = pool.submit(find_plans, searched) if problem.n_threads > 1 else None
+                cross_fitted = self._judged(rows, prices, self.n_jobs, plans)
                 report("judging the full model", 1, 1)
-                link = unwrap_chain(judged.model, prices, rows.task)
-                problem = replace(problem, full_scores=judged.scores, behind=_behind(link, rows))
-            learned = learn_cascade(problem, None if race is None else race.result())
-            _warn_if_full_is_worse(learned, judged, rows)
+                link = unwrap_chain(cross_fitted.model, prices, rows.task)
+            comparison = None if plans is None else plans.result()
+            learned = learn_cascade(problem.with_full(cross_fitted.scores, _behind(link, rows)), comparison)
+            _warn_if_full_is_worse(learned, cross_fitted, rows)
             if len(rows.task.classes):
                 self.classes_ = rows.task.classes
             self._learned = self.chain_ = self._assemble(learned, link, prices, rows, kind_of_table(X), seed)
@@ -208,9 +205,9 @@ class BudgetedCascade(ChainEstimator):
             self.size_ = (learned.plan.boosting.n_trees, learned.plan.boosting.max_depth)
             self.features_ = self.chain_.columns
             self.n_stages_ = self.chain_.n_own_stages
-            judged_rows = with_classes(learned.evidence, rows.task)
+            evidence = with_classes(learned.evidence, rows.task)
             self.evidence_ = replace(
-                judged_rows if self._keeps_scores else judged_rows.without_scores(),
+                evidence if self._keeps_scores else evidence.without_scores(),
                 features=tuple(self.features_.tolist()),
                 rows=query_keys(content_keys(rows.X, rows.task.strata(rows.y)), rows.task.query_of(rows.y)),
                 seen=training_fingerprints(full),
@@ -325,15 +322,17 @@ def _behind(link: FullModel | Chain, rows: TrainingRows) -> NextChainRoutes | No
     return NextChainRoutes(link.places(walk), link.bought_by_place)
 
 
-def _warn_if_full_is_worse(learned: LearnedCascade, judged: CrossFittedFull, rows: TrainingRows) -> None:
+def _warn_if_full_is_worse(
+    learned: LearnedCascade, cross_fitted: CrossFittedFull, rows: TrainingRows
+) -> None:
     """Warn if a cheap stage is clearly better than the full model, row by row, and their blend gains nothing."""
-    full, weight = rows.task.quality(rows.y, judged.outputs), rows.weight
+    full, weight = rows.task.quality(rows.y, cross_fitted.outputs), rows.weight
     stages = learned.evidence.quality[:, :-1]
     if isinstance(learned.evidence, QueryEvidence):
-        full, stages = learned.evidence.of_places(judged.scores)
+        full, stages = learned.evidence.of_places(cross_fitted.scores)
         weight = np.ones(len(full))
     best = int(np.argmax(weight @ stages))
-    if not learned.asks_full and paired_z_score(stages[:, best], full, weight) > MIN_Z_OF_WARNING:
+    if not learned.asks_full and compare(stages[:, best], full, weight) > BEYOND_DOUBT:
         cost = float(np.mean(learned.evidence.cost_at(best)))
         name = rows.task.quality_name
         warnings.warn(

@@ -20,7 +20,6 @@ from thrifty.learners.cascade.stages import (
     ROWS_PER_TREE,
     EarlyStopping,
     Stage,
-    ValidationRows,
     compact,
     grow_until,
     margins,
@@ -227,8 +226,7 @@ def grow_branches(
                 continue
             running, stopping = score[own], None
             if n_trees is None and len(left_out):
-                judges = ValidationRows(table.take(left_out), y[left_out], counts[left_out])
-                stopping = EarlyStopping(judges, problem.task.loss(y[left_out]), score[left_out])
+                stopping = EarlyStopping(problem.take(left_out), score[left_out])
                 stopping.begin(running)
             stage, loss = Stage(table.take(own), columns, boosting, len(base)), problem.task.loss(y[own])
             max_trees = boosting.n_trees if n_trees is None else n_trees[place][number]
