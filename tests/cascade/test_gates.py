@@ -15,13 +15,12 @@ from thrifty.engine.trees import bin_columns
 from thrifty.learners.cascade import gates
 from thrifty.learners.cascade.evaluation import (
     Candidate,
-    RowNodes,
     StageScores,
     n_tied_stages,
     scores_on_served_scale,
 )
 from thrifty.learners.cascade.gates import learn_gates, middle_price, with_learned_gates
-from thrifty.learners.cascade.problem import CascadeProblem
+from thrifty.learners.cascade.problem import CascadeProblem, RowNodes
 from thrifty.learners.cascade.stages import grow_stages
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import content_folds

@@ -165,7 +165,7 @@ def test_an_error_in_the_first_fold_ends_a_fit(monkeypatch):
 
     def grow():
         with ThreadPoolExecutor(2) as pool:
-            learn._GrowingLine(known, plan, pool).result()
+            learn._start_line(known, plan, pool).whole.result()
 
     with pytest.raises(MemoryError, match="no room"):
         call_with_timeout(20.0, grow, "the stages")

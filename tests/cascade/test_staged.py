@@ -15,7 +15,7 @@ from thrifty.learners.cascade.stages import (
     MIN_RELATIVE_DROP,
     N_LOSS_CHECKS,
     PATIENCE,
-    ROWS_PER_TREE,
+    SUBSAMPLE,
     grow_stages,
     margins,
     narrow_table,
@@ -88,7 +88,7 @@ def test_trees_see_different_shares_of_the_rows(rows, monkeypatch):
     sets = [np.array([3]), np.arange(5)]
     grow_stages(training(bin_columns(X), y), sets, replace(SMALL, n_trees=20))
     drawn = np.array(seen)
-    assert drawn.mean() == pytest.approx(ROWS_PER_TREE, abs=0.02)
+    assert drawn.mean() == pytest.approx(SUBSAMPLE, abs=0.02)
     assert drawn.mean(axis=0).min() > 0.3
     assert np.unique(drawn, axis=0).shape[0] == 40
 

@@ -60,11 +60,12 @@ from thrifty.threads import limited_threads, threads_of
 __all__ = ["BudgetedCascade", "BudgetedClassifier", "BudgetedRanker", "BudgetedRegressor", "StageOptions"]
 
 ROWS_PER_TREE = 10
-"""Rows per tree from which a larger size is tried: on fewer it would win by chance."""
-
+"""Rows per tree from which a larger size is tried: on fewer it would win by chance (``benchmarks/frontier.py``: heart,
+pima and hepatitis)."""
 
 ROWS_TO_COMPARE = 100
-"""Rows from which on smaller penalties are tried where rows are too few for a larger size."""
+"""Rows from which on smaller penalties are tried where rows are too few for a larger size
+(``benchmarks/choices.py penalties --rows 150 300``)."""
 
 
 @dataclass(frozen=True)

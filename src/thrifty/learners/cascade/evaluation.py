@@ -8,7 +8,6 @@ operating points are chosen on one half of the folds and counted on the other.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from thrifty.engine.evidence.thresholds import sweep_prices
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.trees import TreeEnsemble
 from thrifty.engine.walk.policy import Policy
-from thrifty.learners.cascade.problem import AnsweredProblem, TrainingSet
+from thrifty.learners.cascade.problem import AnsweredProblem, RowNodes, TrainingSet
 from thrifty.rows import uniforms
 
 __all__ = [
@@ -30,7 +29,6 @@ __all__ = [
     "N_BUDGETS",
     "N_PRICES",
     "Candidate",
-    "RowNodes",
     "StageScores",
     "calibrate",
     "choose_blend",
@@ -45,66 +43,42 @@ __all__ = [
 ]
 
 LEVEL = 0.5
-"""z-score up to which two are level (``benchmarks/fold_deals.py``: of 0, 0.5, 1 and 2 for the default point)."""
+"""z-score up to which two candidates are level (``benchmarks/fold_deals.py``: of 0, 0.5, 1 and 2)."""
 
 BETTER = 1.5
 """z-score by which a larger size, which takes longer, must be better (``benchmarks/small_budgets.py``: 1, 1.5, 2)."""
 
 CLEARLY_BETTER = 2.0
-"""z-score by which another structure, a learned gate or, on few rows, a size must be better
-(``benchmarks/lookahead.py`` and ``benchmarks/choices.py penalties``)."""
+"""z-score by which another structure (``benchmarks/lookahead.py switch``), a learned gate or, on few rows, a size
+(``benchmarks/choices.py penalties``) must be better."""
 
 BEYOND_DOUBT = 3.0
 """z-score by which a stage must beat the full model before a fit warns (``benchmarks/frontier.py``: on no table)."""
 
 N_BUDGETS, N_PRICES = 25, 30
-"""Budgets of a comparison, each a constant factor more than the one before, and prices its thresholds are found for
-(``benchmarks/frontier_points.py``: operating points that a fit has)."""
+"""Budgets of a comparison, each a constant factor more than the one before, and prices of its operating points: more
+than a fit has (``benchmarks/frontier_points.py``)."""
 
 MAX_LOG_RATIO = 0.25
 """Largest logarithm of the overconfidence ratio (``benchmarks/choices.py stretch``)."""
 
 MAX_TIED_GROUPS = 64
-"""Most groups of identical inputs at a stage whose gate is taken from the served model."""
+"""Most groups of identical inputs at a stage whose gate is taken from the served model: fewer than bins of a column,
+so that a column of numbers is none (ann-thyroid in ``benchmarks/kept_budgets.py``)."""
 
 ROWS_PER_TIED_GROUP = 20
 """Least mean size of those groups: on smaller ones the served model would overfit."""
 
 
-def compare(values: Floats | Numbers, others: Floats | Numbers, weight: Floats) -> float:
-    """z-score of the mean by which values of rows exceed others of the same rows: the mean over its standard error.
+def compare(values: Numbers, others: Numbers, weight: Floats) -> float:
+    """z-score of the mean by which values of rows exceed others of the same rows; McNemar's for right and wrong.
 
-    A row of weight two counts as two rows. Rounded, as the last bits of sums must decide nothing.
+    The standard error is that of values which are as good in the mean. A row of weight two counts as two rows. Rounded,
+    as the last bits of sums must decide nothing.
     """
     lead: Floats = np.subtract(values, others, dtype=np.float64)
-    mean = float(np.average(lead, weights=weight))
-    error = float(np.sqrt(np.average(np.square(lead - mean), weights=weight) / weight.sum()))
-    return round(mean / max(error, 1e-9), 6)
-
-
-@dataclass(frozen=True, eq=False)
-class RowNodes:
-    """Columns held at every stage, and the node of each row where rows hold different ones.
-
-    Attributes
-    ----------
-    nodes : sequence of sequence of ndarray
-        Columns of every node of every stage; a stage of a line has one.
-    node : ndarray of shape (n_rows, n_stages), optional
-        Node of each row at each stage; None where every stage has one node.
-    """
-
-    nodes: Sequence[Sequence[Ints]]
-    node: Ints | None = None
-
-    @classmethod
-    def on_line(cls, sets: Sequence[Ints]) -> "RowNodes":
-        """One node a stage: all rows hold the same columns."""
-        return cls([[columns] for columns in sets])
-
-    def rows_at(self, stage: int, number: int) -> Any:
-        """Rows at a node: a mask, or a slice of all of them."""
-        return slice(None) if self.node is None else self.node[:, stage] == number
+    error = float(np.sqrt(np.average(np.square(lead), weights=weight) / weight.sum()))
+    return round(float(np.average(lead, weights=weight)) / max(error, 1e-9), 6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,7 +288,7 @@ def is_worth_asking(quality: Numbers, full_quality: Numbers, weight: Floats) -> 
     """
     blend, last = quality[:, -1], quality[:, -2]
     is_worse = compare(last, full_quality, weight) > BEYOND_DOUBT
-    return compare(blend, last, weight) > (BETTER if is_worse else 0.0)
+    return compare(blend, last, weight) > (CLEARLY_BETTER / 2 if is_worse else 0.0)
 
 
 def overconfidence_ratio(served: Floats, of_folds: Floats) -> Floats:

@@ -33,10 +33,9 @@ from thrifty.learners.cascade.evaluation import (
     CLEARLY_BETTER,
     N_PRICES,
     Candidate,
-    RowNodes,
     compare_over_budgets,
 )
-from thrifty.learners.cascade.problem import SEARCH_ROWS, AnsweredProblem
+from thrifty.learners.cascade.problem import SEARCH_ROWS, AnsweredProblem, RowNodes
 from thrifty.learners.cascade.stages import compact, narrow_table
 from thrifty.learners.trees import EnsembleBuilder
 from thrifty.learners.trees.boosting import Boosting
@@ -47,7 +46,10 @@ __all__ = ["LearnedGates", "learn_gates", "middle_price", "with_learned_gates"]
 Result = TypeVar("Result")
 
 SCORE_ONLY = Boosting(n_trees=20, max_depth=4, learning_rate=0.3, step="gradient", min_child_samples=20)
+"""Settings of the first trees, over the scores alone (no command: a gate is taken only where it is clearly better)."""
+
 ALL_COLUMNS = Boosting(n_trees=30, max_depth=3, learning_rate=0.05, step="gradient", min_child_samples=40)
+"""Settings of the second trees, over all columns."""
 
 REGRESSION_GATE_SIZES = (
     Boosting(n_trees=80, max_depth=4, learning_rate=0.08, step="gradient", min_child_samples=20),

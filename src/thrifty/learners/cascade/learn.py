@@ -24,7 +24,6 @@ from thrifty.learners.cascade.evaluation import (
     CLEARLY_BETTER,
     LEVEL,
     Candidate,
-    RowNodes,
     StageScores,
     compare,
     compare_over_budgets,
@@ -36,7 +35,7 @@ from thrifty.learners.cascade.gates import with_learned_gates
 from thrifty.learners.cascade.neighbours import NeighbourGraph, find_neighbours
 from thrifty.learners.cascade.nodes import NodeTrees, grow_branches, grow_nodes
 from thrifty.learners.cascade.plan import PlanComparison, choose_plan, nested_scores
-from thrifty.learners.cascade.problem import EVERY_PLACE, AnsweredProblem, Plan
+from thrifty.learners.cascade.problem import EVERY_PLACE, AnsweredProblem, Plan, RowNodes
 from thrifty.learners.cascade.stages import (
     FoldScores,
     PendingCounts,
@@ -50,14 +49,11 @@ from thrifty.rows import content_folds
 __all__ = ["LearnedCascade", "learn_cascade", "most_accurate_point", "n_repeats_for"]
 
 MIN_ROWS = 300
-"""Rows from which on rows may buy in different orders."""
+"""Rows from which on rows may buy in different orders (``benchmarks/structures.py``)."""
 
 ROWS_OF_REPEATS, MAX_REPEATS = 10_000, 5
 """Held-out answers wanted for a choice by prices of mistakes, and most repeats of cross-validation for them
 (``benchmarks/fold_deals.py``)."""
-
-REPEAT_SEED = 1_000
-"""Seed of the folds of further repeats."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,17 +104,16 @@ def learn_cascade(problem: AnsweredProblem, comparison: PlanComparison | None = 
     ``comparison`` is what ``find_plans`` returned, by default now.
     """
     plan = choose_plan(problem, comparison)
-    may_branch = problem.structure == "auto" and supports_branching(problem)
     with ThreadPoolExecutor(problem.n_threads) as pool:
-        growing = _GrowingLine(problem, plan, pool)
-        # Where there are threads, beside the last stages and the gates of the line.
-        search = may_branch and problem.n_threads > 1
+        jobs = _start_line(problem, plan, pool)
+        # Where there are threads, branches are sought beside the last stages and the gates of the line.
+        search = problem.n_threads > 1 and problem.structure == "auto" and supports_branching(problem)
         branches = pool.submit(try_branches, problem, plan) if search else None
-        line = growing.result()
+        line = jobs.result(problem, RowNodes.on_line(plan.sets), "growing stages")
         candidate = _with_gates(problem, line.scores)
-    graph = best_graph(problem, line, candidate, branches)
+    graph = best_graph(problem, plan, line, candidate, branches)
     if graph is None:
-        learned = _learned_line(problem, line, candidate)
+        learned = _learned_line(problem, plan, line, candidate)
     else:
         learned = _with_operating_points(problem, plan, graph.structure, graph.candidate)
     learned = replace(learned, policy=measured(learned.policy, learned.evidence))
@@ -127,16 +122,19 @@ def learn_cascade(problem: AnsweredProblem, comparison: PlanComparison | None = 
     return learned
 
 
-def _learned_line(problem: AnsweredProblem, line: "GrownLine", candidate: Candidate) -> LearnedCascade:
+def _learned_line(
+    problem: AnsweredProblem, plan: Plan, line: "Grown[StagedTrees]", candidate: Candidate
+) -> LearnedCascade:
     """The line with operating points, expected scores corrected for its order, and without idle stages."""
     repeated = problem
     if problem.n_repeats > 1:
-        repeated, scores = _repeat_cross_validation(problem, line)
+        repeated, scores = _repeat_cross_validation(problem, plan, line)
         candidate = _with_gates(repeated, scores)
-    learned = _with_operating_points(repeated, line.plan, line.trees, candidate)
+    learned = _with_operating_points(repeated, plan, line.trees, candidate)
     # Mistakes with prices and orders of documents are not corrected: a few rows or queries decide there.
     if problem.task.mistake_price is None and problem.task.query_of(problem.y) is None:
-        learned = _with_optimism(problem, line, candidate, learned)
+        nested = nested_scores(problem, plan, line.n_trees, line.scores)
+        learned = learned if nested is None else _with_optimism(problem, learned, candidate, nested)
     learned = without_idle_stages(learned, repeated)
     if problem.n_repeats > 1:
         evidence = learned.evidence.take(np.arange(problem.n_rows))
@@ -156,125 +154,84 @@ Trees = TypeVar("Trees", StagedTrees, NodeTrees)
 
 
 @dataclass(frozen=True, eq=False)
-class GrownTrees(Generic[Trees]):
-    """Trees grown on all rows, with out-of-fold scores.
-
-    Attributes
-    ----------
-    trees : StagedTrees or NodeTrees
-        Trees that serve.
-    scores : ndarray of shape (n_rows, n_stages, n_scores)
-        Scores of every row by trees grown without its fold.
-    ratio : ndarray of shape (n_stages,)
-        Overconfidence ratio of each stage.
-    """
+class Grown(Generic[Trees]):
+    """Trees that serve, the number of them at each stage of a line, and scores and costs of the rows."""
 
     trees: Trees
-    scores: Floats
-    ratio: Floats
+    n_trees: Sequence[int]
+    scores: StageScores
 
-    @classmethod
-    def from_jobs(
-        cls,
-        problem: AnsweredProblem,
-        what: str,
-        whole: "Future[Trees]",
-        of_folds: Sequence[Future[FoldScores]],
-    ) -> "GrownTrees[Trees]":
-        """Wait for the models of all folds and for the one that serves, and report each."""
-        parts, n_steps = list[FoldScores](), len(of_folds) + 1
-        for number, job in enumerate(of_folds):
+
+@dataclass(frozen=True, eq=False)
+class _Jobs(Generic[Trees]):
+    """Jobs of a pool that grow trees on all rows, and score the rows of each fold by trees of the others."""
+
+    whole: "Future[Trees]"
+    of_folds: Sequence[Future[FoldScores]]
+
+    def result(self, problem: AnsweredProblem, nodes: RowNodes, what: str) -> Grown[Trees]:
+        """Wait for all of them, and report each."""
+        n_steps = len(self.of_folds) + 1
+        parts: list[FoldScores] = []
+        for number, job in enumerate(self.of_folds):
             parts.append(job.result())
             problem.progress(what, number + 1, n_steps)
-        trees = whole.result().to_serve()
+        trees = self.whole.result().to_serve()
         problem.progress(what, n_steps, n_steps)
         assert trees.mean_margin is not None
         scores = np.empty((problem.n_rows, *parts[0].scores.shape[1:]))
         for fold, part in zip(problem.folds, parts, strict=True):
             scores[fold] = part.scores
         margin = sum((part.mean_margin for part in parts[1:]), start=parts[0].mean_margin) / len(parts)
-        return cls(trees, scores, overconfidence_ratio(trees.mean_margin, margin))
+        ratio = overconfidence_ratio(trees.mean_margin, margin)
+        n_tied = n_tied_stages(problem, nodes.shared)
+        if isinstance(trees, StagedTrees):
+            tied = StagedTrees(trees.base, trees.sets[:n_tied], trees.parts[:n_tied]).scores(problem.table)
+        else:
+            assert nodes.node is not None  # of a graph
+            tied = trees.scores(problem.table, nodes.node)[:, :n_tied]
+        stage_scores = StageScores(scores, tied, ratio=ratio, costs=problem.costs_at(nodes), nodes=nodes)
+        return Grown(trees, parts[0].n_trees, stage_scores)
 
 
-@dataclass(frozen=True, eq=False)
-class GrownLine:
-    """Stages along one order.
+def _start_line(problem: AnsweredProblem, plan: Plan, pool: ThreadPoolExecutor) -> _Jobs[StagedTrees]:
+    """Start to grow the stages of a line."""
 
-    Attributes
-    ----------
-    plan : Plan
-        The order and the size.
-    trees : StagedTrees
-        Trees that serve.
-    n_trees : sequence of int
-        Trees of each stage.
-    scores : StageScores
-        Scores and costs of the rows.
-    """
+    # The kernels release the interpreter's lock, so threads share one table of codes.
+    def score(
+        fold: Ints, n_trees: Sequence[int] | PendingCounts | None, counted: PendingCounts | None = None
+    ) -> Future[FoldScores]:
+        return pool.submit(score_fold, problem, fold, plan.sets, plan.boosting, n_trees, counted)
 
-    plan: Plan
-    trees: StagedTrees
-    n_trees: Sequence[int]
-    scores: StageScores
+    def bytes_of(n_trees: Sequence[int]) -> Ints:
+        return grow_stages(problem, plan.sets, plan.boosting, n_trees=n_trees).n_bytes
 
-
-Counts = Sequence[int] | PendingCounts
-
-
-class _GrowingLine:
-    """Jobs of a pool that grow the stages of a line, on all rows and in folds."""
-
-    def __init__(self, problem: AnsweredProblem, plan: Plan, pool: ThreadPoolExecutor) -> None:
-        self._problem, self._plan = problem, plan
-
-        # The kernels release the interpreter's lock, so threads share one table of codes.
-        def score(
-            fold: Ints, n_trees: Counts | None, counted: PendingCounts | None = None
-        ) -> Future[FoldScores]:
-            return pool.submit(score_fold, problem, fold, plan.sets, plan.boosting, n_trees, counted)
-
-        first, *others = problem.folds
-        # The rows of one fold stop each stage early; the other models have as many trees, and follow it.
-        pending = PendingCounts(len(plan.sets))
-        counts: Counts = pending
-        of_first = score(first, None, pending)
-        if problem.max_bytes is not None:
-            counts = self._within_bytes(problem.max_bytes, of_first.result().n_trees)
-            if counts != of_first.result().n_trees:
-                of_first = score(first, counts)
-        self._whole = pool.submit(grow_stages, problem, plan.sets, plan.boosting, n_trees=counts)
-        self._of_folds = [of_first, *(score(fold, counts) for fold in others)]
-
-    def _within_bytes(self, max_bytes: int, n_trees: Sequence[int]) -> Sequence[int]:
-        def bytes_of(counts: list[int]) -> Ints:
-            return grow_stages(self._problem, self._plan.sets, self._plan.boosting, n_trees=counts).n_bytes
-
-        return trees_within_bytes(max_bytes, list(n_trees), bytes_of)
-
-    def result(self) -> GrownLine:
-        """The line, as soon as it is grown."""
-        problem, sets = self._problem, self._plan.sets
-        grown = GrownTrees.from_jobs(problem, "growing stages", self._whole, self._of_folds)
-        trees, n_tied = grown.trees, n_tied_stages(problem, sets)
-        tied = StagedTrees(trees.base, trees.sets[:n_tied], trees.parts[:n_tied]).scores(problem.table)
-        nodes, costs = RowNodes.on_line(sets), problem.costs(sets)
-        scores = StageScores(grown.scores, tied, ratio=grown.ratio, costs=costs, nodes=nodes)
-        return GrownLine(self._plan, trees, self._of_folds[0].result().n_trees, scores)
+    first, *others = problem.folds
+    # The rows of one fold stop each stage early; the other models have as many trees, and follow it.
+    pending = PendingCounts(len(plan.sets))
+    counts: Sequence[int] | PendingCounts = pending
+    of_first = score(first, None, pending)
+    if problem.max_bytes is not None:
+        n_trees = of_first.result().n_trees
+        counts = trees_within_bytes(problem.max_bytes, n_trees, bytes_of)
+        of_first = of_first if counts == n_trees else score(first, counts)
+    whole = pool.submit(grow_stages, problem, plan.sets, plan.boosting, n_trees=counts)
+    return _Jobs(whole, [of_first, *(score(fold, counts) for fold in others)])
 
 
 def _repeat_cross_validation(
-    problem: AnsweredProblem, line: GrownLine
+    problem: AnsweredProblem, plan: Plan, line: Grown[StagedTrees]
 ) -> tuple[AnsweredProblem, StageScores]:
     """Repeat every row once for each of several assignments of folds, with its out-of-fold scores there.
 
     The rows of the first repeat come first. All repeats of a row are in its fold of the first repeat, so that models
     learned on some folds and evaluated on others have seen none of them.
     """
-    n_rows, n_repeats, plan = problem.n_rows, problem.n_repeats, line.plan
+    n_rows, n_repeats = problem.n_rows, problem.n_repeats
     scores, strata = [line.scores.out_of_fold], problem.task.strata(problem.y)
     with ThreadPoolExecutor(problem.n_threads) as pool:
         for repeat in range(1, n_repeats):
-            fold_of = content_folds(problem.table.codes, strata, len(problem.folds), REPEAT_SEED + repeat)
+            fold_of = content_folds(problem.table.codes, strata, len(problem.folds), 1_000 + repeat)
             folds = [np.flatnonzero(fold_of == fold) for fold in range(len(problem.folds))]
             jobs = [
                 pool.submit(score_fold, problem, fold, plan.sets, plan.boosting, line.n_trees)
@@ -360,26 +317,20 @@ def most_accurate_point(evidence: Evidence) -> int:
     score = np.array([np.average(of_rows, weights=weight) for of_rows in quality])
     best = int(np.lexsort((cost, -np.round(score, 12)))[0])
     behind = np.array([compare(quality[best], of_rows, weight) for of_rows in quality])
-    level = np.flatnonzero(behind <= LEVEL)
+    level = np.flatnonzero(behind < LEVEL)
     return int(level[np.argmin(cost[level])])
 
 
 def _with_optimism(
-    problem: AnsweredProblem, line: GrownLine, candidate: Candidate, learned: LearnedCascade
+    problem: AnsweredProblem, learned: LearnedCascade, candidate: Candidate, nested: StageScores
 ) -> LearnedCascade:
-    """Set the optimism of each point: its quality minus that of nested scores at the same mean cost, on their rows.
+    """Set the optimism of each point: its quality minus that of nested scores at the same mean cost.
 
     Learned gates send nested scores on as they do the others. Points that are cheaper than all of nested scores have
     the optimism of the cheapest one that is not.
     """
-    nested, evidence = nested_scores(problem, line.plan, line.n_trees), learned.evidence
-    if nested is None:
-        return learned
+    evidence, honest = learned.evidence, evaluate_stages(problem, nested)
     assert evidence.points is not None
-    tied = nested.scores[:, :0]
-    honest = evaluate_stages(
-        problem, replace(line.scores, out_of_fold=nested.scores, tied=tied, costs=nested.costs)
-    )
     gate = honest.evidence.gate if candidate.grow_gates is None else candidate.evidence.gate
     of_honest = replace(honest.evidence, gate=gate)
     policy = sweep_prices(of_honest, honest.loss, problem.task.expected_quality(honest.loss))
@@ -459,17 +410,18 @@ class Graph:
 
 @dataclass(frozen=True, eq=False)
 class TriedBranches:
-    """Branches, the node of each row at each level, the size of the stages, and trees without the first fold."""
+    """Branches without trees, the nodes of the rows, a function that grows trees, and those without the first fold."""
 
     branches: Branches
-    node: Ints
+    nodes: RowNodes
     grow: Callable[..., NodeTrees]
     without_first: NodeTrees
 
 
 def best_graph(
     problem: AnsweredProblem,
-    line: GrownLine,
+    plan: Plan,
+    line: Grown[StagedTrees],
     candidate: Candidate,
     branches: "Future[TriedBranches | None] | None" = None,
 ) -> Graph | None:
@@ -477,8 +429,8 @@ def best_graph(
     if problem.structure == "line" or not supports_branching(problem):
         return None
     if problem.structure == "neighbours":
-        return _neighbours(problem, line)
-    tried = try_branches(problem, line.plan) if branches is None else branches.result()
+        return _neighbours(problem, plan, line)
+    tried = try_branches(problem, plan) if branches is None else branches.result()
     problem.progress("looking for branches", 1, 1)
     return None if tried is None else best_branches(problem, line, candidate, tried)
 
@@ -504,22 +456,20 @@ def try_branches(problem: AnsweredProblem, plan: Plan) -> TriedBranches | None:
     )
     branches, node = parted
     grow = partial(grow_branches, problem, branches.sets, node, size)
-    return TriedBranches(branches, node, grow, grow(held_out=problem.folds[0]))
+    return TriedBranches(branches, RowNodes(branches.sets, node), grow, grow(held_out=problem.folds[0]))
 
 
 def best_branches(
-    problem: AnsweredProblem, line: GrownLine, candidate: Candidate, tried: TriedBranches
+    problem: AnsweredProblem, line: Grown[StagedTrees], candidate: Candidate, tried: TriedBranches
 ) -> Graph | None:
     """Branches that are clearly better than the line, or None."""
-    branches, node, without_first = tried.branches, tried.node, tried.without_first
-    n_trees = [[trees.n_trees for trees in level] for level in without_first.trees]
-
-    def score(fold: Ints, grown: NodeTrees | None = None) -> FoldScores:
-        grown = tried.grow(held_out=fold, n_trees=n_trees) if grown is None else grown
-        return FoldScores(grown.scores(problem.table.take(fold), node[fold]), grown.mean_margin)
-
+    n_trees = [[trees.n_trees for trees in level] for level in tried.without_first.trees]
     first, *others = problem.folds
-    of_first = score(first, without_first)
+    of_first = _fold_scores(problem, first, tried.nodes, tried.without_first)
+
+    def score(fold: Ints) -> FoldScores:
+        return _fold_scores(problem, fold, tried.nodes, tried.grow(held_out=fold, n_trees=n_trees))
+
     # The first fold suffices to see that branches are behind.
     loss, n_compared = problem.task.loss(problem.y[first]), min(of_first.scores.shape[1], EVERY_PLACE)
     losses, of_line = (
@@ -530,63 +480,61 @@ def best_branches(
         return None
     with ThreadPoolExecutor(problem.n_threads) as pool:
         whole = pool.submit(tried.grow, n_trees=n_trees)
-        jobs = [pool.submit(score, first, without_first), *(pool.submit(score, fold) for fold in others)]
-        grown = GrownTrees.from_jobs(problem, "growing branches", whole, jobs)
+        jobs = [pool.submit(lambda: of_first), *(pool.submit(score, fold) for fold in others)]
+        grown = _Jobs(whole, jobs).result(problem, tried.nodes, "growing branches")
     if problem.max_bytes is not None and grown.trees.n_bytes.sum() > problem.max_bytes:
         return None
-    nodes = RowNodes(branches.sets, node)
-    branched = _with_gates(problem, _scores_of_nodes(problem, grown, nodes))
+    branched = _with_gates(problem, grown.scores)
     if compare_over_budgets(problem, branched, candidate) <= CLEARLY_BETTER:
         return None
-    return Graph(replace(branches, trees=grown.trees), branched)
+    return Graph(replace(tried.branches, trees=grown.trees), branched)
 
 
-def _neighbours(problem: AnsweredProblem, line: GrownLine) -> Graph | None:
+def _neighbours(problem: AnsweredProblem, plan: Plan, line: Grown[StagedTrees]) -> Graph | None:
     """Neighbours, where they are supported."""
-    parted = find_neighbours(problem, line.plan, line.trees)
+    parted = find_neighbours(problem, plan, line.trees)
     if parted is None:
         return None
     graph, out_of_fold, node, served = parted
-    if len(problem.task.classes) > 1:
-        n_tied, n_stages = n_tied_stages(problem, graph.sets[0]), node.shape[1]
-        scores = StageScores(
-            np.concatenate([out_of_fold, line.scores.out_of_fold[:, -1:]], axis=1),
-            served[:, None][:, :n_tied],
-            ratio=np.ones(n_stages),
-            costs=problem.costs_by_node(graph.sets, node),
-            nodes=None,
-        )
-        return Graph(graph, _with_gates(problem, scores))
-    grown = _grow_nodes(problem, graph, node, line)
-    scores = _scores_of_nodes(problem, grown, RowNodes(graph.sets, node))
-    return Graph(replace(graph, trees=grown.trees), _with_gates(problem, scores))
-
-
-def _scores_of_nodes(problem: AnsweredProblem, grown: GrownTrees[NodeTrees], nodes: RowNodes) -> StageScores:
-    """Scores and costs of rows at the nodes of a graph."""
-    assert nodes.node is not None  # of a graph
-    tied = grown.trees.scores(problem.table, nodes.node)[:, : n_tied_stages(problem, nodes.nodes[0])]
-    costs = problem.costs_by_node(nodes.nodes, nodes.node)
-    return StageScores(grown.scores, tied, ratio=grown.ratio, costs=costs, nodes=nodes)
+    nodes = RowNodes(graph.sets, node)
+    if len(problem.task.classes) == 0:
+        grown = _grow_nodes(problem, graph, nodes, plan, line.n_trees)
+        return Graph(replace(graph, trees=grown.trees), _with_gates(problem, grown.scores))
+    scores = StageScores(
+        np.concatenate([out_of_fold, line.scores.out_of_fold[:, -1:]], axis=1),
+        served[:, None][:, : n_tied_stages(problem, nodes.shared)],
+        ratio=np.ones(node.shape[1]),
+        costs=problem.costs_at(nodes),
+        nodes=None,
+    )
+    return Graph(graph, _with_gates(problem, scores))
 
 
 def _grow_nodes(
-    problem: AnsweredProblem, graph: NeighbourGraph, node: Ints, line: GrownLine
-) -> GrownTrees[NodeTrees]:
+    problem: AnsweredProblem, graph: NeighbourGraph, nodes: RowNodes, plan: Plan, of_line: Sequence[int]
+) -> Grown[NodeTrees]:
     """Grow trees for the nodes, of each level as many as the stage of the line has that holds about as many columns."""
-    n_columns = np.array([len(columns) for columns in line.plan.sets])
-    n_trees = [line.n_trees[int(np.argmin(np.abs(n_columns - len(level[0]))))] for level in graph.sets]
-    rows = np.arange(problem.n_rows)
-    grow = partial(grow_nodes, problem, graph.sets, node, line.plan.boosting)
+    n_columns = np.array([len(columns) for columns in plan.sets])
+    alike = [int(np.argmin(np.abs(n_columns - len(level[0])))) for level in graph.sets]
+    n_trees: Sequence[int] = [of_line[stage] for stage in alike]
+    rows, node = np.arange(problem.n_rows), nodes.node
+    assert node is not None  # of a graph
+    grow = partial(grow_nodes, problem, graph.sets, node, plan.boosting)
     if problem.max_bytes is not None:
         room = problem.max_bytes - graph.neighbour_bytes
         n_trees = trees_within_bytes(room, n_trees, lambda counts: grow(counts, rows).n_bytes)
 
     def score(fold: Ints) -> FoldScores:
-        grown = grow(n_trees, np.setdiff1d(rows, fold, assume_unique=True))
-        return FoldScores(grown.scores(problem.table.take(fold), node[fold]), grown.mean_margin)
+        rest = np.setdiff1d(rows, fold, assume_unique=True)
+        return _fold_scores(problem, fold, nodes, grow(n_trees, rest))
 
     with ThreadPoolExecutor(problem.n_threads) as pool:
         whole = pool.submit(grow, n_trees, rows)
         jobs = [pool.submit(score, fold) for fold in problem.folds]
-        return GrownTrees.from_jobs(problem, "growing trees of nodes", whole, jobs)
+        return _Jobs(whole, jobs).result(problem, nodes, "growing trees of nodes")
+
+
+def _fold_scores(problem: AnsweredProblem, fold: Ints, nodes: RowNodes, grown: NodeTrees) -> FoldScores:
+    """Scores of the rows of a fold at their nodes."""
+    assert nodes.node is not None  # of a graph
+    return FoldScores(grown.scores(problem.table.take(fold), nodes.node[fold]), grown.mean_margin)

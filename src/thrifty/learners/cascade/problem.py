@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,6 +22,7 @@ __all__ = [
     "CascadeProblem",
     "NextChainRoutes",
     "Plan",
+    "RowNodes",
     "TrainingSet",
     "lighter",
     "nested_sets",
@@ -33,27 +34,30 @@ CAPACITIES = (
     Boosting(n_trees=100, max_depth=6, l2=5.0, min_child_weight=3.0),
     Boosting(n_trees=150, max_depth=10, l2=5.0),
 )
-"""Sizes of a stage to choose from, out of fold: in ``benchmarks/frontier.py`` tables take each of them."""
+"""Sizes of a stage to choose from, out of fold (``benchmarks/frontier.py``; the largest with test rows in view)."""
 
 MAX_STAGES = 16
-"""Places along the order where a row may stop, unless the user gives a number (``benchmarks/growth.py``: time)."""
+"""Most places along the order where a row may stop, unless the user gives a number (``benchmarks/growth.py``)."""
 
 EVERY_PLACE = 7
-"""First purchases after each of which a row may stop, where these are many: the budgets of ``small_budgets.py``."""
+"""First purchases after each of which a row may stop where purchases are many, and which branches are compared by first
+(``benchmarks/small_budgets.py`` looks at budgets up to 8)."""
 
 MAX_PURCHASES = 400
-"""Purchases that stages make at most, or one for four rows if these are more: the full model makes the others
-(``benchmarks/first_fit.py``: a fit of 100 x 10,000 takes 40 s, 27 of them the full model's)."""
+"""Most purchases of stages, or one for four rows if these are more: the full model makes the others
+(``benchmarks/first_fit.py``, 100 x 10,000)."""
 
 COMPARISON_ROWS = 1_250
 """Held-out rows wanted for a comparison, which takes as many folds as provide them.
 
 From so many rows on, too, purchases without held-out gain come last, comparisons look at the budget of the fit and at
-merged bins, and expected scores need no correction for the order (``benchmarks/promises.py --rows 1000 2000``).
+merged bins (``benchmarks/small_budgets.py``), and expected scores are not corrected for the order
+(``benchmarks/promises.py --rows 1000 2000``).
 """
 
 SEARCH_ROWS = 6_000
-"""Rows on which what is grown for every purchase or every stage of every fold is grown: searches and gates."""
+"""Rows on which trees are grown that are many: those of every purchase in a search, or of every stage and fold
+(``benchmarks/growth.py``: the time of a fit stays proportional to rows)."""
 
 Structure = Literal["line", "neighbours", "auto"]
 """One order for all rows ("line"), orders by row ("neighbours"), or a line or branches, as is better ("auto")."""
@@ -202,8 +206,11 @@ class AnsweredProblem(CascadeProblem):
         # A place that buys nothing by row costs every row the same.
         return np.column_stack([np.broadcast_to(cost, len(amounts)) for cost in paid])
 
-    def costs_by_node(self, levels: Sequence[Sequence[Ints]], node: Ints) -> Floats:
-        """The same for rows at a node of each level: (n_rows, n_levels + 1)."""
+    def costs_at(self, nodes: "RowNodes") -> Floats:
+        """The same for rows at nodes: (n_rows, n_stages + 1) where they hold different columns."""
+        levels, node = nodes.nodes, nodes.node
+        if node is None:
+            return self.costs([level[0] for level in levels])
         paid = np.empty((len(node), len(levels) + 1))
         for place, sets in enumerate(levels):
             for number, columns in enumerate(sets):
@@ -250,6 +257,36 @@ class NextChainRoutes:
         if amounts is not None:
             return prices.cost_of_rows(bought[self.route], asks_full[self.route], amounts)
         return prices.cost_of_rows(bought, asks_full)[self.route]
+
+
+@dataclass(frozen=True, eq=False)
+class RowNodes:
+    """Columns held at every stage, and the node of each row where rows hold different ones.
+
+    Attributes
+    ----------
+    nodes : sequence of sequence of ndarray
+        Columns of every node of every stage; a stage of a line has one.
+    node : ndarray of shape (n_rows, n_stages), optional
+        Node of each row at each stage; None where every stage has one node.
+    """
+
+    nodes: Sequence[Sequence[Ints]]
+    node: Ints | None = None
+
+    @classmethod
+    def on_line(cls, sets: Sequence[Ints]) -> "RowNodes":
+        """One node a stage: all rows hold the same columns."""
+        return cls([[columns] for columns in sets])
+
+    @property
+    def shared(self) -> list[Ints]:
+        """Columns of leading stages at which all rows hold the same: every stage of a line, the first of a graph."""
+        return [level[0] for level in self.nodes] if self.node is None else [*self.nodes[0]]
+
+    def rows_at(self, stage: int, number: int) -> Any:
+        """Rows at a node: a mask, or a slice of all of them."""
+        return slice(None) if self.node is None else self.node[:, stage] == number
 
 
 @dataclass(frozen=True, eq=False)

@@ -56,19 +56,15 @@ __all__ = [
 ]
 
 SHRINKAGE, MAX_SHRUNK_STAGES = 0.7, 100
-"""Factor on the score so far with which a stage starts, and number of stages with it: the scale must stay finite."""
+"""Factor on the score so far with which a stage starts (``benchmarks/choices.py kept``), and number of stages with it:
+the scale must stay finite."""
 
-ROWS_PER_TREE = 0.6
-"""Share of the rows that a tree is grown on."""
+SUBSAMPLE = 0.6
+"""Share of the rows that a tree is grown on (held-out rows of MiniBooNE and Forest: reproduction/results.md)."""
 
-N_LOSS_CHECKS = 10
-"""Checks of the validation loss in a stage that is grown in full."""
-
-PATIENCE = 2
-"""Checks without a lower loss that end a stage."""
-
-MIN_RELATIVE_DROP = 5e-4
-"""Relative drop from which on a loss counts as lower."""
+N_LOSS_CHECKS, PATIENCE, MIN_RELATIVE_DROP = 10, 2, 5e-4
+"""Checks of the validation loss in a stage that is grown in full, those without a lower loss that end a stage, and the
+relative drop from which on a loss is lower (held-out rows of Letters and MiniBooNE: reproduction/results.md)."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +154,7 @@ def grow_stages(
     stopping = None
     if validation is not None:
         stopping = EarlyStopping(validation, np.tile(base, (validation.n_rows, 1)))
-    subsampler = Subsampler(uniforms(table.codes)[:, None], ROWS_PER_TREE)
+    subsampler = Subsampler(uniforms(table.codes)[:, None], SUBSAMPLE)
     parts, mean_margin, scale = [], np.zeros(len(sets)), 1.0
     for place, columns in enumerate(sets):
         if (kept := shrinkage_at(place)) < 1.0:
@@ -306,7 +302,7 @@ def held_out_gains(rows: TrainingSet, columns: Ints, boosting: Boosting) -> Floa
     table, loss, counts = rows.table, rows.loss, rows.weight
     base, rate = loss.base(counts), boosting.learning_rate
     score = np.tile(base, (table.n_rows, 1))
-    drawn = Subsampler(uniforms(table.codes)[:, None], ROWS_PER_TREE).masks(1, boosting.n_trees)
+    drawn = Subsampler(uniforms(table.codes)[:, None], SUBSAMPLE).masks(1, boosting.n_trees)
     stage = Stage(table, columns, boosting, score.shape[1])
     stage.grow(loss, counts, score.copy(), boosting.n_trees, drawn)
     gains = np.zeros(table.n_features)
@@ -345,8 +341,8 @@ def shrinkage_at(place: int) -> float:
 
 
 def trees_within_bytes(
-    max_bytes: int, n_trees: list[int], bytes_of: Callable[[list[int]], Ints]
-) -> list[int]:
+    max_bytes: int, n_trees: Sequence[int], bytes_of: Callable[[Sequence[int]], Ints]
+) -> Sequence[int]:
     """Trees of each stage, capped at a common number so that all together take at most ``max_bytes``."""
     while True:
         taken = bytes_of(n_trees)
