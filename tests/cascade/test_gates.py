@@ -105,26 +105,26 @@ def known():
     log_odds = np.column_stack([X[:, 1], X[:, 1] + X[:, 2]])
     loss = np.column_stack([(log_odds > 0) != (y > 0)[:, None], np.zeros(800)]).astype(float)
     evidence = Evidence(-np.abs(log_odds), loss == 0, np.array([1.0, 2.0, 4.0]))
-    settled = log_odds[:, :, None]
-    candidate = Candidate(evidence, loss, [], problem.task.full_alone, settled)
-    return problem, (np.array([1, 0]), np.array([1, 0, 2])), candidate
+    settled, sets = log_odds[:, :, None], (np.array([1, 0]), np.array([1, 0, 2]))
+    nodes = RowNodes.on_line(sets)
+    return problem, sets, Candidate(evidence, loss, [], problem.task.full_alone, settled, nodes=nodes)
 
 
-def last_stage(candidate, loss):
+def last_stage(candidate, loss, nodes):
     """The candidate with its last stage alone: what happens behind that depends on no threshold, only on losses."""
     evidence = candidate.evidence
     last = Evidence(evidence.gate[:, 1:], evidence.quality[:, 1:], evidence.cost[1:])
-    return replace(candidate, evidence=last, loss=loss[:, 1:], settled=candidate.settled[:, 1:])
+    return replace(candidate, evidence=last, loss=loss[:, 1:], settled=candidate.settled[:, 1:], nodes=nodes)
 
 
 def test_a_held_out_gate_does_not_know_the_losses_of_its_fold(known):
     problem, sets, candidate = known
     fold, price = problem.folds[0], middle_price(candidate)
-    before = learn_gates(problem, candidate, RowNodes.on_line(sets), price).held_out
+    before = learn_gates(problem, candidate, price).held_out
     changed = candidate.loss.copy()
     changed[fold] = 1 - changed[fold]
-    last = last_stage(candidate, changed)  # only the labels of the fold differ
-    after = learn_gates(problem, last, RowNodes.on_line(sets[1:]), price).held_out
+    last = last_stage(candidate, changed, RowNodes.on_line(sets[1:]))  # only the labels of the fold differ
+    after = learn_gates(problem, last, price).held_out
     np.testing.assert_array_equal(after[fold, 0], before[fold, 1])
     assert (after[:, 0] != before[:, 1]).any()
 
@@ -137,7 +137,7 @@ def test_the_gate_of_a_node_is_learned_from_the_rows_that_stand_there(known):
     changed, there = candidate.loss.copy(), node[:, 0] == 0
     changed[there] = 1 - changed[there]
     one, other = (
-        learn_gates(problem, last_stage(candidate, loss), nodes, price) for loss in (candidate.loss, changed)
+        learn_gates(problem, last_stage(candidate, loss, nodes), price) for loss in (candidate.loss, changed)
     )
     np.testing.assert_array_equal(one.held_out[~there], other.held_out[~there])
     assert (one.held_out[there] != other.held_out[there]).any()
@@ -146,7 +146,7 @@ def test_the_gate_of_a_node_is_learned_from_the_rows_that_stand_there(known):
 
 def test_a_gate_reads_its_block_in_the_order_of_purchase(known):
     problem, sets, candidate = known
-    trees = learn_gates(problem, candidate, RowNodes.on_line(sets), middle_price(candidate)).grow()
+    trees = learn_gates(problem, candidate, middle_price(candidate)).grow()
     X, _ = make(800, 0.4)
     block = np.column_stack([X[:, sets[1]], candidate.settled[:, 1]])
     other = block.copy()
@@ -175,7 +175,7 @@ def test_the_middle_price_is_one_of_the_grid(known):
 
 
 def test_equally_good_gates_are_not_taken(known):
-    problem, sets, candidate = known
+    problem, _, candidate = known
     level = replace(candidate.evidence, quality=np.ones_like(candidate.evidence.quality))
     flat = replace(candidate, evidence=level, loss=np.zeros_like(candidate.loss))
-    assert with_learned_gates(problem, flat, RowNodes.on_line(sets)) is flat
+    assert with_learned_gates(problem, flat) is flat

@@ -90,7 +90,7 @@ class StageOptions:
         Bins per column.
     max_bytes : int, optional
         Bytes that the trees of all stages may take in a saved file; stages are given fewer trees until they do. Rows
-        that operating points were judged on and the full model come on top. None is no limit.
+        that operating points were chosen on and the full model come on top. None is no limit.
 
     Examples
     --------
@@ -135,7 +135,7 @@ class BudgetedCascade(ChainEstimator):
         progress: Progress | None = None,
         **unknown: Any,
     ) -> Self:
-        """Learn the cascade and its operating points, and judge the full model on these rows.
+        """Learn the cascade and its operating points, and cross-fit the full model on these rows.
 
         Parameters
         ----------
@@ -148,8 +148,8 @@ class BudgetedCascade(ChainEstimator):
             Weights; a row of weight zero is left out. Whole numbers count rows: weight two is that row given twice.
             Others are relative: multiplied by one number, they change nothing.
         progress : callable, optional
-            Called as ``progress(what, done, total)`` whenever a step of some length ends, in the place of what
-            ``verbose`` prints; with several jobs, from a thread of the fit too.
+            Called as ``progress(what, done, total)`` whenever a step of some length ends, instead of what ``verbose``
+            prints; with several jobs, from a thread of the fit too.
         """
         refuse_keywords(self, unknown)
         self._check_parameters()
@@ -374,7 +374,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     feature_costs : array-like of shape (n_features,), number, dict by column name, Series or None
         Price per column; None is 1 each, 0 is a feature at hand.
     prices : Prices or path, optional
-        All prices, in the place of ``feature_costs``: those of columns, groups, discounts, prices that differ by row,
+        All prices, instead of ``feature_costs``: those of columns, groups, discounts, prices that differ by row,
         the price of a call of the full model and the columns that it reads; see ``thrifty.Prices``. A path is a CSV or
         JSON file of prices.
     budget : float, optional
@@ -382,7 +382,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     stages : StageOptions, optional
         Number, size and order of the stages; see ``thrifty.StageOptions``.
     cv : int, splitter or iterable, default=4
-        Folds in which everything is judged.
+        Folds by which everything is cross-validated.
     n_jobs : int, optional
         Folds that are fitted in parallel, in threads; each fit of the full model has one thread of OpenMP and of the
         BLAS. None is 1, unless joblib is configured otherwise, and -1 is all cores that the process may use. Results
@@ -417,7 +417,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         Mean cost and accuracy to expect of new rows at the operating point in force, out of fold; with another ``loss``
         than "error", the score is minus the mean loss. Orders of purchases are found on all rows; with fewer than
         1,250 rows, and no cost matrix, the score is corrected by what it loses where they are found without the rows
-        that judge them.
+        it is the mean of.
     expected_total_cost_ : float
         Mean cost of tests and mistakes together, where ``loss`` is a matrix.
     expected_cost_interval_, expected_score_interval_ : tuple of float
@@ -483,13 +483,13 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             )
         budget = check_goal(may_be_none=True, budget=budget).get("budget")
         other = self._without_certificate()
-        task, policy, seen = self._learned.task, self._learned.policy, self._evidence()
+        task, policy, evidence = self._learned.task, self._learned.policy, self._evidence()
         floors = check_floors(min_recall, task.classes)
-        recalls = recalls_at(seen, policy.thresholds, len(task.classes))
+        recalls = recalls_at(evidence, policy.thresholds, len(task.classes))
         # Scores of the rows that recalls are of.
-        judged = measured(policy, replace(seen, optimism=None))
-        found = within_floors(judged, recalls, floors, budget, task.mistake_price, task.classes)
-        other._mix(policy.at(found.lower, found.upper, found.share))
+        uncorrected = measured(policy, replace(evidence, optimism=None))
+        mix = within_floors(uncorrected, recalls, floors, budget, task.mistake_price, task.classes)
+        other._mix(policy.at(mix.lower, mix.upper, mix.share))
         return other
 
     def _task_of(self, y: Any, weight: Floats) -> Task:  # noqa: ARG002 - labels have no spread
@@ -585,7 +585,7 @@ class BudgetedRanker(BudgetedCascade):
     stages, n_jobs, random_state, verbose
         As of ``BudgetedClassifier``.
     cv : int, splitter or iterable, default=4
-        Folds in which everything is judged; documents of a query are in one fold.
+        Folds by which everything is cross-validated; documents of a query are in one fold.
 
     Attributes
     ----------
@@ -640,26 +640,26 @@ class BudgetedRanker(BudgetedCascade):
         progress: Progress | None = None,
         **unknown: Any,
     ) -> Self:
-        """Learn the cascade and its operating points, and judge the full model on these documents.
+        """Learn the cascade and its operating points, and cross-fit the full model on these documents.
 
         Parameters
         ----------
         X : array, pandas or polars data frame of shape (n_documents, n_features)
             Every feature, bought or not: training pays for everything. NaN is missing.
         y : array-like of shape (n_documents,) or (n_documents, 2)
-            Grades of relevance, whole numbers from 0 to 31; with the query in a second column in place of ``qid``.
+            Grades of relevance, whole numbers from 0 to 31; with the query in a second column instead of ``qid``.
         qid : array-like of shape (n_documents,)
             Query of each document; documents of one query are contiguous. Required, unless ``y`` holds it: a table
-            of one query would leave none to judge an order on.
+            of one query would leave none to evaluate an order on.
         sample_weight : None
             Refused: queries count alike.
         progress : callable, optional
-            Called as ``progress(what, done, total)`` whenever a step of some length ends, in the place of what
-            ``verbose`` prints; with several jobs, from a thread of the fit too.
+            Called as ``progress(what, done, total)`` whenever a step of some length ends, instead of what ``verbose``
+            prints; with several jobs, from a thread of the fit too.
         """
         if sample_weight is not None:
             raise InvalidInputError(
-                "a BudgetedRanker takes no sample_weight: the order of a query is judged as a whole, and queries count "
+                "a BudgetedRanker takes no sample_weight: the order of a query counts as a whole, and queries count "
                 "alike. Leave it out, or give a query more often, under different ids."
             )
         super().fit(X, _targets(y, qid), progress=progress, **unknown)
@@ -699,7 +699,7 @@ class BudgetedRanker(BudgetedCascade):
         max_loss : float, optional
             Share of queries whose metric may be lower than by the full model's order, by more than ``tolerance``.
         budget : float, optional
-            What the mean cost per document of new queries is to be at most; in the place of ``max_loss``.
+            What the mean cost per document of new queries is to be at most; instead of ``max_loss``.
         confidence : float, default=0.95
             Probability with which it must hold; see ``thrifty.certify``.
         duplicates : {"refuse", "drop", "count"}, default="refuse"
@@ -725,7 +725,7 @@ class BudgetedRanker(BudgetedCascade):
     def _task_of(self, y: Any, weight: Floats) -> RankingTask:  # noqa: ARG002 - there are no weights
         task = ranking_of(y, self.loss, self.metric, self.tolerance)
         behind = chain_behind(self.full)
-        # One route has one unit: gains of a chain in the place of the full model are in units of its own spread.
+        # One route has one unit: gains of a chain used as the full model are in units of its own spread.
         theirs = None if behind is None else behind.task
         same = isinstance(theirs, RankingTask) and (theirs.measure, theirs.k) == (task.measure, task.k)
         return theirs if same else task  # type: ignore[return-value]  # a ranking, then

@@ -96,7 +96,7 @@ class StageScores:
     costs : ndarray of shape (n_stages + 1,) or (n_rows, n_stages + 1)
         Cost of rows at each stage and, last, at the full model.
     nodes : RowNodes, optional
-        Columns that rows hold at each stage; None where no gate can be learned from them.
+        As of ``Candidate``.
     """
 
     out_of_fold: Floats
@@ -122,6 +122,8 @@ class Candidate:
         How the last stage's scores are blended with the full model's.
     settled : ndarray of shape (n_rows, n_stages, n_scores), optional
         Calibrated scores on the scale of the served model, which gates read.
+    nodes : RowNodes, optional
+        Columns that rows hold at each stage; None where no gate can be learned from them.
     n_tied : int
         Leading stages whose scores and gates are those of the served model.
     grow_gates : callable, optional
@@ -133,6 +135,7 @@ class Candidate:
     calibrations: list[Floats]
     blend: Floats
     settled: Floats | None = None
+    nodes: RowNodes | None = None
     n_tied: int = 0
     grow_gates: Callable[[], tuple[tuple[TreeEnsemble, ...], ...]] | None = None
 
@@ -196,7 +199,8 @@ def evaluate_stages(problem: AnsweredProblem, stages: StageScores) -> Candidate:
     settled = scores_on_served_scale(task, stages, calibrations, scores)
     gate = np.column_stack([task.uncertainty(settled[:, stage]) for stage in range(scores.shape[1])])
     evidence = replace(evidence, gate=gate, full_quality=full_quality, full_scores=problem.full_scores)
-    return Candidate(evidence, loss, calibrations, blend, settled, n_tied=stages.tied.shape[1])
+    n_tied = stages.tied.shape[1]
+    return Candidate(evidence, loss, calibrations, blend, settled, nodes=stages.nodes, n_tied=n_tied)
 
 
 def calibrate(rows: TrainingSet, scores: Floats) -> tuple[list[Floats], Floats]:

@@ -35,7 +35,7 @@ from thrifty.learners.cascade.evaluation import (
     Candidate,
     compare_over_budgets,
 )
-from thrifty.learners.cascade.problem import SEARCH_ROWS, AnsweredProblem, RowNodes
+from thrifty.learners.cascade.problem import SEARCH_ROWS, AnsweredProblem
 from thrifty.learners.cascade.stages import compact, narrow_table
 from thrifty.learners.trees import EnsembleBuilder
 from thrifty.learners.trees.boosting import Boosting
@@ -80,11 +80,13 @@ class LearnedGates:
     grow: Callable[[], tuple[tuple[TreeEnsemble, ...], ...]]
 
 
-def with_learned_gates(problem: AnsweredProblem, candidate: Candidate, nodes: RowNodes) -> Candidate:
+def with_learned_gates(problem: AnsweredProblem, candidate: Candidate) -> Candidate:
     """The candidate with learned gates, or as it is where the margin of its scores does as well out of fold."""
+    if candidate.nodes is None:
+        return candidate
     problem.progress("learning gates", 0, 1)
     choose = _choose_gates if problem.task.has_uncertainty else _choose_regression_gates
-    gates = choose(problem, candidate, nodes)
+    gates = choose(problem, candidate)
     problem.progress("learning gates", 1, 1)
     if gates is None:
         return candidate
@@ -92,14 +94,14 @@ def with_learned_gates(problem: AnsweredProblem, candidate: Candidate, nodes: Ro
     return replace(candidate, evidence=evidence, grow_gates=gates.grow)
 
 
-def _choose_gates(problem: AnsweredProblem, candidate: Candidate, nodes: RowNodes) -> LearnedGates | None:
+def _choose_gates(problem: AnsweredProblem, candidate: Candidate) -> LearnedGates | None:
     """Learned gates that are clearly better than the margin."""
-    price, n_stages = middle_price(candidate), len(nodes.nodes)
+    price, n_stages = middle_price(candidate), candidate.evidence.n_stages
     # Every second stage first: half of the gates should show half of the z-score.
     first, gate = (n_stages - 1) % 2, candidate.evidence.gate.copy()
     halves = []
     for start, min_z in ((first, CLEARLY_BETTER / 2), (1 - first, CLEARLY_BETTER)):
-        halves.append(learn_gates(problem, candidate, nodes, price, stages=range(start, n_stages, 2)))
+        halves.append(learn_gates(problem, candidate, price, stages=range(start, n_stages, 2)))
         gate[:, start::2] = halves[-1].held_out
         if _lead_of_gates(problem, candidate, gate) <= min_z:
             return None
@@ -112,9 +114,7 @@ def _choose_gates(problem: AnsweredProblem, candidate: Candidate, nodes: RowNode
     return LearnedGates(gate, grow)
 
 
-def _choose_regression_gates(
-    problem: AnsweredProblem, candidate: Candidate, nodes: RowNodes
-) -> LearnedGates | None:
+def _choose_regression_gates(problem: AnsweredProblem, candidate: Candidate) -> LearnedGates | None:
     """Learned gates for regression, where scores carry no uncertainty; None if a constant gate is better.
 
     Learned twice: the first gates assume that all rows stop at the same stage, the second that rows follow the first.
@@ -123,7 +123,7 @@ def _choose_regression_gates(
     for second in REGRESSION_GATE_SIZES[: 2 if problem.n_rows >= ROWS_OF_LARGER else 1]:
         gated = candidate
         for _ in range(2):
-            gates = learn_gates(problem, gated, nodes, middle_price(gated), second=second)
+            gates = learn_gates(problem, gated, middle_price(gated), second=second)
             gated = replace(candidate, evidence=replace(candidate.evidence, gate=gates.held_out))
         gates_by_lead.append((_lead_of_gates(problem, candidate, gates.held_out), gates))
     lead, best = max(gates_by_lead, key=lambda pair: pair[0])
@@ -141,7 +141,6 @@ def _lead_of_gates(problem: AnsweredProblem, candidate: Candidate, gate: Floats)
 def learn_gates(
     problem: AnsweredProblem,
     candidate: Candidate,
-    nodes: RowNodes,
     price: float,
     *,
     stages: Sequence[int] | None = None,
@@ -152,9 +151,7 @@ def learn_gates(
     Parameters
     ----------
     candidate : Candidate
-        Rows at every stage: their scores, and the rules of stopping behind it.
-    nodes : RowNodes
-        Columns that rows hold at each stage.
+        Rows at every stage: what they hold there, their scores, and the rules of stopping behind it.
     price : float
         Loss per unit of cost at which the target of gates is computed.
     stages : sequence of int, optional
@@ -163,8 +160,8 @@ def learn_gates(
         Settings of trees over all columns; by default ``ALL_COLUMNS``.
     """
     target = StoppingRules(candidate.evidence, candidate.loss).stop_minus_go(price)
-    scores, n_scores = candidate.settled, problem.task.n_scores
-    assert scores is not None  # of evaluated stages
+    scores, nodes, n_scores = candidate.settled, candidate.nodes, problem.task.n_scores
+    assert scores is not None and nodes is not None  # of evaluated stages
     # By content, so that equal rows are all used or not at all.
     max_rows = SEARCH_ROWS if problem.task.has_uncertainty else MAX_REGRESSION_ROWS
     used = uniforms(problem.table.codes, 1) < max_rows / problem.n_rows

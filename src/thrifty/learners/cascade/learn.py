@@ -110,7 +110,7 @@ def learn_cascade(problem: AnsweredProblem, comparison: PlanComparison | None = 
         search = problem.n_threads > 1 and problem.structure == "auto" and supports_branching(problem)
         branches = pool.submit(try_branches, problem, plan) if search else None
         line = jobs.result(problem, RowNodes.on_line(plan.sets), "growing stages")
-        candidate = _with_gates(problem, line.scores)
+        candidate = with_learned_gates(problem, evaluate_stages(problem, line.scores))
     graph = best_graph(problem, plan, line, candidate, branches)
     if graph is None:
         learned = _learned_line(problem, plan, line, candidate)
@@ -129,7 +129,7 @@ def _learned_line(
     repeated = problem
     if problem.n_repeats > 1:
         repeated, scores = _repeat_cross_validation(problem, plan, line)
-        candidate = _with_gates(repeated, scores)
+        candidate = with_learned_gates(repeated, evaluate_stages(repeated, scores))
     learned = _with_operating_points(repeated, plan, line.trees, candidate)
     # Mistakes with prices and orders of documents are not corrected: a few rows or queries decide there.
     if problem.task.mistake_price is None and problem.task.query_of(problem.y) is None:
@@ -140,12 +140,6 @@ def _learned_line(
         evidence = learned.evidence.take(np.arange(problem.n_rows))
         learned = replace(learned, evidence=replace(evidence, weight=problem.weight))
     return learned
-
-
-def _with_gates(problem: AnsweredProblem, scores: StageScores) -> Candidate:
-    """Evaluate stages, with learned gates where these are better."""
-    candidate = evaluate_stages(problem, scores)
-    return candidate if scores.nodes is None else with_learned_gates(problem, candidate, scores.nodes)
 
 
 # -- stages ----------------------------------------------------------------------------------------
@@ -484,7 +478,7 @@ def best_branches(
         grown = _Jobs(whole, jobs).result(problem, tried.nodes, "growing branches")
     if problem.max_bytes is not None and grown.trees.n_bytes.sum() > problem.max_bytes:
         return None
-    branched = _with_gates(problem, grown.scores)
+    branched = with_learned_gates(problem, evaluate_stages(problem, grown.scores))
     if compare_over_budgets(problem, branched, candidate) <= CLEARLY_BETTER:
         return None
     return Graph(replace(tried.branches, trees=grown.trees), branched)
@@ -499,7 +493,10 @@ def _neighbours(problem: AnsweredProblem, plan: Plan, line: Grown[StagedTrees]) 
     nodes = RowNodes(graph.sets, node)
     if len(problem.task.classes) == 0:
         grown = _grow_nodes(problem, graph, nodes, plan, line.n_trees)
-        return Graph(replace(graph, trees=grown.trees), _with_gates(problem, grown.scores))
+        return Graph(
+            replace(graph, trees=grown.trees),
+            with_learned_gates(problem, evaluate_stages(problem, grown.scores)),
+        )
     scores = StageScores(
         np.concatenate([out_of_fold, line.scores.out_of_fold[:, -1:]], axis=1),
         served[:, None][:, : n_tied_stages(problem, nodes.shared)],
@@ -507,7 +504,7 @@ def _neighbours(problem: AnsweredProblem, plan: Plan, line: Grown[StagedTrees]) 
         costs=problem.costs_at(nodes),
         nodes=None,
     )
-    return Graph(graph, _with_gates(problem, scores))
+    return Graph(graph, with_learned_gates(problem, evaluate_stages(problem, scores)))
 
 
 def _grow_nodes(

@@ -125,23 +125,18 @@ def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
     with ThreadPoolExecutor(problem.n_threads) as pool:
         jobs = {name: pool.submit(find, learner) for name, find in ways.items()}
         for name, job in jobs.items():
-            orders[name] = _affordable(problem, learner.chance_last(job.result()))
+            orders[name] = _first_within(problem, learner.chance_last(job.result()), problem.budget)
             problem.progress("finding orders", len(orders), len(jobs))
     if problem.n_rows >= COMPARISON_ROWS:
         by_effects = by_code_effects(learner, list(orders.values()), problem.budget)
-        orders |= {} if by_effects is None else {EFFECTS: _affordable(problem, by_effects)}
+        orders |= {} if by_effects is None else {EFFECTS: _first_within(problem, by_effects, problem.budget)}
     return orders | _cheap_first(problem, learner, orders)
 
 
-def _affordable(problem: CascadeProblem, order: Ints) -> Ints:
-    """Move the first purchase that the budget affords to the front."""
-    return order if problem.budget is None else _first_within(problem, order, problem.budget)
-
-
-def _first_within(problem: CascadeProblem, order: Ints, limit: float) -> Ints:
+def _first_within(problem: CascadeProblem, order: Ints, limit: float | None) -> Ints:
     """Move the first purchase that costs at most ``limit`` to the front: where nothing is free, every row makes it."""
     prices = problem.price_list.prices
-    if (prices == 0).any():
+    if limit is None or (prices == 0).any():
         return order
     within = np.flatnonzero(prices[order] <= limit)
     return order if not len(within) else np.r_[order[within[0]], np.delete(order, within[0])]
