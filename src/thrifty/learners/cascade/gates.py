@@ -161,7 +161,8 @@ def learn_gates(
     """
     target = StoppingRules(candidate.evidence, candidate.loss).stop_minus_go(price)
     scores, nodes, n_scores = candidate.settled, candidate.nodes, problem.task.n_scores
-    assert scores is not None and nodes is not None  # of evaluated stages
+    assert scores is not None  # of evaluated stages
+    assert nodes is not None
     # By content, so that equal rows are all used or not at all.
     max_rows = SEARCH_ROWS if problem.task.has_uncertainty else MAX_REGRESSION_ROWS
     used = uniforms(problem.table.codes, 1) < max_rows / problem.n_rows
