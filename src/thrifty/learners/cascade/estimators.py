@@ -65,7 +65,7 @@ pima and hepatitis)."""
 
 ROWS_TO_COMPARE = 100
 """Rows from which on smaller penalties are tried where rows are too few for a larger size
-(``benchmarks/choices.py penalties --rows 150 300``)."""
+(``benchmarks/choices.py penalties --rows 150 300`` of 0.3)."""
 
 
 @dataclass(frozen=True)

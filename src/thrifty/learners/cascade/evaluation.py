@@ -43,24 +43,24 @@ __all__ = [
 ]
 
 LEVEL = 0.5
-"""z-score up to which two candidates are level (``benchmarks/fold_deals.py``: of 0, 0.5, 1 and 2)."""
+"""z-score up to which two candidates are level (``benchmarks/fold_deals.py`` of 0.3: of 0, 0.5, 1 and 2)."""
 
 BETTER = 1.5
 """z-score by which a larger size, which takes longer, must be better (``benchmarks/small_budgets.py``: 1, 1.5, 2)."""
 
 CLEARLY_BETTER = 2.0
 """z-score by which another structure (``benchmarks/lookahead.py switch``), a learned gate or, on few rows, a size
-(``benchmarks/choices.py penalties``) must be better."""
+(``benchmarks/choices.py penalties`` of 0.3) must be better."""
 
 BEYOND_DOUBT = 3.0
 """z-score by which a stage must beat the full model before a fit warns (``benchmarks/frontier.py``: on no table)."""
 
 N_BUDGETS, N_PRICES = 25, 30
 """Budgets of a comparison, each a constant factor more than the one before, and prices of its operating points: more
-than a fit has (``benchmarks/frontier_points.py``)."""
+than a fit has (``benchmarks/frontier_points.py`` of 0.3)."""
 
 MAX_LOG_RATIO = 0.25
-"""Largest logarithm of the overconfidence ratio (``benchmarks/choices.py stretch``)."""
+"""Largest logarithm of the overconfidence ratio (``benchmarks/choices.py stretch`` of 0.3)."""
 
 MAX_TIED_GROUPS = 64
 """Most groups of identical inputs at a stage whose gate is taken from the served model: fewer than bins of a column,

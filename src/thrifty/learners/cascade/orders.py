@@ -70,7 +70,7 @@ FORWARD, FORWARD_FLOOR = Boosting(n_trees=12, max_depth=6, learning_rate=0.2), 1
 
 FORWARD_STEPS, FORWARD_CANDIDATES = 24, 16
 """Purchases that forward selection orders, and those it tries for each; the others follow by gain
-(``benchmarks/growth.py classes``: time)."""
+(``benchmarks/growth.py classes`` of 0.3: time)."""
 
 MIN_ROWS = 50
 """With fewer rows to grow on or to evaluate on, forward selection would follow chance (no command)."""

@@ -37,7 +37,7 @@ CAPACITIES = (
 """Sizes of a stage to choose from, out of fold (``benchmarks/frontier.py``; the largest with test rows in view)."""
 
 MAX_STAGES = 16
-"""Most places along the order where a row may stop, unless the user gives a number (``benchmarks/growth.py``)."""
+"""Most places along an order where a row may stop, by default (``benchmarks/growth.py`` of 0.3)."""
 
 EVERY_PLACE = 7
 """First purchases after each of which a row may stop where purchases are many, and which branches are compared by first
@@ -57,14 +57,14 @@ merged bins (``benchmarks/small_budgets.py``), and expected scores are not corre
 
 SEARCH_ROWS = 6_000
 """Rows on which trees are grown that are many: those of every purchase in a search, or of every stage and fold
-(``benchmarks/growth.py``: the time of a fit stays proportional to rows)."""
+(``benchmarks/growth.py`` of 0.3: the time of a fit stays proportional to rows)."""
 
 Structure = Literal["line", "neighbours", "auto"]
 """One order for all rows ("line"), orders by row ("neighbours"), or a line or branches, as is better ("auto")."""
 
 
 def lighter(size: Boosting) -> Boosting:
-    """The same size with smaller penalties, for few rows (``benchmarks/choices.py penalties``).
+    """The same size with smaller penalties, for few rows (``benchmarks/choices.py penalties`` of 0.3).
 
     The usual ones halve the values of leaves of about ten rows: right for noisy labels, wrong for others.
     """

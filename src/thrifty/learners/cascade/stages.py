@@ -56,8 +56,8 @@ __all__ = [
 ]
 
 SHRINKAGE, MAX_SHRUNK_STAGES = 0.7, 100
-"""Factor on the score so far with which a stage starts (``benchmarks/choices.py kept``), and number of stages with it:
-the scale must stay finite."""
+"""Factor on the score so far with which a stage starts (``benchmarks/choices.py kept`` of 0.3), and number of stages
+with it: the scale must stay finite."""
 
 SUBSAMPLE = 0.6
 """Share of the rows that a tree is grown on (held-out rows of MiniBooNE and Forest: reproduction/results.md)."""
