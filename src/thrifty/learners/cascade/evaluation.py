@@ -53,7 +53,8 @@ CLEARLY_BETTER = 2.0
 (``benchmarks/choices.py penalties`` of 0.3) must be better."""
 
 BEYOND_DOUBT = 3.0
-"""z-score by which a stage must beat the full model before a fit warns (``benchmarks/frontier.py``: on no table)."""
+"""z-score that leaves no question: one fold suffices for a size (tables of ``benchmarks/small_budgets.py`` with 300 to
+2,000 rows: the sizes of all folds), and a fit warns that a stage beats the full model."""
 
 N_BUDGETS, N_PRICES = 25, 30
 """Budgets of a comparison, each a constant factor more than the one before, and prices of its operating points: more

@@ -18,6 +18,7 @@ import numpy as np
 from thrifty.arrays import Floats, Ints
 from thrifty.learners.cascade.evaluation import (
     BETTER,
+    BEYOND_DOUBT,
     CLEARLY_BETTER,
     LEVEL,
     N_BUDGETS,
@@ -182,7 +183,7 @@ def _best_size(cache: "_ScoreCache", plan: Plan) -> Boosting:
     for number, (best, size) in enumerate(pairwise(sizes)):
         pair = [replace(plan, boosting=boosting) for boosting in (size, best)]
         lead = _lead(cache, pair, 1)
-        if LEVEL <= lead < 4.0:
+        if LEVEL <= lead < BEYOND_DOUBT:
             lead = _lead(cache, pair, cache.n_folds)
         if lead <= min_z:
             progress("comparing sizes", len(sizes), len(sizes))
