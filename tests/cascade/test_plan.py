@@ -17,7 +17,14 @@ from thrifty.learners.cascade.estimators import check_sizes
 from thrifty.learners.cascade.evaluation import compare
 from thrifty.learners.cascade.orders import ORDERS
 from thrifty.learners.cascade.plan import choose_plan
-from thrifty.learners.cascade.problem import CAPACITIES, MAX_PURCHASES, CascadeProblem, Plan, lighter
+from thrifty.learners.cascade.problem import (
+    CAPACITIES,
+    MAX_PURCHASES,
+    CascadeProblem,
+    Plan,
+    RowNodes,
+    lighter,
+)
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import content_folds
 from thrifty.threads import call_with_timeout
@@ -165,7 +172,7 @@ def test_an_error_in_the_first_fold_ends_a_fit(monkeypatch):
 
     def grow():
         with ThreadPoolExecutor(2) as pool:
-            learn._start_line(known, plan, pool).whole.result()
+            learn._start_line(known, plan, pool).result(known, RowNodes.on_line(plan.sets), "stages")
 
     with pytest.raises(MemoryError, match="no room"):
         call_with_timeout(20.0, grow, "the stages")

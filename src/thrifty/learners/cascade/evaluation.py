@@ -125,6 +125,8 @@ class Candidate:
         Calibrated scores on the scale of the served model, which gates read.
     nodes : RowNodes, optional
         Columns that rows hold at each stage; None where no gate can be learned from them.
+    score : ndarray of shape (n_rows, n_stages + 1), optional
+        Quality by which operating points are chosen; None is that of the evidence, by labels.
     n_tied : int
         Leading stages whose scores and gates are those of the served model.
     grow_gates : callable, optional
@@ -137,22 +139,17 @@ class Candidate:
     blend: Floats
     settled: Floats | None = None
     nodes: RowNodes | None = None
+    score: Numbers | None = None
     n_tied: int = 0
     grow_gates: Callable[[], tuple[tuple[TreeEnsemble, ...], ...]] | None = None
-
-    def by_expected_quality(self, task: Task, gate: Floats | None = None) -> "Candidate":
-        """The candidate by expected quality instead of labels, perhaps with another gate."""
-        gate = self.evidence.gate if gate is None else gate
-        return replace(
-            self, evidence=replace(self.evidence, quality=task.expected_quality(self.loss), gate=gate)
-        )
 
     def policy(self, rows: Ints | None = None) -> Policy:
         """Operating points by some of the rows, or all."""
         evidence, loss = self.evidence, self.loss
+        score = evidence.quality if self.score is None else self.score
         if rows is not None:
-            evidence, loss = evidence.take(rows), loss[rows]
-        return sweep_prices(evidence, loss, evidence.quality, n_prices=N_PRICES)
+            evidence, loss, score = evidence.take(rows), loss[rows], score[rows]
+        return sweep_prices(evidence, loss, score, n_prices=N_PRICES)
 
     def quality_over_budgets(self, budgets: Floats, chosen_on: Ints, counted_on: Ints) -> Floats:
         """Mean quality of each counted row over budgets, by operating points (or mixes) of the other rows."""

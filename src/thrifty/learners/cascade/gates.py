@@ -131,11 +131,10 @@ def _choose_regression_gates(problem: AnsweredProblem, candidate: Candidate) -> 
 
 
 def _lead_of_gates(problem: AnsweredProblem, candidate: Candidate, gate: Floats) -> float:
-    """z-score of other gates against those of the candidate, by expected quality."""
-    task = problem.task
-    return compare_over_budgets(
-        problem, candidate.by_expected_quality(task, gate), candidate.by_expected_quality(task)
-    )
+    """z-score of other gates against those of the candidate, at points that are chosen by expected quality."""
+    candidate = replace(candidate, score=problem.task.expected_quality(candidate.loss))
+    gated = replace(candidate, evidence=replace(candidate.evidence, gate=gate))
+    return compare_over_budgets(problem, gated, candidate)
 
 
 def learn_gates(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -95,7 +96,7 @@ class TrainingSet:
         """Number of rows."""
         return len(self.y)
 
-    @property
+    @cached_property
     def loss(self) -> Loss:
         """Loss of scores of all rows."""
         return self.task.loss(self.y)
