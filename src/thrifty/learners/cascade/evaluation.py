@@ -43,32 +43,32 @@ __all__ = [
 ]
 
 LEVEL = 0.5
-"""z-score up to which two candidates are level (``benchmarks/fold_deals.py`` of 0.3: of 0, 0.5, 1 and 2)."""
+"""z-score up to which two candidates are level (of 0, 0.5, 1 and 2, with test rows in view)."""
 
 BETTER = 1.5
 """z-score by which a larger size, which takes longer, must be better (``benchmarks/small_budgets.py``: 1, 1.5, 2)."""
 
 CLEARLY_BETTER = 2.0
-"""z-score by which another structure (``benchmarks/lookahead.py switch``), a learned gate or, on few rows, a size
-(``benchmarks/choices.py penalties`` of 0.3) must be better."""
+"""z-score by which another structure, a learned gate or, on few rows, a size must be better (no command chose it; what
+it lets pass: ``benchmarks/lookahead.py switch``, and ``benchmarks/choices.py penalties`` of 0.3)."""
 
 BEYOND_DOUBT = 3.0
 """z-score that leaves no question: one fold suffices for a size (tables of ``benchmarks/small_budgets.py`` with 300 to
 2,000 rows: the sizes of all folds), and a fit warns that a stage beats the full model."""
 
 N_BUDGETS, N_PRICES = 25, 30
-"""Budgets of a comparison, each a constant factor more than the one before, and prices of its operating points: more
-than a fit has (``benchmarks/frontier_points.py`` of 0.3)."""
+"""Budgets of a comparison, each a constant factor more than the one before, and prices of its operating points (no
+command chose them)."""
 
 MAX_LOG_RATIO = 0.25
-"""Largest logarithm of the overconfidence ratio (``benchmarks/choices.py stretch`` of 0.3)."""
+"""Largest logarithm of the overconfidence ratio (no command chose it; the ratio: ``choices.py stretch`` of 0.3)."""
 
 MAX_TIED_GROUPS = 64
-"""Most groups of identical inputs at a stage whose gate is taken from the served model: fewer than bins of a column,
-so that a column of numbers is none (ann-thyroid in ``benchmarks/kept_budgets.py``)."""
+"""Most groups of identical inputs at a stage whose gate is taken from the served model (no command chose it; what it is
+for: ann-thyroid in ``benchmarks/kept_budgets.py``)."""
 
 ROWS_PER_TIED_GROUP = 20
-"""Least mean size of those groups: on smaller ones the served model would overfit."""
+"""Least mean size of those groups: on smaller ones the served model would overfit (no command chose it)."""
 
 
 def compare(values: Numbers, others: Numbers, weight: Floats) -> float:

@@ -49,7 +49,7 @@ from thrifty.rows import content_folds
 __all__ = ["LearnedCascade", "learn_cascade", "most_accurate_point", "n_repeats_for"]
 
 MIN_ROWS = 300
-"""Rows from which on rows may buy in different orders (``benchmarks/structures.py`` of 0.3)."""
+"""Rows from which on rows may buy in different orders (no command chose it)."""
 
 ROWS_OF_REPEATS, MAX_REPEATS = 10_000, 5
 """Held-out answers wanted for a choice by prices of mistakes, and most repeats of cross-validation for them

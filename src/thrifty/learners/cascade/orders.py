@@ -55,25 +55,25 @@ __all__ = [
 
 MERGED_BINS = 64
 """Bins of a column of numbers where orders are found and compared, from ``COMPARISON_ROWS`` rows on
-(``benchmarks/small_budgets.py``: the decisions of 255 in less time)."""
+(benchmarks.md of 0.3: the decisions of 255 in less time)."""
 
 DROPPED_SHARE = 0.12
 """Share of the purchases that one round of elimination drops, at least one: rounds grow with the logarithm
-(``benchmarks/first_fit.py``: time)."""
+(no command chose it)."""
 
 GAMMA_RANGE = 1e-5
 """Last gamma of a falling price, as a share of the first: then trees buy what gains a hundred-thousandth as much."""
 
 FORWARD, FORWARD_FLOOR = Boosting(n_trees=12, max_depth=6, learning_rate=0.2), 1e-3
 """Trees that a trial of forward selection adds, and the least gain of a purchase, as a share of the loss
-(``benchmarks/small_budgets.py letters26 forest7``)."""
+(no command chose them)."""
 
 FORWARD_STEPS, FORWARD_CANDIDATES = 24, 16
 """Purchases that forward selection orders, and those it tries for each; the others follow by gain
-(``benchmarks/growth.py classes`` of 0.3: time)."""
+(no command chose them)."""
 
 MIN_ROWS = 50
-"""With fewer rows to grow on or to evaluate on, forward selection would follow chance (no command)."""
+"""With fewer rows to grow on or to evaluate on, forward selection would follow chance (no command chose it)."""
 
 EFFECT_PULL, MIN_LEAD = 5.0, 0.05
 """Rows without an effect that are added to those of each code, and the share of the gain of every other order by which
@@ -81,7 +81,7 @@ one by effects of codes must be ahead to be a candidate (``benchmarks/small_budg
 
 EFFECT_STEPS, EFFECT_CANDIDATES, EFFECT_PAIRED = 4, 48, 8
 """Purchases ordered by effects of codes, the best by themselves that are candidates, and those paired with each
-(``benchmarks/small_budgets.py houses --asked 2``: budgets for few purchases; ``benchmarks/first_fit.py``: time)."""
+(``benchmarks/small_budgets.py houses --asked 2``)."""
 
 
 def merged_table(table: BinnedTable) -> BinnedTable:

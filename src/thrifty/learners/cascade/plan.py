@@ -50,7 +50,7 @@ from thrifty.learners.trees.boosting import Boosting
 __all__ = ["PlanComparison", "choose_plan", "find_plans", "nested_scores"]
 
 ORDERING = Boosting(n_trees=60, max_depth=6)
-"""Trees from which an order is made (``benchmarks/small_budgets.py``)."""
+"""Trees from which an order is made (no command chose them)."""
 
 NESTED_ORDERING = replace(ORDERING, n_trees=ORDERING.n_trees // 2)
 """Trees from which an order by gain is made, once for each fold (``benchmarks/promises.py``)."""

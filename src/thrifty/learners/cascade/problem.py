@@ -38,15 +38,15 @@ CAPACITIES = (
 """Sizes of a stage to choose from, out of fold (``benchmarks/frontier.py``; the largest with test rows in view)."""
 
 MAX_STAGES = 16
-"""Most places along an order where a row may stop, by default (``benchmarks/growth.py`` of 0.3)."""
+"""Most places along an order where a row may stop, by default (no command chose it)."""
 
 EVERY_PLACE = 7
 """First purchases after each of which a row may stop where purchases are many, and which branches are compared by first
-(``benchmarks/small_budgets.py`` looks at budgets up to 8)."""
+(no command chose it)."""
 
 MAX_PURCHASES = 400
 """Most purchases of stages, or one for four rows if these are more: the full model makes the others
-(``benchmarks/first_fit.py``, 100 x 10,000)."""
+(for the time of 100 x 10,000 in ``benchmarks/first_fit.py``)."""
 
 COMPARISON_ROWS = 1_250
 """Held-out rows wanted for a comparison, which takes as many folds as provide them.
@@ -58,7 +58,7 @@ merged bins (``benchmarks/small_budgets.py``), and expected scores are not corre
 
 SEARCH_ROWS = 6_000
 """Rows on which trees are grown that are many: those of every purchase in a search, or of every stage and fold
-(``benchmarks/growth.py`` of 0.3: the time of a fit stays proportional to rows)."""
+(no command chose it)."""
 
 Structure = Literal["line", "neighbours", "auto"]
 """One order for all rows ("line"), orders by row ("neighbours"), or a line or branches, as is better ("auto")."""

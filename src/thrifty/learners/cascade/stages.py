@@ -60,11 +60,11 @@ SHRINKAGE, MAX_SHRUNK_STAGES = 0.7, 100
 with it: the scale must stay finite."""
 
 SUBSAMPLE = 0.6
-"""Share of the rows that a tree is grown on (held-out rows of MiniBooNE and Forest: reproduction/results.md)."""
+"""Share of the rows that a tree is grown on (trials on MiniBooNE and Forest; no command)."""
 
 N_LOSS_CHECKS, PATIENCE, MIN_RELATIVE_DROP = 10, 2, 5e-4
 """Checks of the validation loss in a stage that is grown in full, those without a lower loss that end a stage, and the
-relative drop from which on a loss is lower (held-out rows of Letters and MiniBooNE: reproduction/results.md)."""
+relative drop from which on a loss is lower (trials on held-out rows of Letters and MiniBooNE; no command)."""
 
 
 @dataclass(frozen=True)
