@@ -159,7 +159,10 @@ def router_digests():
     for name, router, log in routers():
         low, high = (float(router.frontier_.cost[place]) for place in (0, -1))
         cheap, dear = (router.at(budget=low + share * (high - low)) for share in (0.25, 0.6))
-        yield f"router, {name}: replay", digest(*replay_parts(router, log), *map(np.asarray, expected(router)))
+        yield (
+            f"router, {name}: replay",
+            digest(*replay_parts(router, log), *map(np.asarray, expected(router))),
+        )
         for share, one in (("cheap", cheap), ("dear", dear)):
             yield f"router, {name}: {share}", digest(*replay_parts(one, log), *map(np.asarray, expected(one)))
         held = router.at(budget=0.7 * high + 0.3 * low, confidence=0.9)

@@ -162,26 +162,26 @@ def _rows_of(router: Any, table: Path) -> tuple[Any, dict[str, Any] | None]:
 
     from thrifty.engine.table.files import read_table
 
-    frame, state = read_table(table), router._fitted()
+    frame, names = read_table(table), list(router.model_prices)
     if {"model", "quality"} <= {*frame.columns}:
         X, arrays = _pivot(frame, table, None)
         place_of = {name: place for place, name in enumerate(arrays.pop("models"))}
-        missing = [name for name in state.pool if name not in place_of]
+        missing = [name for name in router.pool_ if name not in place_of]
         if missing:
             raise InvalidInputError(
                 f"{table} must have lines of the model {missing[0]!r}, which may be asked."
             )
         whole = {}
         for argument, values in arrays.items():
-            whole[argument] = np.full((len(X), len(state.names)), None if values.dtype == object else np.nan)
-            known = [place for place, name in enumerate(state.names) if name in place_of]
-            whole[argument][:, known] = values[:, [place_of[state.names[place]] for place in known]]
+            whole[argument] = np.full((len(X), len(names)), None if values.dtype == object else np.nan)
+            known = [place for place, name in enumerate(names) if name in place_of]
+            whole[argument][:, known] = values[:, [place_of[names[place]] for place in known]]
         return X, whole
-    columns = ["text"] if state.reader is not None else list(state.columns or frame.columns)
+    columns = ["text"] if router.reads_texts else list(getattr(router, "feature_names_in_", frame.columns))
     lacking = [name for name in columns if name not in frame.columns]
     if lacking:
         raise InvalidInputError(f"{table} must have a column {lacking[0]!r}, as the log of the fit.")
-    return frame["text"].astype(str).tolist() if state.reader is not None else frame[columns], None
+    return frame["text"].astype(str).tolist() if router.reads_texts else frame[columns], None
 
 
 def predict_router(router: Any, table: Path, out: Path, json: bool) -> None:
@@ -222,7 +222,7 @@ def explain_router(router: Any, table: Path, rows: slice, json: bool) -> None:
     X, log = _rows_of(router, table)
     log = {name: values[rows] for name, values in (log or {}).items() if name != "propensity"}
     texts = router.explain(X[rows] if isinstance(X, list) else X.iloc[rows], **log)
-    found = [(row + 1, text.splitlines()) for row, text in zip(range(len(X))[rows], texts, strict=True)]
+    found = [(row + 1, list(one.lines)) for row, one in zip(range(len(X))[rows], texts, strict=True)]
     if json:
         print_json({"rows": [{"row": number, "steps": lines} for number, lines in found]})
         return
