@@ -177,11 +177,7 @@ def _rows_of(router: Any, table: Path) -> tuple[Any, dict[str, Any] | None]:
             known = [place for place, name in enumerate(names) if name in place_of]
             whole[argument][:, known] = values[:, [place_of[names[place]] for place in known]]
         return X, whole
-    columns = ["text"] if router.reads_texts else list(getattr(router, "feature_names_in_", frame.columns))
-    lacking = [name for name in columns if name not in frame.columns]
-    if lacking:
-        raise InvalidInputError(f"{table} must have a column {lacking[0]!r}, as the log of the fit.")
-    return frame["text"].astype(str).tolist() if router.reads_texts else frame[columns], None
+    return router.rows_of(frame), None
 
 
 def predict_router(router: Any, table: Path, out: Path, json: bool) -> None:
@@ -192,7 +188,7 @@ def predict_router(router: Any, table: Path, out: Path, json: bool) -> None:
 
     X, log = _rows_of(router, table)
     if log is None:
-        found = {"model": router.predict(X)}
+        found = dict(zip(("model", "cost"), router.first_asked(X), strict=True))
     else:
         replay = router.replay(X, **log)
         asked = [" ".join(filter(None, names)) for names in replay.asked.tolist()]
@@ -258,8 +254,8 @@ def report_router(
     from dataclasses import replace
 
     from thrifty.engine.table.files import read_table
+    from thrifty.reporting.measure import measure
     from thrifty.reporting.page import page_of
-    from thrifty.reporting.routers import measure_router
     from thrifty.reporting.words import results_table
 
     X, log = _rows_of(router, table)
@@ -274,7 +270,9 @@ def report_router(
     if unknown:
         raise InvalidInputError(f"--by must name a column of {table}; got {unknown[0]!r}.")
     groups = frame[frame["quality"].notna()].drop_duplicates(key)
-    facts = measure_router(router, X, **log, by={name: groups[name].to_numpy() for name in by or ()})
+    facts = measure(
+        router, X, log.pop("quality"), **log, by={name: groups[name].to_numpy() for name in by or ()}
+    )
     write_atomically(out, page_of(replace(facts, title=title, unit=unit)).encode())
     models = {
         one.name: {"share": share, "cost": spent}

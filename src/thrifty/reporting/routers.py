@@ -13,8 +13,7 @@ from thrifty.engine.walk.rules import Replay
 from thrifty.errors import InvalidInputError
 from thrifty.learners.routing.logs import costs_of, matrix
 from thrifty.learners.routing.router import ModelRouter
-from thrifty.reporting.facts import Curve, Facts, Grouping, Purchase, Rival
-from thrifty.reporting.measure import LEVEL, partition_of
+from thrifty.reporting.facts import LEVEL, Curve, Facts, Grouping, Purchase, Rival, partition_of
 
 _N_RECEIPTS = 12
 _TEXT_LETTERS = 80

@@ -490,6 +490,24 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         """Whether rows are texts."""
         return self._fitted().reader is not None
 
+    @property
+    def table_columns(self) -> tuple[str, ...]:
+        """Columns of a table of rows: ``text``, or the columns of the fit; x0, x1 and so on where it knew no names."""
+        state = self._fitted()
+        if self.reads_texts:
+            return ("text",)
+        return state.columns or tuple(f"x{column}" for column in range(state.n_features))
+
+    def rows_of(self, frame: Any) -> Any:
+        """Rows of a data frame as the router reads them: its texts, or its columns in the order of the fit."""
+        columns = list(self.table_columns)
+        lacking = [name for name in columns if name not in frame.columns]
+        if lacking:
+            raise InvalidInputError(f"the table must have a column {lacking[0]!r}, as the log of the fit.")
+        if self.reads_texts:
+            return frame["text"].astype(str).tolist()
+        return frame[columns] if self._fitted().columns else frame[columns].to_numpy()
+
     # -- rows ---------------------------------------------------------------------------------------
 
     def _read(self, X: Any) -> tuple[Floats, Words]:
@@ -582,8 +600,12 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
 
     def predict(self, X: Any) -> Labels:
         """First model to ask about each row; equal rows are treated alike."""
-        first, _ = self._first(self._unasked(X))
-        return np.array(self._fitted().pool, dtype=object)[first]
+        return self.first_asked(X)[0]
+
+    def first_asked(self, X: Any) -> tuple[Labels, Floats]:
+        """First model to ask about each row, and what the row is expected to pay, as ``predict`` and ``cost`` say."""
+        first, cost = self._first(self._unasked(X))
+        return np.array(self._fitted().pool, dtype=object)[first], cost
 
     def route(self, X: Any, cost: Any = None, answers: Any = None, evidence: Any = None) -> Ints:
         """Model that answers each row, by its place in ``pool_``.
@@ -726,7 +748,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
 
     @property
     def frontier_(self) -> RouterFrontier:
-        """Mean cost and quality of the operating points, judged out of fold."""
+        """Mean cost and quality of the operating points, out of fold."""
         state = self._fitted()
         frontier = RouterFrontier.from_evidence([state.evidence])
         return replace(frontier, single_cost=state.single_cost, single_quality=state.single_quality)
@@ -807,6 +829,12 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         other._set_policy(state.policy.at(int(certificate.point.thresholds[0])))
         other.certificate_ = replace(certificate, against=name)
         return other
+
+    def evidence_on(
+        self, X: Any, quality: Any, cost: Any = None, answers: Any = None, evidence: Any = None
+    ) -> Evidence:
+        """Every row of a log under every operating point, as ``evidence_of`` returns it; arguments as in ``fit``."""
+        return self._evidence_on(self.read_log(X, quality, cost, answers, evidence))
 
     def _evidence_on(self, new: NewLog, reference: Floats | None = None) -> Evidence:
         """Every row of a log under every point, beside the quality of a model that points are compared with."""

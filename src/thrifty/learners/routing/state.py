@@ -107,7 +107,7 @@ class RouterState:
 
     @cached_property
     def evidence(self) -> Evidence:
-        """Rows of the fit under the rule of each point: expected quality, judged out of fold, and cost."""
+        """Rows of the fit under the rule of each point: expected quality, out of fold, and cost."""
         return self.evidence_on(self.keys, self.log.quality, self.point_cost, self.point_quality)
 
     def evidence_on(
