@@ -413,6 +413,49 @@ def test_a_session_says_what_to_buy_next_and_why(fitted):
     assert (session.is_settled, session.next_purchase) == (True, None)
 
 
+def test_a_session_whose_purchase_fails_is_answered_by_its_last_stage_as_in_a_batch(fitted):
+    X, _ = rows_of("cancer")
+    chain = fitted["cancer"].chain_
+    row = int(np.flatnonzero(fitted["cancer"].route(X) == chain.n_stages)[0])
+    session, cells = fitted["cancer"].start(row), X.iloc[row]
+    bought = session.next_purchase
+    session.give({name: cells[name] for name in bought.columns})
+    failing = session.next_purchase
+    session.fail(cost=0.25)
+    assert (session.next_purchase, session.is_settled, session.route) == (None, True, 0)
+    assert session.cost == pytest.approx(bought.price + 0.25)
+    first, second, last = session.explain().splitlines()
+    assert first.startswith(f"{bought.name} (paid {bought.price:g}); {session.answer!r} with probability")
+    assert second == f"{failing.name} failed (paid {session.cost:g})"
+    assert last.startswith(f"answered {session.answer!r} with probability")
+
+    def fetch(rows, names):
+        values = X[names].to_numpy()[rows]
+        failed = dict.fromkeys(rows.tolist(), "no stock") if set(names) & set(failing.columns) else {}
+        return Delivery(values, failed)
+
+    receipt = fitted["cancer"].buy(fetch, n_rows=len(X))
+    assert (receipt.route[row], receipt.answer[row]) == (session.route, session.answer)
+
+
+def test_a_session_tells_with_which_chance_the_mixed_points_buy_a_column(fitted):
+    X, _ = rows_of("cancer")
+    clf = fitted["cancer"]
+    policy = clf.chain_.policy
+    points = [clf.chain_.at(policy.at(point)) for point in (policy.lower, policy.upper)]
+    reached = np.column_stack([one.walk(one.reader(X)).route >= 1 for one in points])
+    apart = np.flatnonzero(reached[:, 0] != reached[:, 1])
+    assert len(apart)
+    for row in [*apart[:10], *range(10)]:
+        session, cells = clf.start(key=int(row)), X.iloc[row]
+        assert session.propensity(session.next_purchase.columns[0]) == 1.0
+        session.give({name: cells[name] for name in session.next_purchase.columns})
+        second = clf.chain_.stages[1].columns
+        new = [column for column in second if column not in clf.chain_.stages[0].columns]
+        chance = session.propensity(NAMES[new[0]])
+        assert chance == pytest.approx(reached[row] @ [1.0 - policy.share, policy.share])
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [

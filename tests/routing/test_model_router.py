@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -6,11 +8,11 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from thrifty import Evidence, ModelRouter, Policy, load, save
+from thrifty import Delivery, Evidence, ModelRouter, Policy, load, save
 from thrifty.cli import main
 from thrifty.engine.evidence.budgets import CostBounds
 from thrifty.engine.walk.rules import Log, walk
-from thrifty.errors import InvalidInputError, MissingSupportWarning
+from thrifty.errors import InvalidInputError, MissingSupportWarning, PurchaseFailedError
 from thrifty.learners.routing import policy as policies
 from thrifty.learners.routing import quality as quality_models
 from thrifty.learners.routing.policy import CrossFittedRules, learn_programme, shrunk
@@ -205,6 +207,86 @@ def test_the_first_answer_is_taken_after_all_models_of_the_policy_have_failed(ro
         session.give("at last", cost=1.0)
         assert (session.next_purchase, session.model, session.answer) == (None, left, "at last")
         assert session.cost == pytest.approx(2.5)
+
+
+# -- buying ----------------------------------------------------------------------------------------
+
+
+def shop(router, log):
+    """A function of rows for each model, which returns what the log has; and the rows that each was asked about."""
+    X, _, cost, answers = log
+    asked = {name: [] for name in router.pool_}
+
+    def ask(name, rows):
+        places = [int(np.flatnonzero((X == row).all(axis=1))[0]) for row in rows]
+        asked[name] += places
+        model = list(PRICES).index(name)
+        return Delivery(answers[places, model].tolist(), cost=cost[places, model])
+
+    return {name: partial(ask, name) for name in asked}, asked
+
+
+def test_rows_that_buy_ask_pay_and_are_answered_as_in_a_replay_and_each_model_once(router, log):
+    log = [part[:150] for part in log]
+    models, asked = shop(router, log)
+    receipt, replay = router.buy(models, log[0], batch_size=40), router.replay(*log)
+    names = np.array(router.pool_)
+    assert names[receipt.route].tolist() == replay.model.tolist()
+    np.testing.assert_allclose(receipt.cost, replay.cost)
+    answers = log[3][np.arange(150), [list(PRICES).index(name) for name in replay.model]]
+    assert receipt.answer.tolist() == answers.tolist()
+    for row in range(150):
+        assert set(names[receipt.bought[row]]) == set(filter(None, replay.asked[row]))
+    assert all(len(rows) == len(set(rows)) for rows in asked.values())
+    assert receipt.to_pandas()["bought"].map(len).sum() == sum(map(len, asked.values()))
+    np.testing.assert_allclose(router.cost(log[0], *log[2:]), replay.cost)
+    assert names[router.route(log[0], *log[2:])].tolist() == replay.model.tolist()
+
+
+def test_a_model_that_fails_is_the_problem_of_its_rows_alone_and_another_one_is_asked(router, log):
+    log = [part[:60] for part in log]
+    models, _ = shop(router, log)
+    first = router.predict(log[0])
+    broken = str(first[0])
+
+    def fails(rows):
+        raise ConnectionError("is down")
+
+    receipt = router.buy(models | {broken: fails}, log[0])
+    place = router.pool_.index(broken)
+    assert receipt.is_answered.all()
+    assert (receipt.route != place).all()
+    assert not receipt.bought[:, place].any()
+    assert np.array_equal(receipt.failed[:, place], [reason is not None for reason in receipt.reason])
+    assert receipt.failed[first == broken, place].all()
+    assert "is down" in receipt.reason[0]
+    with pytest.raises(PurchaseFailedError, match="is down") as stopped:
+        router.buy(models | {broken: fails}, log[0], on_failure="raise")
+    assert stopped.value.receipt.failed.any()
+    models.pop(router.pool_[1])
+    with pytest.raises(InvalidInputError, match=f"'{router.pool_[1]}' has none"):
+        router.buy(models, log[0])
+    with pytest.raises(InvalidInputError, match="was asked about .* rows and must return as many answers"):
+        router.buy(dict.fromkeys(router.pool_, lambda _: []), log[0])
+
+
+def test_expected_costs_of_new_rows_are_those_of_a_replay_on_average(router):
+    new = make_log(3000, seed=3)
+    for budget in (2.0, 6.0):
+        one = router.at(budget=budget)
+        assert one.cost(new[0]).mean() == pytest.approx(one.replay(*new).cost.mean(), rel=0.05)
+    alone = ModelRouter(PRICES, max_asks=1, budget=6.0).fit(*make_log(100)[:2])
+    np.testing.assert_allclose(
+        alone.cost(new[0]), [PRICES[name] for name in alone.predict(new[0])], rtol=0.01
+    )
+
+
+def test_the_former_name_of_the_next_purchase_warns(router, log):
+    session = router.start(log[0][0])
+    with pytest.warns(FutureWarning, match="next_purchase"):
+        assert session.next_ask == session.next_purchase.name
+    assert session.next_purchase.price == session.expected_cost(session.next_purchase.name)
+    assert session.propensity(session.next_purchase.name) > 0.0
 
 
 def test_twice_the_prices_and_twice_the_budget_are_the_same_policy(router, log):

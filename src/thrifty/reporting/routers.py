@@ -185,9 +185,9 @@ def _receipts(router: ModelRouter, given: tuple[Any, ...], rows: Any) -> tuple[t
     log = [
         None if part is None else matrix("", part, router.state_.names, len(X))[rows] for part in given[1:]
     ]
-    texts = router.explain(some if hasattr(X, "iloc") or isinstance(some[0], str) else np.array(some), *log)
+    texts = router.explain(some if hasattr(X, "iloc") or router.reads_texts else np.array(some), *log)
     names = [f"row {row}" for row in rows]
-    if isinstance(next(iter(some)), str):
+    if router.reads_texts:
         cut = [" ".join(text.split())[:_TEXT_LETTERS] for text in some]
         names = [f"{name}: {text}" for name, text in zip(names, cut, strict=True)]
     return tuple(zip(names, map(str, texts), strict=True))

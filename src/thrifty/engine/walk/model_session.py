@@ -62,7 +62,7 @@ class ModelExplanation:
     answer : str or None
         The model whose answer is taken; the first one to ask where the row has no answer yet.
     cost : float
-        What the row paid.
+        What the row paid; what it is expected to pay where nothing is known but the first model to ask.
     """
 
     lines: tuple[str, ...]

@@ -887,7 +887,14 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             log = {
                 name: matrix(name, one, state.names, len(X)) for name, one in given.items() if one is not None
             }
-            sessions = self._sessions(X, self._unasked(X))
+            new = self._unasked(X)
+            sessions = self._sessions(X, new)
+            if not log:
+                expected = self._first(new)[1].tolist()
+                return [
+                    replace(session.explanation(), cost=cost)
+                    for session, cost in zip(sessions, expected, strict=True)
+                ]
             return [
                 self._explained(session, {name: part[row] for name, part in log.items()})
                 for row, session in enumerate(sessions)
@@ -903,7 +910,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
     def _explained(self, session: ModelSession, log: Mapping[str, Any]) -> ModelExplanation:
         """Explain one row, given what the models returned."""
         names, quality = self._fitted().names, None
-        while log and session.next_purchase is not None:
+        while session.next_purchase is not None:
             place = names.index(session.next_purchase.name)
             answer, cost, evidence = (
                 log[name][place] if name in log else None for name in ("answers", "cost", "evidence")
