@@ -440,20 +440,25 @@ def test_a_session_whose_purchase_fails_is_answered_by_its_last_stage_as_in_a_ba
 
 def test_a_session_tells_with_which_chance_the_mixed_points_buy_a_column(fitted):
     X, _ = rows_of("cancer")
-    clf = fitted["cancer"]
-    policy = clf.chain_.policy
-    points = [clf.chain_.at(policy.at(point)) for point in (policy.lower, policy.upper)]
-    reached = np.column_stack([one.walk(one.reader(X)).route >= 1 for one in points])
-    apart = np.flatnonzero(reached[:, 0] != reached[:, 1])
-    assert len(apart)
-    for row in [*apart[:10], *range(10)]:
-        session, cells = clf.start(key=int(row)), X.iloc[row]
+    chain = fitted["cancer"].chain_
+    gate = chain.visit_all(chain.reader(X)).gate
+    chain = chain.at(Policy.of(*(np.quantile(gate, [0.3, 0.8], axis=0) - 1e-9), share=0.25))
+    policy, place = chain.policy, chain.policy.parting
+    routes = np.column_stack(
+        [one.walk(one.reader(X)).route for one in (chain.at(policy.at(point)) for point in range(2))]
+    )
+    apart = np.flatnonzero(routes.min(axis=1) == place)
+    apart = apart[routes[apart].max(axis=1) > place]
+    held = set(chain.held_at(place).tolist())
+    (new, *_) = [column for column in chain.held_at(place + 1).tolist() if column not in held]
+    for row in [*apart[:8], *np.flatnonzero(routes.min(axis=1) > place)[:8]]:
+        session, cells = chain.start(key=int(row)), X.iloc[row]
         assert session.propensity(session.next_purchase.columns[0]) == 1.0
-        session.give({name: cells[name] for name in session.next_purchase.columns})
-        second = clf.chain_.stages[1].columns
-        new = [column for column in second if column not in clf.chain_.stages[0].columns]
-        chance = session.propensity(NAMES[new[0]])
-        assert chance == pytest.approx(reached[row] @ [1.0 - policy.share, policy.share])
+        while session.route < place:
+            session.give({name: cells[name] for name in session.next_purchase.columns})
+        chance = session.propensity(NAMES[new])
+        assert chance == pytest.approx((routes[row] > place) @ [1.0 - policy.share, policy.share])
+    assert len(apart)
 
 
 @pytest.mark.parametrize(
