@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
 
 from thrifty._version import __version__
 from thrifty.arrays import Bools, Floats, Int32s
@@ -32,6 +33,7 @@ from thrifty.engine.full.convert import stored_model_of
 from thrifty.engine.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
 from thrifty.engine.full.stored import Impute, KernelScores, LinearScores, Scale, StoredModel
 from thrifty.engine.prices.billing import Discounts, ForgottenFunction, PriceList, RowPrices
+from thrifty.engine.prices.models import check_models
 from thrifty.engine.prices.prices import Prices
 from thrifty.engine.table.columns import ColumnType, Levels, level_text
 from thrifty.engine.tasks.classes import BinaryTask, MulticlassTask
@@ -45,6 +47,7 @@ from thrifty.engine.trees.other_libraries import ForeignTrees
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.kernel_neighbours import Neighbours, NeighbourStage, NeighbourTurn, TurnByNeighbours
 from thrifty.engine.walk.policy import Policy
+from thrifty.engine.walk.rules import Cascades, Log, Programme, Routes
 from thrifty.engine.walk.stage import (
     BoostedStage,
     CascadeStage,
@@ -68,8 +71,6 @@ from thrifty.learners.dynamod.linear_estimator import DynaModLinClassifier
 from thrifty.learners.dynamod.lstsq_estimator import DynaModLstsqClassifier
 from thrifty.learners.estimators.base import ChainEstimator
 from thrifty.learners.routing.confidence import ConfidenceRouter
-from thrifty.learners.routing.logs import check_models
-from thrifty.learners.routing.policy import Cascades, Log, Programme, Routes
 from thrifty.learners.routing.quality import QualityModel, TextReader
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.routing.state import RouterState
@@ -81,7 +82,7 @@ _PLAIN: tuple[type, ...] = (
     *(NeighbourStage, NeighbourTurn, TurnByNeighbours, TurnByValue, Chain, ColumnType, Levels),
     *(PriceList, Discounts, ForgottenFunction, RowPrices, CostMatrix, ProbabilityLoss),
     *(AbsentFull, PrecomputedFull, StoredModel, Impute, Scale, KernelScores, LinearScores),
-    *(Cascades, Log, Programme, Routes, QualityModel, TextReader, CostCertificate, RouterState),
+    *(Cascades, Log, Programme, Routes, QualityModel, TextReader, CostCertificate),
     *(ForeignTrees, LevelSets, StageOptions, Prices, Certificate, ClassLoss, RankedQueries),
 )
 _SHARED: tuple[type, ...] = (BinaryTask, MulticlassTask, RankingTask, RegressionTask, Neighbours)
@@ -93,6 +94,7 @@ register(Evidence, left_out=_OF_MEASURES, infinite=("points",))
 register(OperatingPoint, infinite=("thresholds",))
 register(Policy, infinite=("thresholds", "cost", "score"))
 register(EstimatorFull, check=check_stored)
+register(RouterState, renamed={"silent": "models_without_answers"})
 register(TreeEnsemble, infinite=("threshold",))
 
 
@@ -336,17 +338,18 @@ class SavedRouter:
     @classmethod
     def of(cls, router: ModelRouter) -> "SavedRouter":
         """What a file holds of a fitted router."""
-        prices, state, seed = check_models(router.models), router._fitted(), router.random_state
+        check_is_fitted(router)
+        prices, seed = router.model_prices, router.random_state
         return cls(
             {name: None if callable(price) else price for name, price in prices.items()},
             None if router.budget is None else float(router.budget),
             int(router.max_asks),
             None if router.confidence is None else float(router.confidence),
             int(seed) if isinstance(seed, int | np.integer) else None,
-            state,
-            router._policy.lower,
-            router._policy.upper,
-            router._policy.share,
+            router.state_,
+            router.policy_.lower,
+            router.policy_.upper,
+            router.policy_.share,
             router.certificate_,
         )
 
@@ -358,7 +361,7 @@ class SavedRouter:
         if not (0 <= self.low < n_points and 0 <= self.high < n_points and 0.0 <= self.share <= 1.0):
             raise _refused("share", "mix two points of the frontier", self.share)
         router = ModelRouter(prices, self.budget, self.max_asks, self.confidence, self.random_state)
-        return router._restore(self.state, (self.low, self.high, self.share), self.certificate)
+        return router.restored(self.state, (self.low, self.high, self.share), self.certificate)
 
 
 register(SavedRouter, infinite=("budget",))

@@ -162,26 +162,22 @@ def _rows_of(router: Any, table: Path) -> tuple[Any, dict[str, Any] | None]:
 
     from thrifty.engine.table.files import read_table
 
-    frame, state = read_table(table), router._fitted()
+    frame, names = read_table(table), list(router.model_prices)
     if {"model", "quality"} <= {*frame.columns}:
         X, arrays = _pivot(frame, table, None)
         place_of = {name: place for place, name in enumerate(arrays.pop("models"))}
-        missing = [name for name in state.pool if name not in place_of]
+        missing = [name for name in router.pool_ if name not in place_of]
         if missing:
             raise InvalidInputError(
                 f"{table} must have lines of the model {missing[0]!r}, which may be asked."
             )
         whole = {}
         for argument, values in arrays.items():
-            whole[argument] = np.full((len(X), len(state.names)), None if values.dtype == object else np.nan)
-            known = [place for place, name in enumerate(state.names) if name in place_of]
-            whole[argument][:, known] = values[:, [place_of[state.names[place]] for place in known]]
+            whole[argument] = np.full((len(X), len(names)), None if values.dtype == object else np.nan)
+            known = [place for place, name in enumerate(names) if name in place_of]
+            whole[argument][:, known] = values[:, [place_of[names[place]] for place in known]]
         return X, whole
-    columns = ["text"] if state.reader is not None else list(state.columns or frame.columns)
-    lacking = [name for name in columns if name not in frame.columns]
-    if lacking:
-        raise InvalidInputError(f"{table} must have a column {lacking[0]!r}, as the log of the fit.")
-    return frame["text"].astype(str).tolist() if state.reader is not None else frame[columns], None
+    return router.rows_of(frame), None
 
 
 def predict_router(router: Any, table: Path, out: Path, json: bool) -> None:
@@ -192,7 +188,7 @@ def predict_router(router: Any, table: Path, out: Path, json: bool) -> None:
 
     X, log = _rows_of(router, table)
     if log is None:
-        found = {"model": router.predict(X)}
+        found = dict(zip(("model", "cost"), router.first_asked(X), strict=True))
     else:
         replay = router.replay(X, **log)
         asked = [" ".join(filter(None, names)) for names in replay.asked.tolist()]
@@ -222,7 +218,7 @@ def explain_router(router: Any, table: Path, rows: slice, json: bool) -> None:
     X, log = _rows_of(router, table)
     log = {name: values[rows] for name, values in (log or {}).items() if name != "propensity"}
     texts = router.explain(X[rows] if isinstance(X, list) else X.iloc[rows], **log)
-    found = [(row + 1, text.splitlines()) for row, text in zip(range(len(X))[rows], texts, strict=True)]
+    found = [(row + 1, list(one.lines)) for row, one in zip(range(len(X))[rows], texts, strict=True)]
     if json:
         print_json({"rows": [{"row": number, "steps": lines} for number, lines in found]})
         return
@@ -258,8 +254,8 @@ def report_router(
     from dataclasses import replace
 
     from thrifty.engine.table.files import read_table
+    from thrifty.reporting.measure import measure
     from thrifty.reporting.page import page_of
-    from thrifty.reporting.routers import measure_router
     from thrifty.reporting.words import results_table
 
     X, log = _rows_of(router, table)
@@ -274,7 +270,9 @@ def report_router(
     if unknown:
         raise InvalidInputError(f"--by must name a column of {table}; got {unknown[0]!r}.")
     groups = frame[frame["quality"].notna()].drop_duplicates(key)
-    facts = measure_router(router, X, **log, by={name: groups[name].to_numpy() for name in by or ()})
+    facts = measure(
+        router, X, log.pop("quality"), **log, by={name: groups[name].to_numpy() for name in by or ()}
+    )
     write_atomically(out, page_of(replace(facts, title=title, unit=unit)).encode())
     models = {
         one.name: {"share": share, "cost": spent}

@@ -35,7 +35,8 @@ from thrifty.reporting.measure import expected, measure
 from thrifty.reporting.page import groups_of
 from thrifty.reporting.words import results_table, value_text
 from thrifty.scale.fit import Each
-from thrifty.scale.folder import csv_types, each_of_files, find_files
+from thrifty.scale.folder import each_of_files, find_files
+from thrifty.scale.scorer import csv_types
 
 _NEW_ROWS = 1000
 _N_POINTS = 14

@@ -188,6 +188,7 @@ def _predict_files(
     from thrifty.cli.options import labels_by_name
     from thrifty.engine.evidence.collect import chain_of
     from thrifty.files import parse_bytes
+    from thrifty.learners.routing.router import ModelRouter
     from thrifty.scale.folder import find_files, predict_files
     from thrifty.scale.scorer import Scorer
 
@@ -198,12 +199,20 @@ def _predict_files(
     }
     files, n_bytes = find_files(table), parse_bytes(memory, "--memory")
     with notes_of_warnings(), progress() as show:
-        classes = chain_of(load(system, public_key=public_key)).classes
-        at = {
-            name: labels_by_name(f"--{name.replace('_', '-')}", value, classes)
-            for name, value in goal.items()
-            if value is not None
-        }
+        known = load(system, public_key=public_key)
+        at = {name: value for name, value in goal.items() if value is not None}
+        if isinstance(known, ModelRouter):
+            if set(at) - {"budget"}:
+                raise InvalidInputError(
+                    "--max-loss and --min-recall are not for a ModelRouter, which is what the file holds. Leave them "
+                    "out."
+                )
+        else:
+            classes = chain_of(known).classes
+            at = {
+                name: labels_by_name(f"--{name.replace('_', '-')}", value, classes)
+                for name, value in at.items()
+            }
         scorer = Scorer(system, at=at, row_key=row_key, unseen=unseen.value, public_key=public_key)
         totals = predict_files(scorer, files, out, n_jobs=jobs, memory=n_bytes, resume=resume, progress=show)
     if json:
@@ -214,7 +223,8 @@ def _predict_files(
         f"by this run at {totals['rows_per_second']:,.0f} rows a second"
     )
     print_text(
-        f"mean cost {totals['mean_cost']:.4g} a row; {totals['share_full']:.1%} of rows to the full model"
+        f"mean cost {totals['mean_cost']:.4g} a row; {totals['share_full']:.1%} of rows to "
+        f"{known.best_model if isinstance(known, ModelRouter) else 'the full model'}"
     )
 
 

@@ -36,16 +36,26 @@ from thrifty.engine.tasks.mistakes import CostMatrix
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.tasks.task import Task, mean_errors
 from thrifty.errors import InvalidInputError
-from thrifty.reporting.facts import Curve, Facts, Grouping, MistakeKind, Numbers, Purchase, Rival
+from thrifty.learners.routing.router import ModelRouter
+from thrifty.reporting.facts import (
+    LEVEL,
+    MAX_LABELS,
+    Curve,
+    Facts,
+    Grouping,
+    MistakeKind,
+    Numbers,
+    Partition,
+    Purchase,
+    Rival,
+    partition_of,
+)
+from thrifty.reporting.routers import measure_router
 
-MAX_LABELS = 20
-"""Labels of one grouping, and kinds of mistakes, that get a line of their own; the rarest of more are together."""
 MAX_UNBOUGHT = 30
 """Purchases that no stage makes and that get a line of their own; more are together."""
 N_RANGES = 5
 """Ranges of the target, each with as many rows, that get a line of their own."""
-LEVEL = 0.95
-"""Share of the bootstrap draws that an interval holds."""
 MAX_POINTS, RIVAL_POINTS = 100, 60
 """Points of the system and of each rival; of more, those that evenly spaced budgets lead to."""
 
@@ -57,26 +67,38 @@ def measure(
     *,
     by: Mapping[str, ArrayLike] | None = None,
     rivals: Mapping[str, Any] | None = None,
+    cost: Any = None,
+    answers: Any = None,
+    evidence: Any = None,
     n_boot: int = 1000,
 ) -> Facts:
     """Measure a fitted system on labelled rows, for a report.
 
     Parameters
     ----------
-    system : fitted estimator or Chain
+    system : fitted estimator, Chain or ModelRouter
         Its operating points are those of ``frontier_``, the one in force is the deployed one, and its certificate is
         shown if it has one. Without points of its own, all thresholds of a gate are shown, chosen on these very rows.
     X : table of shape (n_samples, n_features)
         Rows that neither the system nor its full model was fitted on.
     y : array-like of shape (n_samples,), or (n_samples, 2) of documents
-        Labels or numbers; of documents, relevance and query.
+        Labels or numbers; of documents, relevance and query; for a router, ``quality`` as in its ``fit``.
     by : dict of str to array-like of shape (n_samples,), optional
         Groups of rows to tell apart.
     rivals : dict of str to fitted estimator, Chain or Frontier, optional
         Other systems; a frontier must be scored on these rows.
+    cost, answers, evidence : array-like of shape (n_samples, n_models), optional
+        Log of a router, as in its ``fit``.
     n_boot : int, default=1000
         Number of bootstrap draws of the rows, for intervals.
     """
+    log = {"cost": cost, "answers": answers, "evidence": evidence}
+    if isinstance(system, ModelRouter):
+        return measure_router(system, X, y, **log, by=by, rivals=rivals, n_boot=n_boot)
+    if given := [name for name, part in log.items() if part is not None]:
+        raise InvalidInputError(
+            f"{given[0]} is part of the log of a ModelRouter; got a {type(system).__name__}. Leave it out."
+        )
     prices, others = price_list_of("system", system), dict(rivals or {})
     for name, one in others.items():
         if not isinstance(one, Frontier):
@@ -617,39 +639,6 @@ def joined(names: Sequence[str], max_names: int = 3) -> str:
 
 
 # -- groups of rows --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Partition:
-    """A name, labels, and which of them each row has."""
-
-    name: str
-    labels: tuple[str, ...]
-    of_row: Ints
-
-    def sums(self, values: Any = None) -> tuple[Any, ...]:
-        """Number of rows of each label, or the sum of their values."""
-        return tuple(np.bincount(self.of_row, weights=values, minlength=len(self.labels)).tolist())
-
-
-def partition_of(name: str, labels: ArrayLike, n_rows: int) -> Partition:
-    """Rows by label, in the order of the labels; rare labels of many are merged."""
-    values = np.asarray(labels)
-    if values.shape != (n_rows,):
-        raise InvalidInputError(
-            f"{name} must hold one label per row, shape ({n_rows},); got shape {values.shape}."
-        )
-    # As text, unless they are numbers: labels of mixed kinds, None and NaN among them, compare as they read.
-    known = values if values.dtype.kind in "biuf" else np.array([str(value) for value in values])
-    found, of_row = np.unique(known, return_inverse=True)
-    words, of_row = [str(value) for value in found.tolist()], of_row.reshape(-1)
-    if len(words) > MAX_LABELS:
-        kept = np.sort(np.argsort(-np.bincount(of_row), kind="stable")[: MAX_LABELS - 1])
-        place = np.full(len(words), len(kept))
-        place[kept] = np.arange(len(kept))
-        n_rare = len(words) - len(kept)
-        words, of_row = [*(words[label] for label in kept), f"{n_rare} others"], place[of_row]
-    return Partition(name, tuple(words), of_row)
 
 
 def _ranges(y: Floats) -> Partition:

@@ -72,13 +72,13 @@ def evidence_of(
 
     Parameters
     ----------
-    thing : fitted estimator or Chain
+    thing : fitted estimator, Chain or ModelRouter
         Every threshold is a point of a system with a single gate; a cascade has the points it was fitted with. An
         estimator without stages is one point, as it is.
     X : table of shape (n_samples, n_features)
         Rows that neither the system nor its full model was fitted on.
     y : array-like of shape (n_samples,)
-        Their labels.
+        Their labels; for a router, ``quality`` as in its ``fit``.
     settings : dict, optional
         What tells this fit from others.
     threshold : float, optional
@@ -87,6 +87,9 @@ def evidence_of(
         The full model's probabilities on these rows, if they are known; otherwise it is asked about all of them, once.
     """
     known: dict[str, Any] = {"settings": {} if settings is None else settings}
+    if hasattr(thing, "evidence_on"):  # a router
+        evidence: Evidence = thing.evidence_on(X, y)
+        return evidence
     if not hasattr(thing, "chain_") and not isinstance(thing, Chain) and hasattr(thing, "cost"):
         return _without_stages(thing, X, y, **known)
     chain = learned_chain_of(thing)

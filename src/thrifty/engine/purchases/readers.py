@@ -56,11 +56,16 @@ class Delivery:
         ignored, and they are not billed.
     paid : array-like of shape (n_rows, n_columns), bool, optional
         Cells that cost something; None is all of them. Those that a source had in stock cost nothing.
+    cost, evidence : array-like of shape (n_rows,), optional
+        Of answers of models, which are ``values`` of shape (n_rows,): what was billed for each, and a number known
+        after asking, such as a log-probability.
     """
 
     values: Any
     failed: Mapping[int, str] = field(default_factory=dict)
     paid: Any = None
+    cost: Any = None
+    evidence: Any = None
 
 
 @runtime_checkable

@@ -19,7 +19,30 @@ from thrifty.engine.table.reader import Schema, Unreadable
 from thrifty.engine.table.table import Table
 from thrifty.errors import FULL_MODEL, InvalidInputError, PurchaseFailedError, RowsLeftBehindError
 
-__all__ = ["PurchaseReader", "Receipt", "answer_text", "decision_text"]
+__all__ = ["Purchase", "PurchaseReader", "Receipt", "answer_text", "decision_text"]
+
+
+@dataclass(frozen=True)
+class Purchase:
+    """A purchase: a group of columns, or the answer of a model.
+
+    Attributes
+    ----------
+    name : str
+        Name of the model, or of the columns.
+    price : float
+        What it adds to what was paid: for columns the price of this row where prices differ by row, less what a
+        discount saves; for an answer its price, or what it is expected to cost.
+    columns : tuple
+        Columns that it brings: their names, or their numbers where the fit knew no names. Empty for an answer.
+    why : str
+        Reader of the columns, or the row's state, and why the row is not answered yet.
+    """
+
+    name: str
+    price: float
+    columns: tuple[Any, ...] = ()
+    why: str = ""
 
 
 @dataclass(frozen=True)
