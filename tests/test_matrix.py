@@ -383,7 +383,7 @@ def test_it_predicts_labels_and_probabilities_that_agree(thing, rows):
 
 def test_one_row_alone_is_answered_and_billed_as_the_first_of_a_batch(thing, rows):
     table, _ = rows
-    for first in range(400, 412):
+    for first in range(400, 404):
         one, batch = table[first : first + 1], table[first : first + 5]
         assert_same_answers(said(thing[1], one), said(thing[1], batch)[:1])
         # A router expects costs by a linear model, which adds through a BLAS.
@@ -456,7 +456,7 @@ def test_rows_in_partitions_and_alone_go_the_way_that_they_go_together(thing, ro
 
 @pytest.mark.slow
 def test_one_row_after_another_goes_the_way_that_it_goes_in_a_batch(thing, rows):
-    table = rows[0][NEW][:15]
+    table = rows[0][NEW][:6]
     sessions = door("start", thing, lambda one: [walked(one, table, row) for row in range(len(table))])
     if sessions is not None:
         assert_same_answers([one.answer for one in sessions], thing[1].predict(table))
@@ -735,7 +735,7 @@ def test_a_function_reads_columns_by_name_and_refuses_other_names(thing, rows, f
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*recipes(), *SEVERAL, NUMBERS[0], RANKINGS[0], BY_NEIGHBOURS])
+@pytest.mark.parametrize("name", [*recipes(), NUMBERS[0], RANKINGS[0], BY_NEIGHBOURS])
 def test_a_sweep_fits_it_behind_one_full_model(name):
     table, y = rows_of(n_classes_of(name))
     numbers = {NUMBERS[0]: regressor, RANKINGS[0]: ranker}
@@ -809,7 +809,7 @@ def test_the_gateway_answers_and_bills_as_it_does_in_batches_and_row_by_row(thin
         await serving.close()
         return found
 
-    tables = [new, *(new[place : place + 1] for place in range(10))]
+    tables = [new, *(new[place : place + 1] for place in range(4))]
     found = door("gateway", thing, lambda _: asyncio.run(ask(*tables)))
     if found is None:
         return

@@ -76,12 +76,8 @@ VARIANTS = [
 
 OF_NUMBERS = {
     "check_classifiers_classes",
-    "check_classifiers_train",
-    "check_fit_idempotent",
-    "check_methods_sample_order_invariance",
     "check_methods_subset_invariance",
     "check_sample_weight_equivalence_on_dense_data",
-    "check_sample_weight_equivalence_on_sparse_data",
 }
 CHECKS_OF_VARIANTS = [
     (estimator, check)

@@ -15,7 +15,7 @@ from thrifty.engine.tasks.classes import BinaryTask
 from thrifty.engine.walk.stage import BoostedStage, LinearStage
 from thrifty.errors import InvalidInputError
 
-N_DAMAGED, N_SEALED, N_SEALED_WITH_MODEL = 1_500, 1_000, 120
+N_DAMAGED, N_SEALED, N_SEALED_WITH_MODEL = 1_000, 500, 40
 
 
 @pytest.fixture(scope="module")
