@@ -152,8 +152,14 @@ def bike_system(fit_by_command):
 
 @contextmanager
 def _small_fits():
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+    from sklearn.ensemble import (
+        HistGradientBoostingClassifier,
+        HistGradientBoostingRegressor,
+        RandomForestClassifier,
+        RandomForestRegressor,
+    )
 
+    from thrifty.engine.full import candidates
     from thrifty.learners.cascade import estimators as cascade
     from thrifty.learners.cascade import gates, neighbours, plan
     from thrifty.learners.trees.boosting import Boosting
@@ -161,6 +167,10 @@ def _small_fits():
     with pytest.MonkeyPatch.context() as patch:
         for default in (HistGradientBoostingClassifier, HistGradientBoostingRegressor):
             patch.setitem(default.__init__.__kwdefaults__, "max_iter", 20)
+        for forest in (RandomForestClassifier, RandomForestRegressor):
+            small_forest = lambda n_trees, kind=forest, **settings: kind(n_trees // 15, **settings)  # noqa: E731
+            patch.setattr(candidates, forest.__name__, small_forest)
+        patch.setitem(candidates._BOOSTED, "n_estimators", 20)
         patch.setattr(plan, "ORDERING", replace(plan.ORDERING, n_trees=10, max_depth=4))
         patch.setattr(plan, "NESTED_ORDERING", replace(plan.NESTED_ORDERING, n_trees=5, max_depth=4))
         for name in ("ORDERS", "ORDERS_OF_SEVERAL"):  # nothing to compare, which is most of a small fit

@@ -22,8 +22,8 @@ def test_an_unknown_word_is_exit_code_two(capsys):
 
 
 @pytest.mark.slow
-def test_the_demo_prints_the_trade_off_and_writes_what_it_says(tmp_path, monkeypatch, capsys):
-    # The demo as it ships has more sizes of stages, rivals and budgets, which takes several times as long.
+def test_the_demo_prints_the_trade_off_and_writes_what_it_says(tmp_path, monkeypatch, small_fits, capsys):
+    # The demo as it ships has more orders and sizes of stages, rivals and budgets, which takes several times as long.
     monkeypatch.setattr(cascades, "CAPACITIES", (Boosting(n_trees=40, max_depth=4),))
     monkeypatch.setattr(demo, "GAMMAS", demo.GAMMAS[3:4])
     monkeypatch.setattr(demo, "BUDGETS", (3.0, 6.0, 12.0))
