@@ -101,7 +101,7 @@ def test_a_certificate_of_partitions_is_that_of_memory_to_the_last_digit(table, 
     wanted = asdict(memory.certificate_)
     assert wanted["n_repeated"] > 0
     assert wanted["n_seen"] >= 480
-    for n_parts in (1, 40):
+    for n_parts in (1, 12):
         found = judge(fitted, partitions(table, n_parts, seed=n_parts), "y", max_loss=max_loss)
         assert asdict(found.certificate_) == wanted
         assert (found.chain_.policy.thresholds == memory.chain_.policy.thresholds).all()
@@ -135,7 +135,7 @@ def test_rankings_and_tables_that_fit_into_the_sample_are_refused_or_fitted_as_i
 
 
 @pytest.mark.slow
-def test_the_commands_fit_on_a_sample_of_a_folder_and_judge_all_its_rows(table, tmp_path, capsys):
+def test_the_commands_fit_on_a_sample_of_a_folder_and_judge_all_its_rows(table, tmp_path, small_fits, capsys):
     (tmp_path / "rows").mkdir()
     for number, rows in enumerate(np.array_split(np.arange(len(table)), 4)):
         table.iloc[rows].to_csv(tmp_path / "rows" / f"{number}.csv", index=False)
