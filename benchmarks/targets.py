@@ -1,10 +1,10 @@
 """Targets other than two classes: score on test rows at mean test cost, held within each budget.
 
-    python benchmarks/targets.py letters26 forest7 satimage scene15 gas_drift gas_drift_time [--jobs 2]
+    python benchmarks/targets.py letters26 forest7 gas_drift gas_drift_time [--jobs 2]
     python benchmarks/targets.py pol bike_hour cpu_act concrete [--budgets 3 4 5] [--jobs 2]
 
-Data lies in THRIFTY_DATA (default ../shared/data). Every fit has default settings. Descriptors of scene15 and sensors
-of gas_drift are groups, each at price 1. `gas_drift` draws test rows at random; `gas_drift_time` fits on batches 1 to 5
+Data lies in THRIFTY_DATA (default ../shared/data). Every fit has default settings. Sensors of gas_drift are groups, each
+at price 1. `gas_drift` draws test rows at random; `gas_drift_time` fits on batches 1 to 5
 and is tested on each later batch by itself, with the full model beside it. Classes are scored by accuracy,
 numbers by the root of the mean squared error in units of the standard deviation of the first 60 % of the targets. The
 full model is cross-fitted by the fit itself; what fitting it once takes is printed beside. "Held" sets the operating
@@ -25,7 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from reproduction.datasets import load_gas_drift, load_scene15
+from reproduction.datasets import load_gas_drift
 from thrifty import BudgetedClassifier, BudgetedRegressor, Prices, hold_budget
 
 DATA = Path(os.environ.get("THRIFTY_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
@@ -59,22 +59,6 @@ def forest7():
     order = np.random.default_rng(0).permutation(len(arrays["y"]))[: 52_291 + 20_000]
     X, y = arrays["X"][order].astype(float), arrays["y"][order].astype(int)
     return Case(X[:52_291], y[:52_291], X[52_291:], y[52_291:], forest(), [3, 4, 5, 6, 8, 10, 15, 20])
-
-
-def satimage():
-    arrays = np.load(DATA / "satimage.npz")
-    order = np.random.default_rng(0).permutation(len(arrays["y"]))
-    X, y = arrays["X"][order].astype(float), arrays["y"][order]
-    n_fit = 4 * len(y) // 5
-    return Case(X[:n_fit], y[:n_fit], X[n_fit:], y[n_fit:], forest(), [2, 3, 4, 6, 8, 12])
-
-
-def scene15():
-    split, views = load_scene15(DATA, two_classes=False)
-    X, y = np.vstack([split.X_train, split.X_val]), np.r_[split.y_train, split.y_val]
-    full = make_pipeline(StandardScaler(), SVC(C=10, gamma="scale"))
-    # A price of 1 for a descriptor, whose columns come together.
-    return Case(X, y, split.X_test, split.y_test, full, [1, 1.25, 1.5, 2, 2.5, 3], views)
 
 
 def gas_drift():
@@ -113,8 +97,6 @@ def extra_trees():
 CASES = {
     "letters26": letters26,
     "forest7": forest7,
-    "satimage": satimage,
-    "scene15": scene15,
     "gas_drift": gas_drift,
     "gas_drift_time": gas_drift_time,
     "pol": numbers("pol", extra_trees(), [2, 3, 4, 5, 6, 8, 10, 13]),
