@@ -3,11 +3,11 @@
     python benchmarks/targets.py letters26 forest7 gas_drift gas_drift_time [--jobs 2]
     python benchmarks/targets.py pol bike_hour cpu_act concrete [--budgets 3 4 5] [--jobs 2]
 
-Data lies in THRIFTY_DATA (default ../shared/data). Every fit has default settings. Sensors of gas_drift are groups, each
-at price 1. `gas_drift` draws test rows at random; `gas_drift_time` fits on batches 1 to 5
-and is tested on each later batch by itself, with the full model beside it. Classes are scored by accuracy,
-numbers by the root of the mean squared error in units of the standard deviation of the first 60 % of the targets. The
-full model is cross-fitted by the fit itself; what fitting it once takes is printed beside. "Held" sets the operating
+Data lies in THRIFTY_DATA (default ../shared/data). Every fit has default settings. Sensors of gas_drift are groups,
+each at price 1. `gas_drift` draws test rows at random; `gas_drift_time` fits on batches 1 to 5 and is tested on each
+later batch by itself, with the full model beside it. Classes are scored by accuracy, numbers by the root of the mean
+squared error in units of the standard deviation of the first 60 % of the targets. The full
+model is cross-fitted by the fit itself; what fitting it once takes is printed beside. "Held" sets the operating
 point by what the test rows pay (`hold_budget`), which needs no labels; nothing is chosen on test rows otherwise.
 """
 
