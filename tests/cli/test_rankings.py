@@ -130,9 +130,9 @@ def test_a_ranker_that_was_saved_by_itself_knows_the_column_of_its_queries(run, 
 @pytest.mark.parametrize(
     ("change", "options", "words"),
     [
-        ({}, "--task ranking", "--task ranking needs --query"),
+        ({}, "--task ranking", "--query must name the column with the query of each row"),
         ({}, "--query id", "--query must name a column of the table besides 'relevance'"),
-        ({}, "--query qid --task number", "--query is for --task ranking"),
+        ({}, "--query qid --task number", "--query is for the task ranking"),
         ({}, "--metric ap@4 --ignore qid", "--metric is for documents that are ranked"),
         ({}, "--query qid --metric ndcg@0", "metric must be"),
         ({}, "--query qid --full svm", "here documents are ranked"),

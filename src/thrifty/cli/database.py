@@ -14,13 +14,13 @@ from thrifty.cli.console import notes_of_warnings, print_json, print_note, print
 from thrifty.cli.options import (
     AsJson,
     Budget,
+    Goal,
     MaxLoss,
     PublicKey,
     RowKey,
     SystemFile,
     Unseen,
     UnseenText,
-    read_max_loss,
 )
 from thrifty.errors import InvalidInputError, PurchaseFailedError
 from thrifty.files import check_output, write_atomically
@@ -123,9 +123,7 @@ def buy(
     check_output(out)
     database = Database.of(source)
     with notes_of_warnings():
-        known = load(system, public_key=public_key)
-        if budget is not None or max_loss:
-            known = at_operating_point(known, budget=budget, max_loss=read_max_loss(max_loss))
+        known = at_operating_point(load(system, public_key=public_key), Goal.read(budget, max_loss))
         as_text = {
             *((database.key,) if database.has_text_keys else ()),
             *filter(None, [named_row_key(known, row_key)]),

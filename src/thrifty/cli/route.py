@@ -23,13 +23,14 @@ def route(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write the router to.")],
-    prices: Annotated[
+    models: Annotated[
         Path | None,
         typer.Option(
-            help="Prices, CSV: columns model and price (per call), or model, input and output (per million tokens). "
-            "By default, the column cost of the log."
+            help="Models with their prices, CSV: columns model and price (per call), or model, input and output (per "
+            "million tokens). By default, the column cost of the log."
         ),
     ] = None,
+    prices: Annotated[Path | None, typer.Option(hidden=True)] = None,
     budget: Annotated[
         float | None, typer.Option(help="Mean cost per row. By default, the best quality at any cost.")
     ] = None,
@@ -46,16 +47,22 @@ def route(
     from thrifty.engine.table.files import read_table
     from thrifty.learners.routing.router import ModelRouter
 
+    if prices is not None:
+        raise InvalidInputError(
+            "--prices are of columns, and those of a log are free. Give the models with their prices as --models."
+        )
     check_output(out)
     with notes_of_warnings():
         frame = read_table(log)
-        given = _read_models(prices)
-        X, arrays = _pivot(frame, log, given)
+        price_of = _read_models(models)
+        X, arrays = _pivot(frame, log, price_of)
         names = arrays.pop("models")
-        if given is None and "cost" not in arrays:
-            raise InvalidInputError(f"{log} has no column cost: give the prices of the models with --prices.")
-        models: Any = names if given is None else {name: given[name] for name in names}
-        router = ModelRouter(models, budget, max_asks, confidence, seed).fit(X, **arrays)
+        if price_of is None and "cost" not in arrays:
+            raise InvalidInputError(
+                f"{log} has no column cost: give the models with their prices as --models."
+            )
+        priced: Any = names if price_of is None else {name: price_of[name] for name in names}
+        router = ModelRouter(priced, budget, max_asks, confidence, seed).fit(X, **arrays)
         save(router, out)
     frontier = router.frontier_
     if json:

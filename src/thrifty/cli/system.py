@@ -1,12 +1,11 @@
 """Systems as the commands use them: read rows, move to another operating point, and print results in words or as JSON.
 
-A file of ``thrifty fit`` holds an estimator with additional attributes: ``target_name_``, ``row_key_name_`` and
-``query_name_``, names of columns that are not features; ``full_name_``, the kind of its full model; ``goal_``; and
-``spread_``, deciles of each column. Commands also take estimators and chains saved from Python, which lack these.
+A file of ``thrifty fit`` holds an estimator with a ``record_``: names of columns that are not features, the full model,
+the goal. Commands also take estimators and chains saved from Python, which lack it.
 """
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
@@ -15,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Labels
+from thrifty.bundle.save_load import load
 from thrifty.cli.console import print_table, print_text, quantity, size_of
-from thrifty.cli.options import labels_by_name
+from thrifty.cli.options import Goal
 from thrifty.engine.evidence.collect import chain_of
 from thrifty.engine.evidence.frontier import Frontier
-from thrifty.engine.full.candidates import KindComparison
 from thrifty.engine.plots import draw_in_force, file_bytes, new_figure
 from thrifty.engine.purchases.readers import TableReader
 from thrifty.engine.table.files import read_table
@@ -30,12 +29,14 @@ from thrifty.engine.walk.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.learners.cascade.estimators import BudgetedCascade
 from thrifty.learners.estimators.base import ChainEstimator
+from thrifty.learners.table_fit import labels_by_name, record_of
 from thrifty.reporting.facts import Facts
 from thrifty.reporting.measure import expected, measure
 from thrifty.reporting.page import groups_of
 from thrifty.reporting.words import results_table, value_text
 from thrifty.scale.fit import Each
 from thrifty.scale.folder import csv_types, each_of_files, find_files
+from thrifty.scale.scorer import Scorer, answers_of, stage_names
 
 _NEW_ROWS = 1000
 _N_POINTS = 14
@@ -56,11 +57,11 @@ def method_of(system: Any) -> str:
 
 def column_name(system: Any, what: str) -> str:
     """Name of the column of the "target", "row_key" or "query"; empty if the file has none."""
-    name = getattr(system, f"{what}_name_", None)
-    if what == "query" and not isinstance(chain_of(system).task, RankingTask):
-        return ""
-    default = "qid" if what == "query" else ""  # chains of rankers have no name for it
-    return name if isinstance(name, str) and name else default
+    if what != "query":
+        return str(getattr(record_of(system), what))
+    is_ranking = isinstance(chain_of(system).task, RankingTask)
+    # Chains of rankers have no name for it.
+    return str(getattr(system, "query_name_", "") or "qid") if is_ranking else ""
 
 
 def named_row_key(system: Any, row_key: str | None) -> str | None:
@@ -104,25 +105,24 @@ def expected_of(system: Any) -> Facts:
     )
 
 
-def at_operating_point(
-    system: Any,
-    *,
-    budget: float | None = None,
-    max_loss: float | Mapping[str, float] | None = None,
-    min_recall: Mapping[str, float] | None = None,
-) -> Any:
-    """The system at another operating point; ``max_loss`` and ``min_recall`` are by class name."""
-    goal = {"budget": budget, "max_loss": max_loss, "min_recall": min_recall or None}
-    goal = {name: value for name, value in goal.items() if value is not None}
-    known = signature(system.at).parameters if isinstance(system, ChainEstimator) else {}
-    for name, value in goal.items():
-        option = f"--{name.replace('_', '-')}"
-        if name not in known:
+def at_operating_point(system: Any, goal: Goal) -> Any:
+    """The system at the operating point for a goal; unchanged without one."""
+    goals = goal.as_dict()
+    if not goals:
+        return system
+    parameters = signature(system.at).parameters if isinstance(system, ChainEstimator) else {}
+    for name in goals:
+        if name not in parameters:
             raise InvalidInputError(
-                f"{option} is not for a {method_of(system)}, which is what the file holds. Leave it out."
+                f"--{name.replace('_', '-')} is not for a {method_of(system)}, which is what the file holds. Leave it "
+                f"out."
             )
-        goal[name] = labels_by_name(option, value, system.chain_.classes)
-    return system.at(**goal)
+    return system.at(**by_label(goals, system.chain_.classes))
+
+
+def by_label(goals: dict[str, Any], classes: Labels) -> dict[str, Any]:
+    """Goals with limits by label instead of by class name."""
+    return {name: labels_by_name(name, value, classes) for name, value in goals.items()}
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -150,12 +150,12 @@ def refuse_unreadable(chain: Chain, cells: Cells) -> None:
 # -- fit -------------------------------------------------------------------------------------------
 
 
-def fit_in_words(system: Any, facts: Facts, comparison: KindComparison | None, out: Path) -> None:
+def fit_in_words(system: Any, facts: Facts, out: Path) -> None:
     """Print the summary of a fit: the system, its expected results, and the path of the file."""
-    chosen = ""
-    if comparison is not None:
-        rivals = ", ".join(f"{name} {score:.3f}" for name, score in comparison.scores.items())
-        chosen = f": best of {rivals} (cross-validated on {comparison.n_rows:,} rows)"
+    record, chosen = record_of(system), ""
+    if record.full_scores:
+        rivals = ", ".join(f"{name} {score:.3f}" for name, score in record.full_scores.items())
+        chosen = f": best of {rivals} (cross-validated on {record.full_rows:,} rows)"
     print_text(f"The full model is {facts.full_name}{chosen}.")
     print_text(_built_in_words(system, facts))
     unit = _unit(facts)
@@ -174,9 +174,9 @@ def system_numbers(system: Any, facts: Facts) -> dict[str, Any]:
     """Expected results at the operating point in force, for ``--json``."""
     certificate, chain = getattr(system, "certificate_", None), chain_of(system)
     return {
-        "full": getattr(system, "full_name_", facts.full_name),
+        "full": record_of(system).full or facts.full_name,
         "method": method_of(system),
-        "asked": getattr(system, "goal_", None),
+        "asked": dict(record_of(system).goal) or None,
         **facts.results(0),
         f"score_interval_1000_{_unit(facts)}": list(facts.interval(_NEW_ROWS)),
         "stages": chain.n_own_stages,
@@ -233,8 +233,56 @@ def _named(system: Any, entries: dict[str, Any]) -> dict[str, Any]:
 # -- predict ---------------------------------------------------------------------------------------
 
 
-def answers_in_words(numbers: dict[str, Any], *, budget: float | None = None, max_loss: Any = None) -> None:
+def scorer_at(path: Path, goal: Goal, *, public_key: Path | None, **options: Any) -> Scorer:
+    """Scorer of the system in a file, at the operating point for a goal."""
+    goals = goal.as_dict()
+    if goals:
+        goals = by_label(goals, chain_of(load(path, public_key=public_key)).classes)
+    return Scorer(path, at=goals, public_key=public_key, **options)
+
+
+def files_in_words(totals: dict[str, Any], out: Path) -> None:
+    """Print the number of rows of scored files, the share of the full model, and their cost."""
+    print_text(
+        f"wrote {totals['rows']:,} answers in {totals['parts']:,} parts to {out}, {totals['scored_parts']:,} of them "
+        f"by this run at {totals['rows_per_second']:,.0f} rows a second"
+    )
+    print_text(
+        f"mean cost {totals['mean_cost']:.4g} a row; {totals['share_full']:.1%} of rows to the full model"
+    )
+
+
+def answers_table(system: Any, frame: Any, cells: Cells) -> Any:
+    """Answer, probability, stage and cost of each row, after its query, as a data frame."""
+    import pandas as pd
+
+    chain, query = chain_of(system), column_name(system, "query")
+    answers = pd.DataFrame(answers_of(chain, cells))
+    answers["stage"] = np.array(stage_names(chain), dtype=object)[answers["stage"]]
+    if query in frame.columns:
+        answers.insert(0, "query", frame[query].to_numpy())
+    return answers
+
+
+def notes_of_answers(
+    system: Any, frame: Any, cells: Cells, answers: Any, table: str, row_key: str | None
+) -> list[str]:
+    """Notes on columns that were not read, and on rows of which the full model saw little."""
+    known = {*cells.names, *(column_name(system, what) for what in ("target", "query"))}
+    extra = [name for name in frame.columns if name not in {*known, named_row_key(system, row_key)}]
+    notes = [f"columns of {table} that the system does not read: {listed(extra)}"] if extra else []
+    n_rows = count_mostly_missing(system, cells, answers["stage"].to_numpy())
+    if n_rows:
+        notes.append(
+            f"{n_rows:,} row{'s were' if n_rows > 1 else ' was'} answered by the full model although more than half of "
+            f"the cells that it reads were missing"
+        )
+    return notes
+
+
+def answers_in_words(numbers: dict[str, Any], goal: Goal) -> None:
     """Print the number of rows, the shares of stages and full model, and their cost."""
+    budget, max_loss = goal.budget, goal.max_loss
     held, expected = numbers["held_budget"], numbers["expected_cost"]
     paid = quantity(numbers["mean_cost"])
     if "queries" in numbers:
@@ -290,12 +338,15 @@ def frontier_in_words(
     """Print a table of efficient points, as of the fit or on ``n_rows`` other rows, then the point in force."""
     frontier = frontier or system.frontier_
     n_rows = n_rows or frontier.n_rows
-    print_text(f"{path}: {len(frontier):,} efficient points on {n_rows:,} {_unit(facts)}")
+    places, chosen = np.arange(len(frontier)), frontier.chosen.cost
+    if len(places) > _N_POINTS:  # those that evenly spaced budgets lead to
+        places = np.unique(frontier.within(np.linspace(chosen[0], chosen[-1], _N_POINTS)))
+    shown = "" if len(places) == len(frontier) else f"; {len(places)} of them, --json lists all"
+    print_text(f"{path}: {len(frontier):,} efficient points on {n_rows:,} {_unit(facts)}{shown}")
     score = chain_of(system).task.quality_name
     heads = ["tests", "mistakes", "total cost"] if frontier.is_priced else ["mean cost", score]
     lines = [[*heads, "answered by the full model"]]
-    chosen = frontier.chosen.cost
-    for place in np.unique(frontier.within(np.linspace(chosen[0], chosen[-1], _N_POINTS))):
+    for place in places:
         point = frontier[place]
         own = [f"{point.score:.4f}"]
         if frontier.is_priced:

@@ -9,6 +9,7 @@ from thrifty.cli.console import notes_of_warnings, print_json, print_note, print
 from thrifty.cli.options import (
     AsJson,
     Budget,
+    Goal,
     MaxLoss,
     MinRecall,
     NewRows,
@@ -19,8 +20,6 @@ from thrifty.cli.options import (
     Unseen,
     UnseenText,
     is_many,
-    read_max_loss,
-    read_shares,
 )
 from thrifty.cli.route import explain_router, frontier_router, predict_router, report_router
 from thrifty.errors import InvalidInputError
@@ -70,152 +69,78 @@ def predict(
     TABLE may be a folder, or a pattern in quotes such as 'rows/*.parquet', of files of any size. Their answers go into
     the folder OUT: a parquet file for each part of the input.
     """
-    if is_many(table):
-        if hold_budget or raw or str(out) == "-":
-            raise InvalidInputError(
-                "--hold-budget, --raw and -o - are for one table; a folder of files is scored part by part into a "
-                "folder of parquet files. Leave them out."
-            )
-        _predict_files(
-            system,
-            table,
-            out,
-            budget,
-            max_loss,
-            min_recall,
-            row_key,
-            unseen,
-            jobs,
-            memory,
-            resume,
-            public_key,
-            json,
-        )
-        return
-    import numpy as np
-    import pandas as pd
-
     from thrifty.bundle.save_load import load
     from thrifty.cli.system import (
         answers_in_words,
         answers_numbers,
+        answers_table,
         at_operating_point,
-        column_name,
-        count_mostly_missing,
-        named_row_key,
+        files_in_words,
+        notes_of_answers,
         read_rows,
         reader_of_all_cells,
+        scorer_at,
     )
-    from thrifty.engine.evidence import budgets
-    from thrifty.engine.evidence.collect import chain_of
+    from thrifty.engine.evidence.budgets import hold_budget as at_held_budget
     from thrifty.engine.table.files import name_of, table_bytes
-    from thrifty.engine.table.frames import listed
+    from thrifty.files import parse_bytes
     from thrifty.learners.routing.router import ModelRouter
-    from thrifty.scale.scorer import answers_of, stage_names
+    from thrifty.scale.folder import find_files, predict_files
 
-    allowed, floors = read_max_loss(max_loss), read_shares("--min-recall", min_recall or ())
-    on_screen = str(out) == "-"
+    goal, on_screen = Goal.read(budget, max_loss, min_recall), str(out) == "-"
+    if is_many(table):
+        if hold_budget or raw or on_screen:
+            raise InvalidInputError(
+                "--hold-budget, --raw and -o - are for one table; a folder of files is scored part by part into a "
+                "folder of parquet files. Leave them out."
+            )
+        files, n_bytes = find_files(table), parse_bytes(memory, "--memory")
+        with notes_of_warnings(), progress() as show:
+            scorer = scorer_at(system, goal, row_key=row_key, unseen=unseen.value, public_key=public_key)
+            totals = predict_files(
+                scorer, files, out, n_jobs=jobs, memory=n_bytes, resume=resume, progress=show
+            )
+        if json:
+            print_json({**totals, "out": str(out)})
+        else:
+            files_in_words(totals, out)
+        return
     if on_screen and json:
         raise InvalidInputError("-o - and --json both want standard output. Name a file for the answers.")
-    if hold_budget and floors:
+    if hold_budget and goal.min_recall:
         raise InvalidInputError("--hold-budget keeps no floor of recall. Leave --min-recall out.")
-    if hold_budget and max_loss:
+    if hold_budget and goal.max_loss is not None:
         raise InvalidInputError("--hold-budget holds a budget, and --max-loss names none. Give one of them.")
     if not on_screen:
         check_output(out)
+    held = None
     with notes_of_warnings():
-        known = load(system, public_key=public_key)
-        if isinstance(known, ModelRouter):
-            predict_router(known if budget is None else known.at(budget=budget), table, out, json)
+        fitted = load(system, public_key=public_key)
+        if isinstance(fitted, ModelRouter):
+            predict_router(fitted if budget is None else fitted.at(budget=budget), table, out, json)
             return
-        held = (getattr(known, "budget", None) if budget is None else budget) if hold_budget else None
-        if hold_budget and held is None:
-            raise InvalidInputError(
-                f"{system} was fitted without a budget, so there is none to hold. Name one with --budget."
-            )
-        frame, cells = read_rows(known, table, row_key=row_key, unseen_is_missing=unseen is Unseen.missing)
-        keys, query = named_row_key(known, row_key), column_name(known, "query")
-        if held is not None:
-            known = budgets.hold_budget(known, reader_of_all_cells(known, cells), held)
-        elif budget is not None or max_loss or floors:
-            known = at_operating_point(known, budget=budget, max_loss=allowed, min_recall=floors)
-        chain = chain_of(known)
-        answers = pd.DataFrame(answers_of(chain, cells))
-        answers["stage"] = np.array(stage_names(chain), dtype=object)[answers["stage"]]
-        if query in frame.columns:
-            answers.insert(0, "query", frame[query].to_numpy())
-    extra = [
-        name
-        for name in frame.columns
-        if name not in {*cells.names, column_name(known, "target"), query, keys}
-    ]
-    if extra:
-        print_note(f"columns of {name_of(table)} that the system does not read: {listed(extra)}")
-    n_mostly_missing = count_mostly_missing(known, cells, answers["stage"].to_numpy())
-    if n_mostly_missing:
-        print_note(
-            f"{n_mostly_missing:,} row{'s were' if n_mostly_missing > 1 else ' was'} answered by the full "
-            f"model although more than half of the cells that it reads were missing"
-        )
+        frame, cells = read_rows(fitted, table, row_key=row_key, unseen_is_missing=unseen is Unseen.missing)
+        if hold_budget:
+            held = getattr(fitted, "budget", None) if budget is None else budget
+            if held is None:
+                raise InvalidInputError(
+                    f"{system} was fitted without a budget, so there is none to hold. Name one with --budget."
+                )
+            fitted = at_held_budget(fitted, reader_of_all_cells(fitted, cells), held)
+        else:
+            fitted = at_operating_point(fitted, goal)
+        answers = answers_table(fitted, frame, cells)
+    for text in notes_of_answers(fitted, frame, cells, answers, name_of(table), row_key):
+        print_note(text)
     if on_screen:
         typer.echo(table_bytes(answers, "answers.csv", raw=raw), nl=False)
         return
     write_atomically(out, table_bytes(answers, out, raw=raw))
-    numbers = answers_numbers(known, answers, out, held)
+    numbers = answers_numbers(fitted, answers, out, held)
     if json:
         print_json(numbers)
     else:
-        answers_in_words(numbers, budget=budget, max_loss=allowed)
-
-
-def _predict_files(
-    system: Path,
-    table: Path,
-    out: Path,
-    budget: float | None,
-    max_loss: list[str] | None,
-    min_recall: list[str] | None,
-    row_key: str | None,
-    unseen: Unseen,
-    jobs: int,
-    memory: str,
-    resume: bool,
-    public_key: Path | None,
-    json: bool,
-) -> None:
-    """Score a folder of files into a folder of answers."""
-    from thrifty.bundle.save_load import load
-    from thrifty.cli.options import labels_by_name
-    from thrifty.engine.evidence.collect import chain_of
-    from thrifty.files import parse_bytes
-    from thrifty.scale.folder import find_files, predict_files
-    from thrifty.scale.scorer import Scorer
-
-    goal = {
-        "budget": budget,
-        "max_loss": read_max_loss(max_loss),
-        "min_recall": read_shares("--min-recall", min_recall or ()) or None,
-    }
-    files, n_bytes = find_files(table), parse_bytes(memory, "--memory")
-    with notes_of_warnings(), progress() as show:
-        classes = chain_of(load(system, public_key=public_key)).classes
-        at = {
-            name: labels_by_name(f"--{name.replace('_', '-')}", value, classes)
-            for name, value in goal.items()
-            if value is not None
-        }
-        scorer = Scorer(system, at=at, row_key=row_key, unseen=unseen.value, public_key=public_key)
-        totals = predict_files(scorer, files, out, n_jobs=jobs, memory=n_bytes, resume=resume, progress=show)
-    if json:
-        print_json({**totals, "out": str(out)})
-        return
-    print_text(
-        f"wrote {totals['rows']:,} answers in {totals['parts']:,} parts to {out}, {totals['scored_parts']:,} of them "
-        f"by this run at {totals['rows_per_second']:,.0f} rows a second"
-    )
-    print_text(
-        f"mean cost {totals['mean_cost']:.4g} a row; {totals['share_full']:.1%} of rows to the full model"
-    )
+        answers_in_words(numbers, goal)
 
 
 def explain(
@@ -244,32 +169,30 @@ def explain(
     from thrifty.engine.walk.explain import explain_rows
     from thrifty.learners.routing.router import ModelRouter
 
+    goal = Goal.read(budget, max_loss)
     with notes_of_warnings():
-        known = load(system, public_key=public_key)
-        if isinstance(known, ModelRouter):
+        fitted = load(system, public_key=public_key)
+        if isinstance(fitted, ModelRouter):
             shown = slice(None if everything else _EXPLAINED) if row is None else slice(row - 1, row)
-            explain_router(known if budget is None else known.at(budget=budget), table, shown, json)
+            explain_router(fitted if budget is None else fitted.at(budget=budget), table, shown, json)
             return
-        if budget is not None or max_loss:
-            known = at_operating_point(known, budget=budget, max_loss=read_max_loss(max_loss))
-        _, cells = read_rows(known, table, row_key=row_key, unseen_is_missing=unseen is Unseen.missing)
-        chain, n_rows = chain_of(known), len(cells)
+        fitted = at_operating_point(fitted, goal)
+        _, cells = read_rows(fitted, table, row_key=row_key, unseen_is_missing=unseen is Unseen.missing)
+        chain, n_rows = chain_of(fitted), len(cells)
         if row is not None and row > n_rows:
             raise InvalidInputError(
                 f"--row must be at most {n_rows:,}, the number of rows of {name_of(table)}; got {row:,}."
             )
         n_shown = n_rows if everything else min(n_rows, _EXPLAINED)
         cells = cells.take(np.arange(n_shown) if row is None else np.array([row - 1]))
-        found = explain_rows(chain, chain.reader(cells), chain.schema.names)
-    numbers = cells.row_numbers.tolist()
+        explanations = explain_rows(chain, chain.reader(cells), chain.schema.names)
+    numbered = list(zip(cells.row_numbers.tolist(), explanations, strict=True))
     if json:
-        print_json(
-            {"rows": [{"row": number, **one.as_dict()} for number, one in zip(numbers, found, strict=True)]}
-        )
+        print_json({"rows": [{"row": number, **explanation.as_dict()} for number, explanation in numbered]})
     else:
-        for number, one in zip(numbers, found, strict=True):
+        for number, explanation in numbered:
             print_text(f"Row {number}")
-            for line in str(one).splitlines():
+            for line in str(explanation).splitlines():
                 print_text(f"  {line}")
     if row is None and n_shown < n_rows:
         print_note(

@@ -25,6 +25,7 @@ from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.walk.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.files import read_capped
+from thrifty.learners.table_fit import record_of
 from thrifty.rows import fingerprints, key_words
 from thrifty.threads import limited_threads
 
@@ -186,7 +187,7 @@ class Scorer:
     @cached_property
     def copied(self) -> list[str]:
         """Columns that the answers copy from the rows: the row key, and the query of a ranking."""
-        key = self.row_key or getattr(self.system, "row_key_name_", None)
+        key = self.row_key or record_of(self.system).row_key
         query = (
             getattr(self.system, "query_name_", None) if isinstance(self.chain.task, RankingTask) else None
         )
@@ -257,7 +258,7 @@ class Scorer:
         )
 
     def _keys(self, batch: Any, first_row: int) -> Words:
-        key = self.row_key or getattr(self.system, "row_key_name_", None)
+        key = self.row_key or record_of(self.system).row_key
         if not key:
             return np.arange(first_row, first_row + batch.num_rows, dtype=np.uint64)
         column = batch.column(key)

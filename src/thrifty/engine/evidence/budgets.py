@@ -27,7 +27,7 @@ from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.purchases.readers import TableReader
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import SLACK, Policy
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, InvalidParameterError
 from thrifty.rows import key_chance
 
 __all__ = ["CostBounds", "hold_budget"]
@@ -106,9 +106,10 @@ def _hold(chain: Chain, reader: TableReader, budget: float, seed: int) -> Policy
     paid = paid_at(lower)
     least = float(paid.mean())
     if least > budget * (1 + SLACK):
-        raise InvalidInputError(
-            f"budget must be at least {least:.6g}, the mean cost of the cheapest route; got {budget!r}. "
-            f"Raise the budget, or let the cheap model buy fewer features."
+        raise InvalidParameterError(
+            "budget",
+            f"must be at least {least:.6g}, the mean cost of the cheapest route; got {budget!r}. Raise the budget, or "
+            f"let the cheap model buy fewer features.",
         )
     while upper - lower > 1:
         middle = (lower + upper) // 2
@@ -195,10 +196,11 @@ class CostBounds:
         else:
             return policy.at(lower)
         if lower < 0:
-            raise InvalidInputError(
-                f"budget={budget!r} cannot be shown to be kept with confidence={confidence!r}: on {self._n_rows:,} "
+            raise InvalidParameterError(
+                "budget",
+                f"of {budget!r} cannot be shown to be kept with a confidence of {confidence!r}: on {self._n_rows:,} "
                 f"rows that the fit has not seen, the cheapest point spends {float(dearer.mean()):.6g} on average, and "
-                f"the mean of new rows may be {bound:.6g}. Raise the budget, lower confidence, or give more rows."
+                f"the mean of new rows may be {bound:.6g}. Raise the budget, lower confidence, or give more rows.",
             )
         low, high = 0.0, 1.0
         for _ in range(_HALVINGS):

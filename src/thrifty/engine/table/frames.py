@@ -21,7 +21,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _get_feature_names
 
 from thrifty.arrays import Ints, unmasked
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, InvalidParameterError
 
 
 def kind_of_table(table: Any) -> str | None:
@@ -61,11 +61,11 @@ def listed(names: Iterable[Any], max_names: int = 5) -> str:
 
 
 def refuse_unknown(what: str, names: Iterable[str], columns: Iterable[Any]) -> None:
-    """Refuse names that are not columns of a table; ``what`` is the option or file that names them."""
+    """Refuse names that are not columns of a table; ``what`` is the parameter or file that names them."""
     unknown = [name for name in names if name not in columns]
     if unknown:
-        raise InvalidInputError(
-            f"{what} names {listed(unknown)}, not a column of the table, which has {listed(columns)}."
+        raise InvalidParameterError(
+            what, f"names {listed(unknown)}, not a column of the table, which has {listed(columns)}."
         )
 
 
