@@ -5,41 +5,54 @@ the goal. Commands also take estimators and chains saved from Python, which lack
 """
 
 import datetime as dt
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from thrifty.arrays import Labels
 from thrifty.bundle.save_load import load
-from thrifty.cli.console import print_table, print_text, quantity, size_of
-from thrifty.cli.options import Goal
+from thrifty.cli import router
+from thrifty.cli.console import print_note, print_table, print_text, quantity, size_of
+from thrifty.cli.options import Goal, is_many
+from thrifty.engine.evidence.budgets import hold_budget
 from thrifty.engine.evidence.collect import chain_of
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.plots import draw_in_force, file_bytes, new_figure
 from thrifty.engine.purchases.readers import TableReader
-from thrifty.engine.table.files import read_table
+from thrifty.engine.table.files import name_of, read_table
 from thrifty.engine.table.frames import listed
 from thrifty.engine.table.reader import Cells
+from thrifty.engine.table.training import targets_of
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.explain import Explanation, explain_rows
 from thrifty.errors import InvalidInputError
 from thrifty.learners.cascade.estimators import BudgetedCascade
 from thrifty.learners.estimators.base import ChainEstimator
+from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.table_fit import labels_by_name, record_of
+from thrifty.progress import Progress
 from thrifty.reporting.facts import Facts
 from thrifty.reporting.measure import expected, measure
 from thrifty.reporting.page import groups_of
 from thrifty.reporting.words import results_table, value_text
-from thrifty.scale.fit import Each
+from thrifty.scale.fit import Each, frontier_on, sample_rows
 from thrifty.scale.folder import csv_types, each_of_files, find_files
 from thrifty.scale.scorer import Scorer, answers_of, stage_names
 
 _NEW_ROWS = 1000
 _N_POINTS = 14
+
+
+def view_of(system: Any) -> ModuleType:
+    """Module that reads rows for a system and shows what it does with them: ``router`` for a router, else this one."""
+    return router if isinstance(system, ModelRouter) else sys.modules[__name__]
 
 
 # -- attributes of a system -----------------------------------------------------------------------
@@ -69,6 +82,32 @@ def named_row_key(system: Any, row_key: str | None) -> str | None:
     return row_key or column_name(system, "row_key") or None
 
 
+class Rows(NamedTuple):
+    """Rows of a table.
+
+    Attributes
+    ----------
+    frame : data frame
+        The table.
+    cells : Cells
+        Its columns of the fit.
+    path : Path
+        Its file.
+    labels : ndarray, optional
+        Targets of the rows, where they are labelled.
+    """
+
+    frame: Any
+    cells: Cells
+    path: Path
+    labels: Any = None
+
+    @property
+    def numbers(self) -> list[int]:
+        """Numbers of the rows, from 1."""
+        return list(map(int, self.cells.row_numbers))
+
+
 def read_rows(
     system: Any,
     path: Path,
@@ -76,13 +115,32 @@ def read_rows(
     row_key: str | None = None,
     target: str = "",
     unseen_is_missing: bool = False,
-) -> tuple[Any, Cells]:
-    """Read a table of new rows: the data frame, and the cells of the columns of the fit."""
+) -> Rows:
+    """Read a table of new rows."""
     chain, keys = chain_of(system), named_row_key(system, row_key)
     # Levels, keys with leading zeros and labels that are text must not be read as numbers.
     labels = [target or column_name(system, "target")] if chain.classes.dtype.kind in "UO" else []
     frame = read_table(path, as_text=[*chain.schema.text_columns, keys or "", *labels])
-    return frame, chain.schema.cells(frame, unseen_is_missing=unseen_is_missing, row_key=keys)
+    cells = chain.schema.cells(frame, unseen_is_missing=unseen_is_missing, row_key=keys)
+    return Rows(frame, cells, path)
+
+
+def labelled_rows(
+    system: Any, path: Path, target: str | None, query: str | None, by: Sequence[str], n_sample: int
+) -> Rows:
+    """Read a table of rows with their targets; of a folder of files, a sample of at most so many."""
+    schema = chain_of(system).schema
+    target, query = target_columns(system, target, query)
+    if is_many(path):
+        each, _ = partitions_of(system, path, target, [*([query] if query else []), *by])
+        # Documents of a query are drawn together.
+        frame, n_rows = sample_rows(each, [query] if query else schema.names, target, n_sample)
+        rows = Rows(frame, schema.cells(frame), path)
+        if len(frame) < n_rows:
+            print_note(f"{len(frame):,} of {n_rows:,} rows are measured, drawn by what they hold")
+    else:
+        rows = read_rows(system, path, target=target)
+    return rows._replace(labels=targets_of(rows.frame, target, chain_of(system).classes, query))
 
 
 def partitions_of(
@@ -110,14 +168,15 @@ def at_operating_point(system: Any, goal: Goal) -> Any:
     goals = goal.as_dict()
     if not goals:
         return system
-    parameters = signature(system.at).parameters if isinstance(system, ChainEstimator) else {}
+    is_movable = isinstance(system, ChainEstimator | ModelRouter)
+    parameters = signature(system.at).parameters if is_movable else {}
     for name in goals:
         if name not in parameters:
             raise InvalidInputError(
                 f"--{name.replace('_', '-')} is not for a {method_of(system)}, which is what the file holds. Leave it "
                 f"out."
             )
-    return system.at(**by_label(goals, system.chain_.classes))
+    return system.at(**(by_label(goals, chain_of(system).classes) if hasattr(system, "chain_") else goals))
 
 
 def by_label(goals: dict[str, Any], classes: Labels) -> dict[str, Any]:
@@ -252,26 +311,37 @@ def files_in_words(totals: dict[str, Any], out: Path) -> None:
     )
 
 
-def answers_table(system: Any, frame: Any, cells: Cells) -> Any:
+def at_held_budget(system: Any, rows: Rows, budget: float | None, path: Path) -> tuple[Any, float]:
+    """The system at the point that spends a budget, or that of its fit, on just these rows; and the budget."""
+    if isinstance(system, ModelRouter):
+        raise InvalidInputError(f"--hold-budget is not for a {method_of(system)}. Leave it out.")
+    held = getattr(system, "budget", None) if budget is None else budget
+    if held is None:
+        raise InvalidInputError(
+            f"{path} was fitted without a budget, so there is none to hold. Name one with --budget."
+        )
+    return hold_budget(system, reader_of_all_cells(system, rows.cells), held), held
+
+
+def answers_table(system: Any, rows: Rows) -> Any:
     """Answer, probability, stage and cost of each row, after its query, as a data frame."""
     import pandas as pd
 
     chain, query = chain_of(system), column_name(system, "query")
-    answers = pd.DataFrame(answers_of(chain, cells))
+    answers = pd.DataFrame(answers_of(chain, rows.cells))
     answers["stage"] = np.array(stage_names(chain), dtype=object)[answers["stage"]]
-    if query in frame.columns:
-        answers.insert(0, "query", frame[query].to_numpy())
+    if query in rows.frame.columns:
+        answers.insert(0, "query", rows.frame[query].to_numpy())
     return answers
 
 
-def notes_of_answers(
-    system: Any, frame: Any, cells: Cells, answers: Any, table: str, row_key: str | None
-) -> list[str]:
+def notes_of_answers(system: Any, rows: Rows, answers: Any, row_key: str | None) -> list[str]:
     """Notes on columns that were not read, and on rows of which the full model saw little."""
-    known = {*cells.names, *(column_name(system, what) for what in ("target", "query"))}
-    extra = [name for name in frame.columns if name not in {*known, named_row_key(system, row_key)}]
+    others = (*(column_name(system, what) for what in ("target", "query")), named_row_key(system, row_key))
+    extra = [name for name in rows.frame.columns if name not in {*rows.cells.names, *others}]
+    table = name_of(rows.path)
     notes = [f"columns of {table} that the system does not read: {listed(extra)}"] if extra else []
-    n_rows = count_mostly_missing(system, cells, answers["stage"].to_numpy())
+    n_rows = count_mostly_missing(system, rows.cells, answers["stage"].to_numpy())
     if n_rows:
         notes.append(
             f"{n_rows:,} row{'s were' if n_rows > 1 else ' was'} answered by the full model although more than half of "
@@ -329,6 +399,15 @@ def answers_numbers(system: Any, answers: Any, out: Path, held: float | None) ->
     return found | {"answers": {str(label): int(count) for label, count in counts.items()}}
 
 
+# -- explain ---------------------------------------------------------------------------------------
+
+
+def explanations(system: Any, rows: Rows, places: slice) -> list[Explanation]:
+    """Purchases of rows in their order, the answer of each stage, and why they stopped."""
+    chain, cells = chain_of(system), rows.cells.take(np.arange(len(rows.cells))[places])
+    return explain_rows(chain, chain.reader(cells), chain.schema.names)
+
+
 # -- frontier --------------------------------------------------------------------------------------
 
 
@@ -346,7 +425,7 @@ def frontier_in_words(
     score = chain_of(system).task.quality_name
     heads = ["tests", "mistakes", "total cost"] if frontier.is_priced else ["mean cost", score]
     lines = [[*heads, "answered by the full model"]]
-    for place in places:
+    for place in places.tolist():
         point = frontier[place]
         own = [f"{point.score:.4f}"]
         if frontier.is_priced:
@@ -372,11 +451,11 @@ def frontier_numbers(
     }
 
 
-def frontier_picture(system: Any, facts: Facts, path: Path, frontier: Frontier | None = None) -> bytes:
+def frontier_picture(
+    system: Any, facts: Facts, kind: str, frontier: Frontier | None = None, n_rows: int | None = None
+) -> bytes:
     """Plot of the score, or the cost of mistakes, against mean cost, with the point in force and the full model."""
-    kind = path.suffix.lower().lstrip(".") or "png"
-    if kind not in ("png", "svg", "pdf"):
-        raise InvalidInputError(f"--plot writes png, svg or pdf; got {path.name!r}.")
+    del n_rows  # which words tell
     frontier, sign = frontier or system.frontier_, -1.0 if facts.kind == "bill" else 1.0
     figure, (ax,) = new_figure()
     frontier.plot(ax, label="efficient points")
@@ -385,6 +464,21 @@ def frontier_picture(system: Any, facts: Facts, path: Path, frontier: Frontier |
         full = facts.cost.full, sign * system.evidence_.full_score
     draw_in_force(ax, system.expected_cost_, sign * system.expected_score_, full=full, label="in force")
     return file_bytes(figure, kind)
+
+
+def measured_frontier(
+    system: Any, path: Path, target: str | None, *, n_jobs: int, progress: Progress
+) -> dict[str, Any]:
+    """Frontier with means over all rows of a table, which may be larger than memory, and their number."""
+    if isinstance(system, ModelRouter):
+        raise InvalidInputError(
+            "the points of a router are measured on a log by `thrifty report`. Leave TABLE out."
+        )
+    expected_of(system)  # refuses a system without points
+    name, _ = target_columns(system, target)
+    each, _ = partitions_of(system, path, name, n_jobs=n_jobs, progress=progress)
+    means, n_rows = frontier_on(system, each, name)
+    return {"frontier": replace(system.frontier_, means=means, held_out=True), "n_rows": n_rows}
 
 
 # -- report ----------------------------------------------------------------------------------------
@@ -414,19 +508,17 @@ def target_columns(system: Any, target: str | None, query: str | None = None) ->
     return target or known, query or queries
 
 
-def measured_on(
-    system: Any, frame: Any, cells: Cells, labels: Labels, by: Sequence[str], title: str, unit: str
-) -> tuple[Facts, Facts]:
-    """Results on the rows of a table, for the page, and those expected at the fit."""
-    groups = groups_of(by, frame)
+def measured(system: Any, rows: Rows, by: Sequence[str]) -> tuple[Facts, dict[str, Any], list[str]]:
+    """Results on labelled rows, for the page; what is printed besides, as numbers and in words."""
+    groups = groups_of(by, rows.frame)
     expected = expected_of(system)
-    refuse_unreadable(chain_of(system), cells)
-    facts = measure(system, reader_of_all_cells(system, cells), labels, by=groups)
-    notes = (
-        ("Expected at the fit", _expected_in_words(facts, expected)),
-        ("Date", dt.date.today().isoformat()),
-    )
-    return replace(facts, title=title, unit=unit, notes=notes), expected
+    refuse_unreadable(chain_of(system), rows.cells)
+    facts = measure(system, reader_of_all_cells(system, rows.cells), rows.labels, by=groups)
+    words = _expected_in_words(facts, expected)
+    notes = (("Expected at the fit", words), ("Date", dt.date.today().isoformat()))
+    ends = expected.interval(facts.n_queries or facts.n_rows)
+    numbers = {"expected": {**expected.results(0), "score_interval": list(ends)}}
+    return replace(facts, notes=notes), numbers, [f"The fit expected {words}."]
 
 
 def _expected_in_words(facts: Facts, expected: Facts) -> str:
@@ -437,20 +529,11 @@ def _expected_in_words(facts: Facts, expected: Facts) -> str:
     return f"{score} for so many {_unit(facts)}, and a mean cost of {mean} ({low} to {high})"
 
 
-def report_numbers(facts: Facts, expected: Facts, out: Path) -> dict[str, Any]:
-    """Results of the point that the page shows first, and those expected at the fit, for ``--json``."""
-    ends = expected.interval(facts.n_queries or facts.n_rows)
-    return {
-        "file": str(out),
-        **facts.results(facts.start),
-        "expected": {**expected.results(0), "score_interval": list(ends)},
-    }
-
-
-def report_in_words(facts: Facts, expected: Facts, out: Path) -> None:
-    """Print the results of the point in force on the new rows, and the path of the page."""
+def report_in_words(facts: Facts, sentences: Sequence[str], out: Path) -> None:
+    """Print the results of the point in force on the new rows, some sentences, and the path of the page."""
     queries = "" if facts.n_queries is None else f" of {facts.n_queries:,} queries"
     print_text(f"On {facts.n_rows:,} rows{queries}:")
     print_table(results_table(facts, facts.start))
-    print_text(f"The fit expected {_expected_in_words(facts, expected)}.")
+    for sentence in sentences:
+        print_text(sentence)
     print_text(f"wrote {out} ({size_of(out)})")

@@ -21,7 +21,6 @@ from thrifty.cli.options import (
     UnseenText,
     is_many,
 )
-from thrifty.cli.route import explain_router, frontier_router, predict_router, report_router
 from thrifty.errors import InvalidInputError
 from thrifty.files import check_output, write_atomically
 
@@ -71,20 +70,14 @@ def predict(
     """
     from thrifty.bundle.save_load import load
     from thrifty.cli.system import (
-        answers_in_words,
-        answers_numbers,
-        answers_table,
+        at_held_budget,
         at_operating_point,
         files_in_words,
-        notes_of_answers,
-        read_rows,
-        reader_of_all_cells,
         scorer_at,
+        view_of,
     )
-    from thrifty.engine.evidence.budgets import hold_budget as at_held_budget
-    from thrifty.engine.table.files import name_of, table_bytes
+    from thrifty.engine.table.files import table_bytes
     from thrifty.files import parse_bytes
-    from thrifty.learners.routing.router import ModelRouter
     from thrifty.scale.folder import find_files, predict_files
 
     goal, on_screen = Goal.read(budget, max_loss, min_recall), str(out) == "-"
@@ -115,32 +108,23 @@ def predict(
         check_output(out)
     held = None
     with notes_of_warnings():
-        fitted = load(system, public_key=public_key)
-        if isinstance(fitted, ModelRouter):
-            predict_router(fitted if budget is None else fitted.at(budget=budget), table, out, json)
-            return
-        frame, cells = read_rows(fitted, table, row_key=row_key, unseen_is_missing=unseen is Unseen.missing)
+        fitted = at_operating_point(load(system, public_key=public_key), goal)
+        view = view_of(fitted)
+        rows = view.read_rows(fitted, table, row_key=row_key, unseen_is_missing=unseen is Unseen.missing)
         if hold_budget:
-            held = getattr(fitted, "budget", None) if budget is None else budget
-            if held is None:
-                raise InvalidInputError(
-                    f"{system} was fitted without a budget, so there is none to hold. Name one with --budget."
-                )
-            fitted = at_held_budget(fitted, reader_of_all_cells(fitted, cells), held)
-        else:
-            fitted = at_operating_point(fitted, goal)
-        answers = answers_table(fitted, frame, cells)
-    for text in notes_of_answers(fitted, frame, cells, answers, name_of(table), row_key):
+            fitted, held = at_held_budget(fitted, rows, budget, system)
+        answers = view.answers_table(fitted, rows)
+    for text in view.notes_of_answers(fitted, rows, answers, row_key):
         print_note(text)
     if on_screen:
         typer.echo(table_bytes(answers, "answers.csv", raw=raw), nl=False)
         return
     write_atomically(out, table_bytes(answers, out, raw=raw))
-    numbers = answers_numbers(fitted, answers, out, held)
+    numbers = view.answers_numbers(fitted, answers, out, held)
     if json:
         print_json(numbers)
     else:
-        answers_in_words(numbers, goal)
+        view.answers_in_words(numbers, goal)
 
 
 def explain(
@@ -160,33 +144,23 @@ def explain(
     json: AsJson = False,
 ) -> None:
     """Explain the answers row by row: purchases in their order, the answer of each stage, and why the row stopped."""
-    import numpy as np
-
     from thrifty.bundle.save_load import load
-    from thrifty.cli.system import at_operating_point, read_rows
-    from thrifty.engine.evidence.collect import chain_of
+    from thrifty.cli.system import at_operating_point, view_of
     from thrifty.engine.table.files import name_of
-    from thrifty.engine.walk.explain import explain_rows
-    from thrifty.learners.routing.router import ModelRouter
 
     goal = Goal.read(budget, max_loss)
     with notes_of_warnings():
-        fitted = load(system, public_key=public_key)
-        if isinstance(fitted, ModelRouter):
-            shown = slice(None if everything else _EXPLAINED) if row is None else slice(row - 1, row)
-            explain_router(fitted if budget is None else fitted.at(budget=budget), table, shown, json)
-            return
-        fitted = at_operating_point(fitted, goal)
-        _, cells = read_rows(fitted, table, row_key=row_key, unseen_is_missing=unseen is Unseen.missing)
-        chain, n_rows = chain_of(fitted), len(cells)
+        fitted = at_operating_point(load(system, public_key=public_key), goal)
+        view = view_of(fitted)
+        rows = view.read_rows(fitted, table, row_key=row_key, unseen_is_missing=unseen is Unseen.missing)
+        n_rows = len(rows.numbers)
         if row is not None and row > n_rows:
             raise InvalidInputError(
                 f"--row must be at most {n_rows:,}, the number of rows of {name_of(table)}; got {row:,}."
             )
         n_shown = n_rows if everything else min(n_rows, _EXPLAINED)
-        cells = cells.take(np.arange(n_shown) if row is None else np.array([row - 1]))
-        explanations = explain_rows(chain, chain.reader(cells), chain.schema.names)
-    numbered = list(zip(cells.row_numbers.tolist(), explanations, strict=True))
+        places = slice(n_shown) if row is None else slice(row - 1, row)
+        numbered = list(zip(rows.numbers[places], view.explanations(fitted, rows, places), strict=True))
     if json:
         print_json({"rows": [{"row": number, **explanation.as_dict()} for number, explanation in numbered]})
     else:
@@ -219,45 +193,32 @@ def frontier(
 
     They are estimated on rows of the fit, or measured on all rows of TABLE, which may be larger than memory.
     """
-    from dataclasses import replace
-
     from thrifty.bundle.save_load import load
-    from thrifty.cli.system import (
-        expected_of,
-        frontier_in_words,
-        frontier_numbers,
-        frontier_picture,
-        partitions_of,
-        target_columns,
-    )
-    from thrifty.learners.routing.router import ModelRouter
-    from thrifty.scale.fit import frontier_on
+    from thrifty.cli.system import measured_frontier, view_of
 
-    if plot is not None:
-        check_output(plot)
+    kind = None if plot is None else _kind_of_picture(check_output(plot))
     measured: dict[str, Any] = {}
     with notes_of_warnings(), progress() as show:
-        known = load(system, public_key=public_key)
-        if isinstance(known, ModelRouter):
-            frontier_router(known, plot, json)
-            return
-        facts = expected_of(known)
+        fitted = load(system, public_key=public_key)
+        view = view_of(fitted)
         if table is not None:
-            name, _ = target_columns(known, target)
-            each, _ = partitions_of(known, table, name, n_jobs=jobs, progress=show)
-            means, n_rows = frontier_on(known, each, name)
-            measured = {
-                "frontier": replace(known.frontier_, means=means, held_out=True),
-                "n_rows": n_rows,
-            }
+            measured = measured_frontier(fitted, table, target, n_jobs=jobs, progress=show)
+        facts = view.expected_of(fitted)
     if plot is not None:
-        write_atomically(plot, frontier_picture(known, facts, plot, measured.get("frontier")))
+        write_atomically(plot, view.frontier_picture(fitted, facts, kind, **measured))
     if json:
-        print_json(frontier_numbers(known, facts, **measured))
+        print_json(view.frontier_numbers(fitted, facts, **measured))
     else:
-        frontier_in_words(known, facts, system if table is None else table, **measured)
+        view.frontier_in_words(fitted, facts, system if table is None else table, **measured)
         if plot is not None:
             print_text(f"wrote {plot}")
+
+
+def _kind_of_picture(path: Path) -> str:
+    kind = path.suffix.lower().lstrip(".") or "png"
+    if kind not in ("png", "svg", "pdf"):
+        raise InvalidInputError(f"--plot writes png, svg or pdf; got {path.name!r}.")
+    return kind
 
 
 def report(
@@ -297,47 +258,29 @@ def report(
 
     TABLE may be a folder, or a pattern in quotes such as 'rows/*.parquet'; of many rows, a sample is measured.
     """
+    from dataclasses import replace
+
     from thrifty.bundle.save_load import load
-    from thrifty.cli.system import (
-        measured_on,
-        partitions_of,
-        read_rows,
-        report_in_words,
-        report_numbers,
-        target_columns,
-    )
-    from thrifty.engine.evidence.collect import chain_of
-    from thrifty.engine.table.training import targets_of
+    from thrifty.cli.system import labelled_rows, report_in_words, view_of
     from thrifty.learners.routing.router import ModelRouter
     from thrifty.reporting.page import page_of
-    from thrifty.scale.fit import sample_rows
 
     check_output(out)
     with notes_of_warnings(), progress() as show:
         show("measuring", 0, 1)
-        known = load(system, public_key=public_key)
-        words = title or f"What {system.stem} does on {table.name}"
-        if isinstance(known, ModelRouter):
+        fitted = load(system, public_key=public_key)
+        view = view_of(fitted)
+        if isinstance(fitted, ModelRouter):
             if target or query:
                 raise InvalidInputError("--target and --query are for estimators; a router reads a log.")
-            report_router(known, table, out, by, words, unit, json)
-            return
-        target, query = target_columns(known, target, query)
-        if is_many(table):
-            each, _ = partitions_of(known, table, target, [*([query] if query else []), *(by or ())])
-            schema = chain_of(known).schema
-            # Documents of a query are drawn together.
-            frame, n_rows = sample_rows(each, [query] if query else schema.names, target, sample)
-            cells = schema.cells(frame)
-            if len(frame) < n_rows:
-                print_note(f"{len(frame):,} of {n_rows:,} rows are measured, drawn by what they hold")
+            rows = view.read_rows(fitted, table)
         else:
-            frame, cells = read_rows(known, table, target=target)
-        labels = targets_of(frame, target, chain_of(known).classes, query)
-        facts, expected = measured_on(known, frame, cells, labels, by or (), words, unit)
+            rows = labelled_rows(fitted, table, target, query, by or (), sample)
+        facts, numbers, sentences = view.measured(fitted, rows, by or ())
+        facts = replace(facts, title=title or f"What {system.stem} does on {table.name}", unit=unit)
         show("measuring", 1, 1)
     write_atomically(out, page_of(facts).encode())
     if json:
-        print_json(report_numbers(facts, expected, out))
+        print_json({"file": str(out), **facts.results(facts.start), **numbers})
     else:
-        report_in_words(facts, expected, out)
+        report_in_words(facts, sentences, out)
