@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import thrifty.cli.console
 from thrifty import DynaModGbrtClassifier, save
+from thrifty.reporting.words import quantity
 
 
 @pytest.fixture
@@ -250,5 +250,5 @@ def test_words_that_lack_are_exit_code_two(run, arguments):
 
 
 def test_a_quantity_has_no_digits_that_say_nothing():
-    shown = [thrifty.cli.console.quantity(value) for value in (6.0, 0.5, 5.9949, 12345.6, 0.0004)]
+    shown = [quantity(value) for value in (6.0, 0.5, 5.9949, 12345.6, 0.0004)]
     assert shown == ["6", "0.5", "5.995", "12,346", "0"]

@@ -14,8 +14,8 @@ import thrifty
 from thrifty import BudgetedClassifier, StageOptions
 from thrifty.bundle.save_load import load
 from thrifty.cli import system as cli_system
-from thrifty.cli.console import quantity
 from thrifty.cli.system import expected_of
+from thrifty.reporting.words import quantity
 
 pytestmark = pytest.mark.slow
 

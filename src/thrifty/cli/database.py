@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, quote
 
 import typer
 
-from thrifty.cli.console import notes_of_warnings, print_json, print_note, print_text, quantity
+from thrifty.cli.console import notes_of_warnings, print_json, print_note, print_text
 from thrifty.cli.options import (
     AsJson,
     Budget,
@@ -119,6 +119,7 @@ def buy(
     from thrifty.engine.table.files import name_of, read_table, table_bytes
     from thrifty.engine.table.frames import listed
     from thrifty.engine.table.reader import keys_of
+    from thrifty.reporting.words import quantity
 
     check_output(out)
     database = Database.of(source)

@@ -42,8 +42,9 @@ def route(
 ) -> None:
     """Learn from a log which of many models to ask about each row, within a budget, and write a router."""
     from thrifty.bundle.save_load import save
-    from thrifty.cli.router import frontier_numbers, pivot, read_models
+    from thrifty.cli.router import frontier_numbers
     from thrifty.engine.table.files import read_table
+    from thrifty.learners.routing.log_files import pivot_log, read_models
     from thrifty.learners.routing.router import ModelRouter
 
     if prices is not None:
@@ -53,8 +54,8 @@ def route(
     check_output(out)
     with notes_of_warnings():
         frame = read_table(log)
-        price_of = read_models(models)
-        X, arrays = pivot(frame, log, price_of)
+        price_of = None if models is None else read_models(models)
+        X, arrays = pivot_log(frame, log, price_of)
         names = arrays.pop("models")
         if price_of is None and "cost" not in arrays:
             raise InvalidInputError(

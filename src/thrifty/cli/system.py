@@ -18,7 +18,7 @@ import numpy as np
 from thrifty.arrays import Labels
 from thrifty.bundle.save_load import load
 from thrifty.cli import router
-from thrifty.cli.console import print_note, print_table, print_text, quantity, size_of
+from thrifty.cli.console import print_note, print_table, print_text, size_of
 from thrifty.cli.options import Goal, is_many
 from thrifty.engine.evidence.budgets import hold_budget
 from thrifty.engine.evidence.collect import chain_of
@@ -41,7 +41,7 @@ from thrifty.progress import Progress
 from thrifty.reporting.facts import Facts
 from thrifty.reporting.measure import expected, measure
 from thrifty.reporting.page import groups_of
-from thrifty.reporting.words import results_table, value_text
+from thrifty.reporting.words import expected_in_words, interval_in_words, quantity, results_table, unit_of
 from thrifty.scale.fit import Each, frontier_on, sample_rows
 from thrifty.scale.folder import csv_types, each_of_files, find_files
 from thrifty.scale.scorer import Scorer, answers_of, stage_names
@@ -165,23 +165,24 @@ def expected_of(system: Any) -> Facts:
 
 def at_operating_point(system: Any, goal: Goal) -> Any:
     """The system at the operating point for a goal; unchanged without one."""
+    goals = goals_for(system, goal)
+    return system.at(**goals) if goals else system
+
+
+def goals_for(system: Any, goal: Goal) -> dict[str, Any]:
+    """Arguments of ``at`` for a goal, with limits by label; goals that the system does not know are refused."""
     goals = goal.as_dict()
-    if not goals:
-        return system
     is_movable = isinstance(system, ChainEstimator | ModelRouter)
     parameters = signature(system.at).parameters if is_movable else {}
-    for name in goals:
+    for name, value in goals.items():
         if name not in parameters:
             raise InvalidInputError(
                 f"--{name.replace('_', '-')} is not for a {method_of(system)}, which is what the file holds. Leave it "
                 f"out."
             )
-    return system.at(**(by_label(goals, chain_of(system).classes) if hasattr(system, "chain_") else goals))
-
-
-def by_label(goals: dict[str, Any], classes: Labels) -> dict[str, Any]:
-    """Goals with limits by label instead of by class name."""
-    return {name: labels_by_name(name, value, classes) for name, value in goals.items()}
+        if isinstance(value, dict):
+            goals[name] = labels_by_name(name, value, chain_of(system).classes)
+    return goals
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -217,12 +218,12 @@ def fit_in_words(system: Any, facts: Facts, out: Path) -> None:
         chosen = f": best of {rivals} (cross-validated on {record.full_rows:,} rows)"
     print_text(f"The full model is {facts.full_name}{chosen}.")
     print_text(_built_in_words(system, facts))
-    unit = _unit(facts)
+    unit = unit_of(facts)
     n_judged = facts.n_queries or facts.n_rows
     print_text(f"Expected of new {unit}, estimated out of fold on {n_judged:,} {unit}:")
     print_table(results_table(facts))
     print_text(
-        f"19 times out of 20, {_NEW_ROWS:,} new {unit} have {_interval_in_words(facts, _NEW_ROWS)}. `thrifty predict "
+        f"19 times out of 20, {_NEW_ROWS:,} new {unit} have {interval_in_words(facts, _NEW_ROWS)}. `thrifty predict "
         f"--hold-budget` holds a budget on just the rows at hand."
     )
     _print_certificate(system)
@@ -237,7 +238,7 @@ def system_numbers(system: Any, facts: Facts) -> dict[str, Any]:
         "method": method_of(system),
         "asked": dict(record_of(system).goal) or None,
         **facts.results(0),
-        f"score_interval_1000_{_unit(facts)}": list(facts.interval(_NEW_ROWS)),
+        f"score_interval_1000_{unit_of(facts)}": list(facts.interval(_NEW_ROWS)),
         "stages": chain.n_own_stages,
         "bought": [chain.schema.names[column] for column in chain.columns],
         "settings": dict(system.evidence_.settings),
@@ -245,17 +246,6 @@ def system_numbers(system: Any, facts: Facts) -> dict[str, Any]:
         if certificate is None
         else {"sentence": str(certificate), **_named(system, certificate.as_dict())},
     }
-
-
-def _unit(facts: Facts) -> str:
-    return "rows" if facts.n_queries is None else "queries"
-
-
-def _interval_in_words(facts: Facts, n_new: int) -> str:
-    """Interval of the score of so many new rows or queries."""
-    name, ends = facts.score.name, facts.interval(n_new)
-    low, high = (value_text(facts, name, end).replace("\N{NO-BREAK SPACE}", " ") for end in ends)
-    return f"{'a' if name[0] in 'cDm' else 'an'} {name} of {low} to {high}"
 
 
 def _built_in_words(system: Any, facts: Facts) -> str:
@@ -294,9 +284,7 @@ def _named(system: Any, entries: dict[str, Any]) -> dict[str, Any]:
 
 def scorer_at(path: Path, goal: Goal, *, public_key: Path | None, **options: Any) -> Scorer:
     """Scorer of the system in a file, at the operating point for a goal."""
-    goals = goal.as_dict()
-    if goals:
-        goals = by_label(goals, chain_of(load(path, public_key=public_key)).classes)
+    goals = goals_for(load(path, public_key=public_key), goal)
     return Scorer(path, at=goals, public_key=public_key, **options)
 
 
@@ -421,7 +409,7 @@ def frontier_in_words(
     if len(places) > _N_POINTS:  # those that evenly spaced budgets lead to
         places = np.unique(frontier.within(np.linspace(chosen[0], chosen[-1], _N_POINTS)))
     shown = "" if len(places) == len(frontier) else f"; {len(places)} of them, --json lists all"
-    print_text(f"{path}: {len(frontier):,} efficient points on {n_rows:,} {_unit(facts)}{shown}")
+    print_text(f"{path}: {len(frontier):,} efficient points on {n_rows:,} {unit_of(facts)}{shown}")
     score = chain_of(system).task.quality_name
     heads = ["tests", "mistakes", "total cost"] if frontier.is_priced else ["mean cost", score]
     lines = [[*heads, "answered by the full model"]]
@@ -444,7 +432,7 @@ def frontier_numbers(
     """Efficient points and the point in force, for ``--json``."""
     frontier = frontier or system.frontier_
     return {
-        _unit(facts): n_rows or frontier.n_rows,
+        unit_of(facts): n_rows or frontier.n_rows,
         "chosen": system_numbers(system, facts),
         "points": [_named(system, point.as_dict()) for point in frontier],
         "least_total": int(frontier.least_total) if frontier.is_priced else None,
@@ -514,19 +502,11 @@ def measured(system: Any, rows: Rows, by: Sequence[str]) -> tuple[Facts, dict[st
     expected = expected_of(system)
     refuse_unreadable(chain_of(system), rows.cells)
     facts = measure(system, reader_of_all_cells(system, rows.cells), rows.labels, by=groups)
-    words = _expected_in_words(facts, expected)
+    words = expected_in_words(facts, expected)
     notes = (("Expected at the fit", words), ("Date", dt.date.today().isoformat()))
     ends = expected.interval(facts.n_queries or facts.n_rows)
     numbers = {"expected": {**expected.results(0), "score_interval": list(ends)}}
     return replace(facts, notes=notes), numbers, [f"The fit expected {words}."]
-
-
-def _expected_in_words(facts: Facts, expected: Facts) -> str:
-    """Results that the fit expected of so many rows."""
-    cost = expected.cost
-    mean, low, high = (quantity(one[0]) for one in (cost.value, cost.low, cost.high))
-    score = _interval_in_words(expected, facts.n_queries or facts.n_rows)
-    return f"{score} for so many {_unit(facts)}, and a mean cost of {mean} ({low} to {high})"
 
 
 def report_in_words(facts: Facts, sentences: Sequence[str], out: Path) -> None:
