@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import thrifty.cli.router
 from thrifty.arrays import Labels
 from thrifty.bundle.save_load import load
-from thrifty.cli import router
 from thrifty.cli.console import print_note, print_table, print_text, size_of
 from thrifty.cli.options import Goal, is_many
 from thrifty.engine.evidence.budgets import hold_budget
@@ -52,7 +52,7 @@ _N_POINTS = 14
 
 def view_of(system: Any) -> ModuleType:
     """Module that reads rows for a system and shows what it does with them: ``router`` for a router, else this one."""
-    return router if isinstance(system, ModelRouter) else sys.modules[__name__]
+    return thrifty.cli.router if isinstance(system, ModelRouter) else sys.modules[__name__]
 
 
 # -- attributes of a system -----------------------------------------------------------------------
