@@ -200,7 +200,7 @@ def simulate_ranking(rng, metric):
     if told.is_fallback:
         return told.n_rows, False, False
     new = evidence_of(ranker, *draw_queries(rng, QUERIES[2])).against_full()
-    no_worse = new.judged_at(np.array(told.point.thresholds))[2]
+    no_worse = new.at_point(np.array(told.point.thresholds))[2]
     return told.n_rows, True, np.mean(1.0 - no_worse) > QUERIES_LOST
 
 

@@ -47,7 +47,7 @@ from thrifty import (
 )
 from thrifty.device.c99 import plan_of, source_of
 from thrifty.device.model import DeviceModel, DeviceStage, device_model, leaf_unit
-from thrifty.engine.purchases.readers import TableReader
+from thrifty.engine.table.table import Table
 from thrifty.engine.trees.other_libraries import additive_trees
 from thrifty.engine.walk.policy import Policy
 
@@ -242,7 +242,7 @@ WRITERS = {
 
 def walked(chain, X):
     """What ``start`` does with rows: end, route, label, number of purchases, price, purchases, scores."""
-    walk = chain.walker.walk(TableReader(X.astype(np.float64), None), np.arange(len(X)), chain.policy)
+    walk = chain.walker.walk(Table(X.astype(np.float64), None), np.arange(len(X)), chain.policy)
     n_stages, task = len(chain.stages), chain.task
     last = np.minimum(walk.route, n_stages - 1)
     order = chain.walker.held_at(n_stages - 1)

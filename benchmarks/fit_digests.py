@@ -2,21 +2,23 @@
 
     python benchmarks/fit_digests.py > before.txt      # then change the code
     python benchmarks/fit_digests.py | diff before.txt -
+    python benchmarks/fit_digests.py routers           # those of routers only
 
 Digests differ from machine to machine: a fit may differ in the last bits of a sum.
 """
 
 import hashlib
+import sys
 import warnings
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.naive_bayes import GaussianNB
 
 import thrifty
-from thrifty.engine.evidence.thresholds import measured
 
 SEED = {"random_state": 0}
 
@@ -63,8 +65,10 @@ def fits():
     yield "documents", ranker.fit(documents, grade, qid=np.arange(600) // 10), documents
 
 
-def main():
-    warnings.simplefilter("ignore")
+def estimator_digests():
+    """Digests of what estimators answer and cost, by name."""
+    from thrifty.engine.evidence.thresholds import measured
+
     for name, one, X in fits():
         said = one.predict_proba(X) if hasattr(one, "predict_proba") else one.predict(X)
         policy, seen = one.chain_.policy, getattr(one, "evidence_", None)
@@ -72,9 +76,132 @@ def main():
             seen is not None and seen.optimism is not None
         ):  # scores of the rows of the fit, without a correction
             policy = measured(policy, replace(seen, optimism=None))
-        parts = (said, one.cost(X), one.route(X), policy.thresholds, policy.cost, policy.score)
-        digest = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
-        print(f"{name:30} {digest[:16]}", flush=True)
+        yield name, digest(said, one.cost(X), one.route(X), policy.thresholds, policy.cost, policy.score)
+
+
+# -- routers, by public names only: they run on former checkouts too ----------------------------------
+
+PRICES = {"tiny": 1.0, "small": 2.0, "middle": 5.0, "large": 20.0}
+
+
+def router_log(n_rows, seed):
+    """Rows of a log: features, qualities, costs and answers of models of rising skill; the first column is how hard."""
+    rng = np.random.default_rng(seed)
+    hard = rng.random(n_rows)
+    chance = np.clip(np.array([0.55, 0.65, 0.75, 0.92]) + 0.5 - hard[:, None], 0.02, 0.98)
+    right = rng.random((n_rows, 4)) < chance
+    answers = np.where(right, 0, rng.integers(1, 5, right.shape))
+    cost = (np.array(list(PRICES.values())) * rng.uniform(0.8, 1.2, right.shape)).round(3)
+    X = np.column_stack([hard + 0.2 * rng.standard_normal(n_rows), rng.random(n_rows)]).round(6)
+    return X, right.astype(float), cost, answers
+
+
+def routers():
+    """Fitted routers and a log of new rows, by name."""
+    X, quality, cost, answers = router_log(1_000, 0)
+    fit, new = slice(0, 600), slice(600, None)
+
+    def split(**parts):
+        return [{name: part[rows] for name, part in parts.items()} for rows in (fit, new)]
+
+    kinds = np.array(["easy", "plain", "hard", "tricky"])[np.digitize(X[:, 0], [0.25, 0.5, 0.75])]
+    texts = np.array(
+        [f"question {row}, {kind}: {kind} {'why ' * (row % 5)}" for row, kind in enumerate(kinds)]
+    )
+    words = np.array(["Paris", "Rome", "Oslo", "Bern", "Kyiv"], dtype=object)[answers]
+    columns = ["hard", "other"]
+    noise = np.random.default_rng(1).normal(size=quality.shape)
+    propensity = np.where(X[:, :1] > 0.5, [0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1])
+    asked = (np.random.default_rng(2).random((len(X), 1)) > propensity.cumsum(axis=1)).sum(axis=1)
+    is_asked = np.arange(4) == np.minimum(asked, 3)[:, None]
+    seen, billed = np.where(is_asked, quality, np.nan), np.where(is_asked, cost, np.nan)
+    made = {
+        "texts": (
+            thrifty.ModelRouter({name: (price, 4 * price) for name, price in PRICES.items()}, **SEED),
+            split(X=texts, quality=quality, answers=words),
+        ),
+        "table": (
+            thrifty.ModelRouter(PRICES, **SEED),
+            split(X=pd.DataFrame(X, columns=columns), quality=quality, cost=cost, answers=answers),
+        ),
+        "evidence": (
+            thrifty.ModelRouter(list(PRICES), **SEED),
+            split(X=X, quality=quality, cost=cost, evidence=quality + 0.3 * noise),
+        ),
+        "propensities": (
+            thrifty.ModelRouter(list(PRICES), max_asks=1, **SEED),
+            split(X=X, quality=seen, cost=billed, propensity=propensity),
+        ),
+    }
+    for name, (router, (log, rows)) in made.items():
+        rows["X"] = rows["X"].tolist() if name == "texts" else rows["X"]
+        log["X"] = log["X"].tolist() if name == "texts" else log["X"]
+        yield name, router.fit(**log), rows
+
+
+def expected_quality(router):
+    """Mean quality expected of a router, by its present or its former name."""
+    return next(
+        getattr(router, name) for name in ("expected_score_", "expected_quality_") if hasattr(router, name)
+    )
+
+
+def replay_parts(router, log):
+    """Models asked, the one whose answer is taken, cost and quality of each row of a log."""
+    replay = router.replay(**log)
+    asked = [" ".join(filter(None, names)) for names in replay.asked.tolist()]
+    ips = replay.cost if replay.ips is None else replay.ips
+    return "\n".join([*asked, *replay.model.tolist()]).encode(), replay.cost, replay.quality, ips
+
+
+def router_digests():
+    """Digests of replays, budgets, bills and certificates of routers, by name."""
+    for name, router, log in routers():
+        low, high = (float(router.frontier_.cost[place]) for place in (0, -1))
+        cheap, dear = (router.at(budget=low + share * (high - low)) for share in (0.25, 0.6))
+        yield (
+            f"router, {name}: replay",
+            digest(*replay_parts(router, log), *map(np.asarray, expected(router))),
+        )
+        for share, one in (("cheap", cheap), ("dear", dear)):
+            yield f"router, {name}: {share}", digest(*replay_parts(one, log), *map(np.asarray, expected(one)))
+        held = router.at(budget=0.7 * high + 0.3 * low, confidence=0.9)
+        bills = [one.bill(n_rows) for one in (router, cheap, held) for n_rows in (10, 1_000)]
+        yield f"router, {name}: bill", digest(np.array(bills))
+        if name != "propensities":  # which lacks the answers that prove something
+            proved = {part: values for part, values in log.items() if part != "propensity"}
+            by_loss = router.certified(**proved, max_loss=0.2)
+            by_bill = router.certified(**proved, budget=high, n_next=500)
+            bounds = [one.certificate_.bound for one in (by_loss, by_bill)]
+            costs = [one.expected_cost_ for one in (by_loss, by_bill)]
+            yield f"router, {name}: certificates", digest(np.array(bounds + costs))
+
+
+def expected(router):
+    """Mean cost and quality expected of a router, and its frontier."""
+    frontier = router.frontier_
+    quality = getattr(frontier, "quality", None)
+    return (
+        router.expected_cost_,
+        expected_quality(router),
+        frontier.cost,
+        frontier.score if quality is None else quality,
+    )
+
+
+def digest(*parts):
+    """First digits of the SHA-256 of some arrays."""
+    data = b"".join(
+        part if isinstance(part, bytes) else np.ascontiguousarray(part).tobytes() for part in parts
+    )
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def main():
+    warnings.simplefilter("ignore")
+    for digests in [router_digests] if sys.argv[1:] == ["routers"] else [estimator_digests, router_digests]:
+        for name, text in digests():
+            print(f"{name:30} {text}", flush=True)
 
 
 if __name__ == "__main__":

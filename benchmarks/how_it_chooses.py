@@ -15,7 +15,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 
 from thrifty import BudgetedClassifier
 from thrifty.learners.cascade import plan as planning
-from thrifty.learners.cascade.problem import calibrate
+from thrifty.learners.cascade.evaluation import calibrate
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -30,22 +30,22 @@ def fit():
     digits = load_digits()
     rows = np.random.default_rng(0).permutation(len(digits.target))
     X, y = digits.data[rows], (digits.target[rows] >= 5).astype(int)
-    seen, worth = [], planning._worth
+    seen, mean_score = [], planning._mean_score
 
-    def spy(problem, plan, scores):
-        _, calibrated = calibrate(problem.task, scores, problem.y, problem.weight)
+    def spy(problem, plan, scores, budgets):
+        _, calibrated = calibrate(problem, scores)
         right = [
             problem.task.quality_of_scores(problem.y, calibrated[:, stage]).mean()
             for stage in range(scores.shape[1])
         ]
-        found = worth(problem, plan, scores)
-        seen.append((plan.name, plan.order, problem.costs(plan.sets)[:-1], np.array(right), found))
-        return found
+        score = mean_score(problem, plan, scores, budgets)
+        seen.append((plan.name, plan.order, problem.costs(plan.sets)[:-1], np.array(right), score))
+        return score
 
-    planning._worth = spy
+    planning._mean_score = spy
     full = ExtraTreesClassifier(100, random_state=0)
     clf = BudgetedClassifier(full, budget=BUDGET, random_state=0).fit(X[:1200], y[:1200])
-    planning._worth = worth
+    planning._mean_score = mean_score
     return clf, X[1200:], y[1200:], seen
 
 

@@ -40,9 +40,9 @@ from sklearn.linear_model import Ridge
 
 from ports import free_ports
 from thrifty import ModelRouter, save
+from thrifty.engine.evidence.budgets import CostBounds
+from thrifty.engine.evidence.thresholds import convex_hull
 from thrifty.errors import InvalidInputError
-from thrifty.learners.routing.operating_points import held_mix, upper_bill
-from thrifty.learners.routing.policy import concave_hull
 from thrifty.learners.routing.quality import learn_text_reader
 
 DATA = (
@@ -77,8 +77,8 @@ def read(name):
 
 
 def mix(cost, quality, budget):
-    """Two settings on the concave hull, and the share of the second; None below the least cost."""
-    hull = concave_hull(cost, quality)
+    """Two settings on the convex hull, and the share of the second; None below the least cost."""
+    hull = convex_hull(cost, quality)
     if budget < cost[hull[0]]:
         return None
     place = np.interp(budget, cost[hull], np.arange(len(hull)))
@@ -170,7 +170,7 @@ def cascades(rows, models):
 
 def near_the_front(rows, size=10):
     mean, cost = rows.quality.mean(axis=0), rows.cost.mean(axis=0)
-    hull = concave_hull(cost, mean)
+    hull = convex_hull(cost, mean)
     return np.sort(np.argsort(np.interp(cost, cost[hull], mean[hull]) - mean, kind="stable")[:size]).tolist()
 
 
@@ -198,7 +198,7 @@ def rivals(train, test, folds, seed, names):
                 ):
                     part[held] = values
             points = routed(expected, train, unit)
-            hull = concave_hull(points[1].mean(axis=0), points[0].mean(axis=0))
+            hull = convex_hull(points[1].mean(axis=0), points[0].mean(axis=0))
             at = np.array(SHARES[1:]) * unit
             value = np.interp(at, points[1].mean(axis=0)[hull], points[0].mean(axis=0)[hull]).mean()
             judged.append((value, len(judged), points))
@@ -326,21 +326,23 @@ def bills(name, n_deployments=500, confidence=0.95):
     rows, is_test, models = read(name)
     train, test = rows[~is_test], rows[is_test]
     router = fitted(models, train)
-    log, _ = router._log_of(test.texts, test.quality, test.cost, test.answers, None)
-    n_points = len(router.frontier_.cost)
-    costs = np.column_stack([router._walk(point, log).cost for point in range(n_points)])
+    new = router._evidence_on(*router._log_of(test.texts, test.quality, test.cost, test.answers, None))
+    costs, policy = new.cost, router._fitted().policy
     unit = train.cost[:, train.quality.mean(axis=0).argmax()].mean()
     rng = np.random.default_rng(0)
     for n_known, n_next in ((400, 400), (200, 800), (100, 100), (800, 200)):
         over = []
         for _ in range(n_deployments):
             order = rng.permutation(len(costs))
-            known, following = costs[order[:n_known]], costs[order[n_known : n_known + n_next]]
-            mix = held_mix(known, rng.choice([0.1, 0.25, 0.5]) * unit, n_next, confidence)
-            if mix is not None:
-                is_high = rng.random(n_next) < mix.share
-                spent = np.where(is_high, following[:, mix.high], following[:, mix.low]).mean()
-                over.append(spent > upper_bill(known, mix, n_next, confidence))
+            known, following = order[:n_known], costs[order[n_known : n_known + n_next]]
+            bounds = CostBounds(new.take(known), n_known, n_next)
+            try:
+                mix = bounds.within(policy, rng.choice([0.1, 0.25, 0.5]) * unit, confidence)
+            except InvalidInputError:
+                continue
+            is_upper = rng.random(n_next) < mix.share
+            spent = np.where(is_upper, following[:, mix.upper], following[:, mix.lower]).mean()
+            over.append(spent > bounds.bound(mix, confidence))
         words = f"{np.mean(over):.1%} of {len(over)} bills of {n_next} rows exceeded"
         print(f"{name}: {words}, bounded from {n_known}", flush=True)
 

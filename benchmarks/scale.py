@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from thrifty import BudgetedClassifier, load, save
-from thrifty.engine.purchases.readers import TableReader
+from thrifty.engine.table.table import Table
 from thrifty.engine.walk.policy import Policy
 from thrifty.scale import Scorer
 from thrifty.scale.folder import find_files, predict_files
@@ -115,7 +115,7 @@ def walk(scorer: Scorer, blocks: list[np.ndarray]) -> float:
     chain, start = scorer.chain, time.perf_counter()
     with limited_threads(openmp=1, blas=1):
         for block in blocks:
-            reader = TableReader(block, block, row_keys=np.arange(len(block)))
+            reader = Table(block, block, row_keys=np.arange(len(block)))
             route = chain.walk(reader)
             chain.task.answers(chain.answer(reader, route))
             chain.spent(reader, route)

@@ -95,6 +95,6 @@ plt.show()
 # One row, step by step:
 
 session = router.at(budget=budgets[6]).start(X[-1])
-while session.next_ask is not None:
-    session.give(answers[-1, list(prices).index(session.next_ask)])
+while session.next_purchase is not None:
+    session.give(answers[-1, list(prices).index(session.next_purchase.name)])
 print(session.explain())

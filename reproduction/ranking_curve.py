@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats
 from thrifty.engine.evidence.bootstrap import check_bootstrap, tails
-from thrifty.engine.evidence.evidence import distinct_thresholds
 from thrifty.engine.tasks.ranking import (
     Queries,
     as_queries,
@@ -26,6 +25,7 @@ from thrifty.engine.tasks.ranking import (
     check_grades,
     check_scores,
 )
+from thrifty.engine.walk.policy import distinct_thresholds
 from thrifty.errors import InvalidInputError
 
 __all__ = ["Measure", "RankingCurve", "band_over_queries", "ranking_curve", "thresholds_of"]

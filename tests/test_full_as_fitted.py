@@ -24,9 +24,9 @@ from thrifty import BudgetedClassifier, ConfidenceRouter, Policy, SqlSource, Sta
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cli import main
 from thrifty.engine.purchases.sources import RetryingSource
-from thrifty.engine.table.columns import column_types, learn_levels, plain_table
-from thrifty.engine.table.frames import as_numbers, kind_of_table
+from thrifty.engine.table.columns import plain_table
 from thrifty.engine.table.reader import Schema
+from thrifty.engine.table.table import Table
 from thrifty.errors import FullModelFailedError, FullModelFailedWarning, InvalidInputError
 from thrifty.serve.config import Config
 from thrifty.serve.gateway import Gateway
@@ -210,7 +210,7 @@ def test_what_is_bought_is_answered_as_the_table_at_hand(fitted, new, expected, 
 def test_tables_of_other_types_and_of_another_library_are_answered_as_those_of_the_fit(fitted, new, expected):
     pl = pytest.importorskip("polars")
     typed = new.assign(colour=new["colour"].cat.set_categories(COLOURS))  # pink is missing
-    assert fitted.chain_.schema.conformed(typed) is typed
+    assert fitted.chain_.schema.conformed(Table.of(typed)) is typed
     same(fitted.predict_proba(typed), expected)
     other = new.astype({"colour": object, "zone": float, "city": "category", "age": float, "rate": float})
     same(fitted.predict_proba(other), expected)
@@ -336,38 +336,35 @@ def every_polars_type():
 @pytest.mark.parametrize("make", [every_pandas_type, every_polars_type])
 def test_a_frame_of_any_types_comes_back_from_the_numbers_that_stages_read_and_from_its_cells(make):
     frame = make()
-    kind, names, everything = kind_of_table(frame), tuple(frame.columns), np.arange(frame.shape[1])
-    types = column_types(frame)
-    fit = Schema(kind, names, types, learn_levels(frame))
+    table, names, everything = Table.of(frame), tuple(frame.columns), np.arange(frame.shape[1])
+    fit = Schema.of(table)
     numbers, unreadable = fit.read(frame, everything)
     assert unreadable == {}
-    np.testing.assert_array_equal(numbers, as_numbers(plain_table(frame, fit.levels)))
+    np.testing.assert_array_equal(numbers, plain_table(table, fit.levels).as_numbers())
     cells = np.array([frame[name].to_list() for name in names], dtype=object).T
     np.testing.assert_array_equal(fit.read(cells, everything)[0], numbers)
-    if kind == "pandas":
+    if fit.kind == "pandas":
         for again in (
             fit.table(numbers, everything),
-            fit.conformed(frame.astype(object)),
-            fit.conformed(numbers),
+            fit.conformed(Table.of(frame.astype(object))),
+            fit.conformed(Table(numbers)),
         ):
             pd.testing.assert_frame_equal(again, frame, check_exact=True)
     else:
-        for again in (fit.table(numbers, everything), fit.conformed(numbers)):
+        for again in (fit.table(numbers, everything), fit.conformed(Table(numbers))):
             assert again.equals(frame)
             assert again.schema == frame.schema
-    assert fit.conformed(frame) is frame
+    assert fit.conformed(table) is frame
 
 
 def test_what_a_type_cannot_hold_stays_as_it_is_and_what_is_no_date_or_truth_is_refused_by_name():
     frame = every_pandas_type()
-    fit = Schema("pandas", tuple(frame.columns), column_types(frame), learn_levels(frame))
+    fit = Schema.of(Table.of(frame))
     place = {name: np.array([number]) for number, name in enumerate(frame)}
     for name, cells in (("int8", [0.5, 1]), ("int8", [300, 1]), ("int8", [np.nan, 1]), ("bool", [np.nan, 1])):
         np.testing.assert_array_equal(fit.table(np.array([cells]).T, place[name])[name], cells)
-    assert fit.conformed(pd.DataFrame({"words": ["a", "new"]}), place["words"])["words"].isna().tolist() == [
-        False,
-        True,
-    ]
+    words = fit.conformed(Table.of(pd.DataFrame({"words": ["a", "new"]})), place["words"])
+    assert words["words"].isna().tolist() == [False, True]
     for name, cell, told in (
         ("time", "May", "dates such as"),
         ("bool", "yes", "True or False"),
@@ -376,7 +373,7 @@ def test_what_a_type_cannot_hold_stays_as_it_is_and_what_is_no_date_or_truth_is_
         _, unreadable = fit.read(np.array([[cell]], dtype=object), place[name])
         assert unreadable[0].rows.tolist() == [True]
         with pytest.raises(InvalidInputError, match=f"column '{name}' must hold .*{told}.* got '{cell}'"):
-            fit.conformed(pd.DataFrame({name: [cell]}, dtype=object), place[name])
+            fit.conformed(Table.of(pd.DataFrame({name: [cell]}, dtype=object)), place[name])
 
 
 # -- a full model that fails --------------------------------------------------------------------------

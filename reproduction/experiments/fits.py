@@ -22,6 +22,7 @@ from reproduction.datasets import Split
 from reproduction.experiments.selection import AnyCandidate, Candidate, FullAnswers
 from thrifty.arrays import Floats, Ints
 from thrifty.engine.full.crossfit import TrainingRows, assign_folds, cross_fit_full
+from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import BinaryTask
 from thrifty.errors import FullModelNotWorthItWarning, OptimisticFullModelWarning
 from thrifty.learners.dynamod.sweep import code_version
@@ -151,15 +152,12 @@ def _judge(model: Any, split: Split, folds: Ints | None) -> FullScores:
     signs = np.where(split.y_train == 1, 1.0, -1.0)
     if folds is None:
         folds = assign_folds(5, split.X_train, signs, signs > 0, seed=0)
-    everyone = np.arange(len(signs))
     rows = TrainingRows(
-        split.X_train,
-        split.X_train,
+        Table(split.X_train),
         signs,
         BinaryTask(np.array([0, 1])),
         np.ones(len(signs)),
         folds,
-        everyone,
         len(signs),
     )
     judged = cross_fit_full(model, rows)

@@ -23,12 +23,12 @@ from reproduction.rivals.budget_prune import BudgetPruneClassifier
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty import Prices, StageOptions
 from thrifty.arrays import Bools, Floats
-from thrifty.engine.evidence.evidence import route_by
 from thrifty.engine.full.adapters import models_of
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.prices.prices import check_price_list
 from thrifty.engine.tasks.classes import clip_probability
 from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.policy import route_by
 from thrifty.errors import InvalidInputError
 from thrifty.learners.cascade.estimators import BudgetedClassifier
 from thrifty.learners.dynamod.gbrt_estimators import DynaModGbrtClassifier

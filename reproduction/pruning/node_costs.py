@@ -9,7 +9,7 @@ from reproduction.pruning.closure import Closure, compiled, worthwhile
 from reproduction.pruning.forest import PrunableForest
 from thrifty.arrays import Bools, Floats, Int64s, Ints
 from thrifty.engine.prices.billing import PriceList
-from thrifty.engine.trees.ensemble import Walk
+from thrifty.engine.trees.ensemble import NodeArrays
 
 __all__ = ["Error", "PruningRows", "closure_of"]
 
@@ -60,7 +60,7 @@ def closure_of(
         share of the other classes in the leaf. The loss of the forest is the mean over its trees.
     """
     trees = forest.trees
-    walk = Walk(trees.roots, trees.feature, trees.threshold, trees.missing_left, trees.children)
+    walk = NodeArrays(trees.roots, trees.feature, trees.threshold, trees.missing_left, trees.children)
     X = np.ascontiguousarray(rows.X, dtype=np.float64)
     losses = [_loss_by_class(answers, error) for answers in (forest.inner, trees.values)]
     at_split, at_leaf = node_losses(X, walk, rows.code, _shares(rows) / trees.n_trees, *losses)
@@ -99,7 +99,7 @@ def _shares(rows: PruningRows) -> Floats:
     return np.ascontiguousarray(judged / np.where(total > 0, total, 1.0))
 
 
-def _first_uses(X: Floats, walk: Walk, is_open: Bools, prices: PriceList) -> tuple[Int64s, Int64s]:
+def _first_uses(X: Floats, walk: NodeArrays, is_open: Bools, prices: PriceList) -> tuple[Int64s, Int64s]:
     """Where each split's arcs begin, and the purchase, ``group * n_rows + row``, at the end of each."""
     paid = prices.prices > 0
     nothing = np.empty(0, np.int64)
@@ -114,7 +114,7 @@ def _first_uses(X: Floats, walk: Walk, is_open: Bools, prices: PriceList) -> tup
 
 @compiled
 def node_losses(
-    X: Any, walk: Walk, code: Any, weight: Floats, inner_loss: Floats, leaf_loss: Floats
+    X: Any, walk: NodeArrays, code: Any, weight: Floats, inner_loss: Floats, leaf_loss: Floats
 ) -> tuple[Floats, Floats]:
     """Weighted loss of the rows at every split and every leaf, were it to answer them.
 
@@ -139,7 +139,7 @@ def node_losses(
 
 @compiled
 def visit_first_uses(
-    X: Any, walk: Walk, is_open: Any, group_of: Any, paid: Any, position: Any, need: Any
+    X: Any, walk: NodeArrays, is_open: Any, group_of: Any, paid: Any, position: Any, need: Any
 ) -> None:
     """Count in ``position`` of a split the rows that first need some purchase there; note which in ``need``.
 

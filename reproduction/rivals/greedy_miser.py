@@ -9,7 +9,6 @@ from thrifty.engine.evidence.collect import evidence_of_known
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows
 from thrifty.engine.full.model import AbsentFull
-from thrifty.engine.purchases.readers import TableReader
 from thrifty.engine.walk.stage import ConfidentStage
 from thrifty.learners.dynamod.boosted import boost_alone
 from thrifty.learners.dynamod.gated import GatedClassifier, GatedRegressor, PairProblem
@@ -49,7 +48,7 @@ class _GreedyMiser(BoostedEstimator):
         return float("inf")
 
     def _judged_rows(self, problem: PairProblem) -> Evidence:
-        reader = TableReader(problem.rows.X, problem.rows.table, problem.rows.positions)
+        reader = problem.rows.table
         return evidence_of_known(self.chain_, reader, problem.rows.y, None, weight=problem.rows.weight)
 
 

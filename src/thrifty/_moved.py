@@ -1,4 +1,4 @@
-"""Import paths of version 0.3 that moved: they go on working for one release, with a ``FutureWarning``."""
+"""Import paths and attributes of 0.3 with another name: they work for one more release, with a ``FutureWarning``."""
 
 import sys
 import warnings
@@ -7,6 +7,7 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 _MOVED = {
     "thrifty.cascade": "thrifty.learners.cascade",
@@ -67,3 +68,30 @@ def find_moved_modules() -> None:
     """Let imports find modules under their former names."""
     if not any(isinstance(finder, _MovedModules) for finder in sys.meta_path):
         sys.meta_path.append(_MovedModules())
+
+
+class FormerName:
+    """Attribute of a class under its former name.
+
+    Parameters
+    ----------
+    name : str
+        Present name of the attribute.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __set_name__(self, owner: type, former: str) -> None:
+        self._former = former
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        """Value of the attribute under its present name."""
+        if instance is None:
+            return self
+        warnings.warn(
+            f"{self._former} of {owner.__name__} is {self._name} now; the former name goes with the next release.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return getattr(instance, self._name)

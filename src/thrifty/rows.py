@@ -33,6 +33,7 @@ __all__ = [
     "fingerprints",
     "key_chance",
     "key_words",
+    "labelled_keys",
     "mix",
     "query_folds",
     "query_keys",
@@ -60,8 +61,12 @@ def fingerprints(X: object, seed: int = 0, *, exact: bool = False) -> Words:
 
 def content_keys(X: object, strata: Ints) -> Words:
     """Two fingerprints per row, shape (n_rows, 2): of what it holds, and of that together with its class."""
-    held = fingerprints(X)
-    keys: Words = np.column_stack([held, mix(held ^ mix(strata.astype(np.uint64) + np.uint64(1)))])
+    return labelled_keys(fingerprints(X), strata.astype(np.uint64))
+
+
+def labelled_keys(held: Words, labels: Words) -> Words:
+    """Two fingerprints per row, shape (n_rows, 2): of what it holds, as given, and of that together with its label."""
+    keys: Words = np.column_stack([held, mix(held ^ mix(labels + np.uint64(1)))])
     return keys
 
 

@@ -170,14 +170,14 @@ def test_without_evidence_a_file_answers_as_before_and_says_what_it_cannot(name,
     assert after.certificate_ == before.certificate_
     for ask in (lambda: after.frontier_, lambda: after.certified(X, before.predict(X), max_loss=0.2)):
         with pytest.raises(
-            InvalidInputError, match="needs the rows that the operating points were judged on"
+            InvalidInputError, match="needs the rows that the operating points were evaluated on"
         ):
             ask()
     if name in CASCADES:
         budget = float(before.frontier_.cost.mean())
         assert_same_answers(after.at(budget=budget), before.at(budget=budget), X)
         with pytest.raises(
-            InvalidInputError, match="needs the rows that the operating points were judged on"
+            InvalidInputError, match="needs the rows that the operating points were evaluated on"
         ):
             after.at(max_loss=0.1)
     else:
@@ -186,7 +186,7 @@ def test_without_evidence_a_file_answers_as_before_and_says_what_it_cannot(name,
             after.at(threshold=middle).route(X), before.at(threshold=middle).route(X), strict=True
         )
         with pytest.raises(
-            InvalidInputError, match="needs the rows that the operating points were judged on"
+            InvalidInputError, match="needs the rows that the operating points were evaluated on"
         ):
             after.at(budget=5.0)
 

@@ -220,7 +220,7 @@ def test_probabilities_are_right_as_often_as_they_say(fitted, others):
 
 
 @pytest.mark.slow
-def test_without_sizes_those_of_the_library_race():
+def test_without_sizes_those_of_the_library_are_compared():
     X, y = make(400, n_features=3)
     clf = BudgetedClassifier(full(), cv=2, random_state=0).fit(X, y)
     assert clf.size_ in [(size.n_trees, size.max_depth) for size in CAPACITIES]

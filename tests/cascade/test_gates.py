@@ -13,15 +13,14 @@ from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.tasks.classes import BinaryTask
 from thrifty.engine.trees import bin_columns
 from thrifty.learners.cascade import gates
-from thrifty.learners.cascade.gates import (
-    RowNodes,
-    choose_gates,
-    learn_gates,
-    middle_price,
+from thrifty.learners.cascade.evaluation import (
+    Candidate,
+    StageScores,
     n_tied_stages,
     scores_on_served_scale,
 )
-from thrifty.learners.cascade.problem import CascadeProblem
+from thrifty.learners.cascade.gates import learn_gates, middle_price, with_learned_gates
+from thrifty.learners.cascade.problem import CascadeProblem, RowNodes
 from thrifty.learners.cascade.stages import grow_stages
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import content_folds
@@ -96,85 +95,87 @@ def known():
     y = 2.0 * y - 1
     folds = content_folds(X, y, 4)
     problem = CascadeProblem(
-        bin_columns(X),
-        BinaryTask(np.array([0, 1])),
-        y,
-        np.ones(800),
-        [np.flatnonzero(folds == fold) for fold in range(4)],
-        3 * y[:, None],
-        PriceList(np.ones(4), np.arange(4)),
-    )
+        task=BinaryTask(np.array([0, 1])),
+        table=bin_columns(X),
+        y=y,
+        weight=np.ones(800),
+        folds=[np.flatnonzero(folds == fold) for fold in range(4)],
+        price_list=PriceList(np.ones(4), np.arange(4)),
+    ).with_full(3 * y[:, None])
     log_odds = np.column_stack([X[:, 1], X[:, 1] + X[:, 2]])
     loss = np.column_stack([(log_odds > 0) != (y > 0)[:, None], np.zeros(800)]).astype(float)
     evidence = Evidence(-np.abs(log_odds), loss == 0, np.array([1.0, 2.0, 4.0]))
-    return problem, (np.array([1, 0]), np.array([1, 0, 2])), evidence, loss, log_odds[:, :, None]
+    settled, sets = log_odds[:, :, None], (np.array([1, 0]), np.array([1, 0, 2]))
+    nodes = RowNodes.on_line(sets)
+    return problem, sets, Candidate(evidence, loss, [], problem.task.full_alone, settled, nodes=nodes)
+
+
+def last_stage(candidate, loss, nodes):
+    """The candidate with its last stage alone: what happens behind that depends on no threshold, only on losses."""
+    evidence = candidate.evidence
+    last = Evidence(evidence.gate[:, 1:], evidence.quality[:, 1:], evidence.cost[1:])
+    return replace(candidate, evidence=last, loss=loss[:, 1:], settled=candidate.settled[:, 1:], nodes=nodes)
 
 
 def test_a_held_out_gate_does_not_know_the_losses_of_its_fold(known):
-    problem, sets, evidence, loss, scores = known
-    fold, price = problem.folds[0], middle_price(evidence, loss)
-    before = learn_gates(problem, RowNodes.on_line(sets), evidence, loss, scores, price).held_out
-    changed = loss.copy()
+    problem, sets, candidate = known
+    fold, price = problem.folds[0], middle_price(candidate)
+    before = learn_gates(problem, candidate, price).held_out
+    changed = candidate.loss.copy()
     changed[fold] = 1 - changed[fold]
-    # What happens behind the last stage depends on no threshold, so only the labels of the fold differ.
-    last = Evidence(evidence.gate[:, 1:], evidence.quality[:, 1:], evidence.cost[1:])
-    after = learn_gates(
-        problem, RowNodes.on_line(sets[1:]), last, changed[:, 1:], scores[:, 1:], price
-    ).held_out
+    last = last_stage(candidate, changed, RowNodes.on_line(sets[1:]))  # only the labels of the fold differ
+    after = learn_gates(problem, last, price).held_out
     np.testing.assert_array_equal(after[fold, 0], before[fold, 1])
     assert (after[:, 0] != before[:, 1]).any()
 
 
 def test_the_gate_of_a_node_is_learned_from_the_rows_that_stand_there(known):
-    problem, sets, evidence, loss, scores = known
-    price = middle_price(evidence, loss)
-    # The last stage alone, because what happens behind it depends on no threshold.
-    last = Evidence(evidence.gate[:, 1:], evidence.quality[:, 1:], evidence.cost[1:])
+    problem, sets, candidate = known
+    price = middle_price(candidate)
     node = (problem.table.codes[:, 3] > np.median(problem.table.codes[:, 3])).astype(int)[:, None]
-    row_nodes = RowNodes([[sets[1], np.array([1, 0, 3])]], node)
-    changed, there = loss.copy(), node[:, 0] == 0
+    nodes = RowNodes([[sets[1], np.array([1, 0, 3])]], node)
+    changed, there = candidate.loss.copy(), node[:, 0] == 0
     changed[there] = 1 - changed[there]
     one, other = (
-        learn_gates(problem, row_nodes, last, losses[:, 1:], scores[:, 1:], price)
-        for losses in (loss, changed)
+        learn_gates(problem, last_stage(candidate, loss, nodes), price) for loss in (candidate.loss, changed)
     )
     np.testing.assert_array_equal(one.held_out[~there], other.held_out[~there])
     assert (one.held_out[there] != other.held_out[there]).any()
-    assert [trees.n_features for trees in one.trees[0]] == [4, 4]
+    assert [trees.n_features for trees in one.grow()[0]] == [4, 4]
 
 
 def test_a_gate_reads_its_block_in_the_order_of_purchase(known):
-    problem, sets, evidence, loss, scores = known
-    trees = learn_gates(
-        problem, RowNodes.on_line(sets), evidence, loss, scores, middle_price(evidence, loss)
-    ).trees
+    problem, sets, candidate = known
+    trees = learn_gates(problem, candidate, middle_price(candidate)).grow()
     X, _ = make(800, 0.4)
-    block = np.column_stack([X[:, sets[1]], scores[:, 1]])
+    block = np.column_stack([X[:, sets[1]], candidate.settled[:, 1]])
     other = block.copy()
     other[:, 1] = 1 - other[:, 1]  # the mark of the hopeless
     assert (trees[1][0].predict(other) != trees[1][0].predict(block)).any()
     assert trees[1][0].n_features == 4
 
 
-def test_stages_of_few_lumps_are_judged_by_the_model_that_serves(known):
-    problem, scores = known[0], known[-1]
-    sets = (np.array([0]), np.array([0, 1]))
+def test_stages_of_few_groups_of_equal_rows_have_the_scores_of_the_served_model(known):
+    problem, _, candidate = known
+    sets, scores = (np.array([0]), np.array([0, 1])), candidate.settled
     assert n_tied_stages(problem, sets) == 1
     assert n_tied_stages(problem, sets[1:]) == 0
-    staged = grow_stages(problem.task, problem.table, problem.y, problem.weight, sets, Boosting(n_trees=3))
+    staged = grow_stages(problem, sets, Boosting(n_trees=3))
     calibrations = [np.array([2.0, 0.1]), np.array([1.0, 0.0])]
-    served = staged.scores(problem.table)[:, :1]
-    settled = scores_on_served_scale(problem, served, calibrations, scores, np.array([3.0, 1.5]))
+    tied = staged.scores(problem.table)[:, :1]
+    stages = StageScores(scores, tied, ratio=np.array([3.0, 1.5]), costs=np.arange(3.0), nodes=None)
+    settled = scores_on_served_scale(problem.task, stages, calibrations, scores)
     np.testing.assert_array_equal(settled[:, 1], 1.5 * scores[:, 1])  # as sure as the model that serves
     np.testing.assert_array_equal(settled[:, 0], 2 * staged.scores(problem.table)[:, 0] + 0.1)
 
 
 def test_the_middle_price_is_one_of_the_grid(known):
-    _, _, evidence, loss, _ = known
-    assert middle_price(evidence, loss) in price_grid(evidence, 30)
+    candidate = known[-1]
+    assert middle_price(candidate) in price_grid(candidate.evidence, 30)
 
 
 def test_equally_good_gates_are_not_taken(known):
-    problem, sets, evidence, loss, scores = known
-    flat = replace(evidence, quality=np.ones_like(evidence.quality))
-    assert choose_gates(problem, RowNodes.on_line(sets), flat, np.zeros_like(loss), scores) is None
+    problem, _, candidate = known
+    level = replace(candidate.evidence, quality=np.ones_like(candidate.evidence.quality))
+    flat = replace(candidate, evidence=level, loss=np.zeros_like(candidate.loss))
+    assert with_learned_gates(problem, flat) is flat

@@ -110,6 +110,16 @@ def test_the_interval_of_a_mix_holds_the_chance_of_who_follows_which_point():
     assert CostBounds(seen, 400).interval(mix.at(0), 0.95) == (1.0, 1.0)
 
 
+def test_costs_with_a_long_tail_keep_to_their_bound_as_often_as_stated():
+    """Log-normal costs, of which one row in a hundred pays a third: Student's t alone is exceeded 15 times in 100."""
+    rng, point = np.random.default_rng(0), Policy.of(np.zeros(1))
+    draws = np.exp(1.5 * rng.standard_normal((400, 300, 1)))
+    bounds = [CostBounds(Evidence.of_rules(paid, paid > 0), 300).bound(point, 0.95) for paid in draws]
+    plain = stats.t.ppf(0.95, 299, draws.mean(axis=1), stats.sem(draws, axis=1))
+    mean = np.exp(1.5**2 / 2)
+    assert np.mean(np.array(bounds) < mean) <= 0.075 < np.mean(plain < mean)
+
+
 @pytest.mark.slow
 def test_means_of_new_rows_keep_to_a_budget_as_often_as_stated():
     """A gate whose scores are uniform sends on a share of all rows there are that is known exactly."""

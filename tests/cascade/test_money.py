@@ -94,7 +94,7 @@ def test_no_point_of_the_frontier_costs_clearly_less_in_total_row_by_row(priced)
     assert (priced.frontier_.score <= 0).all()
 
 
-def test_a_deal_of_folds_hardly_moves_the_answers_where_a_rare_class_is_dear(monkeypatch, small_fits):
+def test_other_folds_hardly_move_the_answers_where_a_rare_class_is_dear(monkeypatch, small_fits):
     X, y = rare(600)
     new, _ = rare(4_000)
     spread = []
@@ -108,8 +108,8 @@ def test_a_deal_of_folds_hardly_moves_the_answers_where_a_rare_class_is_dear(mon
     assert spread[1] < 0.7 * spread[0]
 
 
-def test_folds_of_a_splitter_are_never_dealt_again(monkeypatch):
-    monkeypatch.setattr(learn, "_repeat_cross_validation", lambda *_: pytest.fail("folds were dealt again"))
+def test_folds_of_a_splitter_are_never_repeated(monkeypatch):
+    monkeypatch.setattr(learn, "_repeat_cross_validation", lambda *_: pytest.fail("folds were repeated"))
     X, y = rare(200)
     cascade(loss=RARE, stages=StageOptions(1, [(8, 3)]), cv=KFold(2)).fit(X, y)
 

@@ -14,9 +14,17 @@ from thrifty.engine.tasks.classes import BinaryTask
 from thrifty.engine.trees import bin_columns
 from thrifty.learners.cascade import learn, orders, stages
 from thrifty.learners.cascade.estimators import check_sizes
+from thrifty.learners.cascade.evaluation import compare
 from thrifty.learners.cascade.orders import ORDERS
-from thrifty.learners.cascade.plan import MIN_Z_OF_SIZE, choose_plan
-from thrifty.learners.cascade.problem import CAPACITIES, MAX_PURCHASES, CascadeProblem, Plan, lighter, z_score
+from thrifty.learners.cascade.plan import choose_plan
+from thrifty.learners.cascade.problem import (
+    CAPACITIES,
+    MAX_PURCHASES,
+    CascadeProblem,
+    Plan,
+    RowNodes,
+    lighter,
+)
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import content_folds
 from thrifty.threads import call_with_timeout
@@ -25,17 +33,17 @@ from thrifty.threads import call_with_timeout
 def problem(X, y, sizes, report=None):
     y = np.where(y, 1.0, -1.0)
     folds = content_folds(X, y, 3)
-    return CascadeProblem(
-        bin_columns(X),
-        BinaryTask(np.array([0, 1])),
-        y,
-        np.ones(len(y)),
-        [np.flatnonzero(folds == fold) for fold in range(3)],
-        2 * y[:, None],
-        PriceList(np.ones(X.shape[1]), np.arange(X.shape[1])),
-        sizes,
+    known = CascadeProblem(
+        task=BinaryTask(np.array([0, 1])),
+        table=bin_columns(X),
+        y=y,
+        weight=np.ones(len(y)),
+        folds=[np.flatnonzero(folds == fold) for fold in range(3)],
+        price_list=PriceList(np.ones(X.shape[1]), np.arange(X.shape[1])),
+        capacities=sizes,
         progress=(lambda *_: None) if report is None else report,
     )
+    return known.with_full(2 * y[:, None])
 
 
 SMALL, LARGE = Boosting(n_trees=5, max_depth=2), Boosting(n_trees=60, max_depth=8)
@@ -79,7 +87,7 @@ def test_every_order_is_found_and_told():
 
 def test_what_several_orders_begin_with_is_grown_once(monkeypatch):
     grown, grow = [], orders.total_gains
-    monkeypatch.setattr(orders, "total_gains", lambda *known: grown.append(len(known[3])) or grow(*known))
+    monkeypatch.setattr(orders, "total_gains", lambda *known: grown.append(len(known[1])) or grow(*known))
     X = np.random.default_rng(0).normal(size=(200, 4))
     choose_plan(problem(X, X.sum(axis=1) > 0, (SMALL,)))
     assert grown == [4, 3, 2]  # and the last purchase that is left needs no trees
@@ -93,10 +101,12 @@ def test_stages_of_few_rows_stop_at_some_hundred_purchases():
 
 def test_a_lead_counts_a_row_of_weight_two_as_two_rows():
     gains = np.random.default_rng(0).normal(0.1, 1.0, size=200)
-    twice = np.repeat(gains, 2)
-    assert z_score(gains, np.full(200, 2.0)) == pytest.approx(z_score(twice, np.ones(400)))
-    assert z_score(np.zeros(5), np.ones(5)) == 0.0
-    assert MIN_Z_OF_SIZE > 0
+    nothing, twice = np.zeros(200), np.repeat(gains, 2)
+    lead = compare(gains, nothing, np.full(200, 2.0))
+    assert lead == pytest.approx(compare(twice, np.zeros(400), np.ones(400)))
+    assert lead == -compare(nothing, gains, np.full(200, 2.0))
+    # What differs in the last bits is level, whatever its standard error.
+    assert compare(nothing + 1.0, nothing + 1.0 - 1e-16, np.ones(200)) == 0.0
 
 
 def test_sizes_grow():
@@ -155,14 +165,14 @@ def test_an_error_in_the_first_fold_ends_a_fit(monkeypatch):
     def fail(*_):
         raise MemoryError("no room")
 
-    monkeypatch.setattr(stages, "ValidationRows", fail)
+    monkeypatch.setattr(stages, "EarlyStopping", fail)
     X = np.random.default_rng(0).normal(size=(200, 3))
     known = replace(problem(X, X[:, 0] > 0, (SMALL,)), n_threads=2)
     plan = Plan("gain", np.arange(3), tuple(np.arange(n + 1) for n in range(3)), SMALL)
 
     def grow():
         with ThreadPoolExecutor(2) as pool:
-            learn._grow(known, plan, pool, None)
+            learn._start_line(known, plan, pool).result(known, RowNodes.on_line(plan.sets), "stages")
 
     with pytest.raises(MemoryError, match="no room"):
         call_with_timeout(20.0, grow, "the stages")
@@ -197,6 +207,6 @@ def test_purchases_of_chance_are_made_last():
     X[:, 6] = X[:, 6] > 0
     y = X[:, 5] + 0.8 * (X[:, 6] - 0.5) + rng.logistic(size=1500) > 0
     known = problem(X, y, (SMALL,))
-    learner = orders.Learner(known.table, known.task, known.y, known.weight, known.price_list, MIDDLE)
+    learner = orders.Learner(known, known.price_list, MIDDLE)
     assert orders.by_gain(learner)[-1] == 6
     assert choose_plan(known).order[:2].tolist() == [5, 6]

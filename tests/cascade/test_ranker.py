@@ -97,8 +97,8 @@ def test_where_nothing_can_be_proved_the_full_model_ranks_and_its_own_score_is_e
         sent = fitted.certified(X, grade, qid, max_loss=0.09, confidence=0.9)
     assert np.all(sent.cost(X) == 6.0)
     full = fitted.evidence_.full_quality
-    grades = fitted.evidence_.document_targets % 32
-    expected = np.nanmean(ndcg_at(grades, full, fitted.evidence_.document_targets // 32, 5))
+    target = fitted.evidence_.unit.target
+    expected = np.nanmean(ndcg_at(target % 32, full, target // 32, 5))
     np.testing.assert_allclose(sent.expected_score_, expected)
     np.testing.assert_allclose(sent.score(X, grade, qid), np.nanmean(ndcg_at(grade, sent.predict(X), qid, 5)))
 

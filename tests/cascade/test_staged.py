@@ -9,12 +9,13 @@ from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.tasks.classes import BinaryTask
 from thrifty.engine.trees import bin_columns
 from thrifty.learners.cascade.evaluation import MAX_LOG_RATIO, overconfidence_ratio
-from thrifty.learners.cascade.orders import ORDERS_OF_SEVERAL, Learner, nested_sets, stopping_places
+from thrifty.learners.cascade.orders import ORDERS_OF_SEVERAL, Learner
+from thrifty.learners.cascade.problem import TrainingSet, nested_sets, stopping_places
 from thrifty.learners.cascade.stages import (
     MIN_RELATIVE_DROP,
     N_LOSS_CHECKS,
     PATIENCE,
-    ROWS_PER_TREE,
+    SUBSAMPLE,
     grow_stages,
     margins,
     narrow_table,
@@ -24,6 +25,10 @@ from thrifty.learners.trees.boosting import Boosting
 
 TASK = BinaryTask(np.array([0, 1]))
 SMALL = Boosting(n_trees=8, max_depth=3)
+
+
+def training(table, y, weight=None):
+    return TrainingSet(TASK, table, y, np.ones(len(y)) if weight is None else weight)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +43,7 @@ def test_a_stage_reads_only_its_columns_and_keeps_the_score_of_the_stage_before(
     X, y = rows
     table = bin_columns(X)
     sets = [np.array([3]), np.array([3, 1])]
-    grown = grow_stages(TASK, table, y, np.ones(600), sets, SMALL)
+    grown = grow_stages(training(table, y), sets, SMALL)
     scores = grown.scores(table)
     changed = table.padded.copy()
     changed[:, [0, 2, 4]] = 0
@@ -53,8 +58,8 @@ def test_a_stage_reads_only_its_columns_and_keeps_the_score_of_the_stage_before(
 def test_the_first_stages_do_not_depend_on_the_later_ones(rows):
     X, y = rows
     table = bin_columns(X)
-    short = grow_stages(TASK, table, y, np.ones(600), [np.array([3])], SMALL)
-    long = grow_stages(TASK, table, y, np.ones(600), [np.array([3]), np.arange(5)], SMALL)
+    short = grow_stages(training(table, y), [np.array([3])], SMALL)
+    long = grow_stages(training(table, y), [np.array([3]), np.arange(5)], SMALL)
     np.testing.assert_array_equal(short.scores(table)[:, 0], long.scores(table)[:, 0])
 
 
@@ -64,8 +69,8 @@ def test_a_row_of_weight_two_is_that_row_given_twice(rows):
     table = bin_columns(X)
     sets, counts = [np.array([3]), np.array([3, 1])], np.ones(600)
     counts[:100] = 2.0
-    weighted = grow_stages(TASK, table, y, counts, sets, SMALL)
-    repeated = grow_stages(TASK, table.take(twice), y[twice], np.ones(700), sets, SMALL)
+    weighted = grow_stages(training(table, y, counts), sets, SMALL)
+    repeated = grow_stages(training(table.take(twice), y[twice]), sets, SMALL)
     np.testing.assert_allclose(weighted.scores(table), repeated.scores(table), rtol=1e-9)
     np.testing.assert_allclose(weighted.mean_margin, repeated.mean_margin, rtol=1e-9)
 
@@ -81,9 +86,9 @@ def test_trees_see_different_shares_of_the_rows(rows, monkeypatch):
     monkeypatch.setattr(Boosting, "add_trees", spy)
     X, y = rows
     sets = [np.array([3]), np.arange(5)]
-    grow_stages(TASK, bin_columns(X), y, np.ones(600), sets, replace(SMALL, n_trees=20))
+    grow_stages(training(bin_columns(X), y), sets, replace(SMALL, n_trees=20))
     drawn = np.array(seen)
-    assert drawn.mean() == pytest.approx(ROWS_PER_TREE, abs=0.02)
+    assert drawn.mean() == pytest.approx(SUBSAMPLE, abs=0.02)
     assert drawn.mean(axis=0).min() > 0.3
     assert np.unique(drawn, axis=0).shape[0] == 40
 
@@ -91,7 +96,7 @@ def test_trees_see_different_shares_of_the_rows(rows, monkeypatch):
 def test_a_hundred_stages_and_more_keep_their_scores_finite(rows):
     table = bin_columns(rows[0])
     one = replace(SMALL, n_trees=1)
-    grown = grow_stages(TASK, table, rows[1], np.ones(600), [np.array([3])] * 130, one)
+    grown = grow_stages(training(table, rows[1]), [np.array([3])] * 130, one)
     assert np.isfinite(grown.scores(table)).all()
 
 
@@ -108,8 +113,7 @@ def test_held_out_scores_do_not_know_the_labels_of_their_rows(rows):
     other = y.copy()
     other[fold] *= -1
     before, after = (
-        score_fold(TASK, table, labels, np.ones(600), fold, [np.array([3])], SMALL, [8])[0]
-        for labels in (y, other)
+        score_fold(training(table, labels), fold, [np.array([3])], SMALL, [8]).scores for labels in (y, other)
     )
     np.testing.assert_array_equal(after, before)
 
@@ -118,7 +122,7 @@ def looks_of(table, y, held_out, truth, columns, boosting):
     """Mean loss of held-out rows after every tenth of the trees of one stage, each ensemble grown from nothing."""
     found = []
     for n_trees in range(0, boosting.n_trees + 1, boosting.n_trees // N_LOSS_CHECKS):
-        grown = grow_stages(TASK, table, y, np.ones(len(y)), [columns], boosting, n_trees=[n_trees])
+        grown = grow_stages(training(table, y), [columns], boosting, n_trees=[n_trees])
         found.append(TASK.loss(truth).values(grown.scores(held_out)[:, 0]).mean())
     return np.array(found)
 
@@ -130,7 +134,8 @@ def test_a_stage_ends_where_the_loss_of_rows_that_watch_was_lowest(columns, rows
     table, fold = bin_columns(X), np.arange(0, 600, 3)
     rest = np.setdiff1d(np.arange(600), fold)
     boosting = Boosting(n_trees=100, max_depth=4)
-    scores, n_trees, _ = score_fold(TASK, table, y, np.ones(600), fold, [columns], boosting)
+    of_fold = score_fold(training(table, y), fold, [columns], boosting)
+    scores, n_trees = of_fold.scores, of_fold.n_trees
     losses = looks_of(table.take(rest), y[rest], table.take(fold), y[fold], columns, boosting)
     best, worse = 0, 0
     for look, loss in enumerate(losses):
@@ -147,18 +152,18 @@ def test_stages_behind_one_that_ended_early_begin_where_it_ended(rows):
     X, y = rows
     table, fold = bin_columns(X), np.arange(0, 600, 3)
     boosting, sets = Boosting(n_trees=40, max_depth=3), [np.array([2]), np.array([2, 3]), np.arange(5)]
-    watched, n_trees, _ = score_fold(TASK, table, y, np.ones(600), fold, sets, boosting)
-    again, same, _ = score_fold(TASK, table, y, np.ones(600), fold, sets, boosting, n_trees)
-    assert n_trees == same
-    assert min(n_trees) < 40
-    np.testing.assert_array_equal(again, watched)
+    watched = score_fold(training(table, y), fold, sets, boosting)
+    again = score_fold(training(table, y), fold, sets, boosting, watched.n_trees)
+    assert again.n_trees == watched.n_trees
+    assert min(watched.n_trees) < 40
+    np.testing.assert_array_equal(again.scores, watched.scores)
 
 
 @pytest.mark.parametrize("name", ORDERS_OF_SEVERAL)
 def test_an_order_names_every_priced_purchase_once_and_the_best_first(name, rows):
     X, y = rows
     prices = PriceList(np.array([1.0, 0.0, 2.0, 1.0]), np.array([0, 0, 1, 3, 2]))
-    order = ORDERS_OF_SEVERAL[name](Learner(bin_columns(X), TASK, y, np.ones(600), prices, SMALL))
+    order = ORDERS_OF_SEVERAL[name](Learner(training(bin_columns(X), y), prices, SMALL))
     assert sorted(order.tolist()) == [0, 2, 3]
     assert order[0] == 3
 
@@ -168,7 +173,7 @@ def test_a_price_moves_a_purchase_back(name, rows):
     X, y = rows
     table = bin_columns(X)
     dear = PriceList(np.array([1.0, 1.0, 1.0, 1e6, 1.0]), np.arange(5))
-    order = ORDERS_OF_SEVERAL[name](Learner(table, TASK, y, np.ones(600), dear, SMALL))
+    order = ORDERS_OF_SEVERAL[name](Learner(training(table, y), dear, SMALL))
     assert order[0] != 3
 
 
@@ -190,7 +195,7 @@ def test_sets_are_nested_and_begin_with_what_is_free():
 
 def test_scores_of_copies_are_stretched_by_as_much_as_those_of_the_model_that_serves_are_larger(rows):
     table, y, sets = bin_columns(rows[0]), rows[1], [np.array([2]), np.array([2, 3])]
-    grown = grow_stages(TASK, table, y, np.ones(600), sets, SMALL)
+    grown = grow_stages(training(table, y), sets, SMALL)
     scores = grown.scores(table)
     np.testing.assert_allclose(grown.mean_margin, np.abs(scores - grown.base).mean(axis=(0, 2)))
     np.testing.assert_allclose(overconfidence_ratio(grown.mean_margin, grown.mean_margin), 1.0)
@@ -217,6 +222,6 @@ def test_how_sure_an_answer_of_several_classes_is_does_not_depend_on_classes_tha
 
 def test_every_stage_keeps_seven_tenths_of_the_score_so_far(rows):
     table, y, sets = bin_columns(rows[0]), rows[1], [np.arange(5)] * 19
-    grown = grow_stages(TASK, table, y, np.ones(600), sets, SMALL, n_trees=[1] + [0] * 17 + [1])
+    grown = grow_stages(training(table, y), sets, SMALL, n_trees=[1] + [0] * 17 + [1])
     first, last = (np.abs(grown.parts[place].values).max() for place in (0, 18))
     assert last / first == pytest.approx(1 / 0.7**18, rel=0.6)  # a tree like the first, scaled

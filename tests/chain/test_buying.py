@@ -413,6 +413,54 @@ def test_a_session_says_what_to_buy_next_and_why(fitted):
     assert (session.is_settled, session.next_purchase) == (True, None)
 
 
+def test_a_session_whose_purchase_fails_is_answered_by_its_last_stage_as_in_a_batch(fitted):
+    X, _ = rows_of("cancer")
+    chain = fitted["cancer"].chain_
+    row = int(np.flatnonzero(fitted["cancer"].route(X) == chain.n_stages)[0])
+    session, cells = fitted["cancer"].start(row), X.iloc[row]
+    bought = session.next_purchase
+    session.give({name: cells[name] for name in bought.columns})
+    failing = session.next_purchase
+    session.fail(cost=0.25)
+    assert (session.next_purchase, session.is_settled, session.route) == (None, True, 0)
+    assert session.cost == pytest.approx(bought.price + 0.25)
+    first, second, last = session.explain().splitlines()
+    assert first.startswith(f"{bought.name} (paid {bought.price:g}); {session.answer!r} with probability")
+    assert second == f"{failing.name} failed (paid {session.cost:g})"
+    assert last.startswith(f"answered {session.answer!r} with probability")
+
+    def fetch(rows, names):
+        values = X[names].to_numpy()[rows]
+        failed = dict.fromkeys(rows.tolist(), "no stock") if set(names) & set(failing.columns) else {}
+        return Delivery(values, failed)
+
+    receipt = fitted["cancer"].buy(fetch, n_rows=len(X))
+    assert (receipt.route[row], receipt.answer[row]) == (session.route, session.answer)
+
+
+def test_a_session_tells_with_which_chance_the_mixed_points_buy_a_column(fitted):
+    X, _ = rows_of("cancer")
+    chain = fitted["cancer"].chain_
+    gate = chain.visit_all(chain.reader(X)).gate
+    chain = chain.at(Policy.of(*(np.quantile(gate, [0.3, 0.8], axis=0) - 1e-9), share=0.25))
+    policy, place = chain.policy, chain.policy.parting
+    routes = np.column_stack(
+        [one.walk(one.reader(X)).route for one in (chain.at(policy.at(point)) for point in range(2))]
+    )
+    apart = np.flatnonzero(routes.min(axis=1) == place)
+    apart = apart[routes[apart].max(axis=1) > place]
+    held = set(chain.held_at(place).tolist())
+    (new, *_) = [column for column in chain.held_at(place + 1).tolist() if column not in held]
+    for row in [*apart[:8], *np.flatnonzero(routes.min(axis=1) > place)[:8]]:
+        session, cells = chain.start(key=int(row)), X.iloc[row]
+        assert session.propensity(session.next_purchase.columns[0]) == 1.0
+        while session.route < place:
+            session.give({name: cells[name] for name in session.next_purchase.columns})
+        chance = session.propensity(NAMES[new])
+        assert chance == pytest.approx((routes[row] > place) @ [1.0 - policy.share, policy.share])
+    assert len(apart)
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [

@@ -14,8 +14,9 @@ from scipy.special import expit
 from thrifty.engine.full.model import CallableFull, PrecomputedFull
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.prices.prices import Prices, check_price_list
-from thrifty.engine.purchases.readers import FeatureSource, TableReader
+from thrifty.engine.purchases.readers import FeatureSource
 from thrifty.engine.purchases.receipts import PurchaseReader
+from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import CLIP, BinaryTask
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.explain import explain_rows
@@ -417,7 +418,7 @@ def test_rows_that_hold_different_purchases_are_asked_about_separately():
     reader = PurchaseReader(source, prices)
     reader.block(np.array([0, 1]), np.array([0]))
     np.testing.assert_array_equal(reader.block(np.arange(4), np.array([0, 1])), X[:, :2])
-    np.testing.assert_array_equal(reader.table(np.array([2])), X[[2]])
+    np.testing.assert_array_equal(reader.part(np.array([2])).native, X[[2]])
     assert source.asked.sum() == 9
 
 
@@ -480,7 +481,7 @@ def test_what_is_not_a_source_is_refused():
 
 def test_a_table_reader_slices_rows_and_columns():
     X = np.arange(12.0).reshape(4, 3)
-    reader = TableReader(X, X)
+    reader = Table(X, X)
     np.testing.assert_array_equal(reader.block(np.array([1, 3]), np.array([0, 2])), X[[1, 3]][:, [0, 2]])
-    np.testing.assert_array_equal(reader.table(np.array([1])), X[[1]])
-    np.testing.assert_array_equal(reader.table(np.array([1, 3]), np.array([2])), X[[1, 3]][:, [2]])
+    np.testing.assert_array_equal(reader.part(np.array([1])).native, X[[1]])
+    np.testing.assert_array_equal(reader.part(np.array([1, 3]), np.array([2])).native, X[[1, 3]][:, [2]])

@@ -12,7 +12,7 @@ from scipy.special import expit
 from thrifty import Prices
 from thrifty.engine.full.model import CallableFull
 from thrifty.engine.prices.prices import check_price_list
-from thrifty.engine.purchases.readers import TableReader
+from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import BinaryTask
 from thrifty.engine.trees import TreeEnsemble
 from thrifty.engine.trees.binning import LevelSets
@@ -25,7 +25,7 @@ N_FEATURES = 8
 TASK = BinaryTask(np.array(["a", "b"]))
 
 
-class Guarded(TableReader):
+class Guarded(Table):
     """A table of which only cells may be read that a row needs."""
 
     is_at_hand = False
@@ -101,12 +101,12 @@ def assert_same(one, other):
 def test_one_row_is_answered_bit_by_bit_as_in_a_batch(monkeypatch, n_stages, gated, max_trees):
     monkeypatch.setattr("thrifty.engine.walk.walk.MAX_TREES", max_trees)
     chain, X = cascade(n_stages, gated=gated), rows_of()
-    walk, outputs, cost = chain.walk(TableReader(X, X)), chain.predict_proba(X), chain.cost(X)
+    walk, outputs, cost = chain.walk(Table(X, X)), chain.predict_proba(X), chain.cost(X)
     assert len(set(walk.route.tolist())) > 1
     for row in range(0, len(X), 2):
         one = X[row : row + 1]
         np.testing.assert_array_equal(chain.route(one), walk.route[[row]])
-        np.testing.assert_array_equal(chain.walk(TableReader(one, one)).scores, walk.scores[[row]])
+        np.testing.assert_array_equal(chain.walk(Table(one, one)).scores, walk.scores[[row]])
         np.testing.assert_array_equal(chain.predict_proba(one), outputs[[row]])
         np.testing.assert_array_equal(chain.cost(one), cost[[row]])
 
@@ -128,7 +128,7 @@ def test_chance_sends_one_row_where_it_sends_a_row_that_walks(monkeypatch, share
     routes = []
     for row in rows_of(100):
         one = row[None]
-        walk = chain.walk(TableReader(one, one))
+        walk = chain.walk(Table(one, one))
         assert_same(walk, chain.walk(Guarded(one, one)))
         routes.append(int(walk.route[0]))
     assert len(set(routes)) > 3
@@ -137,8 +137,8 @@ def test_chance_sends_one_row_where_it_sends_a_row_that_walks(monkeypatch, share
 def test_one_row_walks_on_through_a_chain_in_the_place_of_the_full_model():
     behind = cascade(3, seed=5)
     chain = cascade(2, full=behind)
-    walks = [chain.walk(TableReader(row[None], row[None])) for row in rows_of()]
-    batch = chain.walk(TableReader(rows_of(), rows_of()))
+    walks = [chain.walk(Table(row[None], row[None])) for row in rows_of()]
+    batch = chain.walk(Table(rows_of(), rows_of()))
     assert {0, 1, 2, 5} <= set(batch.route.tolist())
     np.testing.assert_array_equal(np.concatenate([walk.route for walk in walks]), batch.route)
 
@@ -176,11 +176,11 @@ def test_one_row_of_levels_is_answered_as_in_a_batch_and_not_stage_by_stage(monk
     chain = replace(chain, stages=tuple(stages))
     thresholds = np.quantile(chain.visit_all(chain.reader(X)).gate, 0.3, axis=0)
     chain = chain.at(Policy.of(thresholds))
-    walk = chain.walk(TableReader(X, X))
+    walk = chain.walk(Table(X, X))
     assert len(set(walk.route.tolist())) > 3
     monkeypatch.setattr(CascadeStage, "visit", None)
     for row, one in enumerate(X[:, None]):
-        alone = chain.walk(TableReader(one, one))
+        alone = chain.walk(Table(one, one))
         np.testing.assert_array_equal(alone.route, walk.route[[row]])
         np.testing.assert_array_equal(alone.scores, walk.scores[[row]])
 

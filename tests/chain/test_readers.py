@@ -8,7 +8,7 @@ from scipy import sparse
 
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.purchases.receipts import PurchaseReader
-from thrifty.engine.table.frames import as_numbers
+from thrifty.engine.table.table import Table
 from thrifty.errors import InvalidInputError
 
 NAMES = ["age", "size", "count"]
@@ -124,7 +124,7 @@ def test_memory_is_taken_for_what_is_bought_and_not_for_the_table(n_columns):
     tracemalloc.start()
     reader = reader_of(Source(np.array, table), table, None)
     reader.block(np.arange(5000), np.array([7]))
-    reader.table(np.array([4, 9]))
+    reader.part(np.array([4, 9]))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 10 * 8 * 5000
@@ -132,5 +132,7 @@ def test_memory_is_taken_for_what_is_bought_and_not_for_the_table(n_columns):
 
 def test_complex_and_masked_tables_are_told_apart_from_numbers():
     with pytest.raises(InvalidInputError, match="X must hold real numbers. Column 0 holds complex numbers"):
-        as_numbers(X + 1j)
-    np.testing.assert_array_equal(as_numbers(np.ma.masked_equal(X, 8.0)), np.where(X == 8.0, np.nan, X))
+        Table.of(X + 1j).as_numbers()
+    np.testing.assert_array_equal(
+        Table.of(np.ma.masked_equal(X, 8.0)).as_numbers(), np.where(X == 8.0, np.nan, X)
+    )

@@ -18,6 +18,7 @@ from thrifty.engine.evidence.budgets import hold_budget
 from thrifty.engine.evidence.collect import chain_of
 from thrifty.engine.full import candidates
 from thrifty.engine.table.columns import learn_levels
+from thrifty.engine.table.table import Table
 from thrifty.engine.table.training import FEWEST
 from thrifty.engine.tasks.classes import classification
 from thrifty.errors import InvalidInputError
@@ -31,7 +32,8 @@ TWO = classification(np.array([0, 1]))
 
 def numbers(frame):
     features = frame.drop(columns="label")
-    return pd.DataFrame(learn_levels(features).numbers(features), columns=features.columns)
+    table = Table.of(features)
+    return pd.DataFrame(learn_levels(table).numbers(table), columns=features.columns)
 
 
 @pytest.fixture(scope="module")

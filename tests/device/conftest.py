@@ -8,6 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 from thrifty import BudgetedClassifier, StageOptions
+from thrifty.engine.table.table import Table
 
 SMALL = {"cv": 2, "random_state": 0}
 
@@ -62,7 +63,7 @@ def with_levels(n_levels, n_rows):
     y = (effect[at] + table["size (m)"] > 0).astype(int).to_numpy()
     full = np.where(y == (rng.random(n_rows) < 0.95), 0.9, 0.1)
     clf = BudgetedClassifier(full, budget=1.5, stages=StageOptions(2, [(15, 4)]), **SMALL).fit(table, y)
-    numbers = clf.chain_.levels.numbers(table)
+    numbers = clf.chain_.levels.numbers(Table.of(table))
     numbers[rng.random(numbers.shape) < 0.1] = np.nan
     numbers[::50, 0] = np.nan
     return clf, numbers

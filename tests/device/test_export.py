@@ -23,7 +23,7 @@ from thrifty import (
 )
 from thrifty.cli import main
 from thrifty.device.model import with_leaves
-from thrifty.engine.purchases.readers import TableReader
+from thrifty.engine.table.table import Table
 from thrifty.engine.trees.other_libraries import additive_trees
 from thrifty.errors import InvalidInputError
 
@@ -39,7 +39,7 @@ def assert_same_ways(system, folder, X, point=0, **settings):
         given = {"budgets": settings.get("budgets", ()), "point": point}
         in_graphs = in_onnx(exported.system, folder / "onnx", X, **given)
         np.testing.assert_array_equal(in_graphs.view(np.int64), there.view(np.int64))
-    walk = chain.walker.walk(TableReader(X.astype(np.float64), None), np.arange(len(X)), chain.policy)
+    walk = chain.walker.walk(Table(X.astype(np.float64), None), np.arange(len(X)), chain.policy)
     n_stages, task = len(chain.stages), chain.task
     route = np.where(there[:, 0] == -2, n_stages, there[:, 1])
     np.testing.assert_array_equal(route, walk.route)

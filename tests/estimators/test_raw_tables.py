@@ -23,6 +23,7 @@ from thrifty import (
 from thrifty.bundle.save_load import load
 from thrifty.cli import main
 from thrifty.engine.table.columns import learn_levels
+from thrifty.engine.table.table import Table
 from thrifty.errors import InvalidInputError
 from thrifty.scale.scorer import answers_of
 
@@ -127,7 +128,7 @@ def test_dates_are_days_since_1970():
     table = pd.DataFrame(
         {"day": pd.to_datetime(["1970-01-02 00:00", None, "1970-01-03 12:00"]), "a": ["x", "y", "x"]}
     )
-    for one in (table, pl.from_pandas(table)):
+    for one in map(Table.of, (table, pl.from_pandas(table))):
         levels = learn_levels(one)
         np.testing.assert_array_equal(levels.numbers(one), [[1, 0], [np.nan, 1], [2.5, 0]])
 

@@ -13,8 +13,9 @@ from sklearn.linear_model import LogisticRegression
 
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty import ConfidenceRouter, Policy, Prices
+from thrifty.engine.evidence.averages import GateAverages, RouteAverages
 from thrifty.engine.evidence.collect import evidence_of, point_of
-from thrifty.engine.evidence.evidence import Evidence, GateAverages, RouteAverages
+from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.errors import InvalidInputError
 
@@ -464,3 +465,28 @@ def test_a_gate_in_front_of_a_cascade_is_billed_for_what_each_row_does_in_it(cas
         there = router.at(threshold=points[place, 0])
         assert means.cost[place] == pytest.approx(there.cost(X[half:]).mean())
         assert means.score[place] == pytest.approx(there.score(X[half:], y[half:]))
+
+
+# -- rules -----------------------------------------------------------------------------------------
+
+
+def test_a_rule_is_a_place_that_all_rows_are_answered_at():
+    rng = np.random.default_rng(0)
+    cost, quality = np.sort(rng.random((50, 3)), axis=1), np.sort(rng.random((50, 3)), axis=1)
+    evidence = Evidence.of_rules(cost, quality)
+    points, means = evidence.every_point()
+    assert points.tolist() == [[0.0], [1.0], [2.0]]
+    np.testing.assert_allclose(means.cost, cost.mean(axis=0))
+    np.testing.assert_allclose(means.score, quality.mean(axis=0))
+    place, paid, value = evidence.at_point(points[1])
+    assert (place.tolist(), paid.tolist(), value.tolist()) == ([1] * 50, [*cost[:, 1]], [*quality[:, 1]])
+    frontier = Frontier.from_evidence([evidence])
+    assert [point.thresholds for point in frontier] == [(0.0,), (1.0,), (2.0,)]
+    assert frontier[0].as_dict()["share"] is None
+    # A chain that stops all rows at one place is the same system.
+    gates = np.array([[np.inf, np.inf], [-np.inf, np.inf], [-np.inf, -np.inf]])
+    chain = Frontier.from_evidence([Evidence(rng.random((50, 2)), quality, cost, points=gates)])
+    np.testing.assert_array_equal(frontier.band(n_boot=50).score_low, chain.band(n_boot=50).score_low)
+    assert chain.score.tolist() == frontier.score.tolist()
+    with pytest.raises(InvalidInputError, match="numbers of 3 rules"):
+        Evidence.of_rules(cost, quality, points=np.array([[3.0]]))

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thrifty.engine.evidence import thresholds
-from thrifty.engine.evidence.evidence import Evidence, route_by
+from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.thresholds import StoppingRules, convex_hull, price_grid, sweep_prices
+from thrifty.engine.walk.policy import route_by
 
 
 def make(seed, n_rows=40, n_stages=3, ties=False, cost_per_row=False):

@@ -17,6 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 from thrifty import BudgetedClassifier, DynaModLinClassifier
 from thrifty.engine.full.crossfit import TrainingRows, assign_folds, cross_fit_full
 from thrifty.engine.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull, as_full_model
+from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import CLIP, BinaryTask
 from thrifty.errors import InvalidInputError, OptimisticFullModelWarning
 from thrifty.progress import stopped_by_errors
@@ -28,7 +29,7 @@ TASK = BinaryTask(np.array(["no", "yes"]))
 def training_rows(table, X, y, classes, n_folds):
     folds = assign_folds(n_folds, X, y, y, 0)
     task = BinaryTask(np.array(classes))
-    return TrainingRows(table, X, y, task, np.ones(len(y)), folds, np.arange(len(y)), len(y))
+    return TrainingRows(Table(X, table), y, task, np.ones(len(y)), folds, len(y))
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def test_an_unfitted_model_is_judged_out_of_fold(rows):
     tree = DecisionTreeClassifier(random_state=0)
     judged = cross_fit_full(tree, rows)
     # A full tree is perfect on rows it has seen and cannot be on noisy rows it has not.
-    in_sample = judged.model.outputs(rows.table, rows.X)[:, 1]
+    in_sample = judged.model.outputs(rows.table.native, rows.X)[:, 1]
     assert np.all((in_sample > 0.5) == (rows.y > 0))
     assert 0.6 < np.mean((judged.outputs[:, 1] > 0.5) == (rows.y > 0)) < 0.95
     assert not hasattr(tree, "tree_")

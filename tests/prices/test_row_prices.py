@@ -20,8 +20,8 @@ from thrifty import (
     evidence_of,
     hold_budget,
 )
-from thrifty.engine.prices.billing import RowsOfFit
 from thrifty.engine.prices.prices import check_price_list, resolve_prices
+from thrifty.engine.table.table import Table
 from thrifty.errors import InvalidInputError, PurchaseFailedError
 from thrifty.serve.budget_controller import BudgetController
 from thrifty.serve.config import Config
@@ -33,10 +33,9 @@ BY_ROW = {"ecg": "ecg_price"}
 TABLE = np.array([[40.0, 60.0, 1.0, 4.0], [50.0, 70.0, 2.0, 0.0], [60.0, 80.0, 3.0, 11.0]])
 
 
-def listed(prices, table=TABLE, **rows):
-    return check_price_list(
-        replace(resolve_prices(None, prices, Prices()), full=3.0), 4, NAMES, rows=RowsOfFit(table, **rows)
-    )
+def listed(prices, table=TABLE, weight=None, numbers=None):
+    prices = replace(resolve_prices(None, prices, Prices()), full=3.0)
+    return check_price_list(prices, 4, NAMES, Table(table, row_numbers=numbers), weight)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +205,7 @@ def test_a_function_lists_the_mean_of_the_rows_and_is_given_the_free_columns_as_
         return [len(word) for word in free["word"]]
 
     frame = pd.DataFrame({"age": [1.0, 2.0], "word": ["a", "abc"], "ecg": [5.0, 6.0]})
-    rows = RowsOfFit(np.zeros((2, 3)), table=frame)
+    rows = Table(np.zeros((2, 3)), frame)
     given = Prices({"age": 3.0, "word": 0.0}, by_row={"ecg": price})
     prices = check_price_list(given, 3, list(frame.columns), rows=rows)
     assert prices.prices.tolist() == [3.0, 0.0, 2.0]
@@ -222,9 +221,12 @@ def test_a_function_lists_the_mean_of_the_rows_and_is_given_the_free_columns_as_
         ),
         (
             Prices(TOLD.costs, by_row={"ecg": lambda free: free[:2, 0]}),
-            "given 3 rows and must answer with as many",
+            "must return one number for each of 3 rows",
         ),
-        (Prices(TOLD.costs, by_row={"ecg": lambda free: ["dear"] * 3}), "must answer with as many numbers"),
+        (
+            Prices(TOLD.costs, by_row={"ecg": lambda free: ["dear"] * 3}),
+            "must return one number for each of 3 rows",
+        ),
         (
             Prices(TOLD.costs, by_row={"ecg": lambda free: -free[:, 0]}),
             "'<lambda>' must return a price for every row, .* row 0 has -4",

@@ -38,7 +38,7 @@ def test_the_page_opens_at_the_point_in_force_and_shows_groups_rivals_and_the_fu
     assert facts["rivals"][0]["name"] == "one fit"
     text = written.read_text()
     for told in (
-        f"chosen on {at.evidence_.n_rows} other rows",
+        f"chosen on {at.evidence_.n_units} other rows",
         "Digits &amp; co",
         "ExtraTreesClassifier",
         "EUR",

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.linear_model import Ridge
 
-from thrifty import BudgetedClassifier, BudgetedRanker, StageOptions, load, save
+from thrifty import BudgetedClassifier, BudgetedRanker, ModelRouter, StageOptions, load, save
 from thrifty.cli import main
 from thrifty.errors import InvalidInputError
 from thrifty.scale import Scorer
@@ -342,3 +342,26 @@ def _worker_of(pid):
     """One of the processes of a pool, which were started by the driver."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return next(int(one) for one in children if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes())
+
+
+@pytest.mark.parametrize("reads_texts", [False, True])
+def test_files_of_rows_for_a_router_are_answered_as_one_table(tmp_path, monkeypatch, reads_texts):
+    monkeypatch.setattr("thrifty.learners.routing.quality.N_TREES", 5)
+    rng = np.random.default_rng(0)
+    hard = rng.random(120)
+    table = pd.DataFrame({"hard": hard, "other": rng.random(120), "id": np.arange(120)})
+    table["text"] = [f"question {row}: {'prove' if x > 0.5 else 'name'} it" for row, x in enumerate(hard)]
+    X = table["text"].tolist() if reads_texts else table[["hard", "other"]]
+    quality = np.column_stack([rng.random(120) > hard, rng.random(120) > 0.1])
+    router = ModelRouter({"small": 1.0, "large": 10.0}, budget=5.0, max_asks=1).fit(X, quality)
+    save(router, tmp_path / "r.thrifty")
+    written(table, tmp_path / "rows", 3)
+    command = ["predict", str(tmp_path / "r.thrifty"), str(tmp_path / "rows"), "-o", str(tmp_path / "out")]
+    assert main([*command, "--row-key", "id", "--budget", "4"]) == 0
+    answers = pd.read_parquet(tmp_path / "out").sort_values("id")
+    at = router.at(budget=4.0)
+    assert answers["answer"].tolist() == at.predict(X).tolist()
+    np.testing.assert_allclose(answers["cost"], at.cost(X))
+    totals = json.loads((tmp_path / "out" / MANIFEST).read_text())
+    assert totals["share_full"] == pytest.approx(np.mean(at.predict(X) == "large"))
+    assert main([*command, "--max-loss", "0.1"]) == 2

@@ -7,7 +7,8 @@ import pytest
 
 from thrifty.engine.full.model import CallableFull
 from thrifty.engine.prices.billing import PriceList
-from thrifty.engine.purchases.readers import Ledger, TableReader
+from thrifty.engine.purchases.readers import Ledger
+from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import BinaryTask
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import Policy
@@ -164,7 +165,7 @@ def test_what_cannot_be_held_is_refused_in_words(chain):
         BudgetController(chain.at(Policy.of(np.zeros(2))), target=2.0)
 
 
-class Nothing(TableReader):
+class Nothing(Table):
     """A source that delivers nothing."""
 
     is_at_hand = False

@@ -8,16 +8,15 @@ import polars as pl
 import pytest
 
 from thrifty.engine.purchases.readers import CellReader
-from thrifty.engine.table.columns import column_types, learn_levels
 from thrifty.engine.table.reader import Schema
+from thrifty.engine.table.table import Table
 from thrifty.errors import InvalidInputError
 
 ROWS, A, B, C = np.arange(3), np.array([0]), np.array([1]), np.array([2])
 
 
 def schema_of(frame):
-    kind = "polars" if isinstance(frame, pl.DataFrame) else "pandas"
-    return Schema(kind, tuple(frame.columns), column_types(frame), learn_levels(frame))
+    return Schema.of(Table.of(frame))
 
 
 @pytest.fixture
@@ -37,7 +36,7 @@ def refusal(schema, frame, **how):
 
 
 def test_a_reader_refuses_a_cell_when_it_is_asked_for_and_not_before(cells):
-    reader = CellReader(cells, cells.numbers)
+    reader = CellReader(cells, Table(cells.numbers))
     np.testing.assert_array_equal(reader.block(np.array([0, 2]), A), [[1.0], [3.0]])
     np.testing.assert_array_equal(reader.block(np.array([0, 1]), B), [[0.0], [1.0]])
     for rows, columns, told in (
@@ -49,25 +48,25 @@ def test_a_reader_refuses_a_cell_when_it_is_asked_for_and_not_before(cells):
         with pytest.raises(InvalidInputError, match=told):
             reader.block(rows, columns)
         with pytest.raises(InvalidInputError, match=told):
-            reader.table(rows, columns)
+            reader.part(rows, columns)
 
 
 def test_rows_that_are_taken_out_keep_their_numbers_and_their_chance(cells):
     some = cells.take(np.array([2, 1]))
     with pytest.raises(InvalidInputError, match="in row 2"):
         some.refuse_unreadable(columns=A)
-    whole, part = (CellReader(one, one.numbers) for one in (cells, some))
+    whole, part = (CellReader(one, Table(one.numbers)) for one in (cells, some))
     np.testing.assert_array_equal(whole.keys(np.array([2])), part.keys(np.array([0])))
 
 
 def test_a_missing_cell_is_refused_only_where_the_full_model_needs_it():
     frame = pd.DataFrame({"a": [1.0, np.nan]})
     cells = schema_of(frame).cells(frame)
-    needy = CellReader(cells, cells.numbers, full_needs="the full model")
+    needy = CellReader(cells, Table(cells.numbers), full_needs="the full model")
     assert np.isnan(needy.block(np.array([1]), A)).all()
-    assert needy.table(np.array([0])).tolist() == [[1.0]]
+    assert needy.part(np.array([0])).native.tolist() == [[1.0]]
     with pytest.raises(InvalidInputError, match="'a' is missing in row 2, and the full model reads no"):
-        needy.table(np.array([1]))
+        needy.part(np.array([1]))
 
 
 def test_text_becomes_the_place_of_its_level_in_order_whatever_the_order_of_columns(schema):
@@ -83,7 +82,7 @@ def test_text_that_is_new_is_refused_by_column_and_value_or_read_as_missing(sche
     cells = schema.cells(new, unseen_is_missing=True)
     np.testing.assert_array_equal(cells.numbers[:, 1], [0.0, np.nan])
     # The full model is given it as it came.
-    assert schema.table_of(cells)["b"].tolist() == ["x", "green"]
+    assert schema.table_of(cells).native["b"].tolist() == ["x", "green"]
 
 
 def test_numbers_come_as_text_and_decimals_and_infinite_ones_are_refused(schema):

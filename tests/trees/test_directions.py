@@ -63,6 +63,7 @@ def test_gains_are_those_of_all_outputs_on_average_over_directions(problem):
 
 def test_the_order_of_the_rows_does_not_matter_to_many_classes():
     from thrifty.engine.tasks.classes import classification
+    from thrifty.learners.cascade.problem import TrainingSet
     from thrifty.learners.cascade.stages import grow_stages
 
     rng = np.random.default_rng(1)
@@ -70,7 +71,9 @@ def test_the_order_of_the_rows_does_not_matter_to_many_classes():
     shuffled = rng.permutation(200)
     task, boosting = classification(np.arange(5)), Boosting(n_trees=6, max_depth=3)
     both = [
-        grow_stages(task, bin_columns(X[rows]), y[rows], np.ones(200), [np.arange(4)], boosting).parts[0]
+        grow_stages(
+            TrainingSet(task, bin_columns(X[rows]), y[rows], np.ones(200)), [np.arange(4)], boosting
+        ).parts[0]
         for rows in (np.arange(200), shuffled)
     ]
     for name in ("feature", "threshold", "values"):

@@ -6,14 +6,12 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import is_classifier, is_regressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Bools, Floats
@@ -25,7 +23,8 @@ from thrifty.engine.full.stored import StoredModel
 from thrifty.engine.plots import as_html, draw_in_force, html_table
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.prices.prices import Prices, check_price_list, resolve_prices
-from thrifty.engine.table.frames import kind_of_table, listed, table_of_fit
+from thrifty.engine.table.names import listed
+from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import classification_of
 from thrifty.engine.tasks.regression import regression_of
 from thrifty.engine.tasks.task import Task
@@ -352,16 +351,16 @@ def audit(
     True
     """
     bare = _checked(model)
-    X = X.toarray() if sparse.issparse(X) else X if kind_of_table(X) else np.asarray(X)
-    known = names_of(bare, X) if kind_of_table(X) else None
-    table = table_of_fit(X, known) if known is not None else X.to_numpy() if kind_of_table(X) else X
-    n_rows, n_features = _shape(bare, table)
-    columns = getattr(
-        table if known is not None else X, "columns", [f"x{place}" for place in range(n_features)]
-    )
-    names = [str(one) for one in columns]
+    table = Table.of(X.toarray() if sparse.issparse(X) else X)
+    fitted_names = names_of(bare, table.native) if table.kind else None
+    table = table.in_order_of(fitted_names) if table.kind and fitted_names is not None else table
+    names = list(map(str, table.columns)) if table.kind else None
+    if fitted_names is None:
+        table = Table(None, np.asarray(table.native))
+    n_rows, n_features = _shape(bare, table.native)
     given = resolve_prices(feature_costs, prices, Prices())
-    prices = check_price_list(given, n_features, names if kind_of_table(X) else None)
+    prices = check_price_list(given, n_features, names)
+    names = [f"x{place}" for place in range(n_features)] if names is None else names
     if prices.by_row is not None:
         raise InvalidInputError(
             "an audit needs one price of each purchase, and some prices here differ by row (by_row). "
@@ -388,7 +387,7 @@ def audit(
     chosen = np.arange(n_rows)
     if n_rows > MAX_JUDGED:
         chosen = np.sort(np.random.default_rng(random_state).choice(n_rows, MAX_JUDGED, replace=False))
-    judge = _Judge.of(bare, _safe_indexing(table, chosen), target[chosen], read[chosen])
+    judge = _Judge.of(bare, table.take(chosen), target[chosen], read[chosen])
     return _judged(found, judge, prices, tolerance, random_state)
 
 
@@ -475,10 +474,10 @@ def _called(model: Any) -> str:
     return {"lightgbm": "LightGBM", "xgboost": "XGBoost"}.get(library or "", type(model).__name__)
 
 
-def _read(model: Any, table: Any) -> Bools:
+def _read(model: Any, table: Table) -> Bools:
     """Columns read of each row; errors of the model about the table keep its message."""
     try:
-        return columns_read(model, table)
+        return columns_read(model, table.native)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InvalidInputError(
             f"the {_called(model)} cannot read X: {str(error)[:300]} Give the rows as it was fitted on them."
@@ -503,9 +502,9 @@ def _columns(purchases: Sequence[PurchaseUse]) -> list[int]:
     return [column for one in purchases for column in one.columns]
 
 
-def _cost_without(model: Any, table: Any, purchases: Sequence[PurchaseUse], prices: PriceList) -> float:
+def _cost_without(model: Any, table: Table, purchases: Sequence[PurchaseUse], prices: PriceList) -> float:
     """Mean cost per row without some purchases, with which rows take other paths."""
-    read = _read(model, _typical(table, _columns(purchases)))
+    read = _read(model, table.with_repeated(_columns(purchases), _typical_row))
     read[:, _columns(purchases)] = False
     return float(prices.cost_of_rows(read, np.ones(len(read), dtype=bool)).mean())
 
@@ -521,21 +520,8 @@ def _dropped(judge: "_Judge", uses: Sequence[PurchaseUse], tolerance: float) -> 
     return dropped
 
 
-def _typical(table: Any, columns: Sequence[int]) -> Any:
-    """Table with some columns replaced by a constant: their median, or the most frequent text."""
-    n_rows = np.shape(table)[0]
-    if kind_of_table(table):
-        frame = nw.from_native(table, eager_only=True)
-        held = [frame[:, column][[_typical_row(frame[:, column].to_numpy())] * n_rows] for column in columns]
-        return frame.with_columns(*held).to_native()
-    other = table.copy()
-    for column in columns:
-        other[:, column] = table[_typical_row(table[:, column]), column]
-    return other
-
-
 def _typical_row(values: Any) -> int:
-    """Row with the median of a column, or with its most frequent text."""
+    """Row with the median of a column, or with its most frequent text: what all rows hold without the column."""
     if values.dtype.kind in "biuf":
         there = np.flatnonzero(values == values)
         order = np.argsort(values[there], kind="stable")
@@ -554,7 +540,7 @@ class _Judge:
     model: Any
     full: Any
     task: Task
-    table: Any
+    table: Table
     labels: Any
     target: Floats
     read: Bools
@@ -562,7 +548,7 @@ class _Judge:
     quality: Floats
 
     @classmethod
-    def of(cls, model: Any, table: Any, labels: Any, read: Bools) -> "_Judge":
+    def of(cls, model: Any, table: Table, labels: Any, read: Bools) -> "_Judge":
         """Predict all rows with the model."""
         if not is_classifier(model) and not is_regressor(model):
             raise InvalidInputError(
@@ -588,16 +574,18 @@ class _Judge:
         touched = np.flatnonzero(self.read[:, columns].any(axis=1))
         lost = np.zeros(len(self.quality))
         if len(touched):
-            without = _ask(self.full, self.task, _safe_indexing(_typical(self.table, columns), touched))
+            without = _ask(
+                self.full, self.task, self.table.with_repeated(columns, _typical_row).take(touched)
+            )
             lost[touched] = self.quality[touched] - self.task.quality(self.target[touched], without)
         return float(lost.mean()), float(lost.std() / np.sqrt(len(lost)))
 
 
-def _ask(full: Any, task: Task, table: Any) -> Floats:
-    places = np.arange(np.shape(table)[0], dtype=np.float64)[:, None]
+def _ask(full: Any, task: Task, table: Table) -> Floats:
+    places = np.arange(len(table), dtype=np.float64)[:, None]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        return ask_model(full, task, table, places, who="the model")
+        return ask_model(full, task, table.native, places, who="the model")
 
 
 def _cascade(judge: _Judge, prices: PriceList, seed: int) -> Frontier | None:
@@ -617,7 +605,7 @@ def _cascade(judge: _Judge, prices: PriceList, seed: int) -> Frontier | None:
         # The numbers of the audit show both.
         warnings.simplefilter("ignore", FullModelNotWorthItWarning)
         warnings.simplefilter("ignore", NothingSavedWarning)
-        frontier: Frontier = cascade.fit(judge.table, judge.labels).frontier_
+        frontier: Frontier = cascade.fit(judge.table.native, judge.labels).frontier_
     return frontier
 
 

@@ -41,6 +41,7 @@ class _Known:
     left_out: frozenset[str]
     infinite: frozenset[str]
     shared: bool
+    renamed: Mapping[str, str]
     check: Callable[[Any], object] | None
 
 
@@ -53,6 +54,7 @@ def register(
     left_out: Sequence[str] = (),
     infinite: Sequence[str] = (),
     shared: bool = False,
+    renamed: Mapping[str, str] = types.MappingProxyType({}),
     check: Callable[[Any], object] | None = None,
 ) -> AnyClass:
     """Register a dataclass, so that files may hold its objects, and return it.
@@ -67,6 +69,8 @@ def register(
         Fields in which infinite numbers and NaN are allowed.
     shared : bool
         Whether several objects may refer to the same one.
+    renamed : dict of str to str
+        Fields that files of former versions hold by another name: its present name.
     check : callable, optional
         Refuses objects whose fields do not fit together; ``cls.validate`` where there is one.
     """
@@ -76,7 +80,7 @@ def register(
             f"files know a class {cls.__name__} already, of {known.cls.__module__}; give yours another name."
         )
     check = check or getattr(cls, "validate", None)
-    _KNOWN[cls.__name__] = _Known(cls, frozenset(left_out), frozenset(infinite), shared, check)
+    _KNOWN[cls.__name__] = _Known(cls, frozenset(left_out), frozenset(infinite), shared, renamed, check)
     return cls
 
 
@@ -240,6 +244,7 @@ class Reader:
                 f"object {number} of the bundle must be one of the known classes; got {str(name)[:60]!r}. The file was "
                 f"not written by `save`, or by a version with other classes."
             )
+        facts = {known.renamed.get(key, key): value for key, value in facts.items()}
         wanted = _fields_of(known.cls)
         strange = facts.keys() - wanted.keys() - {"class"} | (facts.keys() & known.left_out)
         if strange:

@@ -13,22 +13,27 @@ from typing import Any, NoReturn
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
 
 from thrifty._version import __version__
 from thrifty.arrays import Bools, Floats, Int32s
 from thrifty.bundle.codec import NotPlainError, Reader, Writer, known_name, register
 from thrifty.bundle.container import DEFAULT_MAX_BYTES, Contents, pack, unpack
+from thrifty.bundle.former import Former
 from thrifty.bundle.full_models import FullMode, as_stored, check_stored, full_to_store, with_given_full
 from thrifty.bundle.signing import check_private_key, sign, without_signature
+from thrifty.engine.evidence.budgets import CostCertificate
 from thrifty.engine.evidence.certificate import Certificate
-from thrifty.engine.evidence.evidence import Evidence, QueryEvidence
+from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.frontier import OperatingPoint
 from thrifty.engine.evidence.hypothesis_tests import ClassLoss
+from thrifty.engine.evidence.queries import RankedQueries
 from thrifty.engine.full.adapters import models_of
 from thrifty.engine.full.convert import stored_model_of
 from thrifty.engine.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
 from thrifty.engine.full.stored import Impute, KernelScores, LinearScores, Scale, StoredModel
 from thrifty.engine.prices.billing import Discounts, ForgottenFunction, PriceList, RowPrices
+from thrifty.engine.prices.models import check_models
 from thrifty.engine.prices.prices import Prices
 from thrifty.engine.table.columns import ColumnType, Levels, level_text
 from thrifty.engine.table.drift import Spread
@@ -43,6 +48,7 @@ from thrifty.engine.trees.other_libraries import ForeignTrees
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.kernel_neighbours import Neighbours, NeighbourStage, NeighbourTurn, TurnByNeighbours
 from thrifty.engine.walk.policy import Policy
+from thrifty.engine.walk.rules import Cascades, Log, Programme, Routes
 from thrifty.engine.walk.stage import (
     BoostedStage,
     CascadeStage,
@@ -66,9 +72,6 @@ from thrifty.learners.dynamod.linear_estimator import DynaModLinClassifier
 from thrifty.learners.dynamod.lstsq_estimator import DynaModLstsqClassifier
 from thrifty.learners.estimators.base import ChainEstimator
 from thrifty.learners.routing.confidence import ConfidenceRouter
-from thrifty.learners.routing.logs import check_models
-from thrifty.learners.routing.operating_points import RouterCertificate
-from thrifty.learners.routing.policy import Cascades, Log, Programme, Routes
 from thrifty.learners.routing.quality import QualityModel, TextReader
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.routing.state import RouterState
@@ -81,8 +84,8 @@ _PLAIN: tuple[type, ...] = (
     *(NeighbourStage, NeighbourTurn, TurnByNeighbours, TurnByValue, Chain, ColumnType, Levels),
     *(PriceList, Discounts, ForgottenFunction, RowPrices, CostMatrix, ProbabilityLoss),
     *(AbsentFull, PrecomputedFull, StoredModel, Impute, Scale, KernelScores, LinearScores),
-    *(Cascades, Log, Programme, Routes, QualityModel, TextReader, RouterCertificate, RouterState),
-    *(ForeignTrees, LevelSets, StageOptions, Prices, Certificate, ClassLoss, FitRecord),
+    *(Cascades, Log, Programme, Routes, QualityModel, TextReader, CostCertificate),
+    *(ForeignTrees, LevelSets, StageOptions, Prices, Certificate, ClassLoss, RankedQueries, FitRecord),
 )
 _SHARED: tuple[type, ...] = (BinaryTask, MulticlassTask, RankingTask, RegressionTask, Neighbours)
 for _class in (*_PLAIN, *_SHARED):
@@ -90,10 +93,10 @@ for _class in (*_PLAIN, *_SHARED):
 # What measures need besides is not kept.
 _OF_MEASURES = ("settings", "is_fixed", "target", "scores", "full_scores")
 register(Evidence, left_out=_OF_MEASURES, infinite=("points",))
-register(QueryEvidence, left_out=_OF_MEASURES, infinite=("points",))
 register(OperatingPoint, infinite=("thresholds",))
 register(Policy, infinite=("thresholds", "cost", "score"))
 register(EstimatorFull, check=check_stored)
+register(RouterState, renamed={"silent": "models_without_answers"})
 register(TreeEnsemble, infinite=("threshold",))
 register(Spread, infinite=("edges",))
 
@@ -341,20 +344,23 @@ class SavedRouter:
     low: int
     high: int
     share: float
-    certificate: RouterCertificate | None
+    certificate: Certificate | CostCertificate | None
 
     @classmethod
     def of(cls, router: ModelRouter) -> "SavedRouter":
         """What a file holds of a fitted router."""
-        prices, state, seed = check_models(router.models), router._fitted(), router.random_state
+        check_is_fitted(router)
+        prices, seed = router.model_prices, router.random_state
         return cls(
             {name: None if callable(price) else price for name, price in prices.items()},
             None if router.budget is None else float(router.budget),
             int(router.max_asks),
             None if router.confidence is None else float(router.confidence),
             int(seed) if isinstance(seed, int | np.integer) else None,
-            state,
-            *router._choice,
+            router.state_,
+            router.policy_.lower,
+            router.policy_.upper,
+            router.policy_.share,
             router.certificate_,
         )
 
@@ -366,7 +372,7 @@ class SavedRouter:
         if not (0 <= self.low < n_points and 0 <= self.high < n_points and 0.0 <= self.share <= 1.0):
             raise _refused("share", "mix two points of the frontier", self.share)
         router = ModelRouter(prices, self.budget, self.max_asks, self.confidence, self.random_state)
-        return router._restore(self.state, (self.low, self.high, self.share), self.certificate)
+        return router.restored(self.state, (self.low, self.high, self.share), self.certificate)
 
 
 register(SavedRouter, infinite=("budget",))
@@ -402,10 +408,10 @@ def _about(evidence: Evidence, chain: Chain) -> Evidence:
     n_rows, n_stages = evidence.gate.shape
     n_classes, strata, weight = len(chain.classes), evidence.strata, evidence.weight
     is_ranking = isinstance(chain.task, RankingTask)
-    right = evidence.right
+    right, unit = evidence.right, evidence.unit
     rules = {
         f"know {chain.n_own_stages} stages": n_stages == chain.n_own_stages and n_rows > 0,
-        "be of queries where documents are ranked": is_ranking == isinstance(evidence, QueryEvidence),
+        "be of queries where documents are ranked": is_ranking == (unit is not None),
         "have costs of at least 0": not np.any(evidence.cost < 0),
         "have operating points": evidence.points is not None or n_stages == 1,
         "have a weight of at least 0 for each row": weight is None
@@ -415,11 +421,6 @@ def _about(evidence: Evidence, chain: Chain) -> Evidence:
         "say of each row and place whether it is right": right is None
         or right.shape == (n_rows, n_stages + 1),
     }
-    if isinstance(evidence, QueryEvidence):
-        documents = evidence.document_targets
-        rules["have whole numbers of at least 0 as documents"] = not (
-            np.any(documents < 0) or np.any(documents != np.round(documents))
-        )
     for rule, holds in rules.items():
         if not holds:
             raise InvalidInputError(f"evidence in the bundle must {rule}.")
@@ -428,6 +429,9 @@ def _about(evidence: Evidence, chain: Chain) -> Evidence:
         features=tuple(chain.columns.tolist()),
         tolerance=chain.task.tolerance,
         task=chain.task,
+        unit=unit
+        if unit is None or not isinstance(chain.task, RankingTask)
+        else replace(unit, task=chain.task),
     )
 
 
@@ -537,7 +541,7 @@ def _without_functions(prices: PriceList, names: tuple[str, ...] | None) -> Pric
 
 def _lifted(thing: Any) -> Any:
     """Final form of an object that was read."""
-    if isinstance(thing, SavedTrees | SavedEstimator | SavedRouter):
+    if isinstance(thing, SavedTrees | SavedEstimator | SavedRouter | Former):
         return thing.restored()
     if isinstance(thing, Chain):
         _check_nested(thing)

@@ -273,7 +273,7 @@ def _sample(
     """Rows to learn from, what judges a fit on all other rows (None where there are none), and the number of rows."""
     from functools import partial
 
-    from thrifty.engine.table.frames import refuse_unknown
+    from thrifty.engine.table.names import refuse_unknown
     from thrifty.scale.fit import judge, sample_rows
     from thrifty.scale.folder import each_of_files, find_files
 
@@ -285,7 +285,7 @@ def _sample(
 
 def _notes_of_columns(estimator: Any, full: str) -> list[str]:
     """Notes on columns that the full model in a file does not read, and on dates."""
-    from thrifty.engine.table.frames import listed
+    from thrifty.engine.table.names import listed
 
     chain, notes = estimator.chain_, []
     schema, read = chain.schema, chain.price_list.full_columns

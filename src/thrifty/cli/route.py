@@ -72,7 +72,7 @@ def route(
                 "pool": router.pool_,
                 "rows": len(X),
                 "expected_cost": router.expected_cost_,
-                "expected_quality": router.expected_quality_,
+                "expected_quality": router.expected_score_,
                 "frontier": frontier_numbers(router)["frontier"],
                 "singles": {
                     name: {"cost": cost, "quality": quality}
@@ -90,7 +90,7 @@ def route(
         (names[one], f"{frontier.single_cost[one]:.4g}", f"{frontier.single_quality[one]:.3f}")
         for one in order
     ]
-    lines.append(("this router", f"{router.expected_cost_:.4g}", f"{router.expected_quality_:.3f}"))
+    lines.append(("this router", f"{router.expected_cost_:.4g}", f"{router.expected_score_:.3f}"))
     print_table(lines)
     print_text(f"Out of fold: {router.explain()}.")
     print_text(f"wrote {out} ({size_of(out)})")

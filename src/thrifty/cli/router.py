@@ -16,7 +16,7 @@ from thrifty.engine.table.files import read_table
 from thrifty.errors import InvalidInputError
 from thrifty.learners.routing.log_files import pivot_log
 from thrifty.reporting.facts import Facts
-from thrifty.reporting.routers import measure_router
+from thrifty.reporting.measure import measure
 
 
 class Rows(NamedTuple):
@@ -24,7 +24,7 @@ class Rows(NamedTuple):
 
     Attributes
     ----------
-    X : list of str, or data frame
+    X : list of str, data frame or ndarray
         Texts, or numbers.
     log : dict of arrays, or None
         Arguments of ``ModelRouter.replay``, where the table is a log.
@@ -46,39 +46,32 @@ class Rows(NamedTuple):
 
 
 def read_rows(router: Any, table: Path, **_: Any) -> Rows:
-    """Rows of a table and, where it is a log with a line for each row and model, what the models returned."""
-    frame, state = read_table(table), router._fitted()
-    if {"model", "quality"} <= {*frame.columns}:
-        X, arrays = pivot_log(frame, table)
-        place_of = {name: place for place, name in enumerate(arrays.pop("models"))}
-        missing = [name for name in state.pool if name not in place_of]
-        if missing:
-            raise InvalidInputError(
-                f"{table} must have lines of the model {missing[0]!r}, which may be asked."
-            )
-        whole = {}
-        for argument, values in arrays.items():
-            whole[argument] = np.full((len(X), len(state.names)), None if values.dtype == object else np.nan)
-            known = [place for place, name in enumerate(state.names) if name in place_of]
-            whole[argument][:, known] = values[:, [place_of[state.names[place]] for place in known]]
-        return Rows(X, whole, frame, table)
-    columns = ["text"] if state.reader is not None else list(state.columns or frame.columns)
-    lacking = [name for name in columns if name not in frame.columns]
-    if lacking:
-        raise InvalidInputError(f"{table} must have a column {lacking[0]!r}, as the log of the fit.")
-    X = frame["text"].astype(str).tolist() if state.reader is not None else frame[columns]
-    return Rows(X, None, frame, table)
+    """Read a table of rows, or a log with a line for each row and model."""
+    frame, names = read_table(table), list(router.model_prices)
+    if not {"model", "quality"} <= {*frame.columns}:
+        return Rows(router.rows_of(frame), None, frame, table)
+    X, arrays = pivot_log(frame, table)
+    place_of = {name: place for place, name in enumerate(arrays.pop("models"))}
+    missing = [name for name in router.pool_ if name not in place_of]
+    if missing:
+        raise InvalidInputError(f"{table} must have lines of the model {missing[0]!r}, which may be asked.")
+    log = {}
+    for argument, values in arrays.items():
+        log[argument] = np.full((len(X), len(names)), None if values.dtype == object else np.nan)
+        logged = [place for place, name in enumerate(names) if name in place_of]
+        log[argument][:, logged] = values[:, [place_of[names[place]] for place in logged]]
+    return Rows(X, log, frame, table)
 
 
 # -- what commands show ----------------------------------------------------------------------------
 
 
 def answers_table(router: Any, rows: Rows) -> Any:
-    """First model to ask about each row; of a log, what is asked, paid and got."""
+    """First model to ask about each row and its expected cost; of a log, what is asked, paid and got."""
     import pandas as pd
 
     if rows.log is None:
-        return pd.DataFrame({"model": router.predict(rows.X)})
+        return pd.DataFrame(dict(zip(("model", "cost"), router.first_asked(rows.X), strict=True)))
     replay = router.replay(rows.X, **rows.log)
     asked = [" ".join(filter(None, names)) for names in replay.asked.tolist()]
     columns = {"asked": asked, "model": replay.model, "cost": replay.cost, "quality": replay.quality}
@@ -109,26 +102,15 @@ def answers_in_words(numbers: dict[str, Any], _: Goal) -> None:
         words = f" in the {n_known:,} rows that asked the same model" if n_known < numbers["rows"] else ""
         words = f" (doubly robust; inverse propensity {numbers['ips']:.3f})" if "ips" in numbers else words
         print_text(f"quality {numbers['quality']:.3f}{words} for {numbers['cost']:.4g} a row")
+    else:
+        print_text(f"expected cost {numbers['cost']:.4g} a row")
 
 
 def explanations(router: Any, rows: Rows, places: slice) -> list[Any]:
     """What is asked about rows first; of a log, what is asked, paid and decided."""
     log = {name: values[places] for name, values in (rows.log or {}).items() if name != "propensity"}
-    texts = router.explain(rows.X[places] if isinstance(rows.X, list) else rows.X.iloc[places], **log)
-    return [Steps(str(text)) for text in texts]
-
-
-class Steps(NamedTuple):
-    """Explanation of a row."""
-
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-    def as_dict(self) -> dict[str, Any]:
-        """Its lines, for ``--json``."""
-        return {"steps": self.text.splitlines()}
+    X = rows.X.iloc[places] if hasattr(rows.X, "iloc") else rows.X[places]
+    return list(router.explain(X, **log))
 
 
 def expected_of(_: Any) -> None:
@@ -137,15 +119,16 @@ def expected_of(_: Any) -> None:
 
 def frontier_numbers(router: Any, _: None = None) -> dict[str, Any]:
     """Operating points, for ``--json``."""
-    frontier = router.frontier_
-    return {"frontier": _frontier_numbers(frontier)}
+    points = router.frontier_
+    numbers = {"cost": points.cost, "quality": points.score, "rule": list(points.rule), "aiq": points.aiq}
+    return {"frontier": numbers}
 
 
 def frontier_in_words(router: Any, _: None, path: Path) -> None:
     """Print a table of operating points, then the point in force."""
     frontier = frontier_numbers(router)["frontier"]
     points = list(zip(frontier["rule"], frontier["cost"], frontier["quality"], strict=True))
-    print_text(f"{path}: {len(points):,} efficient points")
+    print_text(f"{path}: {len(points):,} efficient points on {router.frontier_.n_rows:,} rows")
     print_table(
         [
             ("rule", "cost", "quality"),
@@ -171,7 +154,9 @@ def measured(router: Any, rows: Rows, by: Sequence[str]) -> tuple[Facts, dict[st
     if unknown:
         raise InvalidInputError(f"--by must name a column of {rows.path}; got {unknown[0]!r}.")
     groups = frame[frame["quality"].notna()].drop_duplicates("id" if "id" in frame.columns else "text")
-    facts = measure_router(router, rows.X, **log, by={name: groups[name].to_numpy() for name in by})
+    facts = measure(
+        router, rows.X, log.pop("quality"), **log, by={name: groups[name].to_numpy() for name in by}
+    )
     models = {
         purchase.name: {"share": share, "cost": spent}
         for purchase, share, spent in zip(
@@ -180,12 +165,3 @@ def measured(router: Any, rows: Rows, by: Sequence[str]) -> tuple[Facts, dict[st
     }
     shares = [f"{name} {100 * model['share']:.1f} %" for name, model in models.items() if model["share"]]
     return facts, {"models": models}, [f"Asked: {', '.join(shares)}.", f"Out of fold: {router.explain()}."]
-
-
-def _frontier_numbers(frontier: Any) -> dict[str, Any]:
-    return {
-        "cost": frontier.cost,
-        "quality": frontier.quality,
-        "rule": list(frontier.rule),
-        "aiq": frontier.aiq,
-    }

@@ -24,10 +24,10 @@ from thrifty.engine.evidence.budgets import hold_budget
 from thrifty.engine.evidence.collect import chain_of
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.plots import draw_in_force, file_bytes, new_figure
-from thrifty.engine.purchases.readers import TableReader
 from thrifty.engine.table.files import name_of, read_table
-from thrifty.engine.table.frames import listed
+from thrifty.engine.table.names import listed
 from thrifty.engine.table.reader import Cells
+from thrifty.engine.table.table import Table
 from thrifty.engine.table.training import targets_of
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.walk.chain import Chain
@@ -43,8 +43,8 @@ from thrifty.reporting.measure import expected, measure
 from thrifty.reporting.page import groups_of
 from thrifty.reporting.words import expected_in_words, interval_in_words, quantity, results_table, unit_of
 from thrifty.scale.fit import Each, frontier_on, sample_rows
-from thrifty.scale.folder import csv_types, each_of_files, find_files
-from thrifty.scale.scorer import Scorer, answers_of, stage_names
+from thrifty.scale.folder import each_of_files, find_files
+from thrifty.scale.scorer import Scorer, answers_of, csv_types, stage_names
 
 _NEW_ROWS = 1000
 _N_POINTS = 14
@@ -194,17 +194,16 @@ def count_mostly_missing(system: Any, cells: Cells, stage: Labels) -> int:
     return int((np.isnan(asked).mean(axis=1) > 0.5).sum())
 
 
-def reader_of_all_cells(system: Any, cells: Cells) -> TableReader:
+def reader_of_all_cells(system: Any, cells: Cells) -> Table:
     """Reader of all cells, also those that a row does not need; unreadable cells are missing."""
-    table = chain_of(system).schema.table_of(cells)
-    return TableReader(cells.numbers, table, cells.row_numbers, cells.row_keys)
+    return chain_of(system).schema.table_of(cells)
 
 
 def refuse_unreadable(chain: Chain, cells: Cells) -> None:
     """Refuse a table with an unreadable cell in a column that a stage or the full model reads."""
     reader, rows = chain.reader(cells), np.arange(len(cells))
     reader.block(rows, chain.columns)
-    reader.table(rows, chain.price_list.full_columns)
+    reader.part(rows, chain.price_list.full_columns)
 
 
 # -- fit -------------------------------------------------------------------------------------------
@@ -288,15 +287,14 @@ def scorer_at(path: Path, goal: Goal, *, public_key: Path | None, **options: Any
     return Scorer(path, at=goals, public_key=public_key, **options)
 
 
-def files_in_words(totals: dict[str, Any], out: Path) -> None:
+def files_in_words(totals: dict[str, Any], scorer: Scorer, out: Path) -> None:
     """Print the number of rows of scored files, the share of the full model, and their cost."""
+    dearest = "the full model" if scorer.router is None else scorer.dearest[1]
     print_text(
         f"wrote {totals['rows']:,} answers in {totals['parts']:,} parts to {out}, {totals['scored_parts']:,} of them "
         f"by this run at {totals['rows_per_second']:,.0f} rows a second"
     )
-    print_text(
-        f"mean cost {totals['mean_cost']:.4g} a row; {totals['share_full']:.1%} of rows to the full model"
-    )
+    print_text(f"mean cost {totals['mean_cost']:.4g} a row; {totals['share_full']:.1%} of rows to {dearest}")
 
 
 def at_held_budget(system: Any, rows: Rows, budget: float | None, path: Path) -> tuple[Any, float]:
@@ -418,7 +416,8 @@ def frontier_in_words(
         own = [f"{point.score:.4f}"]
         if frontier.is_priced:
             own = [quantity(-point.score), quantity(point.cost - point.score)]
-        lines.append([quantity(point.cost), *own, f"{100 * point.share:.1f} %"])
+        share = "" if point.share is None else f"{100 * point.share:.1f} %"
+        lines.append([quantity(point.cost), *own, share])
     print_table(lines)
     print_text("In force; `thrifty predict --budget` moves to any other point:")
     print_table(results_table(facts))

@@ -96,7 +96,7 @@ def predict(
         if json:
             print_json({**totals, "out": str(out)})
         else:
-            files_in_words(totals, out)
+            files_in_words(totals, scorer, out)
         return
     if on_screen and json:
         raise InvalidInputError("-o - and --json both want standard output. Name a file for the answers.")

@@ -17,7 +17,7 @@ from thrifty.device.model import DeviceModel, device_model, leaf_depths, with_le
 from thrifty.device.onnx_graph import onnx_files
 from thrifty.device.size_limit import within_limits
 from thrifty.engine.evidence.collect import chain_of
-from thrifty.engine.purchases.readers import TableReader
+from thrifty.engine.table.table import Table
 from thrifty.engine.trees import TreeEnsemble
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import Policy
@@ -276,7 +276,7 @@ def _test_rows(chain: Chain, model: DeviceModel) -> list[TestRow]:
                     values[column] = np.nextafter(values[column], np.float32(np.inf))
             else:
                 values[column] = rng.normal()
-    reader = TableReader(rows.astype(np.float64), None)
+    reader = Table(rows.astype(np.float64), None)
     walk = chain.walker.walk(reader, np.arange(N_TEST_ROWS), chain.policy)
     labels = chain.task.best(walk.scores) if model.classes else np.full(N_TEST_ROWS, -1)  # type: ignore[attr-defined]
     n_stages = len(model.stages)

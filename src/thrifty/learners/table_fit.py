@@ -22,11 +22,11 @@ from thrifty.engine.full.adapters import models_of
 from thrifty.engine.full.candidates import KINDS, KindComparison, compare_kinds, new_model
 from thrifty.engine.full.crossfit import assign_folds
 from thrifty.engine.full.model import is_estimator
-from thrifty.engine.prices.billing import RowsOfFit
 from thrifty.engine.prices.prices import Prices, check_price_list, resolve_prices
 from thrifty.engine.table.drift import Spread
 from thrifty.engine.table.files import read_cost_matrix, read_table
-from thrifty.engine.table.frames import is_number, listed, refuse_unknown
+from thrifty.engine.table.names import is_number, listed, refuse_unknown
+from thrifty.engine.table.table import Table
 from thrifty.engine.table.training import TrainingTable, refuse_few, training_table
 from thrifty.engine.tasks.regression import RegressionLoss
 from thrifty.errors import InvalidInputError, InvalidParameterError, renumber_rows_in_errors
@@ -334,7 +334,7 @@ def _refuse_early(
     check_goal(may_be_none=True, budget=estimator.budget, max_loss=max_loss)
     if confidence is not None:
         check_confidence(confidence)
-    names, rows = list(data.X.columns), RowsOfFit(data.cells.numbers, numbers=data.cells.row_numbers)
+    names, rows = list(data.X.columns), Table(data.cells.numbers, row_numbers=data.cells.row_numbers)
     prices = check_price_list(estimator.prices, len(names), names, rows)
     refuse_few(data, query)
     check_spending(prices, estimator.budget)

@@ -3,7 +3,18 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from thrifty.arrays import Ints
+from thrifty.errors import InvalidInputError
+
 Numbers = tuple[float, ...]
+
+MAX_LABELS = 20
+"""Labels of one grouping, and kinds of mistakes, that get a line of their own; the rarest of more are together."""
+LEVEL = 0.95
+"""Share of the bootstrap draws that an interval holds."""
 
 
 @dataclass(frozen=True)
@@ -234,3 +245,39 @@ class Facts:
         if self.kind == "labels":
             return max(low, 0.0), min(high, 1.0)
         return (max(low, 0.0), high) if self.kind == "bill" else (low, min(high, 1.0))
+
+
+# -- groups of rows --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A name, labels, and which of them each row has."""
+
+    name: str
+    labels: tuple[str, ...]
+    of_row: Ints
+
+    def sums(self, values: Any = None) -> tuple[Any, ...]:
+        """Number of rows of each label, or the sum of their values."""
+        return tuple(np.bincount(self.of_row, weights=values, minlength=len(self.labels)).tolist())
+
+
+def partition_of(name: str, labels: ArrayLike, n_rows: int) -> Partition:
+    """Rows by label, in the order of the labels; rare labels of many are merged."""
+    values = np.asarray(labels)
+    if values.shape != (n_rows,):
+        raise InvalidInputError(
+            f"{name} must hold one label per row, shape ({n_rows},); got shape {values.shape}."
+        )
+    # As text, unless they are numbers: labels of mixed kinds, None and NaN among them, compare as they read.
+    known = values if values.dtype.kind in "biuf" else np.array([str(value) for value in values])
+    found, of_row = np.unique(known, return_inverse=True)
+    words, of_row = [str(value) for value in found.tolist()], of_row.reshape(-1)
+    if len(words) > MAX_LABELS:
+        kept = np.sort(np.argsort(-np.bincount(of_row), kind="stable")[: MAX_LABELS - 1])
+        place = np.full(len(words), len(kept))
+        place[kept] = np.arange(len(kept))
+        n_rare = len(words) - len(kept)
+        words, of_row = [*(words[label] for label in kept), f"{n_rare} others"], place[of_row]
+    return Partition(name, tuple(words), of_row)

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats, Ints
+from thrifty.engine.evidence.averages import Means
 from thrifty.engine.evidence.bootstrap import resampled, tails
 from thrifty.engine.evidence.collect import evidence_of, learned_chain_of, point_of
-from thrifty.engine.evidence.evidence import Answers, Evidence, Means, QueryEvidence, means_at
+from thrifty.engine.evidence.evidence import Answers, Evidence, means_at
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.evidence.measures import (
     ClassRows,
@@ -35,17 +36,27 @@ from thrifty.engine.tasks.mistakes import CostMatrix
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.tasks.task import Task, mean_errors
 from thrifty.errors import InvalidInputError
+from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.table_fit import record_of
-from thrifty.reporting.facts import Curve, Facts, Grouping, MistakeKind, Numbers, Purchase, Rival
+from thrifty.reporting.facts import (
+    LEVEL,
+    MAX_LABELS,
+    Curve,
+    Facts,
+    Grouping,
+    MistakeKind,
+    Numbers,
+    Partition,
+    Purchase,
+    Rival,
+    partition_of,
+)
+from thrifty.reporting.routers import measure_router
 
-MAX_LABELS = 20
-"""Labels of one grouping, and kinds of mistakes, that get a line of their own; the rarest of more are together."""
 MAX_UNBOUGHT = 30
 """Purchases that no stage makes and that get a line of their own; more are together."""
 N_RANGES = 5
 """Ranges of the target, each with as many rows, that get a line of their own."""
-LEVEL = 0.95
-"""Share of the bootstrap draws that an interval holds."""
 MAX_POINTS, RIVAL_POINTS = 100, 60
 """Points of the system and of each rival; of more, those that evenly spaced budgets lead to."""
 
@@ -57,26 +68,38 @@ def measure(
     *,
     by: Mapping[str, ArrayLike] | None = None,
     rivals: Mapping[str, Any] | None = None,
+    cost: Any = None,
+    answers: Any = None,
+    evidence: Any = None,
     n_boot: int = 1000,
 ) -> Facts:
     """Measure a fitted system on labelled rows, for a report.
 
     Parameters
     ----------
-    system : fitted estimator or Chain
+    system : fitted estimator, Chain or ModelRouter
         Its operating points are those of ``frontier_``, the one in force is the deployed one, and its certificate is
         shown if it has one. Without points of its own, all thresholds of a gate are shown, chosen on these very rows.
     X : table of shape (n_samples, n_features)
         Rows that neither the system nor its full model was fitted on.
     y : array-like of shape (n_samples,), or (n_samples, 2) of documents
-        Labels or numbers; of documents, relevance and query.
+        Labels or numbers; of documents, relevance and query; for a router, ``quality`` as in its ``fit``.
     by : dict of str to array-like of shape (n_samples,), optional
         Groups of rows to tell apart.
     rivals : dict of str to fitted estimator, Chain or Frontier, optional
         Other systems; a frontier must be scored on these rows.
+    cost, answers, evidence : array-like of shape (n_samples, n_models), optional
+        Log of a router, as in its ``fit``.
     n_boot : int, default=1000
         Number of bootstrap draws of the rows, for intervals.
     """
+    log = {"cost": cost, "answers": answers, "evidence": evidence}
+    if isinstance(system, ModelRouter):
+        return measure_router(system, X, y, **log, by=by, rivals=rivals, n_boot=n_boot)
+    if given := [name for name, part in log.items() if part is not None]:
+        raise InvalidInputError(
+            f"{given[0]} is part of the log of a ModelRouter; got a {type(system).__name__}. Leave it out."
+        )
     prices, others = price_list_of("system", system), dict(rivals or {})
     for name, one in others.items():
         if not isinstance(one, Frontier):
@@ -110,7 +133,7 @@ def measure(
         **parts,
         share=share,
         n_rows=len(own.gate),
-        n_queries=own.n_rows if isinstance(own, QueryEvidence) else None,
+        n_queries=None if own.unit is None else own.n_units,
         budget=_plain(shown.budget),
         efficient=tuple(shown.efficient.tolist()),
         start=next(iter(marks.values()), len(shown.budget) - 1),
@@ -176,7 +199,7 @@ def expected(system: Any, *, n_boot: int = 1000) -> Facts:
         **parts,
         share=(float(mixed([one.place == own.n_stages for one in answers]).mean()),),
         n_rows=len(own.gate),
-        n_queries=own.n_rows if isinstance(own, QueryEvidence) else None,
+        n_queries=None if own.unit is None else own.n_units,
         method=type(system).__name__,
         full_name=_full_name(system),
         **draws,
@@ -434,10 +457,8 @@ def _results(
         alone = Evidence.of_point(
             np.zeros(len(own.gate)), np.asarray(own.full_quality), np.ones(len(own.gate))
         )
-        if isinstance(own, QueryEvidence):
-            alone = QueryEvidence.of_documents(
-                alone, own.task, own.document_targets, alone.quality.astype(np.float64)
-            )
+        if own.unit is not None:
+            alone = alone.of_queries(own.unit.task, own.unit.target, alone.quality.astype(np.float64))
         source, systems = np.r_[source, len(systems)], (*systems, alone)
         thresholds = np.vstack([thresholds, np.full(thresholds.shape[1], 0.5)])
     cost, quality = resampled(systems, source, thresholds, n_boot=draws["n_boot"], seed=draws["seed"])
@@ -509,8 +530,8 @@ def _curves(
 def _constants(rows: _Answered, score: str) -> tuple[str, dict[str, float]]:
     """The best constant answer, its score, and its measures; those of labels are what the shares of classes achieve."""
     task, evidence, own = rows.task, rows.evidence, rows.own
-    if isinstance(evidence, QueryEvidence):
-        by_chance = float(np.nanmean(evidence.value(np.zeros(evidence.n_documents))))
+    if evidence.unit is not None:
+        by_chance = float(np.nanmean(evidence.unit.measure(np.zeros(evidence.n_rows))))
         return "the mean of all orders", {score: by_chance}
     if isinstance(own, ClassRows):
         counts = np.bincount(own.strata, minlength=len(task.classes))
@@ -619,39 +640,6 @@ def joined(names: Sequence[str], max_names: int = 3) -> str:
 
 
 # -- groups of rows --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Partition:
-    """A name, labels, and which of them each row has."""
-
-    name: str
-    labels: tuple[str, ...]
-    of_row: Ints
-
-    def sums(self, values: Any = None) -> tuple[Any, ...]:
-        """Number of rows of each label, or the sum of their values."""
-        return tuple(np.bincount(self.of_row, weights=values, minlength=len(self.labels)).tolist())
-
-
-def partition_of(name: str, labels: ArrayLike, n_rows: int) -> Partition:
-    """Rows by label, in the order of the labels; rare labels of many are merged."""
-    values = np.asarray(labels)
-    if values.shape != (n_rows,):
-        raise InvalidInputError(
-            f"{name} must hold one label per row, shape ({n_rows},); got shape {values.shape}."
-        )
-    # As text, unless they are numbers: labels of mixed kinds, None and NaN among them, compare as they read.
-    known = values if values.dtype.kind in "biuf" else np.array([str(value) for value in values])
-    found, of_row = np.unique(known, return_inverse=True)
-    words, of_row = [str(value) for value in found.tolist()], of_row.reshape(-1)
-    if len(words) > MAX_LABELS:
-        kept = np.sort(np.argsort(-np.bincount(of_row), kind="stable")[: MAX_LABELS - 1])
-        place = np.full(len(words), len(kept))
-        place[kept] = np.arange(len(kept))
-        n_rare = len(words) - len(kept)
-        words, of_row = [*(words[label] for label in kept), f"{n_rare} others"], place[of_row]
-    return Partition(name, tuple(words), of_row)
 
 
 def _ranges(y: Floats) -> Partition:

@@ -22,10 +22,8 @@ from numpy.typing import ArrayLike
 
 from thrifty.errors import InvalidInputError
 from thrifty.files import check_output, write_atomically
-from thrifty.learners.routing.router import ModelRouter
 from thrifty.reporting.facts import Facts
 from thrifty.reporting.measure import measure
-from thrifty.reporting.routers import measure_router
 from thrifty.reporting.words import (
     certificate_text,
     deployed_text,
@@ -96,15 +94,8 @@ def report(
     """
     page = Path(path)
     check_output(page)
-    groups, log = groups_of(by, X), {"cost": cost, "answers": answers, "evidence": evidence}
-    if isinstance(system, ModelRouter):
-        facts = measure_router(system, X, y, **log, by=groups, rivals=rivals)
-    elif given := [name for name, one in log.items() if one is not None]:
-        raise InvalidInputError(
-            f"{given[0]} is part of the log of a ModelRouter; got a {type(system).__name__}. Leave it out."
-        )
-    else:
-        facts = measure(system, X, y, by=groups, rivals=rivals)
+    log = {"cost": cost, "answers": answers, "evidence": evidence}
+    facts = measure(system, X, y, by=groups_of(by, X), rivals=rivals, **log)
     write_atomically(page, page_of(replace(facts, title=title, unit=unit)).encode())
     return page
 

@@ -8,12 +8,12 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats
 from thrifty.engine.evidence.bootstrap import draws_of, tails
+from thrifty.engine.evidence.thresholds import convex_hull
+from thrifty.engine.walk.rules import Replay
 from thrifty.errors import InvalidInputError
-from thrifty.learners.routing.logs import check_models, costs_of, matrix
-from thrifty.learners.routing.policy import Walked, concave_hull
+from thrifty.learners.routing.logs import costs_of, matrix
 from thrifty.learners.routing.router import ModelRouter
-from thrifty.reporting.facts import Curve, Facts, Grouping, Purchase, Rival
-from thrifty.reporting.measure import LEVEL, partition_of
+from thrifty.reporting.facts import LEVEL, Curve, Facts, Grouping, Purchase, Rival, partition_of
 
 _N_RECEIPTS = 12
 _TEXT_LETTERS = 80
@@ -42,27 +42,27 @@ def measure_router(
     by, rivals, n_boot
         As in ``measure``; rivals are other routers of the same models.
     """
-    state, given = router._fitted(), (X, quality, cost, answers, evidence)
-    log, chance = router._log_of(*given)
-    whole: Bools = ~np.asarray(np.isnan(log.quality).any(axis=1))
+    given = X, quality, cost, answers, evidence
+    new, state = router.read_log(*given), router.state_
+    whole: Bools = ~np.asarray(np.isnan(new.log.quality).any(axis=1))
     if not whole.any():
         raise InvalidInputError(
-            f"quality must be known of {', '.join(state.pool)} in at least one row; in each of the {len(log)} rows one "
-            f"of them was not asked. A report replays the policy on a log of all models."
+            f"quality must be known of {', '.join(state.pool)} in at least one row; in each of the {len(whole)} rows "
+            f"one of them was not asked. A report replays the policy on a log of all models."
         )
-    log, chance = log.rows(whole), chance[whole]
-    n_points, choice = len(state.point_family), router._choice
-    walks = [router._walk(point, log) for point in range(n_points)]
-    budget = state.point_cost.mean(axis=0).tolist()
-    efficient, place = [True] * n_points, choice.low
-    if choice.share > 0.0:
+    new = new.rows(whole)
+    n_points, policy, log = len(state.policy), router.policy_, new.log
+    walks = [router.walk(new, point) for point in range(n_points)]
+    budget = policy.cost.tolist()
+    efficient, place = [True] * n_points, policy.lower
+    if policy.share > 0.0:
         place += 1
-        walks.insert(place, router._walked(log, chance))
+        walks.insert(place, router.walk(new))
         budget.insert(place, router.expected_cost_)
         efficient.insert(place, False)
     singles = [
         matrix("quality", quality, state.names, len(X)).astype(np.float64)[whole],
-        costs_of(X, cost, answers, check_models(router.models), len(X))[whole],
+        costs_of(X, cost, answers, router.model_prices, len(X))[whole],
     ]
     best, cheapest = state.best_single, int(state.single_cost.argmin())
     is_known: Bools = ~np.asarray(np.isnan(singles[0]).any(axis=0))
@@ -74,7 +74,7 @@ def measure_router(
     to_best: list[Bools] = [np.asarray(some[:, names].any(axis=1)) for some in asked]
     curves = _curves(walks, full, n_boot)
     means = [None if not is_known[best] else float(np.nanmean(part[:, best])) for part in singles]
-    mixes = concave_hull(state.single_cost[is_known], state.single_quality[is_known])
+    mixes = convex_hull(state.single_cost[is_known], state.single_quality[is_known])
     hull = np.flatnonzero(is_known)[mixes]
     by_cost = np.flatnonzero(whole)[np.argsort(walks[place].cost, kind="stable")]
     picked = by_cost[np.linspace(0, len(by_cost) - 1, min(_N_RECEIPTS, len(by_cost))).astype(np.intp)]
@@ -114,7 +114,7 @@ def measure_router(
         ),
         receipts=_receipts(router, given, picked),
         certificate="" if certificate is None else f"has a certificate: {certificate}",
-        held_out=not np.isin(router._read(X)[1][whole], state.keys).any(),
+        held_out=not np.isin(new.keys, state.keys).any(),
         n_chosen=len(state.log),
         n_points=n_points,
         level=LEVEL,
@@ -125,7 +125,7 @@ def measure_router(
     )
 
 
-def _curves(walks: Sequence[Walked], full: Floats | None, n_boot: int) -> dict[str, tuple[Any, Any, Any]]:
+def _curves(walks: Sequence[Replay], full: Floats | None, n_boot: int) -> dict[str, tuple[Any, Any, Any]]:
     """Means over rows of each point, with the ends of their bootstrap intervals."""
     values = {name: np.column_stack([getattr(one, name) for one in walks]) for name in ("quality", "cost")}
     if full is not None:
@@ -144,7 +144,7 @@ def _curves(walks: Sequence[Walked], full: Floats | None, n_boot: int) -> dict[s
 
 
 def _groupings(
-    walks: Sequence[Walked],
+    walks: Sequence[Replay],
     to_best: Sequence[Bools],
     full: Floats | None,
     by: Mapping[str, ArrayLike],
@@ -171,8 +171,8 @@ def _rival(name: str, rival: ModelRouter, given: tuple[Any, ...], whole: Bools) 
         raise InvalidInputError(
             f"rivals[{name!r}] must be a ModelRouter of the same models; got a {type(rival).__name__}."
         )
-    log = rival._log_of(*given)[0].rows(whole)
-    walks = [rival._walk(point, log) for point in range(len(rival._fitted().point_family))]
+    new = rival.read_log(*given).rows(whole)
+    walks = [rival.walk(new, point) for point in range(len(rival.policy_))]
     return Rival(
         name, *(tuple(float(getattr(one, part).mean()) for one in walks) for part in ("cost", "quality"))
     )
@@ -183,11 +183,11 @@ def _receipts(router: ModelRouter, given: tuple[Any, ...], rows: Any) -> tuple[t
     X = given[0]
     some = X.iloc[rows] if hasattr(X, "iloc") else [X[row] for row in rows]
     log = [
-        None if part is None else matrix("", part, router._fitted().names, len(X))[rows] for part in given[1:]
+        None if part is None else matrix("", part, router.state_.names, len(X))[rows] for part in given[1:]
     ]
-    texts = router.explain(some if hasattr(X, "iloc") or isinstance(some[0], str) else np.array(some), *log)
+    texts = router.explain(some if hasattr(X, "iloc") or router.reads_texts else np.array(some), *log)
     names = [f"row {row}" for row in rows]
-    if isinstance(next(iter(some)), str):
+    if router.reads_texts:
         cut = [" ".join(text.split())[:_TEXT_LETTERS] for text in some]
         names = [f"{name}: {text}" for name, text in zip(names, cut, strict=True)]
-    return tuple(zip(names, texts, strict=True))
+    return tuple(zip(names, map(str, texts), strict=True))

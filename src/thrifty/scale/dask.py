@@ -28,7 +28,12 @@ def predict(frame: Any, system: Any, **options: Any) -> Any:
     """
     scorer = system if isinstance(system, Scorer) else Scorer(system, **options)
     columns = [name for name in scorer.columns if name in frame.columns]
-    meta = _score(frame._meta[columns], scorer)
+    # Dask derives the columns of the answers from those of a frame without rows.
+    index = pd.Index([], dtype=frame.index.dtype, name=frame.index.name)
+    empty = pd.DataFrame(
+        {name: pd.Series(index=index, dtype=frame.dtypes[name]) for name in columns}, index=index
+    )
+    meta = _score(empty, scorer)
     return frame[columns].map_partitions(_score, scorer, meta=meta)
 
 

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats, Ints, Words
-from thrifty.engine.evidence.certificate import JudgedRows, certify_judged
+from thrifty.engine.evidence.averages import Means
+from thrifty.engine.evidence.certificate import CountedRows, certify_counts
 from thrifty.engine.evidence.collect import evidence_of
-from thrifty.engine.evidence.evidence import Evidence, Means, means_at
+from thrifty.engine.evidence.evidence import Evidence, means_at
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.evidence.hypothesis_tests import HELD_OUT, trials_of
 from thrifty.engine.table.training import targets_of
@@ -161,7 +162,7 @@ def judge(
     if max_loss is None or candidates is None or judged is None:
         return other
     there = replace(candidates, means=judged.means, held_out=True)
-    certificate = certify_judged(there, judged, max_loss, confidence)
+    certificate = certify_counts(there, judged, max_loss, confidence)
     return other._with_certificate(certificate, max_loss, alone=alone)
 
 
@@ -197,7 +198,7 @@ class PartitionJudge:
     repeated: Words = field(default_factory=lambda: np.empty(0, np.uint64))
     owner: Ints = field(default_factory=lambda: np.empty(0, np.intp))
 
-    def over(self, each: Each) -> tuple[JudgedRows | None, JudgedRows | None]:
+    def over(self, each: Each) -> tuple[CountedRows | None, CountedRows | None]:
         """Sums over all partitions: of the points, and of the candidates; None where no row counts."""
         found = each(self)
         if self.candidates is not None and not len(self.repeated):
@@ -207,7 +208,7 @@ class PartitionJudge:
                 return replace(self, repeated=repeated, owner=owner).over(each)
         return _total([one[1] for one in found]), _total([one[2] for one in found])
 
-    def __call__(self, frame: Any, number: int) -> tuple[int, JudgedRows | None, JudgedRows | None]:
+    def __call__(self, frame: Any, number: int) -> tuple[int, CountedRows | None, CountedRows | None]:
         """Number of the partition, and its sums."""
         measured, counted = [], []
         elsewhere = [self.repeated[self.owner != number]]
@@ -227,28 +228,28 @@ class PartitionJudge:
         labels = targets_of(rows, self.target, self.chain.classes)
         return evidence_of(self.chain, schema.cells(features, unseen_is_missing=True), labels)
 
-    def _measured(self, evidence: Evidence) -> JudgedRows | None:
+    def _measured(self, evidence: Evidence) -> CountedRows | None:
         assert evidence.rows is not None  # as above
         new = np.flatnonzero(~np.isin(evidence.rows[:, 0], self.seen))
         return replace(self._judged(evidence.take(new), self.points, None), words=None) if len(new) else None
 
-    def _counted(self, evidence: Evidence, counted: Words) -> JudgedRows:
+    def _counted(self, evidence: Evidence, counted: Words) -> CountedRows:
         evidence = evidence.with_full_alone() if self.alone else evidence
         assert self.candidates is not None
         return self._judged(evidence.against_full(), self.candidates, counted)
 
-    def _judged(self, evidence: Evidence, points: Floats, counted: Words | None) -> JudgedRows:
+    def _judged(self, evidence: Evidence, points: Floats, counted: Words | None) -> CountedRows:
         source = np.zeros(len(points), dtype=np.intp)
         means = means_at([evidence], source, points)
         seen, against = (self.seen,), counted is not None
         there = Frontier((evidence,), source, points, means, means, True, against, seen)
-        trials = trials_of(evidence.rows, seen, evidence.n_rows, HELD_OUT, counted)
-        return JudgedRows.of(there, trials, self.max_loss if against else None)
+        trials = trials_of(evidence.rows, seen, evidence.n_units, HELD_OUT, counted)
+        return CountedRows.of(there, trials, self.max_loss if against else None)
 
 
-def _total(parts: Sequence[JudgedRows | None]) -> JudgedRows | None:
+def _total(parts: Sequence[CountedRows | None]) -> CountedRows | None:
     known = [part for part in parts if part is not None]
-    return JudgedRows.total(known) if known else None
+    return CountedRows.total(known) if known else None
 
 
 def _repeated(words: Sequence[Words], numbers: Sequence[int]) -> tuple[Words, Ints]:

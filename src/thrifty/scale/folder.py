@@ -26,8 +26,7 @@ from typing import Any
 from joblib import Parallel, delayed
 
 from thrifty.engine.table.files import MISSING, need_parquet
-from thrifty.engine.table.frames import listed
-from thrifty.engine.walk.chain import Chain
+from thrifty.engine.table.names import listed
 from thrifty.errors import DataUnavailableError, InvalidInputError, ThriftyError
 from thrifty.files import write_atomically
 from thrifty.progress import Progress, silent
@@ -221,13 +220,6 @@ def _conversion(types: Mapping[str, str]) -> Any:
     return csv.ConvertOptions(column_types=types, null_values=list(MISSING), strings_can_be_null=True)
 
 
-def csv_types(chain: Chain, others: Sequence[str]) -> dict[str, str]:
-    """Types of the columns of a CSV file: numbers where the fit had numbers, text in all others."""
-    schema = chain.schema
-    numbers = [name for place, name in enumerate(schema.names) if schema.is_number(place)]
-    return dict.fromkeys((*schema.names, *others), "string") | dict.fromkeys(numbers, "double")
-
-
 def _score(scorer: Scorer, part: Part, out: str, batch_rows: int) -> dict[str, Any]:
     """Write the answers to a part; return its number of rows, what they cost, and how many the full model answered."""
     import pyarrow as pa
@@ -235,7 +227,7 @@ def _score(scorer: Scorer, part: Part, out: str, batch_rows: int) -> dict[str, A
 
     pq = need_parquet()
     beside = Path(out, f".{part.name}.{os.getpid()}.part")
-    n_rows, cost, n_full, writer, types = 0, 0.0, 0, None, csv_types(scorer.chain, scorer.copied)
+    n_rows, cost, n_full, writer, types = 0, 0.0, 0, None, scorer.types
     try:
         with contextlib.ExitStack() as stack:
             sink = stack.enter_context(open(beside, "wb"))
@@ -252,13 +244,19 @@ def _score(scorer: Scorer, part: Part, out: str, batch_rows: int) -> dict[str, A
                         [*place.values(), *answers.columns], [*place, *answers.schema.names]
                     )
                 if writer is None:
+                    names = [name for name in ("answer", "stage") if name in answers.schema.names]
                     writer = stack.enter_context(
-                        pq.ParquetWriter(sink, answers.schema, use_dictionary=["answer", "stage"])
+                        pq.ParquetWriter(
+                            sink,
+                            answers.schema,
+                            use_dictionary=names,
+                        )
                     )
                 writer.write_batch(answers)
                 n_rows += len(answers)
                 cost += pc.sum(answers["cost"]).as_py() or 0.0
-                n_full += pc.sum(pc.equal(answers["stage"], "full")).as_py() or 0
+                column, full = scorer.dearest
+                n_full += pc.sum(pc.equal(answers[column], full)).as_py() or 0
             if writer is not None:
                 writer.close()
             sink.flush()

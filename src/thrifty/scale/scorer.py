@@ -4,7 +4,7 @@ import hashlib
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -19,17 +19,18 @@ from thrifty.bundle.container import DEFAULT_MAX_BYTES
 from thrifty.bundle.objects import from_bytes
 from thrifty.engine.evidence.collect import chain_of
 from thrifty.engine.full.model import FullModel
-from thrifty.engine.table.frames import listed
+from thrifty.engine.table.names import listed
 from thrifty.engine.table.reader import Cells
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.walk.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.files import read_capped
+from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.table_fit import record_of
 from thrifty.rows import fingerprints, key_words
 from thrifty.threads import limited_threads
 
-__all__ = ["Scorer", "answers_of", "stage_names"]
+__all__ = ["Scorer", "answers_of", "csv_types", "stage_names"]
 
 
 def answers_of(chain: Chain, cells: Cells) -> dict[str, Any]:
@@ -45,13 +46,20 @@ def answers_of(chain: Chain, cells: Cells) -> dict[str, Any]:
     }
 
 
+def csv_types(chain: Chain, others: Sequence[str]) -> dict[str, str]:
+    """Types of the columns of a CSV file: numbers where the fit had numbers, text in all others."""
+    schema = chain.schema
+    numbers = [name for place, name in enumerate(schema.names) if schema.is_number(place)]
+    return dict.fromkeys((*schema.names, *others), "string") | dict.fromkeys(numbers, "double")
+
+
 def stage_names(chain: Chain) -> list[str]:
     """Names of the stages in tables of answers; the last is the full model."""
     return [*map(str, range(chain.n_stages)), "full"]
 
 
 class Scorer:
-    """A saved system that answers Arrow record batches.
+    """A saved system, or router, that answers Arrow record batches.
 
     A scorer is small and can be pickled: it carries the path of the file and its SHA-256, not the system. Each process
     loads the system once, at the first batch, and refuses a file that has changed since the scorer was made. A batch is
@@ -146,12 +154,19 @@ class Scorer:
         return self._loaded[0]
 
     @property
+    def router(self) -> ModelRouter | None:
+        """The system, where it is a router."""
+        return self.system if isinstance(self.system, ModelRouter) else None
+
+    @property
     def chain(self) -> Chain:
-        """Chain of the system."""
-        return self._loaded[1]
+        """Chain of the system, where it has one."""
+        chain = self._loaded[1]
+        assert chain is not None  # asked for only where the system is no router
+        return chain
 
     @cached_property
-    def _loaded(self) -> tuple[Any, Chain]:
+    def _loaded(self) -> tuple[Any, Chain | None]:
         """System and chain, loaded once per process."""
         key = (self.digest, repr(sorted(self.at.items())), self.public_key, self._full_id)
         with _loading:
@@ -159,7 +174,7 @@ class Scorer:
                 _systems[key] = self._load()
             return _systems[key]
 
-    def _load(self) -> tuple[Any, Chain]:
+    def _load(self) -> tuple[Any, Chain | None]:
         data = self._data if self._data is not None else read_capped(self.path, DEFAULT_MAX_BYTES)
         if hashlib.sha256(data).hexdigest() != self.digest:
             raise InvalidInputError(
@@ -168,6 +183,8 @@ class Scorer:
             )
         system = from_bytes(data, full=self.full, wrap=self._cached, public_key=self.public_key)
         system = system.at(**self.at) if self.at else system
+        if isinstance(system, ModelRouter):
+            return system, None
         chain = chain_of(system).ready()
         if self.full is None and self.full_cache is not None:
             chain = chain.with_innermost(self._cached(chain.innermost))
@@ -179,6 +196,8 @@ class Scorer:
     @cached_property
     def columns(self) -> list[str]:
         """Columns that some route reads, the row key and the query: no other column needs to be loaded."""
+        if self.router is not None:
+            return [*self.router.table_columns, *self.copied]
         chain = self.chain
         names = chain.schema.names
         used = np.ones(len(names), bool) if chain.price_list.by_row else chain.bought_by_place.any(axis=0)
@@ -188,9 +207,8 @@ class Scorer:
     def copied(self) -> list[str]:
         """Columns that the answers copy from the rows: the row key, and the query of a ranking."""
         key = self.row_key or record_of(self.system).row_key
-        query = (
-            getattr(self.system, "query_name_", None) if isinstance(self.chain.task, RankingTask) else None
-        )
+        is_ranking = self.router is None and isinstance(self.chain.task, RankingTask)
+        query = getattr(self.system, "query_name_", None) if is_ranking else None
         return list(dict.fromkeys(name for name in (key, query) if name))
 
     def schema(self, given: Any) -> Any:
@@ -203,16 +221,37 @@ class Scorer:
                 f"the table lacks column {lacking[0]!r}, which holds the keys of its rows. Its columns are "
                 f"{listed(given.names)}."
             )
-        labels = pa.array(self.chain.classes).type if len(self.chain.classes) else pa.float64()
-        answers = {"answer": labels, "probability": pa.float64(), "stage": pa.string(), "cost": pa.float64()}
-        if not len(self.chain.classes):
-            del answers["probability"]
+        is_chain = self.router is None
+        answers = self._answer_types() if is_chain else {"answer": pa.string(), "cost": pa.float64()}
         return pa.schema(
             [
                 *(given.field(name) for name in self.copied),
                 *(pa.field(name, kind) for name, kind in answers.items()),
             ]
         )
+
+    def _answer_types(self) -> dict[str, Any]:
+        """Arrow types of the answers of a chain, by column."""
+        import pyarrow as pa
+
+        labels = pa.array(self.chain.classes).type if len(self.chain.classes) else pa.float64()
+        answers = {"answer": labels, "probability": pa.float64(), "stage": pa.string(), "cost": pa.float64()}
+        if not len(self.chain.classes):
+            del answers["probability"]
+        return answers
+
+    @property
+    def types(self) -> dict[str, str]:
+        """Types of the columns of a CSV file: numbers where the fit had numbers, text in all others."""
+        if self.router is None:
+            return csv_types(self.chain, self.copied)
+        kind = "string" if self.router.reads_texts else "double"
+        return dict.fromkeys(self.copied, "string") | dict.fromkeys(self.router.table_columns, kind)
+
+    @property
+    def dearest(self) -> tuple[str, str]:
+        """Column and value of the answers of rows that the full model, or the best single one, answers."""
+        return ("stage", "full") if self.router is None else ("answer", self.router.best_model)
 
     def __call__(self, batch: Any, *, first_row: int = 0) -> Any:
         """Answer a record batch.
@@ -227,7 +266,8 @@ class Scorer:
         Returns
         -------
         answers : pyarrow.RecordBatch
-            Row key, answer, probability (of a label), stage and cost of each row, in the order of the batch.
+            Row key, answer, probability (of a label), stage and cost of each row, in the order of the batch. Of a
+            router, the first model to ask and what the row is expected to cost.
         """
         import pyarrow as pa
 
@@ -237,17 +277,9 @@ class Scorer:
         frame = pa.Table.from_batches([batch]).select(
             [name for name in self.columns if name in batch.schema.names]
         )
-        cells = self.chain.schema.cells(
-            frame.to_pandas(ignore_metadata=True),
-            unseen_is_missing=self.unseen == "missing",
-            row_keys=self._keys(batch, first_row),
-        )
-        cells = replace(cells, row_numbers=cells.row_numbers + first_row)
         # Engines run a task for each core.
         with limited_threads(openmp=1, blas=1):
-            answers = answers_of(self.chain, cells)
-        stage = pa.DictionaryArray.from_arrays(pa.array(answers["stage"]), stage_names(self.chain))
-        answers["stage"] = stage.cast(pa.string())
+            answers = self._answers(frame.to_pandas(ignore_metadata=True), batch, first_row)
         columns = [*(batch.column(name) for name in self.copied), *answers.values()]
         return pa.RecordBatch.from_arrays(
             [
@@ -256,6 +288,25 @@ class Scorer:
             ],
             schema=schema,
         )
+
+    def _answers(self, frame: Any, batch: Any, first_row: int) -> dict[str, Any]:
+        """Answers to the rows of a data frame, in columns."""
+        import pyarrow as pa
+
+        if self.router is not None:
+            return dict(
+                zip(("answer", "cost"), self.router.first_asked(self.router.rows_of(frame)), strict=True)
+            )
+        cells = self.chain.schema.cells(
+            frame,
+            unseen_is_missing=self.unseen == "missing",
+            row_keys=self._keys(batch, first_row),
+        )
+        cells = replace(cells, row_numbers=cells.row_numbers + first_row)
+        answers = answers_of(self.chain, cells)
+        stage = pa.DictionaryArray.from_arrays(pa.array(answers["stage"]), stage_names(self.chain))
+        answers["stage"] = stage.cast(pa.string())
+        return answers
 
     def _keys(self, batch: Any, first_row: int) -> Words:
         key = self.row_key or record_of(self.system).row_key
@@ -266,7 +317,7 @@ class Scorer:
         return key_words(column.to_numpy() if is_whole else column.to_pylist(), f"column {key!r}")
 
 
-_systems: dict[Any, tuple[Any, Chain]] = {}
+_systems: dict[Any, tuple[Any, Chain | None]] = {}
 _loading = threading.Lock()
 
 

@@ -29,7 +29,6 @@ from starlette.routing import Route
 
 from thrifty.engine.purchases.sources import http_session
 from thrifty.errors import InvalidInputError, RemoteFailure
-from thrifty.learners.routing.logs import check_models
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.serve.admission import Endpoint, Refusal, Reply, Request
 from thrifty.serve.config import Config, closest
@@ -206,33 +205,32 @@ class ChatGateway(Gateway):
         """The router in force, with what metrics ask of a model."""
         loaded = given if isinstance(given, Loaded) else Loaded(given, "1")
         router, tables = loaded.system, self.config.model_settings
-        if not isinstance(router, ModelRouter) or router._fitted().reader is None:
+        if not isinstance(router, ModelRouter) or not router.reads_texts:
             raise InvalidInputError(
                 "chat completions need a router that was fitted on texts. Fit it on a log with a column text."
             )
-        state, prices = router._fitted(), check_models(router.models)
+        prices = router.model_prices
         for name in tables:
-            if name not in state.names:
+            if name not in prices:
                 raise InvalidInputError(
-                    f"[models.{name}] is no model of the router.{closest(name, state.names)}"
+                    f"[models.{name}] is no model of the router.{closest(name, list(prices))}"
                 )
-        lacking = [name for name in state.pool if name not in tables]
+        lacking = [name for name in router.pool_ if name not in tables]
         if lacking:
             raise InvalidInputError(
-                f"the router asks {', '.join(state.pool)}; [models.{lacking[0]}] must say where {lacking[0]!r} is: "
+                f"the router asks {', '.join(router.pool_)}; [models.{lacking[0]}] must say where {lacking[0]!r} is: "
                 f'url = "https://HOST/v1", key_env = "NAME_OF_A_VARIABLE".'
             )
-        for name in state.pool:
+        for name in router.pool_:
             if name not in self.models:
                 self.models[name] = LanguageModel(name, tables[name], prices[name])
         budget = self._budget
-        best = state.names[state.best_single]
         model = SimpleNamespace(
             router=router if budget is None else router.at(budget=budget),
             at=lru_cache(64)(lambda budget: router.at(budget=budget)),
             version=loaded.version,
-            best=best,
-            cost_of_full=float(state.single_cost[state.best_single]),
+            best=router.best_model,
+            cost_of_full=router.model_costs[router.best_model],
             route_name=str,
             rows=SimpleNamespace(names=()),
             chain=SimpleNamespace(n_stages=0),
@@ -370,8 +368,8 @@ class _Turn:
             self.model, self._first = self._first, None
             if (found := await self._ask(self.model, live)) is not None:
                 return found
-        while (name := session.next_ask) is not None:
-            before = self.cost
+        while (wanted := session.next_purchase) is not None:
+            name, before = wanted.name, self.cost
             found = None if name in self.failures else await self._ask(name, live and session.takes_next)
             if found is None:
                 session.fail(self.cost - before)

@@ -22,7 +22,7 @@ import orjson
 
 from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.engine.purchases.sources import parse_json
-from thrifty.engine.table.frames import listed
+from thrifty.engine.table.names import listed
 from thrifty.engine.table.reader import Cells, Schema, Unreadable
 from thrifty.errors import InvalidInputError
 from thrifty.rows import key_words

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import orjson
 
+from thrifty.engine.prices.models import ModelPrice, check_price
 from thrifty.engine.purchases.sources import NOT_TRIED, CircuitBreaker, open_post
 from thrifty.errors import InvalidInputError, RemoteFailure
-from thrifty.learners.routing.logs import ModelPrice, check_price
 from thrifty.serve.config import ModelSettings
 
 MAX_RESPONSE = 32 * 2**20

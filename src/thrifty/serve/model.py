@@ -23,9 +23,10 @@ from thrifty.device.export import identity_of
 from thrifty.engine.evidence.collect import chain_of
 from thrifty.engine.full.adapters import models_of
 from thrifty.engine.full.model import PrecomputedFull
-from thrifty.engine.purchases.readers import Reader, TableReader, amounts_of
+from thrifty.engine.purchases.readers import Reader, amounts_of
 from thrifty.engine.purchases.sources import NOT_TRIED
 from thrifty.engine.table.reader import Cells
+from thrifty.engine.table.table import Table
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import Policy
 from thrifty.engine.walk.walk import Walk
@@ -51,7 +52,7 @@ __all__ = ["MicroBatcher", "Model"]
 FEW_ROWS = 32
 """Rows that are answered sooner than a thread would begin with them."""
 
-_NOTHING_TO_READ = TableReader(np.zeros((0, 0)), np.zeros((0, 0)))
+_NOTHING_TO_READ = Table(np.zeros((0, 0)), np.zeros((0, 0)))
 """For answers of stages, whose rows have been read on their walk."""
 
 MAX_EXPLORING = 8
@@ -160,7 +161,7 @@ class Model:
         """Answer rows of zeros, so that the first request waits for no compiler."""
         for n_rows in (1, 2):
             numbers = np.zeros((n_rows, len(self.rows.names)))
-            reader = TableReader(numbers, numbers)
+            reader = Table(numbers, numbers)
             self.chain.answer(reader, _without_full(self.chain, self.chain.walk(reader)))
 
     def is_batch(self, cells: Cells) -> bool:
@@ -338,17 +339,17 @@ class Model:
         """Whether a cell could be refused once a stage reads it."""
         return bool(cells.unreadable) or (self._refuses_missing and bool(np.isnan(cells.numbers).any()))
 
-    def _reader(self, cells: Cells) -> TableReader:
+    def _reader(self, cells: Cells) -> Table:
         """Reads for the stages."""
         if self._may_be_refused(cells):
             return self.chain.reader(cells)
         return _plain_reader(cells)
 
-    def _full_reader(self, cells: Cells) -> TableReader:
+    def _full_reader(self, cells: Cells) -> Table:
         """Reads for the full model in the file too, which is given the table that it was fitted on."""
         if cells.unreadable or self._refuses_missing:
             return self.chain.reader(cells)
-        return TableReader(cells.numbers, self.chain.schema.table_of(cells), row_keys=cells.row_keys)
+        return self.chain.schema.table_of(cells)
 
     async def in_batch_thread(self, call: Callable[[], Any]) -> Any:
         """Result of a call in the thread of batches, while other requests are read."""
@@ -404,7 +405,7 @@ class MicroBatcher:
         try:
             numbers = np.concatenate([cells.numbers for cells, _ in waiting])
             keys = np.concatenate([cells.row_keys for cells, _ in waiting])
-            walk = self._send(TableReader(numbers, numbers, row_keys=keys))
+            walk = self._send(Table(numbers, numbers, row_keys=keys))
         except (ThriftyError, ArithmeticError, ValueError):
             return False
         first = 0
@@ -425,9 +426,9 @@ class MicroBatcher:
             future.set_exception(error)
 
 
-def _plain_reader(cells: Cells) -> TableReader:
+def _plain_reader(cells: Cells) -> Table:
     """Reads cells all of which are numbers."""
-    return TableReader(cells.numbers, cells.numbers, row_keys=cells.row_keys)
+    return Table(cells.numbers, cells.numbers, row_keys=cells.row_keys)
 
 
 def _without_full(chain: Chain, walk: Walk) -> Walk:

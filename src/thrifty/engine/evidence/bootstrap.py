@@ -48,11 +48,11 @@ def resampled(
     ``thresholds`` has one line per point, as long as the system with the most stages needs.
     """
     averages = [
-        (at, evidence[place].averages(thresholds[at, : evidence[place].n_stages]))
+        (at, evidence[place].averages(thresholds[at, : evidence[place].n_parameters]))
         for place, at in ((place, np.flatnonzero(source == place)) for place in np.unique(source))
     ]
     cost, score = np.empty((2, len(source), n_boot))
-    for draws, counts in draws_of(evidence[0].n_rows, n_boot, seed):
+    for draws, counts in draws_of(evidence[0].n_units, n_boot, seed):
         for at, average in averages:
             means = average.under(counts)
             cost[at, draws], score[at, draws] = means.cost, means.score

@@ -7,13 +7,14 @@ one is dear. With all rows of a batch at hand, just as many can be sent on as th
 of a row then depends on its batch.
 
 *New rows.* A mean over n rows with standard deviation s strays from the mean of all rows by about ``s / sqrt(n)``, and
-Student's t bounds that with a given probability. Points are tried from the cheapest on, each at the full level, and
-the search ends at the first whose bound exceeds the budget: a point that spends too much can be chosen only if the
-first such point passes, so no correction for the number of points is needed. A mix of two points is a point between.
+from that of the next m rows by ``s sqrt(1 / n + 1 / m)``; Student's t, corrected for skewness, bounds that with a given
+probability. Points are tried from the cheapest on, each at the full level, and the search ends at the first whose bound
+exceeds the budget: a point that spends too much can be chosen only if the first such point passes, so no correction for
+the number of points is needed. A mix of two points is a point between.
 """
 
 import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,16 +22,16 @@ from scipy.special import stdtrit
 
 from thrifty.arrays import Floats
 from thrifty.engine.evidence.collect import learned_chain_of
-from thrifty.engine.evidence.evidence import Evidence, distinct_thresholds
+from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.hypothesis_tests import trials_of
 from thrifty.engine.prices.billing import check_amount
-from thrifty.engine.purchases.readers import TableReader
+from thrifty.engine.table.table import Table
 from thrifty.engine.walk.chain import Chain
-from thrifty.engine.walk.policy import SLACK, Policy
+from thrifty.engine.walk.policy import SLACK, Policy, distinct_thresholds
 from thrifty.errors import InvalidInputError, InvalidParameterError
 from thrifty.rows import key_chance
 
-__all__ = ["CostBounds", "hold_budget"]
+__all__ = ["CostBounds", "CostCertificate", "hold_budget"]
 
 System = TypeVar("System")
 
@@ -94,7 +95,7 @@ def hold_budget(system: System, X: Any, budget: float, *, seed: int | None = Non
     return other
 
 
-def _hold(chain: Chain, reader: TableReader, budget: float, seed: int) -> Policy:
+def _hold(chain: Chain, reader: Table, budget: float, seed: int) -> Policy:
     """Most expensive point within the budget, mixed with the next one as far as the budget allows."""
     policy = chain.policy if chain.policy.is_measured else _every_cut(chain, reader)
     policy = replace(policy, seed=seed)
@@ -122,16 +123,16 @@ def _hold(chain: Chain, reader: TableReader, budget: float, seed: int) -> Policy
         return _only(policy.at(lower), chain)
     extra, purse = paid_at(upper) - paid, budget * len(paid) - paid.sum()
     chance = key_chance(reader.keys(np.arange(reader.n_samples)), policy.seed)
-    values, lump = np.unique(chance, return_inverse=True)
-    spent = np.r_[0.0, np.cumsum(np.bincount(lump, weights=extra))]
-    # No lump at all can always be paid: the lower point was found to be within the budget.
+    values, tie_group = np.unique(chance, return_inverse=True)
+    spent = np.r_[0.0, np.cumsum(np.bincount(tie_group, weights=extra))]
+    # The lower point, at which no group pays more, is within the budget.
     is_paid = np.r_[True, spent[1:] <= purse + SLACK * budget * len(paid)]
-    n_lumps = int(np.flatnonzero(is_paid)[-1])
+    n_groups = int(np.flatnonzero(is_paid)[-1])
     edges = np.r_[0.0, (values[1:] + values[:-1]) / 2, 1.0]
-    return _only(policy.at(lower, upper, float(edges[n_lumps])), chain)
+    return _only(policy.at(lower, upper, float(edges[n_groups])), chain)
 
 
-def _every_cut(chain: Chain, reader: TableReader) -> Policy:
+def _every_cut(chain: Chain, reader: Table) -> Policy:
     """Points for every distinct threshold of the first gate on these rows; the other gates are unchanged."""
     first = chain.stages[0]
     rows = np.arange(reader.n_samples)
@@ -159,6 +160,35 @@ def _only(policy: Policy, chain: Chain) -> Policy:
 _HALVINGS = 40
 
 
+@dataclass(frozen=True)
+class CostCertificate:
+    """Upper bound of the mean cost of the next rows, from rows on which nothing was chosen.
+
+    Attributes
+    ----------
+    budget, bound : float
+        Limit that was asked for, and the bound.
+    confidence : float
+        Confidence of the bound.
+    n_rows : int
+        Different rows that it comes from.
+    n_next : int
+        Number of next rows.
+    """
+
+    budget: float
+    bound: float
+    confidence: float
+    n_rows: int
+    n_next: int
+
+    def __str__(self) -> str:
+        return (
+            f"the next {self.n_next:,} rows cost at most {self.bound:.4g} a row, with confidence "
+            f"{self.confidence:g}, from {self.n_rows:,} rows"
+        )
+
+
 class CostBounds:
     """Confidence bounds of the mean cost of operating points, from held-out rows.
 
@@ -168,51 +198,79 @@ class CostBounds:
         The held-out rows.
     n_rows : int
         Number of distinct rows among them: a repeated row is not a second observation.
+    n_next : int, optional
+        Number of next rows whose mean cost is bounded; by default all rows there are.
     """
 
-    def __init__(self, evidence: Evidence, n_rows: int) -> None:
-        self._evidence, self._n_rows = evidence, n_rows
+    def __init__(self, evidence: Evidence, n_rows: int, n_next: float = np.inf) -> None:
+        self._evidence, self.n_rows, self._n_next = evidence, n_rows, n_next
 
     @classmethod
-    def on_held_out(cls, held_out: Evidence, fitted_on: Evidence, duplicates: str) -> "CostBounds":
+    def on_held_out(
+        cls, held_out: Evidence, fitted_on: Evidence, duplicates: str, n_next: float = np.inf
+    ) -> "CostBounds":
         """Bounds from held-out rows, without those that equal rows of the fit."""
-        trials = trials_of(held_out.rows, fitted_on.known_rows, held_out.n_rows, duplicates)
+        trials = trials_of(held_out.rows, fitted_on.known_rows, held_out.n_units, duplicates)
         if trials.n_trials < 2:
+            kept_out = f"{held_out.n_units:,} {held_out.unit_name} kept out of the fit"
             raise InvalidInputError(
-                f"a mean cost cannot be bounded: of {held_out.n_rows:,} rows kept out of the fit, {trials.n_trials} "
-                f"differ from each other and from those of the fit. Give more rows."
+                f"a mean cost cannot be bounded: of {kept_out}, {trials.n_trials} differ from each other and from "
+                f"those of the fit. Give more rows."
             )
-        return cls(held_out.take(np.flatnonzero(trials.kept)), trials.n_trials)
+        return cls(held_out.take(np.flatnonzero(trials.kept)), trials.n_trials, n_next)
 
     def within(self, policy: Policy, budget: float, confidence: float) -> Policy:
         """Policy at the most expensive point, or mix, whose upper bound is within the budget; points by rising cost."""
-        lower, paid = -1, np.empty(0)
-        for place, thresholds in enumerate(policy.thresholds):
-            dearer = self._paid(thresholds)
-            bound = self._bound(dearer, confidence)
+        affordable = -1
+        for place in range(len(policy)):
+            bound = self.bound(policy.at(place), confidence)
             if bound > budget * (1 + SLACK):
                 break
-            lower, paid = place, dearer
+            affordable = place
         else:
-            return policy.at(lower)
-        if lower < 0:
+            return policy.at(affordable)
+        if affordable < 0:
+            spent = float(np.average(self._paid(policy.thresholds[0]), weights=self._evidence.weights))
             raise InvalidParameterError(
                 "budget",
-                f"of {budget!r} cannot be shown to be kept with a confidence of {confidence!r}: on {self._n_rows:,} "
-                f"rows that the fit has not seen, the cheapest point spends {float(dearer.mean()):.6g} on average, and "
-                f"the mean of new rows may be {bound:.6g}. Raise the budget, lower confidence, or give more rows.",
+                f"of {budget!r} cannot be shown to be kept with a confidence of {confidence!r}: on {self.n_rows:,} "
+                f"rows the cheapest point spends {spent:.6g} on average, and the mean of new rows may be {bound:.6g}. "
+                f"Raise the budget, lower confidence, or give more rows.",
             )
         low, high = 0.0, 1.0
         for _ in range(_HALVINGS):
             share = (low + high) / 2
-            fits = self._bound((1 - share) * paid + share * dearer, confidence) <= budget
+            fits = self.bound(policy.at(affordable, affordable + 1, share), confidence) <= budget
             low, high = (share, high) if fits else (low, share)
-        return policy.at(lower, lower + 1, low)
+        return policy.at(affordable, affordable + 1, low)
+
+    def bound(self, policy: Policy, confidence: float) -> float:
+        """Upper confidence bound of the mean cost of new rows at the point in force.
+
+        Student's, from one row more that pays as much as the most expensive one: such rows are rare, and where a sample
+        holds too few of them by chance, its mean and its variance are both too small. Means of few rows with a long
+        tail above need more (Johnson 1978, Journal of the American Statistical Association 73); without either, bounds
+        are exceeded more often than stated where few rows cost most of the money.
+        """
+        paid, weight = self._drawn(policy)
+        n_rows = self._n_effective(self._evidence.weights)
+        dearest, mean = float(paid.max()), float(np.average(paid, weights=weight))
+        second, third = (float(np.average((paid - mean) ** power, weights=weight)) for power in (2, 3))
+        with_dearest = (n_rows * mean + dearest) / (n_rows + 1)
+        moved, extra = mean - with_dearest, dearest - with_dearest
+        third = (n_rows * (third + 3 * second * moved + moved**3) + extra**3) / (n_rows + 1)
+        second = (n_rows * (second + moved**2) + extra**2) / (n_rows + 1)
+        if not second > (1e-12 * with_dearest) ** 2:
+            return with_dearest
+        quantile = float(stdtrit(n_rows, confidence))
+        skewness = max(third / second**1.5, 0.0) / np.sqrt(min(n_rows + 1, self._n_next))
+        error = np.sqrt(second * (n_rows + 1) / n_rows * (1 / (n_rows + 1) + 1 / self._n_next))
+        return with_dearest + float((quantile + skewness * (2 * quantile**2 + 1) / 6) * error)
 
     def interval(self, policy: Policy, level: float, copies: int = 0) -> tuple[float, float]:
         """Confidence interval of the mean cost of new rows at the point in force.
 
-        In cross-validation, ``copies`` fits of the stages judge each its own part of the rows, and the final fit is one
+        In cross-validation, ``copies`` fits of the stages evaluate a part of the rows each, and the final fit is one
         more such copy. The means of the parts vary by at least ``copies s^2 / n``, and the mean of the final fit varies
         around their average by ``1 + 1 / copies`` times that. In a mix of two points, each new row draws which point it
         follows; where all rows pay the same at a point, that is the only variation.
@@ -221,7 +279,7 @@ class CostBounds:
         lower, upper = (self._paid(policy.thresholds[point]) for point in (policy.lower, policy.upper))
         drawn = share * (1 - share) * np.square(upper - lower)
         mean, error = self._mean_and_error((1 - share) * lower + share * upper, drawn)
-        margin = float(stdtrit(self._n_rows - 1, (1 + level) / 2)) * error * float(np.sqrt(1 + copies))
+        margin = float(stdtrit(self.n_rows - 1, (1 + level) / 2)) * error * float(np.sqrt(1 + copies))
         # No row pays less than the cheapest route, or more than the most expensive one.
         return max(mean - margin, float(self._evidence.cost.min())), min(
             mean + margin, float(self._evidence.cost.max())
@@ -230,24 +288,22 @@ class CostBounds:
     def _paid(self, thresholds: Floats) -> Floats:
         return self._evidence.at_point(thresholds)[1]
 
-    def _bound(self, paid: Floats, confidence: float) -> float:
-        """Upper confidence bound of the mean cost.
+    def _drawn(self, policy: Policy) -> tuple[Floats, Floats]:
+        """Costs at the point in force, and their weights; the next rows draw which of two points they follow."""
+        lower, upper = (self._paid(policy.thresholds[point]) for point in (policy.lower, policy.upper))
+        share, weight = policy.share, self._evidence.weights
+        if np.isinf(self._n_next) or share in (0.0, 1.0):
+            return (1 - share) * lower + share * upper, weight
+        return np.concatenate([lower, upper]), np.concatenate([(1 - share) * weight, share * weight])
 
-        One row that pays as much as the most expensive one is added: such rows are rare, and where a sample holds too
-        few of them by chance, its mean and its variance are both too small.
-        """
-        n_rows, dearest = self._n_rows, float(paid.max())
-        mean, error = self._mean_and_error(paid)
-        with_dearest = (n_rows * mean + dearest) / (n_rows + 1)
-        squares = (n_rows - 1) * n_rows * error**2 + n_rows * (mean - with_dearest) ** 2
-        error = float(np.sqrt((squares + (dearest - with_dearest) ** 2) / ((n_rows + 1) * n_rows)))
-        return with_dearest + float(stdtrit(n_rows, confidence)) * error
+    def _n_effective(self, weight: Floats) -> float:
+        """Effective number of distinct rows, where rows have weights."""
+        return self.n_rows * float(weight.sum() ** 2 / (len(weight) * np.square(weight).sum()))
 
     def _mean_and_error(self, paid: Floats, drawn: Floats | float = 0.0) -> tuple[float, float]:
         """Mean cost and its standard error; ``drawn`` is the variance of each row's own random draw."""
         weight = self._evidence.weights
         mean = float(np.average(paid, weights=weight))
-        # Effective sample size of weighted rows.
-        n_rows = self._n_rows * float(weight.sum() ** 2 / (len(weight) * np.square(weight).sum()))
-        variance = float(np.average(np.square(paid - mean) + drawn, weights=weight)) / max(n_rows - 1, 1.0)
+        n_rows = max(self._n_effective(weight) - 1, 1.0)
+        variance = float(np.average(np.square(paid - mean) + drawn, weights=weight)) / n_rows
         return mean, float(np.sqrt(variance))

@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Words
-from thrifty.engine.evidence.evidence import Means
+from thrifty.engine.evidence.averages import Means
 from thrifty.engine.evidence.frontier import Frontier, OperatingPoint
 from thrifty.engine.evidence.hypothesis_tests import (
     HELD_OUT,
@@ -41,7 +41,7 @@ from thrifty.engine.evidence.hypothesis_tests import (
 from thrifty.errors import InvalidInputError
 from thrifty.rows import content_keys, query_keys
 
-__all__ = ["MEASURES", "Certificate", "JudgedRows", "certify", "certify_judged", "check_hold_out"]
+__all__ = ["MEASURES", "Certificate", "CountedRows", "certify", "certify_counts", "check_hold_out"]
 
 MEASURES = ("share", "mean")
 """Risks that can be certified: the share of rows that are worse than with the full model, or the mean excess loss."""
@@ -128,32 +128,32 @@ def certify(
         )
     largest = _largest(frontier, max_loss, measure, largest)
     trials = _trials_of(frontier, duplicates)
-    judged = JudgedRows.of(frontier, trials, max_loss if largest is None else None)
+    counts = CountedRows.of(frontier, trials, max_loss if largest is None else None)
     if largest is None or isinstance(max_loss, Mapping):
-        return certify_judged(frontier, judged, max_loss, confidence, duplicates)
-    check_enough_rows(judged.n_trials, max_loss, confidence, n_given=judged.n_rows, of_mean=True)
+        return certify_counts(frontier, counts, max_loss, confidence, duplicates)
+    check_enough_rows(counts.n_trials, max_loss, confidence, n_given=counts.n_rows, of_mean=True)
     tests = betting_tests(frontier, trials, max_loss, confidence, largest)
-    return _certificate(frontier, judged, tests, max_loss, confidence, duplicates, largest)
+    return _certificate(frontier, counts, tests, max_loss, confidence, duplicates, largest)
 
 
-def certify_judged(
+def certify_counts(
     frontier: Frontier,
-    judged: "JudgedRows",
+    counts: "CountedRows",
     max_loss: float | Mapping[Any, float],
     confidence: float,
     duplicates: str = HELD_OUT,
 ) -> "Certificate":
     """Certificate of the points of a frontier from counts of held-out rows, which may be those of many partitions."""
-    unit = frontier.evidence[0].unit or "rows"
-    for one in judged.losses:
+    unit = frontier.evidence[0].unit_name
+    for one in counts.losses:
         limit = max_loss[one.label] if isinstance(max_loss, Mapping) else max_loss
         check_enough_rows(one.n_trials, limit, confidence, n_given=one.n_given, label=one.label, unit=unit)
-    tests = binomial_tests(judged.losses, max_loss, confidence)
-    return _certificate(frontier, judged, tests, max_loss, confidence, duplicates)
+    tests = binomial_tests(counts.losses, max_loss, confidence)
+    return _certificate(frontier, counts, tests, max_loss, confidence, duplicates)
 
 
 @dataclass(frozen=True, eq=False)
-class JudgedRows:
+class CountedRows:
     """Held-out rows as far as a certificate of the points of a frontier counts them; ``total`` adds up partitions.
 
     Attributes
@@ -196,7 +196,7 @@ class JudgedRows:
         )
 
     @classmethod
-    def total(cls, parts: Sequence["JudgedRows"]) -> "JudgedRows":
+    def total(cls, parts: Sequence["CountedRows"]) -> "CountedRows":
         """Rows of all parts together."""
         n_rows, n_kept, n_trials, n_seen = (
             sum(getattr(one, name) for one in parts) for name in ("n_rows", "n_kept", "n_trials", "n_seen")
@@ -220,7 +220,7 @@ def _trials_of(frontier: Frontier, duplicates: str) -> Trials:
 
 def _certificate(
     frontier: Frontier,
-    judged: JudgedRows,
+    counts: CountedRows,
     tests: RiskTests,
     max_loss: float | Mapping[Any, float],
     confidence: float,
@@ -239,7 +239,7 @@ def _certificate(
     return Certificate(
         max_loss=float(max(max_loss.values()) if isinstance(max_loss, Mapping) else max_loss),
         confidence=float(confidence),
-        n_rows=judged.n_trials,
+        n_rows=counts.n_trials,
         n_losses=shown.n_losses,
         bound=shown.bound,
         n_candidates=len(order),
@@ -248,25 +248,26 @@ def _certificate(
         failed_bound=None if missed is None else missed.bound,
         point=_point(frontier, last) if n_passed else _everything_to_full(frontier),
         is_fallback=n_passed == 0,
-        n_given=judged.n_rows,
-        n_repeated=None if judged.words is None else judged.n_kept - judged.n_trials,
-        n_seen=judged.n_seen,
+        n_given=counts.n_rows,
+        n_repeated=None if counts.words is None else counts.n_kept - counts.n_trials,
+        n_seen=counts.n_seen,
         duplicates=duplicates,
         issued=dt.date.today().isoformat(),
-        rows=None if judged.words is None else digest_of(judged.words),
+        rows=None if counts.words is None else digest_of(counts.words),
         by_class=result.by_class,
         excess=result.excess,
         largest=largest,
         loss=None if task is None else task.loss_unit,
         tolerance=frontier.evidence[0].tolerance or None,
-        unit=next((one.unit for one in frontier.evidence), None),
+        unit=None if frontier.evidence[0].unit is None else frontier.evidence[0].unit_name,
     )
 
 
 def _point(frontier: Frontier, place: int) -> OperatingPoint:
     """A point of the frontier; its means do not depend on the order in which rows were added up."""
     point = frontier[place]
-    cost, score, share = (float(f"{one:.12g}") for one in (point.cost, point.score, point.share))
+    cost, score = (float(f"{one:.12g}") for one in (point.cost, point.score))
+    share = None if point.share is None else float(f"{point.share:.12g}")
     return replace(point, cost=cost, score=score, share=share)
 
 
@@ -350,8 +351,9 @@ class Certificate:
         draws of held-out rows.
     n_rows : int
         Held-out rows that were counted: all that were given, without those left out and without repetitions.
-    n_losses, bound : int, float
-        On how many of them the full model was right and the point wrong, and the exact upper bound from that. What is
+    n_losses, bound : int or None, float
+        On how many of them the full model was right and the point wrong, and the exact upper bound from that; None
+        where a file of version 0.3 does not hold it. What is
         certified is ``max_loss``; the bound of the point at which the search ended is not a sharper certificate.
     n_candidates, n_tested : int
         Points that were fixed in advance, and how many were tested before the first failure (included).
@@ -381,12 +383,14 @@ class Certificate:
         How much more than the full model's an answer may lose before it counts as worse, where that is not nothing.
     unit : str or None
         What was counted, where that is not rows: "queries".
+    against : str or None
+        The model that a router was compared with.
     """
 
     max_loss: float
     confidence: float
     n_rows: int
-    n_losses: int
+    n_losses: int | None
     bound: float
     n_candidates: int
     n_tested: int
@@ -406,6 +410,7 @@ class Certificate:
     loss: str | None = None
     tolerance: float | None = None
     unit: str | None = None
+    against: str | None = None
 
     def __str__(self) -> str:
         return f"{self._claim}. {self._basis}"
@@ -420,10 +425,12 @@ class Certificate:
                 f"{self.n_candidates:,} points could not be shown to {self._limits('lose', 'have')}, {surely}: "
                 f"{self._outcome(self.failed_losses or 0, self.failed_bound or 0.0)}"
             )
-        return f"{self._limits('loses', 'has')}, {surely}: {self._outcome(self.n_losses, self.bound)}"
+        return f"{self._limits('loses', 'has')}, {surely}: {self._outcome(self.n_losses or 0, self.bound)}"
 
     def _limits(self, loses: str, has: str) -> str:
         """The certified limits, with their verb."""
+        if self.against is not None:
+            return f"{has} a mean quality at most {self.max_loss:.6g} below that of {self.against}"
         if self.largest is not None:
             return (
                 f"{has} a mean {self.loss or 'error'} (clipped at {self.largest:.6g}) that exceeds the full model's by "
@@ -446,8 +453,9 @@ class Certificate:
         return f" ({one} is lost if its {self.loss} exceeds that of the full model{more})"
 
     def _outcome(self, n_losses: int, bound: float) -> str:
-        if self.largest is not None and self.excess is not None:
-            return f"it differed by {self.excess * self.largest:.3g} (bound {bound * self.largest:.3g})"
+        if self.largest is not None:
+            differed = "" if self.excess is None else f"it differed by {self.excess * self.largest:.3g} "
+            return f"{differed}(bound {bound * self.largest:.3g})"
         if self.by_class is not None:
             return "; ".join(
                 f"of {one.n_rows:,} of {one.label!r} {_worse(one.n_losses, one.bound, '')}"
@@ -481,7 +489,7 @@ class Certificate:
         return parts or ["none of them equals another one, or one of the fit"]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, ready for a JSON file."""
+        """All fields, ready for a JSON file."""
         return asdict(self) | {"point": None if self.point is None else self.point.as_dict()}
 
 

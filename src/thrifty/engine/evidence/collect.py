@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats, Numbers, Words
-from thrifty.engine.evidence.evidence import Evidence, QueryEvidence, check_threshold
+from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.measures import with_classes
 from thrifty.engine.full.adapters import models_of
 from thrifty.engine.full.model import AbsentFull, PrecomputedFull, ask_model
-from thrifty.engine.purchases.readers import TableReader
-from thrifty.engine.table.frames import table_of_fit
+from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.policy import check_threshold
 from thrifty.engine.walk.walk import StageOutputs, Walk
 from thrifty.errors import InvalidInputError
 from thrifty.rows import content_keys, fingerprints
@@ -56,7 +56,7 @@ def learned_chain_of(thing: Any) -> Chain:
 
 def table_for(estimator: Any, X: Any) -> Any:
     """Table with its columns in the order of the fit, for an estimator without stages."""
-    return table_of_fit(X, getattr(estimator, "feature_names_in_", None))
+    return Table.of(X).in_order_of(getattr(estimator, "feature_names_in_", None)).native
 
 
 def evidence_of(
@@ -72,13 +72,13 @@ def evidence_of(
 
     Parameters
     ----------
-    thing : fitted estimator or Chain
+    thing : fitted estimator, Chain or ModelRouter
         Every threshold is a point of a system with a single gate; a cascade has the points it was fitted with. An
         estimator without stages is one point, as it is.
     X : table of shape (n_samples, n_features)
         Rows that neither the system nor its full model was fitted on.
     y : array-like of shape (n_samples,)
-        Their labels.
+        Their labels; for a router, ``quality`` as in its ``fit``.
     settings : dict, optional
         What tells this fit from others.
     threshold : float, optional
@@ -87,6 +87,9 @@ def evidence_of(
         The full model's probabilities on these rows, if they are known; otherwise it is asked about all of them, once.
     """
     known: dict[str, Any] = {"settings": {} if settings is None else settings}
+    if hasattr(thing, "evidence_on"):  # a router
+        evidence: Evidence = thing.evidence_on(X, y)
+        return evidence
     if not hasattr(thing, "chain_") and not isinstance(thing, Chain) and hasattr(thing, "cost"):
         return _without_stages(thing, X, y, **known)
     chain = learned_chain_of(thing)
@@ -110,7 +113,7 @@ def evidence_of(
 
 def evidence_of_known(
     chain: Chain,
-    reader: TableReader,
+    reader: Table,
     target: Floats,
     outputs: Floats | None,
     *,
@@ -175,7 +178,7 @@ def training_fingerprints(*things: Any) -> Words | None:
     return np.unique(np.concatenate(keys)) if keys else None
 
 
-def _keys(chain: Chain, reader: TableReader, target: Floats) -> Words:
+def _keys(chain: Chain, reader: Table, target: Floats) -> Words:
     held = reader.block(np.arange(reader.n_samples), np.arange(chain.price_list.n_features))
     return content_keys(held, chain.task.strata(target))
 
@@ -184,7 +187,7 @@ def judge_by_task(task: Task, evidence: Evidence, target: Floats) -> Evidence:
     """The evidence in the form of its task: with classes, or by queries whose documents are ranked."""
     if isinstance(task, RankingTask):
         assert evidence.scores is not None  # evidence of a chain has scores
-        return QueryEvidence.of_documents(evidence, task, target, evidence.scores[:, :, 0])
+        return evidence.of_queries(task, target, evidence.scores[:, :, 0])
     return with_classes(evidence, task)
 
 
@@ -235,7 +238,7 @@ def _all_columns(chain: Chain | None) -> tuple[int, ...]:
 
 
 def _with_known_full(
-    chain: Chain, reader: TableReader, target: Floats, given: ArrayLike | None
+    chain: Chain, reader: Table, target: Floats, given: ArrayLike | None
 ) -> tuple[Chain, Numbers | None]:
     """Chain with precomputed answers of its full model on these rows, and the quality of those answers."""
     model, rows = chain.innermost, np.arange(reader.n_samples)
@@ -256,7 +259,7 @@ def _own_quality(task: Task, target: Floats, outputs: Floats) -> Numbers:
     return task.scores(outputs)[:, 0] if isinstance(task, RankingTask) else task.quality(target, outputs)
 
 
-def _costs(chain: Chain, reader: TableReader, *, asked: bool) -> Floats:
+def _costs(chain: Chain, reader: Table, *, asked: bool) -> Floats:
     """Cost of rows at each stage and beyond; a single line where it is the same for all rows."""
     n_own, by_row = chain.n_own_stages, chain.price_list.by_row is not None
     by_row = by_row or chain.has_forks

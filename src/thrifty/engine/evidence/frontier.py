@@ -6,14 +6,15 @@ does the point of each budget: choosing again by the scores of the new rows woul
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thrifty.arrays import Bools, Floats, Ints, Words
+from thrifty.arrays import Bools, Floats, Ints, Words, finite_numbers
+from thrifty.engine.evidence.averages import Means
 from thrifty.engine.evidence.bootstrap import check_bootstrap, resampled, tails
-from thrifty.engine.evidence.evidence import Evidence, Means, finite_numbers, means_at
+from thrifty.engine.evidence.evidence import Evidence, means_at
 from thrifty.engine.evidence.measures import Measure, measures_along
 from thrifty.engine.plots import draw_frontier
 from thrifty.engine.prices.billing import check_amount
@@ -41,7 +42,8 @@ class Frontier:
     source : ndarray of shape (n_points,)
         The system each point belongs to.
     thresholds : ndarray of shape (n_points, n_stages)
-        One threshold per stage of the point's system; systems with fewer stages leave NaN behind theirs.
+        One threshold per stage of the point's system, or the number of its rule; systems with fewer stages leave NaN
+        behind theirs.
     means : Means
         Cost, share sent and score of each point on these rows; also as ``cost``, ``share`` and ``score``.
     chosen : Means
@@ -49,7 +51,7 @@ class Frontier:
     held_out : bool
         Whether these rows are others than those the points were chosen on.
     compares_with_full : bool
-        Whether the score is "not worse than the full model" in place of "right".
+        Whether the score is "not worse than the full model" instead of "right".
     seen : tuple of ndarray
         Fingerprints of the rows that the systems were fitted on and the points chosen on, as far as they are known.
     task : Task, optional
@@ -74,7 +76,7 @@ class Frontier:
         against_full: bool = False,
         task: Task | None = None,
         every_point: bool = False,
-    ) -> "Frontier":
+    ) -> Self:
         """Keep the efficient ones among all operating points of some systems on the same rows.
 
         Parameters
@@ -82,7 +84,7 @@ class Frontier:
         evidence : sequence of Evidence
             One per fitted system.
         against_full : bool, default=False
-            Score a row by whether the answer is not worse than the full model's, in place of whether it is right: the
+            Score a row by whether the answer is not worse than the full model's, instead of whether it is right: the
             frontier a certificate of "loses at most so much against the full model" walks along.
         task : Task, optional
             What an answer is, ``estimator.chain_.task``; the ``frontier_`` of an estimator knows it.
@@ -92,7 +94,7 @@ class Frontier:
         sources = _sources(evidence, against_full)
         points = [one.every_point() for one in sources]
         source = np.repeat(np.arange(len(points)), [len(thresholds) for thresholds, _ in points])
-        widest = max(one.n_stages for one in sources)
+        widest = max(one.n_parameters for one in sources)
         thresholds = np.concatenate(
             [np.pad(one, ((0, 0), (0, widest - one.shape[1])), constant_values=np.nan) for one, _ in points]
         )
@@ -105,7 +107,7 @@ class Frontier:
         seen = tuple(keys for one in sources for keys in one.known_rows)
         return cls(sources, source[kept], thresholds[kept], means, means, False, against_full, seen, task)
 
-    def on(self, evidence: Sequence[Evidence]) -> "Frontier":
+    def on(self, evidence: Sequence[Evidence]) -> Self:
         """The very same points, same system and same thresholds, on other rows.
 
         They may not be efficient there; they are kept as chosen, in the same order.
@@ -234,22 +236,22 @@ class Frontier:
         return found
 
     def losses_against_full(self, rows: Bools | None = None) -> Ints:
-        """On how many of these rows, or of some, the full model is right and the point is wrong, for each point."""
+        """Number of these rows, or of some, on which the full model is right and the point wrong, for each point."""
         if self.compares_with_full and rows is None:
             score = self.score
         else:
-            judged: Sequence[Evidence] = self.evidence
+            evidence: Sequence[Evidence] = self.evidence
             if not self.compares_with_full:
                 used = set(self.source.tolist())
-                judged = [one.against_full() if at in used else one for at, one in enumerate(self.evidence)]
-            score = means_at(judged, self.source, self.thresholds, rows).score
+                evidence = [one.against_full() if at in used else one for at, one in enumerate(self.evidence)]
+            score = means_at(evidence, self.source, self.thresholds, rows).score
         n_rows = self.n_rows if rows is None else int(rows.sum())
         return np.rint(n_rows * (1.0 - score)).astype(np.intp)
 
     def sums(self, of_rows: Sequence[Floats], rows: Bools) -> Floats:
         """Sum over some rows, for each point, of numbers that are known for each system, row and place of an answer."""
-        judged = [replace(one, quality=each) for one, each in zip(self.evidence, of_rows, strict=True)]
-        return means_at(judged, self.source, self.thresholds, rows).score * int(rows.sum())
+        evidence = [replace(one, quality=each) for one, each in zip(self.evidence, of_rows, strict=True)]
+        return means_at(evidence, self.source, self.thresholds, rows).score * int(rows.sum())
 
     def plot(self, ax: Any = None, **line: Any) -> Any:
         """Draw score against mean cost on matplotlib axes and return them; ``line`` goes to ``ax.plot``.
@@ -318,7 +320,8 @@ class Frontier:
         places = np.unique(self.within(asked)).tolist()
         systems = [self.evidence[self.source[place]] for place in places]
         points = [
-            (one, self.thresholds[place, : one.n_stages]) for place, one in zip(places, systems, strict=True)
+            (one, self.thresholds[place, : one.n_parameters])
+            for place, one in zip(places, systems, strict=True)
         ]
         found = measures_along(points, self.task, level=level, n_boot=n_boot, seed=seed)
         return _measures_frame(self, asked, dict(zip(places, found, strict=True)))
@@ -348,13 +351,13 @@ class Frontier:
 
     @property
     def share(self) -> Floats:
-        """Share of rows that each point sends on, on these rows."""
+        """Share of rows that each point sends on, on these rows; NaN where points are rules."""
         return self.means.share
 
     @property
     def n_rows(self) -> int:
-        """Rows that the numbers are means over."""
-        return self.evidence[0].n_rows
+        """Rows, or queries, that the numbers are means over."""
+        return self.evidence[0].n_units
 
     @property
     def threshold(self) -> Floats:
@@ -371,21 +374,21 @@ class Frontier:
     def __getitem__(self, place: int) -> "OperatingPoint":
         source = int(self.source[place])
         system = self.evidence[source]
-        stages = 0 if system.is_fixed else system.n_stages
+        n_parameters = 0 if system.is_fixed else system.n_parameters
         return OperatingPoint(
             cost=float(self.means.cost[place]),
             score=float(self.means.score[place]),
-            share=float(self.means.share[place]),
+            share=None if np.isnan(share := self.means.share[place]) else float(share),
             source=source,
             features=system.features,
             settings=dict(system.settings),
             chosen_cost=float(self.chosen.cost[place]),
             chosen_score=float(self.chosen.score[place]),
-            thresholds=tuple(self.thresholds[place, :stages].tolist()),
+            thresholds=tuple(self.thresholds[place, :n_parameters].tolist()),
         )
 
     def __repr__(self) -> str:
-        rows = f"{self.n_rows:,} {'other ' if self.held_out else ''}{self.evidence[0].unit or 'rows'}"
+        rows = f"{self.n_rows:,} {'other ' if self.held_out else ''}{self.evidence[0].unit_name}"
         points = f"{len(self):,} point{'' if len(self) == 1 else 's'}"
         systems = f"{len(self.evidence):,} system{'' if len(self.evidence) == 1 else 's'}"
         cheap, dear = self[int(np.argmin(self.cost))], self[int(np.argmax(self.cost))]
@@ -399,10 +402,10 @@ def _sources(evidence: Sequence[Evidence], against_full: bool) -> tuple[Evidence
     sources = tuple(evidence)
     if not sources:
         raise InvalidInputError("a frontier needs the evidence of at least one system; got none.")
-    sizes = sorted({one.n_rows for one in sources})
+    sizes = sorted({one.n_units for one in sources})
     if len(sizes) > 1:
         raise InvalidInputError(
-            f"the systems of a frontier must be judged on the same rows; got evidence of {sizes} rows."
+            f"the systems of a frontier must be evaluated on the same rows; got evidence of {sizes} rows."
         )
     return tuple(one.against_full() for one in sources) if against_full else sources
 
@@ -486,7 +489,8 @@ class OperatingPoint:
     Attributes
     ----------
     cost, score, share : float
-        Mean spend per row, mean score (accuracy, where answers are right or wrong) and share of rows sent on.
+        Mean spend per row, mean score (accuracy, where answers are right or wrong) and share of rows sent on; None
+        where the point is a rule.
     source : int
         Place of its system in the list the frontier was made from.
     features : tuple of int
@@ -496,12 +500,12 @@ class OperatingPoint:
     chosen_cost, chosen_score : float
         Cost and score on the rows the point was chosen on, which may be those of ``cost`` and ``score``.
     thresholds : tuple of float
-        One threshold per stage; empty where the point is a system as it is.
+        One threshold per stage, or the number of a rule; empty where the point is a system as it is.
     """
 
     cost: float
     score: float
-    share: float
+    share: float | None
     source: int
     features: tuple[int, ...]
     settings: dict[str, Any] = field(hash=False)
@@ -571,7 +575,7 @@ def _measures_frame(frontier: Frontier, budgets: Floats, found: Mapping[int, Map
 
 
 def _thresholds(frontier: Frontier) -> Any:
-    """Thresholds as numbers; objects, with None in the place of the missing ones, only where some are missing."""
+    """Thresholds as numbers; objects, with None instead of the missing ones, only where some are missing."""
     missing = np.isnan(frontier.threshold)
     if not missing.any():
         return frontier.threshold

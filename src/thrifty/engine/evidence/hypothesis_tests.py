@@ -200,7 +200,9 @@ def betting_tests(
     def result(place: int) -> TestResult:
         system = frontier.evidence[int(frontier.source[place])]
         judged = replace(system, quality=system.excess(largest))
-        lost = np.asarray(judged.at_point(frontier.thresholds[place, : system.n_stages])[2], dtype=np.float64)
+        lost = np.asarray(
+            judged.at_point(frontier.thresholds[place, : system.n_parameters])[2], dtype=np.float64
+        )
         first, kept = lost[trials.first], lost[trials.kept]
         bounds = [betting_bound(first, confidence), betting_bound(kept, confidence, power)]
         return TestResult(int((first > 0).sum()), max(bounds), max(float(first.mean()), float(kept.mean())))

@@ -23,8 +23,9 @@ from dataclasses import replace
 import numpy as np
 
 from thrifty.arrays import Floats, Ints, Numbers
-from thrifty.engine.evidence.evidence import Evidence, GateAverages, distinct_thresholds
-from thrifty.engine.walk.policy import Policy
+from thrifty.engine.evidence.averages import GateAverages
+from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.walk.policy import Policy, distinct_thresholds
 from thrifty.threads import usable_threads
 
 __all__ = [
@@ -187,7 +188,7 @@ def path_to_full(evidence: Evidence, points: Floats) -> Floats:
 
 
 def convex_hull(cost: Floats, score: Floats) -> Ints:
-    """Indices of the upper convex hull by rising cost: each point scores more than any mix of the others."""
+    """Indices of the upper convex hull, by rising cost and score: each point scores more than any mix of the others."""
     hull: list[int] = []
     for place in np.lexsort((-score, cost)):
         if hull and score[place] <= score[hull[-1]]:

@@ -15,7 +15,7 @@ from joblib.parallel import get_active_backend
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils import get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
@@ -30,6 +30,7 @@ from thrifty.engine.full.model import (
     fit_model,
     is_estimator,
 )
+from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.task import Task
 from thrifty.errors import (
     FULL_MODEL,
@@ -53,10 +54,9 @@ class TrainingRows:
 
     Attributes
     ----------
-    table : array, sparse matrix or data frame
-        As the user gave it: the full model reads this, with its column names.
-    X : ndarray or CSR of shape (n_samples, n_features)
-        The table as numbers.
+    table : Table
+        The rows: as the user gave them, which the full model reads, and as numbers. Their numbers are their places
+        among the ``n_given`` rows that the user gave, those of weight zero included.
     y : ndarray of shape (n_samples,)
         Targets, as the task encodes them.
     task : Task
@@ -67,24 +67,30 @@ class TrainingRows:
         Whether the user gave weights; the full model is fitted with them only then.
     folds : ndarray of shape (n_samples,)
         Fold in which the full model, and any other model we fit, is judged on each row.
-    positions : ndarray of shape (n_samples,)
-        Places of these rows among the ``n_given`` rows that the user gave, those of weight zero included.
     n_given : int
         Number of rows the user gave.
     given : ndarray or CSR of shape (n_given, n_features), optional
         All rows the user gave, as numbers: precomputed outputs belong to them. None where they are ``X``.
     """
 
-    table: Any
-    X: Any
+    table: Table
     y: Floats
     task: Task
     weight: Floats
     folds: Ints
-    positions: Ints
     n_given: int
     weighted: bool = False
     given: Any = None
+
+    @property
+    def X(self) -> Any:  # noqa: N802 - as everywhere in scikit-learn
+        """The table as numbers, ndarray or CSR of shape (n_samples, n_features)."""
+        return self.table.numbers
+
+    @property
+    def positions(self) -> Ints:
+        """Numbers of the rows in the user's table."""
+        return self.table.numbers_of(np.arange(len(self.y)))
 
     @property
     def labels(self) -> Labels:
@@ -96,12 +102,10 @@ class TrainingRows:
         return replace(
             self,
             given=self.X if self.given is None else self.given,
-            table=_safe_indexing(self.table, rows),
-            X=self.X[rows],
+            table=self.table.take(rows),
             y=self.y[rows],
             weight=self.weight[rows],
             folds=self.folds[rows],
-            positions=self.positions[rows],
         )
 
     def with_columns(self, columns: Ints | None) -> "TrainingRows":
@@ -110,8 +114,7 @@ class TrainingRows:
             return self
         return replace(
             self,
-            table=_safe_indexing(self.table, columns, axis=1),
-            X=self.X[:, columns],
+            table=self.table.with_columns(columns),
             given=None if self.given is None else self.given[:, columns],
         )
 
@@ -162,7 +165,7 @@ def cross_fit_full(
     model = _fitted_elsewhere(full, rows, name)
     if isinstance(model, EstimatorFull) and not models_of(task).is_calibrated(model.estimator):
         with renumber_rows_in_errors(rows.positions, name):
-            raw = models_of(task).raw_outputs(model.estimator, rows.table)
+            raw = models_of(task).raw_outputs(model.estimator, rows.table.native)
         model = replace(model, calibration=models_of(task).calibrate(raw, rows.y, rows.weight))
     if isinstance(model, PrecomputedFull) and model.keys is None:
         outputs = model.values[rows.positions]
@@ -170,7 +173,7 @@ def cross_fit_full(
             model.values, fingerprints(rows.X if rows.given is None else rows.given, exact=True)
         )
     else:
-        outputs = ask_model(model, task, rows.table, rows.X, rows=rows.positions, who=name)
+        outputs = ask_model(model, task, rows.table.native, rows.X, rows=rows.positions, who=name)
     judged = CrossFittedFull(model, outputs, task)
     _warn_if_optimistic(judged, rows, name)
     return judged
@@ -187,7 +190,7 @@ def _fitted_elsewhere(full: Any, rows: TrainingRows, name: str) -> FullModel:
                 f"Give one for each row of X."
             )
         return PrecomputedFull(values)
-    names = getattr(rows.table, "columns", None)
+    names = rows.table.columns if rows.table.kind else None
     return as_full_model(full, rows.task, rows.X.shape[1], names=names, who=name)
 
 
@@ -292,7 +295,7 @@ def _fit_checked(full: Any, rows: TrainingRows, chosen: Ints, name: str) -> Any:
 def _ask_held_out(full: Any, rows: TrainingRows, train: Ints, held_out: Ints, name: str) -> Floats:
     with limited_threads(openmp=1, blas=1), renumber_rows_in_errors(rows.positions[held_out], name):
         fitted = _fit_checked(full, rows, train, name)
-        return models_of(rows.task).raw_outputs(fitted, _safe_indexing(rows.table, held_out))
+        return models_of(rows.task).raw_outputs(fitted, rows.table.native_rows(held_out))
 
 
 def fit_copy(full: Any, rows: TrainingRows, chosen: Ints) -> Any:
@@ -300,7 +303,7 @@ def fit_copy(full: Any, rows: TrainingRows, chosen: Ints) -> Any:
     labels, arguments = models_of(rows.task).fit_arguments(full, rows.y[chosen])
     if rows.weighted and has_fit_parameter(full, "sample_weight"):
         arguments["sample_weight"] = rows.weight[chosen]
-    return fit_model(clone(full), _safe_indexing(rows.table, chosen), labels, **arguments)
+    return fit_model(clone(full), rows.table.native_rows(chosen), labels, **arguments)
 
 
 def _mention_refit(full: Any, name: str) -> None:

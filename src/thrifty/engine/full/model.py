@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from thrifty.arrays import Floats, Ints, Labels, Words
 from thrifty.engine.full.adapters import models_of
 from thrifty.engine.full.stored import StoredModel
-from thrifty.engine.table.frames import describe_bad_column, kind_of_table
+from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.task import Task
 from thrifty.errors import (
     FULL_MODEL,
@@ -47,10 +47,10 @@ def fit_model(model: Any, table: Any, labels: Labels, **arguments: Any) -> Any:
     except Exception as error:
         empty = _empty_columns(table)
         if len(empty):
-            return fit_model(clone(model), _with_zeros(table, empty), labels, **arguments)
+            return fit_model(clone(model), Table.of(table).with_zeros(empty).native, labels, **arguments)
         reason = " ".join(str(error).split())[:300].rstrip(".")
         # The full model is given the table as it came.
-        culprit = describe_bad_column(table)
+        culprit = Table.of(table).describe_bad_column()
         way_out = f"{culprit} A Pipeline can encode it." if "encode it" in culprit else culprit
         raise InvalidInputError(
             f"{type(model).__name__} cannot be fitted on {len(labels):,} of the rows: {reason}."
@@ -67,20 +67,6 @@ def _empty_columns(table: Any) -> Ints:
     except (TypeError, ValueError):  # text, say
         return np.empty(0, dtype=np.intp)
     return np.flatnonzero(np.isnan(numbers).all(axis=0))
-
-
-def _with_zeros(table: Any, columns: Ints) -> Any:
-    """A copy of an array or data frame with zeros in some of its columns."""
-    kind = kind_of_table(table)
-    if kind == "polars":
-        return table.with_columns(**dict.fromkeys([table.columns[column] for column in columns], 0.0))
-    filled = table.copy()
-    if kind == "pandas":  # by number, because names may be there twice
-        for column in columns:
-            filled.isetitem(int(column), 0.0)
-    else:
-        filled[:, columns] = 0.0
-    return filled
 
 
 class FullModel(Protocol):

@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.engine.table.columns import Levels
-from thrifty.engine.table.frames import kind_of_table, plain_frame
+from thrifty.engine.table.table import Table
 from thrifty.engine.trees.other_libraries import ForeignTrees
 from thrifty.errors import InvalidInputError
 from thrifty.jit import lean_kernel
@@ -460,14 +460,13 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
 
     def _table(self, X: Any) -> Any:
         """Validated table as numbers."""
-        kind = kind_of_table(X)
+        table = Table.of(X)
+        kind = table.kind
         if self.levels is not None and kind:
-            X = plain_frame(kind, list(X.columns), self.levels.numbers(X))
-        if kind and not hasattr(self, "feature_names_in_"):
-            X = X.to_numpy()
+            table = table.with_frame_of(self.levels.numbers(table))
         X = validate_data(
             self,
-            X,
+            table.native.to_numpy() if kind and not hasattr(self, "feature_names_in_") else table.native,
             reset=False,
             dtype=[np.float64, np.float32],
             accept_sparse="csr" if self.takes_sparse else False,

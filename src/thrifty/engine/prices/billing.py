@@ -15,13 +15,12 @@ a row pays its own price.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from sklearn.utils import _safe_indexing
 
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.errors import InvalidInputError, InvalidParameterError
@@ -362,6 +361,13 @@ class RowPrices:
                 found[:, place] = _call_price_function(function, table(read), n_rows)
         return found
 
+    def of_rows(self, reader: Any, rows: Ints, names: Sequence[str] | None) -> Floats:
+        """Checked price of each of these purchases for some rows of a reader, shape (n_rows, n_row_prices)."""
+        amounts = self.amounts(
+            len(rows), partial(reader.block, rows), lambda columns: reader.part(rows, columns).native
+        )
+        return self.checked(amounts, reader.numbers_of(rows), names)
+
     def is_priced(self, amounts: Floats) -> Bools:
         """Mask of the rows with a valid price for every one of these purchases, from their amounts."""
         priced: Bools = np.all(is_price(amounts) & (amounts >= self.least), axis=1)
@@ -396,34 +402,6 @@ class RowPrices:
             first = int(is_priced.argmin())
             raise self.refusal(amounts[first], int(rows[first]), names)
         return amounts
-
-
-@dataclass(frozen=True, eq=False)
-class RowsOfFit:
-    """Rows of a fit, from which prices by row are read.
-
-    Attributes
-    ----------
-    X : array or CSR of shape (n_rows, n_features)
-        The rows as numbers.
-    weight, numbers : ndarray of shape (n_rows,), optional
-        Their weights, and their row numbers in the user's table; None is weight one, and numbers from 0.
-    table : table of shape (n_rows, n_features), optional
-        The user's table, which price functions get; None is ``X``.
-    """
-
-    X: Any
-    weight: Floats | None = None
-    numbers: Ints | None = None
-    table: Any = None
-
-    def amounts(self, by_row: RowPrices, names: Sequence[str] | None) -> Floats:
-        """Checked price of each purchase by row, for every row."""
-        n_rows, table = self.X.shape[0], self.X if self.table is None else self.table
-        found = by_row.amounts(
-            n_rows, lambda columns: self.X[:, columns], lambda columns: _safe_indexing(table, columns, axis=1)
-        )
-        return by_row.checked(found, np.arange(n_rows) if self.numbers is None else self.numbers, names)
 
 
 def are_columns(columns: Ints, n_columns: int) -> bool:

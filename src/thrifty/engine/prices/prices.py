@@ -25,7 +25,6 @@ from thrifty.engine.prices.billing import (
     Discounts,
     PriceList,
     RowPrices,
-    RowsOfFit,
     check_amount,
     free_columns,
     is_price,
@@ -313,7 +312,11 @@ def resolve_prices(feature_costs: Any, prices: Any, default: Prices) -> Prices:
 
 
 def check_price_list(
-    prices: Prices, n_features: int, feature_names: Sequence[str] | None = None, rows: RowsOfFit | None = None
+    prices: Prices,
+    n_features: int,
+    feature_names: Sequence[str] | None = None,
+    rows: Any = None,
+    weight: Floats | None = None,
 ) -> PriceList:
     """Validate ``Prices`` and convert them into a ``PriceList``.
 
@@ -325,12 +328,14 @@ def check_price_list(
         Number of columns.
     feature_names : sequence of str, optional
         Names of the columns, needed to read a dict.
-    rows : RowsOfFit, optional
+    rows : Table, optional
         The rows of the fit: prices that differ by row must be there.
+    weight : ndarray of shape (n_rows,), optional
+        Their weights; None is weight one.
     """
     names = [str(name) for name in feature_names] if feature_names is not None else None
     group_of = group_per_column(prices.groups, n_features, names)
-    listed, by_row = _prices(prices, group_of, names, rows)
+    listed, by_row = _prices(prices, group_of, names, rows, weight)
     full = check_amount("the price of the full model (full of Prices)", prices.full)
     if not is_price(full):
         raise InvalidInputError(
@@ -342,7 +347,7 @@ def check_price_list(
     if by_row is not None:
         by_row = _checked_row_prices(by_row, listed, group_of, discounts, names)
         if rows is not None:
-            rows.amounts(by_row, names)
+            by_row.of_rows(rows, np.arange(rows.n_samples), names)
     return PriceList(listed, group_of, full, _partial(read, n_features), discounts, by_row)
 
 
@@ -362,7 +367,7 @@ def with_prices(price_list: PriceList, by_row: Any, feature_names: Sequence[str]
 
 
 def _prices(
-    given: Prices, group_of: Ints, names: list[str] | None, rows: RowsOfFit | None
+    given: Prices, group_of: Ints, names: list[str] | None, rows: Any, weight: Floats | None
 ) -> tuple[Floats, RowPrices | None]:
     """The price of each purchase, and the columns or functions of prices that differ by row."""
     sources = _row_price_sources(given.by_row, group_of, names)
@@ -380,7 +385,8 @@ def _prices(
     by_row = _row_prices(sources, prices, group_of, names)
     if by_row is None or rows is None:
         return prices, by_row
-    means = np.average(rows.amounts(by_row, names), axis=0, weights=rows.weight)
+    amounts = by_row.of_rows(rows, np.arange(rows.n_samples), names)
+    means = np.average(amounts, axis=0, weights=weight)
     for purchase, mean in zip(by_row.purchases.tolist(), means, strict=True):
         known |= dict.fromkeys(unlisted.get(purchase, ()), float(mean))
     return _per_purchase(given, group_of, names, known), by_row

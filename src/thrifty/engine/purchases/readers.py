@@ -1,6 +1,6 @@
 """Readers and sources of features, and the ledger of failures.
 
-A chain asks its reader for blocks, rows x columns. A ``TableReader`` slices a table. A *source* is asked for what a
+A chain asks its reader for blocks, rows x columns. A ``Table`` slices itself. A *source* is asked for what a
 row's route needs, when it needs it, by ``PurchaseReader`` (``receipts.py``). Users write sources by number, by name, by
 purchase, as a mapping or as a function; ``as_source`` adapts each to a ``FeatureSource`` that numbers its columns as
 the fit does.
@@ -14,19 +14,17 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import _safe_indexing
 
 from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.engine.prices.billing import PriceList, check_amount
-from thrifty.engine.table.frames import find_column, kind_of_table, places_of_fit
+from thrifty.engine.table.names import find_column, places_of_fit
 from thrifty.engine.table.reader import Cells
+from thrifty.engine.table.table import Table, as_array
 from thrifty.errors import InvalidAnswerError, InvalidInputError, RowsLeftBehindError
-from thrifty.rows import key_words
 from thrifty.threads import call_with_timeout
 
 __all__ = [
@@ -36,7 +34,6 @@ __all__ = [
     "FeatureSource",
     "Ledger",
     "Reader",
-    "TableReader",
     "amounts_of",
     "as_source",
     "error_text",
@@ -59,11 +56,16 @@ class Delivery:
         ignored, and they are not billed.
     paid : array-like of shape (n_rows, n_columns), bool, optional
         Cells that cost something; None is all of them. Those that a source had in stock cost nothing.
+    cost, evidence : array-like of shape (n_rows,), optional
+        Of answers of models, which are ``values`` of shape (n_rows,): what was billed for each, and a number known
+        after asking, such as a log-probability.
     """
 
     values: Any
     failed: Mapping[int, str] = field(default_factory=dict)
     paid: Any = None
+    cost: Any = None
+    evidence: Any = None
 
 
 @runtime_checkable
@@ -107,8 +109,8 @@ class Reader(Protocol):
     def block(self, rows: Ints, columns: Ints) -> Any:
         """Numbers, ``(len(rows), len(columns))``, dense or CSR."""
 
-    def table(self, rows: Ints, columns: Ints | None = None) -> Any:
-        """Rows in the form the full model was fitted on; None is every column."""
+    def part(self, rows: Ints, columns: Ints | None = None) -> Table:
+        """Rows for the full model; None is every column."""
 
     def numbers_of(self, rows: Ints) -> Ints:
         """Numbers of these rows in the user's table."""
@@ -117,61 +119,14 @@ class Reader(Protocol):
         """Keys of these rows as words, which decide between two operating points."""
 
 
-class TableReader:
-    """Reads from a table that is at hand; ``numbers`` is its numeric form, ``raw`` what the full model reads.
-
-    Where the table is a part of another, ``row_numbers`` are the numbers that its rows have there. ``row_keys`` are the
-    keys of the rows; their places in the table, unless given.
-    """
-
-    is_at_hand = True
-    ledger: "Ledger | None" = None
-    visited: dict[int, Any] | None = None
-
-    def __init__(self, numbers: Any, raw: Any, row_numbers: Ints | None = None, row_keys: Any = None) -> None:
-        self._numbers = numbers
-        self._raw = raw
-        self._row_numbers = row_numbers
-        self.n_samples = int(numbers.shape[0])
-        # Turned into words only where two operating points are mixed.
-        self._row_keys: Any = range(self.n_samples) if row_keys is None else row_keys
-        self._key_words: Words | None = None
-
-    def block(self, rows: Ints, columns: Ints) -> Any:
-        """Slice of the numeric table."""
-        numbers, everyone = self._numbers, self._is_everyone(rows)
-        if isinstance(numbers, np.ndarray):
-            return numbers.take(columns, axis=1) if everyone else numbers[np.ix_(rows, columns)]
-        return (numbers if everyone else numbers[rows])[:, columns]
-
-    def table(self, rows: Ints, columns: Ints | None = None) -> Any:
-        """Slice of the raw table."""
-        whole = self._raw if self._is_everyone(rows) else _safe_indexing(self._raw, rows)
-        return whole if columns is None else _safe_indexing(whole, columns, axis=1)
-
-    def numbers_of(self, rows: Ints) -> Ints:
-        """Places in the table, or in the one that it is a part of."""
-        return rows if self._row_numbers is None else self._row_numbers[rows]
-
-    def _is_everyone(self, rows: Ints) -> bool:
-        n_samples = self.n_samples
-        return len(rows) == n_samples and (n_samples == 1 or np.array_equal(rows, np.arange(n_samples)))
-
-    def keys(self, rows: Ints) -> Words:
-        """Keys of these rows as words."""
-        if self._key_words is None:
-            self._key_words = key_words(self._row_keys)
-        return self._key_words[rows]
-
-
-class CellReader(TableReader):
+class CellReader(Table):
     """Reader of cells that refuses unreadable ones only when they are read.
 
     Parameters
     ----------
     cells : Cells
         The rows.
-    table : array or data frame
+    table : Table
         The rows as the full model reads them.
     full_needs : str, optional
         What the full model is called, where it reads no missing values.
@@ -180,8 +135,9 @@ class CellReader(TableReader):
     # Only cells that a row needs must be readable.
     is_at_hand = False
 
-    def __init__(self, cells: Cells, table: Any, full_needs: str | None = None) -> None:
-        super().__init__(cells.numbers, table, cells.row_numbers, cells.row_keys)
+    def __init__(self, cells: Cells, table: Table, full_needs: str | None = None) -> None:
+        super().__init__(cells.numbers, None, cells.row_numbers, cells.row_keys)
+        self.native, self.kind = table.native, table.kind
         self._cells = cells
         self._full_needs = full_needs
 
@@ -190,13 +146,13 @@ class CellReader(TableReader):
         self._cells.refuse_unreadable(rows, columns)
         return super().block(rows, columns)
 
-    def table(self, rows: Ints, columns: Ints | None = None) -> Any:
+    def part(self, rows: Ints, columns: Ints | None = None) -> Table:
         """Rows for the full model; unreadable or missing cells that it needs are refused."""
         wanted = np.arange(len(self._cells.names)) if columns is None else columns
         self._cells.refuse_unreadable(rows, wanted)
         if self._full_needs is not None:
             self._cells.refuse_missing(rows, wanted, self._full_needs)
-        return super().table(rows, columns)
+        return super().part(rows, columns)
 
 
 def amounts_of(
@@ -220,9 +176,7 @@ def amounts_of(
     for place, purchase in enumerate(by_row.purchases):
         buys = np.flatnonzero(used[:, price_list.group_of == purchase].any(axis=1))
         if len(buys):
-            one, there = by_row.take([place]), rows[buys]
-            found = one.amounts(len(there), partial(reader.block, there), partial(reader.table, there))
-            amounts[buys, place] = one.checked(found, reader.numbers_of(there), names)[:, 0]
+            amounts[buys, place] = by_row.take([place]).of_rows(reader, rows[buys], names)[:, 0]
     return amounts
 
 
@@ -365,7 +319,7 @@ def _parts(key: Any) -> tuple[Any, ...]:
 
 def _values(key: Any, value: Any, n_columns: int) -> Any:
     """Values of the columns of one purchase, a row each."""
-    values = np.asarray(value.to_numpy() if kind_of_table(value) else value)
+    values = as_array(value)
     if values.ndim == 0 or values.shape[1:] not in ((), (n_columns,)) or (values.ndim == 1 and n_columns > 1):
         raise InvalidInputError(
             f"the source must offer {n_columns} value(s) per row for {key!r}, or a function of rows; got an array of "
@@ -384,8 +338,7 @@ def side_by_side(offers: Sequence[tuple[Any, int]], rows: Ints) -> Delivery:
             found = offer(rows.copy()) if callable(offer) else offer[rows]
             answers[id(offer)] = found if isinstance(found, Delivery) else Delivery(found)
             failed.update(answers[id(offer)].failed)
-        values = answers[id(offer)].values
-        values = np.asarray(values.to_numpy() if kind_of_table(values) else values)
+        values = as_array(answers[id(offer)].values)
         if values.shape[:1] != (len(rows),) or values.ndim > 2 or place >= (*values.shape[1:], 1)[0]:
             raise InvalidInputError(
                 f"the source was asked about {len(rows)} rows and must answer with a value for each of them; got an "

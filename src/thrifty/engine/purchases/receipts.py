@@ -7,7 +7,6 @@ module alone computes what a row pays, from what was delivered to it.
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,34 @@ from scipy import sparse
 from thrifty.arrays import Bools, Floats, Ints, Labels, Words
 from thrifty.engine.prices.billing import PriceList, RowPrices
 from thrifty.engine.purchases.readers import Delivery, FeatureSource, Ledger, error_text
-from thrifty.engine.table.frames import as_numbers, kind_of_table
 from thrifty.engine.table.reader import Schema, Unreadable
+from thrifty.engine.table.table import Table
 from thrifty.errors import FULL_MODEL, InvalidInputError, PurchaseFailedError, RowsLeftBehindError
 
-__all__ = ["PurchaseReader", "Receipt", "answer_text", "decision_text"]
+__all__ = ["Purchase", "PurchaseReader", "Receipt", "answer_text", "decision_text"]
+
+
+@dataclass(frozen=True)
+class Purchase:
+    """A purchase: a group of columns, or the answer of a model.
+
+    Attributes
+    ----------
+    name : str
+        Name of the model, or of the columns.
+    price : float
+        What it adds to what was paid: for columns the price of this row where prices differ by row, less what a
+        discount saves; for an answer its price, or what it is expected to cost.
+    columns : tuple
+        Columns that it brings: their names, or their numbers where the fit knew no names. Empty for an answer.
+    why : str
+        Reader of the columns, or the row's state, and why the row is not answered yet.
+    """
+
+    name: str
+    price: float
+    columns: tuple[Any, ...] = ()
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -120,21 +142,17 @@ class PurchaseReader:
             raise RowsLeftBehindError(rows[~bought.all(axis=1)])
         return values
 
-    def table(self, rows: Ints, columns: Ints | None = None) -> Any:
+    def part(self, rows: Ints, columns: Ints | None = None) -> Table:
         """Buy the missing cells of these columns, and return them as the kind of table the full model reads."""
         columns = np.arange(len(self._group_of)) if columns is None else columns
         numbers = self.block(rows, columns)
         raw = np.full(numbers.shape, None, dtype=object)
         for kept, cells, there in self._found(rows, columns) if self._keeps_raw else ():
             raw[cells] = kept.raw[there]
-        return self.as_table(numbers, raw, columns)
-
-    def as_table(self, numbers: Floats, raw: Any, columns: Ints) -> Any:
-        """Cells of some columns as the kind of table the full model reads."""
         if self._schema is None:
-            return numbers
-        given = dict(zip(columns.tolist(), raw.T, strict=True)) if self._keeps_raw else None
-        return self._schema.table(numbers, columns, given)
+            return Table(None, numbers)
+        texts = dict(zip(columns.tolist(), raw.T, strict=True)) if self._keeps_raw else None
+        return Table(None, self._schema.table(numbers, columns, texts))
 
     def numbers_of(self, rows: Ints) -> Ints:
         """Places in the source."""
@@ -239,7 +257,9 @@ class PurchaseReader:
         """Price of one purchase for some rows; an error of the user's price function is a failure of these rows."""
         try:
             found = one.amounts(
-                len(rows), lambda columns: self._delivered(rows, columns)[0], partial(self.table, rows)
+                len(rows),
+                lambda columns: self._delivered(rows, columns)[0],
+                lambda columns: self.part(rows, columns).native,
             )
         except Exception as error:
             if self.ledger is None:
@@ -339,14 +359,14 @@ class PurchaseReader:
         # Copies: a source may use the arrays that it is given as it likes, and the one that it answers with again.
         answer = self._source.fetch(rows.copy(), columns.copy())
         delivery = answer if isinstance(answer, Delivery) else Delivery(answer)
-        in_order, raw = self._in_order(delivery.values, columns), None
+        in_order, raw = self._in_order(Table.of(delivery.values), columns), None
         unreadable: dict[int, Unreadable] = {}
         if self._schema is None:
-            numbers = as_numbers(in_order, "what a source answers")
+            numbers = in_order.as_numbers("what a source answers")
         else:
             numbers, unreadable = self._schema.read(in_order, columns)
         if self._keeps_raw:
-            raw = np.array(in_order, dtype=object)
+            raw = np.array(in_order.native, dtype=object)
         values = numbers.toarray() if sparse.issparse(numbers) else np.array(numbers)
         if values.shape != (len(rows), len(columns)):
             raise InvalidInputError(
@@ -400,9 +420,9 @@ class PurchaseReader:
             self.ledger.note(rows[[place]], str(refusal), refusal)
         return bad
 
-    def _in_order(self, answer: Any, columns: Ints) -> Any:
+    def _in_order(self, answer: Table, columns: Ints) -> Table:
         """The answer with its columns in the requested order, where it names them."""
-        given = list(answer.columns) if kind_of_table(answer) else []
+        given = answer.columns if answer.kind else []
         if self._names is None or not given or not all(isinstance(name, str) for name in given):
             return answer
         asked = [self._names[column] for column in columns]
@@ -412,7 +432,7 @@ class PurchaseReader:
                 f"{given[:5]}; both must be the same. Answer with those columns, or with an array in the order asked "
                 f"for."
             )
-        return answer[asked]
+        return answer.with_columns([given.index(name) for name in asked])
 
     def _name(self, column: int) -> str:
         return f"column {column}" if self._names is None else f"column {self._names[column]!r}"

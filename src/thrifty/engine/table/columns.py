@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats
-from thrifty.engine.table.frames import as_numbers, column_at, declared_types, kind_of_table, plain_frame
+from thrifty.engine.table.table import Table
 from thrifty.errors import InvalidInputError
 
 # -- levels and dates ------------------------------------------------------------------------------
@@ -57,26 +57,22 @@ class Levels:
         number_of = self._number_of[column]
         return np.array([number_of.get(_text_of(cell), np.nan) for cell in cells], dtype=np.float64)
 
-    def numbers(self, X: Any) -> Floats:
+    def numbers(self, table: Table) -> Floats:
         """Numbers of a table that holds the columns of the fit."""
-        kind = kind_of_table(X)
-        table: Any = X if kind else np.asarray(X, dtype=object)
-        if len(table.shape) != 2:
-            raise InvalidInputError(f"X must be a table of rows and columns; got shape {np.shape(table)}.")
-        numbers = np.empty(table.shape)
-        types = declared_types(table) if kind else [""] * table.shape[1]
-        plain = []
-        for place in range(table.shape[1]):
+        table = table.as_objects()
+        shape = np.shape(table.native)
+        if len(shape) != 2:
+            raise InvalidInputError(f"X must be a table of rows and columns; got shape {shape}.")
+        numbers, plain = np.empty(shape), []
+        for place in range(shape[1]):
             if place in self._number_of:
-                values = column_at(table, place).to_list() if kind else table[:, place].tolist()
-                numbers[:, place] = self.codes(place, values)
-            elif is_date(types[place], table, place):
-                numbers[:, place] = dates_as_days(column_at(table, place))
+                numbers[:, place] = self.codes(place, table.values(place))
+            elif is_date(table, place):
+                numbers[:, place] = dates_as_days(table.column(place))
             else:
                 plain.append(place)
         if plain:
-            part = table.iloc[:, plain] if kind == "pandas" else table[:, plain]
-            numbers[:, plain] = as_numbers(part)
+            numbers[:, plain] = table.numbers_at(plain)
         return numbers
 
     @cached_property
@@ -88,31 +84,26 @@ class Levels:
         }
 
 
-def learn_levels(X: Any) -> Levels | None:
+def learn_levels(table: Table) -> Levels | None:
     """Levels of the columns of a data frame that hold text or categories; None where none does."""
-    if kind_of_table(X) is None:
-        return None
-    found = {}
-    for place, declared in enumerate(declared_types(X)):
-        if is_text(declared, X, place):
-            texts = {_text_of(value) for value in column_at(X, place).to_list()}
-            found[place] = tuple(sorted(text for text in texts if text is not None))
-    return Levels(found) if found else None
+    levels = {}
+    for place in range(len(table.types)) if table.kind else ():
+        if is_text(table, place):
+            texts = {_text_of(value) for value in table.values(place)}
+            levels[place] = tuple(sorted(text for text in texts if text is not None))
+    return Levels(levels) if levels else None
 
 
-def plain_table(X: Any, levels: Levels | None) -> Any:
-    """Table of the same kind with numbers in the place of text, dates and booleans; unchanged if it has none."""
-    kind = kind_of_table(X)
-    if levels is None and not has_dates(X):
-        return X
-    numbers = (levels or Levels({})).numbers(X)
-    return numbers if kind is None else plain_frame(kind, list(X.columns), numbers)
+def plain_table(table: Table, levels: Levels | None) -> Table:
+    """Table of the same kind with numbers instead of text, dates and booleans; unchanged if it has none."""
+    if levels is None and not has_dates(table):
+        return table
+    return table.with_frame_of((levels or Levels({})).numbers(table))
 
 
-def has_dates(X: Any) -> bool:
+def has_dates(table: Table) -> bool:
     """Whether a data frame holds a column of dates or durations."""
-    declared = enumerate(declared_types(X)) if kind_of_table(X) else ()
-    return any(is_date(one, X, place) for place, one in declared)
+    return table.kind is not None and any(is_date(table, place) for place in range(len(table.types)))
 
 
 def level_text(value: Any) -> str:
@@ -181,18 +172,20 @@ def truth_of(value: Any) -> float:
     return float(value)
 
 
-def is_text(declared: str, X: Any, place: int) -> bool:
+def is_text(table: Table, place: int) -> bool:
     """Whether a column of a data frame holds text or categories."""
+    declared = table.types[place]
     if declared == "object":
-        return any(isinstance(value, str) for value in column_at(X, place).to_list())
+        return any(isinstance(value, str) for value in table.values(place))
     return declared.startswith(_TEXT_TYPES)
 
 
-def is_date(declared: str, X: Any, place: int) -> bool:
+def is_date(table: Table, place: int) -> bool:
     """Whether a column of a data frame holds dates or durations."""
+    declared = table.types[place]
     if declared == "object":
-        there = [value for value in column_at(X, place).to_list() if not is_missing(value)]
-        return bool(there) and all(isinstance(value, dt.date) for value in there)
+        cells = [value for value in table.values(place) if not is_missing(value)]
+        return bool(cells) and all(isinstance(value, dt.date) for value in cells)
     return declared.startswith(_DATE_TYPES)
 
 
@@ -256,28 +249,27 @@ class ColumnType:
         return self
 
 
-def column_types(X: Any) -> tuple[ColumnType, ...] | None:
+def column_types(table: Table) -> tuple[ColumnType, ...] | None:
     """Types of the columns of a data frame; None for a table without names."""
-    kind = kind_of_table(X)
-    if kind is None:
+    if table.kind is None:
         return None
-    declared = declared_types(X)
-    return tuple(_type_of(column_at(X, place), declared[place], X, place) for place in range(len(declared)))
+    return tuple(_type_of(table, place) for place in range(len(table.types)))
 
 
-def _type_of(column: Any, declared: str, X: Any, place: int) -> ColumnType:
+def _type_of(table: Table, place: int) -> ColumnType:
+    column, declared = table.column(place), table.types[place]
     dtype, categories, ordered, missing = _name_of(column.dtype), None, False, "nan"
     if declared.startswith(("category", "categorical", "enum")):
-        categories, ordered = _categories_of(column)
+        categories, ordered = _categories_of(table.kind, column)
         dtype = dtype if declared == "category" else dtype.partition("(")[0]
     holds = "number"
-    if is_text(declared, X, place):
+    if is_text(table, place):
         holds = "text"
         if declared == "object":
             there = column.dropna()
             holds = "text" if all(isinstance(value, str) for value in there) else "mixed"
             missing = _missing_of(column)
-    elif is_date(declared, X, place):
+    elif is_date(table, place):
         is_day = declared in ("date", "date32[day][pyarrow]") or (
             declared == "object" and not any(isinstance(value, dt.datetime) for value in column)
         )
@@ -305,8 +297,8 @@ def _name_of(dtype: Any) -> str:
     return f"{type(dtype).__name__}[{unit}{f', {zone}' if zone else ''}]"
 
 
-def _categories_of(column: Any) -> tuple[tuple[Any, ...], bool]:
-    if kind_of_table(column) == "pandas":
+def _categories_of(kind: str | None, column: Any) -> tuple[tuple[Any, ...], bool]:
+    if kind == "pandas":
         return tuple(column.cat.categories.tolist()), bool(column.cat.ordered)
     if str(column.dtype).startswith("Enum"):
         return tuple(column.dtype.categories.to_list()), True
@@ -356,7 +348,7 @@ def declared_as(kind: str, values: Any, declared: ColumnType, dtype: Any) -> Any
         What ``dtype_of`` makes of that.
     """
     if declared.holds in ("text", "mixed") or declared.categories is not None:
-        cells = values.to_list() if kind_of_table(values) else list(values)
+        cells = list(values)
         if declared.categories is not None:
             return _as_categories(kind, cells, declared.categories, dtype)
         return _as_texts(kind, cells, declared, dtype)

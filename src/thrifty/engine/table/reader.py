@@ -17,15 +17,18 @@ from thrifty.arrays import Bools, Floats, Ints, Labels, Words
 from thrifty.engine.table.columns import (
     ColumnType,
     Levels,
+    column_types,
     dates_as_days,
     day_of,
     declared_as,
     dtype_of,
     is_date,
     is_missing,
+    learn_levels,
     truth_of,
 )
-from thrifty.engine.table.frames import as_numbers, column_at, is_number, kind_of_table, listed, plain_frame
+from thrifty.engine.table.names import is_number, listed
+from thrifty.engine.table.table import Table, frame_of, joined_frames, plain_frame
 from thrifty.errors import InvalidInputError
 from thrifty.rows import key_words
 
@@ -148,6 +151,11 @@ class Schema:
     types: tuple[ColumnType, ...] | None = None
     levels: Levels | None = None
 
+    @classmethod
+    def of(cls, table: Table) -> "Schema":
+        """Schema of a table, whose text and categories become levels."""
+        return cls(table.kind, tuple(map(str, table.columns)), column_types(table), learn_levels(table))
+
     def type_of(self, column: int) -> ColumnType:
         """Type of a column."""
         if self.types is not None:
@@ -199,6 +207,7 @@ class Schema:
         row_keys : ndarray of shape (n_rows,), optional
             Keys of the rows as words, where the table does not tell them.
         """
+        table = Table.of(table)
         n_rows = len(table)
         numbers = np.full((n_rows, len(self.names)), np.nan)
         unreadable, texts, place_of = {}, {}, {str(name): at for at, name in enumerate(table.columns)}
@@ -208,12 +217,12 @@ class Schema:
                     np.ones(n_rows, bool), np.full(n_rows, None), _lacking(name, place_of)
                 )
                 continue
-            values = column_at(table, place_of[name])
-            numbers[:, column], found = self._read_column(column, values, unseen_is_missing)
+            place = place_of[name]
+            numbers[:, column], found = self._read_column(column, table, place, unseen_is_missing)
             if found is not None:
                 unreadable[column] = found
             if self.is_level(column):
-                texts[column] = _cells_of(values)
+                texts[column] = table.cells(place)
         keys = keys_of(table, row_key) if row_keys is None else row_keys
         return Cells(self.names, numbers, np.arange(1, n_rows + 1), keys, unreadable, texts)
 
@@ -221,28 +230,29 @@ class Schema:
         self, cells: Any, columns: Ints, *, unseen_is_missing: bool = True
     ) -> tuple[Any, dict[int, Unreadable]]:
         """Numbers of the cells of some columns, in any form; and unreadable cells, by their place in ``columns``."""
-        if self.reads_numbers or sparse.issparse(cells):
-            return as_numbers(cells, "what a source answers"), {}
-        kind = kind_of_table(cells)
-        table = cells if kind or isinstance(cells, np.ndarray) else np.asarray(cells, dtype=object)
-        if len(table.shape) != 2 or table.shape[1] != len(columns):
-            return np.empty(table.shape), {}  # the caller refuses it, with the shape that was expected
-        numbers, unreadable = np.empty(table.shape), {}
+        table = Table.of(cells)
+        if self.reads_numbers or sparse.issparse(table.native):
+            return table.as_numbers("what a source answers"), {}
+        if not isinstance(table.native, np.ndarray):
+            table = table.as_objects()
+        shape = table.native.shape
+        if len(shape) != 2 or shape[1] != len(columns):
+            return np.empty(shape), {}  # the caller refuses it, with the shape that was expected
+        numbers, unreadable = np.empty(shape), {}
         for place, column in enumerate(columns.tolist()):
-            values = column_at(table, place) if kind else table[:, place]
-            numbers[:, place], found = self._read_column(column, values, unseen_is_missing)
+            numbers[:, place], found = self._read_column(column, table, place, unseen_is_missing)
             if found is not None:
                 unreadable[place] = found
         return numbers, unreadable
 
     def _read_column(
-        self, column: int, values: Any, unseen_is_missing: bool
+        self, column: int, table: Table, place: int, unseen_is_missing: bool
     ) -> tuple[Floats, Unreadable | None]:
-        """Numbers of one column, and its unreadable cells."""
+        """Numbers of one column, which is at some place of a table, and its unreadable cells."""
         name, holds = self.names[column], self.type_of(column).holds
         if self.is_level(column):
             assert self.levels is not None  # a level is one of them
-            cells = _cells_of(values)
+            cells = table.cells(place)
             numbers, known = self.levels.codes(column, cells), self.levels.of_column[column]
             bad = np.isnan(numbers) & ~_missing(cells)
             rule = (
@@ -255,18 +265,19 @@ class Schema:
                 bad, cells, lambda value, row: f"column {name!r} holds {value!r}{_in_row(row)}, {rule}"
             )
         if holds in _DATES:
-            if kind_of_table(values) and is_date(str(values.dtype).lower(), values.to_frame(), 0):
-                return dates_as_days(values), None
-            return _read_each(name, _cells_of(values), day_of, _DATES[holds])
+            if table.kind and is_date(table, place):
+                return dates_as_days(table.column(place)), None
+            return _read_each(name, table.cells(place), day_of, _DATES[holds])
         if holds == "truth":
-            return _read_each(name, _cells_of(values), truth_of, "True or False, or 1 or 0")
-        return _read_numbers(name, values)
+            return _read_each(name, table.cells(place), truth_of, "True or False, or 1 or 0")
+        return _read_numbers(name, table, place)
 
     # -- the frame of the fit ----------------------------------------------------------------------
 
-    def table_of(self, cells: Cells) -> Any:
-        """Cells as the kind of table that the full model was fitted on."""
-        return self.table(cells.numbers, np.arange(len(self.names)), cells.texts)
+    def table_of(self, cells: Cells) -> Table:
+        """Cells as a table of the kind that the full model was fitted on; those that cannot be read are missing."""
+        native = self.table(cells.numbers, np.arange(len(self.names)), cells.texts)
+        return Table(cells.numbers, native, cells.row_numbers, cells.row_keys)
 
     def table(self, numbers: Floats, columns: Ints, raw: Any = None) -> Any:
         """The frame of the fit with some columns, from the numbers that stages read; an array where it was one.
@@ -295,8 +306,11 @@ class Schema:
                 cells = self._texts(column, one) if given is None else given
             values[self.names[column]] = self._declared(cells, column)
         if not blocks:
-            return _frame(self.kind, values)
-        return blocks[0] if len(blocks) == 1 and not values else _joined(blocks, values, self.kind, names)
+            return frame_of(self.kind, values)
+        if len(blocks) == 1 and not values:
+            return blocks[0]
+        frames = [*blocks, frame_of(self.kind, values)] if values else blocks
+        return joined_frames(self.kind, frames, names)
 
     def _blocks(self, numbers: Floats, columns: list[int]) -> tuple[list[Any], list[int]]:
         """Frames of columns that are declared together, such as thousands of pixels, and places of the others."""
@@ -329,37 +343,38 @@ class Schema:
                 found.append("plain" if is_plain else dtype if is_numpy else None)
         return found
 
-    def conformed(self, table: Any, columns: Ints | None = None) -> Any:
-        """A table of the user's, with the types of the fit; as it is where it has them already.
+    def conformed(self, table: Table, columns: Ints | None = None) -> Any:
+        """A table of the user's for the full model, with the types of the fit; as it is where it has them already.
 
         Parameters
         ----------
-        table : data frame or ndarray
+        table : Table
             Some columns of the table; an array holds the numbers that stages read.
         columns : ndarray of int, optional
             Which they are; None is all.
         """
         columns = np.arange(len(self.names)) if columns is None else columns
-        if isinstance(table, np.ndarray):
-            return self.table(table, columns) if table.dtype.kind in "biuf" else table
-        if kind_of_table(table) is None or self.kind is None or self.types is None:
-            return table
-        found = list(table.dtypes) if kind_of_table(table) == self.kind else [None] * len(columns)
+        native = table.native
+        if isinstance(native, np.ndarray):
+            return self.table(native, columns) if native.dtype.kind in "biuf" else native
+        if table.kind is None or self.kind is None or self.types is None:
+            return native
+        found = list(native.dtypes) if table.kind == self.kind else [None] * len(columns)
         wanted = [self._dtypes[column] for column in columns.tolist()]
         # Equal for pandas are types with the same categories in any order; models count them in order.
         check = range(len(found)) if found != wanted else self._places_of_categories(columns)
         other = [place for place in check if not _fits(found[place], wanted[place])]
         if not other:
-            return table
+            return native
         changed = {}
         for place in other:
-            column, values = int(columns[place]), column_at(table, place)
+            column, values = int(columns[place]), table.column(place)
             if not self.is_level(column):
-                values, bad = self._read_column(column, values, unseen_is_missing=True)
+                values, bad = self._read_column(column, table, place, unseen_is_missing=True)
                 if bad is not None:
                     raise InvalidInputError(bad.why(bad.values[int(bad.rows.argmax())], None))
             changed[self.names[column]] = self._declared(values, column)
-        return _with_columns(table, self.kind, changed)
+        return table.with_values(self.kind, changed)
 
     @cached_property
     def _dtypes(self) -> list[Any]:
@@ -387,11 +402,11 @@ class Schema:
 # -- reading columns -------------------------------------------------------------------------------
 
 
-def _read_numbers(name: str, values: Any) -> tuple[Floats, Unreadable | None]:
+def _read_numbers(name: str, table: Table, place: int) -> tuple[Floats, Unreadable | None]:
     """A column of numbers, also where they are written as text."""
-    cells = _numeric(values)
+    cells: Any = table.numeric(place)
     if cells is None:
-        cells = _cells_of(values)
+        cells = table.cells(place)
         try:
             numbers, bad = np.asarray(cells, dtype=np.float64), np.zeros(len(cells), dtype=bool)
         except (
@@ -448,27 +463,6 @@ def _read_each(
     )
 
 
-def _numeric(values: Any) -> Floats | None:
-    """Values of a column of numbers or truth values as float64; None where it holds anything else."""
-    kind = kind_of_table(values)
-    if kind == "polars":
-        is_plain = values.dtype.is_numeric() or str(values.dtype) == "Boolean"
-        return np.array(values.cast(float).to_numpy(), dtype=np.float64) if is_plain else None
-    if getattr(values.dtype, "kind", "O") not in "biuf":
-        return None
-    if kind == "pandas":
-        numbers: Floats = values.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
-        return numbers
-    return np.array(values, dtype=np.float64)
-
-
-def _cells_of(values: Any) -> Labels:
-    """Cells of a column as they came."""
-    cells = np.empty(len(values), dtype=object)
-    cells[:] = values.to_list() if kind_of_table(values) else values.tolist()
-    return cells
-
-
 def _missing(cells: Labels) -> Bools:
     return np.fromiter(map(is_missing, cells), dtype=bool, count=len(cells))
 
@@ -483,19 +477,17 @@ def _lacking(name: str, given: Mapping[str, int]) -> Callable[[Any, int | None],
     )
 
 
-def keys_of(table: Any, row_key: str | None) -> Words:
+def keys_of(frame: Any, row_key: str | None) -> Words:
     """Keys of the rows of a data frame: those in a column, else its index or the numbers of its rows."""
+    table = Table.of(frame)
     if row_key is None:
-        return key_words(table.index if kind_of_table(table) == "pandas" else range(len(table)))
+        return table.keys(np.arange(len(table)))
     if row_key not in table.columns:
         raise InvalidInputError(
             f"the table lacks column {row_key!r}, which holds the keys of its rows. Its columns are "
             f"{listed(table.columns)}."
         )
-    return key_words(table[row_key].to_list(), f"column {row_key!r}")
-
-
-# -- frames of two libraries -----------------------------------------------------------------------
+    return key_words(table.values(table.columns.index(row_key)), f"column {row_key!r}")
 
 
 def _fits(found: Any, wanted: Any) -> bool:
@@ -503,41 +495,3 @@ def _fits(found: Any, wanted: Any) -> bool:
     if found is None or wanted is None or found != wanted:
         return found is not None and wanted is None
     return str(wanted) != "category" or bool(found.categories.equals(wanted.categories))
-
-
-def _joined(blocks: list[Any], values: Mapping[str, Any], kind: str, names: list[str]) -> Any:
-    """Frames and columns side by side, in the order of some names."""
-    parts = [*blocks, *([_frame(kind, values)] if values else [])]
-    if kind == "polars":
-        import polars as pl
-
-        return pl.concat(parts, how="horizontal").select(names)
-    import pandas as pd
-
-    return pd.concat(parts, axis=1)[names]
-
-
-def _frame(kind: str, columns: Mapping[str, Any]) -> Any:
-    if kind == "polars":
-        import polars as pl
-
-        return pl.DataFrame(columns)
-    import pandas as pd
-
-    return pd.DataFrame(columns)
-
-
-def _with_columns(table: Any, kind: str, changed: Mapping[str, Any]) -> Any:
-    """A frame of a kind with other values in some columns."""
-    if kind_of_table(table) != kind:
-        names = list(table.columns)
-        return _frame(kind, {name: changed.get(name, table[name].to_list()) for name in names})
-    if kind == "polars":
-        import polars as pl
-
-        return table.with_columns([pl.Series(name, values) for name, values in changed.items()])
-    other = table.copy(deep=False)
-    for name, values in changed.items():
-        # Without the index of its rows, which is not that of the table.
-        other[name] = getattr(values, "array", values)
-    return other

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Floats, Labels
-from thrifty.engine.table.columns import column_types, learn_levels, level_text
-from thrifty.engine.table.frames import is_number, listed, refuse_unknown
+from thrifty.engine.table.columns import level_text
+from thrifty.engine.table.names import is_number, listed, refuse_unknown
 from thrifty.engine.table.reader import Cells, Schema
+from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.ranking import GRADES
 from thrifty.errors import InvalidInputError, InvalidParameterError
 from thrifty.rows import fingerprints
@@ -117,7 +118,7 @@ def training_table(
             f"Ignore columns that hold nothing."
         )
     typed = X.assign(**{name: _as_dates(X[name]) for name in dates})
-    cells = Schema("pandas", tuple(names), column_types(typed), learn_levels(typed)).cells(X)
+    cells = Schema.of(Table.of(typed)).cells(X)
     cells.refuse_unreadable()
     return TrainingTable(typed, y, classes, cells, dates)
 

@@ -1,17 +1,19 @@
-"""Mixin with ``buy`` and ``start``: prediction that buys features from a source, or one purchase after another."""
+"""Prediction that buys: features from a source (``buy`` and ``start`` of a mixin), and answers of models."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from thrifty.engine.purchases.readers import Ledger
+from thrifty.arrays import Ints
+from thrifty.engine.purchases.readers import Delivery, Ledger, error_text
 from thrifty.engine.purchases.receipts import Receipt
-from thrifty.engine.walk.session import Session
-from thrifty.errors import FullModelFailedWarning, PurchaseFailedError
+from thrifty.engine.walk.model_session import ModelSession
+from thrifty.engine.walk.session import ChainSession
+from thrifty.errors import FullModelFailedWarning, InvalidInputError, PurchaseFailedError
 
-__all__ = ["BuyingMixin"]
+__all__ = ["BuyingMixin", "buy_answers"]
 
 
 class BuyingMixin:
@@ -70,24 +72,11 @@ class BuyingMixin:
         chain = self._served().with_prices(prices)
         reader = chain.buyer(source, ledger, n_rows, row_key)
         rows = np.arange(reader.n_samples)
-        try:
-            receipt: Receipt = chain.receipt(reader, rows)
-        except KeyboardInterrupt as interrupt:
-            ledger.interrupted = True
-            interrupt.receipt = chain.receipt(reader, rows)  # type: ignore[attr-defined]  # an exception holds any attribute
-            interrupt.add_note("What was bought before is in the `receipt` of this KeyboardInterrupt.")
-            raise
-        if ledger.is_closed:
-            row, reason = next(iter(ledger.reasons.items()))
-            raise PurchaseFailedError(
-                f"row {row} failed ({reason}), and nothing more was asked for. What was bought before is in the "
-                f"`receipt` of this error; on_failure='answer' or 'skip' goes on with the other rows.",
-                receipt,
-            ) from (ledger.errors[0] if ledger.errors else None)
+        receipt = _receipt_of_all(ledger, lambda: chain.receipt(reader, rows))
         _warn_of_full(ledger, len(receipt))
         return receipt
 
-    def start(self, key: Any = None, *, prices: Mapping[Any, Any] | None = None) -> Session:
+    def start(self, key: Any = None, *, prices: Mapping[Any, Any] | None = None) -> ChainSession:
         """Start a session of one row: it asks for one purchase after another until the row is answered.
 
         Parameters
@@ -99,7 +88,136 @@ class BuyingMixin:
             As in ``buy``.
         """
         chain = self._served().with_prices(prices)
-        return Session(chain, key)
+        return ChainSession(chain, key)
+
+
+def _receipt_of_all(ledger: Ledger, buy: Callable[[], Receipt]) -> Receipt:
+    """Receipt of what ``buy`` buys; errors of an end before it carry the receipt of everything so far.
+
+    Once the ledger is closed, ``buy`` asks for nothing more and writes the receipt of what was bought.
+    """
+    try:
+        receipt = buy()
+    except KeyboardInterrupt as interrupt:
+        ledger.interrupted = True
+        interrupt.receipt = buy()  # type: ignore[attr-defined]  # an exception holds any attribute
+        interrupt.add_note("What was bought before is in the `receipt` of this KeyboardInterrupt.")
+        raise
+    if ledger.is_closed:
+        row, reason = next(iter(ledger.reasons.items()))
+        raise PurchaseFailedError(
+            f"row {row} failed ({reason}), and nothing more was asked for. What was bought before is in the "
+            f"`receipt` of this error; on_failure='answer' or 'skip' goes on with the other rows.",
+            receipt,
+        ) from (ledger.errors[0] if ledger.errors else None)
+    return receipt
+
+
+# -- answers of models -----------------------------------------------------------------------------
+
+
+def buy_answers(
+    sessions: Sequence[ModelSession],
+    models: Mapping[str, Callable[[Any], Any]],
+    names: Sequence[str],
+    rows_of: Callable[[Ints], Any],
+    ledger: Ledger,
+) -> Receipt:
+    """Ask models until every session is settled, one question for all rows that need the same one.
+
+    Parameters
+    ----------
+    sessions : sequence of ModelSession
+        The rows.
+    models : dict of str to callable
+        What answers.
+    names : sequence of str
+        Models that may be asked.
+    rows_of : callable
+        The rows with some numbers, as models read them.
+    ledger : Ledger
+        Keeps what fails.
+    """
+    lacking = [name for name in names if not callable(models.get(name))]
+    if lacking:
+        raise InvalidInputError(
+            f"models must have a function of rows for each model that may be asked; {lacking[0]!r} has none."
+        )
+
+    def buy() -> Receipt:
+        while not ledger.is_closed:
+            waiting: dict[str, list[int]] = {}
+            for row, session in enumerate(sessions):
+                if (wanted := session.next_purchase) is not None:
+                    waiting.setdefault(wanted.name, []).append(row)
+            if not waiting:
+                break
+            for name, rows in waiting.items():
+                for part in ledger.parts(np.array(rows)):
+                    if not ledger.is_closed:
+                        _ask_model(models[name], name, rows_of(part), part, sessions, ledger)
+        return _receipt_of_answers(sessions, names, ledger)
+
+    return _receipt_of_all(ledger, buy)
+
+
+def _ask_model(
+    model: Callable[[Any], Any],
+    name: str,
+    rows: Any,
+    numbers: Ints,
+    sessions: Sequence[ModelSession],
+    ledger: Ledger,
+) -> None:
+    """Ask one model about some rows; an error is a failure of all of them."""
+    try:
+        answered = model(rows)
+    except Exception as error:  # a user's model may raise anything
+        ledger.note(numbers, error_text(error), error)
+        for row in numbers:
+            sessions[row].fail()
+        return
+    delivery = answered if isinstance(answered, Delivery) else Delivery(answered)
+    parts = delivery.values, delivery.cost, delivery.evidence
+    if any(part is not None and len(part) != len(numbers) for part in parts):
+        raise InvalidInputError(
+            f"{name!r} was asked about {len(numbers)} rows and must return as many answers, costs and evidence."
+        )
+    for place, row in enumerate(numbers.tolist()):
+        answer, cost, evidence = (None if part is None else part[place] for part in parts)
+        if place in delivery.failed:
+            ledger.note(numbers[[place]], str(delivery.failed[place]))
+            sessions[row].fail(0.0 if cost is None else float(cost))
+        else:
+            sessions[row].give(answer, None if cost is None else float(cost), evidence)
+
+
+def _receipt_of_answers(sessions: Sequence[ModelSession], names: Sequence[str], ledger: Ledger) -> Receipt:
+    answers = np.full(len(sessions), None, dtype=object)
+    bought, failed = (np.zeros((len(sessions), len(names)), dtype=bool) for _ in range(2))
+    place_of = {name: place for place, name in enumerate(names)}
+    for row, session in enumerate(sessions):
+        answers[row] = session.answer
+        failed[row, [place_of[name] for name in session.failed]] = True
+        bought[row, [place_of[name] for name in session.asked]] = True
+    value = np.array([session.value if session.model is not None else np.nan for session in sessions])
+    reasons = np.full(len(sessions), None, dtype=object)
+    reasons[list(ledger.reasons)] = list(ledger.reasons.values())
+    return Receipt(
+        answers,
+        value,
+        value[:, None],
+        np.array([place_of.get(session.model or "", -1) for session in sessions], dtype=np.intp),
+        np.array([session.cost for session in sessions]),
+        bought & ~failed,
+        failed,
+        reasons,
+        tuple(names),
+        np.zeros(len(sessions), dtype=bool),
+    )
+
+
+# -- warnings --------------------------------------------------------------------------------------
 
 
 def _warn_of_full(ledger: Ledger, n_rows: int) -> None:

@@ -27,15 +27,14 @@ from thrifty.engine.purchases.readers import (
     CellReader,
     Ledger,
     Reader,
-    TableReader,
     amounts_of,
     as_source,
     run_for_readable_rows,
 )
 from thrifty.engine.purchases.receipts import PurchaseReader, Receipt
 from thrifty.engine.table.columns import ColumnType, Levels, plain_table
-from thrifty.engine.table.frames import as_numbers, kind_of_table, split_row_keys, table_of_fit
 from thrifty.engine.table.reader import Cells, Schema
+from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.buying import BuyingMixin
 from thrifty.engine.walk.policy import Policy
@@ -331,9 +330,9 @@ class Chain(BuyingMixin):
     def read_by_full(self, reader: Reader, rows: Ints) -> Any:
         """Rows as the full model was fitted on them."""
         columns = self.price_list.full_columns
-        table = reader.table(rows, columns)
+        table = reader.part(rows, columns)
         if getattr(self.innermost, "reads_numbers", False):
-            return table
+            return table.native
         return self.schema.conformed(table, columns)
 
     def blended(self, last: Floats, full: Floats) -> Floats:
@@ -392,24 +391,24 @@ class Chain(BuyingMixin):
 
     # -- tables and sources ------------------------------------------------------------------------
 
-    def reader(self, X: Any, row_key: Any = None) -> TableReader:
-        """Read from a table of any kind: array, CSR, data frame, list of rows or cells; a reader comes back as it is.
+    def reader(self, X: Any, row_key: Any = None) -> Table:
+        """Read from a table of any kind: array, CSR, data frame, list of rows or cells; a reader is returned unchanged.
 
         ``row_key`` names the column of a data frame that holds the keys of the rows, or is the keys; without it they
         are the index of a pandas data frame, or the numbers of the rows.
         """
-        if isinstance(X, TableReader):
-            return X
         if isinstance(X, Cells):
             return self._cell_reader(X)
-        X, keys = split_row_keys(X, row_key, self.names)
-        X = table_of_fit(X, self.names)
-        numbers = as_numbers(plain_table(X, self.levels))
+        table = Table.of(X, row_key, self.names)
+        if table.numbers is not None:
+            return table
+        table = table.in_order_of(self.names)
+        numbers = plain_table(table, self.levels).as_numbers()
         if numbers.shape[1] != self.price_list.n_features:
             raise InvalidInputError(
                 f"X must have the {self.price_list.n_features} columns of the price list; got {numbers.shape[1]}."
             )
-        return TableReader(numbers, X if kind_of_table(X) else numbers, row_keys=keys)
+        return table.with_numbers(numbers)
 
     def _cell_reader(self, cells: Cells) -> CellReader:
         """Read cells; unreadable cells are refused only where a row needs them."""
@@ -418,7 +417,7 @@ class Chain(BuyingMixin):
             cells.refuse_unreadable(columns=columns)
             cells.refuse_missing(np.arange(len(cells)), columns, "a linear stage")
         reads_numbers = getattr(self.innermost, "reads_numbers", False)
-        table = cells.numbers if reads_numbers else self.schema.table_of(cells)
+        table = Table(cells.numbers) if reads_numbers else self.schema.table_of(cells)
         # With text or dates, the full model itself refuses what it cannot read.
         is_plain = reads_numbers or all(one.holds in ("number", "truth") for one in self.types or ())
         is_needy = is_plain and not self.full_reads_missing
@@ -488,7 +487,7 @@ class Chain(BuyingMixin):
 
     def outputs(self, table: Any, numbers: Any) -> Floats:
         """Outputs, as of a full model: a chain can take its place behind another stage."""
-        return self.task.bounded(self.answer(TableReader(numbers, table)))
+        return self.task.bounded(self.answer(Table(numbers, table)))
 
 
 # -- places and bills ------------------------------------------------------------------------------

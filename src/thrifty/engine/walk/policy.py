@@ -1,9 +1,9 @@
-"""Operating points: thresholds of the gates of all stages, and the point in force.
+"""Operating points: thresholds of the gates of all stages, or rules, and the point in force.
 
 A row goes on from a stage iff its gate score exceeds the stage's threshold. An *operating point* is one threshold per
-stage. Between two points chance decides whose thresholds a row follows, so that any budget between them is met in
-expectation. Where many rows have one score, no threshold comes near a budget: then the two points are the thresholds
-on both sides of that score, and a share of the tied rows is sent on.
+stage; of a router, it is the number of a rule. Between two points chance decides which one a row follows, so that any
+budget between them is met in expectation. Where many rows have one score, no threshold comes near a budget: then the
+two points are the thresholds on both sides of that score, and a share of the tied rows is sent on.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.errors import InvalidInputError, InvalidParameterError
 from thrifty.rows import key_chance
 
-__all__ = ["SLACK", "Policy"]
+__all__ = ["SLACK", "Policy", "check_threshold", "distinct_thresholds", "route_by"]
 
 SLACK = 1e-12
 """Relative tolerance of budgets: a mean over rows may miss a round number by its last digit."""
@@ -27,8 +27,9 @@ class Policy:
 
     Attributes
     ----------
-    thresholds : ndarray of shape (n_points, n_stages)
-        A row goes on from a stage iff its gate score is larger; infinite ones stop all rows, or none.
+    thresholds : ndarray of shape (n_points, n_stages), or (n_points, 1) of rules
+        A row goes on from a stage iff its gate score is larger; infinite ones stop all rows, or none. Of a router, the
+        number of each point's rule.
     cost, score : ndarray of shape (n_points,)
         Mean cost and mean quality on the rows that the points were chosen on; NaN where that is not known.
     lower, upper, share : int, int, float
@@ -174,3 +175,43 @@ class Policy:
             return lower
         thresholds: Floats = np.where(follows_upper, upper, lower)
         return thresholds
+
+
+# -- thresholds of gates ---------------------------------------------------------------------------
+
+
+def route_by(gate: Floats, thresholds: Floats) -> Ints:
+    """Stage at which each row stops, shape (n_rows,); the number of stages means that it goes beyond them."""
+    stops = gate <= thresholds
+    route: Ints = np.where(stops.any(axis=1), np.argmax(stops, axis=1), gate.shape[1]).astype(np.intp)
+    return route
+
+
+def distinct_thresholds(g: Floats) -> Floats:
+    """Every threshold that sends on another set of the rows with these gate scores, falling from "send no row".
+
+    They are midway between neighbouring scores; "no row" and "all rows" are infinite, so that they hold for other rows
+    too.
+    """
+    # Rows with equal scores go together.
+    falling = np.unique(g)[::-1]
+    above, below = np.r_[np.inf, falling], np.r_[falling, -np.inf]
+    with np.errstate(invalid="ignore"):
+        middle = below + (above - below) / 2.0
+    # Midpoints that overflow or round onto the upper score fall back to the lower one, which is not sent.
+    cut: Floats = np.where(np.isfinite(middle) & (middle < above), middle, below)
+    cut[0] = np.inf
+    return cut
+
+
+def check_threshold(threshold: object) -> float:
+    """A threshold of a gate; infinite ones send no row or all rows."""
+    try:
+        number = float(threshold)  # type: ignore[arg-type]  # anything may arrive; what cannot convert is refused
+    except (TypeError, ValueError):
+        number = np.nan
+    if np.isnan(number):
+        raise InvalidInputError(
+            f"threshold must be a number, infinite ones included; got {threshold!r}. Rows with g > threshold go on."
+        )
+    return number

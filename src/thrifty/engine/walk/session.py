@@ -1,49 +1,97 @@
-"""Sessions: one row whose features are given one purchase after another.
+"""Sessions: one row, one purchase after another.
 
-A session is the walk of a batch of one row, in which every column that was not given yet is a purchase that failed.
+``Session`` is the interface that all sessions share. That of a chain is the walk of a batch of one row, in which every
+column that was not given yet is a purchase that failed; that of a router is in ``model_session``.
 """
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from thrifty.arrays import Ints
-from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.purchases.readers import Ledger, error_text
-from thrifty.engine.purchases.receipts import PurchaseReader, answer_text, decision_text
-from thrifty.engine.table.frames import find_column
+from thrifty.engine.purchases.receipts import Purchase, PurchaseReader, answer_text, decision_text
+from thrifty.engine.table.names import find_column
 from thrifty.errors import FullModelFailedError, InvalidInputError, RowsLeftBehindError, ThriftyError
 from thrifty.rows import key_words
 
-__all__ = ["NextPurchase", "Session"]
+__all__ = ["ChainSession", "Session"]
 
 _ROW = np.zeros(1, dtype=np.intp)
 
 
-@dataclass(frozen=True)
-class NextPurchase:
-    """The next purchase that a row needs.
+class Session(ABC):
+    """Prediction of one row, one purchase after another; made by ``start`` of an estimator, a chain or a router.
 
     Attributes
     ----------
-    columns : tuple
-        Names of the columns to give, or their numbers where the fit knew no names.
-    price : float
-        What they add to what was paid: the price of this row where prices differ by row, less what a discount saves.
-    why : str
-        Who reads them, and why the row is not answered yet.
+    next_purchase : Purchase or None
+        The next purchase to make; None once the row is settled.
+    answer : object
+        The answer, or the one that would be given if the row stopped here; None before the first one.
+    cost : float
+        What was paid so far.
     """
 
-    columns: tuple[Any, ...]
-    price: float
-    why: str
+    next_purchase: Purchase | None
+    answer: Any
+    cost: float
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the row needs nothing more."""
+        return self.next_purchase is None
+
+    @abstractmethod
+    def give(self, values: Any, /) -> Self:
+        """Give what a purchase has brought, and return this session."""
+
+    @abstractmethod
+    def fail(self, cost: float = 0.0) -> Self:
+        """Report that the next purchase failed, and what that cost, and return this session."""
+
+    @abstractmethod
+    def propensity(self, name: Any) -> float:
+        """Probability of a purchase, over the operating points that are mixed, given what is known of the row.
+
+        A point that would first make a purchase of which nothing is known counts as one without the purchase.
+        """
+
+    @abstractmethod
+    def _lines(self) -> list[str]:
+        """Purchases so far, a line each."""
+
+    @abstractmethod
+    def _answered(self) -> str:
+        """The answer and its source, in words; empty without an answer."""
+
+    def _last_line(self) -> str:
+        return f"answered {self._answered()} for {self.cost:g}" if self._answered() else "no answer"
+
+    def explain(self) -> str:
+        """Explain what was bought, paid and decided, a line for each purchase."""
+        wanted = self.next_purchase
+        if wanted is not None:
+            verb = "buy" if wanted.columns else "ask"
+            return "\n".join([*self._lines(), f"next: {verb} {wanted.name}"])
+        return "\n".join([*self._lines(), self._last_line()])
+
+    def __repr__(self) -> str:
+        answer, wanted = self._answered(), self.next_purchase
+        answer = f"answer {answer}" if answer else "no answer yet"
+        if wanted is None:
+            return f"Session(settled: {answer}, paid {self.cost:g})"
+        names = list(map(str, wanted.columns)) or [wanted.name]
+        shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+        return f"Session({answer}, paid {self.cost:g}; next: {shown} for {wanted.price:g})"
 
 
-class Session:
-    """Prediction of one row, one purchase after another; made by ``start`` of an estimator or a chain.
+class ChainSession(Session):
+    """Prediction of one row whose columns are given one purchase after another.
 
     Parameters
     ----------
@@ -60,6 +108,8 @@ class Session:
 
     def __init__(self, chain: Any, key: Any = None) -> None:
         self._chain = chain
+        self._steps: list[str] = []
+        self._failed_cost: float | None = None
         # Were it the same for all sessions, all of them would follow the same point, and spend another budget.
         self.key = random.getrandbits(63) if key is None else key
         self._source = _GivenCells({})
@@ -68,7 +118,7 @@ class Session:
         self._reader.visited = {}
         self._walk(self._source)
 
-    def give(self, values: Mapping[Any, Any]) -> "Session":
+    def give(self, values: Mapping[Any, Any]) -> Self:
         """Give values of columns, by name, and return this session; None or NaN is a value that is missing.
 
         Columns that were not asked for may be given too: they are paid for once the row needs them. Where something is
@@ -91,24 +141,27 @@ class Session:
         if rest:
             self._chain.buying(_GivenCells(read), None).read(_ROW, np.array(rest, dtype=np.intp))
         source = _GivenCells({**self._source.cells, **read})
-        if lacking:
+        if lacking and self._failed_cost is None:
             self._walk(source)
         else:  # a settled row needs nothing more
             self._source = source
         return self
 
-    @property
-    def next_purchase(self) -> NextPurchase | None:
-        """The next purchase to give; None once the row is settled."""
-        lacking = self._source.lacking
-        if not lacking:
-            return None
-        return NextPurchase(tuple(self._called(lacking)), self._price_of(lacking), self._why())
+    def fail(self, cost: float = 0.0) -> Self:
+        """Report that the next purchase cannot be made, and what that cost: the last stage answers, as in ``buy``."""
+        if self.next_purchase is not None:
+            self._failed_cost = check_amount("cost", cost)
+            self._steps.append(f"{self._name_of(self._source.lacking)} failed (paid {self.cost:g})")
+        return self
 
     @property
-    def is_settled(self) -> bool:
-        """Whether the row needs nothing more."""
-        return not self._source.lacking
+    def next_purchase(self) -> Purchase | None:  # type: ignore[override]  # read only
+        """The next purchase to make; None once the row is settled."""
+        lacking = self._source.lacking
+        if not lacking or self._failed_cost is not None:
+            return None
+        names = tuple(self._called(lacking))
+        return Purchase(self._name_of(lacking), self._price_of(lacking), names, self._why())
 
     @property
     def answer(self) -> Any:
@@ -121,24 +174,39 @@ class Session:
         return float(self._chain.task.confidence(self._outputs)[0]) if self.route >= 0 else float("nan")
 
     @property
-    def cost(self) -> float:
+    def cost(self) -> float:  # type: ignore[override]  # read only
         """What was paid so far."""
-        return float(self._reader.spent(_ROW, self._ledger.calls(_ROW))[0])
+        return float(self._reader.spent(_ROW, self._ledger.calls(_ROW))[0]) + (self._failed_cost or 0.0)
 
     @property
     def route(self) -> int:
         """The stage that gave the answer; the number of stages is the full model, and -1 is no answer yet."""
         return self._route
 
-    def __repr__(self) -> str:
-        answer = "no answer yet" if self.route < 0 else f"answer {answer_text(self.answer, self.probability)}"
-        who = "" if self.route < 0 else f" by stage {self.route}"
-        who = " by the full model" if self.route == self._chain.n_stages else who
-        wanted = self.next_purchase
-        if wanted is None:
-            return f"Session(settled: {answer}{who}, paid {self.cost:g})"
-        columns = ", ".join(map(str, wanted.columns[:5])) + (", ..." if len(wanted.columns) > 5 else "")
-        return f"Session({answer}{who}, paid {self.cost:g}; next: {columns} for {wanted.price:g})"
+    def propensity(self, name: Any) -> float:
+        """Probability of buying a column, over the operating points that are mixed, given the values so far.
+
+        A point that would first buy columns whose values are not known counts as one that does not buy this one.
+        """
+        chain, total = self._chain, 0.0
+        column = find_column(name, chain.names, chain.price_list.n_features, "propensity")
+        policy = chain.policy
+        for weight, point in ((1.0 - policy.share, policy.lower), (policy.share, policy.upper)):
+            source = _GivenCells(self._source.cells)
+            reader = chain.buying(source, Ledger("answer"), key_words([self.key], "key"))
+            asks_full = chain.at(policy.at(point)).walk(reader).route[0] == chain.n_stages
+            read_by_full = chain.price_list.read_by_full.tolist() if asks_full else ()
+            total += weight * (column in source.asked or column in read_by_full)
+        return total
+
+    def _lines(self) -> list[str]:
+        return self._steps
+
+    def _answered(self) -> str:
+        if self.route < 0:
+            return ""
+        by = "the full model" if self.route == self._chain.n_stages else f"stage {self.route}"
+        return f"{answer_text(self.answer, self.probability)} by {by}"
 
     def _price_of(self, columns: Sequence[int]) -> float:
         """Increase of the bill by some more columns."""
@@ -163,6 +231,11 @@ class Session:
             raise _of_full(ledger.errors[0]) if ledger.full_failed else ledger.errors[0]
         self._route, self._outputs = int(route[0]), outputs
         self._source, self._reader, self._ledger = source, reader, ledger
+        if source.delivered:
+            self._steps.append(
+                f"{self._name_of(source.delivered)} (paid {self.cost:g}); {self._answered() or 'no answer yet'}; "
+                f"{decision_text(self.probability, goes_on=bool(source.lacking))}"
+            )
 
     def _why(self) -> str:
         """The stage or model that reads the next columns, and the answer so far."""
@@ -172,6 +245,9 @@ class Session:
             return f"{reader} reads it, where every row starts"
         answer = answer_text(self.answer, self.probability)
         return f"{reader} reads it: stage {self.route} says {answer}; {decision_text(self.probability, goes_on=True)}"
+
+    def _name_of(self, columns: Sequence[int]) -> str:
+        return ", ".join(map(str, self._called(columns)))
 
     def _called(self, columns: Sequence[int]) -> list[Any]:
         names = self._chain.names
@@ -212,6 +288,8 @@ class _GivenCells:
 
     def __init__(self, cells: Mapping[int, Any]) -> None:
         self.cells = cells
+        self.asked: set[int] = set()
+        self.delivered: list[int] = []
         self.lacking: list[int] = []
 
     def __len__(self) -> int:
@@ -219,9 +297,11 @@ class _GivenCells:
 
     def fetch(self, rows: Ints, columns: Ints) -> Any:
         """The cells as they were given."""
+        self.asked.update(columns.tolist())
         self.lacking = [column for column in columns.tolist() if column not in self.cells]
         if self.lacking:
             raise RowsLeftBehindError(rows)
+        self.delivered += columns.tolist()
         cells = [self.cells[column] for column in columns.tolist()]
         is_number = all(isinstance(cell, float) for cell in cells)
         return np.array([cells] * len(rows), dtype=np.float64 if is_number else object)

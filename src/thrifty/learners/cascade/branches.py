@@ -25,8 +25,8 @@ from thrifty.engine.tasks.task import Task
 from thrifty.engine.trees import TreeEnsemble
 from thrifty.engine.walk.stage import CascadeStage, ForkStage, Stage, TurnByValue
 from thrifty.learners.cascade.nodes import NodeTrees
-from thrifty.learners.cascade.orders import EVERY_PLACE, Learner, by_elimination, merged_table
-from thrifty.learners.cascade.problem import CascadeProblem, Plan
+from thrifty.learners.cascade.orders import Learner, by_elimination, merged_table
+from thrifty.learners.cascade.problem import EVERY_PLACE, CascadeProblem, Plan, TrainingSet
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import uniforms
 
@@ -305,8 +305,8 @@ class _Search:
         problem, prices = self.problem, self.problem.price_list.prices.copy()
         prices[bought] = 0.0
         price_list = replace(problem.price_list, prices=prices)
-        known = (self.merged.take(rows), problem.task, problem.y[rows], problem.weight[rows])
-        learner = Learner(*known, price_list, ORDERING)
+        some = TrainingSet(problem.task, self.merged.take(rows), problem.y[rows], problem.weight[rows])
+        learner = Learner(some, price_list, ORDERING)
         behind = learner.chance_last(by_elimination(learner, DROPPED_SHARE))
         return np.concatenate([np.array(bought, dtype=np.intp), behind])
 

@@ -11,15 +11,12 @@ import numpy as np
 
 from thrifty.arrays import Floats
 from thrifty.engine.evidence.collect import training_fingerprints
-from thrifty.engine.evidence.evidence import QueryEvidence
 from thrifty.engine.evidence.measures import check_floors, recalls_at, with_classes, within_floors
 from thrifty.engine.evidence.thresholds import measured
 from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, held_out_rows
 from thrifty.engine.full.model import FullModel
-from thrifty.engine.prices.billing import PriceList, RowsOfFit, check_amount
-from thrifty.engine.purchases.readers import TableReader
+from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.table.columns import column_types
-from thrifty.engine.table.frames import as_known_table, kind_of_table
 from thrifty.engine.tasks.classes import classification_of
 from thrifty.engine.tasks.mistakes import read_loss
 from thrifty.engine.tasks.ranking import Queries, RankingTask, as_queries, ranking_of, with_queries
@@ -33,7 +30,7 @@ from thrifty.errors import (
     InvalidParameterError,
     NoPriceOfMistakesError,
 )
-from thrifty.learners.cascade.evaluation import MIN_Z_OF_WARNING, paired_z_score
+from thrifty.learners.cascade.evaluation import BEYOND_DOUBT, compare
 from thrifty.learners.cascade.learn import LearnedCascade, learn_cascade, n_repeats_for
 from thrifty.learners.cascade.neighbours import unsupported_reason
 from thrifty.learners.cascade.plan import find_plans
@@ -61,11 +58,12 @@ from thrifty.threads import limited_threads, threads_of
 __all__ = ["BudgetedCascade", "BudgetedClassifier", "BudgetedRanker", "BudgetedRegressor", "StageOptions"]
 
 ROWS_PER_TREE = 10
-"""Rows per tree from which a larger size is tried: on fewer it would win by chance."""
-
+"""Rows per tree from which a larger size is tried: on fewer it would win by chance (``benchmarks/frontier.py``: heart,
+pima and hepatitis)."""
 
 ROWS_TO_COMPARE = 100
-"""Rows from which on smaller penalties are tried where rows are too few for a larger size."""
+"""Rows from which on smaller penalties are tried where rows are too few for a larger size
+(``benchmarks/choices.py penalties --rows 150 300`` of 0.3)."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ class StageOptions:
         Bins per column.
     max_bytes : int, optional
         Bytes that the trees of all stages may take in a saved file; stages are given fewer trees until they do. Rows
-        that operating points were judged on and the full model come on top. None is no limit.
+        that operating points were chosen on and the full model come on top. None is no limit.
 
     Examples
     --------
@@ -133,7 +131,7 @@ class BudgetedCascade(ChainEstimator):
         progress: Progress | None = None,
         **unknown: Any,
     ) -> Self:
-        """Learn the cascade and its operating points, and judge the full model on these rows.
+        """Learn the cascade and its operating points, and cross-fit the full model on these rows.
 
         Parameters
         ----------
@@ -146,8 +144,8 @@ class BudgetedCascade(ChainEstimator):
             Weights; a row of weight zero is left out. Whole numbers count rows: weight two is that row given twice.
             Others are relative: multiplied by one number, they change nothing.
         progress : callable, optional
-            Called as ``progress(what, done, total)`` whenever a step of some length ends, in the place of what
-            ``verbose`` prints; with several jobs, from a thread of the fit too.
+            Called as ``progress(what, done, total)`` whenever a step of some length ends, instead of what ``verbose``
+            prints; with several jobs, from a thread of the fit too.
         """
         refuse_keywords(self, unknown)
         return self._fit(X, y, sample_weight, progress=progress)
@@ -173,7 +171,6 @@ class BudgetedCascade(ChainEstimator):
         report = progress_printer(self.verbose, type(self).__name__) if progress is None else progress
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
-            X = as_known_table(X)
             rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
             prices = self._price_list(rows)
             check_spending(prices, budget)
@@ -184,49 +181,46 @@ class BudgetedCascade(ChainEstimator):
                     f"structure='neighbours' cannot answer these rows: {why}. Give StageOptions(structure='line')."
                 )
             full = self._full()
+            by_row = prices.by_row
             problem = CascadeProblem(
-                bin_columns(rows.X, rows.weight, self._categorical, max_bins=options.max_bins),
-                rows.task,
-                rows.y,
-                rows.weight,
-                held_out_rows(rows),
-                np.empty((len(rows.y), 0)),  # until the full model is judged
-                prices,
-                check_sizes(options.sizes, len(rows.y)),
-                options.max_stages,
-                threads_of(self.n_jobs),
-                report,
-                None,
-                None
-                if prices.by_row is None
-                else RowsOfFit(rows.X, table=rows.table).amounts(prices.by_row, None),
-                options.max_bytes,
-                options.structure,  # type: ignore[arg-type]  # checked
-                budget,
+                task=rows.task,
+                table=bin_columns(rows.X, rows.weight, self._categorical, max_bins=options.max_bins),
+                y=rows.y,
+                weight=rows.weight,
+                folds=held_out_rows(rows),
+                price_list=prices,
+                amounts=None if by_row is None else by_row.of_rows(rows.table, np.arange(len(rows.y)), None),
+                capacities=check_sizes(options.sizes, len(rows.y)),
+                n_stages=options.max_stages,
+                structure=options.structure,  # type: ignore[arg-type]  # checked
+                max_bytes=options.max_bytes,
+                budget=budget,
                 # Folds of the user's splitter are not reassigned: they may keep related rows together.
-                n_repeats_for(rows.task, len(rows.y)) if isinstance(self.cv, Integral) else 1,
+                n_repeats=n_repeats_for(rows.task, len(rows.y)) if isinstance(self.cv, Integral) else 1,
+                n_threads=threads_of(self.n_jobs),
+                progress=report,
             )
             report("judging the full model", 0, 1)
             with ThreadPoolExecutor(1) as pool, stopped_by_errors(report) as step:
                 # Beside the fits of the full model, which hold the interpreter's lock for much of their time.
                 searched = replace(problem, progress=step)
-                race = pool.submit(find_plans, searched) if problem.n_threads > 1 else None
-                judged = self._judged(rows, prices, self.n_jobs, race, reads_numbers=reads_numbers)
+                plans = pool.submit(find_plans, searched) if problem.n_threads > 1 else None
+                cross_fitted = self._judged(rows, prices, self.n_jobs, plans, reads_numbers=reads_numbers)
                 report("judging the full model", 1, 1)
-                link = unwrap_chain(judged.model, prices, rows.task)
-                problem = replace(problem, full_scores=judged.scores, behind=_behind(link, rows))
-            learned = learn_cascade(problem, None if race is None else race.result())
-            _warn_if_full_is_worse(learned, judged, rows)
+                link = unwrap_chain(cross_fitted.model, prices, rows.task)
+            comparison = None if plans is None else plans.result()
+            learned = learn_cascade(problem.with_full(cross_fitted.scores, _behind(link, rows)), comparison)
+            _warn_if_full_is_worse(learned, cross_fitted, rows)
             if len(rows.task.classes):
                 self.classes_ = rows.task.classes
-            self._learned = self.chain_ = self._assemble(learned, link, prices, rows, kind_of_table(X), seed)
+            self._learned = self.chain_ = self._assemble(learned, link, prices, rows, seed)
             self.order_ = learned.plan.order
             self.size_ = (learned.plan.boosting.n_trees, learned.plan.boosting.max_depth)
             self.features_ = self.chain_.columns
             self.n_stages_ = self.chain_.n_own_stages
-            judged_rows = with_classes(learned.evidence, rows.task)
+            evidence = with_classes(learned.evidence, rows.task)
             self.evidence_ = replace(
-                judged_rows if keeps_scores else judged_rows.without_scores(),
+                evidence if keeps_scores else evidence.without_scores(),
                 features=tuple(self.features_.tolist()),
                 rows=query_keys(content_keys(rows.X, rows.task.strata(rows.y)), rows.task.query_of(rows.y)),
                 seen=training_fingerprints(full),
@@ -252,7 +246,6 @@ class BudgetedCascade(ChainEstimator):
         link: FullModel | Chain,
         prices: PriceList,
         rows: TrainingRows,
-        kind: str | None,
         seed: int,
     ) -> Chain:
         """Build the chain and the evidence from the learned cascade, at the most accurate operating point."""
@@ -268,7 +261,7 @@ class BudgetedCascade(ChainEstimator):
             staged.base,
             learned.blend,
             None if names is None else tuple(str(name) for name in names),
-            kind,
+            rows.table.kind,
             self._levels,
             column_types(rows.table),
         )
@@ -338,19 +331,24 @@ def _behind(link: FullModel | Chain, rows: TrainingRows) -> NextChainRoutes | No
     """Routes of the training rows in a chain used as the full model; None for other models."""
     if not isinstance(link, Chain):
         return None
-    walk = link.walk(TableReader(rows.X, rows.table, rows.positions))
+    walk = link.walk(rows.table)
     return NextChainRoutes(link.places(walk), link.bought_by_place)
 
 
-def _warn_if_full_is_worse(learned: LearnedCascade, judged: CrossFittedFull, rows: TrainingRows) -> None:
+def _warn_if_full_is_worse(
+    learned: LearnedCascade, cross_fitted: CrossFittedFull, rows: TrainingRows
+) -> None:
     """Warn if a cheap stage is clearly better than the full model, row by row, and their blend gains nothing."""
-    full, weight = rows.task.quality(rows.y, judged.outputs), rows.weight
+    full, weight = rows.task.quality(rows.y, cross_fitted.outputs), rows.weight
     stages = learned.evidence.quality[:, :-1]
-    if isinstance(learned.evidence, QueryEvidence):
-        full, stages = learned.evidence.of_places(judged.scores)
+    evidence = learned.evidence
+    if evidence.unit is not None:
+        full = evidence.unit.measure(cross_fitted.scores[:, 0])
+        stages = np.column_stack([evidence.quality_at(place) for place in range(evidence.n_stages)])
+        full, stages = full[evidence.unit.is_known], stages[evidence.unit.is_known]
         weight = np.ones(len(full))
     best = int(np.argmax(weight @ stages))
-    if not learned.asks_full and paired_z_score(stages[:, best], full, weight) > MIN_Z_OF_WARNING:
+    if not learned.asks_full and compare(stages[:, best], full, weight) > BEYOND_DOUBT:
         cost = float(np.mean(learned.evidence.cost_at(best)))
         name = rows.task.quality_name
         warnings.warn(
@@ -391,7 +389,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     feature_costs : array-like of shape (n_features,), number, dict by column name, Series or None
         Price per column; None is 1 each, 0 is a feature at hand.
     prices : Prices or path, optional
-        All prices, in the place of ``feature_costs``: those of columns, groups, discounts, prices that differ by row,
+        All prices, instead of ``feature_costs``: those of columns, groups, discounts, prices that differ by row,
         the price of a call of the full model and the columns that it reads; see ``thrifty.Prices``. A path is a CSV or
         JSON file of prices.
     budget : float, optional
@@ -399,7 +397,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     stages : StageOptions, optional
         Number, size and order of the stages; see ``thrifty.StageOptions``.
     cv : int, splitter or iterable, default=4
-        Folds in which everything is judged.
+        Folds by which everything is cross-validated.
     n_jobs : int, optional
         Folds that are fitted in parallel, in threads; each fit of the full model has one thread of OpenMP and of the
         BLAS. None is 1, unless joblib is configured otherwise, and -1 is all cores that the process may use. Results
@@ -434,7 +432,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         Mean cost and accuracy to expect of new rows at the operating point in force, out of fold; with another ``loss``
         than "error", the score is minus the mean loss. Orders of purchases are found on all rows; with fewer than
         1,250 rows, and no cost matrix, the score is corrected by what it loses where they are found without the rows
-        that judge them.
+        it is the mean of.
     expected_total_cost_ : float
         Mean cost of tests and mistakes together, where ``loss`` is a matrix.
     expected_cost_interval_, expected_score_interval_ : tuple of float
@@ -501,13 +499,13 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             )
         budget = check_goal(may_be_none=True, budget=budget).get("budget")
         other = self._without_certificate()
-        task, policy, seen = self._learned.task, self._learned.policy, self._evidence()
+        task, policy, evidence = self._learned.task, self._learned.policy, self._evidence()
         floors = check_floors(min_recall, task.classes)
-        recalls = recalls_at(seen, policy.thresholds, len(task.classes))
+        recalls = recalls_at(evidence, policy.thresholds, len(task.classes))
         # Scores of the rows that recalls are of.
-        judged = measured(policy, replace(seen, optimism=None))
-        found = within_floors(judged, recalls, floors, budget, task.mistake_price, task.classes)
-        other._mix(policy.at(found.lower, found.upper, found.share))
+        uncorrected = measured(policy, replace(evidence, optimism=None))
+        mix = within_floors(uncorrected, recalls, floors, budget, task.mistake_price, task.classes)
+        other._mix(policy.at(mix.lower, mix.upper, mix.share))
         return other
 
     def _task_of(self, y: Any, weight: Floats) -> Task:  # noqa: ARG002 - labels have no spread
@@ -603,13 +601,13 @@ class BudgetedRanker(BudgetedCascade):
     stages, n_jobs, random_state, verbose
         As of ``BudgetedClassifier``.
     cv : int, splitter or iterable, default=4
-        Folds in which everything is judged; documents of a query are in one fold.
+        Folds by which everything is cross-validated; documents of a query are in one fold.
 
     Attributes
     ----------
     chain_, frontier_, certificate_, order_, features_, n_stages_, size_
         As of ``BudgetedClassifier``; scores are means of the metric over queries, costs means over documents.
-    evidence_ : QueryEvidence
+    evidence_ : Evidence
         The queries of the fit, every document at every stage, scored by models that have not seen its query.
     query_name_ : str
         Name of the queries, by which commands find their column in a table: that of ``qid`` where it is a Series with
@@ -658,26 +656,26 @@ class BudgetedRanker(BudgetedCascade):
         progress: Progress | None = None,
         **unknown: Any,
     ) -> Self:
-        """Learn the cascade and its operating points, and judge the full model on these documents.
+        """Learn the cascade and its operating points, and cross-fit the full model on these documents.
 
         Parameters
         ----------
         X : array, pandas or polars data frame of shape (n_documents, n_features)
             Every feature, bought or not: training pays for everything. NaN is missing.
         y : array-like of shape (n_documents,) or (n_documents, 2)
-            Grades of relevance, whole numbers from 0 to 31; with the query in a second column in place of ``qid``.
+            Grades of relevance, whole numbers from 0 to 31; with the query in a second column instead of ``qid``.
         qid : array-like of shape (n_documents,)
             Query of each document; documents of one query are contiguous. Required, unless ``y`` holds it: a table
-            of one query would leave none to judge an order on.
+            of one query would leave none to evaluate an order on.
         sample_weight : None
             Refused: queries count alike.
         progress : callable, optional
-            Called as ``progress(what, done, total)`` whenever a step of some length ends, in the place of what
-            ``verbose`` prints; with several jobs, from a thread of the fit too.
+            Called as ``progress(what, done, total)`` whenever a step of some length ends, instead of what ``verbose``
+            prints; with several jobs, from a thread of the fit too.
         """
         if sample_weight is not None:
             raise InvalidInputError(
-                "a BudgetedRanker takes no sample_weight: the order of a query is judged as a whole, and queries count "
+                "a BudgetedRanker takes no sample_weight: the order of a query counts as a whole, and queries count "
                 "alike. Leave it out, or give a query more often, under different ids."
             )
         super().fit(X, _targets(y, qid), progress=progress, **unknown)
@@ -717,7 +715,7 @@ class BudgetedRanker(BudgetedCascade):
         max_loss : float, optional
             Share of queries whose metric may be lower than by the full model's order, by more than ``tolerance``.
         budget : float, optional
-            What the mean cost per document of new queries is to be at most; in the place of ``max_loss``.
+            What the mean cost per document of new queries is to be at most; instead of ``max_loss``.
         confidence : float, default=0.95
             Probability with which it must hold; see ``thrifty.certify``.
         duplicates : {"refuse", "drop", "count"}, default="refuse"
@@ -744,7 +742,7 @@ class BudgetedRanker(BudgetedCascade):
     def _task_of(self, y: Any, weight: Floats) -> RankingTask:  # noqa: ARG002 - there are no weights
         task = ranking_of(y, self.loss, self.metric, self.tolerance)
         behind = chain_behind(self.full)
-        # One route has one unit: gains of a chain in the place of the full model are in units of its own spread.
+        # One route has one unit: gains of a chain used as the full model are in units of its own spread.
         theirs = None if behind is None else behind.task
         same = isinstance(theirs, RankingTask) and (theirs.measure, theirs.k) == (task.measure, task.k)
         return theirs if same else task  # type: ignore[return-value]  # a ranking, then

@@ -18,41 +18,38 @@ were not chosen on.
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
-from thrifty.arrays import Bools, Floats, Ints, Numbers
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.engine.evidence.evidence import Evidence
-from thrifty.engine.evidence.thresholds import StoppingRules, price_grid, sweep_prices
+from thrifty.engine.evidence.thresholds import StoppingRules, price_grid
 from thrifty.engine.tasks.regression import SquaredLoss
 from thrifty.engine.trees import BinnedTable, TreeEnsemble, bin_columns
 from thrifty.engine.trees.binning import WORD, Thresholds
-from thrifty.learners.cascade.problem import CascadeProblem, z_score
+from thrifty.learners.cascade.evaluation import (
+    CLEARLY_BETTER,
+    N_PRICES,
+    Candidate,
+    compare_over_budgets,
+)
+from thrifty.learners.cascade.problem import SEARCH_ROWS, AnsweredProblem
 from thrifty.learners.cascade.stages import compact, narrow_table
 from thrifty.learners.trees import EnsembleBuilder
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import uniforms
 
-__all__ = [
-    "LearnedGates",
-    "RowNodes",
-    "choose_gates",
-    "learn_gates",
-    "n_tied_stages",
-    "scores_on_served_scale",
-    "z_score_of_gain",
-]
-
-Candidate = tuple[Evidence, Floats, Numbers]
-"""Evidence, loss and quality of every stage, to be compared with those of another structure or gate."""
-
+__all__ = ["LearnedGates", "learn_gates", "middle_price", "with_learned_gates"]
 
 Result = TypeVar("Result")
 
 SCORE_ONLY = Boosting(n_trees=20, max_depth=4, learning_rate=0.3, step="gradient", min_child_samples=20)
+"""Settings of the first trees, over the scores alone (no command: a gate is taken only where it is clearly better)."""
+
 ALL_COLUMNS = Boosting(n_trees=30, max_depth=3, learning_rate=0.05, step="gradient", min_child_samples=40)
+"""Settings of the second trees, over all columns."""
 
 REGRESSION_GATE_SIZES = (
     Boosting(n_trees=80, max_depth=4, learning_rate=0.08, step="gradient", min_child_samples=20),
@@ -63,22 +60,8 @@ REGRESSION_GATE_SIZES = (
 ROWS_OF_LARGER = 1_500
 """Rows from which on the larger of them is tried: on fewer it would win by chance."""
 
-MAX_ROWS = 6_000
-"""Rows that gates are learned from: every stage of every fold has one."""
-
 MAX_REGRESSION_ROWS = 20_000
-"""The same for regression, where there is no margin to fall back on."""
-
-N_BUDGETS = 25
-
-MAX_TIED_GROUPS = 64
-"""Most groups of identical inputs at a stage whose gate is taken from the served model."""
-
-ROWS_PER_TIED_GROUP = 20
-"""Least mean size of those groups: on smaller ones the served model would overfit."""
-
-MIN_Z_OF_GATES = 2.0
-"""z-score by which learned gates must be better than the margin."""
+"""Rows that gates of regression are learned from, where there is no margin to fall back on; else ``SEARCH_ROWS``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,152 +73,104 @@ class LearnedGates:
     held_out : ndarray of shape (n_rows, n_stages)
         Gate scores by trees that have not seen the row, except at tied stages.
     grow : callable
-        Grows the trees of each node of each stage on all rows at that node.
+        Grows the trees of each node of each stage, over its columns and, behind them, its scores, on all rows there.
     """
 
     held_out: Floats
     grow: Callable[[], tuple[tuple[TreeEnsemble, ...], ...]]
 
-    @cached_property
-    def trees(self) -> tuple[tuple[TreeEnsemble, ...], ...]:
-        """Trees of each node of each stage over its columns and, behind them, its scores."""
-        return self.grow()
+
+def with_learned_gates(problem: AnsweredProblem, candidate: Candidate) -> Candidate:
+    """The candidate with learned gates, or as it is where the margin of its scores does as well out of fold."""
+    if candidate.nodes is None:
+        return candidate
+    problem.progress("learning gates", 0, 1)
+    choose = _choose_gates if problem.task.has_uncertainty else _choose_regression_gates
+    gates = choose(problem, candidate)
+    problem.progress("learning gates", 1, 1)
+    if gates is None:
+        return candidate
+    evidence = replace(candidate.evidence, gate=gates.held_out)
+    return replace(candidate, evidence=evidence, grow_gates=gates.grow)
 
 
-@dataclass(frozen=True, eq=False)
-class RowNodes:
-    """Columns held at every stage, and the node of each row where rows hold different ones.
-
-    Attributes
-    ----------
-    nodes : sequence of sequence of ndarray
-        Columns of every node of every stage; a stage of a line has one.
-    node : ndarray of shape (n_rows, n_stages), optional
-        Node of each row at each stage; None where every stage has one node.
-    """
-
-    nodes: Sequence[Sequence[Ints]]
-    node: Ints | None = None
-
-    @classmethod
-    def on_line(cls, sets: Sequence[Ints]) -> "RowNodes":
-        """One node a stage: all rows hold the same columns."""
-        return cls([[columns] for columns in sets])
-
-    def rows_at(self, stage: int, number: int) -> Any:
-        """Rows at a node: a mask, or a slice of all of them."""
-        return slice(None) if self.node is None else self.node[:, stage] == number
-
-
-def n_tied_stages(problem: CascadeProblem, sets: Sequence[Ints]) -> int:
-    """Number of leading stages at which rows form a few large groups of identical inputs."""
-    max_groups = min(MAX_TIED_GROUPS, len(problem.y) // ROWS_PER_TIED_GROUP)
-    for stage, columns in enumerate(sets):
-        if len(np.unique(uniforms(problem.table.codes[:, problem.table.places(columns)]))) > max_groups:
-            return stage
-    return len(sets)
-
-
-def scores_on_served_scale(
-    problem: CascadeProblem,
-    served: Floats,
-    calibrations: Sequence[Floats],
-    scores: Floats,
-    ratio: Floats,
-) -> Floats:
-    """Out-of-fold scores on the scale of the served model: times the overconfidence ratio; at tied stages its own.
-
-    ``served`` are the served model's scores at the tied stages, which are the first: (n_rows, n_tied, n_scores). Scores
-    of regression, which carry no uncertainty, are not scaled.
-    """
-    settled = scores * ratio[:, None] if problem.task.has_uncertainty else scores.copy()
-    for stage in range(served.shape[1]):
-        settled[:, stage] = problem.task.calibrated(served[:, stage], calibrations[stage])
-    return settled
-
-
-def choose_gates(
-    problem: CascadeProblem,
-    row_nodes: RowNodes,
-    evidence: Evidence,
-    loss: Floats,
-    scores: Floats,
-    n_tied: int = 0,
-) -> LearnedGates | None:
-    """Learned gates, or None where the margin of the scores does as well out of fold."""
-    price, n_stages = middle_price(evidence, loss), len(row_nodes.nodes)
-    if not problem.task.has_uncertainty:
-        return _choose_regression_gates(problem, row_nodes, evidence, loss, scores, price, n_tied)
-    learn = partial(learn_gates, problem, row_nodes, evidence, loss, scores, price, n_tied)
+def _choose_gates(problem: AnsweredProblem, candidate: Candidate) -> LearnedGates | None:
+    """Learned gates that are clearly better than the margin."""
+    price, n_stages = middle_price(candidate), candidate.evidence.n_stages
     # Every second stage first: half of the gates should show half of the z-score.
-    first, learned = (n_stages - 1) % 2, evidence.gate.copy()
-    some = learn(range(first, n_stages, 2))
-    learned[:, first::2] = some.held_out
-    if _z_score_of_gates(problem, evidence, loss, learned) <= MIN_Z_OF_GATES / 2:
-        return None
-    others = learn(range(1 - first, n_stages, 2))
-    learned[:, 1 - first :: 2] = others.held_out
-    if _z_score_of_gates(problem, evidence, loss, learned) <= MIN_Z_OF_GATES:
-        return None
+    first, gate = (n_stages - 1) % 2, candidate.evidence.gate.copy()
+    halves = []
+    for start, min_z in ((first, CLEARLY_BETTER / 2), (1 - first, CLEARLY_BETTER)):
+        halves.append(learn_gates(problem, candidate, price, stages=range(start, n_stages, 2)))
+        gate[:, start::2] = halves[-1].held_out
+        if _lead_of_gates(problem, candidate, gate) <= min_z:
+            return None
 
     def grow() -> tuple[tuple[TreeEnsemble, ...], ...]:
-        trees = [*some.trees, *others.trees]
-        trees[first::2], trees[1 - first :: 2] = some.trees, others.trees
+        trees: list[tuple[TreeEnsemble, ...]] = [()] * n_stages
+        trees[first::2], trees[1 - first :: 2] = (half.grow() for half in halves)
         return tuple(trees)
 
-    return LearnedGates(learned, grow)
+    return LearnedGates(gate, grow)
 
 
-def _choose_regression_gates(
-    problem: CascadeProblem,
-    row_nodes: RowNodes,
-    evidence: Evidence,
-    loss: Floats,
-    scores: Floats,
-    price: float,
-    n_tied: int,
-) -> LearnedGates | None:
+def _choose_regression_gates(problem: AnsweredProblem, candidate: Candidate) -> LearnedGates | None:
     """Learned gates for regression, where scores carry no uncertainty; None if a constant gate is better.
 
     Learned twice: the first gates assume that all rows stop at the same stage, the second that rows follow the first.
     """
-    learned = []
-    for second in REGRESSION_GATE_SIZES[: 2 if len(problem.y) >= ROWS_OF_LARGER else 1]:
-        found, at = evidence, price
+    gates_by_lead = []
+    for second in REGRESSION_GATE_SIZES[: 2 if problem.n_rows >= ROWS_OF_LARGER else 1]:
+        gated = candidate
         for _ in range(2):
-            gates = learn_gates(problem, row_nodes, found, loss, scores, at, n_tied, second=second)
-            found = replace(evidence, gate=gates.held_out)
-            at = middle_price(found, loss)
-        learned.append((_z_score_of_gates(problem, evidence, loss, gates.held_out), gates))
-    score, best = max(learned, key=lambda one: one[0])
-    return best if score > 0.0 else None
+            gates = learn_gates(problem, gated, middle_price(gated), second=second)
+            gated = replace(candidate, evidence=replace(candidate.evidence, gate=gates.held_out))
+        gates_by_lead.append((_lead_of_gates(problem, candidate, gates.held_out), gates))
+    lead, best = max(gates_by_lead, key=lambda pair: pair[0])
+    return best if lead > 0.0 else None
+
+
+def _lead_of_gates(problem: AnsweredProblem, candidate: Candidate, gate: Floats) -> float:
+    """z-score of other gates against those of the candidate, at points that are chosen by expected quality."""
+    candidate = replace(candidate, score=problem.task.expected_quality(candidate.loss))
+    gated = replace(candidate, evidence=replace(candidate.evidence, gate=gate))
+    return compare_over_budgets(problem, gated, candidate)
 
 
 def learn_gates(
-    problem: CascadeProblem,
-    row_nodes: RowNodes,
-    evidence: Evidence,
-    loss: Floats,
-    scores: Floats,
+    problem: AnsweredProblem,
+    candidate: Candidate,
     price: float,
-    n_tied: int = 0,
+    *,
     stages: Sequence[int] | None = None,
     second: Boosting | None = None,
 ) -> LearnedGates:
-    """Grow a gate per fold and node for the rows of the fold and, once ``trees`` is read, one per node on all rows.
+    """Grow a gate per fold and node for the rows of the fold and, once ``grow`` is called, one per node on all rows.
 
-    ``stages`` limits this to some stages; ``second`` replaces ``ALL_COLUMNS``, the settings of trees over all columns.
+    Parameters
+    ----------
+    candidate : Candidate
+        Rows at every stage: what they hold there, their scores, and the rules of stopping behind it.
+    price : float
+        Loss per unit of cost at which the target of gates is computed.
+    stages : sequence of int, optional
+        Stages whose gates are learned; by default all.
+    second : Boosting, optional
+        Settings of trees over all columns; by default ``ALL_COLUMNS``.
     """
-    target, n_scores = StoppingRules(evidence, loss).stop_minus_go(price), problem.task.n_scores
+    target = StoppingRules(candidate.evidence, candidate.loss).stop_minus_go(price)
+    scores, nodes, n_scores = candidate.settled, candidate.nodes, problem.task.n_scores
+    assert scores is not None  # of evaluated stages
+    assert nodes is not None
     # By content, so that equal rows are all used or not at all.
-    max_rows = MAX_ROWS if problem.task.has_uncertainty else MAX_REGRESSION_ROWS
-    used = uniforms(problem.table.codes, 1) < max_rows / len(problem.y)
+    max_rows = SEARCH_ROWS if problem.task.has_uncertainty else MAX_REGRESSION_ROWS
+    used = uniforms(problem.table.codes, 1) < max_rows / problem.n_rows
     held_out = np.empty(scores.shape[:2])
-    stages = range(len(row_nodes.nodes)) if stages is None else stages
+    stages = range(len(nodes.nodes)) if stages is None else stages
 
-    def part_of(stage: int, number: int) -> tuple[Ints, BinnedTable]:
-        rows = np.arange(len(problem.y))[row_nodes.rows_at(stage, number)]
-        narrow = narrow_table(problem.table, np.sort(row_nodes.nodes[stage][number]))
+    def rows_at(stage: int, number: int) -> tuple[Ints, BinnedTable]:
+        rows = np.arange(problem.n_rows)[nodes.rows_at(stage, number)]
+        narrow = narrow_table(problem.table, np.sort(nodes.nodes[stage][number]))
         narrow = narrow if len(rows) == narrow.n_rows else narrow.take(rows)
         return rows, _with_scores(narrow, scores[rows, stage], problem.weight[rows])
 
@@ -243,33 +178,33 @@ def learn_gates(
         wanted, weight = target[rows, stage], problem.weight[rows]
         return _regress(table, n_scores, wanted, weight, np.flatnonzero(is_used[rows]), second)
 
-    def judge(stage: int) -> None:
-        for number in range(len(row_nodes.nodes[stage])):
-            rows, table = part_of(stage, number)
-            if stage < n_tied:
+    def evaluate(stage: int) -> None:
+        for number in range(len(nodes.nodes[stage])):
+            rows, table = rows_at(stage, number)
+            if stage < candidate.n_tied:
                 trees = compact(regress(stage, rows, table, used))
                 held_out[rows, stage] = trees.predict_binned(table)[:, 0]
                 continue
             for fold in problem.folds if len(rows) else ():
                 rest = used.copy()
                 rest[fold] = False
-                own = np.flatnonzero(np.isin(rows, fold))
+                in_fold = np.flatnonzero(np.isin(rows, fold))
                 trees = regress(stage, rows, table, rest)
-                held_out[rows[own], stage] = trees.predict_binned(table.take(own))[:, 0]
+                held_out[rows[in_fold], stage] = trees.predict_binned(table.take(in_fold))[:, 0]
 
     def serve_node(stage: int, number: int) -> TreeEnsemble:
-        listed, (rows, table) = row_nodes.nodes[stage][number], part_of(stage, number)
+        listed, (rows, table) = nodes.nodes[stage][number], rows_at(stage, number)
         if not len(rows):
             return TreeEnsemble.empty(len(listed) + n_scores)
         places = np.searchsorted(np.sort(listed), listed)
-        whole = compact(regress(stage, rows, table, used))
-        return whole.over_columns(np.r_[places, len(places) + np.arange(n_scores)])
+        trees = compact(regress(stage, rows, table, used))
+        return trees.over_columns(np.r_[places, len(places) + np.arange(n_scores)])
 
     def serve(stage: int) -> tuple[TreeEnsemble, ...]:
-        return tuple(serve_node(stage, number) for number in range(len(row_nodes.nodes[stage])))
+        return tuple(serve_node(stage, number) for number in range(len(nodes.nodes[stage])))
 
     each = partial(_map_stages, problem.n_threads, stages)
-    each(judge)
+    each(evaluate)
     return LearnedGates(held_out[:, stages], partial(each, serve))
 
 
@@ -279,11 +214,11 @@ def _map_stages(n_threads: int, stages: Sequence[int], make: Callable[[int], Res
         return tuple(pool.map(make, stages))
 
 
-def middle_price(evidence: Evidence, loss: Floats, n_prices: int = 30) -> float:
+def middle_price(candidate: Candidate) -> float:
     """Price whose stopping rules spend the geometric mean of the cheapest and the dearest rules."""
-    rules = StoppingRules(evidence, loss)
-    prices = price_grid(evidence, n_prices)
-    spent = np.array([_spent(evidence, one) for one in rules.at_each(prices)])
+    evidence = candidate.evidence
+    rules, prices = StoppingRules(evidence, candidate.loss), price_grid(evidence, N_PRICES)
+    spent = np.array([_spent(evidence, thresholds) for thresholds in rules.at_each(prices)])
     positive = spent[spent > 0]
     if not len(positive):
         return float(prices[0])
@@ -333,48 +268,3 @@ def _with_scores(table: BinnedTable, scores: Floats, weight: Floats) -> BinnedTa
     )
     categories = None if table.categories is None else table.categories.with_numbers(last.n_features)
     return BinnedTable(padded, thresholds, categories)
-
-
-def _z_score_of_gates(problem: CascadeProblem, evidence: Evidence, loss: Floats, gate: Floats) -> float:
-    """z-score of other gates against those of the evidence, by expected quality."""
-    expected = problem.task.expected_quality(loss)
-    return z_score_of_gain(
-        problem, (evidence, loss, expected), (replace(evidence, gate=gate), loss, expected)
-    )
-
-
-def z_score_of_gain(problem: CascadeProblem, one: Candidate, other: Candidate) -> float:
-    """z-score of the second candidate against the first: thresholds by half of the folds, quality by the others."""
-    costs = [each[0].cost if each[0].cost.ndim == 1 else each[0].cost.mean(axis=0) for each in (one, other)]
-    positive = np.concatenate(costs)
-    if not (positive > 0).any():
-        return 0.0
-    budgets = np.geomspace(
-        float(positive[positive > 0].min()), float(max(cost[-1] for cost in costs)), N_BUDGETS
-    )
-    gains = np.zeros(len(problem.y))
-    halves = [np.concatenate(problem.folds[half::2]) for half in (0, 1)]
-    for cut_on, counted_on in (halves, halves[::-1]):
-        before, after = (_score_of_rows(*each, cut_on, counted_on, budgets) for each in (one, other))
-        gains[counted_on] = after - before
-    return z_score(gains, problem.weight)
-
-
-def _score_of_rows(
-    evidence: Evidence, loss: Floats, score: Numbers, cut_on: Ints, counted_on: Ints, budgets: Floats
-) -> Floats:
-    """Mean quality over budgets of each row, at the operating points (or mixes) that spend these budgets."""
-    policy = sweep_prices(evidence.take(cut_on), loss[cut_on], score[cut_on], n_prices=30)
-    there = evidence.take(counted_on)
-    seen = [there.at_point(one) for one in policy.thresholds]
-    row_scores = np.array([quality for _, _, quality in seen], dtype=np.float64)
-    cost = np.array([np.average(paid, weights=there.weights) for _, paid, _ in seen])
-    # Budgets are compared with the cost on the rows that are counted.
-    cost = np.maximum.accumulate(cost)
-    place = np.interp(budgets, cost, np.arange(len(cost)))
-    share = np.zeros(len(cost))
-    lower = np.floor(place).astype(int)
-    np.add.at(share, lower, 1 - (place - lower))
-    np.add.at(share, np.minimum(lower + 1, len(cost) - 1), place - lower)
-    mean: Floats = share @ row_scores / len(budgets)
-    return mean

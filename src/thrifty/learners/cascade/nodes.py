@@ -17,10 +17,9 @@ from thrifty.arrays import Floats, Ints
 from thrifty.engine.trees import BinnedTable, TreeEnsemble
 from thrifty.learners.cascade.problem import CascadeProblem
 from thrifty.learners.cascade.stages import (
-    ROWS_PER_TREE,
+    SUBSAMPLE,
     EarlyStopping,
     Stage,
-    ValidationRows,
     compact,
     grow_until,
     margins,
@@ -151,7 +150,7 @@ def grow_nodes(
     table, y, counts, node = problem.table.take(rows), problem.y[rows], problem.weight[rows], node[rows]
     base = problem.task.loss(y).base(counts)
     others = uniforms(table.codes, OTHERS_SEED) < MAX_OTHERS / len(rows)
-    subsampler = Subsampler(uniforms(table.codes)[:, None], ROWS_PER_TREE)
+    subsampler = Subsampler(uniforms(table.codes)[:, None], SUBSAMPLE)
     # Scores of all rows at each node of the level before, as far as they are known.
     before, came_from = [np.tile(base, (len(rows), 1))], np.zeros(len(rows), dtype=np.intp)
     scale, number_of_tree = 1.0, 0
@@ -213,7 +212,7 @@ def grow_branches(
     is_grown[held_out if held_out is not None else []] = False
     base = problem.task.loss(y[is_grown]).base(counts[is_grown])
     score, scale = np.tile(base, (len(y), 1)), 1.0
-    subsampler = Subsampler(uniforms(table.codes)[:, None], ROWS_PER_TREE)
+    subsampler = Subsampler(uniforms(table.codes)[:, None], SUBSAMPLE)
     levels, mean_margin = [], np.zeros(len(sets))
     for place, level in enumerate(sets):
         score *= shrinkage_at(place)
@@ -227,8 +226,7 @@ def grow_branches(
                 continue
             running, stopping = score[own], None
             if n_trees is None and len(left_out):
-                judges = ValidationRows(table.take(left_out), y[left_out], counts[left_out])
-                stopping = EarlyStopping(judges, problem.task.loss(y[left_out]), score[left_out])
+                stopping = EarlyStopping(problem.take(left_out), score[left_out])
                 stopping.begin(running)
             stage, loss = Stage(table.take(own), columns, boosting, len(base)), problem.task.loss(y[own])
             max_trees = boosting.n_trees if n_trees is None else n_trees[place][number]

@@ -1,4 +1,4 @@
-"""Candidate orders of purchases, and the places along an order where a row may stop.
+"""Candidate orders of purchases.
 
 A good order puts first what gains most per unit of price *together with what is bought before it*. The best order
 would take a search over all of them, so there are a few cheap candidates, compared by ``cascade/plan.py`` on held-out
@@ -18,8 +18,9 @@ rows:
 ``by_code_effects``
     The pair of purchases with the largest held-out gain, then one more at a time, by the mean target of every code of a
     column. Where two columns together say what one of many codes says (coordinates and a zip code), trees over all
-    columns prefer the two, and the other orders come to the one late; a small budget buys only one. Raced where its
-    first purchases promise clearly more than those of every other order.
+    columns prefer the two, and the other orders come to the one late; a small budget buys only one. A candidate where
+    its first purchases promise clearly more than those of every other order (``benchmarks/small_budgets.py houses
+    --asked 2``: R2 .787 with it and .681 without, means of three splits).
 
 A purchase is a group of columns with one price. Columns that cost nothing are held from the start, and in no order.
 """
@@ -32,8 +33,8 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints
 from thrifty.engine.prices.billing import PriceList
-from thrifty.engine.tasks.task import Loss, Task
 from thrifty.engine.trees import BinnedTable
+from thrifty.learners.cascade.problem import COMPARISON_ROWS, SEARCH_ROWS, TrainingSet
 from thrifty.learners.cascade.stages import grow_more, held_out_gains, total_gains
 from thrifty.learners.trees import EnsembleBuilder
 from thrifty.learners.trees.boosting import Boosting
@@ -49,74 +50,52 @@ __all__ = [
     "by_forward_selection",
     "by_gain",
     "merged_table",
-    "nested_sets",
-    "stopping_places",
 ]
 
 
 MERGED_BINS = 64
-"""Bins of a column of numbers where orders are found and compared, from ``ROWS_TO_JUDGE`` rows on."""
+"""Bins of a column of numbers where orders are found and compared, from ``COMPARISON_ROWS`` rows on
+(benchmarks.md of 0.3: the decisions of 255 in less time)."""
 
 DROPPED_SHARE = 0.12
-"""Share of the purchases that one round of elimination drops, at least one: rounds grow with the logarithm."""
+"""Share of the purchases that one round of elimination drops, at least one: rounds grow with the logarithm
+(no command chose it)."""
 
 GAMMA_RANGE = 1e-5
-"""Last gamma of a falling price, as a share of the first."""
+"""Last gamma of a falling price, as a share of the first: then trees buy what gains a hundred-thousandth as much."""
 
-FORWARD = Boosting(n_trees=12, max_depth=6, learning_rate=0.2)
-"""Trees that a trial of forward selection adds."""
-
-FORWARD_ROWS = 6_000
-"""Rows of forward selection: trees are grown on two thirds, a third is held out."""
+FORWARD, FORWARD_FLOOR = Boosting(n_trees=12, max_depth=6, learning_rate=0.2), 1e-3
+"""Trees that a trial of forward selection adds, and the least gain of a purchase, as a share of the loss
+(no command chose them)."""
 
 FORWARD_STEPS, FORWARD_CANDIDATES = 24, 16
-"""Purchases that forward selection orders, and how many it tries for each; the others follow by gain."""
-
-FORWARD_FLOOR = 1e-3
-"""Smallest gain of a purchase in forward selection, as a share of the loss."""
-
-ROWS_TO_JUDGE = 1_250
-"""Rows from which on purchases that gain nothing on held-out rows are put last: on fewer, chance would choose them."""
+"""Purchases that forward selection orders, and those it tries for each; the others follow by gain
+(no command chose them)."""
 
 MIN_ROWS = 50
-"""With fewer rows to grow on or to judge on, forward selection would follow chance."""
+"""With fewer rows to grow on or to evaluate on, forward selection would follow chance (no command chose it)."""
 
-EFFECT_ROWS, EFFECT_SEED = 6_000, 11
-"""Rows of effects of codes, and seed of their halves."""
-
-EFFECT_PULL = 5.0
-"""Rows without an effect that are added to those of each code."""
+EFFECT_PULL, MIN_LEAD = 5.0, 0.05
+"""Rows without an effect that are added to those of each code, and the share of the gain of every other order by which
+one by effects of codes must be ahead to be a candidate (``benchmarks/small_budgets.py houses --asked 2``)."""
 
 EFFECT_STEPS, EFFECT_CANDIDATES, EFFECT_PAIRED = 4, 48, 8
-"""Purchases ordered by effects of codes, the best by themselves that are candidates, and those paired with each."""
-
-MIN_LEAD = 0.05
-"""Share of the gain of every other order by which one by effects of codes must be ahead, to be raced."""
-
-EVERY_PLACE = 7
-"""With many purchases, a row may stop after each of the first seven; then places grow by a quarter."""
+"""Purchases ordered by effects of codes, the best by themselves that are candidates, and those paired with each
+(``benchmarks/small_budgets.py houses --asked 2``)."""
 
 
 def merged_table(table: BinnedTable) -> BinnedTable:
     """The table in which orders are found and compared: with fewer bins, unless rows are few and a fit is short."""
-    return table if table.n_rows < ROWS_TO_JUDGE else table.with_merged_bins(MERGED_BINS)
+    return table if table.n_rows < COMPARISON_ROWS else table.with_merged_bins(MERGED_BINS)
 
 
 @dataclass(frozen=True)
 class Learner:
     """Training rows and tree settings from which an order is made."""
 
-    table: BinnedTable
-    task: Task
-    y: Floats
-    counts: Floats
+    rows: TrainingSet
     price_list: PriceList
     boosting: Boosting
-
-    @property
-    def loss(self) -> Loss:
-        """The loss of scores of all rows."""
-        return self.task.loss(self.y)
 
     @property
     def priced(self) -> Ints:
@@ -131,7 +110,7 @@ class Learner:
 
     def gain_per_price(self, purchases: Ints) -> Floats:
         """Gain per unit of price of these purchases in an ensemble over them and the free columns."""
-        gains = total_gains(self.table, self.loss, self.counts, self.columns_with(purchases), self.boosting)
+        gains = total_gains(self.rows, self.columns_with(purchases), self.boosting)
         n_purchases = len(self.price_list.prices)
         per_purchase = np.bincount(self.price_list.group_of, weights=gains, minlength=n_purchases)
         worth: Floats = per_purchase[purchases] / self.price_list.prices[purchases]
@@ -142,7 +121,7 @@ class Learner:
 
         Gains on the rows that trees are grown on favour columns of many values, even where they are chance.
         """
-        if self.table.n_rows < ROWS_TO_JUDGE:
+        if self.rows.n_rows < COMPARISON_ROWS:
             return order
         gain = self._held_out_gain_of_all[order]
         behind = np.flatnonzero(gain <= 0.0)
@@ -158,8 +137,7 @@ class Learner:
 
         Rounded, as its sign decides.
         """
-        columns = self.columns_with(purchases)
-        gains = held_out_gains(self.table, self.loss, self.counts, columns, self.boosting)
+        gains = held_out_gains(self.rows, self.columns_with(purchases), self.boosting)
         n_purchases = len(self.price_list.prices)
         summed = np.bincount(self.price_list.group_of, weights=gains, minlength=n_purchases)
         return np.round(summed, 6).astype(np.float64)
@@ -215,16 +193,16 @@ def by_falling_price(learner: Learner) -> Ints:
     highest = float(start.max()) if len(start) else 0.0
     if highest <= 0.0:
         return by_worth
-    boosting, loss = learner.boosting, learner.loss
-    grower = boosting.grower(learner.table, learner.price_list)
-    score = np.tile(loss.base(learner.counts), (learner.table.n_rows, 1))
-    builder = EnsembleBuilder(learner.table.n_features, score.shape[1])
+    boosting, rows, loss = learner.boosting, learner.rows, learner.rows.loss
+    grower = boosting.grower(rows.table, learner.price_list)
+    score = np.tile(loss.base(rows.weight), (rows.n_rows, 1))
+    builder = EnsembleBuilder(rows.table.n_features, score.shape[1])
     bought: list[int] = []
     rank = {int(purchase): place for place, purchase in enumerate(by_worth)}
     for gamma in np.geomspace(highest, highest * GAMMA_RANGE, boosting.n_trees):
         grower.gamma = float(gamma)
         before = grower.bought
-        boosting.add_trees(grower, builder, loss, learner.counts, score, n_trees=1)
+        boosting.add_trees(grower, builder, loss, rows.weight, score, n_trees=1)
         new = [int(purchase) for purchase in np.flatnonzero(grower.bought & ~before) if int(purchase) in rank]
         bought.extend(sorted(new, key=rank.__getitem__))
     rest = [int(purchase) for purchase in by_worth if int(purchase) not in set(bought)]
@@ -234,12 +212,13 @@ def by_falling_price(learner: Learner) -> Ints:
 def by_forward_selection(learner: Learner) -> Ints:
     """Purchases by what each lowers the held-out loss per unit of price, together with those before it."""
     by_worth = by_gain(learner)
-    chance, share = uniforms(learner.table.codes, 2), min(1.0, FORWARD_ROWS / learner.table.n_rows)
+    # Trees are grown on two thirds of some rows, a third is held out.
+    chance, share = uniforms(learner.rows.table.codes, 2), min(1.0, SEARCH_ROWS / learner.rows.n_rows)
     grown_on = np.flatnonzero(chance < 2 / 3 * share)
-    judged_on = np.flatnonzero((chance >= 2 / 3 * share) & (chance < share))
-    if min(len(grown_on), len(judged_on)) < MIN_ROWS:
+    held_out = np.flatnonzero((chance >= 2 / 3 * share) & (chance < share))
+    if min(len(grown_on), len(held_out)) < MIN_ROWS:
         return by_worth
-    search, price_list = _ForwardSearch(learner, grown_on, judged_on), learner.price_list
+    search, price_list = _ForwardSearch(learner, grown_on, held_out), learner.price_list
     bought = np.zeros(len(price_list.prices), dtype=bool)
     left = [int(purchase) for purchase in by_worth]
     while left and len(search.order) < FORWARD_STEPS:
@@ -268,21 +247,19 @@ class _Trial:
 class _ForwardSearch:
     """State of forward selection: purchases so far, and scores of training and held-out rows."""
 
-    def __init__(self, learner: Learner, *rows: Ints) -> None:
-        self._learner = learner
-        self._tables = [learner.table.take(one) for one in rows]
-        self._losses = [learner.task.loss(learner.y[one]) for one in rows]
-        self._counts = [learner.counts[one] for one in rows]
-        base = self._losses[0].base(self._counts[0])
-        self._scores = tuple(np.tile(base, (len(one), 1)) for one in rows)
+    def __init__(self, learner: Learner, grown_on: Ints, held_out: Ints) -> None:
+        self._learner, self._rows = learner, learner.rows.take(grown_on)
+        self._held_out = learner.rows.take(held_out)
+        base = self._rows.loss.base(self._rows.weight)
+        self._scores = np.tile(base, (len(grown_on), 1)), np.tile(base, (len(held_out), 1))
         self.loss, self.order = self._mean_loss(self._scores[1]), list[int]()
 
     def trial(self, purchase: int) -> _Trial:
         """Try a purchase next."""
         scores = (self._scores[0].copy(), self._scores[1].copy())
         columns = self._learner.columns_with(np.array([*self.order, purchase]))
-        stage = grow_more(self._tables[0], self._losses[0], self._counts[0], columns, FORWARD, scores[0])
-        stage.trees().predict_binned(self._tables[1], scores[1])
+        stage = grow_more(self._rows, columns, FORWARD, scores[0])
+        stage.trees().predict_binned(self._held_out.table, scores[1])
         return _Trial(purchase, scores, self._mean_loss(scores[1]))
 
     def accept(self, trial: _Trial) -> None:
@@ -291,7 +268,7 @@ class _ForwardSearch:
         self._scores, self.loss = trial.scores, trial.loss
 
     def _mean_loss(self, scores: Floats) -> float:
-        return float(np.average(self._losses[1].values(scores), weights=self._counts[1]))
+        return float(np.average(self._held_out.loss.values(scores), weights=self._held_out.weight))
 
 
 def by_code_effects(learner: Learner, others: Sequence[Ints], budget: float | None = None) -> Ints | None:
@@ -307,22 +284,22 @@ def by_code_effects(learner: Learner, others: Sequence[Ints], budget: float | No
 class _CodeEffects:
     """Held-out gains of purchases where the target is a sum of effects, one for each code of each column that is held.
 
-    Effects are means of one half of the rows, judged on the other half, and the other way round. Residuals have shape
-    (2, n_rows, n_scores): those of the effects of each half.
+    Effects are means of one half of the rows, evaluated on the other half, and the other way round. Residuals have
+    shape (2, n_rows, n_scores): those of the effects of each half.
     """
 
     def __init__(self, learner: Learner, budget: float | None) -> None:
-        table, self._prices = learner.table, learner.price_list.prices
+        table, self._prices = learner.rows.table, learner.price_list.prices
         self._affordable = np.inf if budget is None else budget
         # By content, so that equal rows are all used or not at all.
-        rows = np.flatnonzero(uniforms(table.codes, 1) < EFFECT_ROWS / table.n_rows)
-        codes, counts = table.codes[rows], learner.counts[rows]
-        columns = [np.flatnonzero(learner.price_list.group_of == one) for one in range(len(self._prices))]
-        self._codes = [codes[:, table.places(some)].T for some in columns]
-        is_first = uniforms(codes, EFFECT_SEED) < 0.5
-        self._weights = counts * is_first, counts * ~is_first
-        loss = learner.task.loss(learner.y[rows])
-        residual = -loss.derivatives(np.tile(loss.base(counts), (len(rows), 1)))[0]
+        rows = learner.rows.take(np.flatnonzero(uniforms(table.codes, 1) < SEARCH_ROWS / table.n_rows))
+        codes, weight, loss = rows.table.codes, rows.weight, rows.loss
+        purchases = range(len(self._prices))
+        columns = [np.flatnonzero(learner.price_list.group_of == purchase) for purchase in purchases]
+        self._codes = [codes[:, table.places(delivered)].T for delivered in columns]
+        is_first = uniforms(codes, 11) < 0.5
+        self._weights = weight * is_first, weight * ~is_first
+        residual = -loss.derivatives(np.tile(loss.base(weight), (rows.n_rows, 1)))[0]
         self._start = np.stack([residual, residual])
         for free in np.flatnonzero(self._prices == 0):
             self._start = self._after(self._start, int(free))
@@ -401,32 +378,3 @@ ORDERS: dict[str, Callable[[Learner], Ints]] = {
 
 ORDERS_OF_SEVERAL: dict[str, Callable[[Learner], Ints]] = ORDERS | {"forward selection": by_forward_selection}
 """Those for tasks of several scores."""
-
-
-def stopping_places(n_purchases: int, max_places: int) -> Ints:
-    """After how many purchases a row may stop: each if they are few, else the first, some others and the last.
-
-    Where these would be more than ``max_places``, some are left out evenly; the first and the last stay.
-    """
-    if n_purchases <= max_places:
-        return np.arange(1, n_purchases + 1, dtype=np.intp)
-    places = list(range(1, min(n_purchases, EVERY_PLACE) + 1))
-    while places and places[-1] < n_purchases:
-        step = max(1, round(places[-1] / 4))
-        places.append(min(n_purchases, places[-1] + step))
-    if len(places) > max_places:
-        kept = np.unique(np.round(np.linspace(0, len(places) - 1, max_places)).astype(int))
-        places = [places[place] for place in kept] if max_places > 1 else [places[-1]]
-    return np.array(places, dtype=np.intp)
-
-
-def nested_sets(order: Ints, places: Sequence[int] | Ints, price_list: PriceList) -> tuple[Ints, ...]:
-    """Columns of each stage: what is free, then the columns of the first purchases, in their order.
-
-    Where something is free, there is a stage in front that holds only that.
-    """
-    group_of = price_list.group_of
-    free = np.flatnonzero(price_list.prices[group_of] == 0)
-    in_order = [np.flatnonzero(group_of == purchase) for purchase in order]
-    sets = [np.concatenate([free, *in_order[:place]]).astype(np.intp) for place in places]
-    return (free, *sets) if len(free) else tuple(sets)

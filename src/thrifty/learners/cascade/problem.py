@@ -1,29 +1,33 @@
-"""Data and settings of the learning of a cascade, and out-of-fold evidence of its stages."""
+"""Rows and settings of the learning of a cascade, and plans: an order of purchases with the stages along it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 
-from thrifty.arrays import Bools, Floats, Ints, Numbers
-from thrifty.engine.evidence.evidence import Evidence
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.engine.prices.billing import PriceList
-from thrifty.engine.tasks.task import Task
+from thrifty.engine.tasks.task import Loss, Task
 from thrifty.engine.trees import BinnedTable
-from thrifty.learners.cascade.orders import stopping_places
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.progress import Progress, silent
 
 __all__ = [
     "CAPACITIES",
+    "COMPARISON_ROWS",
+    "EVERY_PLACE",
+    "SEARCH_ROWS",
+    "AnsweredProblem",
     "CascadeProblem",
     "NextChainRoutes",
     "Plan",
-    "calibrate",
+    "RowNodes",
+    "TrainingSet",
     "lighter",
-    "stage_evidence",
-    "z_score",
+    "nested_sets",
+    "stopping_places",
 ]
 
 CAPACITIES = (
@@ -31,23 +35,204 @@ CAPACITIES = (
     Boosting(n_trees=100, max_depth=6, l2=5.0, min_child_weight=3.0),
     Boosting(n_trees=150, max_depth=10, l2=5.0),
 )
-"""Sizes of a stage to choose from, out of fold."""
+"""Sizes of a stage to choose from, out of fold (``benchmarks/frontier.py``; the largest with test rows in view)."""
 
 MAX_STAGES = 16
+"""Most places along an order where a row may stop, by default (no command chose it)."""
+
+EVERY_PLACE = 7
+"""First purchases after each of which a row may stop where purchases are many, and which branches are compared by first
+(no command chose it)."""
 
 MAX_PURCHASES = 400
-"""Purchases that stages make at most, or one for four rows if these are more: the full model makes the others."""
+"""Most purchases of stages, or one for four rows if these are more: the full model makes the others
+(for the time of 100 x 10,000 in ``benchmarks/first_fit.py``)."""
+
+COMPARISON_ROWS = 1_250
+"""Held-out rows wanted for a comparison, which takes as many folds as provide them.
+
+From so many rows on, too, purchases without held-out gain come last, comparisons look at the budget of the fit and at
+merged bins (``benchmarks/small_budgets.py``), and expected scores are not corrected for the order
+(``benchmarks/promises.py --rows 1000 2000``).
+"""
+
+SEARCH_ROWS = 6_000
+"""Rows on which trees are grown that are many: those of every purchase in a search, or of every stage and fold
+(no command chose it)."""
 
 Structure = Literal["line", "neighbours", "auto"]
 """One order for all rows ("line"), orders by row ("neighbours"), or a line or branches, as is better ("auto")."""
 
 
 def lighter(size: Boosting) -> Boosting:
-    """The same size with smaller penalties, for few rows.
+    """The same size with smaller penalties, for few rows (``benchmarks/choices.py penalties`` of 0.3).
 
     The usual ones halve the values of leaves of about ten rows: right for noisy labels, wrong for others.
     """
     return replace(size, l2=1.0, min_child_weight=1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSet:
+    """Rows to learn from.
+
+    Attributes
+    ----------
+    task : Task
+        What is predicted.
+    table : BinnedTable
+        Rows, all columns.
+    y, weight : ndarray of shape (n_rows,)
+        Targets, as the task encodes them, and weights.
+    """
+
+    task: Task
+    table: BinnedTable
+    y: Floats
+    weight: Floats
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.y)
+
+    @cached_property
+    def loss(self) -> Loss:
+        """Loss of scores of all rows."""
+        return self.task.loss(self.y)
+
+    def take(self, rows: Ints | Bools) -> "TrainingSet":
+        """Training set of some rows, by number or by mask."""
+        return TrainingSet(self.task, self.table.take(rows), self.y[rows], self.weight[rows])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CascadeProblem(TrainingSet):
+    """Training data and settings of a cascade.
+
+    Attributes
+    ----------
+    folds : sequence of ndarray
+        Rows of each fold.
+    price_list : PriceList
+        Prices.
+    amounts : ndarray of shape (n_rows, n_row_prices), optional
+        What each row pays for the purchases whose price differs by row.
+    capacities : sequence of Boosting
+        Sizes of a stage to choose from.
+    n_stages : int, optional
+        Places along the order; None is chosen from the number of purchases.
+    structure : {"line", "neighbours", "auto"}
+        Whether all rows buy in one order.
+    max_bytes : int, optional
+        Bytes that the trees of all stages may take in a file.
+    budget : float, optional
+        Wanted mean cost: every order begins with a purchase that it affords.
+    n_repeats : int
+        Repeats of cross-validation, of which ``folds`` is the first.
+    n_threads : int
+        Number of folds that are fitted in parallel.
+    progress : callable
+        Called as ``progress(what, done, total)``.
+    """
+
+    folds: Sequence[Ints]
+    price_list: PriceList
+    amounts: Floats | None = None
+    capacities: Sequence[Boosting] = CAPACITIES
+    n_stages: int | None = None
+    structure: Structure = "line"
+    max_bytes: int | None = None
+    budget: float | None = None
+    n_repeats: int = 1
+    n_threads: int = 1
+    progress: Progress = silent
+
+    @property
+    def places(self) -> Ints:
+        """Numbers of purchases after which a row may stop."""
+        n_purchases = int((self.price_list.prices > 0).sum())
+        if self.structure != "neighbours":
+            n_purchases = min(n_purchases, max(MAX_PURCHASES, self.n_rows // 4))
+        return stopping_places(n_purchases, MAX_STAGES if self.n_stages is None else self.n_stages)
+
+    def plan(self, name: str, order: Ints, boosting: Boosting) -> "Plan":
+        """The plan of an order of purchases."""
+        return Plan(name, order, nested_sets(order, self.places, self.price_list), boosting)
+
+    def with_full(self, scores: Floats, behind: "NextChainRoutes | None" = None) -> "AnsweredProblem":
+        """The problem with out-of-fold scores of the full model and, where it is a chain, the routes of the rows."""
+        settings = {field.name: getattr(self, field.name) for field in fields(CascadeProblem)}
+        return AnsweredProblem(**settings, full_scores=scores, behind=behind)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AnsweredProblem(CascadeProblem):
+    """A problem with the answers of the cross-fitted full model.
+
+    Attributes
+    ----------
+    full_scores : ndarray of shape (n_rows, n_scores)
+        Out-of-fold scores of the full model.
+    behind : NextChainRoutes, optional
+        Routes of the rows behind the last stage, if a chain is used as the full model.
+    """
+
+    full_scores: Floats
+    behind: "NextChainRoutes | None" = None
+
+    def costs(self, sets: Sequence[Ints]) -> Floats:
+        """Cost of a row at each stage and, last, at the full model; per row where that differs."""
+        prices = self.price_list
+        if self.amounts is not None:
+            return self._costs_by_row(sets, self.amounts)
+        paid = [prices.cost_of(columns) if len(columns) else 0.0 for columns in sets]
+        if self.behind is None:
+            return np.array([*paid, prices.cost_of_route(sets[-1])])
+        beyond = self.behind.cost(prices, sets[-1], None)
+        return np.column_stack([np.tile(paid, (len(beyond), 1)), beyond])
+
+    def _costs_by_row(self, sets: Sequence[Ints], amounts: Floats) -> Floats:
+        """Cost of each row at each stage and at the full model, where prices differ by row."""
+        prices = self.price_list
+        held = np.zeros((len(sets) + 1, prices.n_features), dtype=bool)
+        for place, columns in enumerate(sets):
+            held[place, columns] = True
+        held[-1, np.union1d(sets[-1], prices.read_by_full)] = True
+        asks_full = np.arange(len(held)) == len(sets)
+        places = [slice(place, place + 1) for place in range(len(held))]
+        paid = [prices.cost_of_rows(held[place], asks_full[place], amounts) for place in places]
+        if self.behind is not None:
+            paid[-1] = self.behind.cost(prices, sets[-1], amounts)
+        # A place that buys nothing by row costs every row the same.
+        return np.column_stack([np.broadcast_to(cost, len(amounts)) for cost in paid])
+
+    def costs_at(self, nodes: "RowNodes") -> Floats:
+        """The same for rows at nodes: (n_rows, n_stages + 1) where they hold different columns."""
+        levels, node = nodes.nodes, nodes.node
+        if node is None:
+            return self.costs([level[0] for level in levels])
+        paid = np.empty((len(node), len(levels) + 1))
+        for place, sets in enumerate(levels):
+            for number, columns in enumerate(sets):
+                at_node = node[:, place] == number
+                costs = np.broadcast_to(self.costs([columns]), (len(node), 2))
+                paid[at_node, place] = costs[at_node, 0]
+        paid[:, -1] = np.broadcast_to(self.costs([levels[-1][0]]), (len(node), 2))[:, -1]
+        return paid
+
+    def of_rows(self, rows: Ints, folds: Sequence[Ints] = ()) -> "AnsweredProblem":
+        """The problem of some rows, perhaps repeated, with their folds."""
+        return replace(
+            self,
+            table=self.table.take(rows),
+            y=self.y[rows],
+            weight=self.weight[rows],
+            folds=folds,
+            full_scores=self.full_scores[rows],
+            behind=None if self.behind is None else replace(self.behind, route=self.behind.route[rows]),
+            amounts=None if self.amounts is None else self.amounts[rows],
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,118 +261,33 @@ class NextChainRoutes:
 
 
 @dataclass(frozen=True, eq=False)
-class CascadeProblem:
-    """Training data and settings of a cascade.
+class RowNodes:
+    """Columns held at every stage, and the node of each row where rows hold different ones.
 
     Attributes
     ----------
-    table : BinnedTable
-        Rows, all columns.
-    task : Task
-        What is predicted.
-    y, weight : ndarray of shape (n_rows,)
-        Targets, as the task encodes them, and weights.
-    folds : sequence of ndarray
-        Rows of each fold.
-    full_scores : ndarray of shape (n_rows, n_scores)
-        Out-of-fold scores of the full model.
-    behind : NextChainRoutes, optional
-        Routes of the rows behind the last stage, if a chain is used as the full model.
-    price_list : PriceList
-        Prices.
-    amounts : ndarray of shape (n_rows, n_row_prices), optional
-        What each row pays for the purchases whose price differs by row.
-    capacities : sequence of Boosting
-        Sizes of a stage to choose from.
-    n_stages : int, optional
-        Places along the order; None is chosen from the number of purchases.
-    structure : {"line", "neighbours", "auto"}
-        Whether all rows buy in one order.
-    n_threads : int
-        Number of folds that are fitted in parallel.
-    progress : callable
-        Called as ``progress(what, done, total)``.
-    max_bytes : int, optional
-        Bytes that the trees of all stages may take in a file.
-    budget : float, optional
-        Wanted mean cost: every order begins with a purchase that it affords.
-    n_repeats : int
-        Repeats of cross-validation, of which ``folds`` is the first.
+    nodes : sequence of sequence of ndarray
+        Columns of every node of every stage; a stage of a line has one.
+    node : ndarray of shape (n_rows, n_stages), optional
+        Node of each row at each stage; None where every stage has one node.
     """
 
-    table: BinnedTable
-    task: Task
-    y: Floats
-    weight: Floats
-    folds: Sequence[Ints]
-    full_scores: Floats
-    price_list: PriceList
-    capacities: Sequence[Boosting] = CAPACITIES
-    n_stages: int | None = None
-    n_threads: int = 1
-    progress: Progress = silent
-    behind: NextChainRoutes | None = None
-    amounts: Floats | None = None
-    max_bytes: int | None = None
-    structure: Structure = "line"
-    budget: float | None = None
-    n_repeats: int = 1
+    nodes: Sequence[Sequence[Ints]]
+    node: Ints | None = None
+
+    @classmethod
+    def on_line(cls, sets: Sequence[Ints]) -> "RowNodes":
+        """One node a stage: all rows hold the same columns."""
+        return cls([[columns] for columns in sets])
 
     @property
-    def places(self) -> Ints:
-        """After how many purchases a row may stop."""
-        n_purchases = int((self.price_list.prices > 0).sum())
-        if self.structure != "neighbours":
-            n_purchases = min(n_purchases, max(MAX_PURCHASES, self.table.n_rows // 4))
-        return stopping_places(n_purchases, MAX_STAGES if self.n_stages is None else self.n_stages)
+    def shared(self) -> list[Ints]:
+        """Columns of leading stages at which all rows hold the same: every stage of a line, the first of a graph."""
+        return [level[0] for level in self.nodes] if self.node is None else [*self.nodes[0]]
 
-    def costs(self, sets: Sequence[Ints]) -> Floats:
-        """Cost of a row at each stage and, last, at the full model; per row where that differs."""
-        prices = self.price_list
-        if self.amounts is not None:
-            return self._costs_by_row(sets, self.amounts)
-        paid = [prices.cost_of(columns) if len(columns) else 0.0 for columns in sets]
-        if self.behind is None:
-            return np.array([*paid, prices.cost_of_route(sets[-1])])
-        beyond = self.behind.cost(prices, sets[-1], None)
-        return np.column_stack([np.tile(paid, (len(beyond), 1)), beyond])
-
-    def _costs_by_row(self, sets: Sequence[Ints], amounts: Floats) -> Floats:
-        """Cost of each row at each stage and at the full model, where prices differ by row."""
-        prices = self.price_list
-        held = np.zeros((len(sets) + 1, prices.n_features), dtype=bool)
-        for place, columns in enumerate(sets):
-            held[place, columns] = True
-        held[-1, np.union1d(sets[-1], prices.read_by_full)] = True
-        asks_full = np.arange(len(held)) == len(sets)
-        places = [slice(place, place + 1) for place in range(len(held))]
-        paid = [prices.cost_of_rows(held[one], asks_full[one], amounts) for one in places]
-        if self.behind is not None:
-            paid[-1] = self.behind.cost(prices, sets[-1], amounts)
-        # A place that buys nothing by row costs every row the same.
-        return np.column_stack([np.broadcast_to(one, len(amounts)) for one in paid])
-
-    def costs_by_node(self, levels: Sequence[Sequence[Ints]], node: Ints) -> Floats:
-        """The same for rows at a node of each level: (n_rows, n_levels + 1)."""
-        paid = np.empty((len(node), len(levels) + 1))
-        for place, sets in enumerate(levels):
-            for number, columns in enumerate(sets):
-                here = node[:, place] == number
-                costs = np.broadcast_to(self.costs([columns]), (len(node), 2))
-                paid[here, place] = costs[here, 0]
-        paid[:, -1] = np.broadcast_to(self.costs([levels[-1][0]]), (len(node), 2))[:, -1]
-        return paid
-
-    def take(self, rows: Ints) -> "CascadeProblem":
-        """The targets and the full model's answers of some rows; the table stays whole."""
-        return replace(
-            self,
-            y=self.y[rows],
-            weight=self.weight[rows],
-            full_scores=self.full_scores[rows],
-            behind=None if self.behind is None else replace(self.behind, route=self.behind.route[rows]),
-            amounts=None if self.amounts is None else self.amounts[rows],
-        )
+    def rows_at(self, stage: int, number: int) -> Any:
+        """Rows at a node: a mask, or a slice of all of them."""
+        return slice(None) if self.node is None else self.node[:, stage] == number
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,53 +300,30 @@ class Plan:
     boosting: Boosting
 
 
-def calibrate(task: Task, scores: Floats, y: Floats, weight: Floats) -> tuple[list[Floats], Floats]:
-    """Calibration of each stage, and the calibrated scores, shape (n_rows, n_stages, n_scores)."""
-    stages = range(scores.shape[1])
-    found = [task.calibrate(scores[:, stage], y, weight) for stage in stages]
-    calibrated = np.empty_like(scores)
-    for stage in stages:
-        calibrated[:, stage] = task.calibrated(scores[:, stage], found[stage])
-    return found, calibrated
+def stopping_places(n_purchases: int, max_places: int) -> Ints:
+    """Numbers of purchases after which a row may stop: each if they are few, else the first, some others and the last.
 
-
-def z_score(gains: Floats, weight: Floats) -> float:
-    """z-score of the mean gain: mean over standard error; a row of weight two counts as two rows."""
-    mean = float(np.average(gains, weights=weight))
-    spread = float(np.sqrt(np.average(np.square(gains - mean), weights=weight) / weight.sum()))
-    return mean / max(spread, 1e-12)
-
-
-def stage_evidence(
-    problem: CascadeProblem, costs: Floats, scores: Floats, answer: Floats, belief: Floats
-) -> tuple[Evidence, Floats]:
-    """Evidence of every stage and, last, of the full model (blended or not), on held-out rows, and expected losses.
-
-    The expected loss of an answer is its probability of being wrong by the best available belief, not whether the row's
-    label contradicts it. Both have the same mean, but the first varies far less: thresholds fitted to a few lucky
-    labels would not generalise.
-
-    Parameters
-    ----------
-    costs : ndarray of shape (n_stages + 1,) or (n_rows, n_stages + 1)
-        Cost of a row at each stage and, last, at the full model.
-    scores : ndarray of shape (n_rows, n_stages, n_scores)
-        Calibrated scores of the stages.
-    answer, belief : ndarray of shape (n_rows, n_scores)
-        Scores of the answer with the full model, and of the best belief.
+    Where these would be more than ``max_places``, some are left out evenly; the first and the last stay.
     """
-    task = problem.task
-    every = [*(scores[:, stage] for stage in range(scores.shape[1])), answer]
-    quality: Numbers = np.column_stack([task.quality_of_scores(problem.y, one) for one in every])  # type: ignore[assignment]  # numpy widens a union
-    loss = np.column_stack([task.expected_loss(one, belief) for one in every])
-    gate = np.column_stack([task.uncertainty(one) for one in every[:-1]])
-    evidence = Evidence(
-        gate,
-        quality,
-        costs,
-        weight=problem.weight,
-        target=problem.y,
-        scores=np.stack(every, axis=1),
-        tolerance=task.tolerance,
-    )
-    return evidence, loss
+    if n_purchases <= max_places:
+        return np.arange(1, n_purchases + 1, dtype=np.intp)
+    places = list(range(1, min(n_purchases, EVERY_PLACE) + 1))
+    while places and places[-1] < n_purchases:
+        step = max(1, round(places[-1] / 4))
+        places.append(min(n_purchases, places[-1] + step))
+    if len(places) > max_places:
+        kept = np.unique(np.round(np.linspace(0, len(places) - 1, max_places)).astype(int))
+        places = [places[place] for place in kept] if max_places > 1 else [places[-1]]
+    return np.array(places, dtype=np.intp)
+
+
+def nested_sets(order: Ints, places: Sequence[int] | Ints, price_list: PriceList) -> tuple[Ints, ...]:
+    """Columns of each stage: what is free, then the columns of the first purchases, in their order.
+
+    Where something is free, there is a stage in front that holds only that.
+    """
+    group_of = price_list.group_of
+    free = np.flatnonzero(price_list.prices[group_of] == 0)
+    in_order = [np.flatnonzero(group_of == purchase) for purchase in order]
+    sets = [np.concatenate([free, *in_order[:place]]).astype(np.intp) for place in places]
+    return (free, *sets) if len(free) else tuple(sets)

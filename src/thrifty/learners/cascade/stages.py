@@ -30,16 +30,17 @@ from thrifty.engine.trees.binning import WORD
 from thrifty.engine.trees.ensemble import in_level_order
 from thrifty.engine.walk.stage import CascadeStage
 from thrifty.errors import InvalidInputError
+from thrifty.learners.cascade.problem import TrainingSet
 from thrifty.learners.trees import EnsembleBuilder
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import Subsampler, uniforms
 
 __all__ = [
     "EarlyStopping",
+    "FoldScores",
     "PendingCounts",
     "Stage",
     "StagedTrees",
-    "ValidationRows",
     "compact",
     "grow_more",
     "grow_stages",
@@ -55,19 +56,15 @@ __all__ = [
 ]
 
 SHRINKAGE, MAX_SHRUNK_STAGES = 0.7, 100
-"""Factor on the score so far with which a stage starts, and number of stages with it: the scale must stay finite."""
+"""Factor on the score so far with which a stage starts (``benchmarks/choices.py kept`` of 0.3), and number of stages
+with it: the scale must stay finite."""
 
-ROWS_PER_TREE = 0.6
-"""Share of the rows that a tree is grown on."""
+SUBSAMPLE = 0.6
+"""Share of the rows that a tree is grown on (trials on MiniBooNE and Forest; no command)."""
 
-N_LOSS_CHECKS = 10
-"""Checks of the validation loss in a stage that is grown in full."""
-
-PATIENCE = 2
-"""Checks without a lower loss that end a stage."""
-
-MIN_RELATIVE_DROP = 5e-4
-"""Relative drop from which on a loss counts as lower."""
+N_LOSS_CHECKS, PATIENCE, MIN_RELATIVE_DROP = 10, 2, 5e-4
+"""Checks of the validation loss in a stage that is grown in full, those without a lower loss that end a stage, and the
+relative drop from which on a loss is lower (trials on held-out rows of Letters and MiniBooNE; no command)."""
 
 
 @dataclass(frozen=True)
@@ -125,64 +122,39 @@ class StagedTrees:
         return replace(self, parts=tuple(compact(part) for part in self.parts))
 
 
-@dataclass(frozen=True)
-class ValidationRows:
-    """Validation rows of early stopping: no tree is grown on them.
-
-    Attributes
-    ----------
-    table : BinnedTable
-        The rows.
-    y, counts : ndarray of shape (n_rows,)
-        Targets and weights.
-    """
-
-    table: BinnedTable
-    y: Floats
-    counts: Floats
-
-
 def grow_stages(
-    task: Task,
-    table: BinnedTable,
-    y: Floats,
-    counts: Floats,
+    rows: TrainingSet,
     sets: Sequence[Ints],
     boosting: Boosting,
     *,
     n_trees: "Sequence[int] | PendingCounts | None" = None,
-    validation: ValidationRows | None = None,
+    validation: TrainingSet | None = None,
     counted: "PendingCounts | None" = None,
 ) -> StagedTrees:
     """Grow the stages of a cascade.
 
     Parameters
     ----------
-    task : Task
-        What is predicted.
-    table : BinnedTable
-        Training rows.
-    y, counts : ndarray of shape (n_rows,)
-        Targets, as the task encodes them, and weights.
+    rows : TrainingSet
+        Rows to learn from.
     sets : sequence of ndarray of int
         Columns of each stage, nested. A stage without columns adds nothing.
     boosting : Boosting
         How trees are grown; Newton steps.
     n_trees : sequence of int or PendingCounts, optional
         Trees of each stage; by default ``boosting.n_trees``.
-    validation : ValidationRows, optional
-        Rows for early stopping.
+    validation : TrainingSet, optional
+        Rows for early stopping: no tree is grown on them.
     counted : PendingCounts, optional
         Takes the number of trees of each stage as soon as the stage has ended.
     """
-    loss = task.loss(y)
-    base = loss.base(counts)
-    score = np.tile(base, (table.n_rows, 1))
+    table, loss, n_scores = rows.table, rows.loss, rows.task.n_scores
+    base = loss.base(rows.weight)
+    score = np.tile(base, (rows.n_rows, 1))
     stopping = None
     if validation is not None:
-        start = np.tile(base, (validation.table.n_rows, 1))
-        stopping = EarlyStopping(validation, task.loss(validation.y), start)
-    subsampler = Subsampler(uniforms(table.codes)[:, None], ROWS_PER_TREE)
+        stopping = EarlyStopping(validation, np.tile(base, (validation.n_rows, 1)))
+    subsampler = Subsampler(uniforms(table.codes)[:, None], SUBSAMPLE)
     parts, mean_margin, scale = [], np.zeros(len(sets)), 1.0
     for place, columns in enumerate(sets):
         if (kept := shrinkage_at(place)) < 1.0:
@@ -191,22 +163,19 @@ def grow_stages(
             if stopping:
                 stopping.score *= kept
         if not len(columns):
-            parts.append(TreeEnsemble.empty(table.n_features, task.n_scores))
+            parts.append(TreeEnsemble.empty(table.n_features, n_scores))
             if counted:
                 counted.put(place, 0)
             continue
-        stage = Stage(table, columns, boosting, task.n_scores)
+        stage, seed = Stage(table, columns, boosting, n_scores), place * boosting.n_trees + 1
         if stopping:
             stopping.begin(score)
-        max_trees, seed = (
-            boosting.n_trees if n_trees is None else n_trees[place],
-            place * boosting.n_trees + 1,
-        )
-        trees = grow_until(stage, loss, counts, score, max_trees, seed, subsampler, stopping)
+        max_trees = boosting.n_trees if n_trees is None else n_trees[place]
+        trees = grow_until(stage, loss, rows.weight, score, max_trees, seed, subsampler, stopping)
         parts.append(replace(trees, values=trees.values * scale))
         if counted:
             counted.put(place, trees.n_trees)
-        mean_margin[place] = np.average(margins(score * scale, base), weights=counts)
+        mean_margin[place] = np.average(margins(score * scale, base), weights=rows.weight)
     return StagedTrees(
         base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts), mean_margin
     )
@@ -216,19 +185,19 @@ class PendingCounts:
     """Trees of each stage while one fold finds them: other folds follow it stage by stage, in threads of their own."""
 
     def __init__(self, n_stages: int) -> None:
-        self._found = [Future[int]() for _ in range(n_stages)]
+        self._counts = [Future[int]() for _ in range(n_stages)]
 
     def put(self, place: int, n_trees: int) -> None:
         """Set the number of trees of a stage."""
-        self._found[place].set_result(n_trees)
+        self._counts[place].set_result(n_trees)
 
     def close(self) -> None:
-        """Cancel what was not found, so that the other folds do not wait for it."""
-        for one in self._found:
-            one.cancel()
+        """Cancel the counts that are missing, so that the other folds do not wait for them."""
+        for count in self._counts:
+            count.cancel()
 
     def __getitem__(self, place: int) -> int:
-        return self._found[place].result()
+        return self._counts[place].result()
 
 
 def grow_until(
@@ -259,35 +228,51 @@ def grow_until(
     return stage.trees().first(stopping.restore(stage, score) if stopping else stage.n_trees)
 
 
+@dataclass(frozen=True, eq=False)
+class FoldScores:
+    """Out-of-fold scores of the rows of one fold.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (n_rows, n_stages, n_scores)
+        Scores at every stage, by trees grown on the other folds.
+    mean_margin : ndarray of shape (n_stages,)
+        Mean margin after each stage, on the rows that trees were grown on.
+    n_trees : sequence of int
+        Trees of each stage of a line.
+    """
+
+    scores: Floats
+    mean_margin: Floats
+    n_trees: Sequence[int] = ()
+
+
 def score_fold(
-    task: Task,
-    table: BinnedTable,
-    y: Floats,
-    counts: Floats,
+    rows: TrainingSet,
     fold: Ints,
     sets: Sequence[Ints],
     boosting: Boosting,
     n_trees: "Sequence[int] | PendingCounts | None" = None,
     counted: "PendingCounts | None" = None,
-) -> tuple[Floats, list[int], Floats]:
-    """Out-of-fold scores of one fold at every stage, the trees of each stage, and their mean in-sample margins.
+) -> FoldScores:
+    """Score the rows of a fold by stages grown on the others.
 
     Without ``n_trees`` each stage stops early by the loss of the fold; ``counted`` takes the numbers of trees.
     """
     try:
-        rest = np.ones(table.n_rows, dtype=bool)
+        rest = np.ones(rows.n_rows, dtype=bool)
         rest[fold] = False
-        held_out = table.take(fold)
-        validation = ValidationRows(held_out, y[fold], counts[fold]) if n_trees is None else None
-        known = (table.take(rest), y[rest], counts[rest])
+        held_out = rows.take(fold)
+        validation = held_out if n_trees is None else None
         grown = grow_stages(
-            task, *known, sets, boosting, n_trees=n_trees, validation=validation, counted=counted
+            rows.take(rest), sets, boosting, n_trees=n_trees, validation=validation, counted=counted
         )
     finally:
         if counted:
             counted.close()
     assert grown.mean_margin is not None
-    return grown.scores(held_out), [part.n_trees for part in grown.parts], grown.mean_margin
+    n_grown = [part.n_trees for part in grown.parts]
+    return FoldScores(grown.scores(held_out.table), grown.mean_margin, n_grown)
 
 
 def margins(scores: Floats, base: Floats) -> Floats:
@@ -301,24 +286,23 @@ def margins(scores: Floats, base: Floats) -> Floats:
     return away
 
 
-def total_gains(table: BinnedTable, loss: Loss, counts: Floats, columns: Ints, boosting: Boosting) -> Floats:
+def total_gains(rows: TrainingSet, columns: Ints, boosting: Boosting) -> Floats:
     """Total gain of the splits on each column, shape (n_features,)."""
-    score = np.tile(loss.base(counts), (table.n_rows, 1))
-    return grow_more(table, loss, counts, columns, boosting, score).gains
+    score = np.tile(rows.loss.base(rows.weight), (rows.n_rows, 1))
+    return grow_more(rows, columns, boosting, score).gains
 
 
-def held_out_gains(
-    table: BinnedTable, loss: Loss, counts: Floats, columns: Ints, boosting: Boosting
-) -> Floats:
+def held_out_gains(rows: TrainingSet, columns: Ints, boosting: Boosting) -> Floats:
     """Total gain of the splits on each column on rows that their tree was not grown on, shape (n_features,).
 
     Where a column is chance, splits gain on the rows that they were found on, the more the more values it has, and
     lose on others (MDI-oob of Li, Wang, Basu, Kumbier and Yu, 2019). Gains are those of the steps that are taken, which
     the learning rate shortens.
     """
+    table, loss, counts = rows.table, rows.loss, rows.weight
     base, rate = loss.base(counts), boosting.learning_rate
     score = np.tile(base, (table.n_rows, 1))
-    drawn = Subsampler(uniforms(table.codes)[:, None], ROWS_PER_TREE).masks(1, boosting.n_trees)
+    drawn = Subsampler(uniforms(table.codes)[:, None], SUBSAMPLE).masks(1, boosting.n_trees)
     stage = Stage(table, columns, boosting, score.shape[1])
     stage.grow(loss, counts, score.copy(), boosting.n_trees, drawn)
     gains = np.zeros(table.n_features)
@@ -344,12 +328,10 @@ def held_out_gains(
     return gains
 
 
-def grow_more(
-    table: BinnedTable, loss: Loss, counts: Floats, columns: Ints, boosting: Boosting, score: Floats
-) -> "Stage":
+def grow_more(rows: TrainingSet, columns: Ints, boosting: Boosting, score: Floats) -> "Stage":
     """Grow trees over some columns on all rows, from the scores they have, which are updated in place."""
-    stage = Stage(table, columns, boosting, score.shape[1])
-    stage.grow(loss, counts, score, boosting.n_trees)
+    stage = Stage(rows.table, columns, boosting, score.shape[1])
+    stage.grow(rows.loss, rows.weight, score, boosting.n_trees)
     return stage
 
 
@@ -359,8 +341,8 @@ def shrinkage_at(place: int) -> float:
 
 
 def trees_within_bytes(
-    max_bytes: int, n_trees: list[int], bytes_of: Callable[[list[int]], Ints]
-) -> list[int]:
+    max_bytes: int, n_trees: Sequence[int], bytes_of: Callable[[Sequence[int]], Ints]
+) -> Sequence[int]:
     """Trees of each stage, capped at a common number so that all together take at most ``max_bytes``."""
     while True:
         taken = bytes_of(n_trees)
@@ -448,19 +430,19 @@ class Stage:
 class EarlyStopping:
     """Early stopping of a stage: tracks the lowest validation loss and restores its state."""
 
-    def __init__(self, validation: ValidationRows, loss: Loss, score: Floats) -> None:
-        self._validation, self._loss, self.score = validation, loss, score
+    def __init__(self, validation: TrainingSet, score: Floats) -> None:
+        self._validation, self._loss, self.score = validation, validation.loss, score
 
     def begin(self, score: Floats) -> None:
         """Begin a stage, at the scores of the rows that it grows on."""
-        self._n_seen = self._n_best = self._n_worse = 0
+        self._n_checked = self._n_best = self._n_worse = 0
         self._lowest = self._mean_loss()
         self._kept = score.copy(), self.score.copy()
 
     def should_stop(self, stage: Stage, score: Floats) -> bool:
         """Check the validation loss: whether ``PATIENCE`` checks have passed since the lowest."""
-        stage.trees(self._n_seen).predict_binned(self._validation.table, self.score)
-        self._n_seen, loss = stage.n_trees, self._mean_loss()
+        stage.trees(self._n_checked).predict_binned(self._validation.table, self.score)
+        self._n_checked, loss = stage.n_trees, self._mean_loss()
         if loss < self._lowest * (1.0 - MIN_RELATIVE_DROP):
             self._lowest, self._n_best, self._n_worse = loss, stage.n_trees, 0
             self._kept = score.copy(), self.score.copy()
@@ -470,10 +452,10 @@ class EarlyStopping:
 
     def restore(self, stage: Stage, score: Floats) -> int:
         """Restore the scores at the lowest loss, and return the number of trees there."""
-        if stage.n_trees > self._n_seen:
+        if stage.n_trees > self._n_checked:
             self.should_stop(stage, score)
         score[:], self.score[:] = self._kept
         return self._n_best
 
     def _mean_loss(self) -> float:
-        return float(np.average(self._loss.values(self.score), weights=self._validation.counts))
+        return float(np.average(self._loss.values(self.score), weights=self._validation.weight))

@@ -33,7 +33,6 @@ from scipy.special import expit, logit
 from thrifty.arrays import Floats, Ints
 from thrifty.engine.evidence.thresholds import threshold_curve
 from thrifty.engine.full.crossfit import TrainingRows
-from thrifty.engine.purchases.readers import TableReader
 from thrifty.engine.tasks.logistic import excess_loss
 from thrifty.engine.tasks.task import Loss, Task
 from thrifty.engine.walk.chain import Chain
@@ -84,10 +83,9 @@ class CallBudget:
         rows = self.rows
         held = LinearStage(columns, np.empty((len(columns), 0)), np.empty(0))
         chain = replace(self.behind, stages=(held,), policy=Policy.of(np.zeros(1)))
-        reader = TableReader(rows.X, rows.table, rows.positions)
         everyone, carried = np.arange(len(rows.y)), np.empty((len(rows.y), 0))
-        stop = chain.spent_at(reader, 0)
-        sent = chain.spent(reader, Walk(everyone, self.route + 1, carried))
+        stop = chain.spent_at(rows.table, 0)
+        sent = chain.spent(rows.table, Walk(everyone, self.route + 1, carried))
         return float(np.average(stop, weights=rows.weight)), np.maximum(sent - stop, 0.0)
 
     def share_of(self, columns: Ints) -> float:

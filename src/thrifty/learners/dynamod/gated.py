@@ -20,9 +20,8 @@ from thrifty.engine.evidence.measures import with_classes
 from thrifty.engine.evidence.thresholds import threshold_curve
 from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, held_out_rows
 from thrifty.engine.prices.billing import PriceList, check_amount
-from thrifty.engine.purchases.readers import TableReader
 from thrifty.engine.table.columns import column_types
-from thrifty.engine.table.frames import as_known_table, kind_of_table
+from thrifty.engine.table.table import Table
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import SLACK, Policy
 from thrifty.engine.walk.stage import Stage
@@ -105,9 +104,9 @@ class PairProblem:
     held_out: tuple[Floats, Floats] | None = None
 
     @property
-    def reader(self) -> TableReader:
+    def reader(self) -> Table:
         """Reader of the training rows."""
-        return TableReader(self.rows.X, self.rows.table, self.rows.positions)
+        return self.rows.table
 
     @cached_property
     def calls(self) -> CallBudget:
@@ -143,8 +142,7 @@ def extra_cost_of(behind: Chain, rows: TrainingRows) -> Floats | None:
     """Price of sending each row on, scaled to a mean of 1; None where it is 0 or the same for all rows."""
     if behind.behind is None and behind.price_list.by_row is None:
         return None
-    reader = TableReader(rows.X, rows.table, rows.positions)
-    cost = behind.spent(reader, behind.walk(reader))
+    cost = behind.spent(rows.table, behind.walk(rows.table))
     mean = float(np.average(cost, weights=rows.weight))
     return cost / mean if mean > 0 else None
 
@@ -182,7 +180,6 @@ class GatedEstimator(ChainEstimator):
         report = progress_printer(self.verbose, type(self).__name__)
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
-            X = as_known_table(X)
             rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
             names = getattr(self, "feature_names_in_", None)
             n_features = rows.X.shape[1]
@@ -198,7 +195,7 @@ class GatedEstimator(ChainEstimator):
                 rows.task,
                 Policy.of(np.empty(0), seed=seed),
                 names=None if names is None else tuple(str(name) for name in names),
-                kind=kind_of_table(X),
+                kind=rows.table.kind,
                 levels=self._levels,
                 types=column_types(rows.table),
             )
@@ -334,7 +331,7 @@ class GatedEstimator(ChainEstimator):
         curve = threshold_curve(seen.gate[:, 0], seen.cost_at(0), seen.cost_at(1), weight=seen.weights)
         self._mix(curve.within(budget))
 
-    def _curve(self, reader: TableReader, *, g: Floats | None = None, weight: Floats | None = None) -> Policy:
+    def _curve(self, reader: Table, *, g: Floats | None = None, weight: Floats | None = None) -> Policy:
         """Every threshold of the gate on these rows; ``g`` if the gate's own scores are too good."""
         if g is None:
             g = self.chain_.visit_all(reader).gate[:, 0]

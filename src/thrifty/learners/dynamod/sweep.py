@@ -35,9 +35,9 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.validation import check_memory
 
 from thrifty._version import __version__
-from thrifty.arrays import Floats
+from thrifty.arrays import Floats, plain_settings
 from thrifty.engine.evidence.collect import evidence_of, training_fingerprints
-from thrifty.engine.evidence.evidence import Evidence, plain_settings
+from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.frontier import Frontier, OperatingPoint
 from thrifty.engine.evidence.thresholds import measured
 from thrifty.engine.full.adapters import models_of
@@ -50,9 +50,8 @@ from thrifty.engine.full.model import (
     ask_model,
     is_estimator,
 )
-from thrifty.engine.purchases.readers import TableReader
 from thrifty.engine.table.columns import has_dates
-from thrifty.engine.table.frames import as_known_table, kind_of_table
+from thrifty.engine.table.table import Table
 from thrifty.engine.walk.chain import Chain
 from thrifty.errors import (
     FullModelNotWorthItWarning,
@@ -274,7 +273,7 @@ def sweep(
     (119,)
     """
     report = silent if progress is None else progress
-    X, X_val = as_known_table(X), as_known_table(X_val)
+    X, X_val = Table.of(X).native, Table.of(X_val).native
     shared = _check_shared(estimator, X, y, sample_weight, X_val, y_val)
     cells = _cells_of(shared.estimator, grid)
     cache = check_memory(os.fspath(memory) if isinstance(memory, os.PathLike) else memory)
@@ -437,14 +436,14 @@ def _check_shared(estimator: Any, X: Any, y: Any, sample_weight: Any, X_val: Any
     light = _with_fixed_seeds(type(estimator)(**{**given, "full": None} if "full" in given else given))
     rows = check_training_rows(probe, X, y, sample_weight, probe.cv, check_seed(light.random_state))
     prices = probe._price_list(rows)
-    numbers = validated(probe, X_val, reset=False)
-    rows.task.encode("y_val", y_val, numbers.shape[0])
+    table_val = Table.of(X_val)
+    table_val = table_val.with_numbers(validated(probe, table_val, reset=False))
+    rows.task.encode("y_val", y_val, table_val.n_samples)
     full, is_default = None, "full" in given and given["full"] is None
-    reads_numbers = is_default and (known_levels(probe) is not None or has_dates(X))
-    is_table, everyone = kind_of_table(X_val) and not reads_numbers, np.arange(numbers.shape[0])
-    reader = TableReader(numbers, X_val if is_table else numbers)
+    reads_numbers = is_default and (known_levels(probe) is not None or has_dates(rows.table))
+    everyone = np.arange(table_val.n_samples)
     if reads_numbers:
-        rows = replace(rows, table=rows.X)
+        rows, table_val = replace(rows, table=rows.table.in_numbers()), table_val.in_numbers()
     if "full" in given:
         full = _with_fixed_seeds(light._full() if is_default else given["full"])
     if full is not None and prices.full_columns is not None and columns_of(full, prices) is None:
@@ -457,8 +456,8 @@ def _check_shared(estimator: Any, X: Any, y: Any, sample_weight: Any, X_val: Any
         full,
         rows if full is None else rows.with_columns(prices.full_columns),
         prices,
-        reader.table(everyone, prices.full_columns),
-        reader.block(everyone, prices.read_by_full),
+        table_val.part(everyone, prices.full_columns).native,
+        table_val.block(everyone, prices.read_by_full),
         bool(reads_numbers),
     )
 

@@ -20,11 +20,10 @@ from thrifty.engine.evidence.collect import training_fingerprints
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, cross_fit_full
 from thrifty.engine.full.model import EstimatorFull, FullModel, as_full_model
-from thrifty.engine.prices.billing import PriceList, RowsOfFit
+from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.prices.prices import Prices, check_price_list, resolve_prices
-from thrifty.engine.purchases.readers import TableReader
 from thrifty.engine.table.columns import Levels, has_dates
-from thrifty.engine.table.frames import kind_of_table, split_row_keys
+from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import classification_of, default_classifier
 from thrifty.engine.tasks.regression import RegressionTask, default_regressor, read_targets, regression_of
 from thrifty.engine.tasks.task import Task
@@ -212,12 +211,11 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
         if evidence is not None:
             self.evidence_ = replace(evidence, full_quality=None, full_scores=None)
 
-    def _reader(self, X: Any, row_key: Any = None) -> TableReader:
+    def _reader(self, X: Any, row_key: Any = None) -> Table:
         if "chain_" not in vars(self):
             check_is_fitted(self)
-        X, keys = split_row_keys(X, row_key, getattr(self, "feature_names_in_", None))
-        numbers = validated(self, X, reset=False)
-        return TableReader(numbers, X if kind_of_table(X) else numbers, row_keys=keys)
+        table = Table.of(X, row_key, getattr(self, "feature_names_in_", None))
+        return table.with_numbers(validated(self, table, reset=False))
 
     def _full(self) -> Any:
         """The full model as given, or the default one."""
@@ -243,7 +241,9 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
         is_plain = self._levels is None and not has_dates(rows.table)
         if not reads_numbers and (self.full is not None or is_plain):
             return cross_fit_full(full, asked, n_jobs=n_jobs, other_work=other_work)
-        judged = cross_fit_full(full, replace(asked, table=asked.X), n_jobs=n_jobs, other_work=other_work)
+        judged = cross_fit_full(
+            full, replace(asked, table=asked.table.in_numbers()), n_jobs=n_jobs, other_work=other_work
+        )
         assert isinstance(judged.model, EstimatorFull)  # a model of scikit-learn
         return replace(judged, model=replace(judged.model, reads_numbers=True))
 
@@ -254,7 +254,8 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
             resolve_prices(self.feature_costs, self.prices, self._default_prices),
             n_features,
             names,
-            RowsOfFit(rows.X, rows.weight, rows.positions, rows.table),
+            rows.table,
+            rows.weight,
         )
         price_columns = () if prices.by_row is None else prices.by_row.price_column.tolist()
         levels = [column for column in price_columns if column in self._categorical]

@@ -1,23 +1,23 @@
 """Validation of training rows, weights, targets and parameters; errors name the column, the row and the value."""
 
 from collections.abc import Mapping
-from numbers import Integral
+from numbers import Integral, Number
 from typing import Any
 
 import numpy as np
-from sklearn.utils import _safe_indexing, check_random_state, get_tags
+from sklearn.utils import check_array, check_random_state, get_tags
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.validation import _check_feature_names, _check_sample_weight, validate_data
+from sklearn.utils.validation import check_non_negative, validate_data
 
 from thrifty.arrays import Floats, Labels, check_unmasked, unmasked
-from thrifty.engine.evidence.evidence import check_threshold
 from thrifty.engine.evidence.hypothesis_tests import check_max_loss
 from thrifty.engine.full.crossfit import TrainingRows, assign_folds
 from thrifty.engine.full.model import is_estimator
 from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.table.columns import Levels, learn_levels, plain_table
-from thrifty.engine.table.frames import describe_bad_column, kind_of_table, refuse_series
+from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import one_class
+from thrifty.engine.walk.policy import check_threshold
 from thrifty.errors import InvalidInputError, InvalidTypeError
 
 _OTHER_NAMES = "The feature names should match those that were passed during fit."
@@ -26,8 +26,8 @@ _OTHER_NAMES = "The feature names should match those that were passed during fit
 _IN_ORDER = " Give X with those columns, in that order: X[list(estimator.feature_names_in_)]."
 
 _WAY_OUT = (
-    " OneHotEncoder turns categories into columns of 0 and 1. BudgetedClassifier, BudgetedRegressor and the estimators "
-    "of DynaMod-Gbrt and GreedyMiser read text, categories and dates as they are."
+    " OneHotEncoder turns categories into columns of 0 and 1. The estimators whose names begin with Budgeted or "
+    "DynaModGbrt, such as BudgetedClassifier, read text, categories and dates as they are."
 )
 
 MAX_RATIO = 1e100
@@ -50,7 +50,8 @@ def check_training_rows(
         raise InvalidInputError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         )
-    numbers, y = validated(estimator, X, _plain_labels(y), reset=True)
+    table = Table.of(X)
+    numbers, y = validated(estimator, table, _plain_labels(y), reset=True)
     weight, class_weight = check_weights(sample_weight, numbers), getattr(estimator, "class_weight", None)
     task = estimator._task_of(y, weight)
     encoded = task.encode("y", y, len(y))
@@ -63,21 +64,20 @@ def check_training_rows(
         if isinstance(cv, Integral)
         else assign_folds(cv, numbers, encoded, task.strata(encoded), seed, task.query_of(encoded))[kept]
     )
-    table, every = X if kind_of_table(X) else numbers, numbers
+    every = numbers
+    table = table.for_fit(numbers)
     if len(kept) < len(weight):
-        table, numbers = _safe_indexing(table, kept), numbers[kept]
+        table, numbers = table.take(kept), numbers[kept]
     encoded = encoded[kept]
     strata, query = task.strata(encoded), task.query_of(encoded)
     if len(np.unique(strata)) < 2:
         raise one_class(task.decode(encoded[:1]))
     return TrainingRows(
         table=table,
-        X=numbers,
         y=encoded,
         task=task,
         weight=weight[kept],
         folds=assign_folds(cv, numbers, encoded, strata, seed, query) if given is None else given,
-        positions=kept,
         n_given=len(weight),
         weighted=bool(np.any(weight[kept] != 1.0)),
         given=every,
@@ -85,15 +85,18 @@ def check_training_rows(
 
 
 def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
-    """Validate X (and y) and return numbers; errors name the column, and masked cells are missing."""
-    refuse_series(X)
+    """Validate X, a ``Table`` or what makes one, (and y) and return numbers.
+
+    Errors name the column, and masked cells are missing.
+    """
+    table = Table.of(X)
     if not reset and not y:
-        plain = _plain_numbers(estimator, X)
+        plain = _plain_numbers(estimator, table)
         if plain is not None:
             return plain
     for labels in y:
         check_unmasked("y", labels)
-    X = _plain_table(estimator, X, reset)
+    table = _plain_table(estimator, table, reset)
     all_tags = get_tags(estimator)
     tags = all_tags.input_tags
     # Beside text the full model itself refuses what it cannot read: a missing level need not be missing for it.
@@ -103,7 +106,7 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
     try:
         return validate_data(
             estimator,
-            unmasked(X),
+            unmasked(table.native),
             *y,
             reset=reset,
             accept_sparse="csr" if tags.sparse else False,
@@ -112,12 +115,12 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
             **columns,
         )
     except (TypeError, ValueError, OverflowError) as error:
-        culprit = describe_bad_column(X, allow_missing=allow_nan)
-        if "encode it" in culprit and kind_of_table(X) and not _reads_levels(estimator):
+        culprit = table.describe_bad_column(allow_missing=allow_nan)
+        if "encode it" in culprit and table.kind and not _reads_levels(estimator):
             culprit += _WAY_OUT
         is_type = isinstance(error, TypeError)
         # Numpy's messages about types do not name the column.
-        message = "X must hold numbers." if is_type and culprit and kind_of_table(X) else str(error).rstrip()
+        message = "X must hold numbers." if is_type and culprit and table.kind else str(error).rstrip()
         if message.startswith("Input X contains NaN"):
             message = _who_reads_no_missing(estimator) or message
         message = message if message.endswith((".", "\n")) or not culprit else f"{message}."
@@ -126,22 +129,23 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
         raise (InvalidTypeError if is_type else InvalidInputError)(f"{message}{culprit}") from error
 
 
-def _plain_numbers(estimator: Any, X: Any) -> Floats | None:
-    """X as numbers if a quick check finds nothing unusual, else None.
+def _plain_numbers(estimator: Any, table: Table) -> Floats | None:
+    """A table as numbers if a quick check finds nothing unusual, else None.
 
     For one row scikit-learn's checks take longer than the prediction; they are used for unusual input only.
     """
     names, levels = getattr(estimator, "feature_names_in_", None), known_levels(estimator)
     if levels is not None:
-        if names is None or not kind_of_table(X) or list(X.columns) != names.tolist():
+        if names is None or not table.kind or table.columns != names.tolist():
             return None
-        numbers = levels.numbers(X)
+        numbers = levels.numbers(table)
         return numbers if len(numbers) and not np.isinf(numbers).any() else None
+    X = table.native
     if type(X) is np.ndarray:
         if names is not None or X.dtype != np.float64:
             return None
         numbers = X
-    elif names is not None and type(X).__name__ == "DataFrame" and kind_of_table(X) == "pandas":
+    elif names is not None and type(X).__name__ == "DataFrame" and table.kind == "pandas":
         if X.columns.tolist() != names.tolist() or not _PLAIN_TYPES.issuperset(X.dtypes):
             return None
         numbers = X.to_numpy(dtype=np.float64)
@@ -198,25 +202,25 @@ def _reads_levels(estimator: Any) -> bool:
     return bool(getattr(estimator, "_accepts_levels", False))
 
 
-def _plain_table(estimator: Any, X: Any, reset: bool) -> Any:
-    """X with numbers in the place of text, categories and dates, for estimators that read these."""
+def _plain_table(estimator: Any, table: Table, reset: bool) -> Table:
+    """A table with numbers instead of text, categories and dates, for estimators that read these."""
     if not _reads_levels(estimator):
-        return X
+        return table
     if reset:
         # A chain in the place of the full model reads the same numbers: its levels count.
         full = getattr(estimator, "full", None)
         model = getattr(full, "estimator", full)
         behind = getattr(getattr(model, "chain_", model), "levels", None)
-        estimator._levels = learn_levels(X) if behind is None else behind
-        return plain_table(X, estimator._levels)
+        estimator._levels = learn_levels(table) if behind is None else behind
+        return plain_table(table, estimator._levels)
     levels = known_levels(estimator)
-    if levels is not None and kind_of_table(X) and hasattr(estimator, "feature_names_in_"):
+    if levels is not None and table.kind and hasattr(estimator, "feature_names_in_"):
         # Levels are looked up by the place of the column, so names are checked first.
         try:
-            _check_feature_names(estimator, X, reset=False)
+            validate_data(estimator, table.native, reset=False, skip_check_array=True, ensure_2d=False)
         except ValueError as error:
             raise InvalidInputError(f"{str(error).rstrip()}{_IN_ORDER}") from error
-    return plain_table(X, levels)
+    return plain_table(table, levels)
 
 
 def known_levels(estimator: Any, reset: bool = False) -> Levels | None:
@@ -243,7 +247,15 @@ def check_weights(sample_weight: Any, numbers: Any) -> Floats:
     """
     check_unmasked("sample_weight", sample_weight)
     try:
-        weight = _check_sample_weight(sample_weight, numbers, dtype=np.float64, ensure_non_negative=True)
+        n_rows = numbers.shape[0]
+        if sample_weight is None or isinstance(sample_weight, Number):
+            sample_weight = np.full(n_rows, 1.0 if sample_weight is None else sample_weight)
+        weight = check_array(
+            sample_weight, ensure_2d=False, dtype=np.float64, order="C", input_name="sample_weight"
+        )
+        if weight.shape != (n_rows,):
+            raise ValueError(f"its shape must be ({n_rows},); got {weight.shape}.")
+        check_non_negative(weight, "`sample_weight`")
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"sample_weight must be a number >= 0 for each row: {error}") from error
     if not weight.any():

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats
-from thrifty.engine.evidence.evidence import Evidence, route_by
+from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.plots import (
     Purchased,
     as_html,
@@ -16,8 +16,9 @@ from thrifty.engine.plots import (
     purchased,
     shortened,
 )
-from thrifty.engine.table.frames import kind_of_table
+from thrifty.engine.table.table import Table
 from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.policy import route_by
 from thrifty.engine.walk.stage import nodes_of
 from thrifty.errors import InvalidInputError
 
@@ -44,7 +45,8 @@ class Notebook:
         -------
         matplotlib axes
         """
-        one = row if kind_of_table(row) or np.ndim(row) == 2 else np.asarray(row)[None, :]
+        table = Table.of(row)
+        one = row if table.kind or np.ndim(row) == 2 else np.asarray(row)[None, :]
         if np.shape(one)[0] != 1:
             raise InvalidInputError(
                 f"plot_route draws the way of one row; got {np.shape(one)[0]}. Write X[3:4] for the row of number 3."

@@ -11,18 +11,19 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Floats
+from thrifty.engine.evidence.averages import Means
 from thrifty.engine.evidence.budgets import CostBounds
 from thrifty.engine.evidence.certificate import Certificate, certify
 from thrifty.engine.evidence.collect import evidence_of
-from thrifty.engine.evidence.evidence import Evidence, Means, distinct_thresholds
+from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.evidence.hypothesis_tests import check_confidence, empirical_risk_within
 from thrifty.engine.evidence.measures import score_interval
 from thrifty.engine.evidence.thresholds import convex_hull, path_to_full
 from thrifty.engine.prices.billing import check_amount
-from thrifty.engine.purchases.readers import TableReader
+from thrifty.engine.table.table import Table
 from thrifty.engine.walk.chain import Chain
-from thrifty.engine.walk.policy import Policy
+from thrifty.engine.walk.policy import Policy, distinct_thresholds
 from thrifty.errors import InvalidInputError, NothingSavedWarning
 from thrifty.learners.estimators.checks import check_goal
 
@@ -36,7 +37,7 @@ class OperatingPoints:
     """Operating points of an estimator with a chain: ``at``, ``certified``, and what the point in force spends.
 
     ``_learned`` is the chain with all operating points of the fit, ``chain_`` the same at the point in force, and
-    ``evidence_`` what the chain did with the rows that points are judged on.
+    ``evidence_`` what the chain did with the rows that points are evaluated on.
     """
 
     chain_: Chain
@@ -80,7 +81,7 @@ class OperatingPoints:
         judged = self._evidence()
         folds = getattr(self, "cv", None)
         copies = int(folds) if isinstance(folds, Integral) else _USUAL_FOLDS
-        return CostBounds(judged, judged.n_rows).interval(self.chain_.policy, _LEVEL, copies)
+        return CostBounds(judged, judged.n_units).interval(self.chain_.policy, _LEVEL, copies)
 
     def at(self, *, budget: float | None = None, max_loss: float | Mapping[Any, float] | None = None) -> Self:
         """Return the same fit at another operating point, by the rows of the fit; nothing is refitted.
@@ -135,7 +136,7 @@ class OperatingPoints:
             What is to be shown against the full model: the share of answers that may be worse, or that of the rows of
             each class named; see ``thrifty.certify``.
         budget : float, optional
-            What the mean cost of new rows is to be at most; in the place of ``max_loss``.
+            What the mean cost of new rows is to be at most; instead of ``max_loss``.
         confidence : float, default=0.95
             Probability with which it must hold.
         duplicates : {"refuse", "drop", "count"}, default="refuse"
@@ -210,8 +211,8 @@ class OperatingPoints:
         """
         known, policy, in_force = self._evidence(), self._learned.policy, self.chain_.policy
         n_points = len(policy)
-        found = replace(policy, cost=means.cost[:n_points], score=means.score[:n_points])
-        self._learned = self._learned.at(found[convex_hull(found.cost, found.score)])
+        policy = replace(policy, cost=means.cost[:n_points], score=means.score[:n_points])
+        self._learned = self._learned.at(policy[convex_hull(policy.cost, policy.score)])
         thresholds, plain = replace(known, optimism=None).every_point()
         spread = np.array([np.std(known.at_point(point)[2]) for point in thresholds])
         optimism = np.column_stack([plain.score - means.score[n_points:], spread / np.sqrt(n_rows)])
@@ -303,15 +304,15 @@ class OperatingPoints:
         evidence: Evidence | None = getattr(self, "evidence_", None)
         if evidence is None:
             raise InvalidInputError(
-                "this needs the rows that the operating points were judged on, and the file that this estimator comes "
-                "from does not keep them: it was saved without evidence, or by a first version. Fit again, or score "
-                "points on rows of your own with evidence_of."
+                "this needs the rows that the operating points were evaluated on, and the file that this estimator "
+                "comes from does not keep them: it was saved without evidence. Fit again, or score points on rows of "
+                "your own with evidence_of."
             )
         return evidence
 
     # -- for subclasses --------------------------------------------------------------------------
 
-    def _reader(self, X: Any, row_key: Any = None) -> TableReader:
+    def _reader(self, X: Any, row_key: Any = None) -> Table:
         """Read from a table like that of the fit."""
         raise NotImplementedError
 

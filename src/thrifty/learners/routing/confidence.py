@@ -112,7 +112,10 @@ class ConfidenceRouter(GatedClassifier):
         )
         seen = rows.with_columns(columns)
         self._held_out = cross_fit_full(
-            self._cheap(), replace(seen, table=seen.X), n_jobs=self.n_jobs, name="the cheap model"
+            self._cheap(),
+            replace(seen, table=seen.table.in_numbers()),
+            n_jobs=self.n_jobs,
+            name="the cheap model",
         )
         return ForeignStage(columns, self._held_out.model, rows.task)
 

@@ -14,66 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Bools, Floats, Ints
+from thrifty.engine.prices.models import TOKEN_CHARACTERS, ModelPrice
 from thrifty.errors import InvalidInputError, MissingSupportWarning
-from thrifty.learners.routing.quality import ridge
+from thrifty.learners.routing.quality import floored, ridge
 
 MIN_ROWS = 30
-TOKEN_CHARACTERS = 4.0
-"""Characters of a token, where the log does not hold what was billed."""
-
 _MAX_WEIGHT = 20.0
 _MIN_SUPPORT = 0.5
 """Least sum of the weights of rows that were asked, as a share of the rows."""
 
 _COMPLETE_SHARE = 0.8
 """Where this share of the rows knows every model, the other rows are left out rather than estimated."""
-
-ModelPrice = float | tuple[float, float] | Callable[[Any], float] | None
-"""Price per call, per million tokens in and out, as a function of the row, or known from the log only."""
-
-
-def check_models(models: Any) -> dict[str, ModelPrice]:
-    """Names and prices of the models."""
-    if isinstance(models, Mapping):
-        pairs = list(models.items())
-    elif isinstance(models, Sequence) and not isinstance(models, str):
-        pairs = [(name, None) for name in models]
-    else:
-        raise InvalidInputError(
-            f"models must be a dict from names to prices, or a list of names; got {type(models).__name__}."
-        )
-    names = [name for name, _ in pairs]
-    for name in names:
-        if not isinstance(name, str) or not name:
-            raise InvalidInputError(f"models must have names that are text; got {name!r}.")
-        if names.count(name) > 1:
-            raise InvalidInputError(
-                f"models must have different names; {name!r} is there {names.count(name)} times."
-            )
-    if len(names) < 2:
-        raise InvalidInputError(f"models must name at least two models to choose from; got {len(names)}.")
-    return {name: check_price(name, price) for name, price in pairs}
-
-
-def check_price(name: str, price: Any) -> ModelPrice:
-    """Check the price of one model."""
-    if price is None or callable(price):
-        return price  # type: ignore[no-any-return]
-    rule = (
-        f"the price of {name!r} must be a number > 0 per call, a pair of numbers > 0 per million tokens in and out, or "
-        f"a function of the row; got {price!r}. A model that is free needs no router: give what its time is worth."
-    )
-    parts = list(price) if isinstance(price, tuple | list) else [price]
-    is_number = all(
-        isinstance(part, int | float | np.number) and not isinstance(part, bool) for part in parts
-    )
-    if len(parts) not in (1, 2) or not is_number or not all(np.isfinite(part) and part > 0 for part in parts):
-        raise InvalidInputError(rule)
-    return (
-        (float(parts[0]), float(parts[1]))
-        if isinstance(price, tuple | list) and len(parts) == 2
-        else float(parts[0])
-    )
 
 
 def is_text(X: Any) -> bool:
@@ -276,10 +227,11 @@ def complete(
         whole[:, model] = doubly_robust(whole[:, model], quality[:, model], weight)
         billed = ~np.isnan(cost[:, model])
         if not billed.all():
-            logs = np.log(np.maximum(cost[billed, model], 1e-3 * cost[billed, model].mean()))
-            fitted = np.exp(columns @ ridge(columns[billed], logs[:, None], 0.1 * billed.sum()))[:, 0]
+            seen = floored(cost[billed, model])
+            logs = columns @ ridge(columns[billed], np.log(seen)[:, None], 0.1 * billed.sum())
+            fitted = np.exp(np.clip(logs[:, 0], -700.0, 700.0))
             fitted *= cost[billed, model].mean() / fitted[billed].mean()
-            costs[~billed, model] = fitted[~billed]
+            costs[~billed, model] = np.clip(fitted[~billed], seen.min(), seen.max())
     return whole, costs
 
 

@@ -3,7 +3,8 @@
 A row is read as numbers: the columns of a table or an embedding as they are, a text as latent semantic analysis of its
 TF-IDF (words and pairs of words) beside four counts of characters. Quality is a weighted sum of three regressions that
 err in different ways, nearest neighbours, ridge and extremely randomised trees, with one set of weights for all models;
-cost is a ridge regression of its logarithm. Nothing is downloaded.
+cost is a ridge regression of its logarithm, clipped to the range of costs that the fit has seen: a call that failed and
+cost nothing is far away on that scale. Nothing is downloaded.
 """
 
 import re
@@ -138,6 +139,8 @@ class QualityModel:
         Extremely randomised trees, whose leaves are averaged.
     weights : ndarray of shape (3,)
         Weights of neighbours, ridge and trees, as deviations from the mean.
+    cost_range : ndarray of shape (2, n_models), optional
+        Least and largest cost seen, to which expected costs are clipped; files of version 0.3 have none.
     """
 
     centre: Floats
@@ -149,6 +152,7 @@ class QualityModel:
     cost_factor: Floats
     trees: TreeEnsemble
     weights: Floats
+    cost_range: Floats | None = None
 
     def parts(self, Z: Floats) -> tuple[Floats, Floats]:
         """Deviations from mean quality, shape (n_rows, n_models, 3), and expected costs, shape (n_rows, n_models)."""
@@ -161,6 +165,8 @@ class QualityModel:
             axis=2,
         )
         cost: Floats = np.exp(np.clip(linear[:, n_models:], -700.0, 700.0)) * self.cost_factor
+        if self.cost_range is not None:
+            cost = np.clip(cost, *self.cost_range)
         return quality - self.mean[:, None], cost
 
     def predict(self, Z: Floats) -> tuple[Floats, Floats]:
@@ -178,7 +184,13 @@ class QualityModel:
             coefficients=self.coefficients[:, both],
             cost_factor=self.cost_factor[models],
             trees=replace(self.trees, values=self.trees.values[:, models]),
+            cost_range=None if self.cost_range is None else self.cost_range[:, models],
         )
+
+    def with_costs(self, change: Floats) -> "QualityModel":
+        """The regressions with the cost of each model times a factor."""
+        seen = None if self.cost_range is None else self.cost_range * change
+        return replace(self, cost_factor=self.cost_factor * change, cost_range=seen)
 
     def with_combination(self, intercept: float, weights: Floats, cost: float) -> "QualityModel":
         """The regressions with a further model: a linear combination of the qualities of the others, at a fixed cost.
@@ -202,6 +214,9 @@ class QualityModel:
                 self.trees,
                 values=np.column_stack([self.trees.values, intercept + self.trees.values @ weights]),
             ),
+            cost_range=None
+            if self.cost_range is None
+            else np.column_stack([self.cost_range, np.full(2, cost)]),
         )
 
     def _filled(self, Z: Floats) -> Floats:
@@ -229,6 +244,10 @@ class QualityModel:
             "cost_factor": (self.cost_factor.shape, (n_models,)),
             "trees": ((self.trees.n_features, self.trees.n_outputs), (n_columns, n_models)),
             "weights": (self.weights.shape, (3,)),
+            "cost_range": (
+                (2, n_models) if self.cost_range is None else self.cost_range.shape,
+                (2, n_models),
+            ),
         }
         for name, (found, wanted) in shapes.items():
             if found != wanted or not len(self.neighbours) or not self.trees.n_trees:
@@ -251,13 +270,15 @@ def fit_quality_model(Z: Floats, quality: Floats, cost: Floats, seed: int) -> Qu
     scale = np.where(spread > 1e-9, 1.0 / np.maximum(spread, 1e-9), 0.0)
     standard = (Z - centre) * scale
     columns = np.column_stack([np.ones(len(Z)), standard])
-    logs = np.log(np.maximum(cost, 1e-3 * cost.mean(axis=0)))  # rows that were billed nothing
+    billed = floored(cost)
+    logs = np.log(billed)
     shrink = min(1.0, len(Z) / 2000)
     coefficients = np.column_stack(
         [ridge(columns, quality, 300.0 * shrink), ridge(columns, logs, 30.0 * shrink)]
     )
     n_models = quality.shape[1]
     expected = np.exp(columns @ coefficients[:, n_models:])
+    cost_range = np.stack([billed.min(axis=0), billed.max(axis=0)])
     forest = ExtraTreesRegressor(N_TREES, min_samples_leaf=8, max_features=0.3, random_state=seed).fit(
         Z, quality
     )
@@ -272,7 +293,15 @@ def fit_quality_model(Z: Floats, quality: Floats, cost: Floats, seed: int) -> Qu
         cost.mean(axis=0) / expected.mean(axis=0),
         forest_trees(forest),
         np.full(3, 1 / 3),
+        cost_range,
     )
+
+
+def floored(cost: Floats) -> Floats:
+    """Costs of at least a thousandth of the mean: rows that were billed nothing have no logarithm."""
+    mean = cost.mean(axis=0)
+    billed: Floats = np.maximum(cost, 1e-3 * np.where(mean > 0.0, mean, mean.max()))
+    return billed
 
 
 def crossfit(

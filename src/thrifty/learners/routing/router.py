@@ -1,9 +1,10 @@
 """``ModelRouter``: many models with prices, one budget.
 
-An answer of a model is a column with a price: the router buys answers one after another, looks at whether they agree,
-and stops for each row when another answer is not worth its price. ``quality`` has what is expected before asking,
-``policy`` the rules and how they are learned, ``state`` what a fit knows, ``operating_points`` budgets and bills,
-``logs`` the checks of what a log holds.
+A purchase is the answer of a model: the router buys answers one after another, looks at whether they agree, and stops
+for each row when another answer is not worth its price. The engine walks rows through rules (``engine.walk.rules``),
+one row at a time in sessions (``engine.walk.model_session``). Here, ``quality`` has what is expected before asking,
+``policy`` how rules are learned, ``state`` what a fit knows, ``logs`` the checks of what a log holds. Operating points,
+budgets, bills and certificates are those of cascades.
 """
 
 import copy
@@ -15,18 +16,28 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from thrifty.arrays import Floats, Ints, Labels, Words
-from thrifty.engine.evidence.hypothesis_tests import betting_bound, check_confidence, check_max_loss
+from thrifty._moved import FormerName
+from thrifty.arrays import Bools, Floats, Ints, Labels, Words
+from thrifty.engine.evidence.budgets import CostBounds, CostCertificate
+from thrifty.engine.evidence.certificate import Certificate, certify
+from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.evidence.frontier import Frontier
+from thrifty.engine.evidence.hypothesis_tests import check_confidence, check_max_loss
+from thrifty.engine.prices.models import ModelPrice, check_models, check_price
+from thrifty.engine.purchases.readers import Ledger
+from thrifty.engine.purchases.receipts import Receipt
+from thrifty.engine.walk.buying import buy_answers
+from thrifty.engine.walk.model_session import ModelExplanation, ModelSession, PricedModels, sessions_of
+from thrifty.engine.walk.policy import Policy
+from thrifty.engine.walk.rules import Log, Replay, walk
 from thrifty.errors import InvalidInputError
 from thrifty.learners.estimators.base import all_or_nothing
 from thrifty.learners.estimators.checks import check_count, check_seed, validated
+from thrifty.learners.routing.frontier import RouterFrontier
 from thrifty.learners.routing.logs import (
     MIN_ROWS,
-    ModelPrice,
     answer_codes,
     check_billed,
-    check_models,
-    check_price,
     check_propensity,
     check_quality,
     complete,
@@ -42,47 +53,38 @@ from thrifty.learners.routing.logs import (
     warn_of_support,
     whole_rows,
 )
-from thrifty.learners.routing.operating_points import (
-    Mix,
-    RouterCertificate,
-    RouterFrontier,
-    choose_mix,
-    held_mix,
-    infeasible,
-    mixed_mean,
-    upper_bill,
-)
-from thrifty.learners.routing.policy import (
-    Log,
-    Walked,
-    choose_pool,
-    walk,
-)
+from thrifty.learners.routing.policy import choose_pool
 from thrifty.learners.routing.quality import crossfit, learn_text_reader, ridge
-from thrifty.learners.routing.session import RouterSession
 from thrifty.learners.routing.state import MAX_POOL, NO_POLICY, RouterState, learn_policy
 from thrifty.rows import fingerprints, key_chance, key_words
 from thrifty.threads import limited_threads
 
 N_FOLDS = 5
 _FEW_ROWS = 10
-"""Rows that a model must be known of to be added, or judged."""
+"""Rows that a model must be known of to be added, or estimated."""
+_N_NEXT = 0.5
+"""With ``confidence``, the budget is held over this many new rows for each row of the log."""
 _MIN_TAKEN = 0.05
 """Share of rows that a policy sends to a model, from which on missing support is warned of."""
 
 
-class Replay(NamedTuple):
-    """What the policy would have done on a log, row by row."""
+class NewLog(NamedTuple):
+    """A log of new rows, of the models of the pool.
 
-    asked: Labels
-    """Names of the models asked, in order, "" behind the last; shape (n_rows, most asks)."""
-    model: Labels
-    """Name of the model whose answer was taken."""
-    cost: Floats
-    quality: Floats
-    """NaN where the log does not have it; with ``propensity``, doubly robust: its mean estimates that of the policy."""
-    ips: Floats | None = None
-    """With ``propensity``, terms of the self-normalised inverse-propensity estimate of quality, which is their mean."""
+    Attributes
+    ----------
+    log : Log
+        Expectations before asking, and what the models returned.
+    keys : ndarray of shape (n_rows,)
+        Fingerprints of what rows hold, which decide between two operating points that are mixed.
+    """
+
+    log: Log
+    keys: Words
+
+    def rows(self, rows: Ints | Bools) -> "NewLog":
+        """These rows only."""
+        return NewLog(self.log.rows(rows), self.keys[rows])
 
 
 class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -113,10 +115,14 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         Models that the policy chooses from, cheapest first.
     frontier_ : RouterFrontier
         Mean cost and quality of the operating points.
-    expected_cost_, expected_quality_ : float
-        Mean cost and quality at the budget, judged out of fold.
-    certificate_ : RouterCertificate or None
-        What ``certified`` proved.
+    expected_cost_, expected_score_ : float
+        Mean cost and quality at the budget, out of fold.
+    certificate_ : Certificate, CostCertificate or None
+        What ``certified`` proved, of quality or of the next bill.
+    policy_ : Policy
+        Operating points, and the one or two in force.
+    state_ : RouterState
+        What the fit learned; a file holds it.
 
     Examples
     --------
@@ -130,11 +136,13 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
     >>> list(router.predict([[0.05, 0.5], [0.95, 0.5]]))
     ['small', 'large']
     >>> session = router.start(X[0])
-    >>> while session.next_ask is not None:
-    ...     session = session.give(f"what {session.next_ask} says")
+    >>> while session.next_purchase is not None:
+    ...     session = session.give(f"what {session.next_purchase.name} says")
     >>> session.answer == f"what {session.model} says"
     True
     """
+
+    expected_quality_ = FormerName("expected_score_")
 
     normalise = staticmethod(normalise)
     """Canonical form in which answers are compared, None where nothing could be parsed; a subclass may replace it."""
@@ -245,7 +253,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
                 None if codes is None else codes[:, pool],
                 shown,
             )
-            self._state = learn_policy(
+            self.state_ = learn_policy(
                 RouterState(
                     names=names,
                     pool=tuple(names[model] for model in pool),
@@ -276,27 +284,36 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             check_confidence(confidence)
 
     def _go_to_budget(self) -> None:
-        """Choose the points to mix, and say what is expected of them."""
-        self._set_choice(choose_mix(self._state.point_cost, self.budget, self.confidence))
+        """Choose the points to mix."""
+        state, budget = self.state_, self.budget
+        if budget is None:
+            self._set_policy(state.policy.at(len(state.policy) - 1))
+        elif self.confidence is None:
+            self._set_policy(state.policy.within(budget))
+        else:
+            n_rows = len(state.log)
+            bounds = CostBounds(state.evidence, n_rows, max(int(_N_NEXT * n_rows), 1))
+            self._set_policy(bounds.within(state.policy, budget, self.confidence))
 
-    def _set_choice(self, choice: Mix) -> None:
-        state = self._state
-        self._choice = choice
-        self.pool_ = list(state.pool)
-        self.expected_cost_ = mixed_mean(state.point_cost, choice)
-        self.expected_quality_ = mixed_mean(state.point_quality, choice)
-        self.certificate_: RouterCertificate | None = None
+    def _set_policy(self, policy: Policy) -> None:
+        self.policy_ = policy
+        self.pool_ = list(self.state_.pool)
+        self.expected_cost_, self.expected_score_ = policy.expected_cost, policy.expected_score
+        self.certificate_: Certificate | CostCertificate | None = None
 
-    def _restore(
-        self, state: RouterState, choice: tuple[int, int, float], certificate: RouterCertificate | None
+    def restored(
+        self,
+        state: RouterState,
+        choice: tuple[int, int, float],
+        certificate: Certificate | CostCertificate | None,
     ) -> Self:
-        """Take the place of the router that a file was written from."""
-        self._state = state
+        """Become the router that a file was written from, and return it."""
+        self.state_ = state
         if state.reader is None:
             self.n_features_in_ = state.n_features
         if state.columns is not None:
             self.feature_names_in_ = np.array(state.columns, dtype=object)
-        self._set_choice(Mix(*choice))
+        self._set_policy(state.policy.at(*choice))
         self.certificate_ = certificate
         return self
 
@@ -319,7 +336,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         state = self._fitted()
         log, old = state.log, check_models(self.models)
         costs, expected = log.cost.copy(), log.expected.copy()
-        single, factor = state.single_cost.copy(), state.model.cost_factor.copy()
+        single, factor = state.single_cost.copy(), np.ones(len(state.pool))
         for name, given in prices.items():
             if name not in state.names:
                 raise InvalidInputError(
@@ -359,7 +376,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             state,
             log=replace(log, cost=costs, expected=expected),
             single_cost=single,
-            model=replace(state.model, cost_factor=factor),
+            model=state.model.with_costs(factor),
         )
         return self._relearned(
             changed, {**old, **{name: check_price(name, one) for name, one in prices.items()}}
@@ -390,7 +407,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             raise InvalidInputError(
                 f"name must be that of a new model; {name!r} is known. Fit again to change it."
             )
-        prior, _, _ = self._before_asking(X)
+        prior = self._unasked(X).log.prior
         scores = check_quality(np.reshape(quality, (-1, 1)), [name], len(prior))[:, 0]
         if len(scores) < _FEW_ROWS or np.isnan(scores).any():
             raise InvalidInputError(
@@ -426,7 +443,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             evidence_mean=np.append(state.evidence_mean, 0.0)[kept],
             single_cost=np.append(state.single_cost, spent),
             single_quality=np.append(state.single_quality, whole.quality[:, -1].mean()),
-            silent=(*state.silent, name),
+            models_without_answers=(*state.models_without_answers, name),
         )
         return self._relearned(changed, new)
 
@@ -435,24 +452,63 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         other = copy.copy(self)
         other.models = models
         with limited_threads(openmp=1, blas=1):
-            other._state = learn_policy(state, int(self.max_asks))
+            other.state_ = learn_policy(state, int(self.max_asks))
         other._go_to_budget()
         return other
 
-    # -- answers -----------------------------------------------------------------------------------
+    # -- the models ---------------------------------------------------------------------------------
 
     def _fitted(self) -> RouterState:
-        state: RouterState | None = getattr(self, "_state", None)
+        state: RouterState | None = getattr(self, "state_", None)
         if state is None:  # only then: the check of scikit-learn takes as long as a decision
-            check_is_fitted(self, "_state")
+            check_is_fitted(self, "state_")
         assert state is not None
         return state
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_state")
+        return hasattr(self, "state_")
 
-    def _price_of(self, name: str) -> ModelPrice:
-        return check_models(self.models)[name]
+    @property
+    def model_prices(self) -> dict[str, ModelPrice]:
+        """Prices of all models by name; None where a price is known from the log only."""
+        return check_models(self.models)
+
+    @property
+    def model_costs(self) -> dict[str, float]:
+        """Mean cost of each model alone, by name, on the rows of the fit."""
+        state = self._fitted()
+        return dict(zip(state.names, state.single_cost.tolist(), strict=True))
+
+    @property
+    def best_model(self) -> str:
+        """The single model of the highest quality; the cheaper of equals."""
+        state = self._fitted()
+        return state.names[state.best_single]
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether rows are texts."""
+        return self._fitted().reader is not None
+
+    @property
+    def table_columns(self) -> tuple[str, ...]:
+        """Columns of a table of rows: ``text``, or the columns of the fit; x0, x1 and so on where it knew no names."""
+        state = self._fitted()
+        if self.reads_texts:
+            return ("text",)
+        return state.columns or tuple(f"x{column}" for column in range(state.n_features))
+
+    def rows_of(self, frame: Any) -> Any:
+        """Rows of a data frame as the router reads them: its texts, or its columns in the order of the fit."""
+        columns = list(self.table_columns)
+        lacking = [name for name in columns if name not in frame.columns]
+        if lacking:
+            raise InvalidInputError(f"the table must have a column {lacking[0]!r}, as the log of the fit.")
+        if self.reads_texts:
+            return frame["text"].astype(str).tolist()
+        return frame[columns] if self._fitted().columns else frame[columns].to_numpy()
+
+    # -- rows ---------------------------------------------------------------------------------------
 
     def _read(self, X: Any) -> tuple[Floats, Words]:
         """Rows as numbers, and their keys."""
@@ -467,45 +523,181 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             raise InvalidInputError(f"X must be a list of texts, as in fit; got {type(X).__name__}.")
         return state.reader.transform(list(X)), key_words(list(X))
 
-    def _before_asking(self, X: Any) -> tuple[Floats, Floats, Floats]:
-        """Expected quality and cost of the pool, and a number in (0, 1) for each row, fixed by its content."""
-        Z, keys = self._read(X)
-        prior, expected = self._fitted().model.predict(Z)
-        return prior, expected, key_chance(keys)
+    def _unasked(self, X: Any) -> NewLog:
+        """Rows of which no model was asked yet."""
+        state, (Z, keys) = self._fitted(), self._read(X)
+        prior, expected = state.model.predict(Z)
+        unknown = np.full_like(prior, np.nan)
+        answers = None if state.log.answers is None else np.full(prior.shape, -1)
+        evidence = None if state.log.evidence is None else unknown.copy()
+        log = Log(prior, expected, unknown, unknown.copy(), answers, evidence)
+        return NewLog(log, keys)
 
-    def _rule_of(self, chance: float) -> tuple[int, int]:
-        return self._mixed_rules()[int(chance < self._choice.share)][1]
+    def read_log(
+        self, X: Any, quality: Any = None, cost: Any = None, answers: Any = None, evidence: Any = None
+    ) -> NewLog:
+        """Read a log of new rows, as in ``fit``; costs that were not billed are those expected."""
+        state, new, n_rows = self._fitted(), self._unasked(X), len(X)
+        log, names, pool = new.log, state.names, [state.names.index(name) for name in state.pool]
+        scores = log.quality if quality is None else qualities(quality, names, n_rows)[:, pool]
+        prices = self.model_prices
+        is_billed = cost is not None or all(price is not None for price in prices.values())
+        costs = (
+            costs_of(X, cost, answers, prices, n_rows)[:, pool]
+            if is_billed or quality is not None
+            else log.cost
+        )
+        codes, shown = log.answers, log.evidence
+        if codes is not None:
+            if answers is None:
+                raise InvalidInputError(
+                    "the router was fitted with answers, and looks at them: give answers=."
+                )
+            codes = answer_codes(answers, names, n_rows, self.normalise, may_be_unparsed=True)[:, pool]
+            codes[:, [name in state.models_without_answers for name in state.pool]] = -1
+        if shown is not None:
+            if evidence is not None:
+                shown = numbers("evidence", evidence, names, n_rows)[:, pool]
+            shown = np.where(np.isfinite(shown), shown, state.evidence_mean)
+        costs = np.where(np.isnan(costs), log.expected, costs)
+        return new._replace(log=Log(log.prior, log.expected, scores, costs, codes, shown))
 
-    def _mixed_rules(self) -> list[tuple[float, tuple[int, int]]]:
-        """Shares of rows, and family and place of the rule that they follow: the cheaper point first."""
-        state, (low, high, share) = self._fitted(), self._choice
+    def walk(self, new: NewLog, point: int | None = None) -> Replay:
+        """Walk rows of a log, each under the operating point that it follows, or all under one of the frontier.
+
+        Models of the result are places in ``pool_``, -1 behind the last one asked.
+        """
+        state = self._fitted()
+        if point is not None:
+            return walk(state.families[state.point_family[point]], int(state.point_place[point]), new.log)
+        parts = [(mask, self.walk(new.rows(mask), place)) for mask, place in self._parts(new.keys)]
+        n_rows, width = len(new.log), max(part.asked.shape[1] for _, part in parts)
+        asked = np.full((n_rows, width), -1)
+        replay = Replay(asked, np.empty(n_rows, np.intp), np.empty(n_rows), np.empty(n_rows))
+        for mask, part in parts:
+            asked[mask, : part.asked.shape[1]] = part.asked
+            replay.model[mask], replay.cost[mask], replay.quality[mask] = part.model, part.cost, part.quality
+        return replay
+
+    def _parts(self, keys: Words) -> list[tuple[Bools, int]]:
+        """Masks of the rows that follow each of the points in force, if any do, and the points."""
+        policy, upper = self.policy_, self.policy_.follows_upper(keys)
         return [
-            (weight, (int(state.point_family[point]), int(state.point_place[point])))
-            for weight, point in ((1.0 - share, low), (share, high))
+            (mask, point) for mask, point in ((~upper, policy.lower), (upper, policy.upper)) if mask.any()
         ]
+
+    def _first(self, new: NewLog) -> tuple[Ints, Floats]:
+        """First model that each row asks, and what the row is expected to pay for it and all that follow."""
+        state = self._fitted()
+        first, cost = np.empty(len(new.log), np.intp), np.empty(len(new.log))
+        for mask, point in self._parts(new.keys):
+            ask = state.first_asked(point, new.log.rows(mask))
+            first[mask] = ask
+            cost[mask] = new.log.expected[np.flatnonzero(mask), ask] + state.mean_further_cost(point)[ask]
+        return first, cost
+
+    # -- answers ------------------------------------------------------------------------------------
 
     def predict(self, X: Any) -> Labels:
         """First model to ask about each row; equal rows are treated alike."""
-        state = self._fitted()
-        prior, expected, chance = self._before_asking(X)
-        log = Log(prior, expected, np.full_like(prior, np.nan), np.full_like(prior, np.nan))
-        first = np.empty(len(prior), dtype=np.intp)
-        for share, point in self._parts(chance):
-            family = state.families[state.point_family[point]]
-            first[share] = family.decide(int(state.point_place[point]), (), log.rows(share)).ask
-        return np.array(state.pool, dtype=object)[first]
+        return self.first_asked(X)[0]
 
-    def _parts(self, chance: Floats) -> list[tuple[Any, int]]:
-        high = chance < self._choice.share
-        return [
-            (mask, point)
-            for mask, point in ((~high, self._choice.low), (high, self._choice.high))
-            if mask.any()
-        ]
+    def first_asked(self, X: Any) -> tuple[Labels, Floats]:
+        """First model to ask about each row, and what the row is expected to pay, as ``predict`` and ``cost`` say."""
+        first, cost = self._first(self._unasked(X))
+        return np.array(self._fitted().pool, dtype=object)[first], cost
 
-    def start(self, x: Any) -> RouterSession:
+    def route(self, X: Any, cost: Any = None, answers: Any = None, evidence: Any = None) -> Ints:
+        """Model that answers each row, by its place in ``pool_``.
+
+        Without a log (``cost``, ``answers`` and ``evidence`` as in ``fit``), the first model that is asked.
+        """
+        if cost is None and answers is None and evidence is None:
+            return self._first(self._unasked(X))[0]
+        route: Ints = self.walk(self.read_log(X, None, cost, answers, evidence)).model
+        return route
+
+    def cost(self, X: Any, cost: Any = None, answers: Any = None, evidence: Any = None) -> Floats:
+        """Cost of each row: what it would pay on a log, or without one, what it is expected to pay.
+
+        Expected are the cost of the first model, and the mean of what rows of the fit paid beyond it that asked the
+        same one first. Arguments as in ``fit``.
+        """
+        if cost is None and answers is None and evidence is None:
+            return self._first(self._unasked(X))[1]
+        return self.walk(self.read_log(X, None, cost, answers, evidence)).cost
+
+    def expected_cost(self, X: Any) -> Floats:
+        """Expected cost of asking each model of ``pool_`` about each row, shape (n_rows, n_pool)."""
+        return self._unasked(X).log.expected
+
+    def score(
+        self, X: Any, quality: Any, cost: Any = None, answers: Any = None, evidence: Any = None
+    ) -> float:
+        """Mean quality of the answers that are taken on a log, over the rows of which it is known."""
+        return float(np.nanmean(self.replay(X, quality, cost, answers, evidence).quality))
+
+    def _priced_models(self) -> PricedModels:
+        state, policy, prices = self._fitted(), self.policy_, self.model_prices
+        return PricedModels(
+            state.pool,
+            tuple(prices[name] for name in state.pool),
+            tuple(
+                (share, state.families[state.point_family[point]], int(state.point_place[point]))
+                for share, point in ((1.0 - policy.share, policy.lower), (policy.share, policy.upper))
+            ),
+            self.model_costs,
+            state.evidence_mean,
+            frozenset(state.models_without_answers),
+            self.normalise,
+        )
+
+    def _sessions(self, X: Any, new: NewLog) -> list[ModelSession]:
+        """A session of each row, which functions that tell prices read as they were given."""
+        rows: Any = X if self.reads_texts else np.asarray(X)
+        return sessions_of(self._priced_models(), rows, new.log, self.policy_.follows_upper(new.keys))
+
+    def start(self, x: Any) -> ModelSession:
         """Start a session of one row: a text, or the numbers of a row."""
-        return RouterSession(self, x)
+        new = self._unasked([x] if isinstance(x, str) else np.asarray(x)[None])
+        return ModelSession(
+            self._priced_models(), x, new.log, follows_upper=bool(self.policy_.follows_upper(new.keys)[0])
+        )
+
+    def buy(
+        self,
+        models: Mapping[str, Any],
+        X: Any,
+        *,
+        on_failure: str = "answer",
+        batch_size: int | None = None,
+    ) -> Receipt:
+        """Answer every row by asking models; return a receipt of what was asked, its cost and what failed.
+
+        Parameters
+        ----------
+        models : dict of str to callable
+            For each model of ``pool_`` a function of rows, which are a part of ``X``: it returns an answer for each of
+            them, or a ``thrifty.Delivery`` with answers as ``values``, ``cost`` and ``evidence`` of each row where they
+            are known, and as ``failed`` why rows got no answer, by their places in the part. An error is a failure of
+            all these rows.
+        X : rows as in ``fit``
+            Rows to answer.
+        on_failure : {"answer", "skip", "raise"}, default="answer"
+            What becomes of a row whose model fails: it goes on with another model, as in a session; with "raise",
+            nothing more is asked and ``PurchaseFailedError`` carries the receipt of everything so far.
+        batch_size : int, optional
+            Most rows in one question; None asks about all rows that need a model together.
+        """
+        ledger, new = Ledger(on_failure, batch_size), self._unasked(X)
+        sessions = self._sessions(X, new)
+
+        def rows_of(rows: Ints) -> Any:
+            if hasattr(X, "iloc"):
+                return X.iloc[rows]
+            return [X[row] for row in rows.tolist()] if self.reads_texts else X[rows]
+
+        return buy_answers(sessions, models, self.pool_, rows_of, ledger)
 
     def replay(
         self,
@@ -521,13 +713,12 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         On a log in which not all models were asked, ``propensity`` gives estimates of the quality of a policy that asks
         one model about each row; costs that were not billed are those expected.
         """
-        log, chance = self._log_of(X, quality, cost, answers, evidence)
-        found = self._walked(log, chance)
-        names = np.array([*self._fitted().pool, ""], dtype=object)
-        result = Replay(names[found.asked], names[found.model], found.cost, found.quality)
-        return result if propensity is None else self._estimated(result, found.model, log, propensity)
+        new = self.read_log(X, quality, cost, answers, evidence)
+        replay, names = self.walk(new), np.array([*self._fitted().pool, ""], dtype=object)
+        result = replay._replace(asked=names[replay.asked], model=names[replay.model])
+        return result if propensity is None else self._estimated(result, replay.model, new.log, propensity)
 
-    def _estimated(self, found: Replay, model: Ints, log: Log, propensity: Any) -> Replay:
+    def _estimated(self, replay: Replay, model: Ints, log: Log, propensity: Any) -> Replay:
         """Doubly robust and inverse-propensity qualities in place of those that a log does not have."""
         state, rows = self._fitted(), np.arange(len(log))
         if np.ndim(propensity) == 2:
@@ -535,81 +726,32 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             propensity = numbers("propensity", propensity, state.names, len(log))[:, pool]
         chances = check_propensity(propensity, ~np.isnan(log.quality), state.pool)
         if not np.isnan(log.quality).any():
-            return found._replace(ips=found.quality)  # nothing is estimated
-        if found.asked.shape[1] > 1:
+            return replay._replace(ips=replay.quality)  # nothing is estimated
+        if replay.asked.shape[1] > 1:
             raise InvalidInputError(
                 f"propensity is for a policy that asks one model about each row; this one asks up to "
-                f"{found.asked.shape[1]}, and the log lacks answers of the others. Give a log of all models, or fit "
+                f"{replay.asked.shape[1]}, and the log lacks answers of the others. Give a log of all models, or fit "
                 f"with max_asks=1."
             )
         weight = 1.0 / chances[rows, model]
         for place, name in enumerate(state.pool):
             taken = model == place
             if taken.mean() >= _MIN_TAKEN:
-                warn_of_support(name, weight[taken], ~np.isnan(found.quality[taken]), _FEW_ROWS)
+                warn_of_support(name, weight[taken], ~np.isnan(replay.quality[taken]), _FEW_ROWS)
         fitted = np.clip(log.prior[rows, model], 0.0, 1.0)
-        return found._replace(
-            quality=doubly_robust(fitted, found.quality, weight),
-            ips=inverse_propensity(found.quality, weight),
+        return replay._replace(
+            quality=doubly_robust(fitted, replay.quality, weight),
+            ips=inverse_propensity(replay.quality, weight),
         )
-
-    def _walked(self, log: Log, chance: Floats) -> Walked:
-        """Each row under the point that it follows."""
-        parts = [(mask, self._walk(point, log.rows(mask))) for mask, point in self._parts(chance)]
-        width = max(part.asked.shape[1] for _, part in parts)
-        asked = np.full((len(log), width), -1)
-        found = Walked(asked, np.empty(len(log), np.intp), np.empty(len(log)), np.empty(len(log)))
-        for mask, part in parts:
-            found.asked[mask, : part.asked.shape[1]] = part.asked
-            found.model[mask], found.cost[mask], found.quality[mask] = part.model, part.cost, part.quality
-        return found
-
-    def _walk(self, point: int, log: Log) -> Walked:
-        """All rows under one point of the frontier."""
-        state = self._fitted()
-        return walk(state.families[state.point_family[point]], int(state.point_place[point]), log)
-
-    def _log_of(self, X: Any, quality: Any, cost: Any, answers: Any, evidence: Any) -> tuple[Log, Floats]:
-        """A new log of the pool, and the chance of each row."""
-        state, prices = self._fitted(), check_models(self.models)
-        names, n_rows = state.names, len(X)
-        prior, expected, chance = self._before_asking(X)
-        pool = [names.index(name) for name in state.pool]
-        scores = qualities(quality, names, n_rows)[:, pool]
-        costs = costs_of(X, cost, answers, prices, n_rows)[:, pool]
-        codes = shown = None
-        if state.log.answers is not None:
-            if answers is None:
-                raise InvalidInputError(
-                    "the router was fitted with answers, and looks at them: give answers=."
-                )
-            codes = answer_codes(answers, names, n_rows, self.normalise, may_be_unparsed=True)[:, pool]
-            codes[:, [name in state.silent for name in state.pool]] = -1
-        if state.log.evidence is not None:
-            given = (
-                np.full((n_rows, len(names)), np.nan)
-                if evidence is None
-                else numbers("evidence", evidence, names, n_rows)
-            )
-            shown = given[:, pool]
-            shown = np.where(np.isfinite(shown), shown, state.evidence_mean)
-        return Log(prior, expected, scores, np.where(np.isnan(costs), expected, costs), codes, shown), chance
 
     # -- what is known of it -------------------------------------------------------------------------
 
     @property
     def frontier_(self) -> RouterFrontier:
-        """Mean cost and quality of the operating points, judged out of fold."""
+        """Mean cost and quality of the operating points, out of fold."""
         state = self._fitted()
-        quality = state.point_quality
-        return RouterFrontier(
-            state.point_cost.mean(axis=0),
-            quality.mean(axis=0),
-            quality.std(axis=0) / np.sqrt(len(quality)),
-            tuple(state.family_names[family] for family in state.point_family),
-            state.single_cost,
-            state.single_quality,
-        )
+        frontier = RouterFrontier.from_evidence([state.evidence])
+        return replace(frontier, single_cost=state.single_cost, single_quality=state.single_quality)
 
     def certified(
         self,
@@ -624,13 +766,14 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         against: str | None = None,
         n_next: int | None = None,
         confidence: float = 0.95,
+        duplicates: str = "refuse",
     ) -> Self:
         """Return the router at a setting whose loss, or bill, new rows bound, with its ``certificate_``.
 
         Parameters
         ----------
         X, quality, cost, answers, evidence
-            New rows of a log, as in ``fit``; rows of the fit are refused.
+            New rows of a log, as in ``fit``.
         max_loss : float, optional
             Mean quality that may be lost against a single model. Points are tested from the dearest down, and the
             cheapest one before the first that fails is taken (fixed-sequence testing).
@@ -642,24 +785,23 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             Rows that the bill is for; as many as are given here unless given.
         confidence : float, default=0.95
             Confidence of the bound.
+        duplicates : {"refuse", "drop", "count"}, default="refuse"
+            Treatment of rows that hold the same as rows of the fit: they are refused, left out, or counted. Rows that
+            equal each other, qualities included, count once unless it is "count"; see ``thrifty.certify``.
         """
         state = self._fitted()
         check_confidence(confidence)
         if (max_loss is None) == (budget is None):
             raise InvalidInputError(f"give one of max_loss and budget; got {max_loss!r} and {budget!r}.")
-        log, _ = self._log_of(X, quality, cost, answers, evidence)
-        keys = self._read(X)[1]
-        n_seen = int(np.isin(keys, state.keys).sum())
-        if n_seen:
-            raise InvalidInputError(
-                f"{n_seen} of {len(log)} rows are rows of the fit, which prove nothing about new ones. Leave them out."
-            )
+        new = self.read_log(X, quality, cost, answers, evidence)
+        log = new.log
         name = state.names[state.best_single] if against is None else against
         if name not in state.names:
             raise InvalidInputError(f"against must be one of the models; got {name!r}.")
         if budget is not None:
             self._check_goal(budget, None)
-            return self._with_bill(log, budget, n_next or len(log), confidence)
+            n_next = check_count("n_next", len(log) if n_next is None else n_next)
+            return self._with_bill(new, budget, n_next, confidence, duplicates)
         reference = qualities(quality, state.names, len(log))[:, state.names.index(name)]
         n_partial = int(np.isnan(np.column_stack([log.quality, reference])).any(axis=1).sum())
         if n_partial:
@@ -669,33 +811,49 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             )
         check_max_loss(max_loss)
         limit = float(max_loss or 0.0)
-        found: tuple[int, float] | None = None
-        for point in reversed(range(len(state.point_family))):
-            bound = betting_bound(reference - self._walk(point, log).quality, confidence)
-            if not bound <= limit:
-                break
-            found = point, bound
-        if found is None:
+        chosen = Frontier.from_evidence([state.evidence], every_point=True)
+        certificate = certify(
+            chosen.on([self._evidence_on(new, reference)]),
+            max_loss=limit,
+            confidence=confidence,
+            duplicates=duplicates,
+            measure="mean",
+            largest=1.0,
+        )
+        if certificate.point is None:
             raise InvalidInputError(
-                f"max_loss={limit:g} cannot be proved on these {len(log)} rows: the best setting loses up to "
-                f"{bound:.4f} against {name}. Give more rows, or allow a larger loss."
+                f"max_loss={limit:g} cannot be proved on these {certificate.n_rows} rows: the best setting loses up to "
+                f"{certificate.failed_bound:.4f} against {name}. Give more rows, or allow a larger loss."
             )
         other = copy.copy(self)
-        other._set_choice(Mix(found[0], found[0], 0.0))
-        other.certificate_ = RouterCertificate("quality", found[1], limit, float(confidence), len(log), name)
+        other._set_policy(state.policy.at(int(certificate.point.thresholds[0])))
+        other.certificate_ = replace(certificate, against=name)
         return other
 
-    def _with_bill(self, log: Log, budget: float, n_next: int, confidence: float) -> Self:
-        n_points = len(self._fitted().point_family)
-        costs = np.column_stack([self._walk(point, log).cost for point in range(n_points)])
-        choice = held_mix(costs, budget, n_next, confidence)
-        if choice is None:
-            raise infeasible(budget, upper_bill(costs, Mix(0, 0, 0.0), n_next, confidence), confidence)
+    def evidence_on(
+        self, X: Any, quality: Any, cost: Any = None, answers: Any = None, evidence: Any = None
+    ) -> Evidence:
+        """Every row of a log under every operating point, as ``evidence_of`` returns it; arguments as in ``fit``."""
+        return self._evidence_on(self.read_log(X, quality, cost, answers, evidence))
+
+    def _evidence_on(self, new: NewLog, reference: Floats | None = None) -> Evidence:
+        """Every row of a log under every point, beside the quality of a model that points are compared with."""
+        state = self._fitted()
+        walks = [self.walk(new, point) for point in range(len(state.policy))]
+        cost, quality = (
+            np.column_stack([getattr(one, name) for one in walks]) for name in ("cost", "quality")
+        )
+        labels = new.log.quality if reference is None else np.column_stack([new.log.quality, reference])
+        return state.evidence_on(new.keys, labels, cost, np.nan_to_num(quality), reference)
+
+    def _with_bill(self, new: NewLog, budget: float, n_next: int, confidence: float, duplicates: str) -> Self:
+        state = self._fitted()
+        bounds = CostBounds.on_held_out(self._evidence_on(new), state.evidence, duplicates, n_next)
         other = copy.copy(self)
-        other._set_choice(choice)
-        bound = upper_bill(costs, choice, n_next, confidence)
-        other.certificate_ = RouterCertificate(
-            "bill", bound, float(budget), float(confidence), len(log), "", n_next
+        other._set_policy(bounds.within(state.policy, budget, confidence))
+        bound = bounds.bound(other.policy_, confidence)
+        other.certificate_ = CostCertificate(
+            float(budget), bound, float(confidence), bounds.n_rows, int(n_next)
         )
         return other
 
@@ -703,12 +861,13 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         """Upper prediction bound of the total cost of the next ``n_rows`` rows, from the rows of the fit."""
         check_confidence(confidence)
         n_rows = check_count("n_rows", n_rows)
-        return n_rows * upper_bill(self._fitted().point_cost, self._choice, n_rows, confidence)
+        bounds = CostBounds(self._fitted().evidence, len(self.state_.log), n_rows)
+        return n_rows * bounds.bound(self.policy_, confidence)
 
     def explain(
         self, X: Any = None, quality: Any = None, cost: Any = None, answers: Any = None, evidence: Any = None
     ) -> Any:
-        """What the router chooses from and what is expected of it; of rows, what is asked about each, and why.
+        """Explain what the router chooses from and what is expected of it; of rows, what is asked about each, and why.
 
         Parameters
         ----------
@@ -719,41 +878,44 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
 
         Returns
         -------
-        str, or list of str
-            One text, or one for each row.
+        str, or list of ModelExplanation
+            A text, or an explanation of each row, which is printed as text.
         """
-        state, choice = self._fitted(), self._choice
+        state, policy = self._fitted(), self.policy_
         if X is not None:
             given = {"quality": quality, "cost": cost, "answers": answers, "evidence": evidence}
             log = {
                 name: matrix(name, one, state.names, len(X)) for name, one in given.items() if one is not None
             }
-            rows = list(X) if state.reader is not None and is_text(X) else self._read(X)[0]
+            new = self._unasked(X)
+            sessions = self._sessions(X, new)
+            if not log:
+                expected = self._first(new)[1].tolist()
+                return [
+                    replace(session.explanation(), cost=cost)
+                    for session, cost in zip(sessions, expected, strict=True)
+                ]
             return [
-                self._explained(rows[row], {name: one[row] for name, one in log.items()})
-                for row in range(len(X))
+                self._explained(session, {name: part[row] for name, part in log.items()})
+                for row, session in enumerate(sessions)
             ]
         best = state.best_single
-        rules = [state.family_names[state.point_family[point]] for point in (choice.low, choice.high)]
-        words = (
-            rules[0]
-            if choice.share == 0.0
-            else f"{rules[0]} for {1 - choice.share:.0%} of rows, else {rules[1]}"
-        )
+        rules, share = [state.rules[point] for point in (policy.lower, policy.upper)], policy.share
+        words = rules[0] if share == 0.0 else f"{rules[0]} for {1 - share:.0%} of rows, else {rules[1]}"
         return (
-            f"expected quality {self.expected_quality_:.3f} for {self.expected_cost_:.3g} a row ({words}); "
+            f"expected quality {self.expected_score_:.3f} for {self.expected_cost_:.3g} a row ({words}); "
             f"{state.names[best]} alone has {state.single_quality[best]:.3f} for {state.single_cost[best]:.3g}"
         )
 
-    def _explained(self, x: Any, log: Mapping[str, Any]) -> str:
-        """One row, given what the models returned."""
-        session, names = self.start(x), self._fitted().names
-        while log and session.next_ask is not None:
-            place = names.index(session.next_ask)
+    def _explained(self, session: ModelSession, log: Mapping[str, Any]) -> ModelExplanation:
+        """Explain one row, given what the models returned."""
+        names, quality = self._fitted().names, None
+        while session.next_purchase is not None:
+            place = names.index(session.next_purchase.name)
             answer, cost, evidence = (
                 log[name][place] if name in log else None for name in ("answers", "cost", "evidence")
             )
             session.give(answer, None if cost is None or np.isnan(cost) else float(cost), evidence)
-        if "quality" not in log or session.model is None:
-            return session.explain()
-        return f"{session.explain()}; its quality was {float(log['quality'][names.index(session.model)]):.3g}"
+        if "quality" in log and session.model is not None:
+            quality = float(log["quality"][names.index(session.model)])
+        return session.explanation(quality)

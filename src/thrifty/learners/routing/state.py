@@ -1,25 +1,27 @@
-"""What a fit of a router learned, and how the policy is learned from it: rules judged out of fold, and their hull."""
+"""What a fit of a router learned, and how the policy is learned from it: rules out of fold, and their hull."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from thrifty.arrays import Floats, Ints, Words
+from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.evidence.thresholds import convex_hull
+from thrifty.engine.walk.policy import Policy
+from thrifty.engine.walk.rules import Cascades, Log, Rules
 from thrifty.errors import InvalidInputError
 from thrifty.learners.routing.policy import (
-    Cascades,
-    Family,
-    Judged,
-    Log,
-    concave_hull,
-    judge,
+    CrossFittedRules,
+    cross_fit_rules,
     learn_families,
     rounded,
     shrunk,
 )
 from thrifty.learners.routing.quality import QualityModel, TextReader
+from thrifty.rows import fingerprints, labelled_keys
 
 MAX_POOL = 8
 """Models that the policy chooses from: those of the best cascades and those nearest the Pareto front."""
@@ -48,14 +50,14 @@ class RouterState:
     point_family, point_place : ndarray of shape (n_points,)
         The rule of each point of the frontier.
     point_quality, point_cost : ndarray of shape (n_rows, n_points)
-        Expected quality of each row under each rule, judged out of fold, and its cost.
+        Expected quality of each row under each rule, out of fold, and its cost.
     single_cost, single_quality : ndarray of shape (n_models,)
         Means of each model alone.
     n_features : int
         Columns of tables; 0 for texts.
     columns : tuple of str or None
         Their names, where they have any.
-    silent : tuple of str
+    models_without_answers : tuple of str
         Models that were added later: the log does not know their answers, which are not compared.
     """
 
@@ -78,12 +80,62 @@ class RouterState:
     single_quality: Floats
     n_features: int
     columns: tuple[str, ...] | None = None
-    silent: tuple[str, ...] = ()
+    models_without_answers: tuple[str, ...] = ()
+
+    def first_asked(self, point: int, log: Log) -> Ints:
+        """First model that each row of a log asks under a point."""
+        rules = self.families[self.point_family[point]]
+        ask: Ints = rules.decide(int(self.point_place[point]), (), log).ask
+        return ask
+
+    def mean_further_cost(self, point: int) -> Floats:
+        """Mean of what rows of the fit pay beyond the first model under a point, by that model."""
+        first = self.first_asked(point, self.log)
+        further = self.point_cost[:, point] - self.log.cost[np.arange(len(first)), first]
+        n_rows = np.bincount(first, minlength=len(self.pool))
+        return np.bincount(first, further, len(self.pool)) / np.maximum(n_rows, 1)
 
     @property
     def best_single(self) -> int:
         """The single model of the highest quality; the cheaper of equals."""
         return int(np.lexsort((self.single_cost, -np.round(self.single_quality, 6)))[0])
+
+    @property
+    def rules(self) -> list[str]:
+        """Family of the rule of each operating point."""
+        return [self.family_names[family] for family in self.point_family]
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """Rows of the fit under the rule of each point: expected quality, out of fold, and cost."""
+        return self.evidence_on(self.keys, self.log.quality, self.point_cost, self.point_quality)
+
+    def evidence_on(
+        self, keys: Words, labels: Floats, cost: Floats, quality: Floats, full_quality: Floats | None = None
+    ) -> Evidence:
+        """Rows under the rule of each point, with what they hold and their labels as fingerprints.
+
+        Parameters
+        ----------
+        keys : ndarray of shape (n_rows,)
+            Fingerprints of what rows hold.
+        labels : ndarray of shape (n_rows, n_labels)
+            Known qualities: rows that hold the same and have equal ones count as one.
+        cost, quality : ndarray of shape (n_rows, n_points)
+            What each row pays and gets under each rule.
+        full_quality : ndarray of shape (n_rows,), optional
+            Quality of the model that rules are compared with.
+        """
+        rows = labelled_keys(keys, fingerprints(labels))
+        return Evidence.of_rules(
+            cost, quality, full_quality=full_quality, rows=rows, settings={"rules": self.rules}
+        )
+
+    @cached_property
+    def policy(self) -> Policy:
+        """Operating points, each the number of its rule, with their mean cost and quality on the rows of the fit."""
+        points, means = self.evidence.every_point()
+        return Policy(points, means.cost, means.score)
 
     def validate(self) -> "RouterState":
         """Refuse parts that do not fit together."""
@@ -104,7 +156,8 @@ class RouterState:
             "have rules that suit its log": all(one.suits(self.log) for one in self.families),
             "know each row under each point": self.point_cost.shape == (len(self.log), n_points)
             and self.point_quality.shape == (len(self.log), n_points),
-            "know the models whose answers are not compared": set(self.silent) <= set(self.names),
+            "know the models whose answers are not compared": set(self.models_without_answers)
+            <= set(self.names),
             "know each model alone": self.single_cost.shape
             == self.single_quality.shape
             == (len(self.names),),
@@ -126,22 +179,26 @@ NO_POLICY: dict[str, Any] = {
 
 
 def learn_policy(state: RouterState, max_asks: int) -> RouterState:
-    """Learn all families, judge them out of fold, and keep the points on the concave hull."""
+    """Learn all families, cross-fit them, and keep the points on the convex hull."""
     names: list[str] = []
-    families: list[Family] = []
-    judged: list[Judged] = []
+    families: list[Rules] = []
+    cross_fitted: list[CrossFittedRules] = []
     for name, learn in learn_families(state.log, max_asks):
-        family, own = judge(learn, state.log, state.folds)
+        family, own = cross_fit_rules(learn, state.log, state.folds)
         if not isinstance(family, Cascades):
-            fixed = [one for one, other in zip(judged, families, strict=True) if isinstance(other, Cascades)]
+            fixed = [
+                rules
+                for rules, other in zip(cross_fitted, families, strict=True)
+                if isinstance(other, Cascades)
+            ]
             own = shrunk(own, _together(fixed))
         names.append(name)
         families.append(family)
-        judged.append(own)
+        cross_fitted.append(own)
     n_rules = [family.n_rules for family in families]
-    quality, cost = _together(judged)
+    quality, cost = _together(cross_fitted)
     # Means that differ in their last bits only are the same point: the simpler family comes first.
-    hull = concave_hull(rounded(cost.mean(axis=0)), np.round(quality.mean(axis=0), 9))
+    hull = convex_hull(rounded(cost.mean(axis=0)), np.round(quality.mean(axis=0), 9))
     return replace(
         state,
         families=tuple(families),
@@ -153,5 +210,5 @@ def learn_policy(state: RouterState, max_asks: int) -> RouterState:
     ).validate()
 
 
-def _together(parts: Sequence[Judged]) -> Judged:
-    return Judged(*(np.column_stack(columns) for columns in zip(*parts, strict=True)))
+def _together(parts: Sequence[CrossFittedRules]) -> CrossFittedRules:
+    return CrossFittedRules(*(np.column_stack(columns) for columns in zip(*parts, strict=True)))

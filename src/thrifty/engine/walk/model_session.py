@@ -1,0 +1,293 @@
+"""Session of a router: one row that asks one model after another."""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from thrifty.arrays import Bools, Floats
+from thrifty.engine.prices.billing import check_amount
+from thrifty.engine.prices.models import ModelPrice, price_of_answer
+from thrifty.engine.purchases.receipts import Purchase
+from thrifty.engine.walk.rules import Log, Rules, Step
+from thrifty.engine.walk.session import Session
+from thrifty.errors import InvalidInputError
+
+__all__ = ["ModelExplanation", "ModelSession", "PricedModels", "sessions_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class PricedModels:
+    """Models that a row may ask, and the rules that decide which of them it asks.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The models.
+    prices : tuple of ModelPrice
+        Their prices.
+    mixed_rules : tuple of (float, Rules, int)
+        Rules in force, the cheaper one first: the share of rows that follow them, their family, and the number therein.
+    mean_cost : dict of str to float
+        Mean cost of each model, also of those that are never asked.
+    evidence_mean : ndarray of shape (n_models,)
+        Stands for evidence that is missing.
+    without_answers : frozenset of str
+        Models whose answers are not compared.
+    normalise : callable
+        Canonical form in which answers are compared, None where nothing could be parsed.
+    """
+
+    names: tuple[str, ...]
+    prices: tuple[ModelPrice, ...]
+    mixed_rules: tuple[tuple[float, Rules, int], ...]
+    mean_cost: Mapping[str, float]
+    evidence_mean: Floats
+    without_answers: frozenset[str]
+    normalise: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class ModelExplanation:
+    """Explanation of one row of a router: a line for each model asked, the model that answers, and the cost.
+
+    Attributes
+    ----------
+    lines : tuple of str
+        Models asked in their order, whether their answers agree, and the decision.
+    bought : tuple of str
+        Models that were asked, in order.
+    answer : str or None
+        The model whose answer is taken; the first one to ask where the row has no answer yet.
+    cost : float
+        What the row paid; what it is expected to pay where nothing is known but the first model to ask.
+    """
+
+    lines: tuple[str, ...]
+    bought: tuple[str, ...]
+    answer: str | None
+    cost: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, ready for a JSON file."""
+        return {
+            "steps": list(self.lines),
+            "bought": list(self.bought),
+            "answer": self.answer,
+            "cost": self.cost,
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+class ModelSession(Session):
+    """Asks models about one row, as the policy decides, until it has an answer; made by ``ModelRouter.start``.
+
+    Parameters
+    ----------
+    models : PricedModels
+        Models and rules.
+    x : object
+        The row.
+    log : Log
+        A log of this row alone, in which nothing but expectations is known; the session fills it.
+    follows_upper : bool
+        Whether the row follows the dearer one of two operating points that are mixed.
+
+    Attributes
+    ----------
+    next_purchase : Purchase or None
+        The answer to buy now: the name of the model, and what it is expected to cost; None when the row is answered.
+    answer, model : object, str
+        The best answer at hand and the model that gave it; None before the first one.
+    cost : float
+        What was paid so far.
+    value : float
+        Expected quality of the answer at hand; NaN where the rule has no estimate.
+    asked, failed : tuple of str
+        Models that were asked, in order, and those of them that gave no answer.
+    """
+
+    def __init__(self, models: PricedModels, x: Any, log: Log, *, follows_upper: bool) -> None:
+        self._models, self._x, self._log = models, x, log
+        _, self._rules, self._place = models.mixed_rules[int(follows_upper)]
+        self._returned: list[tuple[int, Any, float]] = []
+        self._failed: set[int] = set()
+        self._is_substitute = False
+        self._forms: list[Any] = []
+        self.cost = 0.0
+        self._decide()
+
+    @property
+    def _asked(self) -> tuple[int, ...]:
+        return tuple(sorted(model for model, _, _ in self._returned))
+
+    def _decide(self) -> None:
+        if not self._is_substitute:
+            self._step: Step = self._rules.decide(self._place, self._asked, self._log)
+        ask, best = int(self._step.ask[0]), int(self._step.answer[0])
+        if best in self._failed:
+            answered = [model for model in self._asked if model not in self._failed]
+            best = max(answered, key=lambda model: self._log.prior[0, model], default=-1)
+            # The policy is at its end: the first answer of another model is taken.
+            self._is_substitute = ask < 0 and best < 0
+            ask = self._substitute() if self._is_substitute else ask
+        names = self._models.names
+        self._next: int | None = None if ask < 0 else ask
+        self.model = None if best < 0 else names[best]
+        self.answer = next((answer for model, answer, _ in self._returned if model == best), None)
+
+    def _substitute(self) -> int:
+        """Model to ask where all that the policy asked have failed: the best not dearer one, else the cheapest."""
+        prior, cost, asked = self._log.prior[0], self._log.expected[0], self._asked
+        left = [model for model in range(len(prior)) if model not in asked]
+        limit = max(cost[model] for model in asked)
+        within = [model for model in left if cost[model] <= limit]
+        if within:
+            return max(within, key=lambda model: prior[model])
+        return min(left, key=lambda model: cost[model], default=-1)
+
+    @property
+    def next_purchase(self) -> Purchase | None:  # type: ignore[override]  # read only
+        """The answer to buy now; None when the row is answered."""
+        if self._next is None:
+            return None
+        at_hand = "no answer yet" if self.model is None else f"the answer of {self.model} is not sure enough"
+        return Purchase(self._models.names[self._next], float(self._log.expected[0, self._next]), why=at_hand)
+
+    @property
+    def next_ask(self) -> str | None:
+        """Former name of ``next_purchase.name``."""
+        warnings.warn(
+            "next_ask is next_purchase.name now, and next_purchase is None when the row is answered; next_ask goes "
+            "with the next release.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return None if self._next is None else self._models.names[self._next]
+
+    @property
+    def value(self) -> float:
+        """Expected quality of the answer at hand; NaN where the rule has no estimate."""
+        return float(self._step.value[0])
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Models that were asked, in order."""
+        return tuple(self._models.names[model] for model, _, _ in self._returned)
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Models that gave no answer."""
+        return tuple(self._models.names[model] for model in sorted(self._failed))
+
+    def expected_cost(self, name: str) -> float:
+        """Expected cost of asking a model about this row; its mean where the policy never asks it."""
+        names = self._models.names
+        return float(
+            self._log.expected[0, names.index(name)] if name in names else self._models.mean_cost[name]
+        )
+
+    @property
+    def takes_next(self) -> bool:
+        """Whether the policy takes any answer of ``next_purchase``."""
+        return self._is_substitute or self._rules.takes_next(self._place, self._asked)
+
+    def propensity(self, name: Any) -> float:
+        """Probability of asking a model about this row, over the operating points that are mixed.
+
+        A point that would first ask a model whose answer is not known counts as one that does not ask ``name``.
+        """
+        wanted, total = self._models.names.index(name), 0.0
+        known = {*self._asked, wanted}
+        for weight, rules, place in self._models.mixed_rules:
+            asked: tuple[int, ...] = ()
+            while wanted not in asked:
+                ask = int(rules.decide(place, asked, self._log).ask[0])
+                if ask not in known:
+                    break
+                asked = tuple(sorted((*asked, ask)))
+            total += weight * (wanted in asked)
+        return total
+
+    def fail(self, cost: float = 0.0) -> Self:
+        """Report that the model gave no answer, and what that cost; another one is asked instead."""
+        if self._next is not None:
+            self._failed.add(self._next)
+        return self.give(None, cost=cost)
+
+    def give(self, answer: Any, cost: float | None = None, evidence: float | None = None) -> Self:
+        """Give the answer of the model that ``next_purchase`` names.
+
+        Parameters
+        ----------
+        answer : object
+            Its answer; None where nothing could be parsed.
+        cost : float, optional
+            What was billed; unless given, by the price of the model, or what it was expected to cost.
+        evidence : float, optional
+            As in ``fit``.
+        """
+        if self._next is None:
+            raise InvalidInputError(
+                f"the row is answered, by {self.model!r}; no further answer can be given."
+            )
+        models, model = self._models, self._next
+        price = price_of_answer(models.prices[model], self._x, answer) if cost is None else None
+        paid = float(self._log.expected[0, model]) if price is None else price
+        paid = paid if cost is None else check_amount("cost", cost)
+        self._log.cost[0, model] = paid
+        if self._log.answers is not None:
+            form = None if models.names[model] in models.without_answers else models.normalise(answer)
+            if form is not None and form not in self._forms:
+                self._forms.append(form)
+            self._log.answers[0, model] = -1 if form is None else self._forms.index(form)
+        if self._log.evidence is not None:
+            missing = evidence is None or not np.isfinite(evidence)
+            self._log.evidence[0, model] = models.evidence_mean[model] if missing else evidence
+        self._returned.append((model, answer, paid))
+        self.cost += paid
+        self._decide()
+        return self
+
+    def explanation(self, quality: float | None = None) -> ModelExplanation:
+        """Explanation of the row so far, with the quality of its answer where that is known."""
+        wanted, text = self.next_purchase, self.explain()
+        text += "" if quality is None else f"; its quality was {quality:.3g}"
+        answer = self.model if wanted is None else wanted.name
+        return ModelExplanation(tuple(text.split("\n")), self.asked, answer, self.cost)
+
+    def _lines(self) -> list[str]:
+        names, codes, lines = self._models.names, self._log.answers, []
+        for number, (model, _, paid) in enumerate(self._returned):
+            prior = np.clip(self._log.prior[0, model], 0.0, 1.0)
+            words = f"asked {names[model]} (paid {paid:.3g}), expected quality {prior:.3f}"
+            before = [other for other, _, _ in self._returned[:number]]
+            if codes is not None and codes[0, model] < 0:
+                words += "; its answer could not be parsed"
+            elif codes is not None and before:
+                same = [names[other] for other in before if codes[0, other] == codes[0, model]]
+                words += f"; agrees with {', '.join(same)}" if same else "; disagrees with the others"
+            lines.append(words)
+        return lines
+
+    def _answered(self) -> str:
+        return "" if self.model is None else f"by {self.model}"
+
+    def _last_line(self) -> str:
+        value = np.clip(self.value, 0.0, 1.0)
+        sure = "" if np.isnan(value) else f", expected quality {value:.3f}"
+        return f"answered by {self.model} for {self.cost:.3g}{sure}"
+
+
+def sessions_of(
+    models: PricedModels, rows: Sequence[Any], log: Log, follows_upper: Bools
+) -> list[ModelSession]:
+    """Sessions of many rows, whose expectations are in a log."""
+    return [
+        ModelSession(models, x, log.rows(np.array([row])), follows_upper=bool(follows_upper[row]))
+        for row, x in enumerate(rows)
+    ]

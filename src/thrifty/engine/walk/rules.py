@@ -1,0 +1,341 @@
+"""Rules that decide which model a row asks next, and when it stops: what a router walks rows through.
+
+A purchase is the answer of a model here. The state of a row is the set of models asked so far and what they returned:
+whether their answers agree, whether they could be parsed, how long (expensive) they were, and evidence such as a
+log-probability. A rule maps the state to a ``Step``: the next model to ask, or a stop with the answer of a model that
+was asked. ``walk`` follows a rule over a ``Log`` that holds what every model returned; a session
+(``session.ModelSession``) does the same for one row whose answers come one after another. How rules are learned is in
+``thrifty.learners.routing``.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from thrifty.arrays import Bools, Floats, Ints
+
+__all__ = ["Cascades", "Log", "Programme", "Replay", "Routes", "Rules", "Step", "walk"]
+
+DIGITS = 6
+"""Scores are rounded before they are compared: the last bits of a BLAS decide nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """Rows with what each model of the pool returned, all arrays of shape (n_rows, n_models).
+
+    Attributes
+    ----------
+    prior, expected : ndarray
+        Expected quality and cost, before any model is asked.
+    quality, cost : ndarray
+        What was measured and billed.
+    answers : ndarray of int, optional
+        Equal numbers within a row are equal answers; -1 could not be parsed.
+    evidence : ndarray, optional
+        Numbers known after asking.
+    """
+
+    prior: Floats
+    expected: Floats
+    quality: Floats
+    cost: Floats
+    answers: Ints | None = None
+    evidence: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.prior)
+
+    @property
+    def n_models(self) -> int:
+        """Number of models."""
+        return int(self.prior.shape[1])
+
+    def rows(self, rows: Ints | Bools) -> "Log":
+        """These rows only."""
+        return self._each(lambda array: array[rows])
+
+    def take(self, models: Ints) -> "Log":
+        """These models only."""
+        return self._each(lambda array: array[:, models])
+
+    def _each(self, change: Callable[[Any], Any]) -> "Log":
+        arrays = self.prior, self.expected, self.quality, self.cost, self.answers, self.evidence
+        changed: list[Any] = [None if array is None else change(array) for array in arrays]
+        return Log(*changed)
+
+
+class Step(NamedTuple):
+    """Decisions of a rule for rows in the same state, each of shape (n_rows,)."""
+
+    ask: Ints
+    """Next model, or -1 to stop."""
+    answer: Ints
+    """Model whose answer is best at hand; -1 before any was asked."""
+    value: Floats
+    """Expected quality of that answer; NaN where the rule has no estimate."""
+
+
+class Rules(Protocol):
+    """Rules of one kind, one for each price."""
+
+    @property
+    def n_rules(self) -> int:
+        """Number of rules."""
+
+    def suits(self, log: Log) -> bool:
+        """Whether the rules are about such a log; files are checked with it."""
+
+    def decide(self, place: int, asked: tuple[int, ...], log: Log) -> Step:
+        """Decide for rows at which the models ``asked`` were asked; only their columns of the log may be looked at."""
+
+    def takes_next(self, place: int, asked: tuple[int, ...]) -> bool:
+        """Whether the policy takes any answer of the next model, so that it may be passed on as it comes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cascades:
+    """Single models and fixed cascades: ask the first two; if they agree, stop, else ask the third.
+
+    Attributes
+    ----------
+    models : ndarray of shape (n_prices, 3)
+        The models of each rule; a single model stands first, followed by -1.
+    best : ndarray of shape (n_prices,)
+        Which of the first two answers is taken where they agree.
+    """
+
+    models: Ints
+    best: Ints
+
+    @property
+    def n_rules(self) -> int:
+        """Number of rules."""
+        return len(self.models)
+
+    def suits(self, log: Log) -> bool:
+        """Whether each rule names models of the log."""
+        models = self.models
+        if models.ndim != 2 or models.shape[1] != 3 or self.best.shape != (len(models),):
+            return False
+        single = models[:, 1] < 0
+        named = [models[:, 0], self.best, *models[~single, 1:].T]
+        inside = all(bool(((one >= 0) & (one < log.n_models)).all()) for one in named)
+        return inside and (log.answers is not None or bool(single.all()))
+
+    def decide(self, place: int, asked: tuple[int, ...], log: Log) -> Step:
+        """Decide by agreement."""
+        first, second, third = map(int, self.models[place])
+        n_rows, unknown = len(log), np.full(len(log), np.nan)
+        if first not in asked:
+            return Step(np.full(n_rows, first), np.full(n_rows, -1), unknown)
+        if second < 0 or third in asked:
+            return Step(np.full(n_rows, -1), np.full(n_rows, first if second < 0 else third), unknown)
+        if second not in asked:
+            return Step(np.full(n_rows, second), np.full(n_rows, first), unknown)
+        assert log.answers is not None
+        agree = (log.answers[:, first] == log.answers[:, second]) & (log.answers[:, first] >= 0)
+        return Step(np.where(agree, -1, third), np.full(n_rows, int(self.best[place])), unknown)
+
+    def takes_next(self, place: int, asked: tuple[int, ...]) -> bool:
+        """Single models, and the third of a cascade."""
+        return bool(self.models[place, 1] < 0) or len(asked) == 2
+
+
+@dataclass(frozen=True, eq=False)
+class Routes:
+    """One model for each row: the largest ``prior - price * expected cost``."""
+
+    prices: Floats
+
+    @property
+    def n_rules(self) -> int:
+        """Number of rules."""
+        return len(self.prices)
+
+    def suits(self, log: Log) -> bool:  # noqa: ARG002
+        """Whether there are prices."""
+        return self.prices.ndim == 1
+
+    def decide(self, place: int, asked: tuple[int, ...], log: Log) -> Step:
+        """Decide before anything is asked."""
+        n_rows = len(log)
+        if asked:
+            return Step(np.full(n_rows, -1), np.full(n_rows, asked[0]), log.prior[:, asked[0]])
+        ask = first_largest(log.prior - self.prices[place] * log.expected)
+        return Step(ask, np.full(n_rows, -1), np.full(n_rows, np.nan))
+
+    def takes_next(self, place: int, asked: tuple[int, ...]) -> bool:  # noqa: ARG002
+        """Only one model is asked."""
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class Programme:
+    """Coefficients of a dynamic programme over sets of asked models.
+
+    Attributes
+    ----------
+    prices : ndarray of shape (n_prices,)
+        Prices of a unit of cost.
+    mean_cost : ndarray of shape (n_models,)
+        Mean cost of each model.
+    max_asks : int
+        Models that may be asked about one row.
+    reads_row : bool
+        Whether features of the row (expected quality and cost) are used.
+    stop : tuple of ndarray of shape (n_columns, size of the set)
+        For each set of 1 to ``max_asks`` models, in the order of their size: quality of each answer at hand.
+    gain : tuple of ndarray of shape (n_columns, n_other_models, n_prices)
+        For each set of 0 to ``max_asks - 1`` models: gain of asking each further model, before its own cost.
+    """
+
+    prices: Floats
+    mean_cost: Floats
+    max_asks: int
+    reads_row: bool
+    stop: tuple[Floats, ...]
+    gain: tuple[Floats, ...]
+
+    @cached_property
+    def _places(self) -> dict[tuple[int, ...], int]:
+        return {asked: place for place, asked in enumerate(sets_of(len(self.mean_cost), self.max_asks))}
+
+    def decide(self, place: int, asked: tuple[int, ...], log: Log) -> Step:
+        """Decide by the gain over stopping."""
+        number = self._places[asked]
+        columns = state_columns(log, asked, self.reads_row)
+        n_rows = len(log)
+        answer, value = np.full(n_rows, -1), np.full(n_rows, np.nan)
+        if asked:
+            values = columns @ self.stop[number - 1]
+            chosen = first_largest(values)
+            answer, value = np.array(asked)[chosen], values[np.arange(n_rows), chosen]
+        if len(asked) == self.max_asks:
+            return Step(np.full(n_rows, -1), answer, value)
+        others = others_of(asked, log.n_models)
+        cost = self.expected_cost(log)[:, others]
+        gain = columns @ self.gain[number][:, :, place] - self.prices[place] * cost
+        best = first_largest(gain)
+        go = np.round(gain[np.arange(n_rows), best], DIGITS) > 0.0
+        return Step(np.where(go | (not asked), others[best], -1), answer, value)
+
+    def takes_next(self, place: int, asked: tuple[int, ...]) -> bool:  # noqa: ARG002
+        """Where one model is asked; among several the best answer is taken."""
+        return self.max_asks == 1
+
+    def expected_cost(self, log: Log) -> Floats:
+        """Expected cost of each model, shape (n_rows, n_models)."""
+        return log.expected if self.reads_row else np.broadcast_to(self.mean_cost, log.expected.shape)
+
+    @property
+    def n_rules(self) -> int:
+        """Number of rules."""
+        return len(self.prices)
+
+    def suits(self, log: Log) -> bool:
+        """Whether there are coefficients for each set of models and the features of its state."""
+        if self.mean_cost.shape != (log.n_models,) or not 0 < self.max_asks <= log.n_models or not len(log):
+            return False
+        sets, row = sets_of(log.n_models, self.max_asks), log.rows(np.arange(1))
+        sizes = [(state_columns(row, asked, self.reads_row).shape[1], len(asked)) for asked in sets]
+        stop = [size for size in sizes if size[1]]
+        gain = [(n, log.n_models - size, self.n_rules) for n, size in sizes if size < self.max_asks]
+        return [one.shape for one in self.stop] == stop and [one.shape for one in self.gain] == gain
+
+
+def sets_of(n_models: int, max_asks: int) -> list[tuple[int, ...]]:
+    """Sets of at most ``max_asks`` models, smaller ones first."""
+    return [asked for size in range(max_asks + 1) for asked in combinations(range(n_models), size)]
+
+
+def others_of(asked: tuple[int, ...], n_models: int) -> Ints:
+    return np.array([model for model in range(n_models) if model not in asked])
+
+
+def first_largest(values: Floats, axis: int = -1) -> Ints:
+    """Place of the first value that is largest when rounded relative to the scale of quality."""
+    largest: Ints = np.round(values, DIGITS).argmax(axis=axis)
+    return largest
+
+
+def state_columns(log: Log, asked: tuple[int, ...], reads_row: bool) -> Floats:
+    """Features of a state, shape (n_rows, n_columns): they grow with what was asked, not with the number of models.
+
+    A constant; expected quality of the asked models, the mean over all and the best of the others; for each answer
+    whether it was unparsed, its evidence, how much more it cost than expected, and the share of the other answers that
+    agree with it, alone and times the expected quality.
+    """
+    n_rows = len(log)
+    columns = [np.ones(n_rows)]
+    if reads_row:
+        shown = asked or range(log.n_models)
+        columns += [log.prior[:, model] for model in shown]
+        columns.append(log.prior.mean(axis=1))
+        others = others_of(asked, log.n_models)
+        if asked and len(others):
+            columns.append(log.prior[:, others].max(axis=1))
+    surprise = [
+        np.log(np.clip(log.cost[:, model] / log.expected[:, model], 0.1, 10.0)) if reads_row else None
+        for model in asked
+    ]
+    columns += [one for one in surprise if one is not None]
+    if log.evidence is not None:
+        columns += [log.evidence[:, model] for model in asked]
+    if log.answers is None or not asked:
+        return np.column_stack(columns)
+    answers = log.answers[:, asked]
+    columns += list((answers < 0).T.astype(np.float64))
+    if len(asked) > 1:
+        equal = (answers[:, :, None] == answers[:, None, :]) & (answers >= 0)[:, :, None]
+        votes = (equal.sum(axis=2) - (answers >= 0)) / (len(asked) - 1.0)
+        patterns = [votes[:, 0]] if len(asked) == 2 else [*votes.T, (votes == 1.0).all(axis=1).astype(float)]
+        columns += patterns
+        if reads_row:
+            columns += [pattern * log.prior.mean(axis=1) for pattern in patterns]
+            columns += [pattern * one for pattern in patterns for one in surprise]
+    return np.column_stack(columns)
+
+
+# -- rows through rules ----------------------------------------------------------------------------
+
+
+class Replay(NamedTuple):
+    """Models asked, model answered, cost and quality per row of a log."""
+
+    asked: Any
+    """Models asked, in order; shape (n_rows, most asks). Names, "" behind the last; inside, numbers and -1."""
+    model: Any
+    """Model whose answer is taken."""
+    cost: Floats
+    quality: Floats
+    """NaN where the log does not have it; with ``propensity``, doubly robust: its mean estimates that of the policy."""
+    ips: Floats | None = None
+    """With ``propensity``, terms of the self-normalised inverse-propensity estimate of quality, which is their mean."""
+
+
+def walk(rules: Rules, place: int, log: Log) -> Replay:
+    """Follow one rule on a log that holds what every model returned."""
+    n_rows = len(log)
+    asked = np.full((n_rows, log.n_models), -1)
+    model, cost = np.full(n_rows, -1), np.zeros(n_rows)
+    groups: dict[tuple[int, ...], list[Ints]] = {(): [np.arange(n_rows)]}
+    for depth in range(log.n_models + 1):
+        following: dict[tuple[int, ...], list[Ints]] = {}
+        for held, members in groups.items():
+            rows = np.concatenate(members)
+            step = rules.decide(place, held, log.rows(rows))
+            ends = step.ask < 0
+            model[rows[ends]] = step.answer[ends]
+            for next_model in np.unique(step.ask[~ends]):
+                some = rows[step.ask == next_model]
+                asked[some, depth] = next_model
+                cost[some] += log.cost[some, next_model]
+                following.setdefault(tuple(sorted((*held, int(next_model)))), []).append(some)
+        groups = following
+    n_asks = max(1, int((asked >= 0).sum(axis=1).max(initial=1)))
+    return Replay(asked[:, :n_asks], model, cost, log.quality[np.arange(n_rows), model])
