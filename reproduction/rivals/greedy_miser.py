@@ -30,7 +30,7 @@ class _GreedyMiser(BoostedEstimator):
     n_trees: int = 200
     gamma: float = 1.0
 
-    def _judged(self, rows: TrainingRows, *_: Any) -> CrossFittedFull:
+    def _judged(self, rows: TrainingRows, *_: Any, **__: Any) -> CrossFittedFull:
         nothing = rows.task.outputs(np.zeros((len(rows.y), rows.task.n_scores)))
         return CrossFittedFull(AbsentFull(), nothing, rows.task)
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from thrifty.learners.dynamod.sweep import sweep
     from thrifty.learners.routing.confidence import ConfidenceRouter
     from thrifty.learners.routing.router import ModelRouter
+    from thrifty.learners.table_fit import fit_table
     from thrifty.reporting.page import report
 
 
@@ -65,6 +66,7 @@ __all__ = [
     "certify",
     "evidence_of",
     "export",
+    "fit_table",
     "hold_budget",
     "load",
     "point_of",
@@ -102,6 +104,7 @@ _HOME = {
     "certify": "engine.evidence.certificate",
     "evidence_of": "engine.evidence.collect",
     "export": "device.export",
+    "fit_table": "learners.table_fit",
     "hold_budget": "engine.evidence.budgets",
     "load": "bundle.save_load",
     "point_of": "engine.evidence.collect",

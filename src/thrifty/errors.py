@@ -14,6 +14,7 @@ __all__ = [
     "FullModelOutsideWarning",
     "InvalidAnswerError",
     "InvalidInputError",
+    "InvalidParameterError",
     "InvalidTypeError",
     "MissingSupportWarning",
     "NoPriceOfMistakesError",
@@ -41,6 +42,37 @@ class ThriftyError(Exception):
 
 class InvalidInputError(ThriftyError, ValueError):
     """An argument or a table breaks a rule; the message names it, the value found and the way out."""
+
+
+class InvalidParameterError(InvalidInputError):
+    """A parameter breaks a rule; a command spells its name as an option.
+
+    Parameters
+    ----------
+    parameter : str
+        Name of the parameter, with which the message begins.
+    rule : str
+        The rest of the message: the rule, the value and the way out.
+
+    Examples
+    --------
+    >>> error = InvalidParameterError("max_loss", "must lie strictly between 0 and 1; got 2.")
+    >>> print(error)
+    max_loss must lie strictly between 0 and 1; got 2.
+    >>> error.as_option()
+    '--max-loss must lie strictly between 0 and 1; got 2.'
+    """
+
+    def __init__(self, parameter: str, rule: str) -> None:
+        super().__init__(parameter, rule)
+        self.parameter, self.rule = parameter, rule
+
+    def __str__(self) -> str:
+        return f"{self.parameter} {self.rule}"
+
+    def as_option(self) -> str:
+        """Message with the parameter as an option of the command line."""
+        return f"--{self.parameter.replace('_', '-')} {self.rule}"
 
 
 class InvalidTypeError(InvalidInputError, TypeError):

@@ -206,7 +206,7 @@ def test_native_files_and_files_of_ours_are_audited_on_the_command_line(
         told = [
             str(tmp_path / name),
             str(tmp_path / "new.csv"),
-            "--costs",
+            "--prices",
             str(tmp_path / "costs.csv"),
             "--json",
         ]

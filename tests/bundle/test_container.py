@@ -134,13 +134,13 @@ def test_another_format_is_refused_by_number(step, way_out, fitted):
 def test_a_file_that_is_cut_off_anywhere_is_refused(fitted):
     data = to_bytes(fitted["linear"], full="absent")
     for length in range(len(data)):
-        refused(data[:length], "cut off|no bundle|damaged")
+        refused(data[:length], "cut off|not a file of thrifty|damaged")
 
 
 def test_bytes_added_anywhere_are_noticed(fitted, forge):
     data = to_bytes(fitted["linear"], full="absent")
     refused(data + b"\x00", "damaged")
-    refused(b"\x00" + data, "no bundle")
+    refused(b"\x00" + data, "are not a file of thrifty")
     refused(forge.sealed_text(b'{"entries":[]}', b"extra"), "5 bytes that belong to no array")
 
 

@@ -67,7 +67,7 @@ def test_a_loaded_fit_is_certified_as_before(clf, rows, new):
 
 
 def test_what_cannot_be_shown_is_refused_with_what_may_be_spent(clf, rows, new):
-    with pytest.raises(InvalidInputError, match=r"budget=0.5 cannot be shown .* Raise the budget"):
+    with pytest.raises(InvalidInputError, match=r"budget of 0.5 cannot be shown .* Raise the budget"):
         clf.certified(*new, budget=0.5, confidence=0.9)
     with pytest.raises(InvalidInputError, match="confidence must lie strictly between 0 and 1; got 1.0"):
         clf.certified(*new, budget=2.0, confidence=1.0)

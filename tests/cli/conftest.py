@@ -29,7 +29,7 @@ def files(tmp_path_factory, while_fits_are_small, make_table):
         folder / "train.csv",
         "--target",
         "label",
-        "--costs",
+        "--prices",
         folder / "costs.csv",
         "--full",
         "svm",

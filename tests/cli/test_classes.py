@@ -16,7 +16,7 @@ def fit(files, small_fits, tmp_path):
         files.train,
         "--target",
         "label",
-        "--costs",
+        "--prices",
         files.costs,
         "--full",
         "svm",
@@ -82,7 +82,7 @@ def test_a_fit_with_limits_by_class_names_them_as_the_table_does(run, fit, tmp_p
     )
     system = load(tmp_path / "s.thrifty")
     assert [one.label for one in system.certificate_.by_class] == ["no", "yes"]
-    assert system.goal_["max_loss"] == {"no": 0.2, "yes": 0.2}
+    assert system.record_.goal["max_loss"] == {"no": 0.2, "yes": 0.2}
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 import thrifty
 from thrifty import BudgetedClassifier, ConfidenceRouter, load, save
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.cli import fit_steps
+from thrifty.cli.options import Goal
 from thrifty.cli.system import at_operating_point, count_mostly_missing, expected_of, reader_of_all_cells
 from thrifty.engine.evidence.budgets import hold_budget
 from thrifty.engine.evidence.collect import chain_of
@@ -22,6 +22,7 @@ from thrifty.engine.table.table import Table
 from thrifty.engine.table.training import FEWEST
 from thrifty.engine.tasks.classes import classification
 from thrifty.errors import InvalidInputError
+from thrifty.learners import table_fit
 from thrifty.reporting.measure import expected
 
 pytestmark = pytest.mark.slow
@@ -51,7 +52,7 @@ def cells_of(system, frame):
 
 def test_the_estimator_in_the_file_answers_tables_as_the_commands_do(fitted, make_table, answers_to):
     assert isinstance(fitted, BudgetedClassifier)
-    assert fitted.target_name_ == "label"
+    assert fitted.record_.target == "label"
     facts, new = expected_of(fitted), make_table(4000, seed=1)
     assert facts.cost.value == pytest.approx([3.0])
     answers, X = answers_to(fitted, new), new.drop(columns="label")
@@ -70,14 +71,14 @@ def test_the_estimator_in_the_file_answers_tables_as_the_commands_do(fitted, mak
 def test_one_fit_answers_any_budget_and_says_what_to_expect_of_it(fitted, make_table, answers_to):
     new, costs = make_table(3000, seed=4), []
     for budget in (1.2, 2.0, 3.0):
-        moved = at_operating_point(fitted, budget=budget)
+        moved = at_operating_point(fitted, Goal(budget=budget))
         costs.append(answers_to(moved, new)["cost"].mean())
         assert moved.expected_cost_ <= budget + 1e-9
         low, high = moved.expected_cost_interval_
         assert low - 0.1 < costs[-1] < high + 0.1
     assert costs[0] < costs[1] < costs[2]
     with pytest.raises(InvalidInputError, match="budget must be at least"):
-        at_operating_point(fitted, budget=0.1)
+        at_operating_point(fitted, Goal(budget=0.1))
 
 
 def test_the_rows_at_hand_hold_a_budget(fitted, make_table, answers_to):
@@ -89,7 +90,7 @@ def test_the_rows_at_hand_hold_a_budget(fitted, make_table, answers_to):
 
 def test_what_no_row_reads_may_be_absent_unseen_or_nonsense(fitted, make_table, answers_to):
     system, new = (
-        at_operating_point(fitted, budget=float(fitted.chain_.policy.cost[0])),
+        at_operating_point(fitted, Goal(budget=float(fitted.chain_.policy.cost[0]))),
         make_table(300, seed=5),
     )
     names, before = system.chain_.schema.names, answers_to(system, new)
@@ -114,9 +115,9 @@ def test_a_loss_is_proved_on_rows_of_its_own_or_only_estimated(certified, fitted
     certificate = certified.certificate_
     assert certificate.max_loss == 0.1
     assert 300 < certificate.n_rows < 450
-    assert at_operating_point(certified, budget=2.0).certificate_ is None
-    assert at_operating_point(certified, max_loss=0.2).certificate_ is None
-    assert at_operating_point(fitted, max_loss=0.1).certificate_ is None
+    assert at_operating_point(certified, Goal(budget=2.0)).certificate_ is None
+    assert at_operating_point(certified, Goal(max_loss=0.2)).certificate_ is None
+    assert at_operating_point(fitted, Goal(max_loss=0.1)).certificate_ is None
 
 
 def test_without_a_goal_the_most_accurate_point_is_kept(fit_by_command, fitted, make_table):
@@ -170,7 +171,7 @@ def test_missing_values_are_fine_for_models_that_read_them_and_refused_by_column
     goal = ("--target", "label", "--budget", 4, "-o", tmp_path / "s.thrifty")
     told = refused("fit", tmp_path / "t.csv", *goal, "--full", "svm")
     assert "column 'age' is missing in row 6, and the full model (svm) reads no missing" in told
-    monkeypatch.setattr(fit_steps, "new_model", lambda *_: RandomForestClassifier(20, random_state=0))
+    monkeypatch.setattr(table_fit, "new_model", lambda *_: RandomForestClassifier(20, random_state=0))
     system = fit_by_command(frame, "label", "--budget", 4, "--full", "forest")
     empty = frame.assign(noise=None, old=None, colour=None, age=None)
     assert len(answers_to(system, empty)["answer"]) == 600
@@ -208,11 +209,11 @@ def test_boosters_of_others_learn_labels_of_text_and_are_kept_in_the_file(
 ):
     pytest.importorskip(kind)
     small = candidates.new_model(kind, 0, 1).set_params(n_estimators=10)
-    monkeypatch.setattr(fit_steps, "new_model", lambda *_: small)
+    monkeypatch.setattr(table_fit, "new_model", lambda *_: small)
     read = ("--full-features", "age", "--full-features", "lab one")
     system = fit_by_command(make_table(600), "label", "--full", kind, *read)
     new = make_table(50, seed=8)
-    answers = answers_to(at_operating_point(system, budget=4.0), new)
+    answers = answers_to(at_operating_point(system, Goal(budget=4.0)), new)
     assert set(answers["answer"]) == {"no", "yes"}
     again = from_bytes(to_bytes(system))
     np.testing.assert_array_equal(
@@ -252,7 +253,7 @@ def test_a_model_from_a_file_that_does_not_suit_is_refused(tmp_path, make_table,
     )
     words = "was fitted on 1 columns without names, and 6 are given to it"
     assert words in told("nameless", frame[["age"]].to_numpy(), label)
-    words = "age.thrifty reads 'age', and --full-features names 'noise'"
+    words = "--full-features must be left out: age.thrifty reads 'age'; got 'noise'"
     assert words in told("age", frame[["age"]], label, "--full-features", "noise")
     assert "other.thrifty was fitted on the classes" in told("other", coded[["age"]], label == "yes")
     assert "coded.thrifty reads 'colour' as numbers, and the table holds text" in told("coded", coded, label)
@@ -273,7 +274,7 @@ def test_what_no_fit_can_meet_is_refused_before_anything_is_fitted(
 ):
     make_table().to_csv(tmp_path / "t.csv", index=False)
     for name in ("compare_kinds", "new_model"):
-        monkeypatch.setattr(fit_steps, name, lambda *_, **__: pytest.fail("something was fitted"))
+        monkeypatch.setattr(table_fit, name, lambda *_, **__: pytest.fail("something was fitted"))
     assert words in refused(
         "fit", tmp_path / "t.csv", "--target", "label", *options, "-o", tmp_path / "s.thrifty"
     )

@@ -9,14 +9,16 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.metrics import d2_pinball_score, mean_absolute_error, r2_score, root_mean_squared_error
 
+from thrifty.cli.options import Goal
 from thrifty.cli.system import (
+    Rows,
     answers_numbers,
     at_operating_point,
     fit_in_words,
     frontier_in_words,
-    measured_on,
     report_in_words,
 )
+from thrifty.cli.system import measured as measured_rows
 from thrifty.engine.full import candidates
 from thrifty.engine.full.candidates import compare_kinds, new_model
 from thrifty.engine.tasks.regression import regression_of
@@ -53,7 +55,7 @@ def test_a_quantile_goes_through_every_command(run, small_fits, make_bikes, tmp_
 def test_a_fit_of_numbers_speaks_of_r2_and_not_of_classes(bike_system, capsys, tmp_path):
     out, facts = tmp_path / "s.thrifty", expected(bike_system)
     out.write_bytes(b"")
-    fit_in_words(bike_system, facts, None, out)
+    fit_in_words(bike_system, facts, out)
     frontier_in_words(bike_system, facts, out)
     words = capsys.readouterr().out
     low, value, high = (one[0] for one in (facts.score.low, facts.score.value, facts.score.high))
@@ -78,25 +80,17 @@ def test_an_explanation_of_numbers_has_no_probability(bike_system, make_bikes):
 def test_a_report_of_numbers_measures_as_scikit_learn_does(
     bike_system, make_bikes, answers_to, capsys, tmp_path
 ):
-    new = make_bikes(200, 1)
-    facts, before = measured_on(
-        bike_system,
-        new,
-        bike_system.chain_.schema.cells(new),
-        new["count"].to_numpy(),
-        ["weather"],
-        "Bicycles",
-        "",
-    )
+    new, page = make_bikes(200, 1), tmp_path / "r.html"
+    rows = Rows(new, bike_system.chain_.schema.cells(new), page, new["count"].to_numpy())
+    facts, _, sentences = measured_rows(bike_system, rows, ["weather"])
     answers = pd.DataFrame(answers_to(bike_system, new))
     y, said = new["count"], answers["answer"]
     measured = {name: one["value"] for name, one in facts.results(facts.start)["measures"].items()}
     assert measured["R2"] == pytest.approx(r2_score(y, said))
     assert measured["RMSE"] == pytest.approx(root_mean_squared_error(y, said))
     assert measured["MAE"] == pytest.approx(mean_absolute_error(y, said))
-    page = tmp_path / "r.html"
     page.write_text("")
-    report_in_words(facts, before, page)
+    report_in_words(facts, sentences, page)
     words = capsys.readouterr().out
     assert f"{measured['R2']:.3f}" in words
     assert "The fit expected an R2 of" in words
@@ -104,15 +98,15 @@ def test_a_report_of_numbers_measures_as_scikit_learn_does(
     told = answers_numbers(bike_system, answers, tmp_path / "a.csv", None)
     assert told["answers"] == {"min": said.min(), "mean": pytest.approx(np.mean(said)), "max": said.max()}
     assert list(answers) == ["answer", "stage", "cost"]
-    cheaper = at_operating_point(bike_system, budget=1.2)
-    assert expected(cheaper).score.value < before.score.value
+    cheaper = at_operating_point(bike_system, Goal(budget=1.2))
+    assert expected(cheaper).score.value < expected(bike_system).score.value
 
 
 @pytest.mark.parametrize(
     ("target", "options", "words"),
     [
         ("count", (), "column 'count', the label, is missing in 1 of 100 rows, the first of them row 3"),
-        ("same", ("--task", "ranking"), "--task ranking needs --query"),
+        ("same", ("--task", "ranking"), "--query must name the column with the query"),
         ("same", ("--task", "number"), "column 'same' must hold different numbers; all 100 are 1"),
         ("weather", ("--task", "number"), "column 'weather' must hold finite numbers"),
     ],
@@ -132,15 +126,15 @@ def test_a_target_that_is_no_number_is_one_sentence(refused, make_bikes, tmp_pat
         (("--full", "svm"), "the full model svm answers with classes, and here numbers are predicted"),
         (
             ("--task", "classes", "--loss", "absolute"),
-            "--loss is for a target of numbers; got --loss absolute",
+            "--loss is for a target of numbers; got absolute",
         ),
         (
             ("--task", "classes", "--loss", "pinball:0.9"),
-            "--loss is for a target of numbers; got --loss pinball:0.9",
+            "--loss is for a target of numbers; got pinball:0.9",
         ),
-        (("--loss", "cubic"), "loss must be squared, absolute, or pinball:Q .*got --loss cubic"),
-        (("--loss", "pinball"), "a quantile Q between 0 and 1, such as pinball:0.9, .*got --loss pinball, "),
-        (("--loss", "pinball:1"), "a quantile Q between 0 and 1, .*got --loss pinball:1, "),
+        (("--loss", "cubic"), "loss must be squared, absolute, or pinball:Q .*got cubic"),
+        (("--loss", "pinball"), "a quantile Q between 0 and 1, such as pinball:0.9, .*got pinball, "),
+        (("--loss", "pinball:1"), "a quantile Q between 0 and 1, .*got pinball:1, "),
     ],
 )
 def test_what_numbers_cannot_be_fitted_with_is_refused_before_anything_is_fitted(

@@ -70,13 +70,13 @@ def test_a_fit_finds_the_prices_that_a_column_of_the_table_holds(
     frame = make_table(200)
     frame["lab price"] = np.where(np.arange(len(frame)) % 2, 1.0, 5.0)
     path = costs("feature,cost,by_row\n*,1\nlab one,,lab price\nlab price,0\n")
-    system = fit_by_command(frame, "label", "--costs", path, "--full", "svm")
+    system = fit_by_command(frame, "label", "--prices", path, "--full", "svm")
     place = system.feature_names_in_.tolist().index("lab one")
     prices = system.chain_.price_list
     assert prices.prices[prices.group_of[place]] == 3.0
     frame.loc[4, "lab price"] = -2.0
     frame.to_csv(tmp_path / "t.csv", index=False)
     told = refused(
-        "fit", tmp_path / "t.csv", "--target", "label", "--costs", path, "-o", tmp_path / "s.thrifty"
+        "fit", tmp_path / "t.csv", "--target", "label", "--prices", path, "-o", tmp_path / "s.thrifty"
     )
     assert re.search(r"column 'lab price' holds prices.*row 5 has -2", told)

@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge
 
 from thrifty import BudgetedRanker, StageOptions, load, save
 from thrifty.cli import main
-from thrifty.cli.system import expected_of, measured_on
+from thrifty.cli.system import Rows, expected_of, measured
 from thrifty.engine.full import candidates
 from thrifty.engine.table.training import targets_of
 from thrifty.engine.tasks.ranking import ndcg_at, ranking_of
@@ -85,15 +85,8 @@ def test_a_fit_expects_the_metric_and_the_cost_of_queries_that_the_ranker_expect
 def test_a_report_of_documents_counts_queries_and_scores_as_the_ranker_does(ranked, run, refused, tmp_path):
     known, new, page = ranked.known, pd.read_csv(ranked.test), tmp_path / "r.html"
     X, y = new[list(known.chain_.schema.names)], new["relevance"].to_numpy()
-    facts, _ = measured_on(
-        known,
-        new,
-        known.chain_.schema.cells(new),
-        targets_of(new, "relevance", np.empty(0), "qid"),
-        (),
-        "Documents",
-        "",
-    )
+    labels = targets_of(new, "relevance", np.empty(0), "qid")
+    facts, _, _ = measured(known, Rows(new, known.chain_.schema.cells(new), ranked.test, labels), ())
     score = known.score(X, y, qid=new["qid"].to_numpy())
     assert facts.score.value[facts.marked["deployed"]] == pytest.approx(score)
     lead = np.array(facts.score.value) - facts.score.full
@@ -130,9 +123,9 @@ def test_a_ranker_that_was_saved_by_itself_knows_the_column_of_its_queries(run, 
 @pytest.mark.parametrize(
     ("change", "options", "words"),
     [
-        ({}, "--task ranking", "--task ranking needs --query"),
+        ({}, "--task ranking", "--query must name the column with the query of each row"),
         ({}, "--query id", "--query must name a column of the table besides 'relevance'"),
-        ({}, "--query qid --task number", "--query is for --task ranking"),
+        ({}, "--query qid --task number", "--query is for the task ranking"),
         ({}, "--metric ap@4 --ignore qid", "--metric is for documents that are ranked"),
         ({}, "--query qid --metric ndcg@0", "metric must be"),
         ({}, "--query qid --full svm", "here documents are ranked"),

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import thrifty.cli.console
 from thrifty import DynaModGbrtClassifier, save
+from thrifty.reporting.words import quantity
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def fit(files, small_fits, tmp_path):
 
     def arguments(table=None, **options):
         given = {
-            "target": "label", "costs": files.costs, "full": "svm", "budget": 4, "jobs": 1,
+            "target": "label", "prices": files.costs, "full": "svm", "budget": 4, "jobs": 1,
             "out": tmp_path / "s.thrifty", **options,
         }  # fmt: skip
         named = [(f"--{name.replace('_', '-')}", value) for name, value in given.items() if value is not None]
@@ -49,10 +49,10 @@ def test_wishes(refused, fit):
 def test_a_budget_that_no_route_can_meet(refused, fit, tmp_path, files):
     costs = tmp_path / "costs.csv"
     costs.write_text(files.costs.read_text().replace("old,0,", "old,1,"))
-    told = refused(*fit(budget=0.25, costs=costs))
+    told = refused(*fit(budget=0.25, prices=costs))
     assert "--budget must be at least 0.5, the price of the cheapest purchase" in told
     costs.write_text("\n".join(f"{line.split(',')[0]},0" for line in costs.read_text().splitlines()[1:]))
-    assert "so there is nothing to save" in refused(*fit(costs=costs))
+    assert "so there is nothing to save" in refused(*fit(prices=costs))
 
 
 def test_targets(refused, fit, changed):
@@ -72,8 +72,8 @@ def test_prices(refused, fit, tmp_path, files):
         (good.replace("age,0.5", "age,-1"), "cost of 'age' must be finite and at least 0; got -1"),
     ):
         costs.write_text(text)
-        assert told in refused(*fit(costs=costs))
-    assert "No such file" in refused(*fit(costs=tmp_path / "absent.csv"))
+        assert told in refused(*fit(prices=costs))
+    assert "No such file" in refused(*fit(prices=tmp_path / "absent.csv"))
 
 
 def test_tables(refused, fit, changed, tmp_path):
@@ -98,7 +98,7 @@ def test_a_torn_file_and_a_short_line_are_one_sentence(refused, fit, files, tmp_
 
 def test_a_label_that_the_only_column_gives_away_has_no_different_rows_to_judge_on(refused, fit, changed):
     told = refused(
-        *fit(changed(lambda frame: frame.assign(age=frame["label"] == "yes")[["age", "label"]]), costs=None)
+        *fit(changed(lambda frame: frame.assign(age=frame["label"] == "yes")[["age", "label"]]), prices=None)
     )
     assert "'no', one of 2 labels, has 1 among" in told
     assert "columns that tell them apart" in told
@@ -108,7 +108,7 @@ def test_full_models(refused, fit, tmp_path, files):
     assert "--full must be auto, one of forest, svm" in refused(*fit(full="magic"))
     assert "does not exist" in refused(*fit(full=tmp_path / "absent.thrifty"))
     (tmp_path / "no.thrifty").write_bytes(b"no file of ours, although it is long enough to be one of them")
-    assert "this is no bundle" in refused(*fit(full=tmp_path / "no.thrifty"))
+    assert "no.thrifty is not a file of thrifty" in refused(*fit(full=tmp_path / "no.thrifty"))
     (tmp_path / "model.pkl").write_bytes(b"")
     assert "or a file with a fitted model: .thrifty" in refused(*fit(full=tmp_path / "model.pkl"))
 
@@ -187,7 +187,7 @@ def test_systems(refused, files, tmp_path):
     ):
         word, *rest = command
         assert "does not exist" in refused(word, tmp_path / "absent.thrifty", *rest)
-        assert "no bundle" in refused(word, tmp_path / "no.thrifty", *rest)
+        assert "no.thrifty is not a file of thrifty" in refused(word, tmp_path / "no.thrifty", *rest)
         assert "damaged" in refused(word, cut, *rest)
 
 
@@ -250,5 +250,5 @@ def test_words_that_lack_are_exit_code_two(run, arguments):
 
 
 def test_a_quantity_has_no_digits_that_say_nothing():
-    shown = [thrifty.cli.console.quantity(value) for value in (6.0, 0.5, 5.9949, 12345.6, 0.0004)]
+    shown = [quantity(value) for value in (6.0, 0.5, 5.9949, 12345.6, 0.0004)]
     assert shown == ["6", "0.5", "5.995", "12,346", "0"]

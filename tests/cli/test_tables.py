@@ -13,8 +13,9 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 import thrifty
 from thrifty import BudgetedClassifier, StageOptions
 from thrifty.bundle.save_load import load
-from thrifty.cli.console import quantity
+from thrifty.cli import system as cli_system
 from thrifty.cli.system import expected_of
+from thrifty.reporting.words import quantity
 
 pytestmark = pytest.mark.slow
 
@@ -43,12 +44,12 @@ def test_orders_by_row_are_fitted_on_request_and_refused_for_rankings(run, small
     table.assign(qid=np.arange(900) // 9).to_csv(tmp_path / "t.csv", index=False)
     said = run(*fit, "--query", "qid", "--full", "forest")
     assert said.code == 2
-    assert "--structure neighbours is for cascades" in said.err
+    assert "--structure must be 'line' or 'auto'" in said.err
 
 
 def test_a_fit_says_what_to_expect_in_words(run, files, small_fits, tmp_path):
     out = tmp_path / "s.thrifty"
-    said = run(*FIT, files.train, "--costs", files.costs, "--budget", 3, "-o", out)
+    said = run(*FIT, files.train, "--prices", files.costs, "--budget", 3, "-o", out)
     assert said.code == 0
     facts = expected_of(load(out))
     low, value, high = (100 * one[0] for one in (facts.score.low, facts.score.value, facts.score.high))
@@ -70,7 +71,7 @@ def test_a_fit_says_what_to_expect_in_words(run, files, small_fits, tmp_path):
 
 def test_a_fit_says_the_same_as_json_and_nothing_else_on_standard_output(run, files, small_fits, tmp_path):
     out = tmp_path / "s.thrifty"
-    told = json.loads(run(*FIT, files.train, "--costs", files.costs, "--budget", 3, "-o", out, "--json").out)
+    told = json.loads(run(*FIT, files.train, "--prices", files.costs, "--budget", 3, "-o", out, "--json").out)
     facts, measures = expected_of(load(out)), told["measures"]
     assert (told["score"], measures["accuracy"]["value"]) == ("accuracy", facts.score.value[0])
     assert (told["mean_cost"], told["full_cost"]) == (facts.cost.value[0], 6.5)
@@ -148,7 +149,7 @@ def test_a_loss_that_only_the_full_model_keeps_leaves_it_most_rows(
 def test_without_prices_every_column_costs_one_and_that_is_said(run, files, small_fits, tmp_path):
     said = run(*FIT, files.train, "--budget", 4, "-o", tmp_path / "s.thrifty", "--ignore", "noise")
     assert said.code == 0
-    assert "note: no --costs file: every column costs 1" in said.err
+    assert "note: no --prices file: every column costs 1" in said.err
     system = load(tmp_path / "s.thrifty")
     assert system.chain_.price_list.cost_of_everything == 5
     assert "noise" not in system.feature_names_in_
@@ -294,6 +295,22 @@ def test_the_frontier_is_shown_as_a_table_as_json_and_as_a_picture(run, files, t
         assert words in said.out
 
 
+@pytest.mark.parametrize("n_missing", [0, 2])
+def test_every_point_of_a_frontier_is_in_its_table_or_the_table_says_how_many(
+    run, files, monkeypatch, n_missing
+):
+    points = load(files.system).frontier_
+    monkeypatch.setattr(cli_system, "_N_POINTS", len(points) - n_missing)
+    said = run("frontier", files.system).out
+    lines = [line for line in said[: said.index("In force")].splitlines() if line.startswith("│")]
+    assert f"{len(points)} efficient points" in said
+    if n_missing:
+        assert len(lines) <= len(points) - n_missing
+        assert f"; {len(lines)} of them, --json lists all" in said
+    else:
+        assert len(lines) == len(points)
+
+
 @pytest.fixture(scope="module")
 def priced(tmp_path_factory, make_table):
     """A classifier that prices mistakes, saved by itself, and the rows that it did not see."""
@@ -401,6 +418,6 @@ def test_labels_that_a_spreadsheet_would_run_are_quoted_unless_raw_text_is_asked
         n_rows = len(cells)
         return {"answer": ["=1+1"] * n_rows, "probability": 0.5, "stage": 0, "cost": -1.5}
 
-    monkeypatch.setattr("thrifty.scale.scorer.answers_of", answers)
+    monkeypatch.setattr("thrifty.cli.system.answers_of", answers)
     said = run("predict", files.system, files.new, "-o", "-", *options)
     assert said.out.splitlines()[1] == f"{written},0.5,0,-1.5"

@@ -19,8 +19,7 @@ def cascade(*, keeps_scores=False, **fitted):
     clf = BudgetedClassifier(
         LogisticRegression(), stages=StageOptions(max_stages=3, sizes=[(5, 2)]), cv=2, random_state=0
     )
-    clf._keeps_scores = keeps_scores
-    return clf.fit(X[:250], Y[:250], **fitted)
+    return clf._fit(X[:250], Y[:250], keeps_scores=keeps_scores, **fitted)
 
 
 def bytes_per_row(evidence):

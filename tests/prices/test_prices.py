@@ -217,7 +217,7 @@ def test_the_command_line_bills_the_discounts_of_its_file(patients, tmp_path):
     options = [
         "--target",
         "sick",
-        "--costs",
+        "--prices",
         names[1],
         "--full",
         "svm",

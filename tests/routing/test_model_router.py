@@ -616,15 +616,15 @@ def test_thrifty_route_reads_a_log_with_a_line_for_each_model(tmp_path, capsys):
     log, prices, out = tmp_path / "log.csv", tmp_path / "models.csv", tmp_path / "router.thrifty"
     log.write_text("\n".join(lines))
     prices.write_text("model,price\n" + "\n".join(f"{name},{price}" for name, price in PRICES.items()))
-    assert main(["route", str(log), "--prices", str(prices), "--budget", "6", "-o", str(out)]) == 0
+    assert main(["route", str(log), "--models", str(prices), "--budget", "6", "-o", str(out)]) == 0
     assert "this router" in capsys.readouterr().out
     texts = [f"question {row}" for row in range(120)]
     order = sorted(range(4), key=lambda model: names[model])
     direct = ModelRouter({names[model]: PRICES[names[model]] for model in order}, budget=6.0)
     direct.fit(texts, quality[:, order], cost[:, order], answers[:, order])
     assert load(out).predict(texts).tolist() == direct.predict(texts).tolist()
-    assert main(["route", str(log), "--prices", str(prices), "--budget", "0.1", "-o", str(out)]) == 2
-    assert "--budget must be at least" in capsys.readouterr().err
+    assert main(["route", str(log), "--models", str(prices), "--budget", "0.1", "-o", str(out)]) == 2
+    assert "budget must be at least" in capsys.readouterr().err
     (tmp_path / "bad.csv").write_text(
         "\n".join(lines)
         .replace("question 3,tiny,1", "question 3,tiny,yes")
@@ -633,7 +633,7 @@ def test_thrifty_route_reads_a_log_with_a_line_for_each_model(tmp_path, capsys):
     assert main(["route", str(tmp_path / "bad.csv"), "-o", str(out)]) == 2
     assert "column quality must hold numbers" in " ".join(capsys.readouterr().err.split())
     prices.write_text("model,price\ntiny,1")
-    assert main(["route", str(log), "--prices", str(prices), "-o", str(out)]) == 2
+    assert main(["route", str(log), "--models", str(prices), "-o", str(out)]) == 2
     assert "no line for the model 'large'" in capsys.readouterr().err
     replayed = direct.replay(texts, quality[:, order], cost[:, order], answers[:, order])
     told, new = tmp_path / "told.csv", tmp_path / "new.csv"
@@ -651,11 +651,25 @@ def test_thrifty_route_reads_a_log_with_a_line_for_each_model(tmp_path, capsys):
     assert f"next: ask {direct.predict(texts)[1]}" in capsys.readouterr().out
     assert main(["frontier", str(out), "--plot", str(tmp_path / "frontier.png")]) == 0
     assert (tmp_path / "frontier.png").read_bytes().startswith(b"\x89PNG")
+    for words, refusal in (
+        (
+            ["predict", str(out), str(new), "-o", str(told), "--max-loss", "0.1"],
+            "--max-loss is not for a ModelRouter",
+        ),
+        (
+            ["predict", str(out), str(new), "-o", str(told), "--hold-budget"],
+            "--hold-budget is not for a ModelRouter",
+        ),
+        (["frontier", str(out), str(log)], "measured on a log by `thrifty report`"),
+        (["explain", str(out), str(new), "--row", "121"], "--row must be at most 120"),
+    ):
+        assert main(words) == 2
+        assert refusal in " ".join(capsys.readouterr().err.split())
     assert main(["report", str(out), str(new), "-o", str(tmp_path / "page.html")]) == 2
     assert "must be a log to report on" in " ".join(capsys.readouterr().err.split())
     (tmp_path / "nocost.csv").write_text("text,model,quality\na,tiny,1")
     assert main(["route", str(tmp_path / "nocost.csv"), "-o", str(out)]) == 2
-    assert "has no column cost: give the prices of the models with --prices" in " ".join(
+    assert "has no column cost: give the models with their prices as --models" in " ".join(
         capsys.readouterr().err.split()
     )
     partial = [f"{line},0.25" for line in lines[1:]][:: len(names) + 1]  # another model in each row

@@ -1,6 +1,7 @@
 """Drift of columns against the spread that a fit keeps."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -81,16 +82,23 @@ def test_a_file_keeps_the_spread_of_its_columns_and_one_without_it_is_watched_by
     assert len(kept.edges) == bike_system.n_features_in_
     np.testing.assert_array_equal(kept.shares.sum(axis=1), np.ones(len(kept.shares)))
     without = copy.copy(bike_system)
-    del without.spread_
+    del without.record_
     assert Spread.of_system(without) is None
 
 
 @pytest.mark.parametrize("part", ["edges", "shares"])
 def test_a_file_with_a_spread_that_is_none_is_refused(bike_system, part):
-    bad = copy.deepcopy(bike_system.spread_)
-    bad[part][0] = np.linspace(9.0, 1.0, bad[part].shape[1])
-    for spread in (bad, {**bad, part: "wide"}, "wide"):
+    spread = bike_system.record_.spread
+    falling = getattr(spread, part).copy()
+    falling[0] = np.linspace(9.0, 1.0, falling.shape[1])
+    for bad in (replace(spread, **{part: falling}), replace(spread, **{part: falling[:, :3]})):
         damaged = copy.copy(bike_system)
-        damaged.spread_ = spread
+        damaged.record_ = replace(bike_system.record_, spread=bad)
+        data = to_bytes(damaged)
         with pytest.raises(InvalidInputError, match="edges that rise and shares that sum to 1"):
-            Spread.of_system(damaged)
+            from_bytes(data)
+    fewer = copy.copy(bike_system)
+    fewer.record_ = replace(fewer.record_, spread=Spread(spread.edges[1:], spread.shares[1:]))
+    data = to_bytes(fewer)
+    with pytest.raises(InvalidInputError, match="spread in the bundle must be of the columns of the chain"):
+        from_bytes(data)

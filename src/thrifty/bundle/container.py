@@ -36,6 +36,8 @@ Array = NDArray[Any]
 MAGIC = b"thrifty\x00"
 FORMAT = 5
 """The layout this version writes and reads."""
+OF_THRIFTY = "Give a file that `thrifty fit`, or `save` in Python, wrote."
+"""Way out of a refusal of any other file."""
 DEFAULT_MAX_BYTES = 1 << 30
 """Default limit of the size of a file."""
 
@@ -148,6 +150,11 @@ def unpack(data: Any, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Contents:
     return Contents(facts, arrays)
 
 
+def is_of_thrifty(data: Any) -> bool:
+    """Whether bytes begin as a file of thrifty does."""
+    return bytes(data[: len(MAGIC)]) == MAGIC
+
+
 class Stored(Sequence[Array]):
     """Arrays of a file, each decoded when it is first used."""
 
@@ -170,13 +177,11 @@ def parsed_size(text: bytes) -> int:
 
 def _check_header(view: memoryview) -> int:
     """Check magic and format, and return the length of the manifest."""
+    if not is_of_thrifty(view):
+        raise InvalidInputError(f"these {len(view):,} bytes are not a file of thrifty. {OF_THRIFTY}")
     if len(view) < _HEADER.size + _DIGEST:
-        raise InvalidInputError(
-            f"this is no bundle: it has only {len(view)} bytes. It may have been cut off."
-        )
-    magic, version, length = _HEADER.unpack(view[: _HEADER.size])
-    if magic != MAGIC:
-        raise InvalidInputError("this is no bundle: it does not begin as one. Give a file that `save` wrote.")
+        raise InvalidInputError(f"the bundle is cut off: it has only {len(view)} bytes. Copy it again.")
+    _, version, length = _HEADER.unpack(view[: _HEADER.size])
     if version != FORMAT:
         raise InvalidInputError(
             f"the bundle has format {version}, and this version of thrifty reads format {FORMAT}. "

@@ -36,6 +36,7 @@ from thrifty.engine.prices.billing import Discounts, ForgottenFunction, PriceLis
 from thrifty.engine.prices.models import check_models
 from thrifty.engine.prices.prices import Prices
 from thrifty.engine.table.columns import ColumnType, Levels, level_text
+from thrifty.engine.table.drift import Spread
 from thrifty.engine.tasks.classes import BinaryTask, MulticlassTask
 from thrifty.engine.tasks.mistakes import CostMatrix, ProbabilityLoss
 from thrifty.engine.tasks.ranking import RankingTask
@@ -74,6 +75,7 @@ from thrifty.learners.routing.confidence import ConfidenceRouter
 from thrifty.learners.routing.quality import QualityModel, TextReader
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.routing.state import RouterState
+from thrifty.learners.table_fit import FitRecord
 
 _MAX_NESTED = 8
 
@@ -83,7 +85,7 @@ _PLAIN: tuple[type, ...] = (
     *(PriceList, Discounts, ForgottenFunction, RowPrices, CostMatrix, ProbabilityLoss),
     *(AbsentFull, PrecomputedFull, StoredModel, Impute, Scale, KernelScores, LinearScores),
     *(Cascades, Log, Programme, Routes, QualityModel, TextReader, CostCertificate),
-    *(ForeignTrees, LevelSets, StageOptions, Prices, Certificate, ClassLoss, RankedQueries),
+    *(ForeignTrees, LevelSets, StageOptions, Prices, Certificate, ClassLoss, RankedQueries, FitRecord),
 )
 _SHARED: tuple[type, ...] = (BinaryTask, MulticlassTask, RankingTask, RegressionTask, Neighbours)
 for _class in (*_PLAIN, *_SHARED):
@@ -96,6 +98,7 @@ register(Policy, infinite=("thresholds", "cost", "score"))
 register(EstimatorFull, check=check_stored)
 register(RouterState, renamed={"silent": "models_without_answers"})
 register(TreeEnsemble, infinite=("threshold",))
+register(Spread, infinite=("edges",))
 
 
 # -- stored forms of objects that are not dataclasses of arrays --------------------------------------
@@ -299,10 +302,18 @@ class SavedEstimator:
         for key in self.parameters:
             if key not in known:
                 raise _refused(str(key), f"be a parameter of {self.name}", "another name")
-        for key in self.attributes:
+        attributes = dict(self.attributes)
+        record = attributes.setdefault("record_", FitRecord.from_attributes(attributes))
+        if record is None:
+            del attributes["record_"]
+        elif not isinstance(record, FitRecord):
+            raise _refused("record_", "be a FitRecord", type(record).__name__)
+        elif record.spread is not None and len(record.spread.edges) != chain.price_list.n_features:
+            raise _refused("spread", "be of the columns of the chain", f"{len(record.spread.edges)} columns")
+        for key in attributes:
             if not isinstance(key, str) or not _is_attribute(key) or hasattr(type(estimator), key):
                 raise _refused(str(key), "be a learned attribute", "another name")
-        for key, value in (self.parameters | self.attributes | _from_chain(chain)).items():
+        for key, value in (self.parameters | attributes | _from_chain(chain)).items():
             setattr(estimator, key, value)
         estimator._learned = chain
         if is_cascade:

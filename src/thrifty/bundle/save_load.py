@@ -4,7 +4,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from thrifty.bundle.container import DEFAULT_MAX_BYTES
+from thrifty.bundle.container import DEFAULT_MAX_BYTES, OF_THRIFTY, is_of_thrifty
 from thrifty.bundle.full_models import FullMode
 from thrifty.bundle.objects import from_bytes, to_bytes
 from thrifty.engine.full.convert import booster_model
@@ -83,6 +83,8 @@ def load(
         it. Needs ``thrifty[signing]``.
     """
     data = read_capped(path, max_bytes)
+    if not is_of_thrifty(data):
+        raise InvalidInputError(f"{path} is not a file of thrifty. {OF_THRIFTY}")
     return from_bytes(data, full=full, max_bytes=max_bytes, public_key=public_key)
 
 

@@ -1,7 +1,7 @@
 """The command line: commands parse options, call the library and print; errors become one sentence and exit code 2."""
 
-import re
 from collections.abc import Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from thrifty.cli.deploy import export, serve
 from thrifty.cli.fit import fit
 from thrifty.cli.route import route
 from thrifty.cli.tables import explain, frontier, predict, report
-from thrifty.errors import ThriftyError
+from thrifty.errors import InvalidParameterError, ThriftyError
 
 __all__ = ["app", "main"]
 
@@ -27,7 +27,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (fit, predict, buy, explain, frontier, report, route, audit, export, serve):
+COMMANDS = (fit, predict, buy, explain, frontier, report, route, audit, export, serve)
+for _command in COMMANDS:
     app.command()(_command)
 
 
@@ -58,22 +59,16 @@ def _root(
     """Budgeted prediction: answer most rows with cheap features, and pay for more only where it matters."""
 
 
-_PARAMETER = re.compile(
-    r"^(?:budget|confidence)\b|\b(?:budget|confidence)(?=[=,])|\b(?:max_loss|min_recall|full_features)\b"
-)
-"""Parameters in the errors of estimators that are options of commands."""
-
-
-def _option(found: re.Match[str]) -> str:
-    return f"--{found[0].replace('_', '-')}"
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 on success, 2 after bad input."""
     try:
         app(args=list(argv) if argv is not None else None, prog_name="thrifty", standalone_mode=True)
+    except InvalidParameterError as error:
+        is_option = any(error.parameter in signature(command).parameters for command in COMMANDS)
+        print_error(error.as_option() if is_option else str(error))
+        return 2
     except ThriftyError as error:
-        print_error(_PARAMETER.sub(_option, str(error)))
+        print_error(str(error))
         return 2
     except OSError as error:
         named = "" if error.filename is None else f"{error.filename}: "

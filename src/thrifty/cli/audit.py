@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from thrifty.cli.console import notes_of_warnings, print_json, print_text, progress
-from thrifty.cli.options import AsJson, Costs, FullCost, Ignore, Seed
+from thrifty.cli.options import AsJson, FormerCosts, FullCost, Ignore, PricesFile, Seed, read_prices
 from thrifty.errors import InvalidInputError
 from thrifty.files import check_output, write_atomically
 
@@ -28,21 +28,19 @@ def audit(
             metavar="COLUMN",
         ),
     ] = None,
-    costs: Costs = None,
-    full_cost: FullCost = 0.0,
+    prices: PricesFile = None,
+    costs: FormerCosts = None,
+    full_cost: FullCost = None,
     ignore: Ignore = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="HTML page to write.")] = None,
     seed: Seed = 0,
     json: AsJson = False,
 ) -> None:
     """Audit a fitted model: what it spends per row, which columns it hardly needs, and what a cascade would save."""
-    from dataclasses import replace
-
     from sklearn.base import is_regressor
 
     from thrifty.auditing.audit import audit as look_at
     from thrifty.bundle.save_load import load_model
-    from thrifty.engine.prices.prices import Prices
     from thrifty.engine.table.files import read_table
     from thrifty.engine.table.training import labels_of, numbers_of
 
@@ -56,15 +54,9 @@ def audit(
         if target is not None:
             y = (numbers_of if is_regressor(known) else labels_of)(frame, target)
         rows = _features(known, frame, [*(ignore or ()), *([target] if target else [])])
-        prices = Prices({}, default=1.0) if costs is None else Prices.read(costs)
-        prices = prices.of_columns(list(rows.columns), known=list(frame.columns))
-        found = look_at(
-            known,
-            rows,
-            y=y,
-            prices=replace(prices, full=full_cost),
-            random_state=seed,
-        )
+        by_column = read_prices(prices, costs, full_cost)
+        by_column = by_column.of_columns(list(rows.columns), known=list(frame.columns))
+        found = look_at(known, rows, y=y, prices=by_column, random_state=seed)
         show("auditing", 1, 1)
     if out is not None:
         page = (

@@ -90,11 +90,6 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
         yield report
 
 
-def quantity(value: float) -> str:
-    """Format a cost or budget with at most three decimals, without trailing zeros."""
-    return f"{value:,.3f}".rstrip("0").rstrip(".") if abs(value) < 1000 else f"{value:,.0f}"
-
-
 def size_of(path: Path) -> str:
     """Format the size of a file."""
     n_bytes = path.stat().st_size

@@ -10,17 +10,17 @@ from urllib.parse import parse_qsl, quote
 
 import typer
 
-from thrifty.cli.console import notes_of_warnings, print_json, print_note, print_text, quantity
+from thrifty.cli.console import notes_of_warnings, print_json, print_note, print_text
 from thrifty.cli.options import (
     AsJson,
     Budget,
+    Goal,
     MaxLoss,
     PublicKey,
     RowKey,
     SystemFile,
     Unseen,
     UnseenText,
-    read_max_loss,
 )
 from thrifty.errors import InvalidInputError, PurchaseFailedError
 from thrifty.files import check_output, write_atomically
@@ -119,13 +119,12 @@ def buy(
     from thrifty.engine.table.files import name_of, read_table, table_bytes
     from thrifty.engine.table.names import listed
     from thrifty.engine.table.reader import keys_of
+    from thrifty.reporting.words import quantity
 
     check_output(out)
     database = Database.of(source)
     with notes_of_warnings():
-        known = load(system, public_key=public_key)
-        if budget is not None or max_loss:
-            known = at_operating_point(known, budget=budget, max_loss=read_max_loss(max_loss))
+        known = at_operating_point(load(system, public_key=public_key), Goal.read(budget, max_loss))
         as_text = {
             *((database.key,) if database.has_text_keys else ()),
             *filter(None, [named_row_key(known, row_key)]),

@@ -144,7 +144,7 @@ def export(
         known = load(system, public_key=public_key)
         cells = labels = None
         if rows is not None:
-            frame, cells = read_rows(known, rows)
+            frame, cells = read_rows(known, rows)[:2]
             target = column_name(known, "target")
             is_labelled = (max_flash or max_ram) and target in frame.columns
             labels = frame[target].to_numpy() if is_labelled else None

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,20 +10,24 @@ from thrifty.cli.console import notes_of_warnings, print_json, print_note, progr
 from thrifty.cli.options import (
     AsJson,
     Confidence,
-    Costs,
+    FormerCosts,
     FullCost,
+    Goal,
     Ignore,
     MaxLoss,
     MinRecall,
+    PricesFile,
     RowKey,
     Seed,
     is_many,
-    labels_by_name,
-    read_max_loss,
-    read_shares,
+    read_prices,
 )
 from thrifty.errors import InvalidInputError
 from thrifty.files import check_output
+from thrifty.progress import Progress
+
+NEAR = 0.01
+"""Share of a budget that may be left without a note."""
 
 
 class Structure(StrEnum):
@@ -61,7 +65,8 @@ def fit(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="File to write the system to, for example system.thrifty.")
     ],
-    costs: Costs = None,
+    prices: PricesFile = None,
+    costs: FormerCosts = None,
     full: Annotated[
         str,
         typer.Option(
@@ -78,7 +83,7 @@ def fit(
             metavar="COLUMN",
         ),
     ] = None,
-    full_cost: FullCost = 0.0,
+    full_cost: FullCost = None,
     budget: Annotated[
         float | None,
         typer.Option(
@@ -92,7 +97,7 @@ def fit(
     task: Annotated[
         Answers | None,
         typer.Option(
-            help="What to predict: classes, number, or ranking (relevance to the queries in --query). By default a "
+            help="Kind of target: classes, number, or ranking (relevance to the queries in --query). By default a "
             "column with more than 30 distinct numbers is predicted as a number, any other as classes.",
             metavar="TASK",
         ),
@@ -153,121 +158,159 @@ def fit(
     json: AsJson = False,
 ) -> None:
     """Fit a system on a training table. The file written can predict at any budget."""
-    from dataclasses import replace
-
     from thrifty.bundle.save_load import save
     from thrifty.bundle.signing import check_private_key
-    from thrifty.cli.fit_steps import (
-        choose_full,
-        describe,
-        fit_and_certify,
-        goal_notes,
-        load_frozen,
-        new_estimator,
-        refuse_early,
-        refuse_for_many,
-    )
     from thrifty.cli.system import fit_in_words, system_numbers
-    from thrifty.engine.prices.prices import Prices
-    from thrifty.engine.table.files import read_table
-    from thrifty.engine.table.names import listed, refuse_unknown
-    from thrifty.engine.table.training import training_table
-    from thrifty.learners.cascade.estimators import BudgetedClassifier
+    from thrifty.learners.cascade.estimators import StageOptions
+    from thrifty.learners.table_fit import fit_table
     from thrifty.reporting.measure import expected
-    from thrifty.scale.fit import sample_rows
-    from thrifty.scale.folder import each_of_files, find_files
-    from thrifty.threads import limited_threads, threads_of
 
-    limits, floors = read_max_loss(max_loss), read_shares("--min-recall", min_recall or ())
-    if floors and (limits is not None or confidence is not None):
+    goal = Goal.read(budget, max_loss, min_recall)
+    if goal.min_recall and (goal.max_loss is not None or confidence is not None):
         raise InvalidInputError(
             "--min-recall can be combined with --budget only. Leave --max-loss and --confidence out."
         )
     check_output(out)
     key = None if private_key is None else check_private_key(private_key)
+    sampling: list[str] = []
     with notes_of_warnings(), progress() as show:
-        given = Prices({}, default=1.0) if costs is None else Prices.read(costs)
+        by_column, model = read_prices(prices, costs, full_cost), _read_full(full)
+        rows, judge = table, None
         if is_many(table):
-            refuse_for_many(query, confidence if limits is None else None)
-            found, names = each_of_files(find_files(table), n_jobs=jobs, progress=show)
-            refuse_unknown("--target", [target], names)
-            drawn_by = [name for name in names if name not in {target, row_key, *(ignore or ())}]
-            frame, n_rows = sample_rows(found, drawn_by, target, sample)
-            each = found if len(frame) < n_rows else None
-        else:
-            each, frame = None, read_table(table)
-        features = list(frame.columns.drop([target, query, row_key, *(ignore or ())], errors="ignore"))
-        frozen, read = load_frozen(full, features, full_features or ())
-        # The columns of a model from a file come first, in its order.
-        frame = frame if frozen is None else frame[[*read, *frame.columns.drop(read)]]
-        data = training_table(
-            frame,
+            if query:
+                raise InvalidInputError(
+                    "--query needs each query as a whole, and partitions may split it. Give one file to learn a "
+                    "ranking from."
+                )
+            if confidence is not None and goal.max_loss is None:
+                raise InvalidInputError(
+                    "--confidence proves --max-loss where TABLE is a folder of files; a budget is met on the mean of "
+                    "their rows. Leave it out, or give one file."
+                )
+            left_out = [target, *filter(None, [row_key]), *(ignore or ())]
+            rows, judge, n_rows = _sample(table, target, left_out, sample, jobs, show)
+            if judge is not None:
+                sampling.append(
+                    f"learned on {len(rows):,} of {n_rows:,} rows, drawn by what they hold; scores and the costs of "
+                    f"budgets are those of the others"
+                )
+        estimator = fit_table(
+            rows,
             target,
+            prices=by_column,
+            full=model,
+            full_features=full_features or (),
+            full_name="" if model is full else Path(full).name,
+            **goal.as_dict(),
+            confidence=confidence,
             task=None if task is None else task.value,
             query=query,
-            row_key=row_key or "",
-            ignore=ignore or (),
-        )
-        estimator = new_estimator(
-            data,
-            target,
-            query=query,
             loss=loss,
-            tolerance=tolerance,
             metric=metric,
-            structure=structure.value,
-        ).set_params(
-            prices=replace(
-                given.of_columns(list(data.X.columns), known=ignore or ()),
-                full=full_cost,
-                full_features=read,
-            ),
-            budget=budget,
+            tolerance=tolerance,
+            stages=StageOptions(structure=structure.value),
+            ignore=ignore or (),
+            row_key=row_key or "",
             n_jobs=jobs,
             random_state=seed,
+            progress=show,
+            judge=judge,
         )
-        floors = labels_by_name("--min-recall", floors, data.classes)
-        allowed = labels_by_name("--max-loss", limits, data.classes)
-        refuse_early(estimator, data, query, limits, confidence, holds_out=each is None)
-        with limited_threads(openmp=threads_of(jobs), blas=threads_of(jobs)):
-            name, compared = choose_full(frozen, full, estimator, data, read, show)
-            estimator._keeps_scores = True  # for log-loss and AUC, or mean errors, of the summary
-            estimator = fit_and_certify(estimator, data, allowed, confidence, show, target, each)
-        if floors and isinstance(estimator, BudgetedClassifier):
-            estimator = estimator.at(budget=budget, min_recall=floors)
-        describe(estimator, data, full=name, max_loss=limits, target=target, row_key=row_key, query=query)
         save(estimator, out, private_key=key)
-    unread = [one for one in features if one not in read]
-    notes = []
-    if frozen is not None and unread:
-        notes.append(f"{full} does not read {listed(unread)}: only the stages before it may buy them")
-    if data.dates:
-        notes.append(f"dates are read as days since 1970-01-01: {listed(data.dates)}")
-    if costs is None:
-        notes.append("no --costs file: every column costs 1")
-    if each is not None:
-        notes.append(
-            f"learned on {len(frame):,} of {n_rows:,} rows, drawn by what they hold; scores and the costs of budgets "
-            f"are those of the others"
-        )
     facts = expected(estimator)
-    notes += goal_notes(estimator, facts, limits, confidence)
-    if not len(data.classes) and not query and task is None:
+    notes = _notes_of_columns(estimator, "" if model is full else full)
+    if prices is None and costs is None:
+        notes.append("no --prices file: every column costs 1")
+    notes += [*sampling, *_notes_of_goal(estimator, facts, goal, confidence)]
+    if not len(estimator.chain_.classes) and not query and task is None:
         notes.append(
             f"column {target!r} holds numbers, and numbers are predicted; --task classes would predict labels"
         )
     for text in notes:
         print_note(text)
     if json:
+        record = estimator.record_
         print_json(
             {
                 "file": str(out),
                 "bytes": out.stat().st_size,
-                "full_candidates": None if compared is None else compared.scores,
-                "full_candidates_rows": None if compared is None else compared.n_rows,
+                "full_candidates": record.full_scores or None,
+                "full_candidates_rows": record.full_rows or None,
                 **system_numbers(estimator, facts),
                 "notes": notes,
             }
         )
     else:
-        fit_in_words(estimator, facts, compared, out)
+        fit_in_words(estimator, facts, out)
+
+
+def _read_full(full: str) -> Any:
+    """Full model: its kind, or the fitted model in a file."""
+    from sklearn.frozen import FrozenEstimator
+
+    from thrifty.bundle.save_load import load_model
+    from thrifty.engine.full.candidates import KINDS
+    from thrifty.engine.full.model import is_estimator
+
+    if full == "auto" or full in KINDS:
+        return full
+    if not full.endswith((".thrifty", ".txt", ".json", ".ubj")):
+        raise InvalidInputError(
+            f"--full must be auto, one of {', '.join(KINDS)}, or a file with a fitted model: .thrifty, .txt of "
+            f"LightGBM, .json or .ubj of XGBoost; got {full!r}."
+        )
+    model = load_model(full)
+    if not is_estimator(model):
+        raise InvalidInputError(
+            f"--full must be a file with a fitted model; {Path(full).name} holds a {type(model).__name__}."
+        )
+    return FrozenEstimator(model)
+
+
+def _sample(
+    table: Path, target: str, left_out: list[str], n_sample: int, jobs: int, show: Progress
+) -> tuple[Any, Any, int]:
+    """Rows to learn from, what judges a fit on all other rows (None where there are none), and the number of rows."""
+    from functools import partial
+
+    from thrifty.engine.table.names import refuse_unknown
+    from thrifty.scale.fit import judge, sample_rows
+    from thrifty.scale.folder import each_of_files, find_files
+
+    each, names = each_of_files(find_files(table), n_jobs=jobs, progress=show)
+    refuse_unknown("target", [target], names)
+    rows, n_rows = sample_rows(each, [name for name in names if name not in left_out], target, n_sample)
+    return rows, partial(judge, each=each, target=target) if len(rows) < n_rows else None, n_rows
+
+
+def _notes_of_columns(estimator: Any, full: str) -> list[str]:
+    """Notes on columns that the full model in a file does not read, and on dates."""
+    from thrifty.engine.table.names import listed
+
+    chain, notes = estimator.chain_, []
+    schema, read = chain.schema, chain.price_list.full_columns
+    unread = [name for place, name in enumerate(schema.names) if read is not None and place not in read]
+    if full and unread:
+        notes.append(f"{full} does not read {listed(unread)}: only the stages before it may buy them")
+    dates = [
+        name for place, name in enumerate(schema.names) if schema.type_of(place).holds in ("day", "time")
+    ]
+    if dates:
+        notes.append(f"dates are read as days since 1970-01-01: {listed(dates)}")
+    return notes
+
+
+def _notes_of_goal(estimator: Any, facts: Any, goal: Goal, confidence: float | None) -> list[str]:
+    """Notes on how the goal was met."""
+    certificate, budget = estimator.certificate_, goal.budget
+    # A cascade of which no point could be proved warns by itself.
+    is_fallback = certificate is not None and certificate.is_fallback
+    if goal.max_loss is not None and facts.share[0] == 1.0 and not is_fallback:
+        limits = goal.max_loss if isinstance(goal.max_loss, dict) else {"": goal.max_loss}
+        asked = " ".join(f"{name}{'=' if name else ''}{share:g}" for name, share in limits.items())
+        reason = "can be met only by sending every row to the full model, which saves nothing"
+        return [f"--max-loss {asked} {reason}. Give more rows, or allow a larger loss"]
+    if budget is not None and confidence is None and facts.cost.value[0] < (1 - NEAR) * budget:
+        reason = f"more than {facts.cost.value[0]:.4g} per row bought nothing that showed"
+        return [f"the budget of {budget:g} is not spent: {reason}"]
+    return []

@@ -1,13 +1,15 @@
-"""Arguments and options shared by several commands, and shares by class such as ``sick=0.9``."""
+"""Arguments and options shared by several commands, and the values they are read as: prices and goals."""
 
 import glob
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from thrifty.cli.console import print_note
 from thrifty.errors import InvalidInputError
 
 
@@ -37,15 +39,17 @@ PublicKey = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON on standard output.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random choices.")]
-Costs = Annotated[
+PricesFile = Annotated[
     Path | None,
     typer.Option(
-        help="Price file, CSV or JSON: a line for each feature with its cost and, optionally, its group. "
-        "By default every feature costs 1."
+        "--prices",
+        help="Prices of columns, CSV or JSON: a line for each feature with its price and, optionally, its group. "
+        "By default every feature costs 1.",
     ),
 ]
+FormerCosts = Annotated[Path | None, typer.Option("--costs", hidden=True)]
 FullCost = Annotated[
-    float, typer.Option(help="Price of one call of the full model, on top of the columns it reads.")
+    float | None, typer.Option(help="Price of one call of the full model, on top of the columns it reads.")
 ]
 Ignore = Annotated[
     list[str] | None,
@@ -66,7 +70,7 @@ UnseenText = Annotated[
     ),
 ]
 Budget = Annotated[
-    float | None, typer.Option(help="Mean cost per row to spend, in place of the budget of the fit.")
+    float | None, typer.Option(help="Mean cost per row to spend, instead of the budget of the fit.")
 ]
 Confidence = Annotated[
     float | None,
@@ -78,7 +82,7 @@ Confidence = Annotated[
 MaxLoss = Annotated[
     list[str] | None,
     typer.Option(
-        help="Largest share of rows with a worse answer than the full model's, such as 0.02, in place of a budget; or "
+        help="Largest share of rows with a worse answer than the full model's, such as 0.02, instead of a budget; or "
         "a share for a class, such as sick=0.02; repeat for several classes.",
         metavar="SHARE|CLASS=SHARE",
     ),
@@ -92,7 +96,34 @@ MinRecall = Annotated[
 ]
 
 
-def read_shares(option: str, texts: Sequence[str]) -> dict[str, float]:
+@dataclass(frozen=True)
+class Goal:
+    """What an operating point is to meet; limits by class are by the name of the class."""
+
+    budget: float | None = None
+    max_loss: float | dict[str, float] | None = None
+    min_recall: dict[str, float] | None = None
+
+    @classmethod
+    def read(
+        cls,
+        budget: float | None,
+        max_loss: Sequence[str] | None,
+        min_recall: Sequence[str] | None = None,
+    ) -> "Goal":
+        """Parse the options ``--budget``, ``--max-loss`` and ``--min-recall``."""
+        if budget is not None and max_loss:
+            raise InvalidInputError(
+                f"give one of --budget, --max-loss; got --budget {budget:g} and --max-loss {' '.join(max_loss)}."
+            )
+        return cls(budget, _read_max_loss(max_loss), _read_shares("--min-recall", min_recall or ()) or None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The goals that are set, by name."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def _read_shares(option: str, texts: Sequence[str]) -> dict[str, float]:
     """Parse texts such as ``sick=0.9`` into shares by class name."""
     shares: dict[str, float] = {}
     for text in texts:
@@ -111,7 +142,7 @@ def read_shares(option: str, texts: Sequence[str]) -> dict[str, float]:
     return shares
 
 
-def read_max_loss(texts: Sequence[str] | None) -> float | dict[str, float] | None:
+def _read_max_loss(texts: Sequence[str] | None) -> float | dict[str, float] | None:
     """Parse ``--max-loss``: one share for all rows, or shares by class name."""
     if not texts:
         return None
@@ -125,23 +156,22 @@ def read_max_loss(texts: Sequence[str] | None) -> float | dict[str, float] | Non
             f"--max-loss must be one share, such as 0.02, or one for each class named, such as sick=0.02; got "
             f"{', '.join(map(repr, texts))}."
         )
-    return dict(read_shares("--max-loss", texts))
+    return _read_shares("--max-loss", texts)
 
 
-def labels_by_name(option: str, shares: Any, classes: Any) -> Any:
-    """Shares by label from shares by class name; a single number is returned unchanged."""
-    if not isinstance(shares, Mapping):
-        return shares
-    label_of = {str(label): label for label in classes.tolist()}
-    unknown = [name for name in shares if name not in label_of]
-    if unknown:
-        known = (
-            f"the classes are {', '.join(map(repr, label_of))}"
-            if label_of
-            else "numbers are predicted, or documents ranked, which have no classes"
-        )
-        raise InvalidInputError(f"{option} names the class {unknown[0]!r}; {known}.")
-    return {label_of[name]: share for name, share in shares.items()}
+def read_prices(prices: Path | None, costs: Path | None, full_cost: float | None) -> Any:
+    """Prices of columns and of the full model; ``costs`` is the former name of the option ``prices``."""
+    from dataclasses import replace
+
+    from thrifty.engine.prices.prices import Prices
+
+    if costs is not None:
+        if prices is not None:
+            raise InvalidInputError("--costs is the former name of --prices. Give --prices only.")
+        print_note("--costs is --prices since thrifty 0.4, and goes in the next release")
+    file = prices or costs
+    by_column = Prices({}, default=1.0) if file is None else Prices.read(file)
+    return by_column if full_cost is None else replace(by_column, full=full_cost)
 
 
 def is_many(table: Path) -> bool:

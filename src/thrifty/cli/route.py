@@ -8,9 +8,7 @@ import typer
 from thrifty.cli.console import notes_of_warnings, print_json, print_table, print_text, size_of
 from thrifty.cli.options import AsJson, Seed
 from thrifty.errors import InvalidInputError
-from thrifty.files import check_output, write_atomically
-
-_KNOWN = ("id", "text", "model", "quality", "cost", "answer", "evidence", "propensity")
+from thrifty.files import check_output
 
 
 def route(
@@ -23,13 +21,14 @@ def route(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write the router to.")],
-    prices: Annotated[
+    models: Annotated[
         Path | None,
         typer.Option(
-            help="Prices, CSV: columns model and price (per call), or model, input and output (per million tokens). "
-            "By default, the column cost of the log."
+            help="Models with their prices, CSV: columns model and price (per call), or model, input and output (per "
+            "million tokens). By default, the column cost of the log."
         ),
     ] = None,
+    prices: Annotated[Path | None, typer.Option(hidden=True)] = None,
     budget: Annotated[
         float | None, typer.Option(help="Mean cost per row. By default, the best quality at any cost.")
     ] = None,
@@ -43,19 +42,27 @@ def route(
 ) -> None:
     """Learn from a log which of many models to ask about each row, within a budget, and write a router."""
     from thrifty.bundle.save_load import save
+    from thrifty.cli.router import frontier_numbers
     from thrifty.engine.table.files import read_table
+    from thrifty.learners.routing.log_files import pivot_log, read_models
     from thrifty.learners.routing.router import ModelRouter
 
+    if prices is not None:
+        raise InvalidInputError(
+            "--prices are of columns, and those of a log are free. Give the models with their prices as --models."
+        )
     check_output(out)
     with notes_of_warnings():
         frame = read_table(log)
-        given = _read_models(prices)
-        X, arrays = _pivot(frame, log, given)
+        price_of = None if models is None else read_models(models)
+        X, arrays = pivot_log(frame, log, price_of)
         names = arrays.pop("models")
-        if given is None and "cost" not in arrays:
-            raise InvalidInputError(f"{log} has no column cost: give the prices of the models with --prices.")
-        models: Any = names if given is None else {name: given[name] for name in names}
-        router = ModelRouter(models, budget, max_asks, confidence, seed).fit(X, **arrays)
+        if price_of is None and "cost" not in arrays:
+            raise InvalidInputError(
+                f"{log} has no column cost: give the models with their prices as --models."
+            )
+        priced: Any = names if price_of is None else {name: price_of[name] for name in names}
+        router = ModelRouter(priced, budget, max_asks, confidence, seed).fit(X, **arrays)
         save(router, out)
     frontier = router.frontier_
     if json:
@@ -66,7 +73,7 @@ def route(
                 "rows": len(X),
                 "expected_cost": router.expected_cost_,
                 "expected_quality": router.expected_score_,
-                "frontier": _frontier_numbers(frontier),
+                "frontier": frontier_numbers(router)["frontier"],
                 "singles": {
                     name: {"cost": cost, "quality": quality}
                     for name, cost, quality in zip(
@@ -87,214 +94,3 @@ def route(
     print_table(lines)
     print_text(f"Out of fold: {router.explain()}.")
     print_text(f"wrote {out} ({size_of(out)})")
-
-
-def _read_models(path: Path | None) -> dict[str, Any] | None:
-    """Prices by the names of models."""
-    from thrifty.engine.table.files import read_table
-
-    if path is None:
-        return None
-    frame = read_table(path, as_text=["model"])
-    kinds = [columns for columns in (("price",), ("input", "output")) if {*columns} <= {*frame.columns}]
-    if "model" not in frame.columns or not kinds:
-        raise InvalidInputError(
-            f"{path} must have the columns model and price, or model, input and output; it has "
-            f"{', '.join(map(str, frame.columns))}."
-        )
-    names = [str(name) for name in frame["model"]]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise InvalidInputError(f"{path} has two lines for the model {twice!r}. Keep one of them.")
-    values = frame[list(kinds[0])].to_numpy()
-    return {
-        name: tuple(map(float, line)) if len(line) == 2 else float(line[0])
-        for name, line in zip(names, values, strict=True)
-    }
-
-
-def _pivot(frame: Any, path: Path, prices: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
-    """Rows, and arrays of rows x models, from a line for each row and model."""
-    columns = set(frame.columns)
-    key = "id" if "id" in columns else "text"
-    missing = [name for name in ("model", "quality", key) if name not in columns]
-    if missing:
-        raise InvalidInputError(
-            f"{path} must have a column {missing[0]!r}: a log has model, quality, and text or id; it has "
-            f"{', '.join(map(str, frame.columns))}."
-        )
-    frame = frame[frame["quality"].notna()]  # lines of a gateway's log that were not judged
-    frame = frame.assign(model=frame["model"].astype(str))
-    names = sorted(frame["model"].unique())
-    unknown = [name for name in names if prices is not None and name not in prices]
-    if unknown:
-        raise InvalidInputError(f"the prices have no line for the model {unknown[0]!r} of {path}.")
-    doubled = frame.duplicated([key, "model"])
-    if doubled.any():
-        line = frame[doubled].iloc[0]
-        raise InvalidInputError(
-            f"{path} has several lines for the model {line['model']!r} and the {key} {str(line[key])[:60]!r}. Keep one "
-            f"of them, or give each question an id."
-        )
-    rows = frame[key].drop_duplicates()
-    first = frame.drop_duplicates(key)
-    features = [name for name in frame.columns if name not in _KNOWN]
-    X = first["text"].astype(str).tolist() if "text" in columns else first[features].reset_index(drop=True)
-    arrays: dict[str, Any] = {"models": names}
-    columns_of = {"quality": "quality", "cost": "cost", "answers": "answer", "evidence": "evidence"}
-    for argument, column in {**columns_of, "propensity": "propensity"}.items():
-        if column not in columns:
-            continue
-        wide = frame.pivot(index=key, columns="model", values=column).loc[rows, names]
-        try:
-            arrays[argument] = wide.to_numpy(dtype=object if argument == "answers" else float)
-        except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"{path}: column {column} must hold numbers: {error}") from error
-    return X, arrays
-
-
-# -- other commands, for a file that holds a router --------------------------------------------------
-
-
-def _rows_of(router: Any, table: Path) -> tuple[Any, dict[str, Any] | None]:
-    """Rows of a table and, where it is a log with a line for each row and model, what the models returned."""
-    import numpy as np
-
-    from thrifty.engine.table.files import read_table
-
-    frame, names = read_table(table), list(router.model_prices)
-    if {"model", "quality"} <= {*frame.columns}:
-        X, arrays = _pivot(frame, table, None)
-        place_of = {name: place for place, name in enumerate(arrays.pop("models"))}
-        missing = [name for name in router.pool_ if name not in place_of]
-        if missing:
-            raise InvalidInputError(
-                f"{table} must have lines of the model {missing[0]!r}, which may be asked."
-            )
-        whole = {}
-        for argument, values in arrays.items():
-            whole[argument] = np.full((len(X), len(names)), None if values.dtype == object else np.nan)
-            known = [place for place, name in enumerate(names) if name in place_of]
-            whole[argument][:, known] = values[:, [place_of[names[place]] for place in known]]
-        return X, whole
-    return router.rows_of(frame), None
-
-
-def predict_router(router: Any, table: Path, out: Path, json: bool) -> None:
-    """Write the first model to ask about each row; of a log, what would have been asked, paid and got."""
-    import pandas as pd
-
-    from thrifty.engine.table.files import table_bytes
-
-    X, log = _rows_of(router, table)
-    if log is None:
-        found = dict(zip(("model", "cost"), router.first_asked(X), strict=True))
-    else:
-        replay = router.replay(X, **log)
-        asked = [" ".join(filter(None, names)) for names in replay.asked.tolist()]
-        found = {"asked": asked, "model": replay.model, "cost": replay.cost, "quality": replay.quality}
-        found |= {} if replay.ips is None else {"ips": replay.ips}
-    answers = pd.DataFrame(found)
-    if str(out) == "-":
-        typer.echo(table_bytes(answers, "answers.csv"), nl=False)
-        return
-    write_atomically(out, table_bytes(answers, out))
-    numbers = {"rows": len(answers), "out": str(out), "models": answers["model"].value_counts().to_dict()}
-    numbers |= {name: float(answers[name].mean()) for name in ("cost", "quality", "ips") if name in answers}
-    if json:
-        print_json(numbers)
-        return
-    shares = ", ".join(f"{name} {n:,}" for name, n in numbers["models"].items())
-    print_text(f"wrote {len(answers):,} rows to {out}: {shares}")
-    if log is not None:
-        n_known = int(answers["quality"].notna().sum())
-        words = f" in the {n_known:,} rows that asked the same model" if n_known < len(answers) else ""
-        words = f" (doubly robust; inverse propensity {numbers['ips']:.3f})" if "ips" in numbers else words
-        print_text(f"quality {numbers['quality']:.3f}{words} for {numbers['cost']:.4g} a row")
-
-
-def explain_router(router: Any, table: Path, rows: slice, json: bool) -> None:
-    """Explain rows: what is asked first; of a log, what would have been asked, paid and decided."""
-    X, log = _rows_of(router, table)
-    log = {name: values[rows] for name, values in (log or {}).items() if name != "propensity"}
-    texts = router.explain(X[rows] if isinstance(X, list) else X.iloc[rows], **log)
-    found = [(row + 1, list(one.lines)) for row, one in zip(range(len(X))[rows], texts, strict=True)]
-    if json:
-        print_json({"rows": [{"row": number, "steps": lines} for number, lines in found]})
-        return
-    for number, lines in found:
-        print_text(f"Row {number}")
-        for line in lines:
-            print_text(f"  {line}")
-
-
-def frontier_router(router: Any, plot: Path | None, json: bool) -> None:
-    """List the operating points of a router."""
-    from thrifty.engine.plots import file_bytes
-
-    frontier = router.frontier_
-    if plot is not None:
-        write_atomically(plot, file_bytes(frontier.plot().figure, plot.suffix[1:] or "png"))
-    if json:
-        print_json({"frontier": _frontier_numbers(frontier)})
-        return
-    lines = [("rule", "cost", "quality")]
-    lines += [
-        (rule, f"{cost:.4g}", f"{quality:.3f}")
-        for rule, cost, quality in zip(frontier.rule, frontier.cost, frontier.quality, strict=True)
-    ]
-    print_table(lines)
-    print_text(f"Out of fold: {router.explain()}.")
-
-
-def report_router(
-    router: Any, table: Path, out: Path, by: list[str] | None, title: str, unit: str, json: bool
-) -> None:
-    """Replay a router on a log, and write a page on its bill, the models asked and their quality."""
-    from dataclasses import replace
-
-    from thrifty.engine.table.files import read_table
-    from thrifty.reporting.measure import measure
-    from thrifty.reporting.page import page_of
-    from thrifty.reporting.words import results_table
-
-    X, log = _rows_of(router, table)
-    if log is None:
-        raise InvalidInputError(
-            f"{table} must be a log to report on, with a line for each row and model: columns model and quality."
-        )
-    log.pop("propensity", None)
-    frame = read_table(table)
-    key = "id" if "id" in frame.columns else "text"
-    unknown = [name for name in by or () if name not in frame.columns]
-    if unknown:
-        raise InvalidInputError(f"--by must name a column of {table}; got {unknown[0]!r}.")
-    groups = frame[frame["quality"].notna()].drop_duplicates(key)
-    facts = measure(
-        router, X, log.pop("quality"), **log, by={name: groups[name].to_numpy() for name in by or ()}
-    )
-    write_atomically(out, page_of(replace(facts, title=title, unit=unit)).encode())
-    models = {
-        one.name: {"share": share, "cost": spent}
-        for one, share, spent in zip(
-            facts.purchases, facts.bought[facts.start], facts.spent[facts.start], strict=True
-        )
-    }
-    if json:
-        print_json({"file": str(out), **facts.results(facts.start), "models": models})
-        return
-    print_text(f"On {facts.n_rows:,} rows:")
-    print_table(results_table(facts, facts.start))
-    shares = [f"{name} {100 * one['share']:.1f} %" for name, one in models.items() if one["share"]]
-    print_text(f"Asked: {', '.join(shares)}.")
-    print_text(f"Out of fold: {router.explain()}.")
-    print_text(f"wrote {out} ({size_of(out)})")
-
-
-def _frontier_numbers(frontier: Any) -> dict[str, Any]:
-    return {
-        "cost": frontier.cost,
-        "quality": frontier.score,
-        "rule": list(frontier.rule),
-        "aiq": frontier.aiq,
-    }

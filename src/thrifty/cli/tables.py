@@ -9,6 +9,7 @@ from thrifty.cli.console import notes_of_warnings, print_json, print_note, print
 from thrifty.cli.options import (
     AsJson,
     Budget,
+    Goal,
     MaxLoss,
     MinRecall,
     NewRows,
@@ -19,10 +20,7 @@ from thrifty.cli.options import (
     Unseen,
     UnseenText,
     is_many,
-    read_max_loss,
-    read_shares,
 )
-from thrifty.cli.route import explain_router, frontier_router, predict_router, report_router
 from thrifty.errors import InvalidInputError
 from thrifty.files import check_output, write_atomically
 
@@ -70,162 +68,63 @@ def predict(
     TABLE may be a folder, or a pattern in quotes such as 'rows/*.parquet', of files of any size. Their answers go into
     the folder OUT: a parquet file for each part of the input.
     """
+    from thrifty.bundle.save_load import load
+    from thrifty.cli.system import (
+        at_held_budget,
+        at_operating_point,
+        files_in_words,
+        scorer_at,
+        view_of,
+    )
+    from thrifty.engine.table.files import table_bytes
+    from thrifty.files import parse_bytes
+    from thrifty.scale.folder import find_files, predict_files
+
+    goal, on_screen = Goal.read(budget, max_loss, min_recall), str(out) == "-"
     if is_many(table):
-        if hold_budget or raw or str(out) == "-":
+        if hold_budget or raw or on_screen:
             raise InvalidInputError(
                 "--hold-budget, --raw and -o - are for one table; a folder of files is scored part by part into a "
                 "folder of parquet files. Leave them out."
             )
-        _predict_files(
-            system,
-            table,
-            out,
-            budget,
-            max_loss,
-            min_recall,
-            row_key,
-            unseen,
-            jobs,
-            memory,
-            resume,
-            public_key,
-            json,
-        )
+        files, n_bytes = find_files(table), parse_bytes(memory, "--memory")
+        with notes_of_warnings(), progress() as show:
+            scorer = scorer_at(system, goal, row_key=row_key, unseen=unseen.value, public_key=public_key)
+            totals = predict_files(
+                scorer, files, out, n_jobs=jobs, memory=n_bytes, resume=resume, progress=show
+            )
+        if json:
+            print_json({**totals, "out": str(out)})
+        else:
+            files_in_words(totals, scorer, out)
         return
-    import numpy as np
-    import pandas as pd
-
-    from thrifty.bundle.save_load import load
-    from thrifty.cli.system import (
-        answers_in_words,
-        answers_numbers,
-        at_operating_point,
-        column_name,
-        count_mostly_missing,
-        named_row_key,
-        read_rows,
-        reader_of_all_cells,
-    )
-    from thrifty.engine.evidence import budgets
-    from thrifty.engine.evidence.collect import chain_of
-    from thrifty.engine.table.files import name_of, table_bytes
-    from thrifty.engine.table.names import listed
-    from thrifty.learners.routing.router import ModelRouter
-    from thrifty.scale.scorer import answers_of, stage_names
-
-    allowed, floors = read_max_loss(max_loss), read_shares("--min-recall", min_recall or ())
-    on_screen = str(out) == "-"
     if on_screen and json:
         raise InvalidInputError("-o - and --json both want standard output. Name a file for the answers.")
-    if hold_budget and floors:
+    if hold_budget and goal.min_recall:
         raise InvalidInputError("--hold-budget keeps no floor of recall. Leave --min-recall out.")
-    if hold_budget and max_loss:
+    if hold_budget and goal.max_loss is not None:
         raise InvalidInputError("--hold-budget holds a budget, and --max-loss names none. Give one of them.")
     if not on_screen:
         check_output(out)
+    held = None
     with notes_of_warnings():
-        known = load(system, public_key=public_key)
-        if isinstance(known, ModelRouter):
-            predict_router(known if budget is None else known.at(budget=budget), table, out, json)
-            return
-        held = (getattr(known, "budget", None) if budget is None else budget) if hold_budget else None
-        if hold_budget and held is None:
-            raise InvalidInputError(
-                f"{system} was fitted without a budget, so there is none to hold. Name one with --budget."
-            )
-        frame, cells = read_rows(known, table, row_key=row_key, unseen_is_missing=unseen is Unseen.missing)
-        keys, query = named_row_key(known, row_key), column_name(known, "query")
-        if held is not None:
-            known = budgets.hold_budget(known, reader_of_all_cells(known, cells), held)
-        elif budget is not None or max_loss or floors:
-            known = at_operating_point(known, budget=budget, max_loss=allowed, min_recall=floors)
-        chain = chain_of(known)
-        answers = pd.DataFrame(answers_of(chain, cells))
-        answers["stage"] = np.array(stage_names(chain), dtype=object)[answers["stage"]]
-        if query in frame.columns:
-            answers.insert(0, "query", frame[query].to_numpy())
-    extra = [
-        name
-        for name in frame.columns
-        if name not in {*cells.names, column_name(known, "target"), query, keys}
-    ]
-    if extra:
-        print_note(f"columns of {name_of(table)} that the system does not read: {listed(extra)}")
-    n_mostly_missing = count_mostly_missing(known, cells, answers["stage"].to_numpy())
-    if n_mostly_missing:
-        print_note(
-            f"{n_mostly_missing:,} row{'s were' if n_mostly_missing > 1 else ' was'} answered by the full "
-            f"model although more than half of the cells that it reads were missing"
-        )
+        fitted = at_operating_point(load(system, public_key=public_key), goal)
+        view = view_of(fitted)
+        rows = view.read_rows(fitted, table, row_key=row_key, unseen_is_missing=unseen is Unseen.missing)
+        if hold_budget:
+            fitted, held = at_held_budget(fitted, rows, budget, system)
+        answers = view.answers_table(fitted, rows)
+    for text in view.notes_of_answers(fitted, rows, answers, row_key):
+        print_note(text)
     if on_screen:
         typer.echo(table_bytes(answers, "answers.csv", raw=raw), nl=False)
         return
     write_atomically(out, table_bytes(answers, out, raw=raw))
-    numbers = answers_numbers(known, answers, out, held)
+    numbers = view.answers_numbers(fitted, answers, out, held)
     if json:
         print_json(numbers)
     else:
-        answers_in_words(numbers, budget=budget, max_loss=allowed)
-
-
-def _predict_files(
-    system: Path,
-    table: Path,
-    out: Path,
-    budget: float | None,
-    max_loss: list[str] | None,
-    min_recall: list[str] | None,
-    row_key: str | None,
-    unseen: Unseen,
-    jobs: int,
-    memory: str,
-    resume: bool,
-    public_key: Path | None,
-    json: bool,
-) -> None:
-    """Score a folder of files into a folder of answers."""
-    from thrifty.bundle.save_load import load
-    from thrifty.cli.options import labels_by_name
-    from thrifty.engine.evidence.collect import chain_of
-    from thrifty.files import parse_bytes
-    from thrifty.learners.routing.router import ModelRouter
-    from thrifty.scale.folder import find_files, predict_files
-    from thrifty.scale.scorer import Scorer
-
-    goal = {
-        "budget": budget,
-        "max_loss": read_max_loss(max_loss),
-        "min_recall": read_shares("--min-recall", min_recall or ()) or None,
-    }
-    files, n_bytes = find_files(table), parse_bytes(memory, "--memory")
-    with notes_of_warnings(), progress() as show:
-        known = load(system, public_key=public_key)
-        at = {name: value for name, value in goal.items() if value is not None}
-        if isinstance(known, ModelRouter):
-            if set(at) - {"budget"}:
-                raise InvalidInputError(
-                    "--max-loss and --min-recall are not for a ModelRouter, which is what the file holds. Leave them "
-                    "out."
-                )
-        else:
-            classes = chain_of(known).classes
-            at = {
-                name: labels_by_name(f"--{name.replace('_', '-')}", value, classes)
-                for name, value in at.items()
-            }
-        scorer = Scorer(system, at=at, row_key=row_key, unseen=unseen.value, public_key=public_key)
-        totals = predict_files(scorer, files, out, n_jobs=jobs, memory=n_bytes, resume=resume, progress=show)
-    if json:
-        print_json({**totals, "out": str(out)})
-        return
-    print_text(
-        f"wrote {totals['rows']:,} answers in {totals['parts']:,} parts to {out}, {totals['scored_parts']:,} of them "
-        f"by this run at {totals['rows_per_second']:,.0f} rows a second"
-    )
-    print_text(
-        f"mean cost {totals['mean_cost']:.4g} a row; {totals['share_full']:.1%} of rows to "
-        f"{known.best_model if isinstance(known, ModelRouter) else 'the full model'}"
-    )
+        view.answers_in_words(numbers, goal)
 
 
 def explain(
@@ -245,41 +144,29 @@ def explain(
     json: AsJson = False,
 ) -> None:
     """Explain the answers row by row: purchases in their order, the answer of each stage, and why the row stopped."""
-    import numpy as np
-
     from thrifty.bundle.save_load import load
-    from thrifty.cli.system import at_operating_point, read_rows
-    from thrifty.engine.evidence.collect import chain_of
+    from thrifty.cli.system import at_operating_point, view_of
     from thrifty.engine.table.files import name_of
-    from thrifty.engine.walk.explain import explain_rows
-    from thrifty.learners.routing.router import ModelRouter
 
+    goal = Goal.read(budget, max_loss)
     with notes_of_warnings():
-        known = load(system, public_key=public_key)
-        if isinstance(known, ModelRouter):
-            shown = slice(None if everything else _EXPLAINED) if row is None else slice(row - 1, row)
-            explain_router(known if budget is None else known.at(budget=budget), table, shown, json)
-            return
-        if budget is not None or max_loss:
-            known = at_operating_point(known, budget=budget, max_loss=read_max_loss(max_loss))
-        _, cells = read_rows(known, table, row_key=row_key, unseen_is_missing=unseen is Unseen.missing)
-        chain, n_rows = chain_of(known), len(cells)
+        fitted = at_operating_point(load(system, public_key=public_key), goal)
+        view = view_of(fitted)
+        rows = view.read_rows(fitted, table, row_key=row_key, unseen_is_missing=unseen is Unseen.missing)
+        n_rows = len(rows.numbers)
         if row is not None and row > n_rows:
             raise InvalidInputError(
                 f"--row must be at most {n_rows:,}, the number of rows of {name_of(table)}; got {row:,}."
             )
         n_shown = n_rows if everything else min(n_rows, _EXPLAINED)
-        cells = cells.take(np.arange(n_shown) if row is None else np.array([row - 1]))
-        found = explain_rows(chain, chain.reader(cells), chain.schema.names)
-    numbers = cells.row_numbers.tolist()
+        places = slice(n_shown) if row is None else slice(row - 1, row)
+        numbered = list(zip(rows.numbers[places], view.explanations(fitted, rows, places), strict=True))
     if json:
-        print_json(
-            {"rows": [{"row": number, **one.as_dict()} for number, one in zip(numbers, found, strict=True)]}
-        )
+        print_json({"rows": [{"row": number, **explanation.as_dict()} for number, explanation in numbered]})
     else:
-        for number, one in zip(numbers, found, strict=True):
+        for number, explanation in numbered:
             print_text(f"Row {number}")
-            for line in str(one).splitlines():
+            for line in str(explanation).splitlines():
                 print_text(f"  {line}")
     if row is None and n_shown < n_rows:
         print_note(
@@ -306,45 +193,32 @@ def frontier(
 
     They are estimated on rows of the fit, or measured on all rows of TABLE, which may be larger than memory.
     """
-    from dataclasses import replace
-
     from thrifty.bundle.save_load import load
-    from thrifty.cli.system import (
-        expected_of,
-        frontier_in_words,
-        frontier_numbers,
-        frontier_picture,
-        partitions_of,
-        target_columns,
-    )
-    from thrifty.learners.routing.router import ModelRouter
-    from thrifty.scale.fit import frontier_on
+    from thrifty.cli.system import measured_frontier, view_of
 
-    if plot is not None:
-        check_output(plot)
+    kind = None if plot is None else _kind_of_picture(check_output(plot))
     measured: dict[str, Any] = {}
     with notes_of_warnings(), progress() as show:
-        known = load(system, public_key=public_key)
-        if isinstance(known, ModelRouter):
-            frontier_router(known, plot, json)
-            return
-        facts = expected_of(known)
+        fitted = load(system, public_key=public_key)
+        view = view_of(fitted)
         if table is not None:
-            name, _ = target_columns(known, target)
-            each, _ = partitions_of(known, table, name, n_jobs=jobs, progress=show)
-            means, n_rows = frontier_on(known, each, name)
-            measured = {
-                "frontier": replace(known.frontier_, means=means, held_out=True),
-                "n_rows": n_rows,
-            }
+            measured = measured_frontier(fitted, table, target, n_jobs=jobs, progress=show)
+        facts = view.expected_of(fitted)
     if plot is not None:
-        write_atomically(plot, frontier_picture(known, facts, plot, measured.get("frontier")))
+        write_atomically(plot, view.frontier_picture(fitted, facts, kind, **measured))
     if json:
-        print_json(frontier_numbers(known, facts, **measured))
+        print_json(view.frontier_numbers(fitted, facts, **measured))
     else:
-        frontier_in_words(known, facts, system if table is None else table, **measured)
+        view.frontier_in_words(fitted, facts, system if table is None else table, **measured)
         if plot is not None:
             print_text(f"wrote {plot}")
+
+
+def _kind_of_picture(path: Path) -> str:
+    kind = path.suffix.lower().lstrip(".") or "png"
+    if kind not in ("png", "svg", "pdf"):
+        raise InvalidInputError(f"--plot writes png, svg or pdf; got {path.name!r}.")
+    return kind
 
 
 def report(
@@ -384,47 +258,29 @@ def report(
 
     TABLE may be a folder, or a pattern in quotes such as 'rows/*.parquet'; of many rows, a sample is measured.
     """
+    from dataclasses import replace
+
     from thrifty.bundle.save_load import load
-    from thrifty.cli.system import (
-        measured_on,
-        partitions_of,
-        read_rows,
-        report_in_words,
-        report_numbers,
-        target_columns,
-    )
-    from thrifty.engine.evidence.collect import chain_of
-    from thrifty.engine.table.training import targets_of
+    from thrifty.cli.system import labelled_rows, report_in_words, view_of
     from thrifty.learners.routing.router import ModelRouter
     from thrifty.reporting.page import page_of
-    from thrifty.scale.fit import sample_rows
 
     check_output(out)
     with notes_of_warnings(), progress() as show:
         show("measuring", 0, 1)
-        known = load(system, public_key=public_key)
-        words = title or f"What {system.stem} does on {table.name}"
-        if isinstance(known, ModelRouter):
+        fitted = load(system, public_key=public_key)
+        view = view_of(fitted)
+        if isinstance(fitted, ModelRouter):
             if target or query:
                 raise InvalidInputError("--target and --query are for estimators; a router reads a log.")
-            report_router(known, table, out, by, words, unit, json)
-            return
-        target, query = target_columns(known, target, query)
-        if is_many(table):
-            each, _ = partitions_of(known, table, target, [*([query] if query else []), *(by or ())])
-            schema = chain_of(known).schema
-            # Documents of a query are drawn together.
-            frame, n_rows = sample_rows(each, [query] if query else schema.names, target, sample)
-            cells = schema.cells(frame)
-            if len(frame) < n_rows:
-                print_note(f"{len(frame):,} of {n_rows:,} rows are measured, drawn by what they hold")
+            rows = view.read_rows(fitted, table)
         else:
-            frame, cells = read_rows(known, table, target=target)
-        labels = targets_of(frame, target, chain_of(known).classes, query)
-        facts, expected = measured_on(known, frame, cells, labels, by or (), words, unit)
+            rows = labelled_rows(fitted, table, target, query, by or (), sample)
+        facts, numbers, sentences = view.measured(fitted, rows, by or ())
+        facts = replace(facts, title=title or f"What {system.stem} does on {table.name}", unit=unit)
         show("measuring", 1, 1)
     write_atomically(out, page_of(facts).encode())
     if json:
-        print_json(report_numbers(facts, expected, out))
+        print_json({"file": str(out), **facts.results(facts.start), **numbers})
     else:
-        report_in_words(facts, expected, out)
+        report_in_words(facts, sentences, out)

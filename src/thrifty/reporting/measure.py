@@ -37,6 +37,7 @@ from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.tasks.task import Task, mean_errors
 from thrifty.errors import InvalidInputError
 from thrifty.learners.routing.router import ModelRouter
+from thrifty.learners.table_fit import record_of
 from thrifty.reporting.facts import (
     LEVEL,
     MAX_LABELS,
@@ -237,8 +238,8 @@ def _is_bill(task: Task) -> bool:
 
 def _full_name(system: Any) -> str:
     """Kind of the full model, or its class where it is an estimator."""
-    kind = getattr(system, "full_name_", None)
-    if isinstance(kind, str):
+    kind = record_of(system).full
+    if kind:
         return KINDS.get(kind, kind)
     model = getattr(getattr(_served(system), "innermost", None), "estimator", None)
     model = getattr(model, "estimator", model) if type(model).__name__ == "FrozenEstimator" else model

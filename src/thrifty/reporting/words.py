@@ -692,3 +692,31 @@ def _ticks(
     digits = max(0, -math.floor(math.log10(step) + 1e-9) + (factor == 2.5))
     first, last = math.ceil(scale * low / step - 1e-9), math.floor(scale * high / step + 1e-9)
     return [(one * step / scale, _fixed(one * step, digits) + sign) for one in range(first, last + 1)]
+
+
+# -- sentences of the commands ----------------------------------------------------------------------
+
+
+def quantity(value: float) -> str:
+    """Format a cost or budget with at most three decimals, without trailing zeros."""
+    return f"{value:,.3f}".rstrip("0").rstrip(".") if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def unit_of(facts: Facts) -> str:
+    """What a score is the mean over: rows, or queries."""
+    return "rows" if facts.n_queries is None else "queries"
+
+
+def interval_in_words(facts: Facts, n_new: int) -> str:
+    """Interval of the score of so many new rows or queries."""
+    name, ends = facts.score.name, facts.interval(n_new)
+    low, high = (value_text(facts, name, end).replace("\N{NO-BREAK SPACE}", " ") for end in ends)
+    return f"{'a' if name[0] in 'cDm' else 'an'} {name} of {low} to {high}"
+
+
+def expected_in_words(facts: Facts, expected: Facts) -> str:
+    """Results that the fit expected of so many rows."""
+    cost = expected.cost
+    mean, low, high = (quantity(one[0]) for one in (cost.value, cost.low, cost.high))
+    score = interval_in_words(expected, facts.n_queries or facts.n_rows)
+    return f"{score} for so many {unit_of(facts)}, and a mean cost of {mean} ({low} to {high})"

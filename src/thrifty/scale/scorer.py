@@ -26,6 +26,7 @@ from thrifty.engine.walk.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.files import read_capped
 from thrifty.learners.routing.router import ModelRouter
+from thrifty.learners.table_fit import record_of
 from thrifty.rows import fingerprints, key_words
 from thrifty.threads import limited_threads
 
@@ -205,7 +206,7 @@ class Scorer:
     @cached_property
     def copied(self) -> list[str]:
         """Columns that the answers copy from the rows: the row key, and the query of a ranking."""
-        key = self.row_key or getattr(self.system, "row_key_name_", None)
+        key = self.row_key or record_of(self.system).row_key
         is_ranking = self.router is None and isinstance(self.chain.task, RankingTask)
         query = getattr(self.system, "query_name_", None) if is_ranking else None
         return list(dict.fromkeys(name for name in (key, query) if name))
@@ -308,7 +309,7 @@ class Scorer:
         return answers
 
     def _keys(self, batch: Any, first_row: int) -> Words:
-        key = self.row_key or getattr(self.system, "row_key_name_", None)
+        key = self.row_key or record_of(self.system).row_key
         if not key:
             return np.arange(first_row, first_row + batch.num_rows, dtype=np.uint64)
         column = batch.column(key)

@@ -38,6 +38,7 @@ from thrifty.errors import (
     InvalidInputError,
     ThriftyError,
 )
+from thrifty.learners.table_fit import record_of
 from thrifty.serve.admission import Limiter
 from thrifty.serve.budget_controller import BudgetController, cost_at_hand
 from thrifty.serve.config import Config
@@ -99,7 +100,7 @@ class Model:
             unseen_is_missing=config.unseen == "missing",
             max_rows=config.max_rows,
             keys=dict.fromkeys(provider.settings.key for provider in providers),
-            row_key=config.row_key or getattr(system, "row_key_name_", None),
+            row_key=config.row_key or record_of(system).row_key or None,
         )
         by_row = self.chain.price_list.by_row
         if by_row is not None and any(by_row.functions):

@@ -28,7 +28,7 @@ from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.table.table import Table
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import SLACK, Policy, distinct_thresholds
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, InvalidParameterError
 from thrifty.rows import key_chance
 
 __all__ = ["CostBounds", "CostCertificate", "hold_budget"]
@@ -107,9 +107,10 @@ def _hold(chain: Chain, reader: Table, budget: float, seed: int) -> Policy:
     paid = paid_at(lower)
     least = float(paid.mean())
     if least > budget * (1 + SLACK):
-        raise InvalidInputError(
-            f"budget must be at least {least:.6g}, the mean cost of the cheapest route; got {budget!r}. "
-            f"Raise the budget, or let the cheap model buy fewer features."
+        raise InvalidParameterError(
+            "budget",
+            f"must be at least {least:.6g}, the mean cost of the cheapest route; got {budget!r}. Raise the budget, or "
+            f"let the cheap model buy fewer features.",
         )
     while upper - lower > 1:
         middle = (lower + upper) // 2
@@ -230,10 +231,11 @@ class CostBounds:
             return policy.at(affordable)
         if affordable < 0:
             spent = float(np.average(self._paid(policy.thresholds[0]), weights=self._evidence.weights))
-            raise InvalidInputError(
-                f"budget={budget!r} cannot be shown to be kept with confidence={confidence!r}: on {self.n_rows:,} "
+            raise InvalidParameterError(
+                "budget",
+                f"of {budget!r} cannot be shown to be kept with a confidence of {confidence!r}: on {self.n_rows:,} "
                 f"rows the cheapest point spends {spent:.6g} on average, and the mean of new rows may be {bound:.6g}. "
-                f"Raise the budget, lower confidence, or give more rows."
+                f"Raise the budget, lower confidence, or give more rows.",
             )
         low, high = 0.0, 1.0
         for _ in range(_HALVINGS):

@@ -30,7 +30,7 @@ from scipy.special import betaincinv, logsumexp
 
 from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.engine.evidence.frontier import Frontier
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, InvalidParameterError
 
 __all__ = [
     "DUPLICATES",
@@ -214,9 +214,10 @@ def rows_by_class(frontier: Frontier, limits: Mapping[Any, float]) -> dict[Any, 
     """The rows of each class that a limit is set for."""
     known = next((one for one in frontier.evidence if one.strata is not None and one.classes), None)
     if known is None or known.strata is None:
-        raise InvalidInputError(
-            "max_loss by class needs to know the class of each row, and this evidence does not: numbers have none. "
-            "Give one number for all rows."
+        raise InvalidParameterError(
+            "max_loss",
+            "by class needs to know the class of each row, and this evidence does not: numbers have none. Give one "
+            "number for all rows.",
         )
     check_max_loss(limits, known.classes)
     numbers = {label: known.classes.index(label) for label in limits}
@@ -236,10 +237,10 @@ def empirical_risk_within(frontier: Frontier, max_loss: MaxLoss) -> Bools:
 def check_max_loss(max_loss: Any, classes: Any = None) -> None:
     """Refuse a max_loss that is neither a share in (0, 1) nor a dict of label to share; labels are checked if known."""
     if not isinstance(max_loss, Mapping):
-        _check_limit("max_loss", max_loss, "It is the share of answers that may get worse")
+        _check_limit("", max_loss, "It is the share of answers that may get worse")
         return
     if not max_loss:
-        raise InvalidInputError("max_loss by class must name a class at least; got an empty dict.")
+        raise InvalidParameterError("max_loss", "by class must name a class at least; got an empty dict.")
     for label, limit in max_loss.items():
         if classes is not None and label not in list(classes):
             reason = (
@@ -247,16 +248,15 @@ def check_max_loss(max_loss: Any, classes: Any = None) -> None:
                 if len(classes)
                 else "and answers are numbers"
             )
-            raise InvalidInputError(f"max_loss names the class {label!r}, {reason}.")
-        _check_limit(
-            f"max_loss of {label!r}", limit, "It is the share of answers to its rows that may get worse"
-        )
+            raise InvalidParameterError("max_loss", f"names the class {label!r}, {reason}.")
+        _check_limit(f"of {label!r} ", limit, "It is the share of answers to its rows that may get worse")
 
 
-def _check_limit(name: str, value: Any, meaning: str) -> None:
+def _check_limit(whose: str, value: Any, meaning: str) -> None:
     if isinstance(value, bool) or not (isinstance(value, float | int | np.number) and 0 < value < 1):
-        raise InvalidInputError(
-            f"{name} must lie strictly between 0 and 1; got {value!r}. {meaning}; none at all cannot be shown."
+        raise InvalidParameterError(
+            "max_loss",
+            f"{whose}must lie strictly between 0 and 1; got {value!r}. {meaning}; none at all cannot be shown.",
         )
 
 
@@ -468,8 +468,9 @@ def check_duplicates(duplicates: Any) -> None:
 def check_confidence(confidence: Any) -> float:
     """Check a probability strictly between 0 and 1, and return it as a float."""
     if not (isinstance(confidence, float | int | np.number) and 0 < confidence < 1):
-        raise InvalidInputError(
-            f"confidence must lie strictly between 0 and 1; got {confidence!r}. It is the probability with which a "
-            f"budget is kept, or a loss proved."
+        raise InvalidParameterError(
+            "confidence",
+            f"must lie strictly between 0 and 1; got {confidence!r}. It is the probability with which a budget is "
+            f"kept, or a loss proved.",
         )
     return float(confidence)

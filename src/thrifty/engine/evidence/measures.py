@@ -24,7 +24,7 @@ from thrifty.engine.evidence.evidence import Answers, Evidence
 from thrifty.engine.tasks.classes import ClassTask
 from thrifty.engine.tasks.task import ERRORS, Task, mean_error
 from thrifty.engine.walk.policy import SLACK, Policy
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, InvalidParameterError
 
 __all__ = [
     "ClassRows",
@@ -313,16 +313,19 @@ def recalls_at(evidence: Evidence, points: Floats, n_classes: int) -> Floats:
 def check_floors(min_recall: Any, classes: Labels) -> dict[int, float]:
     """Least recall by number of the class, from a dict by label, checked."""
     if not isinstance(min_recall, Mapping) or not min_recall:
-        raise InvalidInputError(
-            f"min_recall must be a dict from labels to the least share of their rows to be found, such as "
-            f"{{{classes.tolist()[-1]!r}: 0.9}}; got {min_recall!r}."
+        raise InvalidParameterError(
+            "min_recall",
+            f"must be a dict from labels to the least share of their rows to be found, such as "
+            f"{{{classes.tolist()[-1]!r}: 0.9}}; got {min_recall!r}.",
         )
     known, floors = classes.tolist(), {}
     for label, floor in min_recall.items():
         if label not in known:
-            raise InvalidInputError(f"min_recall names {label!r}, which is not one of the labels {known}.")
+            raise InvalidParameterError(
+                "min_recall", f"names {label!r}, which is not one of the labels {known}."
+            )
         if not isinstance(floor, int | float | np.number) or isinstance(floor, bool) or not 0 <= floor <= 1:
-            raise InvalidInputError(f"min_recall of {label!r} must lie in [0, 1]; got {floor!r}.")
+            raise InvalidParameterError("min_recall", f"of {label!r} must lie in [0, 1]; got {floor!r}.")
         floors[known.index(label)] = float(floor)
     return floors
 
@@ -386,9 +389,10 @@ def _out_of_reach(
     labels = [classes[one].item() if hasattr(classes[one], "item") else classes[one] for one in floors]
     wanted = ", ".join(f"{label!r}: {floor:g}" for label, floor in zip(labels, floors.values(), strict=True))
     found = ", ".join(f"{label!r}: {one:.4g}" for label, one in zip(labels, recalls[nearest], strict=True))
-    within = "" if budget is None else f" within budget={budget!r}"
-    return InvalidInputError(
-        f"min_recall={{{wanted}}} is not reached{within}: the point that comes nearest has {{{found}}} at a mean cost "
+    within = "" if budget is None else f" within a budget of {budget!r}"
+    return InvalidParameterError(
+        "min_recall",
+        f"of {{{wanted}}} is not reached{within}: the point that comes nearest has {{{found}}} at a mean cost "
         f"of {float(cost[nearest]):.6g}, on rows that its models have not seen. Ask for less, raise the budget, or fit "
-        f"with a larger class_weight, or with a loss in which missing that class costs more."
+        f"with a larger class_weight, or with a loss in which missing that class costs more.",
     )

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, InvalidParameterError
 
 MIN_PRICE, MAX_PRICE = 1e-100, 1e100
 """Bounds of a price that is not zero: products and ratios of two prices within them are numbers, neither 0 nor inf."""
@@ -440,9 +440,9 @@ def check_amount(name: str, value: object, *, rule: str = "a finite number >= 0"
         # Text that reads as a number is a slip that would go unnoticed until the text is another one.
         amount = np.nan if isinstance(value, str | bytes | bool) else float(value)  # type: ignore[arg-type]  # anything may arrive
     except (TypeError, ValueError):
-        raise InvalidInputError(f"{name} must be {rule}; got {value!r}.") from None
+        raise InvalidParameterError(name, f"must be {rule}; got {value!r}.") from None
     if not np.isfinite(amount) or amount < 0:
-        raise InvalidInputError(f"{name} must be {rule}; got {value!r}.")
+        raise InvalidParameterError(name, f"must be {rule}; got {value!r}.")
     return amount
 
 

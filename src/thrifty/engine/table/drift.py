@@ -46,16 +46,16 @@ class Spread:
 
     @classmethod
     def of_system(cls, system: Any) -> "Spread | None":
-        """What an estimator keeps in ``spread_``; None where it does not tell."""
-        known = getattr(system, "spread_", None)
-        if known is None:
-            return None
-        found: dict[str, Any] = known if isinstance(known, dict) else {}
-        edges, shares = (np.asarray(found.get(name, ())) for name in ("edges", "shares"))
-        n_columns = system.n_features_in_
+        """Spread in the ``record_`` of a fit from a table; None where there is none."""
+        spread = getattr(getattr(system, "record_", None), "spread", None)
+        return spread if isinstance(spread, cls) else None
+
+    def validate(self) -> "Spread":
+        """Refuse edges that do not rise, and shares that do not sum to 1. Returns itself."""
+        edges, shares = np.asarray(self.edges), np.asarray(self.shares)
         is_whole = (
-            edges.shape == (n_columns, N_BINS - 1)
-            and shares.shape == (n_columns, N_BINS)
+            edges.shape == (len(edges), N_BINS - 1)
+            and shares.shape == (len(edges), N_BINS)
             and edges.dtype == shares.dtype == np.float64
             and bool(np.all(edges[:, :-1] <= edges[:, 1:]))
             and bool(np.all(shares >= 0))
@@ -63,10 +63,9 @@ class Spread:
         )
         if not is_whole:
             raise InvalidInputError(
-                "the file must hold, in spread_, edges that rise and shares that sum to 1 in every column. Fit the "
-                "system again."
+                "a spread must hold edges that rise and shares that sum to 1 in every column. Fit the system again."
             )
-        return cls(edges, shares)
+        return self
 
     def counts(self, numbers: Floats) -> Int64s:
         """How many values of each column fall into each bin, shape (n_columns, N_BINS); missing ones into none."""

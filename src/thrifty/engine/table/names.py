@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Ints
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, InvalidParameterError
 
 
 def listed(names: Iterable[Any], max_names: int = 5) -> str:
@@ -18,11 +18,11 @@ def listed(names: Iterable[Any], max_names: int = 5) -> str:
 
 
 def refuse_unknown(what: str, names: Iterable[str], columns: Iterable[Any]) -> None:
-    """Refuse names that are not columns of a table; ``what`` is the option or file that names them."""
+    """Refuse names that are not columns of a table; ``what`` is the parameter or file that names them."""
     unknown = [name for name in names if name not in columns]
     if unknown:
-        raise InvalidInputError(
-            f"{what} names {listed(unknown)}, not a column of the table, which has {listed(columns)}."
+        raise InvalidParameterError(
+            what, f"names {listed(unknown)}, not a column of the table, which has {listed(columns)}."
         )
 
 

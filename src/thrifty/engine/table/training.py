@@ -20,7 +20,7 @@ from thrifty.engine.table.names import is_number, listed, refuse_unknown
 from thrifty.engine.table.reader import Cells, Schema
 from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.ranking import GRADES
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, InvalidParameterError
 from thrifty.rows import fingerprints
 
 FEWEST = 30
@@ -99,8 +99,8 @@ def training_table(
     """
     if target in ignore:
         raise InvalidInputError(f"{target!r} is the target and cannot be ignored.")
-    refuse_unknown("--ignore", ignore, frame.columns)
-    refuse_unknown("--row-key", [row_key] if row_key else [], frame.columns)
+    refuse_unknown("ignore", ignore, frame.columns)
+    refuse_unknown("row_key", [row_key] if row_key else [], frame.columns)
     _check_query(frame, target, task, query)
     names = [name for name in frame.columns if name not in {target, query, row_key, *ignore}]
     if not names:
@@ -115,7 +115,7 @@ def training_table(
     if empty:
         raise InvalidInputError(
             f"every column must hold a value in some row; {listed(empty)} {'have' if len(empty) > 1 else 'has'} none. "
-            f"Leave out with --ignore what holds nothing."
+            f"Ignore columns that hold nothing."
         )
     typed = X.assign(**{name: _as_dates(X[name]) for name in dates})
     cells = Schema.of(Table.of(typed)).cells(X)
@@ -131,7 +131,7 @@ def refuse_few(data: TrainingTable, query: str = "") -> None:
         if n_queries < FEWEST:
             raise InvalidInputError(
                 f"the table must have at least {FEWEST} queries, to learn from some and to be judged on others; column "
-                f"{query!r} names {n_queries:,}. Give more queries, or name another column with --query."
+                f"{query!r} names {n_queries:,}. Give more queries, or name another column as the query."
             )
     if not len(classes):
         distinct = len(np.unique(fingerprints(numbers)))
@@ -167,13 +167,13 @@ def _check_categories(column: Any) -> None:
         if len(alike) > len(found) / 2:
             raise InvalidInputError(
                 f"column {column.name!r} holds {called} such as {alike[0]!r}, which would be read as names of "
-                f"categories. {way_out}, or leave the column out with --ignore."
+                f"categories. {way_out}, or ignore the column."
             )
     if len(found) > max(MAX_CATEGORIES, column.notna().sum() / ROWS_PER_CATEGORY):
         raise InvalidInputError(
             f"column {column.name!r} holds text with {len(found):,} different values in {len(column):,} rows; more "
-            f"than {MAX_CATEGORIES} must be there {ROWS_PER_CATEGORY} times each on average. Leave it out with "
-            f"--ignore, or group its values."
+            f"than {MAX_CATEGORIES} must be there {ROWS_PER_CATEGORY} times each on average. Ignore the "
+            f"column, or group its values."
         )
 
 
@@ -211,26 +211,28 @@ def _training_target(
     if np.ptp(numbers) == 0:
         raise InvalidInputError(
             f"column {target!r} must hold different numbers; all {len(numbers):,} are {numbers[0]:g}, and there is "
-            f"nothing to learn. Name another column with --target."
+            f"nothing to learn. Name another target."
         )
     return np.empty(0), numbers
 
 
 def _check_query(frame: Any, target: str, task: str | None, query: str) -> None:
-    """Check ``--query`` against the table and ``--task``."""
+    """Check ``query`` against the table and ``task``."""
     if task == "ranking" and not query:
-        raise InvalidInputError(
-            f"--task ranking needs --query, the column with the query of each row; the table has "
-            f"{listed(frame.columns)}."
+        raise InvalidParameterError(
+            "query",
+            f"must name the column with the query of each row where the task is ranking; the table has "
+            f"{listed(frame.columns)}.",
         )
     if query and task not in (None, "ranking"):
-        raise InvalidInputError(
-            f"--query is for --task ranking; got --query {query} and --task {task}. Leave one of them out."
+        raise InvalidParameterError(
+            "query", f"is for the task ranking; got {query} and the task {task}. Leave one of them out."
         )
     if query and (query == target or query not in frame.columns):
-        raise InvalidInputError(
-            f"--query must name a column of the table besides {target!r}, the target; got {query!r}, and the table has "
-            f"{listed(frame.columns)}."
+        raise InvalidParameterError(
+            "query",
+            f"must name a column of the table besides {target!r}, the target; got {query!r}, and the table has "
+            f"{listed(frame.columns)}.",
         )
 
 
@@ -274,7 +276,7 @@ def numbers_of(frame: Any, target: str) -> Floats:
         row = int(wrong[0])
         raise InvalidInputError(
             f"column {target!r} must hold finite numbers, which are what is predicted; got {plain(values[row])!r} in "
-            f"row {row + 1}. Correct it, leave the row out, or have labels predicted with --task classes."
+            f"row {row + 1}. Correct it, leave the row out, or set the task to classes."
         )
     return numbers
 

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Words
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, InvalidParameterError
 from thrifty.rows import key_chance
 
 __all__ = ["SLACK", "Policy", "check_threshold", "distinct_thresholds", "route_by"]
@@ -116,9 +116,10 @@ class Policy:
     def within(self, budget: float) -> "Policy":
         """The policy at the mix that spends ``budget`` per row; at the dearest point where that costs less."""
         if budget < self.cost[0] * (1 - SLACK):
-            raise InvalidInputError(
-                f"budget must be at least {self.cost[0]:.6g}, the mean cost of the cheapest route; got "
-                f"{budget!r}. Raise the budget, or make the first purchase cheaper."
+            raise InvalidParameterError(
+                "budget",
+                f"must be at least {self.cost[0]:.6g}, the mean cost of the cheapest route; got {budget!r}. Raise the "
+                f"budget, or make the first purchase cheaper.",
             )
         upper = int(np.searchsorted(self.cost, budget * (1 + SLACK), side="right"))
         if upper == len(self):

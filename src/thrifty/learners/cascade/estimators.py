@@ -27,6 +27,7 @@ from thrifty.engine.walk.chain import Chain
 from thrifty.errors import (
     FullModelNotWorthItWarning,
     InvalidInputError,
+    InvalidParameterError,
     NoPriceOfMistakesError,
 )
 from thrifty.learners.cascade.evaluation import BEYOND_DOUBT, compare
@@ -109,8 +110,6 @@ class BudgetedCascade(ChainEstimator):
     _accepts_missing = True
     _accepts_sparse = False
     _accepts_levels = True
-    # Whether the evidence keeps targets and scores of the training rows, for measures such as recall and AUC.
-    _keeps_scores = False
 
     full: Any = None
     _: KW_ONLY
@@ -149,6 +148,23 @@ class BudgetedCascade(ChainEstimator):
             prints; with several jobs, from a thread of the fit too.
         """
         refuse_keywords(self, unknown)
+        return self._fit(X, y, sample_weight, progress=progress)
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        progress: Progress | None = None,
+        reads_numbers: bool = False,
+        keeps_scores: bool = False,
+    ) -> Self:
+        """Fit; see ``fit``.
+
+        With ``reads_numbers`` the full model gets the numbers that stages read instead of the user's table. With
+        ``keeps_scores`` the evidence keeps targets and scores of the training rows, for measures such as AUC.
+        """
         self._check_parameters()
         options = self.stages or StageOptions()
         budget = None if self.budget is None else check_amount("budget", self.budget)
@@ -189,7 +205,7 @@ class BudgetedCascade(ChainEstimator):
                 # Beside the fits of the full model, which hold the interpreter's lock for much of their time.
                 searched = replace(problem, progress=step)
                 plans = pool.submit(find_plans, searched) if problem.n_threads > 1 else None
-                cross_fitted = self._judged(rows, prices, self.n_jobs, plans)
+                cross_fitted = self._judged(rows, prices, self.n_jobs, plans, reads_numbers=reads_numbers)
                 report("judging the full model", 1, 1)
                 link = unwrap_chain(cross_fitted.model, prices, rows.task)
             comparison = None if plans is None else plans.result()
@@ -204,7 +220,7 @@ class BudgetedCascade(ChainEstimator):
             self.n_stages_ = self.chain_.n_own_stages
             evidence = with_classes(learned.evidence, rows.task)
             self.evidence_ = replace(
-                evidence if self._keeps_scores else evidence.without_scores(),
+                evidence if keeps_scores else evidence.without_scores(),
                 features=tuple(self.features_.tolist()),
                 rows=query_keys(content_keys(rows.X, rows.task.strata(rows.y)), rows.task.query_of(rows.y)),
                 seen=training_fingerprints(full),
@@ -304,9 +320,10 @@ def check_spending(prices: PriceList, budget: float | None) -> None:
         )
     cheapest = float(prices.prices.min())
     if budget is not None and budget < cheapest:
-        raise InvalidInputError(
-            f"budget must be at least {cheapest:.6g}, the price of the cheapest purchase, which every row makes; got "
-            f"{budget!r}. Raise the budget, or make the first purchase cheaper."
+        raise InvalidParameterError(
+            "budget",
+            f"must be at least {cheapest:.6g}, the price of the cheapest purchase, which every row makes; got "
+            f"{budget!r}. Raise the budget, or make the first purchase cheaper.",
         )
 
 
@@ -476,8 +493,9 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         if min_recall is None:
             return super().at(budget=budget, max_loss=max_loss)
         if max_loss is not None:
-            raise InvalidInputError(
-                f"min_recall must be given alone or with a budget; got max_loss={max_loss!r} too. Leave one out."
+            raise InvalidParameterError(
+                "min_recall",
+                f"must be given alone or with a budget; got max_loss={max_loss!r} too. Leave one out.",
             )
         budget = check_goal(may_be_none=True, budget=budget).get("budget")
         other = self._without_certificate()
@@ -715,9 +733,10 @@ class BudgetedRanker(BudgetedCascade):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.stages is not None and self.stages.structure == "neighbours":
-            raise InvalidInputError(
-                "structure must be 'line' or 'auto', which is a line here, for a ranking of documents, which buys for "
-                "all rows in one order; got 'neighbours'."
+            raise InvalidParameterError(
+                "structure",
+                "must be 'line' or 'auto', which is a line here, for a ranking of documents, which buys for all rows "
+                "in one order; got 'neighbours'.",
             )
 
     def _task_of(self, y: Any, weight: Floats) -> RankingTask:  # noqa: ARG002 - there are no weights

@@ -25,7 +25,7 @@ from thrifty.engine.table.table import Table
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import SLACK, Policy
 from thrifty.engine.walk.stage import Stage
-from thrifty.errors import InvalidInputError, UnspentBudgetWarning
+from thrifty.errors import InvalidInputError, InvalidParameterError, UnspentBudgetWarning
 from thrifty.learners.dynamod.alternating import (
     Alternation,
     AnyPair,
@@ -398,9 +398,10 @@ class AlternatingEstimator(GatedEstimator):
     def _check_budget(self, budget: float | None, prices: PriceList) -> None:
         least = self._least_price(prices)
         if budget is not None and budget < least:
-            raise InvalidInputError(
-                f"budget must be at least {least:.6g}, the price of the cheapest gate: one that buys nothing tells no "
-                f"rows apart; got {budget!r}."
+            raise InvalidParameterError(
+                "budget",
+                f"must be at least {least:.6g}, the price of the cheapest gate: one that buys nothing tells no rows "
+                f"apart; got {budget!r}.",
             )
 
     def _least_price(self, prices: PriceList) -> float:

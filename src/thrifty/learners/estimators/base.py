@@ -1,6 +1,7 @@
 """Base classes of estimators with a chain: ``predict``, ``route``, ``cost``, ``explain``, and steps of every fit."""
 
 import copy
+import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -33,6 +34,8 @@ from thrifty.errors import InvalidInputError
 from thrifty.learners.estimators.checks import validated
 from thrifty.learners.estimators.notebook import Notebook
 from thrifty.learners.estimators.operating_points import OperatingPoints
+
+_FORMER_NAMES = {"target_name_": "target", "row_key_name_": "row_key"}
 
 
 def unwrap_chain(model: FullModel | Chain, prices: PriceList, task: Task) -> FullModel | Chain:
@@ -85,8 +88,6 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
     _accepts_levels = False
     # Prices where neither ``feature_costs`` nor ``prices`` is given.
     _default_prices = Prices()
-    # Whether the full model reads numbers, as the stages and the default full model do, or the user's table.
-    _full_reads_numbers = False
     _levels: Levels | None = None
 
     full: Any
@@ -181,6 +182,19 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
         other._change_chain(lambda chain: chain.with_prices(prices))
         return other
 
+    def __getattr__(self, name: str) -> Any:
+        """Attributes of version 0.3 that are in ``record_``, the record of a fit from a table."""
+        record = vars(self).get("record_") if name in _FORMER_NAMES else None
+        if record is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        present = _FORMER_NAMES[name]
+        warnings.warn(
+            f"{name} is record_.{present} since thrifty 0.4, and goes in the next release.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return getattr(record, present)
+
     # -- for subclasses --------------------------------------------------------------------------
 
     def _task_of(self, y: Any, weight: Floats) -> Task:
@@ -208,18 +222,24 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
         return self._default_full() if self.full is None else self.full
 
     def _judged(
-        self, rows: TrainingRows, prices: PriceList, n_jobs: int | None, other_work: Future[Any] | None = None
+        self,
+        rows: TrainingRows,
+        prices: PriceList,
+        n_jobs: int | None,
+        other_work: Future[Any] | None = None,
+        *,
+        reads_numbers: bool = False,
     ) -> CrossFittedFull:
         """Full model and its outputs on the training rows; an inner chain is checked before it is called.
 
-        The default full model reads numbers, as the stages do; any other gets the user's table, unless
-        ``_full_reads_numbers`` is set.
+        The default full model reads numbers, as the stages do; any other gets the user's table, unless it
+        ``reads_numbers`` too.
         """
         full = self._full()
         unwrap_chain(full, prices, rows.task)
         asked = rows.with_columns(columns_of(full, prices))
         is_plain = self._levels is None and not has_dates(rows.table)
-        if not self._full_reads_numbers and (self.full is not None or is_plain):
+        if not reads_numbers and (self.full is not None or is_plain):
             return cross_fit_full(full, asked, n_jobs=n_jobs, other_work=other_work)
         judged = cross_fit_full(
             full, replace(asked, table=asked.table.in_numbers()), n_jobs=n_jobs, other_work=other_work

@@ -1,0 +1,475 @@
+"""``fit_table``: a cascade from a table with a target column; the kind of estimator and the full model are chosen.
+
+What a user of an estimator decides in code follows from the table here: classes, numbers or rankings; the full model,
+by cross-validation; the rows held out for a certificate. Goals that no fit of the table can meet are refused before
+anything is fitted.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import get_tags
+
+from thrifty.arrays import Bools, Labels
+from thrifty.engine.evidence.certificate import check_hold_out
+from thrifty.engine.evidence.hypothesis_tests import HELD_OUT, check_confidence
+from thrifty.engine.full.adapters import models_of
+from thrifty.engine.full.candidates import KINDS, KindComparison, compare_kinds, new_model
+from thrifty.engine.full.crossfit import assign_folds
+from thrifty.engine.full.model import is_estimator
+from thrifty.engine.prices.prices import Prices, check_price_list, resolve_prices
+from thrifty.engine.table.drift import Spread
+from thrifty.engine.table.files import read_cost_matrix, read_table
+from thrifty.engine.table.names import is_number, listed, refuse_unknown
+from thrifty.engine.table.table import Table
+from thrifty.engine.table.training import TrainingTable, refuse_few, training_table
+from thrifty.engine.tasks.regression import RegressionLoss
+from thrifty.errors import InvalidInputError, InvalidParameterError, renumber_rows_in_errors
+from thrifty.learners.cascade.estimators import (
+    BudgetedCascade,
+    BudgetedClassifier,
+    BudgetedRanker,
+    BudgetedRegressor,
+    StageOptions,
+    check_spending,
+)
+from thrifty.learners.estimators.checks import check_goal, check_seed
+from thrifty.progress import Progress, silent
+from thrifty.threads import limited_threads, threads_of
+
+__all__ = ["FitRecord", "fit_table", "labels_by_name", "record_of"]
+
+CERTIFYING_SHARE = 4
+"""One row in this many is held out of the fit for a certificate."""
+
+USUAL_CONFIDENCE = 0.95
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True, eq=False)
+class FitRecord:
+    """Record of a fit from a table: the ``record_`` of the estimator that ``fit_table`` returns, kept in its file.
+
+    Attributes
+    ----------
+    target, query, row_key : str
+        Columns that are not features; empty where there is none.
+    full : str
+        Kind of the full model, or the name of its file or class.
+    full_scores : dict of str to float
+        Cross-validated score of each kind that was compared; empty where none was.
+    full_rows : int
+        Rows that they were compared on.
+    goal : dict
+        The ``budget`` and ``max_loss`` that were asked for; limits by class by the name of the class.
+    spread : Spread, optional
+        Deciles of each column, by which the gateway detects drift.
+    """
+
+    target: str = ""
+    query: str = ""
+    row_key: str = ""
+    full: str = ""
+    full_scores: Mapping[str, float] = field(default_factory=dict)
+    full_rows: int = 0
+    goal: Mapping[str, Any] = field(default_factory=dict)
+    spread: Spread | None = None
+
+    @classmethod
+    def from_attributes(cls, attributes: dict[str, Any]) -> "FitRecord | None":
+        """Take the record of a file of version 0.3 out of the attributes of its estimator; None where there is none."""
+        if "full_name_" not in attributes:
+            return None
+        names = {name: attributes.pop(f"{name}_name_", "") for name in ("target", "row_key", "full")}
+        names["query"] = attributes.get("query_name_", "")
+        spread = attributes.pop("spread_", None)
+        texts: dict[str, Any] = {name: text for name, text in names.items() if isinstance(text, str)}
+        return cls(
+            **texts,
+            goal=attributes.pop("goal_", {}),
+            spread=None if spread is None else Spread(**spread).validate(),
+        )
+
+
+def record_of(system: Any) -> FitRecord:
+    """Record of a system; an empty one where it was not fitted from a table."""
+    record = getattr(system, "record_", None)
+    return record if isinstance(record, FitRecord) else FitRecord()
+
+
+def fit_table(
+    table: Any,
+    target: str,
+    *,
+    prices: Any = None,
+    full: Any = AUTO,
+    full_features: Sequence[str] = (),
+    full_name: str = "",
+    budget: float | None = None,
+    max_loss: float | Mapping[Any, float] | None = None,
+    confidence: float | None = None,
+    min_recall: Mapping[Any, float] | None = None,
+    task: str | None = None,
+    query: str = "",
+    loss: str | None = None,
+    metric: str | None = None,
+    tolerance: float | None = None,
+    stages: StageOptions | None = None,
+    ignore: Sequence[str] = (),
+    row_key: str = "",
+    n_jobs: int | None = None,
+    random_state: int = 0,
+    progress: Progress = silent,
+    judge: Callable[..., BudgetedCascade] | None = None,
+) -> BudgetedCascade:
+    """Fit a cascade on a table with a target column, as `thrifty fit` does.
+
+    Parameters
+    ----------
+    table : pandas data frame, or path of a CSV or parquet file
+        Every column is a feature but the target, the query, the row key and those ignored.
+    target : str
+        Column to predict: class labels, numbers, or relevance grades of documents.
+    prices : Prices or path, optional
+        Prices of the features by name, each of which must have one; by default each costs 1.
+    full : str or estimator, default="auto"
+        The full model: "auto" cross-validates the kinds "forest", "svm", "boosting", "xgboost" and "lightgbm"; the name
+        of one of them; or an estimator, in a ``FrozenEstimator`` if it is fitted already.
+    full_features : sequence of str
+        Columns that the full model reads, in its order; by default all features, or those that it was fitted on.
+    full_name : str
+        Name of ``full`` in reports; by default its kind or class.
+    budget : float, optional
+        Mean cost per row. Without a goal it is the cheapest point that is level with the best score.
+    max_loss : float, or dict of label to float, optional
+        Share of rows answered worse than by the full model, proved on a quarter of the rows.
+    confidence : float, optional
+        Confidence with which ``max_loss`` (0.95 by default) or ``budget`` (no certificate by default) is proved.
+    min_recall : dict of label to float, optional
+        Least recall of classes; with a budget, or alone.
+    task : {"classes", "number", "ranking"}, optional
+        Kind of target; by default a column with more than 30 distinct numbers holds numbers, any other classes.
+    query : str
+        Column with the query of each row, whose documents are then ranked.
+    loss, metric, tolerance
+        As of ``BudgetedClassifier``, ``BudgetedRegressor`` and ``BudgetedRanker``. ``loss`` may also be the path of a
+        file with the cost of every mistake, or "pinball:0.9".
+    stages : StageOptions, optional
+        As of the estimators.
+    ignore : sequence of str
+        Columns that are not features.
+    row_key : str
+        Column with the key of each row.
+    n_jobs, random_state
+        As of the estimators; fits run in parallel, and so do those of the kinds that are compared.
+    progress : callable, optional
+        Called as ``progress(what, done, total)`` whenever a step ends.
+    judge : callable, optional
+        ``judge(estimator, max_loss=, confidence=)`` returns the fitted estimator judged on rows outside the table,
+        which then is a sample; by default a part of the table is held out where something is to be proved.
+
+    Returns
+    -------
+    BudgetedClassifier, BudgetedRegressor or BudgetedRanker
+        Fitted, at the goal; its ``record_`` is a ``FitRecord``, its ``certificate_`` what was proved.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from thrifty import StageOptions, fit_table
+    >>> table = load_breast_cancer(as_frame=True).frame
+    >>> clf = fit_table(table, "target", budget=3, full="svm", stages=StageOptions(sizes=[(20, 3)]))
+    >>> bool(clf.cost(table.drop(columns="target")).mean() < 3.5), clf.record_.full
+    (True, 'svm')
+    """
+    if min_recall and (max_loss is not None or confidence is not None):
+        raise InvalidParameterError(
+            "min_recall", "can be combined with a budget only. Leave max_loss and confidence out."
+        )
+    frame = read_table(table) if isinstance(table, str | os.PathLike) else table
+    prices = resolve_prices(None, prices, Prices({}, default=1.0))
+    features = list(frame.columns.drop([target, query, row_key, *ignore], errors="ignore"))
+    read = _columns_read(full, full_name or "full", features, full_features or prices.full_features or ())
+    if isinstance(full, FrozenEstimator):  # its columns come first, in its order
+        frame = frame[[*read, *frame.columns.drop(read)]]
+    data = training_table(frame, target, task=task, query=query, row_key=row_key, ignore=ignore)
+    estimator = _estimator_for(data, target, query, loss, tolerance, metric, stages).set_params(
+        prices=replace(prices.of_columns(list(data.X.columns), known=ignore), full_features=read),
+        budget=budget,
+        n_jobs=n_jobs,
+        random_state=random_state,
+    )
+    floors = labels_by_name("min_recall", min_recall, data.classes)
+    limits = labels_by_name("max_loss", max_loss, data.classes)
+    _refuse_early(estimator, data, query, max_loss, confidence, holds_out=judge is None)
+    n_threads = threads_of(n_jobs)
+    with limited_threads(openmp=n_threads, blas=n_threads):
+        model, kind, comparison, reads_numbers = _full_model(full, full_name, estimator, data, read, progress)
+        fit = _Fit(estimator.set_params(full=model), data, reads_numbers, progress)
+        if judge is not None:
+            fitted = fit.on(np.ones(len(data.y), dtype=bool))
+            fitted = judge(fitted, max_loss=limits, confidence=confidence or USUAL_CONFIDENCE)
+        elif limits is not None or (budget is not None and confidence is not None):
+            goal = {"budget": budget} if limits is None else {"max_loss": limits}
+            fitted = fit.certified(confidence=confidence or USUAL_CONFIDENCE, **goal)
+        else:
+            fitted = fit.on(np.ones(len(data.y), dtype=bool))
+    if floors:
+        assert isinstance(fitted, BudgetedClassifier)  # others have no labels to name
+        fitted = fitted.at(budget=budget, min_recall=floors)
+    if isinstance(fitted, BudgetedRanker):
+        fitted.query_name_ = query
+    fitted.record_ = FitRecord(
+        target,
+        query,
+        row_key,
+        kind,
+        {} if comparison is None else comparison.scores,
+        0 if comparison is None else comparison.n_rows,
+        {"budget": budget, "max_loss": _by_text(max_loss)},
+        Spread.of(data.cells.numbers),
+    )
+    return fitted
+
+
+def labels_by_name(parameter: str, shares: Any, classes: Labels) -> Any:
+    """Shares by label from shares by label or by its name; anything but a dict is returned unchanged."""
+    if not isinstance(shares, Mapping):
+        return shares
+    label_of = {str(label): label for label in classes.tolist()}
+    unknown = [name for name in shares if str(name) not in label_of]
+    if unknown:
+        reason = (
+            f"the classes are {', '.join(map(repr, label_of))}"
+            if label_of
+            else "numbers are predicted, or documents ranked, which have no classes"
+        )
+        raise InvalidParameterError(parameter, f"names the class {unknown[0]!r}; {reason}.")
+    return {label_of[str(name)]: share for name, share in shares.items()}
+
+
+def _by_text(shares: Any) -> Any:
+    """Shares by the name of the label: a file keeps no labels of other types."""
+    return {str(label): share for label, share in shares.items()} if isinstance(shares, Mapping) else shares
+
+
+# -- the estimator ---------------------------------------------------------------------------------
+
+
+def _estimator_for(
+    data: TrainingTable,
+    target: str,
+    query: str,
+    loss: str | None,
+    tolerance: float | None,
+    metric: str | None,
+    stages: StageOptions | None,
+) -> BudgetedCascade:
+    """Unfitted estimator for the target: a classifier, a regressor, or a ranker where queries are named."""
+    allowed = 0.01 if tolerance is None else tolerance
+    if query:
+        return BudgetedRanker(
+            loss=loss or "pointwise", metric=metric or "ndcg@10", tolerance=allowed, stages=stages
+        )
+    if metric is not None:
+        raise InvalidParameterError(
+            "metric",
+            f"is for documents that are ranked; got {metric!r} and no query. Leave it out, or name the query.",
+        )
+    if not len(data.classes):
+        kind, quantile = _loss_of_numbers(loss, target)
+        return BudgetedRegressor(loss=kind, quantile=quantile, tolerance=allowed, stages=stages)
+    of_numbers: dict[str, Any] = {"tolerance": tolerance}
+    if (loss or "").partition(":")[0] in get_args(RegressionLoss):
+        of_numbers["loss"] = loss
+    for name, value in of_numbers.items():
+        if value is not None:
+            raise InvalidParameterError(
+                name,
+                f"is for a target of numbers; got {value}, and column {target!r} holds classes. Leave it out, or set "
+                f"the task to number.",
+            )
+    mistakes: Any = loss or "error"
+    if Path(mistakes).suffix.lower() in (".csv", ".json"):
+        mistakes = read_cost_matrix(mistakes, data.classes).tolist()
+    return BudgetedClassifier(loss=mistakes, stages=stages)
+
+
+def _loss_of_numbers(loss: str | None, target: str) -> tuple[RegressionLoss, float | None]:
+    """Loss of a regressor, and the quantile of the pinball loss, from text such as "pinball:0.9"."""
+    kind, _, share = (loss or "squared").partition(":")
+    quantile = float(share) if is_number(share) else np.nan
+    if kind == "pinball" and 0.0 < quantile < 1.0:
+        return "pinball", quantile
+    if loss in (None, "squared", "absolute"):
+        return "absolute" if loss == "absolute" else "squared", None
+    raise InvalidParameterError(
+        "loss",
+        f"must be squared, absolute, or pinball:Q with a quantile Q between 0 and 1, such as pinball:0.9, where "
+        f"numbers are predicted; got {loss}, and column {target!r} holds numbers. Correct it, leave it out, or set the "
+        f"task to classes.",
+    )
+
+
+def _refuse_early(
+    estimator: BudgetedCascade,
+    data: TrainingTable,
+    query: str,
+    max_loss: Any,
+    confidence: float | None,
+    *,
+    holds_out: bool,
+) -> None:
+    """Refuse, before anything is fitted, a table with too few rows, and prices and goals that no fit of it can meet.
+
+    With ``holds_out`` a part of these rows is to prove ``max_loss``.
+    """
+    estimator._check_parameters()
+    check_goal(may_be_none=True, budget=estimator.budget, max_loss=max_loss)
+    if confidence is not None:
+        check_confidence(confidence)
+    names, rows = list(data.X.columns), Table(data.cells.numbers, row_numbers=data.cells.row_numbers)
+    prices = check_price_list(estimator.prices, len(names), names, rows)
+    refuse_few(data, query)
+    check_spending(prices, estimator.budget)
+    if max_loss is not None and holds_out:
+        task, is_proof = _task_of(estimator, data), _held_out_rows(estimator, data)
+        y = task.encode("y", data.y, len(data.y))
+        check_hold_out(
+            data.cells.numbers,
+            task.strata(y),
+            is_proof,
+            _by_text(max_loss),
+            confidence or USUAL_CONFIDENCE,
+            [str(label) for label in data.classes.tolist()],
+            task.query_of(y),
+        )
+
+
+def _task_of(estimator: BudgetedCascade, data: TrainingTable) -> Any:
+    """Task of an estimator for the targets of a table."""
+    return estimator._task_of(data.y, np.ones(len(data.y)))
+
+
+# -- fits and certificates -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """Fits of an estimator on rows of a table, whose numbers errors name."""
+
+    estimator: BudgetedCascade
+    data: TrainingTable
+    reads_numbers: bool
+    progress: Progress
+
+    def on(self, rows: Bools) -> BudgetedCascade:
+        """Fit on some rows, and keep the scores of all rows for measures such as log-loss and AUC."""
+        X, y = self._part(rows)
+        with renumber_rows_in_errors(self.data.cells.row_numbers[rows]):
+            return self.estimator._fit(
+                X, y, progress=self.progress, reads_numbers=self.reads_numbers, keeps_scores=True
+            )
+
+    def certified(self, **goal: Any) -> BudgetedCascade:
+        """Fit on three quarters of the rows, and certify on the others."""
+        is_proof = _held_out_rows(self.estimator, self.data)
+        fitted, (X, y) = self.on(~is_proof), self._part(is_proof)
+        with renumber_rows_in_errors(self.data.cells.row_numbers[is_proof]):
+            return fitted.certified(X, y, **goal, duplicates=HELD_OUT)
+
+    def _part(self, rows: Bools) -> tuple[Any, Any]:
+        return self.data.X[rows], self.data.y[rows]
+
+
+def _held_out_rows(estimator: BudgetedCascade, data: TrainingTable) -> Bools:
+    """Rows to certify on, one in four, chosen by content so that equal rows are on the same side."""
+    task, X, seed = _task_of(estimator, data), data.cells.numbers, check_seed(estimator.random_state) + 1
+    y = task.encode("y", data.y, len(data.y))
+    folds = assign_folds(CERTIFYING_SHARE, X, data.y, task.strata(y), seed, task.query_of(y))
+    return np.asarray(folds == 0)
+
+
+# -- the full model --------------------------------------------------------------------------------
+
+
+def _columns_read(full: Any, name: str, features: Sequence[str], chosen: Sequence[str]) -> list[str]:
+    """Features that the full model reads, in its order."""
+    for feature in chosen:
+        refuse_unknown("full_features", [feature], features)
+    if not is_estimator(full):
+        if full != AUTO and full not in KINDS:
+            raise InvalidParameterError(
+                "full",
+                f"must be auto, one of {', '.join(KINDS)}, or a model; got {full!r}.",
+            )
+        return [feature for feature in features if feature in (chosen or features)]
+    model = getattr(full, "estimator", full) if isinstance(full, FrozenEstimator) else full
+    names = getattr(model, "feature_names_in_", None) if isinstance(full, FrozenEstimator) else None
+    read = [str(feature) for feature in names] if names is not None else list(chosen or features)
+    width = getattr(model, "n_features_in_", len(read)) if isinstance(full, FrozenEstimator) else len(read)
+    if names is None and width != len(read):
+        raise InvalidInputError(
+            f"{name} was fitted on {width} columns without names, and {len(read)} are given to it. Name those that it "
+            f"reads, in its order, as the features of the full model."
+        )
+    refuse_unknown(name, read, features)
+    if chosen and set(chosen) != set(read):
+        raise InvalidParameterError(
+            "full_features", f"must be left out: {name} reads {listed(read)}; got {listed(chosen)}."
+        )
+    return read
+
+
+def _full_model(
+    full: Any,
+    name: str,
+    estimator: BudgetedCascade,
+    data: TrainingTable,
+    read: Sequence[str],
+    progress: Progress,
+) -> tuple[Any, str, KindComparison | None, bool]:
+    """Full model, its name, the comparison that chose it, if any, and whether it reads numbers instead of the table."""
+    task, comparison, kind = _task_of(estimator, data), None, name or full
+    columns = np.array([data.X.columns.get_loc(feature) for feature in read], dtype=np.intp)
+    if is_estimator(full):
+        kind = name or type(getattr(full, "estimator", full)).__name__
+        texts = [feature for feature in read if data.X.columns.get_loc(feature) in data.cells.texts]
+        reads_numbers = False
+        if isinstance(full, FrozenEstimator):
+            models_of(task).check_fitted(full.estimator, kind)
+            reads_numbers = not hasattr(full.estimator, "feature_names_in_")
+            if texts and not reads_numbers and not _reads_text(full.estimator, data.X[list(read)]):
+                raise InvalidInputError(
+                    f"{kind} reads {listed(texts)} as numbers, and the table holds text there. Fit it on the text "
+                    f"itself, with a Pipeline that encodes it."
+                )
+        # Next to text a full model refuses by itself what it cannot read.
+        is_picky = not texts and not get_tags(full).input_tags.allow_nan
+    else:
+        seed, n_jobs = estimator.random_state, estimator.n_jobs or 1
+        if full == AUTO:
+            numbers = data.cells.numbers[:, columns]
+            comparison = compare_kinds(numbers, data.y, task, seed=seed, n_jobs=n_jobs, progress=progress)
+            kind = comparison.best
+        full, reads_numbers = new_model(kind, seed, n_jobs, task), True
+        is_picky = not get_tags(full).input_tags.allow_nan
+    if is_picky:
+        data.cells.refuse_missing(np.arange(len(data.y)), columns, f"the full model ({kind})")
+    return full, kind, comparison, reads_numbers
+
+
+def _reads_text(model: Any, frame: Any) -> bool:
+    """Whether a fitted model can predict a row with text in it: one that was fitted on numbers cannot."""
+    whole = frame.dropna()
+    try:
+        model.predict((whole if len(whole) else frame).head(1))
+    except Exception:  # models raise errors of any type for text
+        return False
+    return True
