@@ -319,7 +319,7 @@ def test_a_neighbours_solution_saves_rounds_and_ends_about_as_low():
     np.testing.assert_array_equal(warm[-1].gate_coef_, cold[-1].gate_coef_)
     assert sum(fit.n_iter_ for fit in warm) < 0.7 * sum(fit.n_iter_ for fit in cold)
     assert all(a.trace_[-1, 1] < b.trace_[-1, 1] + 0.005 for a, b in zip(warm, cold, strict=True))
-    assert {fit.init for fit in warm} == {"logistic"}
+    assert {fit.options for fit in warm} == {None}
 
 
 def test_progress_counts_to_the_end(swept):

@@ -246,7 +246,7 @@ def accept_former_settings(estimator: AnyClass) -> AnyClass:
 
     A decorator of estimators. The signature stays that of the decorated constructor, which ``get_params`` reads.
     """
-    init = estimator.__init__  # type: ignore[misc]  # the one of this very class
+    init = estimator.__init__
 
     @functools.wraps(init)
     def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -260,39 +260,39 @@ def accept_former_settings(estimator: AnyClass) -> AnyClass:
                 else type(self.options)(**self.options.get_params(deep=False) | settings)
             )
 
-    estimator.__init__ = initialise  # type: ignore[misc]
+    estimator.__init__ = initialise
     return estimator
 
 
-def former_settings(estimator: type, names: Any) -> list[str]:
+def former_settings(estimator: type[Any], names: Any) -> list[str]:
     """Those of some names that were constructor arguments in version 0.3 and are settings in ``options`` now."""
-    settings = {field.name for field in fields(estimator._options_class)}  # type: ignore[attr-defined]
+    settings = {field.name for field in fields(estimator._options_class)}
     return [name for name in names if name in settings]
 
 
-def gather_options(estimator: type, parameters: dict[str, Any]) -> dict[str, Any]:
+def gather_options(estimator: type[Any], parameters: dict[str, Any]) -> dict[str, Any]:
     """Parameters of an estimator in a file of version 0.3, with their settings in ``options``."""
     former = former_settings(estimator, parameters)
     if not former:
         return parameters
-    options = estimator._options_class(**{name: parameters[name] for name in former})  # type: ignore[attr-defined]
+    options = estimator._options_class(**{name: parameters[name] for name in former})
     return {name: value for name, value in parameters.items() if name not in former} | {"options": options}
 
 
-def in_options(estimator: type, parameters: dict[str, Any]) -> dict[str, Any]:
+def in_options(estimator: type[Any], parameters: dict[str, Any]) -> dict[str, Any]:
     """Parameters of ``set_params``, with settings of version 0.3 as ``options__name``."""
     former = former_settings(estimator, parameters)
     if former:
-        _warn(estimator, {name: parameters[name] for name in former})
+        _warn(estimator, {name: parameters[name] for name in former}, stacklevel=4)
     return {f"options__{name}" if name in former else name: value for name, value in parameters.items()}
 
 
-def _warn(estimator: type, settings: dict[str, Any]) -> None:
+def _warn(estimator: type[Any], settings: dict[str, Any], *, stacklevel: int = 3) -> None:
     listed = ", ".join(f"{name}={value!r}" for name, value in settings.items())
     warnings.warn(
         f"{', '.join(settings)}: settings of {estimator.__name__} are in its options, "
-        f"options={estimator._options_class.__name__}({listed}). "  # type: ignore[attr-defined]
+        f"options={estimator._options_class.__name__}({listed}). "
         f"The former arguments go with the next release.",
         FutureWarning,
-        stacklevel=3,
+        stacklevel=stacklevel,
     )

@@ -266,7 +266,9 @@ def sweep(
     >>> from thrifty import DynaModGbrtClassifier, sweep
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> found = sweep(
-    ...     DynaModGbrtClassifier(n_trees=10), {"gamma": [1, 10]}, X[:300], y[:300], X[300:450], y[300:450]
+    ...     DynaModGbrtClassifier(),
+    ...     {"gamma": [1, 10], "options__n_trees": [10]},
+    ...     *(X[:300], y[:300], X[300:450], y[300:450]),
     ... )
     >>> point = found.frontier.best(budget=8)
     >>> found.estimator(point).predict(X[450:]).shape
