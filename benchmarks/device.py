@@ -50,6 +50,7 @@ from thrifty.device.model import DeviceModel, DeviceStage, device_model, leaf_un
 from thrifty.engine.table.table import Table
 from thrifty.engine.trees.other_libraries import additive_trees
 from thrifty.engine.walk.policy import Policy
+from thrifty.learners.dynamod import BoostedOptions
 
 START = Path(__file__).parents[1] / "examples" / "device"
 BOARDS = {
@@ -265,7 +266,9 @@ def agree():
     full, small = LogisticRegression(max_iter=5000), {"cv": 2, "random_state": 0}
     staged = {"stages": StageOptions(6, [(30, 4)]), **small}
     noisy = numbers[1] + rng.normal(scale=30, size=len(numbers[1]))
-    pair = DynaModGbrtClassifier(full, gamma=0.05, n_trees=10, max_iter=3, tol=1.0, **small)
+    pair = DynaModGbrtClassifier(
+        full, gamma=0.05, options=BoostedOptions(n_trees=10, max_iter=3, tol=1.0), **small
+    )
     two = BudgetedClassifier(full, budget=2.3, **staged).fit(X, y)
     systems = {
         "two classes, a mixed point": (two, X, {}),

@@ -19,6 +19,7 @@ from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.naive_bayes import GaussianNB
 
 import thrifty
+from thrifty.learners.dynamod import BoostedOptions, LeafOptions
 
 SEED = {"random_state": 0}
 
@@ -42,9 +43,9 @@ def fits():
         "cascade, neighbours": thrifty.BudgetedClassifier(
             forest, **small | {"stages": replace(few, structure="neighbours")}
         ),
-        "dynamod gbrt": thrifty.DynaModGbrtClassifier(forest, n_trees=10, **SEED),
+        "dynamod gbrt": thrifty.DynaModGbrtClassifier(forest, options=BoostedOptions(n_trees=10), **SEED),
         "dynamod lin": thrifty.DynaModLinClassifier(GaussianNB(), gamma=0.01, **SEED),
-        "dynamod lstsq": thrifty.DynaModLstsqClassifier(forest, n_trees=10, **SEED),
+        "dynamod lstsq": thrifty.DynaModLstsqClassifier(forest, options=LeafOptions(n_trees=10), **SEED),
         "confidence": thrifty.ConfidenceRouter(forest, cheap=GaussianNB(), features=[0, 1], **SEED),
     }
     scaled = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -54,7 +55,7 @@ def fits():
             one = one.certified(scaled[1::2], y[1::2], max_loss=0.1)
         yield name, one, scaled[1::2]
     yield "several classes", thrifty.BudgetedClassifier(forest, **small).fit(*several), several[0]
-    gbrt = thrifty.DynaModGbrtClassifier(forest, n_trees=10, **SEED)
+    gbrt = thrifty.DynaModGbrtClassifier(forest, options=BoostedOptions(n_trees=10), **SEED)
     yield "dynamod gbrt, several classes", gbrt.fit(*several), several[0]
     regressor = ExtraTreesRegressor(20, **SEED)
     yield "numbers", thrifty.BudgetedRegressor(regressor, budget=4.0, **small).fit(*numbers), numbers[0]

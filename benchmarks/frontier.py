@@ -41,6 +41,7 @@ from thrifty import BudgetedClassifier, DynaModGbrtClassifier, Frontier, evidenc
 from thrifty.bundle import to_bytes
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.tasks.logistic import platt
+from thrifty.learners.dynamod import BoostedOptions
 from thrifty.rows import content_folds
 
 DATA = Path(os.environ.get("THRIFTY_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
@@ -260,7 +261,11 @@ def cegb(case, budgets):
 
 def dynamod_fit(case, rows, full, gamma, p_full):
     clf = DynaModGbrtClassifier(
-        full, n_trees=100, max_depth=6, gamma=gamma, p_full=p_full, feature_costs=case.costs, max_iter=3
+        full,
+        options=BoostedOptions(n_trees=100, max_depth=6, max_iter=3),
+        gamma=gamma,
+        p_full=p_full,
+        feature_costs=case.costs,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

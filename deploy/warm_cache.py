@@ -18,6 +18,7 @@ from thrifty import (
     StageOptions,
 )
 from thrifty.bundle import from_bytes, to_bytes
+from thrifty.learners.dynamod import BoostedOptions
 from thrifty.serve.app import create_app
 
 
@@ -36,7 +37,11 @@ def main() -> None:
         (BudgetedClassifier(**small), levels, score > 0),
         (BudgetedClassifier(**small), levels, np.digitize(score, [0.0, 1.0])),
         (BudgetedRegressor(**small), levels, score),
-        (DynaModGbrtClassifier(LogisticRegression(), n_trees=5, random_state=0), numbers, score > 0),
+        (
+            DynaModGbrtClassifier(LogisticRegression(), options=BoostedOptions(n_trees=5), random_state=0),
+            numbers,
+            score > 0,
+        ),
         (DynaModLinClassifier(LogisticRegression(), random_state=0), numbers, score > 0),
     ):
         loaded = from_bytes(to_bytes(system.fit(table, y)))

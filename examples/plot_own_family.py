@@ -21,7 +21,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import SplineTransformer
 
 from thrifty.arrays import Floats, Ints
-from thrifty.learners.dynamod import Stage, Visit, alternate
+from thrifty.learners.dynamod import Problem, Stage, Visit, alternate
 from thrifty.learners.dynamod.gated import GatedClassifier, PairProblem
 
 
@@ -87,18 +87,16 @@ class SplineClassifier(GatedClassifier):
         rows, columns = problem.rows, np.array(self.features)
         X, weight = rows.X[:, columns], rows.weight / rows.weight.sum()
         limit, extra = problem.limit_at(self.p_full, columns)
-        run = alternate(
-            SplinePair().start(X, rows.y, weight),
-            X,
+        paper = Problem(
             rows.y,
             problem.full.loss(rows.y),
-            task=rows.task,
-            limit=limit,
-            extra_cost=extra,
+            rows.task,
+            limit,
             distance="squared",
+            extra_cost=extra,
             weight=weight,
-            max_iter=5,
         )
+        run = alternate(SplinePair().start(X, rows.y, weight), X, paper, max_iter=5)
         return SplineStage(columns, run.value.pair)
 
 

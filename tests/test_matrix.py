@@ -46,6 +46,7 @@ from thrifty.cli import main
 from thrifty.engine.evidence.collect import chain_of
 from thrifty.engine.purchases.sources import RetryingSource
 from thrifty.errors import FullModelOutsideWarning, InvalidInputError
+from thrifty.learners.dynamod import BoostedOptions, LeafOptions, LinearOptions
 from thrifty.learners.dynamod.sweep import sweep
 from thrifty.reporting.measure import measure
 from thrifty.reporting.page import page_of
@@ -128,10 +129,14 @@ def recipes():
     return {
         "BudgetedClassifier": lambda f0: BudgetedClassifier(f0, **small),
         "DynaModLinClassifier": lambda f0: DynaModLinClassifier(
-            f0, gamma=0.02, cross_fit=True, cv=2, **priced
+            f0, gamma=0.02, options=LinearOptions(cross_fit=True), cv=2, **priced
         ),
-        "DynaModGbrtClassifier": lambda f0: DynaModGbrtClassifier(f0, n_trees=4, max_iter=2, tol=1, **priced),
-        "DynaModLstsqClassifier": lambda f0: DynaModLstsqClassifier(f0, max_bytes=400, **priced),
+        "DynaModGbrtClassifier": lambda f0: DynaModGbrtClassifier(
+            f0, options=BoostedOptions(n_trees=4, max_iter=2, tol=1), **priced
+        ),
+        "DynaModLstsqClassifier": lambda f0: DynaModLstsqClassifier(
+            f0, options=LeafOptions(max_bytes=400), **priced
+        ),
         "ConfidenceRouter": lambda f0: ConfidenceRouter(f0, full(), features=["radius"], **priced),
     }
 
@@ -285,7 +290,7 @@ def every_thing():
     behind = regressor(FrozenEstimator(alone)).fit(table[VAL], y[VAL])
     priced = {"feature_costs": COSTS, "random_state": 0}
     rivals = [
-        DynaModGbrtRegressor(BayesianRidge(), n_trees=8, max_iter=2, tol=1, **priced),
+        DynaModGbrtRegressor(BayesianRidge(), options=BoostedOptions(n_trees=8, max_iter=2, tol=1), **priced),
         regressor(BayesianRidge(), **QUANTILE),
     ]
     fitted = [one.fit(table[TRAIN], y[TRAIN]) for one in rivals]

@@ -28,6 +28,7 @@ from thrifty import (
     DynaModLstsqClassifier,
     StageOptions,
 )
+from thrifty.learners.dynamod import BoostedOptions, LeafOptions, LinearOptions
 
 
 def _full():
@@ -59,18 +60,26 @@ class RankerOfLabels(BudgetedRanker):
 
 # Those without trees first: whoever runs the others at the same time has compiled the trees by then.
 ESTIMATORS = [
-    DynaModLinClassifier(_full(), tol=1.0, max_iter=3, cv=2, random_state=0),
+    DynaModLinClassifier(_full(), options=LinearOptions(tol=1.0, max_iter=3), cv=2, random_state=0),
     ConfidenceRouter(_full(), _full(), cv=2, random_state=0),
-    DynaModGbrtClassifier(_full(), n_trees=10, max_iter=2, tol=1.0, cv=2, random_state=0),
-    DynaModLstsqClassifier(_full(), n_trees=3, max_iter=3, tol=1.0, cv=2, random_state=0),
+    DynaModGbrtClassifier(
+        _full(), options=BoostedOptions(n_trees=10, max_iter=2, tol=1.0), cv=2, random_state=0
+    ),
+    DynaModLstsqClassifier(
+        _full(), options=LeafOptions(n_trees=3, max_iter=3, tol=1.0), cv=2, random_state=0
+    ),
     BudgetedClassifier(_full(), stages=StageOptions(max_stages=2, sizes=[(5, 3)]), cv=2, random_state=0),
-    DynaModGbrtRegressor(Ridge(), n_trees=30, max_iter=2, tol=10.0, cv=2, random_state=0),
+    DynaModGbrtRegressor(
+        Ridge(), options=BoostedOptions(n_trees=30, max_iter=2, tol=10.0), cv=2, random_state=0
+    ),
     BudgetedRegressor(Ridge(), stages=StageOptions(max_stages=1, sizes=[(20, 3)]), cv=2, random_state=0),
     RankerOfLabels(Ridge(), stages=StageOptions(max_stages=1, sizes=[(5, 3)]), cv=2, random_state=0),
 ]
 
 VARIANTS = [
-    DynaModLinClassifier(_full(), distance="squared", tol=1.0, max_iter=3, cv=2, random_state=0),
+    DynaModLinClassifier(
+        _full(), options=LinearOptions(distance="squared", tol=1.0, max_iter=3), cv=2, random_state=0
+    ),
 ]
 """Other ways to compute the same: what is checked before a fit, and around it, does not know of them."""
 

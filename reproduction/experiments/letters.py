@@ -28,6 +28,7 @@ from reproduction.experiments.fits import Fit, FullScores, Job, Kept, key_of
 from reproduction.experiments.methods import Priced, SweepSettings
 from reproduction.experiments.selection import Candidate, Claim
 from reproduction.rivals.greedy_l1 import GreedyL1Classifier, fit_logistic
+from reproduction.settings import estimator_of
 from thrifty.arrays import Floats
 from thrifty.learners.dynamod.linear import scaled
 from thrifty.learners.dynamod.linear_estimator import DynaModLinClassifier
@@ -144,7 +145,10 @@ def _dynamod(held_out: Floats, settings: LinearSettings, *, plus: bool = False) 
         "tol": 1e-5,
         "random_state": settings.seed,
     }
-    return [Fit(cell, {"estimator": DynaModLinClassifier(held_out, **cell, **common)}) for cell in cells]
+    return [
+        Fit(cell, {"estimator": estimator_of(DynaModLinClassifier, held_out, **cell, **common)})
+        for cell in cells
+    ]
 
 
 def _greedy(split: Split, settings: LinearSettings) -> list[Fit]:

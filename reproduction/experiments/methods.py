@@ -21,6 +21,7 @@ from reproduction.experiments.fits import Fit, FullScores
 from reproduction.experiments.selection import AnyCandidate, Candidate, PointCandidate
 from reproduction.rivals.budget_prune import BudgetPruneClassifier
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
+from reproduction.settings import estimator_of
 from thrifty import Prices, StageOptions
 from thrifty.arrays import Bools, Floats
 from thrifty.engine.full.adapters import models_of
@@ -151,7 +152,7 @@ def _dynamod(priced: Priced, settings: SweepSettings, full: FullScores, **option
     shape = {"n_trees": settings.trees, "max_depth": settings.depth, "max_iter": settings.rounds}
     common = {**shape, **priced.parameters, **options, "random_state": settings.seed}
     return [
-        Fit(cell, {"estimator": DynaModGbrtClassifier(full.train, **cell, **common)})
+        Fit(cell, {"estimator": estimator_of(DynaModGbrtClassifier, full.train, **cell, **common)})
         for cell in settings.cells("gamma", "p_full", "learning_rate")
     ]
 
@@ -162,7 +163,10 @@ def _linear(priced: Priced, settings: SweepSettings, full: FullScores, **options
     cells: list[dict[str, Any]] = [
         {"gamma": gamma, "p_full": cap} for gamma, cap in product(settings.linear_gammas, settings.caps)
     ]
-    return [Fit(cell, {"estimator": DynaModLinClassifier(full.train, **cell, **common)}) for cell in cells]
+    return [
+        Fit(cell, {"estimator": estimator_of(DynaModLinClassifier, full.train, **cell, **common)})
+        for cell in cells
+    ]
 
 
 def _miser(priced: Priced, settings: SweepSettings, full: FullScores) -> list[Fit]:  # noqa: ARG001

@@ -19,6 +19,7 @@ from thrifty.arrays import Floats
 from thrifty.engine.evidence.frontier import efficient
 from thrifty.engine.evidence.thresholds import threshold_curve
 from thrifty.engine.plots import draw_tradeoff, new_figure, save_figure
+from thrifty.learners.dynamod import LinearOptions
 from thrifty.learners.dynamod.linear_estimator import DynaModLinClassifier
 from thrifty.progress import Progress
 
@@ -110,10 +111,7 @@ def _dynamod(
         SVC(C=10.0),
         gamma=settings.gamma,
         p_full=settings.p_full,
-        init=init,
-        n_init=n_init,
-        standardize=False,
-        max_iter=500,
+        options=LinearOptions(init=init, n_init=n_init, standardize=False, max_iter=500),
         random_state=seed,
     )
 

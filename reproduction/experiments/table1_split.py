@@ -15,6 +15,7 @@ from reproduction.datasets import Split, load_forest, load_miniboone
 from reproduction.experiments.cifar import load_cifar
 from reproduction.rivals.greedy_leaf import GreedyLeafClassifier
 from reproduction.rivals.uniform import UniformRouter
+from reproduction.settings import estimator_of
 from thrifty import Prices
 from thrifty.arrays import Floats
 from thrifty.engine.full.crossfit import assign_folds
@@ -196,7 +197,7 @@ def _fitted(
         "confidence": ConfidenceRouter(full, small, **prices),
         "greedy": GreedyLeafClassifier(full, small, random_state=0),
         "greedy, leaves alone": GreedyLeafClassifier(full, small, gate_reads_margin=False, random_state=0),
-        "DM-Lstsq, trust": DynaModLstsqClassifier(full, small, **relearn),
+        "DM-Lstsq, trust": estimator_of(DynaModLstsqClassifier, full, small, **relearn),
     }
     for method, estimator in plain.items():
         yield method, [estimator.fit(split.X_train, split.y_train)]
@@ -210,9 +211,9 @@ def _fitted(
         yield (
             method,
             [
-                DynaModLstsqClassifier(full, small, p_full=cap, trust=0.0, **how, **relearn).fit(
-                    split.X_train, split.y_train
-                )
+                estimator_of(
+                    DynaModLstsqClassifier, full, small, p_full=cap, trust=0.0, **how, **relearn
+                ).fit(split.X_train, split.y_train)
                 for cap in settings.caps
             ],
         )
@@ -223,9 +224,9 @@ def _fitted(
     }
     for method, shape in shapes.items():
         grown = [
-            DynaModLstsqClassifier(full, learning_rate=rate, max_iter=0, random_state=0, **shape).fit(
-                split.X_train, split.y_train
-            )
+            estimator_of(
+                DynaModLstsqClassifier, full, learning_rate=rate, max_iter=0, random_state=0, **shape
+            ).fit(split.X_train, split.y_train)
             for rate in settings.grown_rates
         ]
         # As for XGBoost's ten trees: the learning rate by the accuracy of f1 alone on validation rows.
@@ -233,7 +234,7 @@ def _fitted(
         if method == "best-first, confidence":
             yield method, [best]
         else:
-            again = DynaModLstsqClassifier(full, best.local_, **relearn)
+            again = estimator_of(DynaModLstsqClassifier, full, best.local_, **relearn)
             yield method, [again.fit(split.X_train, split.y_train)]
 
 

@@ -1,7 +1,7 @@
 """GreedyMiser: boosted trees that pay for every new feature, and nothing behind them."""
 
-from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Any, Literal
 
 import numpy as np
 
@@ -9,17 +9,30 @@ from thrifty.engine.evidence.collect import evidence_of_known
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows
 from thrifty.engine.full.model import AbsentFull
+from thrifty.engine.prices.billing import check_amount
+from thrifty.engine.trees import bin_columns
 from thrifty.engine.walk.stage import ConfidentStage
 from thrifty.learners.dynamod.boosted import boost_alone
-from thrifty.learners.dynamod.gated import GatedClassifier, GatedRegressor, PairProblem
-from thrifty.learners.dynamod.gbrt_estimators import BoostedEstimator
+from thrifty.learners.dynamod.gated import (
+    GatedClassifier,
+    GatedEstimator,
+    GatedRegressor,
+    Learned,
+    PairProblem,
+)
+from thrifty.learners.dynamod.options import BoostedOptions
 
 __all__ = ["GreedyMiserClassifier", "GreedyMiserRegressor"]
 
 
 @dataclass(eq=False, repr=False)
-class _GreedyMiser(BoostedEstimator):
+class _GreedyMiser(GatedEstimator):
     """The boosted model alone, whatever it answers."""
+
+    _accepts_missing = True
+    _accepts_sparse = False
+    _accepts_several = True
+    _accepts_levels = True
 
     # The template of the base class asks for these; a GreedyMiser has no f0 to judge or to spend on.
     full = None
@@ -28,7 +41,28 @@ class _GreedyMiser(BoostedEstimator):
     n_jobs = None
     _: KW_ONLY
     n_trees: int = 200
+    max_depth: int = 4
+    learning_rate: float = 0.1
     gamma: float = 1.0
+    step: Literal["gradient", "newton"] = "newton"
+    l2: float = 1.0
+    min_child_weight: float = 0.0
+    min_child_samples: int = 1
+    max_bins: int = 255
+    feature_costs: Any = None
+    prices: Any = None
+    random_state: Any = None
+
+    @property
+    def _trees(self) -> BoostedOptions:
+        names = {field.name for field in fields(BoostedOptions)}
+        return BoostedOptions(
+            **{name: value for name, value in self.get_params(deep=False).items() if name in names}
+        )
+
+    def _check_parameters(self) -> None:
+        self._trees.check()
+        check_amount("gamma", self.gamma)
 
     def _judged(self, rows: TrainingRows, *_: Any, **__: Any) -> CrossFittedFull:
         nothing = rows.task.outputs(np.zeros((len(rows.y), rows.task.n_scores)))
@@ -38,16 +72,17 @@ class _GreedyMiser(BoostedEstimator):
         return []
 
     def _learn(self, problem: PairProblem) -> ConfidentStage:
-        rows, boosting = problem.rows, self._boosting()
-        grower = boosting.grower(self._binned(rows), problem.price_list, self.gamma)
+        rows, boosting = problem.rows, self._trees.boosting()
+        table = bin_columns(rows.X, rows.weight, self._categorical, max_bins=self.max_bins)
+        grower = boosting.grower(table, problem.price_list, self.gamma)
         trees, base = boost_alone(boosting, grower, rows.task.loss(rows.y), rows.weight)
         columns = np.flatnonzero(trees.features_used)
         return ConfidentStage(columns, trees.over_columns(columns), base)
 
-    def _default_threshold(self, problem: PairProblem, budget: float | None) -> float:  # noqa: ARG002
+    def _default_threshold(self, learned: Learned, problem: PairProblem, budget: float | None) -> float:  # noqa: ARG002
         return float("inf")
 
-    def _judged_rows(self, problem: PairProblem) -> Evidence:
+    def _evidence_of_fit(self, learned: Learned, problem: PairProblem) -> Evidence:  # noqa: ARG002
         reader = problem.rows.table
         return evidence_of_known(self.chain_, reader, problem.rows.y, None, weight=problem.rows.weight)
 

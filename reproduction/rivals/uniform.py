@@ -16,7 +16,13 @@ from thrifty.engine.evidence.thresholds import threshold_curve
 from thrifty.engine.full.crossfit import cross_fit_full
 from thrifty.engine.prices.prices import check_columns
 from thrifty.engine.walk.stage import ForeignStage, Visit
-from thrifty.learners.dynamod.gated import GatedClassifier, GatedEstimator, GatedRegressor, PairProblem
+from thrifty.learners.dynamod.gated import (
+    GatedClassifier,
+    GatedEstimator,
+    GatedRegressor,
+    Learned,
+    PairProblem,
+)
 from thrifty.rows import uniforms
 
 __all__ = ["UniformRouter", "UniformRouterRegressor"]
@@ -76,8 +82,8 @@ class _UniformRouter(GatedEstimator):
         )
         return UniformStage(columns, cheap.model, rows.task, problem.seed)
 
-    def _default_threshold(self, problem: PairProblem, budget: float | None) -> float:
-        stage, rows = self.chain_.stages[0], problem.rows
+    def _default_threshold(self, learned: Learned, problem: PairProblem, budget: float | None) -> float:
+        stage, rows = learned.stage, problem.rows
         assert isinstance(stage, UniformStage)  # what _learn returns
         g = stage.chance(rows.X[:, stage.columns])
         if budget is None:

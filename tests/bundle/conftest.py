@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from reproduction.settings import estimator_of
 from thrifty import (
     BudgetedClassifier,
     ConfidenceRouter,
@@ -25,6 +26,7 @@ from thrifty import (
     StageOptions,
 )
 from thrifty.bundle.container import FORMAT, unpack
+from thrifty.learners.dynamod import LeafOptions, LinearOptions
 
 HEADER = struct.Struct("<8sIQ")
 
@@ -120,14 +122,16 @@ def fitted(rows):
                 svm, gamma=0.02, prices=Prices(groups=groups), budget=6.0, random_state=0
             ),
             "margin": DynaModLinClassifier(
-                logistic, gamma=np.float64(0.02), gate_reads_margin=True, refit=True
+                logistic, gamma=np.float64(0.02), options=LinearOptions(gate_reads_margin=True, refit=True)
             ),
-            "boosted": DynaModGbrtClassifier(svm, **boosted, p_full=0.5),
-            "reading": DynaModGbrtClassifier(
-                logistic, **boosted, gate_reads_score=True, prices=Prices(full=2.0)
+            "boosted": estimator_of(DynaModGbrtClassifier, svm, **boosted, p_full=0.5),
+            "reading": estimator_of(
+                DynaModGbrtClassifier, logistic, **boosted, gate_reads_score=True, prices=Prices(full=2.0)
             ),
             "confidence": ConfidenceRouter(svm, logistic, features=[0, 4, 5], p_full=0.4),
-            "lstsq": DynaModLstsqClassifier(logistic, n_trees=4, max_leaves=4, max_iter=3, random_state=0),
+            "lstsq": DynaModLstsqClassifier(
+                logistic, options=LeafOptions(n_trees=4, max_leaves=4, max_iter=3), random_state=0
+            ),
             "cascade": BudgetedClassifier(
                 logistic, budget=1.6, stages=StageOptions(sizes=[(6, 3)]), cv=3, random_state=0
             ),

@@ -18,6 +18,7 @@ from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.tasks.classes import BinaryTask
 from thrifty.engine.walk.stage import LinearStage
 from thrifty.errors import InvalidInputError
+from thrifty.learners.dynamod import BoostedOptions
 
 
 def refused(data, match, **options):
@@ -81,7 +82,9 @@ def of_levels():
         {"kind": [f"kind {one}" for one in rng.integers(0, 6, 200)], "size": rng.normal(size=200)}
     )
     y = table["kind"].isin(["kind 1", "kind 4"]) ^ (table["size"] > 1)
-    model = DynaModGbrtClassifier(n_trees=3, gamma=0.0, max_iter=1, tol=1.0, cv=2, random_state=0)
+    model = DynaModGbrtClassifier(
+        options=BoostedOptions(n_trees=3, max_iter=1, tol=1.0), gamma=0.0, cv=2, random_state=0
+    )
     return to_bytes(model.fit(table, y), full="absent")
 
 

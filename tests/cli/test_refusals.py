@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from thrifty import DynaModGbrtClassifier, save
+from thrifty.learners.dynamod import BoostedOptions
 from thrifty.reporting.words import quantity
 
 
@@ -156,7 +157,7 @@ def test_wishes_of_predict_and_explain(refused, files, tmp_path):
     assert "--max-loss names none" in refused(*predict, "--hold-budget", "--max-loss", 0.1)
     assert "strictly between 0 and 1" in refused(*predict, "--max-loss", 2)
     train = pd.read_csv(files.train)
-    pair = DynaModGbrtClassifier(n_trees=5, max_iter=1, tol=1.0, cv=2, random_state=0)
+    pair = DynaModGbrtClassifier(options=BoostedOptions(n_trees=5, max_iter=1, tol=1.0), cv=2, random_state=0)
     save(pair.fit(train[["age", "lab one", "noise"]], train["label"]), tmp_path / "pair.thrifty")
     gated = ["predict", tmp_path / "pair.thrifty", files.new, "-o", tmp_path / "a.csv"]
     assert "--max-loss is not for a DynaModGbrtClassifier" in refused(*gated, "--max-loss", 0.1)

@@ -26,6 +26,7 @@ from thrifty.device.model import with_leaves
 from thrifty.engine.table.table import Table
 from thrifty.engine.trees.other_libraries import additive_trees
 from thrifty.errors import InvalidInputError
+from thrifty.learners.dynamod import BoostedOptions
 
 
 def assert_same_ways(system, folder, X, point=0, **settings):
@@ -90,7 +91,10 @@ def test_numbers(tmp_path):
 def test_a_pair_of_dynamod(cancer, tmp_path, layout):
     X, y = cancer
     one = DynaModGbrtClassifier(
-        LogisticRegression(solver="newton-cholesky"), gamma=0.05, n_trees=10, max_iter=3, tol=1.0, **SMALL
+        LogisticRegression(solver="newton-cholesky"),
+        gamma=0.05,
+        options=BoostedOptions(n_trees=10, max_iter=3, tol=1.0),
+        **SMALL,
     ).fit(X, y)
     assert_same_ways(one, tmp_path, X, layout=layout)
 

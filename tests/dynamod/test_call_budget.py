@@ -5,7 +5,9 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 from sklearn.naive_bayes import GaussianNB
 
+from reproduction.settings import estimator_of
 from thrifty import DynaModGbrtClassifier, DynaModLinClassifier, DynaModLstsqClassifier, Prices
+from thrifty.learners.dynamod import BoostedOptions
 from thrifty.learners.dynamod import alternating as call_budget
 from thrifty.learners.dynamod.alternating import CallBudget
 
@@ -29,7 +31,7 @@ def asked(monkeypatch):
 
 def test_the_limit_is_what_the_columns_leave_and_a_call_costs_what_is_not_bought_yet(asked):
     clf = DynaModLinClassifier(GaussianNB(), gamma=0.05, budget=6.0, prices=Prices(COSTS, full=4.0))
-    clf.set_params(max_iter=3, tol=1.0, random_state=0).fit(X, Y)
+    clf.set_params(options__max_iter=3, options__tol=1.0, random_state=0).fit(X, Y)
     assert len(asked[0][0]) == 0
     assert len(asked) > 1
     for columns, limit, extra in asked:
@@ -41,7 +43,9 @@ def test_the_limit_is_what_the_columns_leave_and_a_call_costs_what_is_not_bought
 def test_behind_a_chain_a_call_costs_what_each_row_pays_there(asked):
     behind = DynaModLinClassifier(GaussianNB(), gamma=0.05, feature_costs=COSTS, random_state=0).fit(X, Y)
     behind = behind.at(budget=0.5 * (behind.cost(X).min() + COSTS.sum())).chain_
-    front = DynaModGbrtClassifier(behind, n_trees=3, gamma=3.0, max_iter=2, tol=1.0, budget=5.0)
+    front = DynaModGbrtClassifier(
+        behind, options=BoostedOptions(n_trees=3, max_iter=2, tol=1.0), gamma=3.0, budget=5.0
+    )
     front.set_params(feature_costs=COSTS, random_state=0).fit(X, Y)
     assert len(np.unique(behind.cost(X))) > 1
     np.testing.assert_allclose(asked[0][2], behind.cost(X))
@@ -53,14 +57,14 @@ def test_behind_a_chain_a_call_costs_what_each_row_pays_there(asked):
 
 def test_where_features_are_free_a_budget_is_the_paper_s_cap():
     made = {"n_trees": 3, "max_iter": 3, "tol": 1.0, "budget": 0.2, "random_state": 0}
-    by_budget = DynaModLstsqClassifier(GaussianNB(), **made).fit(X, Y)
-    by_cap = DynaModLstsqClassifier(GaussianNB(), p_full=0.2, **made).fit(X, Y)
+    by_budget = estimator_of(DynaModLstsqClassifier, GaussianNB(), **made).fit(X, Y)
+    by_cap = estimator_of(DynaModLstsqClassifier, GaussianNB(), p_full=0.2, **made).fit(X, Y)
     for ours, theirs in zip(by_budget.scores(X), by_cap.scores(X), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-9)
 
 
 def test_without_a_budget_a_cap_that_is_left_out_is_three_tenths():
     made = {"gamma": 0.02, "feature_costs": COSTS, "random_state": 0}
-    plain = DynaModLinClassifier(GaussianNB(), **made).fit(X, Y)
-    named = DynaModLinClassifier(GaussianNB(), p_full=0.3, **made).fit(X, Y)
+    plain = estimator_of(DynaModLinClassifier, GaussianNB(), **made).fit(X, Y)
+    named = estimator_of(DynaModLinClassifier, GaussianNB(), p_full=0.3, **made).fit(X, Y)
     np.testing.assert_array_equal(plain.scores(X), named.scores(X))

@@ -2,6 +2,7 @@
 
 import runpy
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,15 @@ from thrifty.engine.tasks.classes import BinaryTask
 from thrifty.engine.trees import bin_columns
 from thrifty.engine.trees.other_libraries import additive_trees
 from thrifty.errors import InvalidInputError
-from thrifty.learners.dynamod import CrossFittedPair, Fold, alternate, check_pair, kl_divergence, q_step_kl
+from thrifty.learners.dynamod import (
+    CrossFittedPair,
+    Fold,
+    Problem,
+    alternate,
+    check_pair,
+    kl_divergence,
+    q_step_kl,
+)
 from thrifty.learners.dynamod.boosted import BoostedPair
 from thrifty.learners.dynamod.group_lasso import LinearScores
 from thrifty.learners.dynamod.leaf import LeafPair
@@ -94,11 +103,11 @@ def test_a_distance_of_ones_own_comes_with_its_q_step():
     def half_excess(excess, g, limit, **rows):
         return q_step_kl(0.5 * excess, g, limit, **rows)
 
-    asked = {"task": TASK, "limit": 0.3, "max_iter": 3, "distance": doubled}
     full_loss = np.full(200, 0.1)
+    problem = Problem(Y, full_loss, TASK, 0.3, distance=doubled)
     with pytest.raises(InvalidInputError, match="doubled needs the q-step"):
-        alternate(linear(), X, Y, full_loss, **asked)
-    first = alternate(linear(), X, Y, full_loss, q_step=half_excess, **asked).value.rounds[0]
+        alternate(linear(), X, problem, max_iter=3)
+    first = alternate(linear(), X, replace(problem, q_step=half_excess), max_iter=3).value.rounds[0]
     plain = q_step_kl(0.5 * (np.log(2.0) - full_loss), np.zeros(200), 0.3).value
     assert first.share == pytest.approx(np.mean(1 / (1 + np.exp(-plain))))
 

@@ -4,6 +4,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
+from reproduction.settings import estimator_of
 from tests.trees.grown import grow, make_grower
 from thrifty import DynaModGbrtClassifier, Prices
 from thrifty.engine.trees import bin_columns
@@ -24,7 +25,7 @@ def rows():
 def fit(rows, **settings):
     X, y, held_out = rows
     defaults = {"gamma": 3.0, "p_full": 0.3, "max_iter": 3, "tol": 0.5, "random_state": 0}
-    return DynaModGbrtClassifier(held_out, **TREES | defaults | settings).fit(X, y)
+    return estimator_of(DynaModGbrtClassifier, held_out, **TREES | defaults | settings).fit(X, y)
 
 
 @pytest.fixture(scope="module")
@@ -86,18 +87,18 @@ def test_missing_values_are_allowed_and_infinite_ones_are_not(rows):
     X, y, held_out = rows
     holed = X.copy()
     holed[::7, 0] = np.nan
-    clf = DynaModGbrtClassifier(held_out, **TREES, gamma=3.0, max_iter=1).fit(holed, y)
+    clf = estimator_of(DynaModGbrtClassifier, held_out, **TREES, gamma=3.0, max_iter=1).fit(holed, y)
     assert np.isfinite(clf.scores(holed)[0]).all()
     holed[3, 4] = np.inf
     with pytest.raises(InvalidInputError, match="infinity"):
-        DynaModGbrtClassifier(held_out, **TREES).fit(holed, y)
+        estimator_of(DynaModGbrtClassifier, held_out, **TREES).fit(holed, y)
 
 
 def test_constant_and_all_missing_columns_are_never_bought(rows):
     X, y, held_out = rows
     odd = X.copy()
     odd[:, 5], odd[:, 6] = 1.0, np.nan
-    clf = DynaModGbrtClassifier(held_out, **TREES, gamma=0.0, max_iter=1).fit(odd, y)
+    clf = estimator_of(DynaModGbrtClassifier, held_out, **TREES, gamma=0.0, max_iter=1).fit(odd, y)
     assert not {5, 6} & set(clf.features_)
 
 
@@ -114,7 +115,8 @@ def test_a_gate_that_reads_the_score_of_f1_buys_nothing_more(rows, fitted):
 def test_data_frames_give_what_arrays_give(rows, fitted):
     X, y, held_out = rows
     frame = pd.DataFrame(X, columns=list("abcdefgh"))
-    by_name = DynaModGbrtClassifier(
+    by_name = estimator_of(
+        DynaModGbrtClassifier,
         held_out,
         **TREES,
         gamma=3.0,
@@ -133,8 +135,8 @@ def test_a_row_of_weight_two_is_the_row_given_twice(rows):
     # Few distinct values, so that bins do not depend on how often a row is given.
     coarse = np.round(X[:300], 1)
     settings = TREES | {"gamma": 3.0, "max_iter": 1}
-    weighted = DynaModGbrtClassifier(held_out[:300], **settings).fit(coarse, y[:300], weight)
-    repeated = DynaModGbrtClassifier(held_out[again], **settings).fit(coarse[again], y[again])
+    weighted = estimator_of(DynaModGbrtClassifier, held_out[:300], **settings).fit(coarse, y[:300], weight)
+    repeated = estimator_of(DynaModGbrtClassifier, held_out[again], **settings).fit(coarse[again], y[again])
     np.testing.assert_allclose(weighted.scores(coarse)[1], repeated.scores(coarse)[1], atol=1e-9)
 
 
@@ -174,7 +176,9 @@ def test_a_gate_that_reads_the_score_needs_something_bought_and_two_classes_per_
     lonely = np.zeros(len(y), dtype=int)
     lonely[0] = 1
     with pytest.raises(InvalidInputError, match="fewer than two distinct rows"):
-        DynaModGbrtClassifier(held_out, **TREES, gate_reads_score=True, max_iter=1).fit(X, lonely)
+        estimator_of(DynaModGbrtClassifier, held_out, **TREES, gate_reads_score=True, max_iter=1).fit(
+            X, lonely
+        )
 
 
 def test_an_infinite_value_is_refused_by_the_name_of_its_column(rows):
@@ -182,7 +186,7 @@ def test_an_infinite_value_is_refused_by_the_name_of_its_column(rows):
     frame = pd.DataFrame(X, columns=list("abcdefgh"))
     frame.loc[7, "d"] = -np.inf
     with pytest.raises(InvalidInputError, match="Column 'd' holds an infinite value in row 7"):
-        DynaModGbrtClassifier(held_out, **TREES).fit(frame, y)
+        estimator_of(DynaModGbrtClassifier, held_out, **TREES).fit(frame, y)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +206,7 @@ def test_an_infinite_value_is_refused_by_the_name_of_its_column(rows):
 )
 def test_bad_arguments_are_refused_and_nothing_is_half_fitted(rows, settings, says):
     X, y, held_out = rows
-    clf = DynaModGbrtClassifier(held_out, **TREES | settings)
+    clf = estimator_of(DynaModGbrtClassifier, held_out, **TREES | settings)
     with pytest.raises(InvalidInputError, match=says):
         clf.fit(X, y)
     assert [name for name in vars(clf) if name.endswith("_")] == []
@@ -214,4 +218,4 @@ def test_folds_that_leave_one_class_are_refused(rows):
     X, y, _ = rows
     by_class = [(np.flatnonzero(y == label), np.flatnonzero(y != label)) for label in (0, 1)]
     with pytest.raises(InvalidInputError, match="only 1 of the 2 classes to fit on"):
-        DynaModGbrtClassifier(LogisticRegression(), **TREES, cv=by_class).fit(X, y)
+        estimator_of(DynaModGbrtClassifier, LogisticRegression(), **TREES, cv=by_class).fit(X, y)

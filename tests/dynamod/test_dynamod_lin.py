@@ -19,8 +19,10 @@ from threadpoolctl import threadpool_limits
 
 from reproduction.datasets import make_synthetic
 from reproduction.rivals.greedy_l1 import GreedyL1Classifier
+from reproduction.settings import estimator_of
 from thrifty import Chain, ConfidenceRouter, DynaModGbrtClassifier, DynaModLinClassifier, Prices
 from thrifty.errors import InvalidInputError, RefittedFullModelWarning
+from thrifty.learners.dynamod import BoostedOptions, LinearOptions
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +39,10 @@ def frozen(cancer):
 
 
 def quick(full, **settings):
-    return DynaModLinClassifier(
-        full, **{"gamma": 0.02, "p_full": 0.3, "tol": 1e-3, "random_state": 0} | settings
+    return estimator_of(
+        DynaModLinClassifier,
+        full,
+        **{"gamma": 0.02, "p_full": 0.3, "tol": 1e-3, "random_state": 0} | settings,
     )
 
 
@@ -54,9 +58,7 @@ def test_the_paper_start_ends_on_feature_two_at_the_optimal_cost():
         SVC(C=10),
         gamma=0.05,
         p_full=0.58,
-        init=([1, 1], [-1, -1]),
-        standardize=False,
-        max_iter=500,
+        options=LinearOptions(init=([1, 1], [-1, -1]), standardize=False, max_iter=500),
         random_state=0,
     ).fit(X, y)
     assert clf.features_.tolist() == [1]
@@ -72,10 +74,7 @@ def test_restarts_keep_the_lowest_objective():
         SVC(C=10),
         gamma=0.05,
         p_full=0.58,
-        init="gaussian",
-        n_init=12,
-        standardize=False,
-        max_iter=500,
+        options=LinearOptions(init="gaussian", n_init=12, standardize=False, max_iter=500),
         random_state=1,
     ).fit(X, y)
     assert clf.objectives_.shape == (12,)
@@ -254,9 +253,9 @@ def test_a_wrapper_around_a_system_is_a_model_of_its_own_and_no_chain(cancer, fi
 
 def test_trees_may_stand_in_front_of_a_line(cancer, fitted):
     X, y = cancer
-    trees = DynaModGbrtClassifier(FrozenEstimator(fitted), n_trees=5, max_iter=1, gamma=20.0).fit(
-        X[150:450], y[150:450]
-    )
+    trees = DynaModGbrtClassifier(
+        FrozenEstimator(fitted), options=BoostedOptions(n_trees=5, max_iter=1), gamma=20.0
+    ).fit(X[150:450], y[150:450])
     assert trees.chain_.n_stages == 2
     assert trees.score(X, y) > 0.85
 
@@ -641,7 +640,7 @@ def test_nothing_is_fitted_before_bad_arguments_are_refused(cancer):
         quick(Counting(), init=([1.0], [1.0])),
         GreedyL1Classifier(Counting(), features=[99]),
         ConfidenceRouter(Counting(), features=[99]),
-        DynaModGbrtClassifier(Counting(), max_depth=99),
+        DynaModGbrtClassifier(Counting(), options=BoostedOptions(max_depth=99)),
     ):
         with pytest.raises(InvalidInputError):
             clf.fit(X, y)
@@ -668,6 +667,6 @@ def test_a_start_at_the_solution_intercepts_included_stays_there(cancer, frozen)
     first = DynaModLinClassifier(frozen, gamma=0.02, random_state=0).fit(X, y)
     slopes = (first.gate_coef_, first.cheap_coef_)
     whole = (np.append(slopes[0], first.gate_intercept_), np.append(slopes[1], first.cheap_intercept_))
-    again, without = (clone(first).set_params(init=start).fit(X, y) for start in (whole, slopes))
+    again, without = (clone(first).set_params(options__init=start).fit(X, y) for start in (whole, slopes))
     assert again.n_iter_ <= 3
     assert abs(again.trace_[0, 0] - first.trace_[-1, 1]) < 1e-3 < without.trace_[0, 0] - first.trace_[-1, 1]

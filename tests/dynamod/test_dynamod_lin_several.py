@@ -7,6 +7,7 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
+from reproduction.settings import estimator_of
 from thrifty import DynaModLinClassifier, Prices
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.tasks.classes import MulticlassTask
@@ -27,7 +28,9 @@ def rows():
 
 @pytest.fixture(scope="module")
 def fitted(rows):
-    return DynaModLinClassifier(GaussianNB(), gamma=0.03, prices=Prices(full=5.0), **SMALL).fit(*rows)
+    return estimator_of(DynaModLinClassifier, GaussianNB(), gamma=0.03, prices=Prices(full=5.0), **SMALL).fit(
+        *rows
+    )
 
 
 def test_what_is_not_bought_has_weight_zero_in_the_gate_and_in_every_class(fitted, rows):
@@ -57,8 +60,14 @@ def test_the_objective_falls_in_every_half_step(fitted):
 
 def test_without_prices_and_a_gate_f1_is_the_multinomial_regression_of_scikit_learn(rows):
     X, y = rows
-    clf = DynaModLinClassifier(
-        GaussianNB(), gamma=0.0, p_full=0.0, l2=1.0 / len(y), standardize=False, **SMALL
+    clf = estimator_of(
+        DynaModLinClassifier,
+        GaussianNB(),
+        gamma=0.0,
+        p_full=0.0,
+        l2=1.0 / len(y),
+        standardize=False,
+        **SMALL,
     ).fit(X, y)
     theirs = LogisticRegression(C=1.0, solver="newton-cholesky", tol=1e-10).fit(X, y)
     np.testing.assert_allclose(clf.cheap_coef_, theirs.coef_, atol=1e-5)
@@ -81,9 +90,9 @@ def test_the_penalty_of_the_pair_is_the_group_norm_over_all_heads(rows):
 
 def test_a_gate_may_read_how_far_the_best_class_leads(rows):
     X, y = rows
-    clf = DynaModLinClassifier(GaussianNB(), gamma=0.03, gate_reads_margin=True, refit=True, **SMALL).fit(
-        X, y
-    )
+    clf = estimator_of(
+        DynaModLinClassifier, GaussianNB(), gamma=0.03, gate_reads_margin=True, refit=True, **SMALL
+    ).fit(X, y)
     g, f1 = clf.scores(X)
     second, best = np.sort(f1, axis=1)[:, -2:].T
     expected = X @ clf.gate_coef_ + clf.gate_intercept_ + clf.gate_margin_coef_ * (best - second)
@@ -97,12 +106,12 @@ def test_a_fit_may_start_from_the_weights_of_another(fitted, rows):
         np.append(fitted.gate_coef_, fitted.gate_intercept_),
         np.column_stack([fitted.cheap_coef_, fitted.cheap_intercept_]),
     )
-    again = DynaModLinClassifier(GaussianNB(), gamma=0.03, prices=Prices(full=5.0), init=start, **SMALL).fit(
-        X, y
-    )
+    again = estimator_of(
+        DynaModLinClassifier, GaussianNB(), gamma=0.03, prices=Prices(full=5.0), init=start, **SMALL
+    ).fit(X, y)
     assert again.trace_[0, 0] <= fitted.trace_[-1, 1] + 1e-9
     with pytest.raises(InvalidInputError, match="whose f1 has 3 rows of slopes for these classes; got 1"):
-        DynaModLinClassifier(GaussianNB(), init=(np.zeros(8), np.zeros(8)), **SMALL).fit(X, y)
+        estimator_of(DynaModLinClassifier, GaussianNB(), init=(np.zeros(8), np.zeros(8)), **SMALL).fit(X, y)
 
 
 @pytest.mark.slow
@@ -110,8 +119,8 @@ def test_a_sparse_table_gives_the_same_fit(rows):
     X, y = rows
     # Solved to the last digits: where lbfgs stops depends on how the BLAS adds, and a sparse product adds otherwise.
     full = LogisticRegression(solver="newton-cholesky", tol=1e-10)
-    dense = DynaModLinClassifier(full, gamma=0.03, **SMALL).fit(X, y)
-    csr = DynaModLinClassifier(full, gamma=0.03, **SMALL).fit(sparse.csr_array(X), y)
+    dense = estimator_of(DynaModLinClassifier, full, gamma=0.03, **SMALL).fit(X, y)
+    csr = estimator_of(DynaModLinClassifier, full, gamma=0.03, **SMALL).fit(sparse.csr_array(X), y)
     np.testing.assert_allclose(csr.cheap_coef_, dense.cheap_coef_, atol=1e-5)
     np.testing.assert_array_equal(csr.features_, dense.features_)
 
@@ -127,14 +136,16 @@ def test_a_gate_that_cannot_tell_rows_apart_is_the_log_odds_of_the_cap_and_a_bud
     sure = np.where(y[:, None] == np.unique(y), 0.98, 0.02 / (n_classes - 1))
     full = sure if n_classes == 3 else sure[:, 1]
     settings = {**SMALL, "gamma": 1.0, "prices": Prices(np.ones(8), full=5.0)}
-    clf = DynaModLinClassifier(full, p_full=0.3, **settings).fit(X, y)
+    clf = estimator_of(DynaModLinClassifier, full, p_full=0.3, **settings).fit(X, y)
     np.testing.assert_allclose(clf.scores(X)[0], np.log(0.3 / 0.7), atol=0.01)
     assert clf.route(X).sum() == 0
-    assert DynaModLinClassifier(full, p_full=0.6, **settings).fit(X, y).route(X).mean() == 1.0
+    assert estimator_of(DynaModLinClassifier, full, p_full=0.6, **settings).fit(X, y).route(X).mean() == 1.0
 
 
 def test_a_budget_sends_rows_where_the_rule_of_the_paper_sends_none(rows):
     X, y = rows
-    clf = DynaModLinClassifier(GaussianNB(), gamma=0.003, prices=Prices(full=5.0), **SMALL).fit(X, y)
+    clf = estimator_of(DynaModLinClassifier, GaussianNB(), gamma=0.003, prices=Prices(full=5.0), **SMALL).fit(
+        X, y
+    )
     assert clf.route(X).sum() == 0
     assert 0.0 < clf.at(budget=clf.cost(X).mean() + 3.0).route(X).mean() < 1.0

@@ -8,11 +8,13 @@ from sklearn.linear_model import LogisticRegression
 import thrifty
 from reproduction.rivals.greedy_leaf import GreedyLeafClassifier
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
+from reproduction.settings import estimator_of
 from thrifty import ConfidenceRouter, DynaModLinClassifier, DynaModLstsqClassifier
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.tasks.classes import BinaryTask
 from thrifty.engine.trees.other_libraries import additive_trees
 from thrifty.errors import InvalidInputError
+from thrifty.learners.dynamod import LeafOptions, LinearOptions
 from thrifty.learners.dynamod.group_lasso import LinearScores
 from thrifty.learners.dynamod.leaf import LeafPair
 from thrifty.learners.dynamod.linear import LinearPair
@@ -33,7 +35,9 @@ def full():
 
 @pytest.fixture(scope="module")
 def fitted(full):
-    return DynaModLstsqClassifier(full, learning_rate=0.5, random_state=0).fit(X[500:1000], Y[500:1000])
+    return DynaModLstsqClassifier(full, options=LeafOptions(learning_rate=0.5), random_state=0).fit(
+        X[500:1000], Y[500:1000]
+    )
 
 
 def locals_of_every_library():
@@ -56,7 +60,9 @@ def locals_of_every_library():
 def test_no_rounds_are_the_confidence_router_row_by_row(local, share, full):
     local = FrozenEstimator(local.fit(X[:500], Y[:500]))
     X_fit, y_fit = X[500:1000], Y[500:1000]
-    start = DynaModLstsqClassifier(full, local, p_full=share, max_iter=0).fit(X_fit, y_fit)
+    start = DynaModLstsqClassifier(full, local, p_full=share, options=LeafOptions(max_iter=0)).fit(
+        X_fit, y_fit
+    )
     router = ConfidenceRouter(full, local, p_full=share).fit(X_fit, y_fit)
     np.testing.assert_array_equal(start.route(X_NEW), router.route(X_NEW))
     np.testing.assert_array_equal(start.predict(X_NEW), router.predict(X_NEW))
@@ -66,7 +72,9 @@ def test_no_rounds_are_the_confidence_router_row_by_row(local, share, full):
 @pytest.mark.slow
 def test_no_rounds_with_a_recipe_cut_where_the_router_cuts_on_held_out_margins(full):
     local = GradientBoostingClassifier(n_estimators=6, random_state=0)
-    start = DynaModLstsqClassifier(full, local, max_iter=0, random_state=0).fit(X[500:1000], Y[500:1000])
+    start = DynaModLstsqClassifier(full, local, options=LeafOptions(max_iter=0), random_state=0).fit(
+        X[500:1000], Y[500:1000]
+    )
     router = ConfidenceRouter(full, local, random_state=0).fit(X[500:1000], Y[500:1000])
     np.testing.assert_array_equal(start.route(X_NEW), router.route(X_NEW))
 
@@ -107,7 +115,9 @@ def test_the_gate_over_leaves_agrees_with_the_group_lasso_solver():
 @pytest.mark.parametrize("distance", ["squared", "kl"])
 @pytest.mark.parametrize("trust", [0.0, 0.5, 1.0])
 def test_learning_beats_sending_at_random(distance, trust, full):
-    clf = DynaModLstsqClassifier(full, distance=distance, trust=trust, max_iter=200, tol=1e-3)
+    clf = DynaModLstsqClassifier(
+        full, options=LeafOptions(distance=distance, max_iter=200, tol=1e-3), trust=trust
+    )
     clf.fit(X[500:1000], Y[500:1000])
     g, f1 = clf.scores(X_NEW)
     right = (f1 > 0) == (Y_NEW == 1)
@@ -225,7 +235,7 @@ def test_local_trees_of_another_width_are_refused_before_f0_is_asked():
 )
 def test_bad_parameters_are_refused_by_name(settings, message):
     with pytest.raises(InvalidInputError, match=message):
-        DynaModLstsqClassifier(**settings).fit(X_LEARN, Y_LEARN)
+        estimator_of(DynaModLstsqClassifier, **settings).fit(X_LEARN, Y_LEARN)
 
 
 # -- the greedy gate over leaves ---------------------------------------------------------------------
@@ -253,6 +263,8 @@ def test_dynamod_lin_can_stand_over_the_leaves_too():
         GradientBoostingClassifier(n_estimators=4, random_state=0).fit(X[:500], Y[:500]), 64
     )
     design = LeafDesign(trees.trees.apply(X[500:1000]), len(trees.trees.values))
-    clf = DynaModLinClassifier(np.full(500, 0.5), gamma=1e-3, standardize=False, max_iter=200, tol=1e-4)
+    clf = DynaModLinClassifier(
+        np.full(500, 0.5), gamma=1e-3, options=LinearOptions(standardize=False, max_iter=200, tol=1e-4)
+    )
     clf.fit(design.indicators, Y[500:1000])
     assert 0 < len(clf.features_) <= design.n_leaves

@@ -14,6 +14,7 @@ from thrifty import ConfidenceRouter, DynaModLstsqClassifier
 from thrifty.engine.tasks.classes import MulticlassTask
 from thrifty.engine.trees.other_libraries import additive_trees
 from thrifty.errors import InvalidInputError
+from thrifty.learners.dynamod import LeafOptions
 from thrifty.learners.dynamod.leaf import LeafPair
 
 X, DIGIT = load_digits(n_class=4, return_X_y=True)
@@ -41,11 +42,11 @@ def locals_of_every_library():
 @pytest.mark.parametrize("local", locals_of_every_library(), ids=lambda local: type(local).__name__)
 def test_no_rounds_are_the_confidence_router_and_rounds_lower_the_objective(local, full):
     local = FrozenEstimator(local.fit(X[:200], Y[:200]))
-    start = DynaModLstsqClassifier(full, local, max_iter=0).fit(X[FIT], Y[FIT])
+    start = DynaModLstsqClassifier(full, local, options=LeafOptions(max_iter=0)).fit(X[FIT], Y[FIT])
     router = ConfidenceRouter(full, local).fit(X[FIT], Y[FIT])
     np.testing.assert_array_equal(start.route(X[NEW]), router.route(X[NEW]))
     np.testing.assert_array_equal(start.predict(X[NEW]), router.predict(X[NEW]))
-    clf = DynaModLstsqClassifier(full, local, max_iter=20, tol=1e-2).fit(X[FIT], Y[FIT])
+    clf = DynaModLstsqClassifier(full, local, options=LeafOptions(max_iter=20, tol=1e-2)).fit(X[FIT], Y[FIT])
     assert clf.chain_.stages[0].trees.n_outputs == 5
     assert clf.trace_[-1, 1] <= clf.trace_[0, 0] + 1e-3
     assert np.all(clf.residuals_ < 1e-7)
@@ -58,7 +59,9 @@ def test_xgboost_labels_its_classes_by_numbers(full):
     xgboost = pytest.importorskip("xgboost")
     local = xgboost.XGBClassifier(n_estimators=2, max_depth=3, n_jobs=1).fit(X[:200], DIGIT[:200])
     numbers = FrozenEstimator(GaussianNB().fit(X[:200], DIGIT[:200]))
-    start = DynaModLstsqClassifier(numbers, FrozenEstimator(local), max_iter=0).fit(X[FIT], DIGIT[FIT])
+    start = DynaModLstsqClassifier(numbers, FrozenEstimator(local), options=LeafOptions(max_iter=0)).fit(
+        X[FIT], DIGIT[FIT]
+    )
     cheap = start.at(threshold=np.inf)
     np.testing.assert_allclose(cheap.predict_proba(X[NEW]), local.predict_proba(X[NEW]), atol=1e-5)
 
@@ -67,7 +70,9 @@ def test_xgboost_labels_its_classes_by_numbers(full):
 def test_a_forest_starts_from_calibrated_shares_of_its_leaves(labels):
     full = GaussianNB(var_smoothing=1e-2)
     forest = RandomForestClassifier(5, max_leaf_nodes=12, random_state=0)
-    clf = DynaModLstsqClassifier(full, forest, cv=3, max_iter=0, random_state=0).fit(X[FIT], labels[FIT])
+    clf = DynaModLstsqClassifier(full, forest, cv=3, options=LeafOptions(max_iter=0), random_state=0).fit(
+        X[FIT], labels[FIT]
+    )
     fitted = forest.fit(X[FIT], labels[FIT])
     cheap = clf.at(threshold=np.inf)
     # A slope alone changes no answer, and the shifts are small.

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import GaussianNB
 
+from reproduction.settings import estimator_of
 from thrifty import DynaModGbrtClassifier, DynaModLinClassifier, DynaModLstsqClassifier
 from thrifty.engine.prices.billing import PriceList
 from thrifty.learners.dynamod.alternating import CrossFittedPair, Fold
@@ -50,7 +51,9 @@ def test_the_cheap_model_that_answers_for_a_row_is_fitted_without_it():
 def test_of_labels_that_are_noise_nothing_is_known_on_rows_that_were_not_seen(family):
     estimator, how = FAMILIES[family]
     fitted = {
-        cross_fit: estimator(GaussianNB(), cross_fit=cross_fit, cv=3, random_state=0, **how).fit(X, Y)
+        cross_fit: estimator_of(
+            estimator, GaussianNB(), cross_fit=cross_fit, cv=3, random_state=0, **how
+        ).fit(X, Y)
         for cross_fit in (False, True)
     }
     right = {cross_fit: one.evidence_.quality[:, 0].mean() for cross_fit, one in fitted.items()}

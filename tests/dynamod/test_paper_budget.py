@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 
+from reproduction.settings import estimator_of
 from thrifty import (
     DynaModGbrtClassifier,
     DynaModGbrtRegressor,
@@ -21,7 +22,7 @@ from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.tasks.classes import BinaryTask
 from thrifty.engine.trees import bin_columns
 from thrifty.errors import InvalidInputError, UnspentBudgetWarning
-from thrifty.learners.dynamod import alternate
+from thrifty.learners.dynamod import Problem, alternate
 from thrifty.learners.dynamod.boosted import BoostedPair
 from thrifty.learners.dynamod.group_lasso import LinearScores
 from thrifty.learners.dynamod.linear import LinearPair
@@ -94,9 +95,7 @@ def loss_of(family, columns, budget):
     y, full_loss = np.where(LABEL, 1.0, -1.0), -np.log(np.where(LABEL == TRUTH, 0.96, 0.04))
     stop, extra = COSTS[columns].sum(), COSTS.sum() - COSTS[columns].sum()
     pair, table = pair_of(family, columns)
-    run = alternate(
-        pair, table, y, full_loss, task=TASK, limit=(budget - stop) / extra, max_iter=20, tol=1e-4
-    )
+    run = alternate(pair, table, Problem(y, full_loss, TASK, (budget - stop) / extra), max_iter=20, tol=1e-4)
     g, f1 = run.value.pair.scores(table)
     curve = threshold_curve(g, stop, COSTS.sum(), -TASK.loss(y).values(f1), -full_loss)
     return -curve.score[curve.within(budget).lower]
@@ -109,7 +108,9 @@ def test_a_budget_buys_the_columns_that_trying_every_subset_buys(family, budget)
     subsets = [list(some) for size in (1, 2, 3) for some in combinations(range(4), size)]
     losses = {tuple(some): loss_of(family, some, budget) for some in subsets if COSTS[some].sum() < budget}
     kind, how = FAMILIES[family]
-    clf = kind(FULL, budget=budget, feature_costs=COSTS, cv=3, random_state=0, **how).fit(X, LABEL)
+    clf = estimator_of(kind, FULL, budget=budget, feature_costs=COSTS, cv=3, random_state=0, **how).fit(
+        X, LABEL
+    )
     found = losses[tuple(clf.features_.tolist())]
     others = sorted(losses.values())
     assert found <= others[0] + 0.25 * (others[-1] - others[0])
@@ -119,21 +120,23 @@ def test_a_budget_buys_the_columns_that_trying_every_subset_buys(family, budget)
 def test_over_given_trees_a_budget_is_the_cap_that_their_columns_leave():
     local = FrozenEstimator(GradientBoostingClassifier(n_estimators=3, max_depth=3).fit(X, LABEL))
     made = {"prices": Prices(COSTS, full=4.0), "max_iter": 3, "tol": 1.0, "trust": 0.0, "random_state": 0}
-    clf = DynaModLstsqClassifier(FULL, local, budget=8.0, **made).fit(X, LABEL)
+    clf = estimator_of(DynaModLstsqClassifier, FULL, local, budget=8.0, **made).fit(X, LABEL)
     stop = COSTS[clf.features_].sum()
     with pytest.raises(InvalidInputError, match=f"budget must be at least {stop:g}, the price"):
-        DynaModLstsqClassifier(FULL, local, budget=stop - 0.5, **made).fit(X, LABEL)
+        estimator_of(DynaModLstsqClassifier, FULL, local, budget=stop - 0.5, **made).fit(X, LABEL)
     cap = (8.0 - stop) / (COSTS.sum() + 4.0 - stop)
-    by_cap = DynaModLstsqClassifier(FULL, local, budget=8.0, p_full=cap, **made).fit(X, LABEL)
+    by_cap = estimator_of(DynaModLstsqClassifier, FULL, local, budget=8.0, p_full=cap, **made).fit(X, LABEL)
     for ours, theirs in zip(clf.scores(X), by_cap.scores(X), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
 def test_a_given_gamma_is_kept_and_one_that_follows_is_told():
     how = {"feature_costs": COSTS, "n_trees": 3, "max_iter": 1, "cv": 2, "random_state": 0}
-    assert DynaModGbrtClassifier(FULL, gamma=2.0, budget=4.0, **how).fit(X, LABEL).gamma_ == 2.0
-    assert DynaModGbrtClassifier(FULL, p_full=0.2, **how).fit(X, LABEL).gamma_ == 1.0
-    wide, narrow = (DynaModGbrtClassifier(FULL, budget=one, **how).fit(X, LABEL) for one in (6.0, 1.2))
+    assert estimator_of(DynaModGbrtClassifier, FULL, gamma=2.0, budget=4.0, **how).fit(X, LABEL).gamma_ == 2.0
+    assert estimator_of(DynaModGbrtClassifier, FULL, p_full=0.2, **how).fit(X, LABEL).gamma_ == 1.0
+    wide, narrow = (
+        estimator_of(DynaModGbrtClassifier, FULL, budget=one, **how).fit(X, LABEL) for one in (6.0, 1.2)
+    )
     assert wide.gamma_ < narrow.gamma_
     assert COSTS[narrow.features_].sum() <= 1.2
 
@@ -151,4 +154,4 @@ def test_a_budget_below_the_cheapest_purchase_is_refused_before_the_fit(kind):
 def test_a_budget_that_is_left_unspent_while_calls_would_help_is_a_warning():
     how = {"feature_costs": COSTS, "n_trees": 3, "max_iter": 1, "random_state": 0}
     with pytest.warns(UnspentBudgetWarning, match="spends 0 of the budget of 4 a row"):
-        DynaModGbrtClassifier(FULL, gamma=1e6, budget=4.0, **how).fit(X, LABEL)
+        estimator_of(DynaModGbrtClassifier, FULL, gamma=1e6, budget=4.0, **how).fit(X, LABEL)

@@ -6,6 +6,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.naive_bayes import GaussianNB
 
+from reproduction.settings import estimator_of
 from thrifty import DynaModLstsqClassifier
 from thrifty.errors import InvalidInputError
 from thrifty.learners.dynamod.lstsq_estimator import shapes_within
@@ -16,7 +17,7 @@ QUICK = {"max_iter": 2, "tol": 1.0, "random_state": 0}
 
 
 def fitted(kind, *models, **how):
-    return kind(GaussianNB(), *models, **QUICK, **how).fit(X, Y)
+    return estimator_of(kind, GaussianNB(), *models, **QUICK, **how).fit(X, Y)
 
 
 @pytest.mark.parametrize("max_bytes", [200, 2000])
@@ -24,7 +25,9 @@ def test_the_best_pair_under_a_size_keeps_to_it_and_is_the_best_of_its_fold(max_
     clf = fitted(DynaModLstsqClassifier, max_bytes=max_bytes)
     assert clf.n_bytes_ <= max_bytes
     assert clf.shape_ in shapes_within(max_bytes, 1)
-    by_hand = DynaModLstsqClassifier(GaussianNB(), n_trees=clf.shape_[0], max_leaves=clf.shape_[1], **QUICK)
+    by_hand = estimator_of(
+        DynaModLstsqClassifier, GaussianNB(), n_trees=clf.shape_[0], max_leaves=clf.shape_[1], **QUICK
+    )
     np.testing.assert_array_equal(clf.scores(X), by_hand.fit(X, Y).scores(X))
 
 

@@ -32,6 +32,7 @@ from thrifty import (
 )
 from thrifty.engine.evidence.thresholds import threshold_curve
 from thrifty.errors import InvalidInputError
+from thrifty.learners.dynamod import BoostedOptions, LinearOptions
 from thrifty.learners.dynamod.sweep import _cells_of, _series
 
 pytestmark = pytest.mark.slow
@@ -66,14 +67,14 @@ def f0():
 
 @pytest.fixture
 def trees(f0):
-    return DynaModGbrtClassifier(f0, n_trees=5, max_depth=2, max_iter=2)
+    return DynaModGbrtClassifier(f0, options=BoostedOptions(n_trees=5, max_depth=2, max_iter=2))
 
 
 @pytest.fixture(scope="module")
 def swept(rows):
     """A sweep of four cells, which nothing changes, and the steps of its progress."""
     full = make_pipeline(StandardScaler(), LogisticRegression())
-    estimator = DynaModGbrtClassifier(full, n_trees=5, max_depth=2, max_iter=2)
+    estimator = DynaModGbrtClassifier(full, options=BoostedOptions(n_trees=5, max_depth=2, max_iter=2))
     steps = []
     given = rows.X, rows.y, rows.X_val, rows.y_val
     return sweep(estimator, GRID, *given, progress=lambda *step: steps.append(step)), steps
@@ -81,7 +82,7 @@ def swept(rows):
 
 @pytest.fixture
 def linear(f0):
-    return DynaModLinClassifier(f0, max_iter=20)
+    return DynaModLinClassifier(f0, options=LinearOptions(max_iter=20))
 
 
 @pytest.fixture
@@ -142,7 +143,7 @@ def test_a_chain_behind_the_cells_keeps_its_own_costs(f0, fitting, rows, frozen)
     tail = DynaModLinClassifier(f0, gamma=0.02, random_state=0)
     if frozen:
         tail = FrozenEstimator(tail.fit(rows.X_val, rows.y_val))
-    front = DynaModGbrtClassifier(tail, n_trees=5, max_depth=2, max_iter=2)
+    front = DynaModGbrtClassifier(tail, options=BoostedOptions(n_trees=5, max_depth=2, max_iter=2))
     found = sweep(front, {"gamma": [10.0]}, *fitting)
     (cell,) = found.cells
     plain = direct(front, cell, rows)
@@ -168,7 +169,7 @@ def test_f0_is_fitted_once_per_fold_for_the_whole_sweep(fitting):
             type(self).fits += 1
             return super().fit(X, y, sample_weight)
 
-    sweep(DynaModGbrtClassifier(Counted(), n_trees=2, cv=3), GRID, *fitting)
+    sweep(DynaModGbrtClassifier(Counted(), options=BoostedOptions(n_trees=2), cv=3), GRID, *fitting)
     assert Counted.fits == 4
 
 
@@ -318,7 +319,7 @@ def test_a_neighbours_solution_saves_rounds_and_ends_about_as_low():
     np.testing.assert_array_equal(warm[-1].gate_coef_, cold[-1].gate_coef_)
     assert sum(fit.n_iter_ for fit in warm) < 0.7 * sum(fit.n_iter_ for fit in cold)
     assert all(a.trace_[-1, 1] < b.trace_[-1, 1] + 0.005 for a, b in zip(warm, cold, strict=True))
-    assert {fit.init for fit in warm} == {"logistic"}
+    assert {fit.options for fit in warm} == {None}
 
 
 def test_progress_counts_to_the_end(swept):
@@ -458,7 +459,9 @@ def test_the_full_model_is_given_the_columns_it_reads_and_no_others(assert_same_
         asked.add(tuple(table.columns))
         return np.clip(0.5 - table["c7"].to_numpy() / 5.0, 0.05, 0.95)
 
-    front = DynaModGbrtClassifier(remote, n_trees=5, max_depth=2, prices=Prices(full_features=["c7", "c2"]))
+    front = DynaModGbrtClassifier(
+        remote, options=BoostedOptions(n_trees=5, max_depth=2), prices=Prices(full_features=["c7", "c2"])
+    )
     found = sweep(front, {"gamma": [1.0, 10.0]}, frames[0], rows.y, frames[1], rows.y_val)
     for cell in found.cells:
         with warnings.catch_warnings():
@@ -471,7 +474,10 @@ def test_the_full_model_is_given_the_columns_it_reads_and_no_others(assert_same_
 
 def test_a_cascade_stands_in_front_of_cells_and_behind_them(assert_same_evidence, cascade, fitting, rows, f0):
     gate = DynaModLinClassifier(f0, gamma=0.02, random_state=0)
-    for front, tail in ((cascade, gate), (DynaModGbrtClassifier(n_trees=5, max_depth=2), cascade)):
+    for front, tail in (
+        (cascade, gate),
+        (DynaModGbrtClassifier(options=BoostedOptions(n_trees=5, max_depth=2)), cascade),
+    ):
         tail.set_params(random_state=0)
         estimator = front.set_params(full=FrozenEstimator(tail.fit(rows.X_test, rows.y_test)))
         found = sweep(estimator, [{}], *fitting)
@@ -508,9 +514,9 @@ def test_along_gamma_each_linear_cell_starts_from_the_next_larger_one():
     "estimator",
     [
         DynaModGbrtClassifier(),
-        DynaModLinClassifier(init="gaussian"),
-        DynaModLinClassifier(refit=True),
-        DynaModLinClassifier(gate_reads_margin=True),
+        DynaModLinClassifier(options=LinearOptions(init="gaussian")),
+        DynaModLinClassifier(options=LinearOptions(refit=True)),
+        DynaModLinClassifier(options=LinearOptions(gate_reads_margin=True)),
     ],
 )
 def test_what_a_neighbour_cannot_help_starts_by_itself(estimator):
@@ -606,7 +612,7 @@ def test_a_larger_grid_fits_only_what_is_new(trees, fitting, counted_fits, tmp_p
         lambda g: g["y_val"].__setitem__(0, 1 - g["y_val"][0]),
         lambda g: g.update(sample_weight=np.full(250, 2.0)),
         lambda g: g["estimator"].set_params(feature_costs=np.full(10, 2.0)),
-        lambda g: g["estimator"].set_params(n_trees=6),
+        lambda g: g["estimator"].set_params(options__n_trees=6),
         lambda g: g["estimator"].set_params(full=LogisticRegression(C=0.5)),
     ],
 )

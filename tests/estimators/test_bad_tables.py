@@ -22,6 +22,7 @@ from thrifty import (
     StageOptions,
 )
 from thrifty.errors import InvalidInputError, ThriftyError
+from thrifty.learners.dynamod import BoostedOptions, LeafOptions, LinearOptions
 
 N = 40
 CHANCE = np.random.default_rng(0)
@@ -34,10 +35,10 @@ BOOSTED = HistGradientBoostingClassifier(max_iter=2)
 FULL, FOLDS = LogisticRegression(solver="newton-cholesky"), {"cv": 2, "random_state": 0}
 LOCAL = GradientBoostingClassifier(n_estimators=2, max_depth=2, random_state=0)
 ESTIMATORS = [
-    DynaModLinClassifier(FULL, tol=1e-2, max_iter=50, **FOLDS),
+    DynaModLinClassifier(FULL, options=LinearOptions(tol=1e-2, max_iter=50), **FOLDS),
     ConfidenceRouter(FULL, **FOLDS),
-    DynaModGbrtClassifier(FULL, n_trees=3, max_iter=2, tol=1.0, **FOLDS),
-    DynaModLstsqClassifier(FULL, n_trees=2, max_iter=2, tol=1.0, **FOLDS),
+    DynaModGbrtClassifier(FULL, options=BoostedOptions(n_trees=3, max_iter=2, tol=1.0), **FOLDS),
+    DynaModLstsqClassifier(FULL, options=LeafOptions(n_trees=2, max_iter=2, tol=1.0), **FOLDS),
     BudgetedClassifier(FULL, stages=StageOptions(max_stages=2, sizes=[(3, 2)]), **FOLDS),
 ]
 every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda one: type(one).__name__)
@@ -252,7 +253,7 @@ def test_missing_values_are_refused_in_the_name_of_the_model_that_cannot_read_th
         "'full', a LogisticRegression,": BudgetedClassifier(FULL, **small),
         "'full', a Pipeline with LogisticRegression,": BudgetedClassifier(scaled, **small),
         "the stages of BudgetedClassifier do": DynaModGbrtClassifier(
-            BudgetedClassifier(FULL, **small), n_trees=3
+            BudgetedClassifier(FULL, **small), options=BoostedOptions(n_trees=3)
         ),
         "^Input X contains NaN.\nDynaModLinClassifier does not": DynaModLinClassifier(BOOSTED, **FOLDS),
     }

@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
 import thrifty
+from reproduction.settings import estimator_of
 from thrifty import (
     BudgetedClassifier,
     BudgetedRanker,
@@ -26,6 +27,7 @@ from thrifty import (
     StageOptions,
 )
 from thrifty.errors import InvalidInputError
+from thrifty.learners.dynamod import BoostedOptions, LeafOptions, LinearOptions
 from thrifty.learners.estimators.base import ChainClassifier
 
 COSTS = [1.0, 2.0, 1.0, 3.0, 0.5]
@@ -57,9 +59,9 @@ def learned():
     some = [
         BudgetedClassifier(full, stages=StageOptions(sizes=[(5, 3)]), cv=2, **known),
         ConfidenceRouter(full, features=[2], cv=2, **known),
-        DynaModGbrtClassifier(full, gamma=1.0, **small, **known),
-        DynaModLinClassifier(full, gamma=0.05, tol=1e-2, **known),
-        DynaModLstsqClassifier(full, **small, **known),
+        estimator_of(DynaModGbrtClassifier, full, gamma=1.0, **small, **known),
+        DynaModLinClassifier(full, gamma=0.05, options=LinearOptions(tol=1e-2), **known),
+        estimator_of(DynaModLstsqClassifier, full, **small, **known),
     ]
     X, y = make(400, 0)
     return {type(clf).__name__: clf.fit(X, y) for clf in some}, X, y
@@ -196,10 +198,10 @@ SPEAKING = [
     BudgetedClassifier(LogisticRegression(), stages=StageOptions(max_stages=2, sizes=[(3, 2)]), cv=2),
     BudgetedRegressor(Ridge(), stages=StageOptions(max_stages=2, sizes=[(3, 2)]), cv=2),
     BudgetedRanker(Ridge(), stages=StageOptions(max_stages=2, sizes=[(3, 2)]), cv=2),
-    DynaModGbrtClassifier(LogisticRegression(), n_trees=3, max_iter=2, tol=1.0, cv=2),
-    DynaModGbrtRegressor(Ridge(), n_trees=3, max_iter=2, tol=1.0, cv=2),
-    DynaModLinClassifier(LogisticRegression(), max_iter=50, tol=1e-2, cv=2),
-    DynaModLstsqClassifier(LogisticRegression(), n_trees=3, max_iter=2, tol=1.0, cv=2),
+    DynaModGbrtClassifier(LogisticRegression(), options=BoostedOptions(n_trees=3, max_iter=2, tol=1.0), cv=2),
+    DynaModGbrtRegressor(Ridge(), options=BoostedOptions(n_trees=3, max_iter=2, tol=1.0), cv=2),
+    DynaModLinClassifier(LogisticRegression(), options=LinearOptions(max_iter=50, tol=1e-2), cv=2),
+    DynaModLstsqClassifier(LogisticRegression(), options=LeafOptions(n_trees=3, max_iter=2, tol=1.0), cv=2),
 ]
 
 

@@ -7,6 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from thrifty import BudgetedClassifier, DynaModGbrtClassifier, Evidence, StageOptions
+from thrifty.learners.dynamod import BoostedOptions
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +55,9 @@ def test_a_cascade_keeps_gates_and_who_was_right_and_a_byte_for_the_class_and_no
 
 
 def test_a_pair_keeps_no_more():
-    pair = DynaModGbrtClassifier(LogisticRegression(), n_trees=3, max_iter=1).fit(X, Y)
+    pair = DynaModGbrtClassifier(LogisticRegression(), options=BoostedOptions(n_trees=3, max_iter=1)).fit(
+        X, Y
+    )
     assert bytes_per_row(pair.evidence_) == gates_and_answers(pair.evidence_)
 
 

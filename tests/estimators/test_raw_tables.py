@@ -12,6 +12,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import thrifty
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
+from reproduction.settings import estimator_of
 from thrifty import (
     BudgetedClassifier,
     BudgetedRegressor,
@@ -64,8 +65,8 @@ SIZES = {"stages": StageOptions(max_stages=2, sizes=[(10, 3)]), "cv": 2, "random
 SMALL = {"n_trees": 5, "max_iter": 1, "random_state": 0, "cv": 2}
 ESTIMATORS = [
     BudgetedRegressor(over_text(Ridge()), **SIZES),
-    DynaModGbrtClassifier(over_text(LogisticRegression()), gate_reads_score=True, **SMALL),
-    DynaModGbrtRegressor(over_text(Ridge()), **SMALL),
+    estimator_of(DynaModGbrtClassifier, over_text(LogisticRegression()), gate_reads_score=True, **SMALL),
+    estimator_of(DynaModGbrtRegressor, over_text(Ridge()), **SMALL),
 ]
 
 
@@ -117,7 +118,7 @@ def stage_sets(stage):
 def test_polars_and_pandas_tables_give_the_same_answers_with_the_default_full_model():
     answers = []
     for table in (X, pl.from_pandas(X), X.astype({"work": "category"})):
-        model = DynaModGbrtClassifier(**SMALL).fit(table[:FEW], RICH[:FEW])
+        model = estimator_of(DynaModGbrtClassifier, **SMALL).fit(table[:FEW], RICH[:FEW])
         assert model.chain_.full.reads_numbers
         answers.append(model.predict_proba(table[N:]))
     np.testing.assert_array_equal(answers[0], answers[1])
@@ -213,7 +214,7 @@ def test_commands_read_text_as_sets_and_dates_as_days_as_python_does(small_fits,
 @pytest.mark.slow
 @pytest.mark.parametrize("full", [None, over_text(LogisticRegression())], ids=["default", "over text"])
 def test_sweeps_read_tables_of_text_and_serve_what_was_fitted_by_itself(full):
-    recipe = DynaModGbrtClassifier(full, gamma=0.01, **SMALL)
+    recipe = estimator_of(DynaModGbrtClassifier, full, gamma=0.01, **SMALL)
     found = thrifty.sweep(recipe, {"gamma": [0.01]}, X[:FEW], RICH[:FEW], X[FEW:N], RICH[FEW:N], n_jobs=1)
     swept = found.estimator(found.frontier[len(found.frontier) - 1])
     alone = recipe.fit(X[:FEW], RICH[:FEW]).at(threshold=found.frontier.threshold[-1])
@@ -226,7 +227,7 @@ def test_a_chain_behind_stages_shares_their_levels():
     fewer = (X["work"] != "work 3").to_numpy() & (np.arange(len(X)) < N)
     with pytest.raises(InvalidInputError, match="both must have the same levels"):
         GreedyMiserClassifier(n_trees=5).fit(X[fewer], RICH[fewer]).with_full(inner)
-    outer = DynaModGbrtClassifier(FrozenEstimator(inner), **SMALL).fit(X[fewer], RICH[fewer])
+    outer = estimator_of(DynaModGbrtClassifier, FrozenEstimator(inner), **SMALL).fit(X[fewer], RICH[fewer])
     assert outer.chain_.levels == inner.chain_.levels
     everything = outer.at(threshold=-np.inf)
     np.testing.assert_array_equal(everything.predict(X[NEW]), inner.predict(X[NEW]))

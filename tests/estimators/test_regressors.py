@@ -10,6 +10,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, Ridge
 
 from reproduction.rivals.greedy_miser import GreedyMiserRegressor
+from reproduction.settings import estimator_of
 from thrifty import ConfidenceRouter, DynaModGbrtRegressor, evidence_of
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.engine.tasks.regression import regression_of
@@ -40,7 +41,7 @@ def settings(loss):
 
 @pytest.fixture(scope="module", params=LOSSES)
 def fitted(request, rows):
-    return DynaModGbrtRegressor(full_model, **settings(request.param)).fit(*rows[:2])
+    return estimator_of(DynaModGbrtRegressor, full_model, **settings(request.param)).fit(*rows[:2])
 
 
 def test_rows_that_the_gate_sends_on_are_those_on_which_the_cheap_model_errs(fitted, rows):
@@ -65,7 +66,9 @@ def test_a_gate_beats_chance_at_the_same_share_of_rows(fitted, rows):
 
 def test_units_of_the_target_change_nothing_but_the_units_of_the_answer(fitted, rows):
     X, y = rows[:2]
-    other = DynaModGbrtRegressor(lambda table: 1024.0 * full_model(table), **settings(fitted.loss))
+    other = estimator_of(
+        DynaModGbrtRegressor, lambda table: 1024.0 * full_model(table), **settings(fitted.loss)
+    )
     other.fit(X, 1024.0 * y)
     np.testing.assert_array_equal(other.route(rows[2]), fitted.route(rows[2]))
     np.testing.assert_array_equal(other.predict(rows[2]), 1024.0 * fitted.predict(rows[2]))
@@ -76,7 +79,7 @@ def test_units_of_the_target_change_nothing_but_the_units_of_the_answer(fitted, 
 def test_greedy_miser_is_the_cheap_model_of_a_pair_that_sends_nothing_on(rows, loss):
     X, y = rows[:2]
     known = settings(loss)
-    pair = DynaModGbrtRegressor(full_model, p_full=0.0, **known).fit(X, y)
+    pair = estimator_of(DynaModGbrtRegressor, full_model, p_full=0.0, **known).fit(X, y)
     miser = GreedyMiserRegressor(
         **{k: known[k] for k in ("loss", "gamma", "feature_costs", "n_trees", "max_depth")}
     )
@@ -93,7 +96,7 @@ def test_greedy_miser_is_the_cheap_model_of_a_pair_that_sends_nothing_on(rows, l
 def test_the_shares_are_those_that_the_excess_error_in_units_of_the_spread_asks_for(rows):
     # With trees that may not split, g is one number: q = expit(excess + g - beta) for every row (OPT3).
     X, y = rows[:2]
-    pair = DynaModGbrtRegressor(full_model, p_full=1.0, gamma=1e9, **SMALL).fit(X, y)
+    pair = estimator_of(DynaModGbrtRegressor, full_model, p_full=1.0, gamma=1e9, **SMALL).fit(X, y)
     f1, spread = pair.at(threshold=np.inf).predict(X[:1])[0], pair.chain_.task.spread
     excess = (np.square(y - y.mean()) - np.square(y - full_model(X))) / (2 * spread**2)
     kept = 1 / (1 + np.exp(excess))
@@ -107,7 +110,7 @@ def test_the_shares_are_those_that_the_excess_error_in_units_of_the_spread_asks_
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_gate_may_read_the_number_of_the_cheap_model(rows, loss):
     X, y = rows[:2]
-    pair = DynaModGbrtRegressor(full_model, gate_reads_score=True, **settings(loss)).fit(X, y)
+    pair = estimator_of(DynaModGbrtRegressor, full_model, gate_reads_score=True, **settings(loss)).fit(X, y)
     assert pair.chain_.stages[0].gate.n_features == 2
     assert pair.at(budget=100).score(rows[2], rows[3]) > pair.at(budget=1).score(rows[2], rows[3]) + 0.05
 
@@ -117,7 +120,8 @@ def test_targets_of_any_size_are_predicted_on_their_scale(rows, scale):
     X, y = rows[:2]
     full = HistGradientBoostingRegressor(max_iter=10, min_samples_leaf=5)
     plain, scaled = (
-        DynaModGbrtRegressor(full, **settings("squared")).fit(X, y * one) for one in (1.0, scale)
+        estimator_of(DynaModGbrtRegressor, full, **settings("squared")).fit(X, y * one)
+        for one in (1.0, scale)
     )
     np.testing.assert_allclose(scaled.predict(rows[2]) / scale, plain.predict(rows[2]), rtol=1e-6)
     assert scaled.score(X, y * scale) == pytest.approx(plain.score(X, y))
@@ -189,15 +193,17 @@ def test_a_target_of_weight_two_is_that_target_given_twice(loss, seed):
 def test_a_fitted_regressor_is_called_too_good_only_where_it_is(rows):
     X, y = rows[:2]
     small = {"n_trees": 3, "max_iter": 2, "tol": 1, "cv": 2}
-    router = DynaModGbrtRegressor(FrozenEstimator(LinearRegression().fit(X[:300], y[:300])), **small)
+    router = estimator_of(
+        DynaModGbrtRegressor, FrozenEstimator(LinearRegression().fit(X[:300], y[:300])), **small
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         router.fit(X[300:], y[300:])
     with pytest.warns(OptimisticFullModelWarning, match="R2 1 on the 300 rows"):
-        DynaModGbrtRegressor(y[300:], **small).fit(X[300:], y[300:])
+        estimator_of(DynaModGbrtRegressor, y[300:], **small).fit(X[300:], y[300:])
 
 
 def test_rounds_that_run_out_are_mentioned(rows):
-    model = DynaModGbrtRegressor(full_model, **{**settings("squared"), "tol": 0.0})
+    model = estimator_of(DynaModGbrtRegressor, full_model, **{**settings("squared"), "tol": 0.0})
     with pytest.warns(ConvergenceWarning, match="did not reach tol=0 in 2 rounds"):
         model.fit(*rows[:2])

@@ -20,6 +20,7 @@ from thrifty.engine.full.model import AbsentFull, CallableFull, EstimatorFull, P
 from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import CLIP, BinaryTask
 from thrifty.errors import InvalidInputError, OptimisticFullModelWarning
+from thrifty.learners.dynamod import LinearOptions
 from thrifty.progress import stopped_by_errors
 from thrifty.rows import fingerprints
 
@@ -230,7 +231,7 @@ def test_a_frozen_model_with_columns_in_another_order_is_refused():
 def test_the_warning_points_at_the_line_that_called_fit(rows):
     forest = RandomForestClassifier(20, bootstrap=False, random_state=0).fit(rows.X, rows.labels)
     with pytest.warns(OptimisticFullModelWarning) as seen:
-        DynaModLinClassifier(FrozenEstimator(forest), tol=1.0).fit(rows.X, rows.labels)
+        DynaModLinClassifier(FrozenEstimator(forest), options=LinearOptions(tol=1.0)).fit(rows.X, rows.labels)
     assert seen[0].filename == __file__
 
 

@@ -23,6 +23,7 @@ from thrifty import (
 from thrifty.engine.prices.prices import check_price_list, resolve_prices
 from thrifty.engine.table.table import Table
 from thrifty.errors import InvalidInputError, PurchaseFailedError
+from thrifty.learners.dynamod import BoostedOptions
 from thrifty.serve.budget_controller import BudgetController
 from thrifty.serve.config import Config
 from thrifty.serve.gateway import Gateway
@@ -178,9 +179,7 @@ def test_a_chain_behind_bills_rows_their_own_prices_though_its_mean_is_another(h
     table, y = hearts[0][300:], hearts[1][300:]
     front = DynaModGbrtClassifier(
         FrozenEstimator(cascade),
-        n_trees=3,
-        max_iter=2,
-        tol=1,
+        options=BoostedOptions(n_trees=3, max_iter=2, tol=1),
         prices=Prices(LISTED, by_row=BY_ROW),
         random_state=0,
     ).fit(table, y)

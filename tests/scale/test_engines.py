@@ -7,6 +7,7 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from thrifty import BudgetedClassifier, DynaModGbrtClassifier, StageOptions, save, sweep
+from thrifty.learners.dynamod import BoostedOptions
 from thrifty.scale import Scorer
 from thrifty.scale.scorer import stage_names
 
@@ -104,7 +105,7 @@ def small_sweep(n_jobs):
     """A sweep of the paper's settings, whose cells joblib sends to workers."""
     X = np.random.default_rng(0).normal(size=(300, 3)).round(3)
     y = X[:, 0] + X[:, 1] * X[:, 2] > 0
-    gated = DynaModGbrtClassifier(GaussianNB(), n_trees=3, random_state=0)
+    gated = DynaModGbrtClassifier(GaussianNB(), options=BoostedOptions(n_trees=3), random_state=0)
     return sweep(gated, {"p_full": [0.2, 0.6]}, X[:200], y[:200], X[200:], y[200:], n_jobs=n_jobs)
 
 

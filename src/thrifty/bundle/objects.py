@@ -67,9 +67,11 @@ from thrifty.learners.cascade.estimators import (
     BudgetedRegressor,
     StageOptions,
 )
+from thrifty.learners.dynamod.gated import AlternatingEstimator
 from thrifty.learners.dynamod.gbrt_estimators import DynaModGbrtClassifier, DynaModGbrtRegressor
 from thrifty.learners.dynamod.linear_estimator import DynaModLinClassifier
 from thrifty.learners.dynamod.lstsq_estimator import DynaModLstsqClassifier
+from thrifty.learners.dynamod.options import BoostedOptions, LeafOptions, LinearOptions, gather_options
 from thrifty.learners.estimators.base import ChainEstimator
 from thrifty.learners.routing.confidence import ConfidenceRouter
 from thrifty.learners.routing.quality import QualityModel, TextReader
@@ -86,6 +88,7 @@ _PLAIN: tuple[type, ...] = (
     *(AbsentFull, PrecomputedFull, StoredModel, Impute, Scale, KernelScores, LinearScores),
     *(Cascades, Log, Programme, Routes, QualityModel, TextReader, CostCertificate),
     *(ForeignTrees, LevelSets, StageOptions, Prices, Certificate, ClassLoss, RankedQueries, FitRecord),
+    *(BoostedOptions, LeafOptions, LinearOptions),
 )
 _SHARED: tuple[type, ...] = (BinaryTask, MulticlassTask, RankingTask, RegressionTask, Neighbours)
 for _class in (*_PLAIN, *_SHARED):
@@ -104,7 +107,6 @@ register(Spread, infinite=("edges",))
 # -- stored forms of objects that are not dataclasses of arrays --------------------------------------
 
 
-@register
 @dataclass(frozen=True, eq=False)
 class SavedTrees:
     """Trees in level order, whose children follow from which of them are leaves: a bit each."""
@@ -298,8 +300,11 @@ class SavedEstimator:
         is_cascade = isinstance(estimator, BudgetedCascade)
         if not chain.stages or chain.policy.is_measured != is_cascade:
             raise _refused("class", "suit the kind of chain", self.name)
+        parameters = self.parameters
+        if isinstance(estimator, AlternatingEstimator):
+            parameters = gather_options(type(estimator), parameters)
         known = set(estimator.get_params(deep=False))
-        for key in self.parameters:
+        for key in parameters:
             if key not in known:
                 raise _refused(str(key), f"be a parameter of {self.name}", "another name")
         attributes = dict(self.attributes)
@@ -313,7 +318,7 @@ class SavedEstimator:
         for key in attributes:
             if not isinstance(key, str) or not _is_attribute(key) or hasattr(type(estimator), key):
                 raise _refused(str(key), "be a learned attribute", "another name")
-        for key, value in (self.parameters | attributes | _from_chain(chain)).items():
+        for key, value in (parameters | attributes | _from_chain(chain)).items():
             setattr(estimator, key, value)
         estimator._learned = chain
         if is_cascade:

@@ -24,6 +24,7 @@ from thrifty.engine.evidence.collect import evidence_of
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.plots import draw_tradeoff, new_figure, save_figure
 from thrifty.learners.cascade.estimators import BudgetedClassifier
+from thrifty.learners.dynamod import BoostedOptions
 from thrifty.learners.dynamod.gbrt_estimators import DynaModGbrtClassifier
 from thrifty.learners.routing.confidence import ConfidenceRouter
 from thrifty.progress import Progress, silent
@@ -88,7 +89,9 @@ def _rivals(full: Any, X: Any, y: Any, X_test: Any, y_test: Any, progress: Progr
     measured: dict[str, list[Any]] = {GATE: [], CONFIDENCE: []}
     for done, gamma in enumerate(GAMMAS):
         progress("fitting rivals with one gate", done, len(GAMMAS))
-        pair = DynaModGbrtClassifier(full, gamma=float(gamma), max_iter=3, random_state=0)
+        pair = DynaModGbrtClassifier(
+            full, gamma=float(gamma), options=BoostedOptions(max_iter=3), random_state=0
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # three rounds are enough for a demonstration
             pair.fit(X[:900], y[:900])

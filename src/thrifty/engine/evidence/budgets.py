@@ -70,8 +70,10 @@ def hold_budget(system: System, X: Any, budget: float, *, seed: int | None = Non
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.ensemble import ExtraTreesClassifier
     >>> from thrifty import DynaModGbrtClassifier, hold_budget
+    >>> from thrifty.learners.dynamod import BoostedOptions
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> clf = DynaModGbrtClassifier(ExtraTreesClassifier(random_state=0), n_trees=5, random_state=0).fit(X[::2], y[::2])
+    >>> full, few = ExtraTreesClassifier(random_state=0), BoostedOptions(n_trees=5)
+    >>> clf = DynaModGbrtClassifier(full, options=few, random_state=0).fit(X[::2], y[::2])
     >>> batch = X[1::2]
     >>> held = hold_budget(clf, batch, 15.0)
     >>> bool(14.9 < held.cost(batch).mean() <= 15.0)

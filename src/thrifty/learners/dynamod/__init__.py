@@ -4,11 +4,12 @@
 
     min_{f1 in F, g in G, q}  mean[(1 - q) l(f1) + q l(f0) + D(q, g)] + Omega(f1, g)   subject to   mean(q) <= p_full
 
-``alternate`` solves it for anything that fulfils ``Pair`` (a family: ``fit`` to shares, ``scores``, ``penalty``), with
-one of the paper's distances or with any ``Distance`` and the q-step that belongs to it. ``check_pair`` says whether a
-family keeps to the protocol. A subclass of ``GatedClassifier`` (``thrifty.learners.dynamod.gated``) whose
-``_learn`` runs the alternation and returns a ``Stage`` then predicts, buys and moves its operating point as every other
-estimator does: ``examples/plot_own_family.py`` does all of it for splines.
+``alternate`` solves a ``Problem`` for anything that fulfils ``Pair`` (a family: ``fit`` to shares, ``scores``,
+``penalty``), with one of the paper's distances or with any ``Distance`` and the q-step that belongs to it.
+``check_pair`` says whether a family keeps to the protocol. A subclass of ``GatedClassifier``
+(``thrifty.learners.dynamod.gated``) whose ``_learn`` runs the alternation and returns a ``Stage``, or a ``Learned`` of
+a stage that was cross-fitted, then predicts, buys and moves its operating point as every other estimator does:
+``examples/plot_own_family.py`` does all of it for splines.
 """
 
 from thrifty.engine.walk.stage import Stage, Visit
@@ -17,21 +18,28 @@ from thrifty.learners.dynamod.alternating import (
     CrossFittedPair,
     Fold,
     Pair,
+    Problem,
     QStep,
     Round,
     alternate,
     check_pair,
 )
 from thrifty.learners.dynamod.objective import Distance, kl_divergence, squared_distance
+from thrifty.learners.dynamod.options import BoostedOptions, LeafOptions, LinearOptions, PairOptions
 from thrifty.learners.dynamod.qstep import q_step_kl, q_step_squared
 from thrifty.learners.dynamod.solution import Solution
 
 __all__ = [
     "Alternation",
+    "BoostedOptions",
     "CrossFittedPair",
     "Distance",
     "Fold",
+    "LeafOptions",
+    "LinearOptions",
     "Pair",
+    "PairOptions",
+    "Problem",
     "QStep",
     "Round",
     "Solution",

@@ -23,8 +23,10 @@ has a pair of its own, fitted to the same shares without the rows of the fold, w
 ``check_pair`` checks a pair written by a user against the protocol ``Pair``.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -111,7 +113,18 @@ class Pair(Protocol):
         """What is paid for complexity, the paper's Omega(f1, g) times gamma."""
 
 
+class BuyingPair(Pair, Protocol):
+    """A pair whose objective charges for the columns that it chooses."""
+
+    charge: float
+
+    @property
+    def columns(self) -> Ints:
+        """Columns that the pair buys."""
+
+
 AnyPair = TypeVar("AnyPair", bound=Pair)
+AnyBuyingPair = TypeVar("AnyBuyingPair", bound=BuyingPair)
 
 Limit = float | Callable[[Any], tuple[float, Floats]]
 """A cap on the spend on calls, or a function of the pair (None at the start) that returns the cap and the prices."""
@@ -176,63 +189,12 @@ class Alternation(Generic[AnyPair]):
 
 @dataclass(frozen=True)
 class Problem:
-    """The parts of the objective that are fixed during an alternation."""
-
-    loss: Loss
-    full_loss: Floats
-    weight: Floats
-    distance: Distance
-    q_step: QStep
-    limit: Limit
-    extra_cost: Floats | None
-
-    def objective(self, pair: Pair, X: Any, log_odds: Floats) -> float:
-        """The objective of OPT2 at the given pair and shares."""
-        g, f1 = pair.scores(X)
-        cheap = expit(-log_odds) * self.loss.values(f1)
-        full = expit(log_odds) * self.full_loss
-        gating = self.distance(log_odds, g)
-        return float(self.weight @ (cheap + full + gating)) + pair.penalty()
-
-    def best_shares(self, pair: Pair, X: Any, *, at_start: bool = False) -> Solution[Floats]:
-        """Log-odds of the shares that are best for the pair as it is."""
-        g, f1 = pair.scores(X)
-        excess = excess_loss(self.loss.values(f1), self.full_loss)
-        limit, extra = (
-            self.limit(None if at_start else pair) if callable(self.limit) else (self.limit, self.extra_cost)
-        )
-        step = self.q_step(excess, g, limit, extra_cost=extra, sample_weight=self.weight)
-        return replace(step, value=np.maximum(step.value, NEVER)) if limit == 0.0 else step
-
-    def implied_charge(self, step: Solution[Floats]) -> float:
-        """``lambda (1 - mean(q))``: what the Lagrangian of (OPT1) charges for a unit of price of the columns."""
-        return step.multiplier * float(self.weight @ expit(-step.value))
-
-
-def alternate(
-    pair: AnyPair,
-    X: Any,
-    y: Floats,
-    full_loss: Floats,
-    *,
-    task: Task,
-    limit: Limit,
-    distance: DistanceName | Distance = "kl",
-    q_step: QStep | None = None,
-    extra_cost: Floats | None = None,
-    weight: Floats | None = None,
-    folds: "Sequence[Fold[AnyPair]] | None" = None,
-    max_iter: int = 50,
-    tol: float = 1e-6,
-) -> Solution[Alternation[AnyPair]]:
-    """Alternate between the shares sent on and the pair, starting from the pair as given.
+    """(OPT2) for the rows of one table: all that an alternation keeps fixed.
 
     Parameters
     ----------
-    pair : Pair
-        Fitted in place, starting from its state.
-    X, y : arrays
-        Rows, and targets as the task encodes them, soft ones included.
+    y : ndarray of shape (n_samples,)
+        Targets as the task encodes them, soft ones included.
     full_loss : ndarray of shape (n_samples,)
         The full model's loss on those rows, out of fold.
     task : Task
@@ -245,39 +207,131 @@ def alternate(
         How the gate is compared with the shares; one of your own comes with its ``q_step``.
     q_step : QStep, optional
         Solver of the shares; by default the one of the named distance.
+    extra_cost : ndarray of shape (n_samples,), optional
+        Price of sending each row on.
     weight : ndarray of shape (n_samples,), optional
-        Sample weights; normalised to sum to 1.
+        Sample weights of any sum; 1 for every row if not given.
+    """
+
+    y: Floats
+    full_loss: Floats
+    task: Task
+    limit: Limit
+    _: KW_ONLY
+    distance: DistanceName | Distance = "kl"
+    q_step: QStep | None = None
+    extra_cost: Floats | None = None
+    weight: Floats | None = None
+
+    @cached_property
+    def loss(self) -> Loss:
+        """Loss of the targets."""
+        return self.task.loss(self.y)
+
+    @cached_property
+    def row_weights(self) -> Floats:
+        """Weights that sum to 1."""
+        n_rows = len(self.y)
+        return np.full(n_rows, 1.0 / n_rows) if self.weight is None else self.weight / self.weight.sum()
+
+    @cached_property
+    def gating(self) -> tuple[Distance, QStep]:
+        """The distance as a function, and the solver of the shares that belongs to it."""
+        if isinstance(self.distance, str):
+            name = check_distance(self.distance)
+            return DISTANCES[name], Q_STEPS[name] if self.q_step is None else self.q_step
+        if self.q_step is None:
+            name_of_distance = getattr(self.distance, "__name__", repr(self.distance))
+            raise InvalidInputError(
+                f"distance {name_of_distance} needs the q-step that belongs to it. Give q_step=, a function such as "
+                f"thrifty.learners.dynamod.q_step_kl."
+            )
+        return self.distance, self.q_step
+
+    def objective(self, pair: Pair, X: Any, log_odds: Floats) -> float:
+        """The objective of OPT2 at the given pair and shares."""
+        g, f1 = pair.scores(X)
+        cheap = expit(-log_odds) * self.loss.values(f1)
+        full = expit(log_odds) * self.full_loss
+        gating = self.gating[0](log_odds, g)
+        return float(self.row_weights @ (cheap + full + gating)) + pair.penalty()
+
+    def best_shares(self, pair: Pair, X: Any, *, at_start: bool = False) -> Solution[Floats]:
+        """Log-odds of the shares that are best for the pair as it is."""
+        g, f1 = pair.scores(X)
+        excess = excess_loss(self.loss.values(f1), self.full_loss)
+        limit, extra = (
+            self.limit(None if at_start else pair) if callable(self.limit) else (self.limit, self.extra_cost)
+        )
+        step = self.gating[1](excess, g, limit, extra_cost=extra, sample_weight=self.row_weights)
+        return replace(step, value=np.maximum(step.value, NEVER)) if limit == 0.0 else step
+
+    def implied_charge(self, step: Solution[Floats]) -> float:
+        """``lambda (1 - mean(q))``: what the Lagrangian of (OPT1) charges for a unit of price of the columns."""
+        return step.multiplier * float(self.row_weights @ expit(-step.value))
+
+
+def alternate(
+    pair: AnyPair,
+    X: Any,
+    problem: Problem | Floats,
+    *former: Any,
+    folds: "Sequence[Fold[AnyPair]] | None" = None,
+    max_iter: int = 50,
+    tol: float = 1e-6,
+    **settings: Any,
+) -> Solution[Alternation[AnyPair]]:
+    """Alternate between the shares sent on and the pair, starting from the pair as given.
+
+    Parameters
+    ----------
+    pair : Pair
+        Fitted in place, starting from its state.
+    X : table
+        Rows of the problem, as the pair's ``fit`` takes them.
+    problem : Problem
+        Targets, losses of the full model, the limit and the distance.
     folds : sequence of Fold, optional
-        Pairs of which each judges f1 on rows that it was not fitted on; without them f1 is judged on its own rows, as
-        in the paper. The objective is then that of rows that f1 has not seen: no half-step minimises it, so it may
-        rise.
+        Pairs of which each answers with its f1 for rows that it was not fitted on; without them f1 is evaluated on its
+        own rows, as in the paper. The objective is then that of rows that f1 has not seen: no half-step minimises it,
+        so it may rise.
     max_iter, tol
         Stop after so many rounds, or when a round lowers the objective by less than
         ``tol * max(1, |objective|)``.
+    *former, **settings
+        Fields of the problem one by one, as version 0.3 took them: deprecated.
 
     Returns
     -------
     Solution
         ``residual`` is the last round's decrease of the objective.
     """
-    problem = _problem(task, y, full_loss, limit, distance, q_step, extra_cost, weight)
-    return _run(problem, _judged(pair, folds), X, y, max_iter, tol)
+    if not isinstance(problem, Problem):
+        warnings.warn(
+            "alternate takes its targets and settings as one value: alternate(pair, X, Problem(y, full_loss, task, "
+            "limit, distance=...)). The former arguments go with the next release.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        problem = Problem(problem, *former, **settings)
+    elif former or settings:
+        raise InvalidInputError(
+            f"alternate takes the settings of its problem as fields of it; got {', '.join(settings) or 'more values'} "
+            f"besides. Give them to Problem."
+        )
+    return _run(problem, _with_folds(pair, folds), X, max_iter, tol)
 
 
 def alternate_under_budget(
-    pair: AnyPair,
+    pair: AnyBuyingPair,
     X: Any,
-    y: Floats,
-    full_loss: Floats,
-    *,
-    task: Task,
+    problem: Problem,
     budget: CallBudget,
-    distance: DistanceName | Distance = "kl",
-    weight: Floats | None = None,
-    folds: "Sequence[Fold[AnyPair]] | None" = None,
+    *,
+    folds: "Sequence[Fold[AnyBuyingPair]] | None" = None,
     max_iter: int = 50,
     tol: float = 1e-6,
-) -> Solution[Alternation[AnyPair]]:
+) -> Solution[Alternation[AnyBuyingPair]]:
     """Alternate with the charge for columns that (OPT1) implies, ``lambda (1 - mean(q))``.
 
     A few short alternations bracket the charge that equals what the multiplier of its own q-step implies. Columns are
@@ -286,27 +340,27 @@ def alternate_under_budget(
 
     Parameters
     ----------
-    pair : Pair
-        With ``columns``, and with ``charge``, what the objective charges for a unit of price, which is set here.
+    pair : BuyingPair
+        Its ``charge``, what the objective charges for a unit of price, is set here.
     budget : CallBudget
-        The budget and what is spent of it.
+        The budget and what is spent of it: the limit of the problem.
     others
         As in ``alternate``.
     """
-    problem = _problem(task, y, full_loss, budget, distance, None, None, weight)
-    judged: Any = _judged(pair, folds)
-    step = problem.best_shares(judged, X, at_start=True)
+    problem, fitted = replace(problem, limit=budget, extra_cost=None), _with_folds(pair, folds)
+    y, weight = problem.y, problem.row_weights
+    step = problem.best_shares(fitted, X, at_start=True)
     # At a charge of one unit, everything together would cost as much as there is to lose.
-    most = problem.objective(judged, X, step.value) - judged.penalty()
-    unit = most / max(float(problem.weight @ budget(None)[1]), np.finfo(np.float64).tiny)
+    most = problem.objective(fitted, X, step.value) - fitted.penalty()
+    unit = most / max(float(weight @ budget(None)[1]), np.finfo(np.float64).tiny)
     low, high = LEAST_CHARGE * unit, MOST_CHARGE * unit
     charge = float(np.clip(problem.implied_charge(step), low, unit))
     best: tuple[float, float, Floats | None] = (np.inf, high, None)
     for _ in range(MAX_CHARGES):
-        judged.charge = charge
-        run = _run(problem, judged, X, y, ROUNDS_PER_CHARGE, tol)
-        implied = problem.implied_charge(problem.best_shares(judged, X))
-        loss = _routed_loss(problem, judged, X, budget)
+        fitted.charge = charge
+        run = _run(problem, fitted, X, ROUNDS_PER_CHARGE, tol)
+        implied = problem.implied_charge(problem.best_shares(fitted, X))
+        loss = _routed_loss(problem, fitted, X, budget)
         if loss < best[0]:
             best = loss, charge, run.value.log_odds
         is_within = np.isfinite(loss)
@@ -318,27 +372,29 @@ def alternate_under_budget(
             break
         jumps = is_within and CLOSE_CHARGES * low < implied < high / CLOSE_CHARGES
         charge = implied if jumps else float(np.sqrt(low * high))
-    loss, judged.charge, log_odds = best
+    loss, fitted.charge, log_odds = best
     if log_odds is not None:
-        judged.fit(X, y, log_odds, problem.weight)
-    run = _run(problem, judged, X, y, max_iter, tol, log_odds)
-    if log_odds is not None and _routed_loss(problem, judged, X, budget) > loss:
-        judged.fit(X, y, log_odds, problem.weight)
-        run = replace(run, value=_ended(problem, judged, X, log_odds, run.value.rounds))
+        fitted.fit(X, y, log_odds, weight)
+    run = _run(problem, fitted, X, max_iter, tol, log_odds)
+    if log_odds is not None and _routed_loss(problem, fitted, X, budget) > loss:
+        fitted.fit(X, y, log_odds, weight)
+        run = replace(run, value=_ended(problem, fitted, X, log_odds, run.value.rounds))
     return run
 
 
-def _routed_loss(problem: Problem, judged: Any, X: Any, budget: CallBudget) -> float:
+def _routed_loss(
+    problem: Problem, fitted: "AnyBuyingPair | CrossFittedPair[AnyBuyingPair]", X: Any, budget: CallBudget
+) -> float:
     """Mean loss once the rows with the largest gates are sent that the budget pays for; infinite if it pays for none.
 
     Gate and f1 are out of fold where the pair has folds.
     """
-    stop, extra = budget.prices(judged.columns)
+    stop, extra = budget.prices(fitted.columns)
     if stop > budget.budget * (1 + SLACK):
         return np.inf
-    g, f1 = judged.held_out() if isinstance(judged, CrossFittedPair) else judged.scores(X)
+    g, f1 = fitted.held_out() if isinstance(fitted, CrossFittedPair) else fitted.scores(X)
     cheap = -problem.loss.values(f1)
-    curve = threshold_curve(g, stop, stop + extra, cheap, -problem.full_loss, weight=problem.weight)
+    curve = threshold_curve(g, stop, stop + extra, cheap, -problem.full_loss, weight=problem.row_weights)
     return -float(curve.score[curve.within(budget.budget).lower])
 
 
@@ -349,42 +405,29 @@ CLOSE_CHARGES = 1.3
 MAX_CHARGES, ROUNDS_PER_CHARGE = 8, 3
 
 
-def _problem(
-    task: Task,
-    y: Floats,
-    full_loss: Floats,
-    limit: Limit,
-    distance: DistanceName | Distance,
-    q_step: QStep | None,
-    extra_cost: Floats | None,
-    weight: Floats | None,
-) -> Problem:
-    weight = np.full(len(y), 1.0 / len(y)) if weight is None else weight / weight.sum()
-    return Problem(task.loss(y), full_loss, weight, *_gating(distance, q_step), limit, extra_cost)
-
-
-def _judged(pair: Any, folds: Any) -> Any:
+def _with_folds(
+    pair: AnyPair, folds: "Sequence[Fold[AnyPair]] | None"
+) -> "AnyPair | CrossFittedPair[AnyPair]":
     """The pair, or the pair with those of its folds."""
     return pair if folds is None else CrossFittedPair(pair, folds)
 
 
 def _run(
     problem: Problem,
-    judged: Any,
+    fitted: "AnyPair | CrossFittedPair[AnyPair]",
     X: Any,
-    y: Floats,
     max_iter: int,
     tol: float,
     log_odds: Floats | None = None,
-) -> Solution[Alternation[Any]]:
+) -> Solution[Alternation[AnyPair]]:
     """Alternate q-steps and pair steps; ``log_odds`` are the shares that the pair is fitted to already."""
     rounds: list[Round] = []
-    weight, last, change = problem.weight, np.inf, np.inf
+    weight, last, change = problem.row_weights, np.inf, np.inf
     for _ in range(max_iter):
-        log_odds = _improved_shares(problem, judged, X, log_odds)
-        after_shares = problem.objective(judged, X, log_odds)
-        judged.fit(X, y, log_odds, weight)
-        after_pair = problem.objective(judged, X, log_odds)
+        log_odds = _improved_shares(problem, fitted, X, log_odds)
+        after_shares = problem.objective(fitted, X, log_odds)
+        fitted.fit(X, problem.y, log_odds, weight)
+        after_pair = problem.objective(fitted, X, log_odds)
         rounds.append(Round(after_shares, after_pair, float(weight @ expit(log_odds))))
         change = abs(last - after_pair)
         last = after_pair
@@ -392,31 +435,23 @@ def _run(
             break
     converged = change <= tol * max(1.0, abs(last))
     assert log_odds is not None  # max_iter >= 1 is checked by the estimators
-    ended = _ended(problem, judged, X, log_odds, tuple(rounds))
+    ended = _ended(problem, fitted, X, log_odds, tuple(rounds))
     return Solution(ended, float(change), len(rounds), bool(converged))
 
 
 def _ended(
-    problem: Problem, judged: Any, X: Any, log_odds: Floats, rounds: tuple[Round, ...]
-) -> Alternation[Any]:
+    problem: Problem,
+    fitted: "AnyPair | CrossFittedPair[AnyPair]",
+    X: Any,
+    log_odds: Floats,
+    rounds: tuple[Round, ...],
+) -> Alternation[AnyPair]:
     """Result of an alternation that has come to a pair and the shares that it is fitted to."""
-    excess = float(problem.weight @ excess_loss(problem.loss.values(judged.scores(X)[1]), problem.full_loss))
-    is_crossed = isinstance(judged, CrossFittedPair)
-    pair, held_out = (judged.pair, judged.held_out()) if is_crossed else (judged, None)
-    return Alternation(pair, log_odds, rounds, excess, held_out)
-
-
-def _gating(distance: DistanceName | Distance, q_step: QStep | None) -> tuple[Distance, QStep]:
-    if isinstance(distance, str):
-        name = check_distance(distance)
-        return DISTANCES[name], Q_STEPS[name] if q_step is None else q_step
-    if q_step is None:
-        called = getattr(distance, "__name__", repr(distance))
-        raise InvalidInputError(
-            f"distance {called} needs the q-step that belongs to it. Give q_step=, a function such as "
-            f"thrifty.learners.dynamod.q_step_kl."
-        )
-    return distance, q_step
+    excess = excess_loss(problem.loss.values(fitted.scores(X)[1]), problem.full_loss)
+    mean = float(problem.row_weights @ excess)
+    if isinstance(fitted, CrossFittedPair):
+        return Alternation(fitted.pair, log_odds, rounds, mean, fitted.held_out())
+    return Alternation(fitted, log_odds, rounds, mean)
 
 
 def _improved_shares(problem: Problem, pair: Pair, X: Any, previous: Floats | None) -> Floats:

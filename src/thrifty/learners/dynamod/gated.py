@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -32,10 +32,11 @@ from thrifty.learners.dynamod.alternating import (
     CallBudget,
     Fold,
     Limit,
+    Problem,
     alternate,
     alternate_under_budget,
 )
-from thrifty.learners.dynamod.objective import DistanceName
+from thrifty.learners.dynamod.options import PairOptions, in_options
 from thrifty.learners.dynamod.solution import Solution
 from thrifty.learners.estimators.base import (
     ChainClassifier,
@@ -45,6 +46,7 @@ from thrifty.learners.estimators.base import (
     unwrap_chain,
 )
 from thrifty.learners.estimators.checks import (
+    check_cap,
     check_goal,
     check_seed,
     check_share,
@@ -59,6 +61,7 @@ __all__ = [
     "GatedClassifier",
     "GatedEstimator",
     "GatedRegressor",
+    "Learned",
     "PairProblem",
     "extra_cost_of",
 ]
@@ -90,8 +93,6 @@ class PairProblem:
         The full model, or the chain in its place, with its prices.
     budget : float or None
         Most that a row may spend on average.
-    held_out : tuple of two ndarrays or None
-        Scores ``(g, f1)`` of the rows out of fold, once the stage is learned, if it was cross-fitted.
     """
 
     rows: TrainingRows
@@ -101,7 +102,6 @@ class PairProblem:
     seed: int
     behind: Chain
     budget: float | None = None
-    held_out: tuple[Floats, Floats] | None = None
 
     @property
     def reader(self) -> Table:
@@ -136,6 +136,30 @@ class PairProblem:
         """A pair for each fold of the rows: ``made(train, out)``."""
         everyone = np.arange(len(self.rows.y))
         return [made(np.setdiff1d(everyone, out), out) for out in held_out_rows(self.rows)]
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Result of ``_learn``: a stage and, if it was cross-fitted, its scores of the training rows out of fold.
+
+    Attributes
+    ----------
+    stage : Stage
+        What serves.
+    gate : ndarray of shape (n_samples,), optional
+        Scores g, among which a fit looks for its threshold; by default those of the stage itself.
+    scores : ndarray of shape (n_samples, n_scores), optional
+        Scores f1. With both, the evidence of the fit is out of fold.
+    """
+
+    stage: Stage
+    gate: Floats | None = None
+    scores: Floats | None = None
+
+    @classmethod
+    def by(cls, stage: Stage, run: Solution[Alternation[Any]]) -> "Learned":
+        """A stage, with what the alternation that learned it found out of fold."""
+        return cls(stage, *(run.value.held_out or (None, None)))
 
 
 def extra_cost_of(behind: Chain, rows: TrainingRows) -> Floats | None:
@@ -200,17 +224,19 @@ class GatedEstimator(ChainEstimator):
                 types=column_types(rows.table),
             )
             problem = PairProblem(rows, judged, prices, extra_cost_of(behind, rows), seed, behind, budget)
-            stage = self._learn(problem)
+            learned = self._learn(problem)
+            if not isinstance(learned, Learned):
+                learned = Learned(learned)
+            stage = learned.stage
             report("learning the gate and the cheap model", 1, 1)
-            problem = replace(problem, held_out=self.__dict__.pop("_out_of_fold", None))
             if len(rows.task.classes):
                 self.classes_ = rows.task.classes
             self.chain_ = replace(behind, stages=(stage,), policy=Policy.of(np.zeros(1), seed=seed))
             self.features_ = stage.columns
             self.certificate_ = None
             self._learned = self.chain_
-            self._go_to(np.array([self._default_threshold(problem, budget)]))
-            evidence = with_classes(self._judged_rows(problem), rows.task).without_scores()
+            self._go_to(np.array([self._default_threshold(learned, problem, budget)]))
+            evidence = with_classes(self._evidence_of_fit(learned, problem), rows.task).without_scores()
             self.evidence_ = replace(evidence, seen=training_fingerprints(*self._other_models()))
             self._check_spend(budget)
             report("judging operating points", 1, 1)
@@ -228,25 +254,23 @@ class GatedEstimator(ChainEstimator):
     def _check_spend(self, budget: float | None) -> None:
         """Warn of a budget that is left unspent."""
 
-    def _learn(self, problem: PairProblem) -> Stage:
-        """Learn the stage (g, f1); further learned attributes end in ``_``.
-
-        A stage that was cross-fitted leaves its scores out of fold in ``_out_of_fold``.
-        """
+    def _learn(self, problem: PairProblem) -> Learned | Stage:
+        """Learn the stage (g, f1), alone or with its scores out of fold; further learned attributes end in ``_``."""
         raise NotImplementedError
 
-    def _default_threshold(self, problem: PairProblem, budget: float | None) -> float:
+    def _default_threshold(self, learned: Learned, problem: PairProblem, budget: float | None) -> float:
         """Threshold of a fresh fit: the paper's ``g > 0``, or the one that spends the budget on the training rows."""
         if budget is None:
             return 0.0
-        g = None if problem.held_out is None else problem.held_out[0]
-        return self._curve(problem.reader, g=g, weight=problem.rows.weight).within(budget).threshold
+        return (
+            self._curve(problem.reader, g=learned.gate, weight=problem.rows.weight).within(budget).threshold
+        )
 
-    def _judged_rows(self, problem: PairProblem) -> Evidence:
+    def _evidence_of_fit(self, learned: Learned, problem: PairProblem) -> Evidence:
         """The training rows: the full model's answers are out of fold, those of the stage if it was cross-fitted."""
         rows, seen = problem.rows, self.chain_.visit_all(problem.reader)
-        if problem.held_out is not None:
-            seen.gate[:, 0], seen.scores[:, 0] = problem.held_out
+        if learned.gate is not None and learned.scores is not None:
+            seen.gate[:, 0], seen.scores[:, 0] = learned.gate, learned.scores
         outputs = problem.full.outputs
         return evidence_of_known(self.chain_, problem.reader, rows.y, outputs, seen=seen, weight=rows.weight)
 
@@ -361,10 +385,32 @@ class AlternatingEstimator(GatedEstimator):
 
     gamma: float | None = 0.0
     p_full: float | None
-    distance: DistanceName
-    cross_fit: bool
-    max_iter: int
-    tol: float
+    options: Any
+    _options_class: ClassVar[type[PairOptions]]
+
+    @property
+    def _options(self) -> Any:
+        """The options in force: those given, or the defaults."""
+        return self._options_class() if self.options is None else self.options
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of this estimator, and settings in its options as ``options__name``."""
+        params = in_options(type(self), params)
+        if self.options is None and any(name.startswith("options__") for name in params):
+            params = {"options": self._options_class()} | params
+        updated: Self = super().set_params(**params)
+        return updated
+
+    def _check_parameters(self) -> None:
+        if not isinstance(self._options, self._options_class):
+            name = self._options_class.__name__
+            raise InvalidInputError(
+                f"options must be a {name}; got {self.options!r}. Settings are its arguments: {name}(max_iter=20)."
+            )
+        self._options.check()
+        check_cap(self.p_full)
+        if self.gamma is not None:
+            check_amount("gamma", self.gamma)
 
     def _alternate(
         self,
@@ -379,21 +425,30 @@ class AlternatingEstimator(GatedEstimator):
         """Run the alternation over a table ``X``.
 
         ``without(train, out)`` is a pair fitted without some rows, for ``cross_fit``; ``chosen`` are the columns of a
-        pair that has bought them already; ``targets``, in the place of labels and of the full model's loss on them, are
+        pair that has bought them already; ``targets``, instead of labels and of the full model's loss on them, are
         soft ones.
         """
-        rows, limit, extra = problem.rows, problem.limit(self.p_full), problem.extra_cost
+        rows, options = problem.rows, self._options
+        limit: Limit = problem.limit(self.p_full)
+        extra = problem.extra_cost
         if chosen is not None:
             limit, extra = problem.limit_at(self.p_full, chosen)
         y, full_loss = (rows.y, problem.full.loss(rows.y)) if targets is None else targets
-        how: dict[str, Any] = {"task": rows.task, "distance": self.distance, "weight": rows.weight}
-        how |= {"max_iter": self.max_iter, "tol": self.tol}
+        paper = Problem(
+            y, full_loss, rows.task, limit, distance=options.distance, extra_cost=extra, weight=rows.weight
+        )
+        rounds: dict[str, Any] = {"max_iter": options.max_iter, "tol": options.tol}
         if self._follows_budget and chosen is None and without is not None:
             # f1 on its own rows looks better than f0, and calls as if they were worth nothing.
-            how |= {"budget": problem.calls, "folds": problem.folds(without)}
-            return alternate_under_budget(pair, X, y, full_loss, **how)
-        folds = problem.folds(without) if self.cross_fit and without is not None else None
-        return alternate(pair, X, y, full_loss, limit=limit, extra_cost=extra, folds=folds, **how)
+            folds = problem.folds(without)
+            return alternate_under_budget(pair, X, paper, problem.calls, folds=folds, **rounds)  # type: ignore[type-var]  # it chooses columns
+        return alternate(
+            pair,
+            X,
+            paper,
+            folds=problem.folds(without) if options.cross_fit and without is not None else None,
+            **rounds,
+        )
 
     def _check_budget(self, budget: float | None, prices: PriceList) -> None:
         least = self._least_price(prices)

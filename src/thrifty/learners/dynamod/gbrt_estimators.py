@@ -1,118 +1,60 @@
 """DynaMod-Gbrt: the paper's Algorithm 2, a boosted gate and a boosted model on one set of bought features."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from thrifty.arrays import Ints
-from thrifty.engine.full.crossfit import TrainingRows
-from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.trees import BinnedTable, bin_columns
-from thrifty.engine.trees.binning import MAX_BINS
-from thrifty.engine.walk.stage import BoostedStage
-from thrifty.errors import InvalidInputError
 from thrifty.learners.dynamod.alternating import Fold
 from thrifty.learners.dynamod.boosted import BoostedPair, ScoreReadingGate
 from thrifty.learners.dynamod.gated import (
     AlternatingEstimator,
     GatedClassifier,
-    GatedEstimator,
     GatedRegressor,
+    Learned,
     PairProblem,
 )
-from thrifty.learners.dynamod.objective import check_distance
+from thrifty.learners.dynamod.options import BoostedOptions, accept_former_settings
 from thrifty.learners.dynamod.solution import warn_unless_converged
-from thrifty.learners.estimators.checks import check_cap, check_count
-from thrifty.learners.trees.boosting import Boosting
 
 DEFAULT_GAMMA = 1.0
 """Gain that one unit of price must bring, without a budget."""
 
 
 @dataclass(eq=False, repr=False)
-class BoostedEstimator(GatedEstimator):
-    """Base class of boosted estimators: parameters of trees and the binned table."""
+class _DynaModGbrt(AlternatingEstimator):
+    """Base class of both DynaMod-Gbrt estimators: the alternation over a boosted gate and a boosted model."""
 
     _accepts_missing = True
     _accepts_sparse = False
     _accepts_several = True
     _accepts_levels = True
-
-    _: KW_ONLY
-    n_trees: int = 100
-    max_depth: int = 4
-    learning_rate: float = 0.1
-    gamma: float | None = None
-    step: Literal["gradient", "newton"] = "newton"
-    l2: float = 1.0
-    min_child_weight: float = 0.0
-    min_child_samples: int = 1
-    max_bins: int = 255
-    feature_costs: Any = None
-    prices: Any = None
-    random_state: Any = None
-
-    def _check_parameters(self) -> None:
-        check_count("n_trees", self.n_trees)
-        check_count("max_depth", self.max_depth, max_value=12)
-        check_count("min_child_samples", self.min_child_samples)
-        if self.gamma is not None:
-            check_amount("gamma", self.gamma)
-        for name in ("l2", "min_child_weight", "learning_rate"):
-            check_amount(name, getattr(self, name))
-        if self.step not in ("gradient", "newton"):
-            raise InvalidInputError(f"step must be 'gradient' or 'newton'; got {self.step!r}.")
-        check_count("max_bins", self.max_bins, min_value=2, max_value=MAX_BINS)
-
-    def _boosting(self) -> Boosting:
-        return Boosting(
-            n_trees=self.n_trees,
-            max_depth=self.max_depth,
-            learning_rate=self.learning_rate,
-            step=self.step,
-            l2=self.l2,
-            min_child_weight=self.min_child_weight,
-            min_child_samples=self.min_child_samples,
-        )
-
-    def _binned(self, rows: TrainingRows) -> BinnedTable:
-        return bin_columns(rows.X, rows.weight, self._categorical, max_bins=self.max_bins)
-
-
-@dataclass(eq=False, repr=False)
-class _DynaModGbrt(BoostedEstimator, AlternatingEstimator):
-    """Base class of both DynaMod-Gbrt estimators: the alternation over a boosted gate and a boosted model."""
+    _options_class = BoostedOptions
 
     full: Any = None
     _: KW_ONLY
+    gamma: float | None = None
     p_full: float | None = None
-    distance: Literal["kl", "squared"] = "kl"
-    gate_reads_score: bool = False
-    cross_fit: bool = False
+    feature_costs: Any = None
+    prices: Any = None
     budget: float | None = None
-    max_iter: int = 10
-    tol: float = 1e-3
+    options: BoostedOptions | None = None
     cv: Any = 5
     n_jobs: int | None = None
+    random_state: Any = None
     verbose: int = 0
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_amount("tol", self.tol)
-        check_count("max_iter", self.max_iter)
-        check_distance(self.distance)
-        check_cap(self.p_full)
-
-    def _learn(self, problem: PairProblem) -> BoostedStage:
-        rows, boosting = problem.rows, self._boosting()
-        table = self._binned(rows)
+    def _learn(self, problem: PairProblem) -> Learned:
+        rows, options, boosting = problem.rows, self._options, self._options.boosting()
+        table = bin_columns(rows.X, rows.weight, self._categorical, max_bins=options.max_bins)
 
         def started(table: BinnedTable, some: Ints) -> BoostedPair:
             # The weights of some rows count as much as those of all, or gamma and l2 would weigh more.
             total = float(rows.weight.sum())
             gamma = DEFAULT_GAMMA if self.gamma is None else float(self.gamma)
-            of = (problem.price_list, gamma, boosting, rows.task, self.distance)
+            of = (problem.price_list, gamma, boosting, rows.task, options.distance)
             return BoostedPair(table, *of, total=total).start(rows.y[some], rows.weight[some])
 
         def without(train: Ints, out: Ints) -> Fold[BoostedPair]:
@@ -124,17 +66,20 @@ class _DynaModGbrt(BoostedEstimator, AlternatingEstimator):
         run = self._alternate(pair, problem, without=without)
         self.gamma_ = pair.charge * float(rows.weight.sum())
         self._report(run)
-        if self.max_iter > 1:
-            warn_unless_converged(run, self.tol)
+        if options.max_iter > 1:
+            warn_unless_converged(run, options.tol)
         stage = pair.stage()
         limit, extra = problem.limit_at(self.p_full, stage.columns)
-        if self.gate_reads_score and limit > 0 and len(stage.columns):
-            gate = ScoreReadingGate(boosting, self.distance, self.max_bins, limit, extra, self._categorical)
-            return gate.regrow(stage, run.value, rows, problem.full.loss(rows.y))
-        self._out_of_fold = run.value.held_out
-        return stage
+        if options.gate_reads_score and limit > 0 and len(stage.columns):
+            gate = ScoreReadingGate(
+                boosting, options.distance, options.max_bins, limit, extra, self._categorical
+            )
+            return Learned(gate.regrow(stage, run.value, rows, problem.full.loss(rows.y)))
+        return Learned.by(stage, run)
 
 
+@accept_former_settings
+@dataclass(eq=False, repr=False)
 class DynaModGbrtClassifier(GatedClassifier, _DynaModGbrt):
     """A boosted gate and a boosted classifier that share their bought features.
 
@@ -146,31 +91,14 @@ class DynaModGbrtClassifier(GatedClassifier, _DynaModGbrt):
     ----------
     full, feature_costs, prices, budget
         As in ``DynaModLinClassifier``.
-    p_full, cross_fit, distance, cv, n_jobs, random_state, verbose
+    p_full, cv, n_jobs, random_state, verbose
         As in ``DynaModLinClassifier``. Missing values (NaN) are allowed; sparse tables are not.
-    n_trees : int, default=100
-        Trees of g and of f1 each.
-    max_depth : int, default=4
-        Levels of splits, at most 12.
-    learning_rate : float, default=0.1
-        Factor on every leaf.
     gamma : float, default=None
         Gain that one unit of price must bring, on the scale of a sum over rows. None follows from ``budget``, as in
         ``DynaModLinClassifier``, and is 1 without one.
-    step : {"newton", "gradient"}, default="newton"
-        Leaves that divide by the curvature, or the paper's least squares on the gradient.
-    l2 : float, default=1.0
-        Added to the curvature of a leaf (Newton steps only).
-    min_child_weight, min_child_samples : float, int, default=0.0, 1
-        Least curvature and least rows of a leaf.
-    max_bins : int, default=255
-        Bins per feature.
-    gate_reads_score : bool, default=False
-        After the alternation, grow the gate once more with f1's own score as a further, free feature; the scores it
-        learns from are out of fold.
-    max_iter, tol : int, float, default=10, 1e-3
-        Rounds of the alternation, and the change of the objective below which it stops. Trees are
-        greedy, so the objective may rise; what is kept is the last round.
+    options : BoostedOptions, default=None
+        How it learns: number and limits of the trees, distance, cross-fitting, rounds of the alternation; see
+        ``thrifty.learners.dynamod.BoostedOptions``.
 
     Attributes
     ----------
@@ -199,14 +127,17 @@ class DynaModGbrtClassifier(GatedClassifier, _DynaModGbrt):
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
     >>> from thrifty import DynaModGbrtClassifier
+    >>> from thrifty.learners.dynamod import BoostedOptions
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> full = make_pipeline(StandardScaler(), LogisticRegression())
-    >>> clf = DynaModGbrtClassifier(full, n_trees=20, gamma=5, budget=8, tol=1.0, random_state=0).fit(X[::2], y[::2])
+    >>> few = BoostedOptions(n_trees=20, tol=1.0)
+    >>> clf = DynaModGbrtClassifier(full, gamma=5, budget=8, options=few, random_state=0).fit(X[::2], y[::2])
     >>> bool(clf.score(X[1::2], y[1::2]) > 0.9), bool(clf.cost(X[1::2]).mean() < 10)
     (True, True)
     """
 
 
+@accept_former_settings
 @dataclass(eq=False, repr=False)
 class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
     """A boosted gate and a boosted regressor that share their bought features.
@@ -222,11 +153,7 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
         ``HistGradientBoostingRegressor`` of the same loss.
     loss : {"squared", "absolute"}, default="squared"
         The error that counts: half of its square, or its size.
-    n_trees, max_depth, learning_rate, gamma, p_full, distance, step, l2, min_child_weight, min_child_samples, max_bins
-        As in ``DynaModGbrtClassifier``.
-    gate_reads_score, cross_fit, feature_costs, prices, budget, max_iter
-        As in ``DynaModGbrtClassifier``.
-    tol, cv, n_jobs, random_state, verbose
+    gamma, p_full, feature_costs, prices, budget, options, cv, n_jobs, random_state, verbose
         As in ``DynaModGbrtClassifier``.
 
     Attributes
@@ -243,8 +170,10 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
     >>> from sklearn.datasets import load_diabetes
     >>> from sklearn.linear_model import Ridge
     >>> from thrifty import DynaModGbrtRegressor
+    >>> from thrifty.learners.dynamod import BoostedOptions
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> model = DynaModGbrtRegressor(Ridge(0.01), gamma=1, n_trees=30, budget=5, tol=1.0, random_state=0)
+    >>> few = BoostedOptions(n_trees=30, tol=1.0)
+    >>> model = DynaModGbrtRegressor(Ridge(0.01), gamma=1, budget=5, options=few, random_state=0)
     >>> model = model.fit(X[::2], y[::2])
     >>> bool(model.score(X[1::2], y[1::2]) > 0.2), bool(model.cost(X[1::2]).mean() < 6)
     (True, True)

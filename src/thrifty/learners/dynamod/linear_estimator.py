@@ -2,17 +2,16 @@
 
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats, Ints
-from thrifty.engine.prices.billing import PriceList, check_amount
-from thrifty.engine.walk.stage import CHEAP, GATE, LinearStage
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.walk.stage import CHEAP, GATE
 from thrifty.errors import InvalidInputError
 from thrifty.learners.dynamod.alternating import Alternation, Fold
-from thrifty.learners.dynamod.gated import AlternatingEstimator, GatedClassifier, PairProblem
+from thrifty.learners.dynamod.gated import AlternatingEstimator, GatedClassifier, Learned, PairProblem
 from thrifty.learners.dynamod.group_lasso import LinearScores, group_lasso
 from thrifty.learners.dynamod.linear import (
     LinearPair,
@@ -21,14 +20,14 @@ from thrifty.learners.dynamod.linear import (
     linear_stage,
     scaled,
 )
-from thrifty.learners.dynamod.objective import check_distance
+from thrifty.learners.dynamod.options import LinearOptions, accept_former_settings
 from thrifty.learners.dynamod.solution import Solution, warn_unless_converged
-from thrifty.learners.estimators.checks import check_cap, check_count
 
 DEFAULT_GAMMA = 0.01
 """Weight of the prices, without a budget."""
 
 
+@accept_former_settings
 @dataclass(eq=False, repr=False)
 class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
     """A linear gate and a linear classifier, of any number of classes, that share a sparse set of bought features.
@@ -50,18 +49,12 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
     gamma : float, default=None
         Weight of the prices; larger buys fewer features. None follows from ``budget``, unless ``p_full`` is given: what
         the Lagrangian of (OPT1) charges for a unit of price, ``lambda (1 - mean(q))`` with the multiplier of the
-        q-step. Columns and calls are then weighed out of fold, as with ``cross_fit``, which takes many times as
-        long. Without a budget None is 0.01.
+        q-step. Columns and calls are then weighed out of fold, as with ``cross_fit`` of the options, which takes many
+        times as long. Without a budget None is 0.01.
     p_full : float, default=None
         Cap on the mean share of rows sent to the full model while learning, (OPT2). Behind a chain, whose cost differs
         from row to row, the cap on the share of its spend. None is 0.3 without a budget; with one, what the budget
         leaves for calls once the gate and the cheap model have bought their columns, at each row's own price: (OPT1).
-    cross_fit : bool, default=False
-        Judge the cheap model while learning on rows that it was not fitted on, as the full model is: one more pair for
-        each fold of ``cv``, which takes as many times as long. The threshold that spends a budget, and the evidence,
-        are then out of fold too. False is the paper.
-    distance : {"kl", "squared"}, default="kl"
-        How the gate is compared with the shares.
     feature_costs : array-like of shape (n_features,), number, dict by column name or Series, default=None
         Price per column; None is 1 each.
     prices : Prices or path, default=None
@@ -74,28 +67,11 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
         None keeps the paper's rule, ``g > 0``. Under it few rows, or none, may be sent: ``g`` is the log-odds of the
         share q, whose mean is at most ``p_full``. Where the features do not tell which rows gain, or none does because
         f1 errs no more than f0, ``g`` is near ``log(p_full / (1 - p_full))`` everywhere, which is below 0 for
-        a cap below 0.5. A budget sends the rows with the largest ``g``, positive or not; ``gate_reads_margin``
-        lets ``g`` spread.
-    init : {"logistic", "gaussian"} or tuple of two arrays, default="logistic"
-        Start of (g, f1): g = 0 and f1 an L2-regularised logistic regression, Gaussian noise, or given slopes,
-        each followed by its intercept or not; of several classes f1 has a row of them for each class.
-    n_init : int, default=1
-        Number of starts; those after the first are Gaussian. The lowest objective is kept.
-    refit : bool, default=False
-        Once the columns are chosen, alternate again on them alone with no price to pay, only a ridge of
-        C = 1: undoes the shrinkage that the choice cost f1 and g. Not in the paper.
-    gate_reads_margin : bool, default=False
-        After f1, learn the gate again with ``|f1|`` (of several classes: how far the best score leads the
-        second) as a further column, which costs nothing. Lets
-        a linear gate say "f1 is unsure here". The paper has it for its local gates only. The margins are those of
-        the training rows: a linear f1 on few columns hardly overfits.
-    standardize : bool, default=True
-        Divide each column by its standard deviation while learning, so that the penalty treats
-        them alike; the weights are given back on the original scale.
-    l2 : float, default=1e-6
-        Ridge on the slopes, which keeps them bounded where a free feature separates the classes.
-    max_iter, tol : int, float, default=200, 1e-4
-        Rounds of the alternation, and the decrease of the objective below which it stops.
+        a cap below 0.5. A budget sends the rows with the largest ``g``, positive or not; ``gate_reads_margin`` of the
+        options lets ``g`` spread.
+    options : LinearOptions, default=None
+        How it learns: distance, cross-fitting, starts, a second fit on the chosen columns, rounds of the alternation;
+        see ``thrifty.learners.dynamod.LinearOptions``.
     cv : int, splitter or iterable, default=5
         Folds in which an unfitted full model is cross-fitted; a number keeps equal rows in one fold.
     n_jobs : int, default=None
@@ -132,7 +108,7 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
     gate_intercept_, cheap_intercept_ : float
         Offsets; of several classes ``cheap_intercept_`` has shape (n_classes,).
     gate_margin_coef_ : float
-        Weight of ``|f1|`` in the gate; 0 unless ``gate_reads_margin``.
+        Weight of ``|f1|`` in the gate; 0 unless the options say ``gate_reads_margin``.
     threshold_ : float
         Rows with ``g > threshold_`` go to the full model.
     trace_ : ndarray of shape (n_rounds, 2)
@@ -163,51 +139,30 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
     """
 
     _accepts_several = True
+    _options_class = LinearOptions
 
     full: Any = None
     _: KW_ONLY
     gamma: float | None = None
     p_full: float | None = None
-    distance: Literal["kl", "squared"] = "kl"
-    cross_fit: bool = False
     feature_costs: Any = None
     prices: Any = None
     budget: float | None = None
-    init: Literal["logistic", "gaussian"] | tuple[ArrayLike, ArrayLike] = "logistic"
-    n_init: int = 1
-    refit: bool = False
-    gate_reads_margin: bool = False
-    standardize: bool = True
-    l2: float = 1e-6
-    max_iter: int = 200
-    tol: float = 1e-4
+    options: LinearOptions | None = None
     cv: Any = 5
     n_jobs: int | None = None
     random_state: Any = None
     verbose: int = 0
 
-    def _check_parameters(self) -> None:
-        if self.gamma is not None:
-            check_amount("gamma", self.gamma)
-        check_amount("l2", self.l2)
-        check_amount("tol", self.tol)
-        check_distance(self.distance)
-        check_cap(self.p_full)
-        check_count("n_init", self.n_init)
-        check_count("max_iter", self.max_iter)
-        if isinstance(self.init, str) and self.init not in ("logistic", "gaussian"):
-            raise InvalidInputError(
-                f"init must be 'logistic', 'gaussian' or a tuple (g, f1) of slopes; got {self.init!r}."
-            )
-
     def _check_against(self, n_features: int, names: Any) -> None:  # noqa: ARG002 - a linear model has no names
-        if not isinstance(self.init, str):
-            _given_start(self.init, np.ones(n_features))
+        if not isinstance(self._options.init, str):
+            _given_start(self._options.init, np.ones(n_features))
 
-    def _learn(self, problem: PairProblem) -> LinearStage:
-        X, scale = scaled(problem.rows.X, problem.rows.weight, self.standardize)
+    def _learn(self, problem: PairProblem) -> Learned:
+        options = self._options
+        X, scale = scaled(problem.rows.X, problem.rows.weight, options.standardize)
         runs = [
-            self._alternate_linear(self._pair(start, problem.price_list, self.l2), X, problem)
+            self._alternate_linear(self._pair(start, problem.price_list, options.l2), X, problem)
             for start in self._starts(X, scale, problem)
         ]
         best = min(runs, key=lambda run: run.value.objective)
@@ -217,14 +172,12 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
         self.gamma_ = best.value.pair.charge
         extra: list[Solution[Any]] = []
         linear, margin = best.value.pair.linear, 0.0
-        self._out_of_fold = best.value.held_out
-        if self.refit:
-            linear, run = self._refitted(linear, X, problem)
-            self._out_of_fold = run.value.held_out
-            extra.append(run)
-        if self.gate_reads_margin:
+        last = best
+        if options.refit:
+            linear, last = self._refitted(linear, X, problem)
+            extra.append(last)
+        if options.gate_reads_margin:
             linear, margin, gate_run = self._margin_gate(linear, X, problem)
-            self._out_of_fold = None  # no fold has a gate like this one
             extra.append(gate_run)
         self._warn_unless_converged([best, *extra])
         coef = linear.coef / scale[:, None]
@@ -234,11 +187,13 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
         self.cheap_coef_ = cheap[0] if is_binary else np.array(cheap)
         self.cheap_intercept_: float | Floats = offsets[0] if is_binary else np.array(offsets)
         self.gate_margin_coef_ = margin
-        return replace(linear_stage(linear, scale), margin=margin)
+        stage = replace(linear_stage(linear, scale), margin=margin)
+        # No fold has a gate that reads margins.
+        return Learned(stage) if options.gate_reads_margin else Learned.by(stage, last)
 
     def _pair(self, start: LinearScores, prices: PriceList, l2: float) -> LinearPair:
         gamma = DEFAULT_GAMMA if self.gamma is None else float(self.gamma)
-        return LinearPair(gamma, prices, distance=self.distance, l2=l2, start=start)
+        return LinearPair(gamma, prices, distance=self._options.distance, l2=l2, start=start)
 
     def _alternate_linear(
         self, pair: LinearPair, X: Any, problem: PairProblem, chosen: Ints | None = None
@@ -269,7 +224,7 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
         columns = np.flatnonzero(np.any(chosen.coef != 0.0, axis=1))
         f1 = chosen.scores(X)[:, CHEAP]
         margin = -problem.rows.task.uncertainty(f1)
-        gate = MarginGate(f1, margin, self.distance, 1.0 / problem.rows.weight.sum())
+        gate = MarginGate(f1, margin, self._options.distance, 1.0 / problem.rows.weight.sum())
         table = gate.with_margin(X[:, columns])
         run = self._alternate(gate.start(len(columns)), problem, table, chosen=columns)
         coef = chosen.coef.copy()
@@ -278,24 +233,24 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
         return LinearScores(coef, intercept), gate.margin, run
 
     def _starts(self, X: Any, scale: Floats, problem: PairProblem) -> list[LinearScores]:
-        shape = (X.shape[1], 1 + problem.rows.task.n_scores)
+        shape, options = (X.shape[1], 1 + problem.rows.task.n_scores), self._options
         noise = np.random.default_rng(problem.seed)
-        starts = [LinearScores(noise.normal(size=shape), np.zeros(shape[1])) for _ in range(self.n_init)]
-        if not isinstance(self.init, str):
-            starts[0] = _given_start(self.init, scale)
+        starts = [LinearScores(noise.normal(size=shape), np.zeros(shape[1])) for _ in range(options.n_init)]
+        if not isinstance(options.init, str):
+            starts[0] = _given_start(options.init, scale)
             if starts[0].coef.shape != shape:
                 raise InvalidInputError(
                     f"init must be a tuple (g, f1) whose f1 has {shape[1] - 1} rows of slopes for these classes; got "
                     f"{starts[0].coef.shape[1] - 1}."
                 )
-        elif self.init == "logistic":
+        elif options.init == "logistic":
             starts[0] = _logistic_start(X, problem)
         return starts
 
     def _warn_unless_converged(self, runs: list[Solution[Any]]) -> None:
         """Warn once, about the run farthest from convergence."""
         worst = max(runs, key=lambda run: 0.0 if run.converged else run.residual)
-        warn_unless_converged(worst, self.tol)
+        warn_unless_converged(worst, self._options.tol)
 
 
 def _given_start(init: Any, scale: Floats) -> LinearScores:

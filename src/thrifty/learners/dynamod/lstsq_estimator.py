@@ -2,21 +2,20 @@
 
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
 from thrifty.engine.evidence.thresholds import threshold_curve
 from thrifty.engine.full.crossfit import TrainingRows, held_out_rows
-from thrifty.engine.prices.billing import PriceList, check_amount
+from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.prices.prices import Prices
 from thrifty.engine.tasks.classes import class_task
 from thrifty.engine.trees.other_libraries import AdditiveTrees
-from thrifty.engine.walk.stage import LeafStage
 from thrifty.errors import InvalidInputError
-from thrifty.learners.dynamod.alternating import Fold
-from thrifty.learners.dynamod.gated import AlternatingEstimator, GatedClassifier, PairProblem
+from thrifty.learners.dynamod.alternating import Alternation, Fold
+from thrifty.learners.dynamod.gated import AlternatingEstimator, GatedClassifier, Learned, PairProblem
 from thrifty.learners.dynamod.leaf import (
     LeafPair,
     LocalTrees,
@@ -25,11 +24,10 @@ from thrifty.learners.dynamod.leaf import (
     grow_local,
     trees_without,
 )
-from thrifty.learners.dynamod.objective import check_distance
-from thrifty.learners.dynamod.solution import warn_unless_converged
+from thrifty.learners.dynamod.options import LeafOptions, accept_former_settings
+from thrifty.learners.dynamod.solution import Solution, warn_unless_converged
 from thrifty.learners.estimators.base import unwrap_frozen
-from thrifty.learners.estimators.checks import check_cap, check_count, check_share
-from thrifty.learners.trees.boosting import Boosting
+from thrifty.learners.estimators.checks import check_share
 
 _NUMBER, _NODE, _ROOT = 8, 21, 4
 """Bytes of a number; of a node: column, threshold, where missing values go, two children; and of the root of a tree."""
@@ -38,6 +36,7 @@ LEAVES = (2, 4, 8, 16, 32, 64)
 MAX_TREES = 200
 
 
+@accept_former_settings
 @dataclass(eq=False, repr=False)
 class DynaModLstsqClassifier(GatedClassifier, AlternatingEstimator):
     """A few trees on the device, the full model (f0) behind a remote call: learns which rows need the call.
@@ -59,33 +58,17 @@ class DynaModLstsqClassifier(GatedClassifier, AlternatingEstimator):
         thrifty. An estimator is cloned and fitted here; one in a ``FrozenEstimator`` is used as it is. The leaves
         of all its trees count, of several classes those of the trees of every class. The probabilities of a forest
         become scores by a slope and shifts that fit the labels best. None grows
-        ``n_trees`` trees best-first, with at most ``max_leaves`` leaves each.
+        ``n_trees`` trees of the options best-first, with at most ``max_leaves`` leaves each.
     p_full : float, default=None
         Share of rows allowed to reach the full model while the weights are learned; None is 0.3 without a budget, and
         what the budget allows with one, as in ``DynaModLinClassifier``. ``threshold_for`` sets the share that is really
         sent.
-    cross_fit : bool, default=False
-        As in ``DynaModLinClassifier``: a small model that is grown or fitted here is grown again for each fold; of one
-        in a ``FrozenEstimator`` only the leaves are learned again.
-    distance : {"squared", "kl"}, default="squared"
-        How the gate is compared with the shares. "kl" is DynaMod-Lin over leaves.
     trust : float, default=0.5
         How far the full model's own belief, calibrated and out of fold, replaces the labels: 0 is the paper, 1 learns
         from it alone. One label is a noisy sign of where it is worth its price.
-    ridge : float, default=20.0
-        Rows' worth of pull that keeps leaf values near the start.
-    n_trees, max_leaves, max_depth, learning_rate, min_child_weight : default=10, 32, 12, 0.6, 5.0
-        Limits of the trees grown here; not used with ``local``.
-    max_bytes : int, default=None
-        Most bytes that the device has for trees, f1 and gate. Trees grown here then take the number and the size, among
-        those that fit, that answer best on a fold of the rows, f1 and full model together; ``n_trees`` and
-        ``max_leaves`` have no say. A ``local`` model that is larger is refused.
-    gate_weight : float, default=1.0
-        Weight of the gate's question in a split's gain while trees are grown here: they are grown for f1 and g at
-        once. 0 grows them for f1 alone.
-    max_iter, tol : int, float, default=50, 1e-4
-        Rounds of the alternation, and the change of the objective below which it stops. No rounds are the gate
-        by confidence, exactly.
+    options : LeafOptions, default=None
+        How it learns: number and limits of the trees, bytes of the device, distance, cross-fitting, rounds of the
+        alternation; see ``thrifty.learners.dynamod.LeafOptions``.
     feature_costs, prices, budget, cv, n_jobs, random_state, verbose
         As in ``DynaModLinClassifier``, but here features are at hand (0) and a call costs 1: the mean of ``cost``
         is the share sent.
@@ -120,9 +103,11 @@ class DynaModLstsqClassifier(GatedClassifier, AlternatingEstimator):
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
     >>> from thrifty import DynaModLstsqClassifier
+    >>> from thrifty.learners.dynamod import LeafOptions
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> full = make_pipeline(StandardScaler(), LogisticRegression())
-    >>> clf = DynaModLstsqClassifier(full, n_trees=3, budget=0.2, random_state=0).fit(X[::2], y[::2])
+    >>> clf = DynaModLstsqClassifier(full, budget=0.2, options=LeafOptions(n_trees=3), random_state=0)
+    >>> clf = clf.fit(X[::2], y[::2])
     >>> bool(clf.score(X[1::2], y[1::2]) > 0.9), bool(clf.cost(X[1::2]).mean() < 0.3)  # the share of calls
     (True, True)
     """
@@ -131,44 +116,25 @@ class DynaModLstsqClassifier(GatedClassifier, AlternatingEstimator):
     _accepts_missing = True
     _accepts_sparse = False
     _default_prices = Prices(0.0, full=1.0)
+    _options_class = LeafOptions
 
     full: Any = None
     local: Any = None
     _: KW_ONLY
     p_full: float | None = None
-    distance: Literal["squared", "kl"] = "squared"
-    cross_fit: bool = False
     trust: float = 0.5
-    ridge: float = 20.0
-    n_trees: int = 10
-    max_leaves: int = 32
-    max_depth: int = 12
-    learning_rate: float = 0.6
-    min_child_weight: float = 5.0
-    max_bytes: int | None = None
-    gate_weight: float = 1.0
-    max_iter: int = 50
-    tol: float = 1e-4
     feature_costs: Any = None
     prices: Any = None
     budget: float | None = None
+    options: LeafOptions | None = None
     cv: Any = 5
     n_jobs: int | None = None
     random_state: Any = None
     verbose: int = 0
 
     def _check_parameters(self) -> None:
-        check_cap(self.p_full)
+        super()._check_parameters()
         check_share("trust", self.trust, meaning="how far the full model's belief replaces the labels")
-        check_distance(self.distance)
-        check_count("n_trees", self.n_trees)
-        check_count("max_leaves", self.max_leaves, min_value=2)
-        check_count("max_depth", self.max_depth, max_value=12)
-        check_count("max_iter", self.max_iter, min_value=0)
-        if self.max_bytes is not None:
-            check_count("max_bytes", self.max_bytes)
-        for name in ("ridge", "learning_rate", "min_child_weight", "gate_weight", "tol"):
-            check_amount(name, getattr(self, name))
 
     def _check_against(self, n_features: int, names: Any) -> None:  # noqa: ARG002 - trees have no names
         given_trees(self.local, n_features)
@@ -182,32 +148,32 @@ class DynaModLstsqClassifier(GatedClassifier, AlternatingEstimator):
     def _other_models(self) -> list[Any]:
         return [*super()._other_models(), *([] if self.local is None else [unwrap_frozen(self.local)])]
 
-    def _learn(self, problem: PairProblem) -> LeafStage:
-        rows = problem.rows
+    def _learn(self, problem: PairProblem) -> Learned:
+        rows, options = problem.rows, self._options
         self.shape_ = self._shape(problem)
         local = self._local(problem)
         share = problem.share_at(self.p_full, np.flatnonzero(local.model.trees.features_used))
         threshold = _confidence_threshold(rows.task.uncertainty(local.held_out), share, rows.weight)
         pair = self._pair(local.model, rows, threshold)
         self.local_ = local.model
-        if self.max_iter:
-            self._alternate_leaves(pair, problem, threshold)
+        run = self._alternate_leaves(pair, problem, threshold) if options.max_iter else None
         stage = pair.stage()
         self.n_bytes_ = stage.n_bytes
-        if self.max_bytes is not None and self.n_bytes_ > self.max_bytes:
+        if options.max_bytes is not None and self.n_bytes_ > options.max_bytes:
             raise InvalidInputError(
                 f"the local model takes {self.n_bytes_} bytes with a gate in its leaves; max_bytes is "
-                f"{self.max_bytes}. Give a smaller one, or local=None to grow the best that fits."
+                f"{options.max_bytes}. Give a smaller one, or local=None to grow the best that fits."
             )
-        return stage
+        return Learned(stage) if run is None else Learned.by(stage, run)
 
     def _shape(self, problem: PairProblem) -> tuple[int, int] | None:
         """Numbers of trees and leaves: as given, or the best ones within ``max_bytes``."""
         if self.local is not None:
             return None
-        if self.max_bytes is None:
-            return self.n_trees, self.max_leaves
-        shapes = shapes_within(self.max_bytes, problem.rows.task.n_scores)
+        options = self._options
+        if options.max_bytes is None:
+            return options.n_trees, options.max_leaves
+        shapes = shapes_within(options.max_bytes, problem.rows.task.n_scores)
         return min(shapes, key=partial(self._held_out_loss, problem))
 
     def _held_out_loss(self, problem: PairProblem, shape: tuple[int, int]) -> float:
@@ -224,8 +190,8 @@ class DynaModLstsqClassifier(GatedClassifier, AlternatingEstimator):
         return float(np.average(loss, weights=weight))
 
     def _pair(self, local: AdditiveTrees, rows: TrainingRows, threshold: float) -> LeafPair:
-        ridge = self.ridge / float(rows.weight.sum())
-        return LeafPair(local, rows.X, self.distance, ridge, threshold, class_task(rows.task))
+        ridge = self._options.ridge / float(rows.weight.sum())
+        return LeafPair(local, rows.X, self._options.distance, ridge, threshold, class_task(rows.task))
 
     def _local(self, problem: PairProblem) -> LocalTrees:
         if self.local is not None:
@@ -234,15 +200,8 @@ class DynaModLstsqClassifier(GatedClassifier, AlternatingEstimator):
         return self._grown(self.shape_, problem.rows, problem.full.scores, self._labels(problem))
 
     def _grown(self, shape: tuple[int, int], rows: TrainingRows, full: Floats, labels: Floats) -> LocalTrees:
-        n_trees, max_leaves = shape
-        boosting = Boosting(
-            n_trees=n_trees,
-            max_depth=self.max_depth,
-            learning_rate=self.learning_rate,
-            min_child_weight=self.min_child_weight,
-            max_leaves=max_leaves,
-        )
-        return grow_local(boosting, rows, full, labels, float(self.gate_weight))
+        boosting = self._options.boosting(*shape)
+        return grow_local(boosting, rows, full, labels, float(self._options.gate_weight))
 
     def _without(self, problem: PairProblem, threshold: float, train: Ints, out: Ints) -> Fold[LeafPair]:
         """A pair over trees grown without some rows."""
@@ -265,7 +224,9 @@ class DynaModLstsqClassifier(GatedClassifier, AlternatingEstimator):
             rows.y, rows.task.outputs(problem.full.calibrated_scores(rows)), trust
         )
 
-    def _alternate_leaves(self, pair: LeafPair, problem: PairProblem, threshold: float) -> None:
+    def _alternate_leaves(
+        self, pair: LeafPair, problem: PairProblem, threshold: float
+    ) -> Solution[Alternation[LeafPair]]:
         rows = problem.rows
         labels = self._labels(problem)
         # Log-odds of f0 on the labels' own scale: calibrated where f0 is believed, its own where it is not.
@@ -273,11 +234,11 @@ class DynaModLstsqClassifier(GatedClassifier, AlternatingEstimator):
         targets = labels, rows.task.loss(labels).values(f0)
         without = partial(self._without, problem, threshold)
         run = self._alternate(pair, problem, without=without, chosen=pair.columns, targets=targets)
-        self._out_of_fold = run.value.held_out
         self._report(run)
         self.residuals_ = np.array([solution.residual for solution in pair.solutions])
-        if self.max_iter > 1:
-            warn_unless_converged(run, self.tol)
+        if self._options.max_iter > 1:
+            warn_unless_converged(run, self._options.tol)
+        return run
 
 
 def shapes_within(max_bytes: int, n_scores: int) -> list[tuple[int, int]]:

@@ -41,7 +41,7 @@ def warn_unless_converged(run: Solution[Any], tol: float) -> None:
         return
     warnings.warn(
         f"alternate did not reach tol={tol:g} in {run.n_iter} rounds (last change {run.residual:.0e}). "
-        f"Raise `max_iter` or `tol`.",
+        f"Raise `max_iter` or `tol` of the options.",
         ConvergenceWarning,
         # This function, the method that reports, _learn, fit of the base class, and then the user.
         stacklevel=5,

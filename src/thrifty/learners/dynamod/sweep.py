@@ -266,7 +266,9 @@ def sweep(
     >>> from thrifty import DynaModGbrtClassifier, sweep
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> found = sweep(
-    ...     DynaModGbrtClassifier(n_trees=10), {"gamma": [1, 10]}, X[:300], y[:300], X[300:450], y[300:450]
+    ...     DynaModGbrtClassifier(),
+    ...     {"gamma": [1, 10], "options__n_trees": [10]},
+    ...     *(X[:300], y[:300], X[300:450], y[300:450]),
     ... )
     >>> point = found.frontier.best(budget=8)
     >>> found.estimator(point).predict(X[450:]).shape
@@ -372,10 +374,10 @@ def _starts_from_neighbour(estimator: Any) -> bool:
     """Whether a neighbour's weights are a start: those of a refit or of a margin gate solve another problem."""
     return (
         isinstance(estimator, DynaModLinClassifier)
-        and isinstance(estimator.init, str)
-        and estimator.init == "logistic"
-        and not estimator.refit
-        and not estimator.gate_reads_margin
+        and isinstance(estimator._options.init, str)
+        and estimator._options.init == "logistic"
+        and not estimator._options.refit
+        and not estimator._options.gate_reads_margin
     )
 
 
@@ -570,7 +572,7 @@ def _fit_cell(
     given = estimator.get_params(deep=False)
     for_now: dict[str, Any] = {"n_jobs": 1} if "n_jobs" in given else {}
     if start is not None:
-        for_now["init"] = start
+        for_now["options__init"] = start
     behind = {} if answers is None else {"full": answers}
     began = time.perf_counter()
     fitted = clone(estimator).set_params(**for_now, **behind).fit(X, y, sample_weight=sample_weight)
@@ -578,7 +580,8 @@ def _fit_cell(
     known = None if answers is None else answers.val
     with limited_threads(openmp=1, blas=1):
         evidence = evidence_of(fitted, X_val, y_val, settings=settings, full_probability=known)
-    fitted.set_params(**{name: given[name] for name in (*for_now, *behind)})
+    changed = {name.split("__")[0] for name in (*for_now, *behind)}
+    fitted.set_params(**{name: given[name] for name in changed})
     if answers is not None:
         fitted._change_chain(lambda chain: chain.with_innermost(AbsentFull()))
     # An operating point is judged by the validation rows from here on.

@@ -9,13 +9,13 @@ from sklearn.utils.multiclass import type_of_target
 
 from thrifty.arrays import Floats
 from thrifty.engine.evidence.thresholds import threshold_curve
-from thrifty.engine.full.crossfit import CrossFittedFull, cross_fit_full
+from thrifty.engine.full.crossfit import cross_fit_full
 from thrifty.engine.full.model import is_estimator
 from thrifty.engine.prices.prices import check_columns
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.stage import ForeignStage
 from thrifty.errors import InvalidInputError
-from thrifty.learners.dynamod.gated import GatedClassifier, PairProblem
+from thrifty.learners.dynamod.gated import GatedClassifier, Learned, PairProblem
 from thrifty.learners.estimators.checks import check_share
 
 
@@ -105,25 +105,26 @@ class ConfidenceRouter(GatedClassifier):
     def _cheap(self) -> Any:
         return LogisticRegression(max_iter=1000) if self.cheap is None else self.cheap
 
-    def _learn(self, problem: PairProblem) -> ForeignStage:
+    def _learn(self, problem: PairProblem) -> Learned:
         rows = problem.rows
         columns = check_columns(
             "features", self.features, rows.X.shape[1], getattr(self, "feature_names_in_", None)
         )
         seen = rows.with_columns(columns)
-        self._held_out = cross_fit_full(
+        cheap = cross_fit_full(
             self._cheap(),
             replace(seen, table=seen.table.in_numbers()),
             n_jobs=self.n_jobs,
             name="the cheap model",
         )
-        return ForeignStage(columns, self._held_out.model, rows.task)
+        stage = ForeignStage(columns, cheap.model, rows.task)
+        return Learned(stage, gate=rows.task.uncertainty(cheap.scores))
 
-    def _default_threshold(self, problem: PairProblem, budget: float | None) -> float:
+    def _default_threshold(self, learned: Learned, problem: PairProblem, budget: float | None) -> float:
         """Cut at the wanted share or budget, on margins of rows the cheap model was not fitted on."""
-        judged: CrossFittedFull = self.__dict__.pop("_held_out")
-        rows = problem.rows
-        g = rows.task.uncertainty(judged.scores)
-        if budget is None:
-            return threshold_curve(g, 0.0, 1.0, weight=rows.weight).within(self.p_full).threshold
-        return self._curve(problem.reader, g=g, weight=rows.weight).within(budget).threshold
+        if budget is not None:
+            return super()._default_threshold(learned, problem, budget)
+        assert learned.gate is not None  # what _learn returns
+        return (
+            threshold_curve(learned.gate, 0.0, 1.0, weight=problem.rows.weight).within(self.p_full).threshold
+        )
