@@ -53,6 +53,37 @@ if os.path.exists(path):
 thrifty.save(clf, path)
 found["load"] = seconds(lambda: thrifty.load(path), 3)[0]
 
+rng = np.random.default_rng(0)
+hard = rng.random(600)
+right = rng.random((600, 4)) < np.clip(np.array([0.55, 0.65, 0.75, 0.92]) + 0.5 - hard[:, None], 0.02, 0.98)
+said = np.where(right, 0, rng.integers(1, 5, right.shape))
+rows = np.column_stack([hard + 0.2 * rng.standard_normal(600), rng.random(600)])
+router = thrifty.ModelRouter({"tiny": 1.0, "small": 2.0, "middle": 5.0, "large": 20.0}, budget=6.0)
+found["router: fit 600 rows"], router = seconds(lambda: router.fit(rows, right.astype(float), answers=said))
+path_of_router = os.path.join(folder, "router.thrifty")
+if os.path.exists(path_of_router):
+    os.remove(path_of_router)
+thrifty.save(router, path_of_router)
+found["router: load"] = seconds(lambda: thrifty.load(path_of_router), 3)[0]
+log = [np.tile(part, (20, 1)) for part in (rows, right.astype(float))]
+answers = np.tile(said, (20, 1))
+found["router: replay 12,000 rows"] = seconds(lambda: router.replay(*log, answers=answers), 3)[0]
+found["router: predict 12,000 rows"] = seconds(lambda: router.predict(log[0]), 3)[0]
+places = {name: place for place, name in enumerate(["tiny", "small", "middle", "large"])}
+
+def one_session(row):
+    session = router.start(rows[row])
+    while True:
+        if hasattr(type(session), "next_purchase"):
+            name = None if session.next_purchase is None else session.next_purchase.name
+        else:  # of version 0.3
+            name = session.next_ask
+        if name is None:
+            return
+        session.give(said[row, places[name]])
+
+found["router: 1 session"] = seconds(lambda: [one_session(row) for row in range(100)], 5)[0] / 100
+
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
     port = free.getsockname()[1]

@@ -600,7 +600,11 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
 
     def predict(self, X: Any) -> Labels:
         """First model to ask about each row; equal rows are treated alike."""
-        return self.first_asked(X)[0]
+        new, state = self._unasked(X), self._fitted()
+        first = np.empty(len(new.log), np.intp)
+        for mask, point in self._parts(new.keys):
+            first[mask] = state.first_asked(point, new.log.rows(mask))
+        return np.array(state.pool, dtype=object)[first]
 
     def first_asked(self, X: Any) -> tuple[Labels, Floats]:
         """First model to ask about each row, and what the row is expected to pay, as ``predict`` and ``cost`` say."""
