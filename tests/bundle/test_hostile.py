@@ -246,7 +246,7 @@ def test_a_list_of_objects_that_is_none_is_refused(objects, boosted, forge):
 
 
 def test_what_a_class_does_not_keep_or_know_cannot_be_put_into_it(proved, forge):
-    for name in ("is_fixed", "scores", "unit", "__class__"):
+    for name in ("is_fixed", "scores", "__class__"):
         refused(forge.with_field(proved, "Evidence", name, None), "be no field of this class")
 
 
@@ -375,7 +375,7 @@ def test_weights_that_weigh_nothing_are_refused(weight, fitted, forge):
 
 
 @pytest.mark.parametrize(("name", "value"), [
-    ("max_loss", "0.2"), ("n_rows", 3.0), ("n_rows", True), ("n_losses", None), ("bound", 1), ("is_fallback", 0),
+    ("max_loss", "0.2"), ("n_rows", 3.0), ("n_rows", True), ("n_losses", "none"), ("bound", 1), ("is_fallback", 0),
     ("failed_losses", "many"), ("failed_bound", 7), ("point", {"$dict": []}), ("point", 3),
 ])  # fmt: skip
 def test_a_certificate_that_is_none_is_refused(name, value, proved, forge):
