@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from thrifty.engine.purchases.sources import CircuitBreaker
+from thrifty.engine.purchases.retry import CircuitBreaker
 from thrifty.errors import InvalidInputError, RemoteFailure
 
 

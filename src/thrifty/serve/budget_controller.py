@@ -21,7 +21,6 @@ import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -332,10 +331,8 @@ class BudgetController:
         state["setpoint"] = target + min(max(wanted, low), high)
 
     def _chain_at_setpoint(self) -> Chain:
-        policy = self._chain.policy.within(self.setpoint)
-        # Rows that come one by one all have the same place in their batch: without another seed for each, rows that
-        # hold the same would all follow the same point.
-        return self._chain.at(replace(policy, seed=policy.seed + self.n_seen))
+        # The seed stays: at one setpoint a row key follows the same of two points at every request.
+        return self._chain.at(self._chain.policy.within(self.setpoint))
 
     # -- the cap -----------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from urllib.parse import quote
 import orjson
 from starlette.routing import Route
 
-from thrifty.engine.purchases.sources import http_session
+from thrifty.engine.purchases.http import http_session
 from thrifty.errors import InvalidInputError, RemoteFailure
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.serve.admission import Endpoint, Refusal, Reply, Request

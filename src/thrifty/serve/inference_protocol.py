@@ -21,7 +21,7 @@ import numpy as np
 import orjson
 
 from thrifty.arrays import Bools, Floats, Ints, Words
-from thrifty.engine.purchases.sources import parse_json
+from thrifty.engine.purchases.http import parse_json
 from thrifty.engine.table.names import listed
 from thrifty.engine.table.reader import Cells, Schema, Unreadable
 from thrifty.errors import InvalidInputError

@@ -19,7 +19,8 @@ import numpy as np
 import orjson
 
 from thrifty.engine.prices.models import ModelPrice, check_price
-from thrifty.engine.purchases.sources import NOT_TRIED, CircuitBreaker, open_post
+from thrifty.engine.purchases.http import open_post
+from thrifty.engine.purchases.retry import NOT_TRIED, CircuitBreaker
 from thrifty.errors import InvalidInputError, RemoteFailure
 from thrifty.serve.config import ModelSettings
 

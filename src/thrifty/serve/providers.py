@@ -18,7 +18,8 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.engine.purchases.readers import Delivery, Ledger
-from thrifty.engine.purchases.sources import CircuitBreaker, HttpSource, RetryingSource, SqlSource
+from thrifty.engine.purchases.retry import CircuitBreaker
+from thrifty.engine.purchases.sources import HttpSource, RetryingSource, SqlSource
 from thrifty.engine.table.files import read_table
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import Policy

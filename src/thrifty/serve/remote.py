@@ -5,8 +5,8 @@ once, if the deadline allows it and if retries are few among all calls, so that 
 than usual.
 """
 
-import asyncio
 import math
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,8 @@ import orjson
 
 from thrifty.arrays import Floats
 from thrifty.engine.full.adapters import check_numbers, check_probabilities
-from thrifty.engine.purchases.sources import CircuitBreaker, http_session, post, response_limit
+from thrifty.engine.purchases.http import http_session, post, response_limit
+from thrifty.engine.purchases.retry import CircuitBreaker, attempts
 from thrifty.errors import InvalidAnswerError, InvalidInputError, RemoteFailure
 from thrifty.serve.config import RemoteSettings
 from thrifty.serve.inference_protocol import parse_unique
@@ -109,32 +110,31 @@ class RemoteModel:
         """
         if len(rows) == 0:
             return np.zeros((0, self.n_outputs))
-        ends = asyncio.get_running_loop().time() + self.settings.total_timeout
+        ends = time.monotonic() + self.settings.total_timeout
         body = request_of(rows, self.columns, self.settings)
-        n_tries = 0
-        while True:
+        failure: RemoteFailure | None = None
+        for _ in attempts(self.settings.max_retries, ends, first_pause=0.0):
+            if failure is not None and (self._saved_retries < 1.0 or self.breaker.state == "open"):
+                break
             try:
                 with self.breaker.attempt():
-                    n_tries += 1
-                    self._count(n_tries)
+                    self._count(is_retry=failure is not None)
                     return await self._ask_once(body, len(rows), ends)
-            except RemoteFailure as failure:
-                self.failures[failure.reason] += 1
-                if failure.reason not in _PASSING or not self._may_retry(n_tries, ends):
-                    raise
+            except RemoteFailure as error:
+                self.failures[error.reason] += 1
+                failure = error
+                if error.reason not in _PASSING:
+                    break
+        assert failure is not None  # the first attempt is always made
+        raise failure
 
-    def _count(self, n_tries: int) -> None:
-        if n_tries == 1:
-            self.calls += 1
-            self._saved_retries = min(self._saved_retries + self.settings.retry_budget, MAX_SAVED_RETRIES)
-        else:
+    def _count(self, *, is_retry: bool) -> None:
+        if is_retry:
             self.retries += 1
             self._saved_retries -= 1.0
-
-    def _may_retry(self, n_tries: int, ends: float) -> bool:
-        """Whether there is a saved retry, time for it, and a breaker that lets it through."""
-        is_left = n_tries <= self.settings.max_retries and self._saved_retries >= 1.0
-        return is_left and asyncio.get_running_loop().time() < ends and self.breaker.state != "open"
+        else:
+            self.calls += 1
+            self._saved_retries = min(self._saved_retries + self.settings.retry_budget, MAX_SAVED_RETRIES)
 
     async def _ask_once(self, body: bytes, n_rows: int, ends: float) -> Floats:
         if self._session is None:
@@ -142,7 +142,7 @@ class RemoteModel:
                 "not_started", "no connections are open: `start` comes before calls, `close` after them"
             )
         largest = min(response_limit(n_rows * self.n_outputs), self.settings.max_bytes)
-        seconds = ends - asyncio.get_running_loop().time()
+        seconds = ends - time.monotonic()
         response = await post(self._session, self.url, body, max_bytes=largest, seconds=seconds)
         return answer_of(response, n_rows, self.n_outputs, self.settings.output_name)
 
