@@ -22,6 +22,7 @@ from thrifty.engine.tasks.classes import BinaryTask
 from thrifty.engine.walk.stage import LinearStage
 
 create_app = pytest.importorskip("thrifty.serve.app").create_app
+NeedsKey = pytest.importorskip("thrifty.serve.middleware").NeedsKey
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"
@@ -62,10 +63,12 @@ def gateway():
 
 
 def test_probes_ask_addresses_that_need_no_key_at_the_port_that_is_served(gateway):
-    routes = {one.path: one.endpoint.keys is None for one in gateway.routes}
+    routes = {one.path: one.app for one in gateway.routes}
     asked = [CONTAINER[f"{kind}Probe"]["httpGet"] for kind in ("startup", "readiness", "liveness")]
     health = re.search(r"^HEALTHCHECK .*http://127.0.0.1:(\d+)([^']+)'", DOCKERFILE, re.MULTILINE)
-    assert all(routes[path] for path in [one["path"] for one in asked] + [health[2]])
+    paths = [one["path"] for one in asked] + [health[2]]
+    assert not any(isinstance(routes[path], NeedsKey) for path in paths)
+    assert isinstance(routes["/predict"], NeedsKey)
     assert {one["port"] for one in asked} == {CONTAINER["ports"][0]["name"]}
     opened = [one["containerPort"] for one in CONTAINER["ports"]]
     assert opened == [one["ports"][0]["port"] for one in KINDS["NetworkPolicy"]["ingress"]]

@@ -152,7 +152,7 @@ def gateway(servers, router):
         }
         for name, table in dict(tables).items():
             urls[name] |= table
-        settings = {"max_delay": 60.0, **settings, "models": urls}
+        settings = {**settings, "models": urls}
         app = create_app(router if at is None else router.at(budget=at), Config(**settings))
         with serving(app) as port:
             client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="key", max_retries=0)
@@ -477,18 +477,24 @@ def test_the_log_is_one_that_a_router_learns_from(gateway, models, tmp_path, cap
     monkeypatch.setattr(policies, "N_PRICES", 10)
     path = tmp_path / "usage.csv"
     models["small"].answer = 'a "quoted", long\nanswer'
-    with gateway(chat={"log": str(path)}, explore=0.5) as client:
+    with gateway(at=0.00007, chat={"log": str(path)}, explore=0.5) as client:  # mostly tiny alone
         for number in range(40):
             ask(client, f'question {number}, "quoted"\nin two lines')
         models["tiny"].mode = "500"
         ask(client, "question 61")
+        while client.gateway._tasks:
+            time.sleep(0.01)
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert rows[-1]["text"] == "question 61"
     failed = [row for row in rows if row["outcome"] == "status_500"]
     assert all((row["model"], row["quality"], float(row["cost"])) == ("tiny", "0", 0.0) for row in failed)
-    explored = [row for row in rows[:-1] if row["model"] == "large" and row["outcome"] == "answered"]
-    assert {float(row["propensity"]) for row in explored} <= {1 / 6, 2 / 3}
+    # Of the conversations that tiny answers, a share goes on to one of the two models that were not asked.
+    stopped = {row["id"] for row in rows[:-2] if (row["model"], row["taken"]) == ("tiny", "1")}
+    explored = [row for row in rows[:-2] if row["id"] in stopped and row["taken"] == "0"]
+    assert 0.25 * len(stopped) < len(explored) < 0.75 * len(stopped)
+    assert {row["model"] for row in explored} == {"small", "large"}
+    assert all(0.25 <= float(row["propensity"]) < 0.6 for row in explored)
     rng = np.random.default_rng(0)
     for row in rows:
         row["quality"] = row["quality"] or rng.integers(0, 2)

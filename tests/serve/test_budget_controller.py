@@ -63,7 +63,11 @@ def means(costs, window=WINDOW):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "batch", "tolerance"),
-    [(1.3, 20, 0.02), (2.0, 1000, 0.025), (4.0, 20, 0.02)],  # the largest of twelve draws of keys: .014 .021 .015
+    [
+        (1.3, 20, 0.02),
+        (2.0, 1000, 0.025),
+        (4.0, 20, 0.02),
+    ],  # the largest of twelve draws of keys: .014 .021 .015
 )
 def test_every_window_of_a_stream_spends_nearly_the_target(chain, target, batch, tolerance):
     costs = stream(BudgetController(chain, target=target), chain, rows(8000, 1, 0.3), batch)

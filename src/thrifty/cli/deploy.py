@@ -61,7 +61,7 @@ def serve(
         raise InvalidInputError(
             f"thrifty serve needs {error.name}, which is not installed: pip install 'thrifty[serve]'."
         ) from error
-    from thrifty.serve.config import Config, read_config
+    from thrifty.serve.config import LOOPBACK, Config, read_config
     from thrifty.serve.gateway import load_version
 
     settings = Config(name=system.stem) if config is None else read_config(config)
@@ -88,6 +88,10 @@ def serve(
             f"{settings.name} answers at {scheme}://{settings.host}:{settings.port}; status at "
             f"{scheme}://{settings.admin_host}:{settings.admin_port}"
         )
+        if settings.host not in LOOPBACK:
+            print_text(
+                "Put a proxy in front, as deploy/nginx.conf: it takes slow clients, idle connections and TLS."
+            )
 
     load = partial(load_version, system, public_key)
     (serve_alone if settings.workers == 1 else serve_workers)(load, settings, announce)

@@ -1,35 +1,32 @@
 """The gateway as two ASGI applications: routes for clients, and administration for operators.
 
-``serve/admission.py`` admits or refuses requests; ``/openapi.json`` describes every operation.
+``middleware`` has the layers of every request; ``/openapi.json`` describes every operation of a model.
 """
 
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import orjson
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request as StarletteRequest
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from thrifty._version import __version__
 from thrifty.errors import InvalidInputError
 from thrifty.learners.routing.router import ModelRouter
-from thrifty.serve.admission import KEY_NEEDED, LARGE_BODY, Endpoint, Keys, Refusal, Request, error_body
-from thrifty.serve.chat import ChatGateway, chat_routes
-from thrifty.serve.config import Config
+from thrifty.serve.chat import ChatGateway, chat_error, chat_routes
+from thrifty.serve.config import LOOPBACK, Config
 from thrifty.serve.gateway import Gateway, Loaded
 from thrifty.serve.inference_protocol import (
     Answered,
-    RequestCells,
+    InferRequest,
     RequestRows,
     datatype_of,
     infer_response,
@@ -37,14 +34,22 @@ from thrifty.serve.inference_protocol import (
     read_infer,
     read_json,
 )
+from thrifty.serve.middleware import (
+    Errors,
+    NeedsKey,
+    Refusal,
+    RequestLog,
+    WholeBody,
+    facts_of,
+    json_response,
+    operation,
+)
 from thrifty.serve.model import Model
 
-__all__ = ["create_admin", "create_app", "direct"]
+__all__ = ["create_admin", "create_app"]
 
-_NUMPY = orjson.OPT_SERIALIZE_NUMPY
-
-_PAGE = Path(__file__).with_name("status.html")
-"""The status page, which updates once a second."""
+_PAGE, _OPENAPI = Path(__file__).with_name("status.html"), Path(__file__).with_name("openapi.json")
+"""The status page, which updates once a second, and the description of all operations."""
 
 
 def create_app(system: Any, config: Config | None = None, **how: Any) -> Starlette:
@@ -59,8 +64,9 @@ def create_app(system: Any, config: Config | None = None, **how: Any) -> Starlet
     **how
         As ``Gateway`` takes it: ``load``, ``connect`` and ``sources``.
     """
+    config = config or Config()
     is_router = isinstance(system.system if isinstance(system, Loaded) else system, ModelRouter)
-    gateway = (ChatGateway if is_router else Gateway)(system, config or Config(), **how)
+    gateway: Any = (ChatGateway if is_router else Gateway)(system, config, **how)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -70,157 +76,131 @@ def create_app(system: Any, config: Config | None = None, **how: Any) -> Starlet
         finally:
             await gateway.close()
 
-    app = Starlette(
-        routes=chat_routes(gateway) if isinstance(gateway, ChatGateway) else _Handlers(gateway).routes,
-        lifespan=lifespan,
-        exception_handlers={HTTPException: _refused},
-    )
+    routes = chat_routes(gateway) if is_router else _Predictions(gateway).routes
+    errors = Errors(config.retry_after, chat_error) if is_router else Errors(config.retry_after)
+    app = _application([*routes, *_health(gateway)], gateway, errors, lifespan=lifespan)
     app.state.gateway = gateway
     return app
 
 
-def create_admin(control: Any, *, needs_keys: bool = True) -> Starlette:
+def _application(
+    routes: list[Route], control: Any, errors: Errors, *layers: Middleware, lifespan: Any = None
+) -> Starlette:
+    log = Middleware(RequestLog, metrics=control.metrics, errors=errors, writes=control.config.log_requests)
+    return Starlette(
+        routes=routes, middleware=[log, *layers], exception_handlers=errors.handlers, lifespan=lifespan
+    )
+
+
+def _health(gateway: Any) -> list[Route]:
+    """Health checks, which need no key."""
+
+    async def live(_: Request) -> Response:
+        return json_response({"live": True})
+
+    async def ready(_: Request) -> Response:
+        return _ready(gateway)
+
+    return [
+        operation(gateway, "/v2/health/live", live, is_open=True),
+        operation(gateway, "/v2/health/ready", ready, is_open=True),
+    ]
+
+
+def _ready(gateway: Any) -> Response:
+    if not gateway.is_ready:
+        raise Refusal(503, "the gateway is not ready.", gateway.config.retry_after)
+    return json_response({"ready": True})
+
+
+# -- administration --------------------------------------------------------------------------------
+
+
+def create_admin(control: Any) -> Starlette:
     """The application for operators: metrics, status page, budget, reload.
 
     Parameters
     ----------
-    control : Gateway or Workers
+    control : Gateway or Supervisor
         What is administered.
-    needs_keys : bool
-        Whether keys of operators are needed, where there are any.
     """
-    keys: Keys | None = control.keys if needs_keys else None
 
-    def guarded(
-        answer: Callable[[], Awaitable[Response]],
-    ) -> Callable[[StarletteRequest], Awaitable[Response]]:
-        async def answer_allowed(request: StarletteRequest) -> Response:
-            if keys is not None and not keys.allow("metrics", dict(request.scope["headers"])):
-                raise HTTPException(401, KEY_NEEDED, {"www-authenticate": "Bearer"})
-            return await answer()
+    async def page(_: Request) -> Response:
+        return HTMLResponse(_PAGE.read_text(encoding="utf-8"))
 
-        return answer_allowed
-
-    async def metrics() -> Response:
+    async def metrics(_: Request) -> Response:
         return Response(await control.prometheus(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
-    shown = _PAGE.read_text(encoding="utf-8")
+    async def status(_: Request) -> Response:
+        return json_response(await control.status())
 
-    async def page(_: StarletteRequest) -> Response:
-        return HTMLResponse(shown)
-
-    async def status() -> Response:
-        return Response(orjson.dumps(await control.status(), option=_NUMPY), media_type="application/json")
-
-    async def budget(request: Request) -> bytes:
-        change = read_json(request.body)
+    async def budget(request: Request) -> Response:
+        change = read_json(await request.body())
         if set(change) != {"budget"}:
             raise InvalidInputError('the body must be {"budget": NUMBER}, or null for the point of the file.')
         await control.change_budget(change["budget"])
-        return orjson.dumps(change)
+        return json_response(change)
 
-    async def reload(_: Request) -> bytes:
-        return orjson.dumps({"version": await control.reload()})
+    async def reload(_: Request) -> Response:
+        return json_response({"version": await control.reload()})
 
-    def post(name: str, run: Callable[[Request], Awaitable[bytes]]) -> Route:
-        config = control.config
-        endpoint = Endpoint(name, run, config, control.metrics, control.limiter, keys=keys, role="admin")
-        return Route(f"/{name}", _JsonOnly(endpoint), methods=["POST"])
-
+    config, keys = control.config, control.keys
+    watching = [Middleware(NeedsKey, keys=keys, role="metrics")]
+    # A page in a browser cannot send JSON without a preflight, which is refused.
+    json_only = Middleware(WholeBody, max_bytes=config.max_body_bytes, media_type=b"application/json")
+    changing = [json_only, Middleware(NeedsKey, keys=keys, role="admin")]
     # Against DNS rebinding: a page in a browser on this machine must not reach it by another name. Elsewhere
     # everything needs a key.
-    is_local = control.config.admin_host in ("127.0.0.1", "::1", "localhost")
-    hosts = ["127.0.0.1", "localhost", "[::1]"] if is_local else ["*"]
-    return Starlette(
-        routes=[
-            Route("/", page),
-            Route("/status.json", guarded(status)),
-            Route("/metrics", guarded(metrics)),
-            post("budget", budget),
-            post("reload", reload),
-        ],
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)],
-        exception_handlers={HTTPException: _refused},
-    )
+    hosts = ["127.0.0.1", "localhost", "[::1]"] if config.admin_host in LOOPBACK else ["*"]
+    routes = [
+        Route("/", page),
+        Route("/status.json", status, middleware=watching),
+        Route("/metrics", metrics, middleware=watching),
+        Route("/budget", budget, methods=["POST"], middleware=changing),
+        Route("/reload", reload, methods=["POST"], middleware=changing),
+    ]
+    trusted = Middleware(TrustedHostMiddleware, allowed_hosts=hosts)
+    return _application(routes, control, Errors(config.retry_after), trusted)
 
 
-def direct(app: Starlette) -> ASGIApp:
-    """The application, with predictions looked up by their paths: Starlette's layers would add a tenth to each."""
-    predictions = {
-        route.path: route.endpoint
-        for route in app.routes
-        if isinstance(route, Route) and isinstance(route.endpoint, Endpoint)
-        if route.endpoint.is_limited and not route.param_convertors
-    }
-
-    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
-        is_post = scope["type"] == "http" and scope["method"] == "POST"
-        await (predictions.get(scope["path"], app) if is_post else app)(scope, receive, send)
-
-    return dispatch
+# -- predictions -----------------------------------------------------------------------------------
 
 
-class _JsonOnly:
-    """CSRF guard: JSON needs a preflight, which the gateway refuses."""
-
-    def __init__(self, app: Endpoint) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kind = dict(scope["headers"]).get(b"content-type", b"").split(b";")[0].strip()
-        if kind != b"application/json":
-            raise HTTPException(415, "send Content-Type: application/json.")
-        await self._app(scope, receive, send)
-
-
-class _Handlers:
-    """The operations for clients."""
+class _Predictions:
+    """The operations for clients of a model."""
 
     def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-        self._config = gateway.config
+        self._gateway, self._config = gateway, gateway.config
         model = f"/v2/models/{self._config.name}"
-        version = f"{model}/versions/{{version}}"
+        version, post = f"{model}/versions/{{version}}", {"method": "POST", "is_limited": True}
         self.routes = [  # the busiest first
-            self._route(f"{model}/infer", self._infer, is_limited=True),
-            self._route("/predict", self._predict, is_limited=True),
-            self._route(f"{version}/infer", self._infer, is_limited=True),
+            self._route(f"{model}/infer", self._infer, **post),
+            self._route("/predict", self._predict, **post),
+            self._route(f"{version}/infer", self._infer, **post),
             self._route(model, self._metadata),
             self._route(version, self._metadata),
             self._route(f"{model}/ready", self._model_ready, is_open=True),
             self._route(f"{version}/ready", self._model_ready, is_open=True),
-            self._route("/v2/health/live", self._live, is_open=True),
-            self._route("/v2/health/ready", self._ready, is_open=True),
             self._route("/v2", self._server),
             self._route("/openapi.json", self._openapi),
         ]
 
-    def _route(self, path: str, run: Any, is_limited: bool = False, is_open: bool = False) -> Route:
-        gateway, name = self._gateway, run.__name__.strip("_")
-        keys = None if is_open else gateway.keys
-        endpoint = Endpoint(
-            name, run, self._config, gateway.metrics, gateway.limiter, is_limited=is_limited, keys=keys
-        )
-        return Route(path, endpoint, methods=["POST" if endpoint.is_limited else "GET"])
+    def _route(self, path: str, run: Callable[[Request], Awaitable[Response]], **how: Any) -> Route:
+        return operation(self._gateway, path, run, **how)
 
-    # -- predictions ---------------------------------------------------------------------------------
-
-    async def _infer(self, request: Request) -> bytes:
+    async def _infer(self, request: Request) -> Response:
         """Answer rows given as tensors."""
-        model = self._model(request)
-        length = request.headers.get(b"inference-header-content-length")
-        arguments = request.body, length, model.rows, model.output_names
-        asked = await self._read(model, request, lambda: read_infer(*arguments))
-        cells = model.rows.with_request_id(asked.cells, asked.id or _header_id(request))
-        answered = await self._answer(model, cells, request)
-        return infer_response(answered, asked, self._config.name, model.version, _answer_type(model))
+        model, body = self._model(request), await request.body()
+        length = request.headers.get("inference-header-content-length")
+        arguments = body, None if length is None else length.encode("latin-1"), model.rows, model.output_names
+        asked, answered = await self._answer(model, request, body, lambda: read_infer(*arguments))
+        response = infer_response(answered, asked, self._config.name, model.version, _answer_type(model))
+        return json_response(response)
 
-    async def _predict(self, request: Request) -> bytes:
+    async def _predict(self, request: Request) -> Response:
         """Answer rows by the names of their columns."""
-        model = self._model(request)
-        arguments = request.body, model.rows, _header_id(request)
-        cells = await self._read(model, request, lambda: _cells(*arguments))
-        answered = await self._answer(model, cells, request)
+        model, body = self._model(request), await request.body()
+        _, answered = await self._answer(model, request, body, lambda: _read_rows(body, model.rows))
         columns = {"answer": answered.answer, "probability": answered.probability, "route": answered.route}
         columns |= {"cost": answered.cost, "degraded": answered.degraded}
         lists = {
@@ -229,76 +209,68 @@ class _Handlers:
             if values is not None
         }
         rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
-        return orjson.dumps(
+        return json_response(
             {"model_name": self._config.name, "model_version": model.version, "answers": rows}
         )
 
-    async def _read(self, model: Model, request: Request, read: Callable[[], Any]) -> Any:
-        """What a body holds; a large one is parsed in the thread of batches."""
-        if len(request.body) <= LARGE_BODY:
-            return read()
-        with self._gateway.limiter.waiting:
-            return await model.in_batch_thread(read)
-
-    async def _answer(self, model: Model, cells: RequestCells, request: Request) -> Answered:
+    async def _answer(
+        self, model: Model, request: Request, body: bytes, read: Callable[[], InferRequest]
+    ) -> tuple[InferRequest, Answered]:
+        """Read and answer a request; a large one has a place in the queue of batches."""
         began = time.perf_counter()
-        request.facts |= {"version": model.version, "rows": len(cells)}
-        if model.is_batch(cells) and len(request.body) <= LARGE_BODY:  # larger ones have a place in the queue
-            request.batch.enter_context(self._gateway.limiter.batch(cells.numbers.nbytes))
-        asks_full = b"thrifty-model" in request.headers
-        answered = await model.answer(cells, request.batch, asks_full=asks_full)
-        self._gateway.metrics.count(model, cells.numbers, answered, time.perf_counter() - began)
+        async with AsyncExitStack() as stack:
+            if len(body) > self._config.batch_bytes:
+                await stack.enter_async_context(self._gateway.batches)
+                asked = await model.in_batch_thread(read)
+            else:
+                asked = read()
+                if model.is_batch(asked.cells):
+                    await stack.enter_async_context(self._gateway.batches)
+            request_id = asked.id or request.headers.get("x-request-id", "")[:200] or None
+            cells = model.rows.with_request_id(asked.cells, request_id)
+            answered = await model.answer(cells, asks_full="thrifty-model" in request.headers)
+        facts = facts_of(request)
+        facts |= {"version": model.version, "rows": len(cells)}
         if answered.n_sent:
-            request.facts["sent"] = answered.n_sent
+            facts["sent"] = answered.n_sent
         if answered.reasons:
-            request.facts["degraded"] = dict(answered.reasons)
-        if self._config.explore:
-            self._gateway.in_background(self._explore(model, cells, answered))
-        return answered
-
-    async def _explore(self, model: Model, cells: RequestCells, answered: Answered) -> None:
-        compared = await model.explore(cells, answered, self._config.explore)
-        for outcome, n in zip(("compared", "agreed"), compared or (), strict=False):
-            self._gateway.metrics.explored[outcome] += n
-
-    # -- what there is -------------------------------------------------------------------------------
+            facts["degraded"] = dict(answered.reasons)
+        metrics = self._gateway.metrics
+        metrics.count(model, cells.numbers, answered, time.perf_counter() - began)
+        if answered.n_explored:
+            facts |= {"explored": answered.n_explored, "propensity": self._config.explore}
+            metrics.explored.labels("compared").inc(answered.n_explored)
+            metrics.explored.labels("agreed").inc(answered.n_agreed)
+        return asked, answered
 
     def _model(self, request: Request) -> Model:
-        model, version = self._gateway.model, request.path.get("version")
+        model, version = self._gateway.model, request.path_params.get("version")
         if version is not None and version != model.version:
             raise Refusal(
                 404, f"there is no version {version[:60]!r} of the model; {model.version!r} is served."
             )
-        exported = request.headers.get(b"thrifty-model")
-        if exported is not None and exported.decode("latin-1") != model.identity:
+        exported = request.headers.get("thrifty-model")
+        if exported is not None and exported != model.identity:
             raise Refusal(
                 409,
-                f"the device runs the system {exported.decode('latin-1')[:60]!r}; {model.identity!r} is served. Export "
-                f"this system anew, or serve the one that was exported.",
+                f"the device runs the system {exported[:60]!r}; {model.identity!r} is served. Export this system anew, "
+                f"or serve the one that was exported.",
             )
         return model
 
-    async def _live(self, _: Request) -> bytes:
-        """Whether the gateway runs."""
-        return orjson.dumps({"live": True})
+    # -- descriptions ------------------------------------------------------------------------------
 
-    async def _ready(self, _: Request) -> bytes:
-        """Whether the gateway answers."""
-        if not self._gateway.is_ready:
-            raise Refusal(503, "the gateway is not ready.", self._config.retry_after)
-        return orjson.dumps({"ready": True})
-
-    async def _model_ready(self, request: Request) -> bytes:
+    async def _model_ready(self, request: Request) -> Response:
         """Whether the model answers."""
         self._model(request)
-        return await self._ready(request)
+        return _ready(self._gateway)
 
-    async def _server(self, _: Request) -> bytes:
+    async def _server(self, _: Request) -> Response:
         """Name and version of the gateway."""
         extensions = ["binary_tensor_data"]
-        return orjson.dumps({"name": "thrifty", "version": __version__, "extensions": extensions})
+        return json_response({"name": "thrifty", "version": __version__, "extensions": extensions})
 
-    async def _metadata(self, request: Request) -> bytes:
+    async def _metadata(self, request: Request) -> Response:
         """Inputs and outputs of the model."""
         model = self._model(request)
         rows = model.rows
@@ -319,7 +291,7 @@ class _Handlers:
             for name in model.output_names
         ]
         classes = model.chain.classes.tolist()
-        return orjson.dumps(
+        return json_response(
             {
                 "name": self._config.name,
                 "versions": [model.version],
@@ -331,137 +303,37 @@ class _Handlers:
             }
         )
 
-    async def _openapi(self, _: Request) -> bytes:
-        """Description of all operations."""
-        return orjson.dumps(_description(self._gateway, self.routes))
+    async def _openapi(self, _: Request) -> Response:
+        """Description of all operations: a static file, in which columns, labels and the name are filled in."""
+        model = self._gateway.model
+        described = json.loads(_OPENAPI.read_text(encoding="utf-8").replace("NAME", self._config.name))
+        described["info"]["version"] = __version__
+        if not self._gateway.keys.are_needed("clients"):
+            described["security"], described["components"]["securitySchemes"] = [], {}
+        fields = {name: part.get("properties") for name, part in described["components"]["schemas"].items()}
+        fields["Row"] |= {key: {"type": ["string", "integer", "null"]} for key in model.rows.keys}
+        fields["Row"] |= {name: {"type": [*model.rows.json_types(name), "null"]} for name in model.rows.names}
+        names = [*(["X"] if model.rows.is_numeric else []), *model.rows.names, *model.rows.keys]
+        fields["Tensor"]["name"]["enum"] = names
+        fields["Tensors"]["outputs"]["items"]["properties"]["name"]["enum"] = list(model.output_names)
+        fields["Answer"]["route"]["maximum"] = model.chain.n_stages
+        kinds = {"b": "boolean", "i": "integer", "u": "integer", "f": "number"}
+        kind = "number" if model.is_number else kinds.get(model.chain.classes.dtype.kind, "string")
+        fields["Answer"]["answer"]["type"] = [kind, "null"]
+        if model.is_number:
+            del fields["Answer"]["probability"]
+        return json_response(described)
 
 
-def _cells(body: bytes, rows: RequestRows, header_id: str | None) -> RequestCells:
+def _read_rows(body: bytes, rows: RequestRows) -> InferRequest:
     """Rows of a request of JSON objects."""
     request = read_json(body)
     if not {"rows"} <= set(request) <= {"rows", "id"}:
         raise InvalidInputError(
             'the body must be {"rows": [{"COLUMN": VALUE, ...}, ...], "id": OPTIONAL TEXT}.'
         )
-    return rows.with_request_id(rows.from_records(request["rows"]), read_id(request.get("id")) or header_id)
-
-
-def _header_id(request: Request) -> str | None:
-    """The id that a client or a proxy gave a request in its header."""
-    given = request.headers.get(b"x-request-id")
-    return None if given is None else given.decode("latin-1")[:200]
+    return InferRequest(rows.from_records(request["rows"]), (), read_id(request.get("id")))
 
 
 def _answer_type(model: Model) -> str:
     return "FP64" if model.is_number else datatype_of(model.chain.classes.dtype.kind)
-
-
-async def _refused(_: StarletteRequest, error: Exception) -> Response:
-    """404 and 405 as JSON."""
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    message = str(error.detail) if isinstance(error, HTTPException) else "the gateway failed."
-    message = {
-        404: "there is nothing at this address.",
-        405: "this address takes another method.",
-    }.get(status, message)
-    headers = error.headers if isinstance(error, HTTPException) else None
-    return Response(error_body(message), status, headers=headers, media_type="application/json")
-
-
-# -- OpenAPI ---------------------------------------------------------------------------------------
-
-_ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
-
-
-def _description(gateway: Gateway, routes: list[Route]) -> dict[str, Any]:
-    """The OpenAPI description of some routes, with the columns and labels of the model that serves."""
-    model, needs_key = gateway.model, gateway.keys.are_needed("clients")
-    schemas = {"predict": (_rows(model), _answers(model)), "infer": (_tensors(model), _OUTPUTS)}
-    paths: dict[str, Any] = {}
-    for route in routes:
-        endpoint: Endpoint = route.endpoint  # type: ignore[assignment]  # Starlette knows callables only
-        body, answer = schemas.get(endpoint.name, (None, {"type": "object"}))
-        operation: dict[str, Any] = {
-            "operationId": endpoint.name + ("_version" if route.param_convertors else ""),
-            "summary": endpoint.summary,
-            "responses": {
-                "200": {"description": "The answer.", **_json(answer)},
-                "default": {"description": "A refusal; `error` says why, and what to do.", **_json(_ERROR)},
-            },
-        }
-        if route.param_convertors:
-            version = {"name": "version", "in": "path", "required": True, "schema": {"type": "string"}}
-            operation["parameters"] = [version]
-        if body is not None:
-            operation["requestBody"] = {"required": True, **_json(body)}
-        if endpoint.keys is None:
-            operation["security"] = []
-        paths[route.path] = {"post" if body is not None else "get": operation}
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": f"thrifty: {gateway.config.name}", "version": __version__},
-        "paths": paths,
-        "components": {
-            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}} if needs_key else {}
-        },
-        "security": [{"bearer": []}] if needs_key else [],
-    }
-
-
-def _json(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"content": {"application/json": {"schema": schema}}}
-
-
-def _object(**properties: Any) -> dict[str, Any]:
-    """An object all of whose properties must be there."""
-    return {"type": "object", "required": list(properties), "properties": properties}
-
-
-def _list(items: dict[str, Any], **limits: int) -> dict[str, Any]:
-    return {"type": "array", "items": items, **limits}
-
-
-_TEXT, _ID = {"type": "string"}, {"type": "string", "maxLength": 200}
-_OUTPUTS = _object(
-    model_name=_TEXT,
-    model_version=_TEXT,
-    outputs=_list(
-        _object(name=_TEXT, datatype=_TEXT, shape=_list({"type": "integer"}), data={"type": "array"})
-    ),
-)
-
-
-def _rows(model: Model) -> dict[str, Any]:
-    columns = {key: {"type": ["string", "integer", "null"]} for key in model.rows.keys}
-    columns |= {name: {"type": [*model.rows.json_types(name), "null"]} for name in model.rows.names}
-    row = {"type": "object", "properties": columns, "additionalProperties": False}
-    body = _object(rows=_list(row, minItems=1)) | {"additionalProperties": False}
-    body["properties"]["id"] = _ID
-    return body
-
-
-def _answers(model: Model) -> dict[str, Any]:
-    kinds = {"b": "boolean", "i": "integer", "u": "integer", "f": "number"}
-    kind = "number" if model.is_number else kinds.get(model.chain.classes.dtype.kind, "string")
-    answer = _object(
-        answer={"type": [kind, "null"]},
-        route={"type": "integer", "minimum": -1, "maximum": model.chain.n_stages},
-        cost={"type": "number", "minimum": 0},
-        degraded={"type": "boolean"},
-    )
-    if not model.is_number:
-        answer["properties"]["probability"] = {"type": ["number", "null"], "minimum": 0, "maximum": 1}
-    return _object(model_name=_TEXT, model_version=_TEXT, answers=_list(answer))
-
-
-def _tensors(model: Model) -> dict[str, Any]:
-    names = [*(["X"] if model.rows.is_numeric else []), *model.rows.names, *model.rows.keys]
-    tensor = _object(
-        name={"enum": names},
-        datatype={"enum": ["FP64", "FP32", "INT64", "INT32", "BOOL", "BYTES"]},
-        shape=_list({"type": "integer", "minimum": 1}, minItems=1, maxItems=2),
-        data={"type": "array"},
-    )
-    body = _object(inputs=_list(tensor, minItems=1))
-    body["properties"] |= {"id": _ID, "outputs": _list(_object(name={"enum": list(model.output_names)}))}
-    return body

@@ -35,7 +35,7 @@ from thrifty.engine.walk.policy import SLACK, Policy
 from thrifty.engine.walk.walk import Walk
 from thrifty.errors import InvalidInputError
 
-__all__ = ["BudgetController", "Spending", "cost_at_hand"]
+__all__ = ["BudgetController", "Spending", "cost_at_hand", "joined"]
 
 HORIZONS = 20
 """Debts are paid back within the window's rows over this number."""
@@ -268,28 +268,30 @@ class BudgetController:
 
     # -- rows --------------------------------------------------------------------------------------
 
-    def walk(self, reader: Reader) -> Walk:
+    def walk(self, reader: Reader, rows: Ints | None = None, beyond: Chain | None = None) -> Walk:
         """Send every row as far as the budget allows, and take note of what its route costs.
 
         Large batches go in pieces, each at a point of its own. Routes are noted at their price before it is known
         whether the full model will answer: were a failed call worth nothing, the controller would answer an outage by
-        sending ever more rows to a remote that is down.
+        sending ever more rows to a remote that is down. ``rows`` are all rows unless given; they follow ``beyond``, if
+        it is given, wherever the cap leaves room for it.
         """
         walks: list[Walk] = []
+        rows = np.arange(reader.n_samples) if rows is None else rows
         first, by_row = 0, self._chain.price_list.by_row is not None
-        while first < reader.n_samples or not walks:
-            n_rows, chain = self.begin(reader.n_samples - first)
+        while first < len(rows) or not walks:
+            n_rows, chain = self.begin(len(rows) - first, beyond)
             costs = np.zeros(0)
             try:
-                walks.append(chain.walk(reader, np.arange(first, first + n_rows)))
+                walks.append(chain.walk(reader, rows[first : first + n_rows]))
                 walk = walks[-1]
                 costs = chain.spent(reader, walk) if by_row else self._cost_by_place[chain.places(walk)]
             finally:
                 self.end(n_rows, costs)
             first += n_rows
-        return _joined(walks)
+        return joined(walks)
 
-    def begin(self, n_rows: int) -> tuple[int, Chain]:
+    def begin(self, n_rows: int, beyond: Chain | None = None) -> tuple[int, Chain]:
         """How many of some rows go next, and the chain at the point that they follow; ``end`` must follow.
 
         No request waits for rows under way. Until it is known what they pay, the cap takes it for as much as a row can.
@@ -302,7 +304,7 @@ class BudgetController:
             if is_capped:
                 self._state["n_capped"] += n_rows
             self._spending.begin(n_rows, self._most)
-            return n_rows, self._stopping if is_capped else self._chain_at_setpoint()
+            return n_rows, self._stopping if is_capped else beyond or self.chain_at_setpoint
 
     def end(self, n_rows: int, costs: Floats) -> None:
         """Take note that rows which had begun are done, and of what they paid; without costs, they were refused."""
@@ -330,7 +332,9 @@ class BudgetController:
         state["debt"], state["correction"] = debt, min(max(correction, low), high)
         state["setpoint"] = target + min(max(wanted, low), high)
 
-    def _chain_at_setpoint(self) -> Chain:
+    @property
+    def chain_at_setpoint(self) -> Chain:
+        """The chain at the operating point in force."""
         # The seed stays: at one setpoint a row key follows the same of two points at every request.
         return self._chain.at(self._chain.policy.within(self.setpoint))
 
@@ -364,17 +368,18 @@ def cost_at_hand(chain: Chain, *, is_free: bool) -> Floats:
     return np.append(paid, 0.0)
 
 
-def _joined(walks: Sequence[Walk]) -> Walk:
-    """Walks of pieces of a batch as one."""
+def joined(walks: Sequence[Walk]) -> Walk:
+    """Walks of parts of a batch as one, in the order of its rows."""
     if len(walks) == 1:
         return walks[0]
+    rows = np.concatenate([walk.rows for walk in walks])
+    order = np.argsort(rows)
     behind = [walk.behind for walk in walks if walk.behind is not None]
+    nodes = [walk.node for walk in walks if walk.node is not None]
     return Walk(
-        np.concatenate([walk.rows for walk in walks]),
-        np.concatenate([walk.route for walk in walks]),
-        np.concatenate([walk.scores for walk in walks]),
-        _joined(behind) if behind else None,
-        None
-        if walks[0].node is None
-        else np.concatenate([walk.node for walk in walks if walk.node is not None]),
+        rows[order],
+        np.concatenate([walk.route for walk in walks])[order],
+        np.concatenate([walk.scores for walk in walks])[order],
+        joined(behind) if behind else None,
+        np.concatenate(nodes)[order] if nodes else None,
     )

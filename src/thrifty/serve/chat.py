@@ -9,32 +9,35 @@ import asyncio
 import csv
 import io
 import os
-import random
 import re
 import time
 import uuid
 from collections import Counter, OrderedDict
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import orjson
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from thrifty.engine.purchases.http import http_session
+from thrifty.engine.purchases.retry import attempts
 from thrifty.errors import InvalidInputError, RemoteFailure
 from thrifty.learners.routing.router import ModelRouter
-from thrifty.serve.admission import Endpoint, Refusal, Reply, Request
+from thrifty.rows import key_chance
 from thrifty.serve.config import Config, closest
-from thrifty.serve.gateway import Gateway, Loaded
+from thrifty.serve.gateway import BaseGateway, Loaded
 from thrifty.serve.inference_protocol import read_json
 from thrifty.serve.language_models import REFUSALS, UNTRIED, Bill, Completion, DayLedger, LanguageModel
+from thrifty.serve.middleware import Refusal, facts_of, json_response, operation
 
 NAME = "thrifty"
 """Name of the router in requests; ``thrifty:budget=0.001`` is the same router at another mean cost."""
@@ -48,23 +51,8 @@ _PASSED = {
 _READ = {"model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n"}
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 
-_MAX_CONVERSATIONS = 100_000
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
-"""Seconds before all models are asked again, the first and the longest."""
 
-_COLUMNS = [
-    "id",
-    "time",
-    "text",
-    "model",
-    "quality",
-    "cost",
-    "answer",
-    "propensity",
-    "taken",
-    "seconds",
-    "outcome",
-]
+# -- requests --------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -169,20 +157,72 @@ def _text_of(message: dict[str, Any]) -> str:
     raise InvalidInputError(f"content of a message of the role {role!r} must be text, or a list of texts.")
 
 
-class ChatGateway(Gateway):
-    """A router in front of language models; parameters as of ``Gateway``.
+# -- the gateway -----------------------------------------------------------------------------------
+
+
+@dataclass
+class LogRow:
+    """A call of a model as the log of usage holds it; ``thrifty route`` reads such logs.
 
     Attributes
     ----------
-    model : SimpleNamespace
-        The router in force, its version, and what metrics ask of a model.
+    quality : int or str
+        0 of a call that failed; empty otherwise, to be filled in.
+    propensity : float
+        Probability with which the model was asked.
+    taken : int
+        1 if the client got this answer.
+    outcome : str
+        "answered", or the reason of the failure.
+    """
+
+    id: str
+    time: float
+    text: str
+    model: str
+    quality: int | str = ""
+    cost: float = 0.0
+    answer: str | None = None
+    propensity: float = 1.0
+    taken: int = 0
+    seconds: float = 0.0
+    outcome: str = ""
+
+
+class ServedRouter:
+    """A router made ready to serve; see ``Served``.
+
+    Parameters
+    ----------
+    loaded : Loaded
+        The router and its version.
+    budget : float, optional
+        Mean cost per request; None is the operating point of the file.
+    """
+
+    def __init__(self, loaded: Loaded, budget: float | None) -> None:
+        router, self.version = loaded.system, loaded.version
+        if not isinstance(router, ModelRouter) or not router.reads_texts:
+            raise InvalidInputError(
+                "chat completions need a router that was fitted on texts. Fit it on a log with a column text."
+            )
+        self.router: ModelRouter = router if budget is None else router.at(budget=budget)
+        self.at = lru_cache(64)(lambda budget: router.at(budget=budget))
+        self.cost_of_full = router.model_costs[router.best_model]
+        self.routes = tuple(router.pool_)
+        self.router.start("warm up")
+
+
+class ChatGateway(BaseGateway[ServedRouter]):
+    """A router in front of language models; parameters as of ``BaseGateway``.
+
+    Attributes
+    ----------
     models : dict of str to LanguageModel
         Models of the router, by name.
     ledger : DayLedger
         What this day has cost.
     """
-
-    model: Any
 
     def __init__(self, system: Any, config: Config, **how: Any) -> None:
         if config.workers > 1:
@@ -201,46 +241,24 @@ class ChatGateway(Gateway):
         )
         self._log = None if settings.log is None else _open_log(Path(settings.log))
 
-    def _model_of(self, given: Any) -> Any:
-        """The router in force, with what metrics ask of a model."""
-        loaded = given if isinstance(given, Loaded) else Loaded(given, "1")
-        router, tables = loaded.system, self.config.model_settings
-        if not isinstance(router, ModelRouter) or not router.reads_texts:
-            raise InvalidInputError(
-                "chat completions need a router that was fitted on texts. Fit it on a log with a column text."
-            )
-        prices = router.model_prices
+    def _serving(self, loaded: Loaded) -> ServedRouter:
+        served, tables = ServedRouter(loaded, self.budget), self.config.model_settings
+        prices = loaded.system.model_prices
         for name in tables:
             if name not in prices:
                 raise InvalidInputError(
                     f"[models.{name}] is no model of the router.{closest(name, list(prices))}"
                 )
-        lacking = [name for name in router.pool_ if name not in tables]
+        lacking = [name for name in served.routes if name not in tables]
         if lacking:
             raise InvalidInputError(
-                f"the router asks {', '.join(router.pool_)}; [models.{lacking[0]}] must say where {lacking[0]!r} is: "
+                f"the router asks {', '.join(served.routes)}; [models.{lacking[0]}] must say where {lacking[0]!r} is: "
                 f'url = "https://HOST/v1", key_env = "NAME_OF_A_VARIABLE".'
             )
-        for name in router.pool_:
+        for name in served.routes:
             if name not in self.models:
                 self.models[name] = LanguageModel(name, tables[name], prices[name])
-        budget = self._budget
-        model = SimpleNamespace(
-            router=router if budget is None else router.at(budget=budget),
-            at=lru_cache(64)(lambda budget: router.at(budget=budget)),
-            version=loaded.version,
-            best=router.best_model,
-            cost_of_full=router.model_costs[router.best_model],
-            route_name=str,
-            rows=SimpleNamespace(names=()),
-            chain=SimpleNamespace(n_stages=0),
-            **dict.fromkeys(("drift", "providers", "remote", "controller")),
-        )
-        model.router.start("warm up")
-        return model
-
-    async def _take_over_remote(self, model: Any, old: Any) -> None:
-        """Models keep their connections."""
+        return served
 
     async def start(self) -> None:
         """Start to answer requests."""
@@ -260,16 +278,14 @@ class ChatGateway(Gateway):
 
     async def change_budget(self, budget: Any) -> None:
         """Go to the operating point of another mean cost per request; None is that of the file."""
-        router = self.model.at(budget=budget)
-        self.model.router, self._budget = router, budget
+        self.model.router = self.model.at(budget)
+        self.budget = budget
 
-    async def status(self) -> dict[str, Any]:
-        """Contents of the status page."""
-        found = await super().status()
-        routes = [{"route": name, "rows": self.metrics.routes[name]} for name in self.models]  # type: ignore[index]  # by names here
-        return found | {"routes": routes, "today": self.ledger.today}
+    def refresh(self) -> dict[str, Any]:
+        """Bring gauges up to date; returns what the status page shows besides metrics."""
+        return {**super().refresh(), "today": self.ledger.today}
 
-    def sticky(self, chat: ChatRequest) -> str | None:
+    def pinned_model(self, chat: ChatRequest) -> str | None:
         """Model that answered the conversation before."""
         name = None if chat.is_first else self._conversations.get(chat.conversation)
         return name if name in self.models else None
@@ -278,26 +294,21 @@ class ChatGateway(Gateway):
         """Keep the model that has answered a conversation."""
         self._conversations[chat.conversation] = name
         self._conversations.move_to_end(chat.conversation)
-        if len(self._conversations) > _MAX_CONVERSATIONS:
+        if len(self._conversations) > self.settings.max_conversations:
             self._conversations.popitem(last=False)
 
     def parsed(self, text: str) -> str | None:
         """The answer in a text, as answers are compared."""
         if self._pattern is None:
             return text
-        found = list(self._pattern.finditer(text))
-        return found[-1].group(1 if self._pattern.groups else 0) if found else None
+        matches = list(self._pattern.finditer(text))
+        return matches[-1].group(1 if self._pattern.groups else 0) if matches else None
 
-    @property
-    def has_log(self) -> bool:
-        """Whether calls are logged."""
-        return self._log is not None
-
-    def log(self, row: Mapping[str, Any]) -> None:
+    def log(self, row: LogRow) -> None:
         """Add one call to the log, in one write, so that a process that is killed leaves no half of a line."""
         if self._log is not None:
             line = io.StringIO()
-            csv.DictWriter(line, _COLUMNS).writerow(row)
+            csv.writer(line).writerow(asdict(row).values())
             os.write(self._log, line.getvalue().encode("utf-8", "surrogatepass"))
 
 
@@ -307,14 +318,14 @@ def _open_log(path: Path) -> int:
     except OSError as error:
         raise InvalidInputError(f"the log {path} must be a file that can be written: {error}.") from error
     if os.fstat(file).st_size == 0:
-        os.write(file, (",".join(_COLUMNS) + "\r\n").encode())
+        os.write(file, (",".join(column.name for column in fields(LogRow)) + "\r\n").encode())
     return file
 
 
 # -- one request -----------------------------------------------------------------------------------
 
 
-class _Turn:
+class ChatCall:
     """One request: asks models until an answer is taken, and keeps its bill.
 
     Attributes
@@ -331,58 +342,56 @@ class _Turn:
 
     def __init__(self, gateway: ChatGateway, chat: ChatRequest) -> None:
         self._gateway, self._chat, self.id = gateway, chat, f"chatcmpl-{uuid.uuid4().hex}"
-        model = gateway.model
-        self._router: ModelRouter = model.router if chat.budget is None else model.at(chat.budget)
+        served = gateway.model
+        self._router: ModelRouter = served.router if chat.budget is None else served.at(chat.budget)
         self._session = self._router.start(chat.text)
-        self._best_cost: float = self._session.expected_cost(model.best)
-        self._sticky = gateway.sticky(chat)
-        self._explore = 0.0 if self._sticky else gateway.config.explore
-        self._first = self._sticky
-        if random.random() < self._explore:
-            self._first = random.choice(self._router.pool_)
+        self._best_cost: float = self._session.expected_cost(self._router.best_model)
+        self._pinned = self._first = gateway.pinned_model(chat)
+        self._others: list[
+            str
+        ] = []  # models of which one is asked beyond the stop of an explored conversation
         self.asked: list[str] = []
         self.cost, self.model = 0.0, ""
         self.failures: dict[str, str] = {}
         self._usage: Counter[str] = Counter()
-        self._rows: dict[str, dict[str, Any]] = {}
+        self._rows: dict[str, LogRow] = {}
 
     async def answer(self, *, live: bool) -> "Completion | AsyncGenerator[str | Completion, None]":
         """The answer that is taken; with ``live``, the parts of one that will be, once the first has come."""
-        loop, gateway = asyncio.get_running_loop(), self._gateway
-        ends, pause = loop.time() + gateway.settings.deadline, _FIRST_PAUSE
-        while (found := await self._attempt(live)) is None:
-            self._refuse_if_hopeless()
-            if loop.time() + pause > ends:
-                status = 429 if set(self.failures.values()) == {"ceiling"} else 503
-                raise Refusal(status, f"no model answers: {self._why()}.", gateway.config.retry_after)
-            with gateway.limiter.waiting:
+        gateway = self._gateway
+        for pause in attempts(None, time.monotonic() + gateway.settings.deadline, longest_pause=1.0):
+            if pause:
                 await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
-            self._session, self.failures = self._router.start(self._chat.text), {}
-        return found
+                self._session, self.failures = self._router.start(self._chat.text), {}
+            if (answer := await self._attempt(live)) is not None:
+                return answer
+            self._refuse_unanswerable()
+        status = 429 if set(self.failures.values()) == {"ceiling"} else 503
+        raise Refusal(status, f"no model answers: {self._why()}.", gateway.config.retry_after)
 
     async def _attempt(self, live: bool) -> "Completion | AsyncGenerator[str | Completion, None] | None":
         """Ask the model of the conversation, then as the policy decides; None where all models fail."""
-        session, given = self._session, {}  # type: Any, dict[str, Completion]
+        session, completions = self._session, {}  # type: Any, dict[str, Completion]
         if self._first is not None:
             self.model, self._first = self._first, None
-            if (found := await self._ask(self.model, live)) is not None:
-                return found
-        while (wanted := session.next_purchase) is not None:
-            name, before = wanted.name, self.cost
-            found = None if name in self.failures else await self._ask(name, live and session.takes_next)
-            if found is None:
+            if (answer := await self._ask(self.model, live)) is not None:
+                return answer
+        while (purchase := session.next_purchase) is not None:
+            name, before, answer = purchase.name, self.cost, None
+            if name not in self.failures:
+                answer = await self._ask(name, live and session.takes_next)
+            if answer is None:
                 session.fail(self.cost - before)
-            elif isinstance(found, Completion):
-                given[name] = found
-                session.give(self._gateway.parsed(found.text), cost=self.cost - before)
+            elif isinstance(answer, Completion):
+                completions[name] = answer
+                session.give(self._gateway.parsed(answer.text), cost=self.cost - before)
             else:
                 self.model = name
-                return found
+                return answer
         self.model = session.model or ""
-        return given.get(self.model)
+        return completions.get(self.model)
 
-    def _refuse_if_hopeless(self) -> None:
+    def _refuse_unanswerable(self) -> None:
         """Refuse a request that no later attempt can answer."""
         reasons, settings, ledger = set(self.failures.values()), self._gateway.settings, self._gateway.ledger
         if reasons <= set(REFUSALS):
@@ -419,23 +428,19 @@ class _Turn:
 
     async def _parts(self, name: str, live: bool) -> AsyncGenerator[str | Completion, None]:
         """Parts of an answer and its completion, paid for and logged."""
-        model, session, chat, began = (
-            self._gateway.models[name],
-            self._gateway.session,
-            self._chat,
-            time.time(),
-        )
-        before, failure = self.cost, None  # type: float, RemoteFailure | None
-        found = Completion({})
+        gateway, chat, began = self._gateway, self._chat, time.time()
+        model, session, before = gateway.models[name], gateway.session, self.cost
+        failure: RemoteFailure | None = None
+        completion = Completion({})
         try:
-            with self._paid(name) as bill, self._gateway.limiter.waiting:
+            with self._paid(name) as bill:
                 if live:
                     async with aclosing(model.stream(session, chat.fields, chat.max_tokens, bill)) as parts:
                         async for part in parts:
-                            found = part if isinstance(part, Completion) else found
+                            completion = part if isinstance(part, Completion) else completion
                             yield part
                 else:
-                    yield (found := await model.ask(session, chat.fields, chat.max_tokens, bill))
+                    yield (completion := await model.ask(session, chat.fields, chat.max_tokens, bill))
         except BaseException as error:
             failure = (
                 error if isinstance(error, RemoteFailure) else RemoteFailure("gone", "the client has gone")
@@ -444,7 +449,7 @@ class _Turn:
             raise
         finally:
             if failure is None or failure.reason not in UNTRIED:
-                self._note(name, found, self.cost - before, began, failure)
+                self._record(name, completion, self.cost - before, began, failure)
 
     @contextmanager
     def _paid(self, name: str) -> Iterator[Bill]:
@@ -461,43 +466,43 @@ class _Turn:
     def _most(self, name: str) -> float:
         return self._gateway.models[name].most(self._chat.n_bytes, self._chat.max_tokens)
 
-    def _note(
-        self, name: str, found: Completion, cost: float, began: float, failure: RemoteFailure | None
+    def _record(
+        self, name: str, completion: Completion, cost: float, began: float, failure: RemoteFailure | None
     ) -> None:
-        """Remember a call for the log; one that failed is of quality 0."""
+        """Keep a call for the log; one that failed is of quality 0."""
         self.asked.append(name)
-        self._usage.update(found.usage)
-        before = self._rows.get(name, {"cost": 0.0, "seconds": 0.0})
-        self._rows[name] = {
-            "quality": "" if failure is None else 0,
-            "cost": before["cost"] + cost,
-            "answer": self._gateway.parsed(found.text) if failure is None else None,
-            "seconds": before["seconds"] + time.time() - began,
-            "outcome": "answered" if failure is None else failure.reason,
-        }
+        self._usage.update(completion.usage)
+        row = self._rows.setdefault(name, LogRow(self.id, 0.0, self._chat.text, name))
+        row.cost += cost
+        row.seconds += time.time() - began
+        row.quality = "" if failure is None else 0
+        row.answer = self._gateway.parsed(completion.text) if failure is None else None
+        row.outcome = "answered" if failure is None else failure.reason
         if failure is not None:
-            self._gateway.metrics.degraded[f"{name}: {failure.reason}"] += 1
+            self._gateway.metrics.degraded.labels(f"{name}: {failure.reason}").inc()
 
     # -- the end -----------------------------------------------------------------------------------
 
     def _propensity(self, name: str) -> float:
-        """Probability of asking a model; 1 for the model of a conversation, and for one in the place of others."""
-        if name == self._sticky:
+        """Probability of asking a model; 1 for a pinned model, and for one instead of others that failed."""
+        if name == self._pinned:
             return 1.0
-        policy: float = (1.0 - self._explore) * self._session.propensity(name)
-        return policy + self._explore / len(self._router.pool_) or 1.0
+        policy: float = self._session.propensity(name)
+        if name in self._others:  # asked beyond the stop
+            return policy + (1.0 - policy) * self._gateway.config.explore / len(self._others)
+        return policy or 1.0
 
     def headers(self, *, is_over: bool = True) -> dict[str, str]:
         """What was asked and paid; what is paid in the end is not known before the end."""
-        found = {
+        headers = {
             "x-request-id": self.id,
             "x-thrifty-models": ",".join(map(quote, self.asked if is_over else [*self.asked, self.model])),
             "x-thrifty-model": quote(self.model),
             "x-thrifty-propensity": f"{self._propensity(self.model):.6g}",
         }
         if is_over:
-            found |= {"x-thrifty-cost": f"{self.cost:.9g}", "x-thrifty-saved": f"{self._saved:.9g}"}
-        return found
+            headers |= {"x-thrifty-cost": f"{self.cost:.9g}", "x-thrifty-saved": f"{self._saved:.9g}"}
+        return headers
 
     @property
     def _saved(self) -> float:
@@ -519,18 +524,41 @@ class _Turn:
         return {name: self._usage[name] for name in ("prompt_tokens", "completion_tokens", "total_tokens")}
 
     def end(self) -> None:
-        """Count the request, and log its calls."""
+        """Count the request, and log its calls; an explored one goes on first."""
         metrics, gateway = self._gateway.metrics, self._gateway
-        metrics.spend += self.cost
+        metrics.spend.inc(self.cost)
         if self.model:
-            metrics.rows += 1
-            metrics.saved += self._saved
-            metrics.routes[self.model] += 1  # type: ignore[index]  # by names here
+            metrics.n_rows += 1
+            metrics.saved.inc(self._saved)
+            metrics.rows.labels(self.model).inc()
             gateway.remember(self._chat, self.model)
-        for name, row in self._rows.items() if gateway.has_log else ():
-            known = {"id": self.id, "time": round(time.time(), 3), "text": self._chat.text, "model": name}
-            known |= {"propensity": self._propensity(name), "taken": int(name == self.model)}
-            gateway.log({**known, **row})
+            if not self._pinned and self._chances[0] < gateway.config.explore:
+                self._others = [name for name in self._router.pool_ if name not in self._rows]
+        if self._others:
+            gateway.in_background(self._explore())
+        else:
+            self._log()
+
+    @property
+    def _chances(self) -> tuple[float, float]:
+        """Whether the conversation is explored, and by which model, drawn by its key."""
+        key = np.frombuffer(self._chat.conversation, dtype=np.uint64)[:1]
+        return float(key_chance(key, 1)[0]), float(key_chance(key, 2)[0])
+
+    async def _explore(self) -> None:
+        """Ask one model more than the policy does, for the log."""
+        before = self.cost
+        try:
+            await self._ask(self._others[int(self._chances[1] * len(self._others))], live=False)
+        finally:
+            self._gateway.metrics.spend.inc(self.cost - before)
+            self._log()
+
+    def _log(self) -> None:
+        for name, row in self._rows.items():
+            row.time, row.propensity = round(time.time(), 3), self._propensity(name)
+            row.taken = int(name == self.model)
+            self._gateway.log(row)
 
 
 async def _chained(first: Any, parts: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
@@ -544,119 +572,132 @@ async def _chained(first: Any, parts: AsyncGenerator[Any, None]) -> AsyncGenerat
 # -- responses -------------------------------------------------------------------------------------
 
 
-async def complete(gateway: ChatGateway, request: Request) -> Reply:
+@dataclass
+class Choice:
+    """A choice of a completion: a whole message."""
+
+    message: dict[str, Any]
+    finish_reason: str
+    index: int = 0
+
+
+@dataclass
+class ChatCompletion:
+    """A whole response, as OpenAI's protocol has it."""
+
+    id: str
+    model: str
+    choices: list[Choice]
+    usage: dict[str, int]
+    object: str = "chat.completion"
+    created: int = field(default_factory=lambda: int(time.time()))
+
+
+@dataclass
+class ChunkChoice:
+    """A choice of a part of a stream: what it adds to the message."""
+
+    delta: dict[str, Any]
+    finish_reason: str | None = None
+    index: int = 0
+
+
+@dataclass
+class ChatChunk:
+    """One part of a stream."""
+
+    id: str
+    model: str
+    choices: list[ChunkChoice]
+    created: int
+    object: str = "chat.completion.chunk"
+
+    def event(self, **more: Any) -> bytes:
+        """The part as a server-sent event."""
+        return b"data: %b\n\n" % orjson.dumps({**asdict(self), **more})
+
+
+async def _complete(gateway: ChatGateway, request: Request) -> Response:
     """Answer a conversation with one of many models."""
-    chat = read_chat(request.body, gateway.settings.max_tokens)
-    turn = _Turn(gateway, chat)
-    found: Any = None
+    chat = read_chat(await request.body(), gateway.settings.max_tokens)
+    call, answer = ChatCall(gateway, chat), None  # type: ChatCall, Any
     try:
-        found = await turn.answer(live=chat.may_stream_live)
-        if not chat.is_stream:
-            choice = {"index": 0, "message": found.message, "finish_reason": found.finish_reason}
-            body = {
-                "id": turn.id,
-                "object": "chat.completion",
-                "created": int(time.time()),
-                "model": turn.model,
-            }
-            return Reply(orjson.dumps({**body, "choices": [choice], "usage": turn.usage}), turn.headers())
-        return Reply(_events(turn, chat, found), turn.headers(is_over=isinstance(found, Completion)))
+        answer = await call.answer(live=chat.may_stream_live)
+        if chat.is_stream:
+            headers = call.headers(is_over=isinstance(answer, Completion)) | {"cache-control": "no-cache"}
+            return StreamingResponse(
+                _events(call, chat, answer), headers=headers, media_type="text/event-stream"
+            )
+        choice = Choice(answer.message, answer.finish_reason)
+        return json_response(
+            ChatCompletion(call.id, call.model, [choice], call.usage), headers=call.headers()
+        )
     finally:
-        request.facts |= {"models": turn.asked, "cost": turn.cost}
-        if found is None or not chat.is_stream:
-            turn.end()
+        facts = facts_of(request)
+        facts |= {"models": call.asked, "cost": call.cost}
+        if answer is None or not chat.is_stream:
+            call.end()
 
 
-async def _events(turn: _Turn, chat: ChatRequest, found: Any) -> AsyncGenerator[bytes, None]:
+async def _events(call: ChatCall, chat: ChatRequest, answer: Any) -> AsyncGenerator[bytes, None]:
     """Server-sent events of an answer. Where a model breaks off, the answer of another one follows an empty line."""
-    head = {
-        "id": turn.id,
-        "object": "chat.completion.chunk",
-        "created": int(time.time()),
-        "model": turn.model,
-    }
+    created = int(time.time())
 
-    def event(delta: Any, reason: str | None = None, **more: Any) -> bytes:
-        choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": reason}]
-        return b"data: %b\n\n" % orjson.dumps({**head, "choices": choices, **more})
+    def event(delta: dict[str, Any], reason: str | None = None, **more: Any) -> bytes:
+        return ChatChunk(call.id, call.model, [ChunkChoice(delta, reason)], created).event(**more)
 
     try:
         yield event({"role": "assistant", "content": ""})
-        if not isinstance(found, Completion):
+        if isinstance(answer, Completion):
+            yield event(_delta(answer))
+        else:
             try:
-                async with aclosing(found) as parts:
+                async with aclosing(answer) as parts:
                     async for part in parts:
                         if isinstance(part, str):
                             yield event({"content": part})
                         else:
-                            found = part
+                            answer = part
             except RemoteFailure:
-                found = await turn.answer(live=False)
-                head["model"] = turn.model
+                answer = await call.answer(live=False)
                 yield event({"content": "\n\n"})
-                yield event(_delta(found))
-        else:
-            yield event(_delta(found))
-        yield event({}, found.finish_reason, thrifty=turn.summary())
+                yield event(_delta(answer))
+        yield event({}, answer.finish_reason, thrifty=call.summary())
         if chat.has_usage:
-            yield event(None, usage=turn.usage)
+            yield ChatChunk(call.id, call.model, [], created).event(usage=call.usage)
         yield b"data: [DONE]\n\n"
     except Refusal as error:
-        yield b"data: %b\n\n" % _error(str(error), error.status)
+        yield b"data: %b\n\n" % orjson.dumps(chat_error(str(error), error.status))
     finally:
-        turn.end()
+        call.end()
 
 
-def _delta(found: Completion) -> dict[str, Any]:
+def _delta(completion: Completion) -> dict[str, Any]:
     """A whole message as one part of a stream."""
-    delta = {key: value for key, value in found.message.items() if key != "role"}
+    delta = {key: value for key, value in completion.message.items() if key != "role"}
     if isinstance(delta.get("tool_calls"), list):
-        delta["tool_calls"] = [{"index": place, **one} for place, one in enumerate(delta["tool_calls"])]
+        delta["tool_calls"] = [{"index": place, **call} for place, call in enumerate(delta["tool_calls"])]
     return delta
 
 
-def _error(message: str, status: int) -> bytes:
+def chat_error(message: str, status: int) -> dict[str, Any]:
+    """Shape of an error, as OpenAI's protocol has it."""
     kinds = {401: "authentication_error", 404: "model_not_found", 429: "insufficient_quota"}
     kind = kinds.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    return orjson.dumps({"error": {"message": message, "type": kind, "param": None, "code": kind}})
-
-
-class _ChatEndpoint(Endpoint):
-    def error_body(self, message: str, status: int) -> bytes:
-        return _error(message, status)
+    return {"error": {"message": message, "type": kind, "param": None, "code": kind}}
 
 
 def chat_routes(gateway: ChatGateway) -> list[Route]:
     """The operations for clients."""
 
-    async def chat(request: Request) -> Reply:
-        """Complete a conversation with one of many models."""
-        return await complete(gateway, request)
+    async def chat(request: Request) -> Response:
+        return await _complete(gateway, request)
 
-    async def models(_: Request) -> bytes:
-        """Names for requests."""
+    async def models(_: Request) -> Response:
         model = {"id": NAME, "object": "model", "created": int(gateway.metrics.started), "owned_by": NAME}
-        return orjson.dumps({"object": "list", "data": [{**model, "models": gateway.model.router.pool_}]})
-
-    async def live(_: Request) -> bytes:
-        """Whether the gateway runs."""
-        return orjson.dumps({"live": True})
-
-    async def ready(_: Request) -> bytes:
-        """Whether the gateway answers."""
-        if not gateway.is_ready:
-            raise Refusal(503, "the gateway is not ready.", gateway.config.retry_after)
-        return orjson.dumps({"ready": True})
-
-    def route(path: str, run: Any, is_limited: bool = False, is_open: bool = False) -> Route:
-        given = gateway.config, gateway.metrics, gateway.limiter
-        keys = None if is_open else gateway.keys
-        endpoint = _ChatEndpoint(run.__name__, run, *given, is_limited=is_limited, keys=keys)
-        return Route(path, endpoint, methods=["POST" if is_limited else "GET"])
+        return json_response({"object": "list", "data": [{**model, "models": gateway.model.routes}]})
 
     return [
-        route("/v1/chat/completions", chat, is_limited=True),
-        route("/v1/models", models),
-        route("/v2/health/live", live, is_open=True),
-        route("/v2/health/ready", ready, is_open=True),
+        operation(gateway, "/v1/chat/completions", chat, method="POST", is_limited=True),
+        operation(gateway, "/v1/models", models),
     ]

@@ -28,6 +28,18 @@ _ADDRESS = re.compile(r"https?://[^/\s?#]+(/[^\s?#]*)?/v2/models/[^/\s?#]+(/vers
 
 Settings = TypeVar("Settings")
 
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+"""Addresses that only this machine reaches."""
+
+_LEFT_TO_PROXY = {
+    name: f"The proxy in front of the gateway has it: {directive} in deploy/nginx.conf."
+    for name, directive in (
+        ("head_timeout", "client_header_timeout"),
+        ("body_timeout", "client_body_timeout"),
+        ("max_connections_per_address", "limit_conn"),
+    )
+}
+
 
 def _number(default: Any, least: float, most: float = math.inf) -> Any:
     """A setting that must lie in an interval."""
@@ -210,6 +222,8 @@ class ChatSettings:
         Tokens of an answer where a request names no limit.
     deadline : float
         Seconds in which models are asked again where all of them fail.
+    max_conversations : int
+        Conversations whose model is kept; the oldest make room.
     answer_pattern : str, optional
         Regular expression whose last match, or its first group, is the answer that is compared with others.
     """
@@ -220,6 +234,7 @@ class ChatSettings:
     log: str | None = None
     max_tokens: int = _number(1024, 1)
     deadline: float = _number(60.0, 0, 3600)
+    max_conversations: int = _number(100_000, 1)
     answer_pattern: str | None = None
 
     def __post_init__(self) -> None:
@@ -274,20 +289,25 @@ class Config:
         changes (by default those of clients). Read again on a reload, so that keys can be rotated.
     max_body_bytes, max_rows : int
         Larger requests are refused.
-    head_timeout, body_timeout : float
-        Seconds that a client may take for a TLS handshake, for the head of a request, and for its body.
-    max_connections_per_address : int
-        Connections from one address; more are closed. Behind a proxy all clients have its address.
     max_in_flight : int
-        Requests under way at once; more are refused with 503.
-    max_delay : float
-        Seconds of the processor that the waiting requests may need together; more are refused with 503. Those that
-        wait for the full model or for a provider do not count.
+        Requests under way at once; others wait for room.
+    max_queued, max_delay : int, float
+        Requests that may wait for room, and the seconds that they do before they are refused with 503.
+    batch_rows, batch_bytes : int
+        Requests of more rows, or with longer bodies, are read and answered in the thread of batches.
+    max_batches : int
+        Batches under way at once; as many may wait for room.
+    max_connections : int
+        Connections, and requests, at once; more are refused with 503 by the server.
+    keep_alive : int
+        Seconds for which an idle connection is kept: longer than the proxy keeps its own.
+    backlog : int
+        Connections that the operating system queues.
     retry_after : int
         Seconds after which a client that was refused should ask again.
     explore : float
-        Share of rows answered by a stage about which the full model is asked too, to compare both; of a router, share
-        of conversations that a random model answers.
+        Share of rows, drawn by their keys, that go on buying beyond their stop: to the full model, or of a router's
+        conversations to one more model, drawn evenly. It is their ``propensity`` in the log.
     models : dict of str to dict
         Language models of a router, by the names of ``ModelSettings``.
     chat : dict
@@ -325,11 +345,15 @@ class Config:
     keys: str | None = None
     max_body_bytes: int = _number(2**20, 1, 2**30)
     max_rows: int = _number(10_000, 1, 10**6)
-    head_timeout: float = _number(10.0, 1e-3, 3600)
-    body_timeout: float = _number(10.0, 1e-3, 3600)
-    max_connections_per_address: int = _number(1024, 1, 10**6)
     max_in_flight: int = _number(256, 1, 10**6)
-    max_delay: float = _number(0.05, 1e-3, 3600)
+    max_queued: int = _number(1024, 0, 10**6)
+    max_delay: float = _number(0.1, 0, 3600)
+    batch_rows: int = _number(32, 1, 10**6)
+    batch_bytes: int = _number(2**16, 1, 2**30)
+    max_batches: int = _number(8, 1, 10**6)
+    max_connections: int = _number(2048, 1, 10**6)
+    keep_alive: int = _number(75, 0, 3600)
+    backlog: int = _number(2048, 1, 65_535)
     retry_after: int = _number(1, 0, 3600)
     explore: float = _number(0.0, 0, 1)
     models: Mapping[str, Any] = _table()
@@ -413,13 +437,15 @@ def read_config(path: Path) -> Config:
     return _settings_of(Config, found, str(path))
 
 
-def read_keys(path: Path) -> dict[str, list[str]]:
-    """Read a TOML file of keys: lists of text by the names ``clients``, ``metrics`` and ``admin``."""
+def read_keys(path: Path | None) -> dict[str, list[str]]:
+    """Read a TOML file of keys: lists of text by the names ``clients``, ``metrics`` and ``admin``; None has no keys."""
+    if path is None:
+        return {"clients": [], "metrics": [], "admin": []}
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path} must be a TOML file of keys: {error}. Correct it there.") from error
-    keys = {"clients": [], "metrics": [], "admin": [], **found}
+    keys = {**read_keys(None), **found}
     for name, listed in keys.items():
         if name not in ("clients", "metrics", "admin") or not isinstance(listed, list):
             raise InvalidInputError(
@@ -460,7 +486,9 @@ def _settings_of(kind: type[Settings], table: Any, where: str) -> Settings:
     known = {one.name for one in fields}
     for name in table:
         if name not in known:
-            raise InvalidInputError(f"{where} sets {name!r}, which is no setting.{closest(name, known)}")
+            instead = _LEFT_TO_PROXY.get(name) if kind is Config else None
+            hint = closest(name, known) if instead is None else f" {instead}"
+            raise InvalidInputError(f"{where} sets {name!r}, which is no setting.{hint}")
     for one in fields:
         is_optional = one.default is not dataclasses.MISSING or one.default_factory is not dataclasses.MISSING
         if not is_optional and one.name not in table:

@@ -1,37 +1,41 @@
-"""The gateway: the model that serves now, reloads and changes of the budget.
+"""The gateway: what serves now, reloads and changes of the budget.
 
-A request looks up the model once, when it starts. On a reload the old model serves until the new one is whole; a file
+A request looks up what serves once, when it starts. On a reload the old one serves until the new one is whole; a file
 that cannot be read, or that cannot hold the budget, changes nothing.
 """
 
 import asyncio
 import contextlib
 import hashlib
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from prometheus_client import generate_latest
 
 from thrifty.bundle.save_load import load
 from thrifty.engine.prices.billing import check_amount
-from thrifty.engine.purchases.sources import RetryingSource
+from thrifty.engine.purchases.retry import RetryingSource
 from thrifty.engine.table.drift import Spread
 from thrifty.engine.walk.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.files import read_capped
-from thrifty.serve.admission import Keys, Limiter
 from thrifty.serve.budget_controller import BudgetController, Spending
 from thrifty.serve.config import Config
 from thrifty.serve.logs import LOG
-from thrifty.serve.metrics import Drift, Metrics, registry_of, status_of
+from thrifty.serve.metrics import Drift, Metrics, Served, status_of
+from thrifty.serve.middleware import Keys, Room
 from thrifty.serve.model import Model
 from thrifty.serve.providers import Provider
 from thrifty.serve.remote import RemoteModel
 
-__all__ = ["Gateway", "Loaded", "load_version"]
+__all__ = ["BaseGateway", "Gateway", "Loaded", "load_version"]
+
+InForce = TypeVar("InForce", bound=Served)
 
 
 @dataclass(frozen=True)
@@ -48,22 +52,140 @@ def load_version(path: Path, public_key: Path | None) -> Loaded:
     return Loaded(load(path, public_key=public_key), version)
 
 
-class Gateway:
-    """The model in force, and what outlives a reload: metrics, limits, providers, threads.
+class BaseGateway(ABC, Generic[InForce]):
+    """What serves, and what outlives a reload: metrics, room for requests, keys.
 
     Parameters
     ----------
-    system : Loaded, fitted estimator or Chain
+    system : Loaded, fitted estimator, router or Chain
         What answers first.
     config : Config
         Settings.
     load : callable, optional
         Reads the file again.
+
+    Attributes
+    ----------
+    model : Served
+        What serves.
+    budget : float, optional
+        Mean cost per row that is to be spent; None is the operating point of the file.
+    room, batches : Room
+        Places of requests, and of batches.
+    """
+
+    def __init__(self, system: Any, config: Config, load: Callable[[], Loaded] | None = None) -> None:
+        self.config, self.metrics, self.keys = config, Metrics(), Keys(config)
+        self.room = Room("in_flight", config.max_in_flight, config.max_queued, config, self.metrics)
+        self.batches = Room("batches", config.max_batches, config.max_batches, config, self.metrics)
+        self.is_ready, self.budget = False, config.budget
+        self.on_reload: Callable[[], None] = lambda: None
+        self._load = load
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._changing = asyncio.Lock()
+        self.model: InForce = self._made(system)
+
+    def _made(self, system: Any) -> InForce:
+        return self._serving(system if isinstance(system, Loaded) else Loaded(system, "1"))
+
+    @abstractmethod
+    def _serving(self, loaded: Loaded) -> InForce:
+        """Make a system ready to serve."""
+
+    # -- from start to end -------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start to answer requests."""
+        self.is_ready = True
+
+    async def close(self) -> None:
+        """Stop to answer requests, and close connections."""
+        self.is_ready = False
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def in_background(self, work: Any) -> None:
+        """Run a coroutine that no request waits for."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- metrics and status ------------------------------------------------------------------------
+
+    def refresh(self) -> dict[str, Any]:
+        """Bring gauges up to date; returns what the status page shows besides metrics."""
+        show = self.metrics.show
+        show("in_flight", "Requests under way.", self.room.n_taken, merge="livesum")
+        show("ready", "Whether the gateway answers.", self.is_ready, merge="livemin")
+        show("worker_rows", "Rows answered by each process.", self.metrics.n_rows, merge="liveall")
+        return {
+            "name": self.config.name,
+            "version": self.model.version,
+            "seconds": time.time() - self.metrics.started,
+            "cost_of_full": self.model.cost_of_full,
+            "budget": self.budget,
+            "on_remote_failure": self.config.on_remote_failure,
+            "breaker": None,
+            "routes": self.model.routes,
+        }
+
+    async def prometheus(self) -> bytes:
+        """Metrics as Prometheus reads them."""
+        self.refresh()
+        return generate_latest(self.metrics.registry)
+
+    async def status(self) -> dict[str, Any]:
+        """Contents of the status page."""
+        facts = self.refresh()
+        return {**facts, **status_of(self.metrics.registry.collect(), facts["routes"])}
+
+    # -- changes -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def change_budget(self, budget: Any) -> None:
+        """Hold another budget from now on; None goes back to the operating point of the file."""
+
+    async def reload(self) -> str:
+        """Read the file, and that of the keys, again, and serve what it holds; returns its version."""
+        if self._load is None:
+            raise InvalidInputError(
+                "what is served was not read from a file, so there is none to read again."
+            )
+        read = self._load
+        async with self._changing:
+            try:
+                self.keys.read()
+                self.on_reload()
+                # Not the thread that answers: requests go on meanwhile.
+                model = await asyncio.to_thread(lambda: self._made(read()))
+                await self._take_over(model)
+            except Exception as error:
+                self.metrics.reloads.labels("refused").inc()
+                LOG.warning("the file was not taken: %s", error)
+                if isinstance(error, InvalidInputError):
+                    raise
+                raise InvalidInputError(f"the file was not taken: {error}") from error
+            self.model = model
+            self.metrics.reloads.labels("done").inc()
+            return model.version
+
+    async def _take_over(self, model: InForce) -> None:
+        """Give a new model what the old one leaves to it."""
+
+
+class Gateway(BaseGateway[Model]):
+    """Serves a chain of stages.
+
+    Parameters
+    ----------
+    system, config, load
+        As of ``BaseGateway``.
     connect : callable, optional
         Makes the remote full model for a model; None makes the one of ``config.full``.
     sources : dict of str to RetryingSource, optional
-        Sources of providers by name, in the place of those that ``config.providers`` describes: they are asked
-        ``over`` the keys of each request.
+        Sources of providers by name, instead of those that ``config.providers`` describes: they are asked ``over`` the
+        keys of each request.
     spending : Spending, optional
         What rows have paid, shared with other processes.
     """
@@ -78,14 +200,7 @@ class Gateway:
         sources: Mapping[str, RetryingSource] | None = None,
         spending: Spending | None = None,
     ) -> None:
-        self.config, self.metrics, self.limiter = config, Metrics(), Limiter(config)
-        self.keys = Keys(config)
-        self._registry = registry_of(self)
-        self.is_ready = False
-        self._load = load
-        self.on_reload: Callable[[], None] = lambda: None
         self._connect = connect if connect is not None or config.full is None else self._remote_model
-        self._budget = config.budget
         self._spending = Spending(config.budget_window) if spending is None else spending
         self._batch_thread = ThreadPoolExecutor(1, thread_name_prefix="thrifty-batch")
         self._full_thread = ThreadPoolExecutor(1, thread_name_prefix="thrifty-full")
@@ -95,51 +210,59 @@ class Gateway:
             Provider(name, settings, (sources or {}).get(name))
             for name, settings in config.provider_settings.items()
         )
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._changing = asyncio.Lock()
-        self.model = self._model_of(system)
+        super().__init__(system, config, load)
         self.model.remote = None if self._connect is None else self._connect(self.model)
-
-    # -- from start to end -------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Start to answer requests."""
-        self.in_background(self.limiter.run())
         if self.model.remote is not None:
             await self.model.remote.start()
-        self.is_ready = True
+        await super().start()
 
     async def close(self) -> None:
         """Stop to answer requests, and close connections."""
-        self.is_ready = False
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await super().close()
         if self.model.remote is not None:
             await self.model.remote.close()
         for pool in (self._batch_thread, self._full_thread, self._buyers):
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def in_background(self, work: Any) -> None:
-        """Run a coroutine that no request waits for."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    # -- changes -----------------------------------------------------------------------------------
-
-    @property
-    def budget(self) -> float | None:
-        """Mean cost per row that is to be spent; None is the operating point of the file."""
-        return self._budget
-
-    async def prometheus(self) -> bytes:
-        """Metrics as Prometheus reads them."""
-        return generate_latest(self._registry)
-
-    async def status(self) -> dict[str, Any]:
-        """Contents of the status page."""
-        return status_of(self)
+    def refresh(self) -> dict[str, Any]:
+        """Bring gauges up to date; returns what the status page shows besides metrics."""
+        facts, model, metrics = super().refresh(), self.model, self.metrics
+        missing = dict(zip(model.rows.names, metrics.missing_share(model.rows.names).tolist(), strict=True))
+        about = "Share of rows in which a feature is missing or was not sent."
+        metrics.show("missing_share", about, missing, "feature")
+        if model.drift is not None:
+            drift = dict(zip(model.rows.names, model.drift.by_column().tolist(), strict=True))
+            about = "Population-stability index of a feature against the rows of the fit; above 0.25 it has drifted."
+            metrics.show("drift", about, drift, "feature")
+        for provider in self.providers:
+            outcomes, failures = dict(provider.outcomes), dict(provider.failures)
+            metrics.publish(metrics.purchases, {(provider.name, key): n for key, n in outcomes.items()})
+            metrics.publish(
+                metrics.purchase_failures, {(provider.name, key): n for key, n in failures.items()}
+            )
+        if (remote := model.remote) is not None:
+            metrics.publish(metrics.remote_calls, {(): remote.calls})
+            metrics.publish(metrics.remote_retries, {(): remote.retries})
+            metrics.publish(metrics.remote_failures, {(reason,): n for reason, n in remote.failures.items()})
+            metrics.show(
+                "remote_in_flight", "Calls of it under way.", remote.breaker.in_flight, merge="livesum"
+            )
+            is_open = remote.breaker.state != "closed"
+            metrics.show("breaker_open", "Whether its breaker is not closed.", is_open)
+            facts["breaker"] = remote.breaker.state
+        if (controller := model.controller) is not None:
+            for name, about in (
+                ("target", "Mean cost per row that is to be spent."),
+                ("mean_spend", "Mean cost per row of late."),
+                ("setpoint", "Mean cost of the operating point in force."),
+                ("capped", "Whether the cap keeps rows from the full model."),
+            ):
+                facts[name] = getattr(controller, name)
+                metrics.show(f"budget_{name}", about, facts[name])
+        return facts
 
     async def change_budget(self, budget: Any) -> None:
         """Hold another budget from now on; None goes back to the operating point of the file."""
@@ -156,34 +279,11 @@ class Gateway:
                 controller = self._controller(self.model.chain, budget)
             else:
                 controller.target = budget
-        self.model.controller, self._budget = controller, budget
+        self.model.controller, self.budget = controller, budget
 
-    async def reload(self) -> str:
-        """Read the file, and that of the keys, again, and serve what it holds; returns its version."""
-        if self._load is None:
-            raise InvalidInputError(
-                "what is served was not read from a file, so there is none to read again."
-            )
-        read = self._load
-        async with self._changing:
-            try:
-                self.keys.read()
-                self.on_reload()
-                # Not the thread that answers: requests go on meanwhile.
-                model = await asyncio.to_thread(lambda: self._model_of(read()))
-                await self._take_over_remote(model, self.model)
-            except Exception as error:
-                self.metrics.reloads["refused"] += 1
-                LOG.warning("the file was not taken: %s", error)
-                if isinstance(error, InvalidInputError):
-                    raise
-                raise InvalidInputError(f"the file was not taken: {error}") from error
-            self.model = model
-            self.metrics.reloads["done"] += 1
-            return model.version
-
-    async def _take_over_remote(self, model: Model, old: Model) -> None:
+    async def _take_over(self, model: Model) -> None:
         """Give a new model the connection of the old one, or another if the full model reads other columns."""
+        old = self.model
         if (model.full_names, model.n_outputs) == (old.full_names, old.n_outputs) or self._connect is None:
             model.remote = old.remote
             return
@@ -197,10 +297,7 @@ class Gateway:
             await asyncio.sleep(self.config.drain)
         await remote.close()
 
-    # -- making ------------------------------------------------------------------------------------
-
-    def _model_of(self, given: Any) -> Model:
-        loaded = given if isinstance(given, Loaded) else Loaded(given, "1")
+    def _serving(self, loaded: Loaded) -> Model:
         model = Model(
             loaded.system,
             version=loaded.version,
@@ -208,14 +305,13 @@ class Gateway:
             batch_thread=self._batch_thread,
             full_thread=self._full_thread,
             buyers=self._buyers,
-            limiter=self.limiter,
             providers=self.providers,
         )
         model.warm_up()
         spread = Spread.of_system(model.system)
         model.drift = None if spread is None else Drift(spread)
-        if self._budget is not None:
-            model.controller = self._controller(model.chain, self._budget)
+        if self.budget is not None:
+            model.controller = self._controller(model.chain, self.budget)
         return model
 
     def _controller(self, chain: Chain, budget: float) -> BudgetController:

@@ -632,6 +632,8 @@ class Answered:
         Why, and for how many rows.
     n_sent : int
         Rows that were sent on to the full model.
+    n_explored, n_agreed : int
+        Rows that went on beyond their stop, and those of them to which their stop gives the same answer.
     """
 
     answer: Any
@@ -642,3 +644,5 @@ class Answered:
     degraded: Bools
     reasons: Mapping[str, int] = field(default_factory=dict)
     n_sent: int = 0
+    n_explored: int = 0
+    n_agreed: int = 0

@@ -1,25 +1,19 @@
 """Metrics of Prometheus, the status page, and drift of features."""
 
 import time
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections import Counter as Counts
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 import numpy as np
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import Metric
 
 from thrifty.arrays import Floats
 from thrifty.engine.table.drift import Spread
 from thrifty.serve.inference_protocol import Answered
 
-__all__ = ["BOUNDS", "Drift", "Metrics", "registry_of", "stability_index", "status_of"]
+__all__ = ["BOUNDS", "Drift", "Metrics", "Served", "stability_index", "status_of"]
 
 BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Upper bounds of the buckets of latency, in seconds."""
@@ -28,45 +22,95 @@ _BLOCK = 256
 """Rows whose values are counted together: one by one, that would take longer than answering them."""
 
 
+class Served(Protocol):
+    """What metrics and the status page ask of a model or router in force.
+
+    Attributes
+    ----------
+    version : str
+        Version, as clients see it.
+    cost_of_full : float
+        Price of a row at the full model, or at the best single model.
+    routes : tuple of str
+        Names of the routes that rows can take.
+    """
+
+    version: str
+    cost_of_full: float
+    routes: tuple[str, ...]
+
+
 class Metrics:
-    """Counts since the start, as plain numbers: those of prometheus_client would add five percent to a request."""
+    """Counts since the start. Processes of one gateway share them through files, as prometheus_client does it.
+
+    Attributes
+    ----------
+    registry : CollectorRegistry
+        All metrics of this process.
+    n_rows : int
+        Rows that this process has answered.
+    """
 
     def __init__(self) -> None:
-        self.started = time.time()
-        self.requests: Counter[tuple[str, int]] = Counter()  # by operation and status
-        self.turned_away: Counter[str] = Counter()
-        self.routes: Counter[int] = Counter()
-        self.degraded: Counter[str] = Counter()
-        self.reloads = Counter({"done": 0, "refused": 0})
-        self.explored = Counter({"compared": 0, "agreed": 0})
-        self.rows, self.spend, self.saved = 0, 0.0, 0.0
-        self.latency: dict[str, list[int]] = {}
-        self.seconds: dict[str, float] = {}
+        self.started, self.n_rows = time.time(), 0
+        self.registry = CollectorRegistry()
+        self._gauges: dict[str, Gauge] = {}
+        self._published: dict[Any, float] = {}
         self._missing: dict[tuple[str, ...], Floats] = {}
         self._waiting: list[tuple[Any, Floats]] = []
         self._n_waiting = 0
+
+        def counter(name: str, about: str, *labels: str) -> Counter:
+            return Counter(f"thrifty_{name}", about, labels, registry=self.registry)
+
+        self.requests = counter("requests", "Requests, by operation and status.", "operation", "status")
+        self.rejected = counter("rejected", "Requests for which there was no room, by reason.", "reason")
+        self.rows = counter("rows", "Rows answered, by route.", "route")
+        about = "Rows that the full model did not answer, or for which a purchase failed, by reason."
+        self.degraded = counter("degraded_rows", about, "reason")
+        self.spend = counter("spend", "What rows paid.")
+        self.reloads = counter("reloads", "Reloads of the file, by outcome.", "outcome")
+        for outcome in ("done", "refused"):
+            self.reloads.labels(outcome)  # shown as 0 from the start
+        about = "Explored rows, and those among them whose stop and whose full model gave one answer."
+        self.explored = counter("explored_rows", about, "outcome")
+        self.purchases = counter(
+            "purchases", "Rows that columns were needed for, by provider and outcome.", "provider", "outcome"
+        )
+        self.purchase_failures = counter(
+            "purchase_failures", "Purchases that failed, by provider and reason.", "provider", "reason"
+        )
+        self.remote_calls = counter("remote_calls", "Calls of the remote full model.")
+        self.remote_retries = counter("remote_retries", "Calls of it that were tried again.")
+        self.remote_failures = counter("remote_failures", "Calls of it that failed, by reason.", "reason")
+        self.saved = Gauge(
+            "thrifty_saved_total",
+            "What rows would have paid more at the full model.",
+            registry=self.registry,
+            multiprocess_mode="sum",
+        )
+        about = "Time that requests took, by who answered their dearest row."
+        self.latency = Histogram(
+            "thrifty_latency_seconds", about, ["route"], registry=self.registry, buckets=BOUNDS
+        )
 
     def count(self, model: Any, numbers: Floats, answered: Answered, seconds: float) -> None:
         """Count the rows of one request, by the place that answered them, and its latency."""
         n_rows = len(numbers)
         spend = float(answered.cost[0] if n_rows == 1 else answered.cost.sum())
-        self.rows += n_rows
-        self.spend += spend
-        self.saved += n_rows * model.cost_of_full - spend
-        if n_rows == 1:
-            self.routes[int(answered.route[0])] += 1
-        else:
-            self.routes.update(answered.route.tolist())
-        if answered.reasons:
-            self.degraded.update(answered.reasons)
+        self.n_rows += n_rows
+        self.spend.inc(spend)
+        self.saved.inc(n_rows * model.cost_of_full - spend)
+        for route, n in Counts(answered.route.tolist()).items():
+            self.rows.labels(model.routes[route]).inc(n)
+        for reason, n in answered.reasons.items():
+            self.degraded.labels(reason).inc(n)
         self._waiting.append((model, numbers))
         self._n_waiting += n_rows
         if self._n_waiting >= _BLOCK:
             self._count_values()
         route = "degraded" if answered.reasons else "full" if answered.n_sent else "local"
-        buckets = self.latency.setdefault(route, [0] * (len(BOUNDS) + 1))
-        buckets[bisect_left(BOUNDS, seconds)] += 1
-        self.seconds[route] = self.seconds.get(route, 0.0) + seconds
+        self.latency.labels(route).observe(seconds)
 
     def _count_values(self) -> None:
         """Count missing values and bins of the rows of the latest requests."""
@@ -82,134 +126,76 @@ class Metrics:
     def missing_share(self, names: tuple[str, ...]) -> Floats:
         """Share of rows that lacked each of the columns; the drift is up to date afterwards too."""
         self._count_values()
-        return self._missing.get(names, np.zeros(len(names))) / max(self.rows, 1)
+        return self._missing.get(names, np.zeros(len(names))) / max(self.n_rows, 1)
+
+    def show(
+        self,
+        name: str,
+        about: str,
+        values: Mapping[str, float] | float,
+        label: str = "",
+        merge: Any = "livemax",
+    ) -> None:
+        """Set a gauge; ``merge`` says how those of several processes become one."""
+        gauge = self._gauges.get(name)
+        if gauge is None:
+            labels = [label] if label else []
+            gauge = Gauge(f"thrifty_{name}", about, labels, registry=self.registry, multiprocess_mode=merge)
+            self._gauges[name] = gauge
+        if isinstance(values, Mapping):
+            for key, value in values.items():
+                gauge.labels(key).set(value)
+        else:
+            gauge.set(values)
+
+    def publish(self, counter: Counter, totals: Mapping[tuple[str, ...], float]) -> None:
+        """Raise a counter to totals that are counted elsewhere, by their labels."""
+        for labels, total in totals.items():
+            series = counter.labels(*labels) if labels else counter
+            series.inc(total - self._published.get((counter, labels), 0.0))
+            self._published[counter, labels] = total
 
 
-def registry_of(gateway: Any) -> CollectorRegistry:
-    """Prometheus registry of the counts and of the state of the gateway."""
-    registry = CollectorRegistry()
-    registry.register(_Collector(gateway))
-    return registry
+def status_of(collected: Iterable[Metric], routes: Iterable[str]) -> dict[str, Any]:
+    """Counts on the status page, from metrics of one process or of several."""
+    samples = [sample for metric in collected for sample in metric.samples]
 
+    def sums(name: str, label: str) -> dict[str, float]:
+        totals: dict[str, float] = {}
+        for sample in samples:
+            if sample.name == f"thrifty_{name}":
+                key = sample.labels.get(label, "")
+                totals[key] = totals.get(key, 0.0) + sample.value
+        return totals
 
-class _Collector:
-    """The metrics of a gateway as Prometheus reads them."""
+    def total(name: str) -> float:
+        return sum(sums(name, "").values())
 
-    def __init__(self, gateway: Any) -> None:
-        self._gateway = gateway
-
-    def collect(self) -> Iterator[Metric]:
-        """Every metric."""
-        gateway, model, metrics = self._gateway, self._gateway.model, self._gateway.metrics
-        yield _counter(
-            "requests", "Requests, by operation and status.", metrics.requests, "operation", "status"
-        )
-        yield _counter("turned_away", "Requests refused by the limiter.", metrics.turned_away, "reason")
-        routes = {model.route_name(route): n for route, n in metrics.routes.items()}
-        yield _counter("rows", "Rows answered, by route.", routes, "route")
-        about = "Rows that the full model did not answer, or for which a purchase failed, by reason."
-        yield _counter("degraded_rows", about, metrics.degraded, "reason")
-        yield _counter("spend", "What rows paid.", {(): metrics.spend})
-        about = "What rows would have paid more at the full model."
-        yield _counter("saved", about, {(): max(metrics.saved, 0.0)})
-        yield _counter("reloads", "Reloads of the file, by outcome.", metrics.reloads, "outcome")
-        about = "Rows that the full model was asked about to compare, and where both agreed."
-        yield _counter("explored_rows", about, metrics.explored, "outcome")
-        about = "Time that requests took, by who answered their dearest row."
-        latency = HistogramMetricFamily("thrifty_latency_seconds", about, labels=["route"])
-        for route, buckets in metrics.latency.items():
-            bounds = zip((*map(str, BOUNDS), "+Inf"), np.cumsum(buckets).tolist(), strict=True)
-            latency.add_metric([route], list(bounds), metrics.seconds[route])
-        yield latency
-        yield _gauge("in_flight", "Requests under way.", {(): gateway.limiter.in_flight.now})
-        yield _gauge("ready", "Whether the gateway answers.", {(): gateway.is_ready})
-        names = model.rows.names
-        missing = dict(zip(names, metrics.missing_share(names).tolist(), strict=True))
-        about = "Share of rows in which a feature is missing or was not sent."
-        yield _gauge("missing_share", about, missing, "feature")
-        if model.drift is not None:
-            drift = dict(zip(names, model.drift.by_column().tolist(), strict=True))
-            about = "Population-stability index of a feature against the rows of the fit; above 0.25 it has drifted."
-            yield _gauge("drift", about, drift, "feature")
-        if model.providers:
-            yield from _purchases(model.providers)
-        if model.remote is not None:
-            yield from _remote(model.remote)
-        if model.controller is not None:
-            for name, about in (
-                ("target", "Mean cost per row that is to be spent."),
-                ("mean_spend", "Mean cost per row of late."),
-                ("setpoint", "Mean cost of the operating point in force."),
-                ("capped", "Whether the cap keeps rows from the full model."),
-            ):
-                yield _gauge(f"budget_{name}", about, {(): getattr(model.controller, name)})
-
-
-def _purchases(providers: Any) -> Iterator[Metric]:
-    outcomes = {(one.name, key): n for one in providers for key, n in dict(one.outcomes).items()}
-    about = "Rows that columns were needed for, by provider and outcome."
-    yield _counter("purchases", about, outcomes, "provider", "outcome")
-    failures = {(one.name, key): n for one in providers for key, n in dict(one.failures).items()}
-    about = "Purchases that failed, by provider and reason."
-    yield _counter("purchase_failures", about, failures, "provider", "reason")
-
-
-def _remote(remote: Any) -> Iterator[Metric]:
-    yield _counter("remote_calls", "Calls of the remote full model.", {(): remote.calls})
-    yield _counter("remote_retries", "Calls of it that were tried again.", {(): remote.retries})
-    yield _counter("remote_failures", "Calls of it that failed, by reason.", remote.failures, "reason")
-    yield _gauge("remote_in_flight", "Calls of it under way.", {(): remote.breaker.in_flight})
-    yield _gauge("breaker_open", "Whether its breaker is not closed.", {(): remote.breaker.state != "closed"})
-
-
-def _counter(name: str, about: str, values: Mapping[Any, float], *labels: str) -> Metric:
-    return _filled(CounterMetricFamily(f"thrifty_{name}", about, labels=labels), values)
-
-
-def _gauge(name: str, about: str, values: Mapping[Any, float], *labels: str) -> Metric:
-    return _filled(GaugeMetricFamily(f"thrifty_{name}", about, labels=labels), values)
-
-
-def _filled(family: Any, values: Mapping[Any, float]) -> Metric:
-    """A family of metrics with values by their labels: a tuple, or the only label."""
-    for key, value in values.items():
-        family.add_metric([str(one) for one in (key if isinstance(key, tuple) else (key,))], float(value))
-    metric: Metric = family
-    return metric
-
-
-def status_of(gateway: Any) -> dict[str, Any]:
-    """Contents of the status page, as plain data."""
-    metrics, model = gateway.metrics, gateway.model
-    remote, controller = model.remote, model.controller
-    places = [*range(model.chain.n_stages + 1), -1]
-    statuses: Counter[str] = Counter()
-    for (_, status), n in metrics.requests.items():
-        statuses[str(status)] += n
+    rows = sums("rows_total", "route")
     return {
-        "name": gateway.config.name,
-        "version": model.version,
-        "is_ready": gateway.is_ready,
-        "seconds": time.time() - metrics.started,
-        "requests": statuses,
-        "in_flight": gateway.limiter.in_flight.now,
-        "turned_away": metrics.turned_away,
-        "rows": metrics.rows,
-        "routes": [{"route": model.route_name(one), "rows": metrics.routes[one]} for one in places],
-        "degraded": metrics.degraded,
-        "spend": metrics.spend,
-        "saved": metrics.saved,
-        "cost_of_full": model.cost_of_full,
-        "budget": gateway.budget,
-        "mean_spend": getattr(controller, "mean_spend", None),
-        "setpoint": getattr(controller, "setpoint", None),
-        "capped": getattr(controller, "capped", None),
-        "breaker": None if remote is None else remote.breaker.state,
-        "on_remote_failure": gateway.config.on_remote_failure,
+        "requests": sums("requests_total", "status"),
+        "in_flight": total("in_flight"),
+        "is_ready": bool(total("ready")),
+        "rejected": sums("rejected_total", "reason"),
+        "rows": sum(rows.values()),
+        "routes": [{"route": route, "rows": rows.get(route, 0)} for route in routes],
+        "degraded": sums("degraded_rows_total", "reason"),
+        "spend": total("spend_total"),
+        "saved": total("saved_total"),
         "bounds": BOUNDS,
-        "latency": metrics.latency,
-        "reloads": metrics.reloads,
+        "latency": dict(_buckets(samples)),
+        "reloads": sums("reloads_total", "outcome"),
     }
+
+
+def _buckets(samples: Iterable[Any]) -> Iterator[tuple[str, list[float]]]:
+    """Requests in each bucket of latency, by route."""
+    bounds: dict[str, dict[float, float]] = {}
+    for sample in samples:
+        if sample.name == "thrifty_latency_seconds_bucket":
+            bounds.setdefault(sample.labels["route"], {})[float(sample.labels["le"])] = sample.value
+    for route, cumulative in bounds.items():
+        yield route, np.diff([cumulative[bound] for bound in sorted(cumulative)], prepend=0.0).tolist()
 
 
 MIN_VALUES = 500

@@ -7,11 +7,9 @@ meanwhile and a row does not wait behind batches.
 
 import asyncio
 import math
-import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -39,8 +37,8 @@ from thrifty.errors import (
     ThriftyError,
 )
 from thrifty.learners.table_fit import record_of
-from thrifty.serve.admission import Limiter
-from thrifty.serve.budget_controller import BudgetController, cost_at_hand
+from thrifty.rows import key_chance
+from thrifty.serve.budget_controller import BudgetController, cost_at_hand, joined
 from thrifty.serve.config import Config
 from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows
 from thrifty.serve.metrics import Drift
@@ -49,14 +47,11 @@ from thrifty.serve.remote import RemoteModel
 
 __all__ = ["MicroBatcher", "Model"]
 
-FEW_ROWS = 32
-"""Rows that are answered sooner than a thread would begin with them."""
-
 _NOTHING_TO_READ = Table(np.zeros((0, 0)), np.zeros((0, 0)))
 """For answers of stages, whose rows have been read on their walk."""
 
-MAX_EXPLORING = 8
-"""Comparisons under way at once; rows that would be more are not compared."""
+_EXPLORE_SEED = 1
+"""Seed of the chance by which rows are explored: any but that of the mix of two operating points, which is 0."""
 
 
 class Model:
@@ -76,8 +71,6 @@ class Model:
         Providers of columns that requests do not carry. Rows then pay for what is bought, not for what they come with.
     config : Config
         Limits, and how rows are treated for which something fails.
-    limiter : Limiter
-        Counts requests that wait for the full model, for a provider or for another thread.
     """
 
     def __init__(
@@ -89,7 +82,6 @@ class Model:
         batch_thread: Executor,
         full_thread: Executor,
         buyers: Executor,
-        limiter: Limiter,
         providers: Sequence[Provider] = (),
     ) -> None:
         self.system, self.chain = system, chain_of(system)
@@ -117,8 +109,8 @@ class Model:
         self.remote: RemoteModel | None = None
         self.controller: BudgetController | None = None
         self.drift: Drift | None = None
-        self.exploring = 0
-        self._limiter, self._waiting = limiter, limiter.waiting
+        self.routes = (*map(str, range(self.chain.n_stages)), "full", "none")  # -1 is the last one
+        self._explore, self._batch_rows = config.explore, config.batch_rows
         self.cost_of_full = self.chain.price_list.cost_of_full
         self.cost_by_place = cost_at_hand(self.chain, is_free=bool(providers))
         self._on_failure = config.on_remote_failure
@@ -153,10 +145,6 @@ class Model:
         """Numbers with which the full model answers a row."""
         return int(self.chain.task.outputs(np.zeros((1, self.chain.task.n_scores))).shape[1])
 
-    def route_name(self, route: int) -> str:
-        """A route in metrics: the number of a stage, "full", or "none"."""
-        return "none" if route < 0 else "full" if route == self.chain.n_stages else str(route)
-
     def warm_up(self) -> None:
         """Answer rows of zeros, so that the first request waits for no compiler."""
         for n_rows in (1, 2):
@@ -166,37 +154,33 @@ class Model:
 
     def is_batch(self, cells: Cells) -> bool:
         """Whether rows are answered in the thread of batches."""
-        return len(cells) > FEW_ROWS
+        return len(cells) > self._batch_rows
 
-    async def answer(
-        self, cells: RequestCells, batch: ExitStack | None = None, *, asks_full: bool = False
-    ) -> Answered:
+    async def answer(self, cells: RequestCells, *, asks_full: bool = False) -> Answered:
         """Answer the rows of a request.
 
         Parameters
         ----------
         cells : RequestCells
             The rows.
-        batch : ExitStack, optional
-            Closed once the thread of batches has sent the rows on.
         asks_full : bool, default=False
             Whether a device has walked the stages, and asks the full model: without a budget, every row goes there.
         """
         chain = self._to_full if asks_full else self.chain
+        explored = None if asks_full else self._explored(cells)
         if self._buyer is not None and self._buyer.is_needed(cells):
-            with self._waiting:
-                return self._answered_by_full(await self._bought(self._buyer, cells, chain.policy))
+            results = await self._bought(self._buyer, cells, chain.policy, explored)
+            return self._answered_by_full(results, explored)
         if self.is_batch(cells):
-            with self._waiting, batch or nullcontext():
-                walk = await self.in_batch_thread(lambda: self._send(self._reader(cells), chain))
-        elif asks_full or self._may_be_refused(cells):
-            walk = self._send(self._reader(cells), chain)
+            walk = await self.in_batch_thread(lambda: self._send(self._reader(cells), chain, explored))
+        elif asks_full or explored is not None or self._may_be_refused(cells):
+            walk = self._send(self._reader(cells), chain, explored)
         else:
             walk = await self._batcher.walk(cells)
         route = walk.route.tolist()  # for one row, a few times sooner than numpy
         if self.chain.n_stages in route:
-            with self._waiting:
-                return self._answered_by_full(await self._with_full(cells, walk))
+            answered = self._answered_by_full(await self._with_full(cells, walk), explored)
+            return answered if explored is None else self._compared(cells, answered, explored)
         outputs = self.chain.answer(_NOTHING_TO_READ, walk)
         return self._answered(walk.route, outputs, self._cost(cells, walk))
 
@@ -205,13 +189,51 @@ class Model:
         """The chain at an operating point that sends every row to the full model."""
         return self.chain.at(Policy.of(np.full(len(self.chain.stages), -np.inf)))
 
-    def _send(self, reader: Reader, chain: Chain | None = None) -> Walk:
-        """Send rows as far as the operating point, or the budget, says."""
-        return (chain or self.chain).walk(reader) if self.controller is None else self.controller.walk(reader)
+    def _send(self, reader: Reader, chain: Chain | None = None, explored: Bools | None = None) -> Walk:
+        """Send rows as far as the operating point, or the budget, says, and explored ones to the full model."""
 
-    def _answered_by_full(self, results: RowResults) -> Answered:
+        def walk(rows: Ints | None, beyond: Chain | None = None) -> Walk:
+            if self.controller is not None:
+                return self.controller.walk(reader, rows, beyond)
+            return (beyond or chain or self.chain).walk(reader, rows)
+
+        if explored is None:
+            return walk(None)
+        return joined([walk(np.flatnonzero(~explored)), walk(np.flatnonzero(explored), self._to_full)])
+
+    # -- exploration -------------------------------------------------------------------------------
+
+    def _explored(self, cells: RequestCells) -> Bools | None:
+        """Rows drawn by their keys to go on beyond their stop, where all that they then need can be read."""
+        if not self._explore:
+            return None
+        drawn: Bools = key_chance(cells.row_keys, _EXPLORE_SEED) < self._explore
+        if not drawn.any():
+            return None
+        for column, unreadable in cells.unreadable.items():
+            if self.chain.bought_by_place[-1][column]:
+                is_sold = False if self._buyer is None else self._buyer.sells(cells, column)
+                drawn &= ~unreadable.rows | is_sold
+        if self._refuses_missing:
+            drawn &= ~np.isnan(cells.numbers).any(axis=1)
+        return drawn if drawn.any() else None
+
+    def _compared(self, cells: RequestCells, answered: Answered, explored: Bools) -> Answered:
+        """Count explored rows that would have stopped, and those to which their stop gives the same answer."""
+        rows = np.flatnonzero(explored & (answered.route == self.chain.n_stages))
+        point = self.chain if self.controller is None else self.controller.chain_at_setpoint
+        stop = point.walk(self._reader(cells), rows)
+        stop = stop.take(np.flatnonzero(stop.route < self.chain.n_stages))
+        cheap = self.chain.task.answers(self.chain.answer(_NOTHING_TO_READ, stop))
+        full = self.chain.task.answers(answered.outputs[stop.rows])
+        n_agreed = int(_agree(cheap, full, self.is_number).sum())
+        return replace(answered, n_explored=len(stop.rows), n_agreed=n_agreed)
+
+    def _answered_by_full(self, results: RowResults, explored: Bools | None = None) -> Answered:
         """Answers where rows were sent to the full model; those that it failed are treated as the settings say."""
         route, failed = results.route, results.failed_by_full()
+        if explored is not None:  # their stop could have answered them
+            failed = failed[~explored[failed]]
         if failed.size and self._on_failure == "error":
             raise FullModelDownError(results.reasons[int(failed[0])])
         if failed.size and self._on_failure == "abstain":
@@ -238,7 +260,9 @@ class Model:
 
     # -- what is bought ------------------------------------------------------------------------------
 
-    async def _bought(self, buyer: Buyer, cells: RequestCells, policy: Policy) -> RowResults:
+    async def _bought(
+        self, buyer: Buyer, cells: RequestCells, policy: Policy, explored: Bools | None
+    ) -> RowResults:
         """Answer rows that lack something that can be bought."""
         loop = asyncio.get_running_loop()
 
@@ -251,7 +275,7 @@ class Model:
             return models_of(self.chain.task).read_outputs(outputs, len(numbers), FULL_MODEL)
 
         results = await loop.run_in_executor(
-            self._buyers, lambda: buyer.answer(cells, ask_full, self.controller, policy)
+            self._buyers, lambda: buyer.answer(cells, ask_full, self.controller, policy, explored)
         )
         failed = results.failed_by_full()
         if failed.size and self.remote is None and self._refuses_missing:
@@ -313,26 +337,6 @@ class Model:
             innermost = innermost.behind
         return innermost.ask_full(self._full_reader(cells), rows)
 
-    async def explore(self, cells: Cells, answered: Answered, share: float) -> tuple[int, int] | None:
-        """Ask the full model about some rows that a stage answered: how many, and how often both agree."""
-        chance = random.random if len(cells) == 1 else np.random.default_rng().random
-        drawn = np.array([chance() < share for _ in range(len(cells))])
-        easy = np.flatnonzero(drawn & (answered.route >= 0) & (answered.route < self.chain.n_stages))
-        easy = easy[~answered.degraded[easy]]
-        if not easy.size or self.exploring >= MAX_EXPLORING:
-            return None
-        self.exploring += 1
-        try:
-            full, _ = await self._ask_full(cells, easy)
-        except InvalidInputError:
-            return None  # columns that the full model reads did not come with the request
-        finally:
-            self.exploring -= 1
-        if full is None:
-            return None
-        given = self.chain.task.answers(answered.outputs[easy])
-        return len(easy), int(_agree(given, self.chain.task.answers(full), self.is_number).sum())
-
     # -- readers -----------------------------------------------------------------------------------
 
     def _may_be_refused(self, cells: Cells) -> bool:
@@ -354,7 +358,7 @@ class Model:
     async def in_batch_thread(self, call: Callable[[], Any]) -> Any:
         """Result of a call in the thread of batches, while other requests are read."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._batch_thread, self._limiter.timed, call)
+        return await loop.run_in_executor(self._batch_thread, call)
 
 
 ROWS_PER_STAGE = 1.5

@@ -96,24 +96,45 @@ class Buyer:
         """Whether a request lacks something that can be bought."""
         return any(self._seller_of[column] >= 0 for column in cells.absent)
 
+    def sells(self, cells: RequestCells, column: int) -> Bools:
+        """Rows of a request that lack a column which can be bought for them."""
+        seller, nothing = self._seller_of[column], np.zeros(len(cells), dtype=bool)
+        if seller < 0:
+            return nothing
+        keys = cells.keys.get(self._providers[seller].settings.key, [None] * len(cells))
+        has_key: Bools = np.array([key is not None for key in keys])
+        return cells.absent.get(column, nothing) & has_key
+
     def answer(
-        self, cells: RequestCells, ask_full: AskFull, controller: BudgetController | None, policy: Policy
+        self,
+        cells: RequestCells,
+        ask_full: AskFull,
+        controller: BudgetController | None,
+        policy: Policy,
+        explored: Bools | None = None,
     ) -> RowResults:
-        """Answer the rows of a request, buying what they need by a policy, or by the controller of the budget."""
+        """Answer the rows of a request, buying what they need by a policy, or by the controller of the budget.
+
+        Explored rows, which come last, buy everything.
+        """
         chain = self._chain.with_innermost(_CallableFull(ask_full)).at(policy)
+        to_full = chain.at(Policy.of(np.full(policy.n_stages, -np.inf)))
         ledger, everyone = Ledger(self._on_failure), np.arange(len(cells))
+        order = everyone if explored is None else np.argsort(explored, kind="stable")
+        n_plain = len(cells) if explored is None else int((~explored).sum())
         source = _RequestSource(self, cells, chain, time.monotonic() + self._deadline)
         reader = chain.buying(source, ledger, cells.row_keys)
         routes, outputs, sent, first = [], [], [], 0
         while first < len(cells):
-            n_rows, point = (
-                (len(cells), chain) if controller is None else controller.begin(len(cells) - first)
-            )
-            rows, costs = everyone[first : first + n_rows], np.zeros(0)
+            beyond = None if first < n_plain else to_full
+            n_rows, point = (n_plain if beyond is None else len(cells)) - first, beyond or chain
+            if controller is not None:
+                n_rows, point = controller.begin(n_rows, beyond)
+            rows, costs = order[first : first + n_rows], np.zeros(0)
             try:
                 walk = point.walk(reader, rows)
                 sent.append(walk.route == chain.n_stages)
-                route, found = chain.route_and_outputs(reader, rows, walk)
+                route, output = chain.route_and_outputs(reader, rows, walk)
                 if source.refusal is not None:
                     raise source.refusal
                 # Calls count as answered: were a failed one worth nothing, an outage would send ever more rows on.
@@ -122,7 +143,7 @@ class Buyer:
                 if controller is not None:
                     controller.end(n_rows, costs)
             routes.append(route)
-            outputs.append(found)
+            outputs.append(output)
             first += n_rows
         if self._on_failure == "raise" and source.failed_by:
             names = ", ".join(dict.fromkeys(source.failed_by.values())).replace("provider_", "")
@@ -132,9 +153,9 @@ class Buyer:
         cost = reader.spent(everyone, ledger.calls(everyone))
         by_full = next(map(failure_reason, ledger.errors), "failed")
         reasons = {row: source.failed_by.get(row, by_full) for row in ledger.reasons}
-        return RowResults(
-            np.concatenate(routes), np.concatenate(outputs), cost, np.concatenate(sent), reasons
-        )
+        in_order = np.argsort(order)
+        route, output, was_sent = (np.concatenate(parts)[in_order] for parts in (routes, outputs, sent))
+        return RowResults(route, output, cost, was_sent, reasons)
 
 
 @dataclass(frozen=True, eq=False)

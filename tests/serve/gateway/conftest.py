@@ -48,8 +48,7 @@ def open_gateway():
 
 @contextlib.contextmanager
 def _gateway(system, how, settings):
-    # Between two calls the test works where a server would wait, and that is no reason to turn anybody away.
-    app = create_app(system, Config(**{"max_delay": 60.0, **settings}), **how)
+    app = create_app(system, Config(**settings), **how)
     admin = create_admin(app.state.gateway)
     with asyncio.Runner() as runner:
         life = app.router.lifespan_context(app)
@@ -64,10 +63,17 @@ def _gateway(system, how, settings):
             serving=app.state.gateway,
             run=runner.run,
             call=lambda path, body: call(app, path, body),
-            counts=lambda name: getattr(app.state.gateway.metrics, name),
+            counts=lambda name: counts(getattr(app.state.gateway.metrics, name)),
             app=app,
         )
         runner.run(life.__aexit__(None, None, None))
+
+
+def counts(counter):
+    """Values of a counter by its labels, of those that are not 0."""
+    samples = [one for family in counter.collect() for one in family.samples if one.name.endswith("_total")]
+    by_labels = {tuple(one.labels.values()): one.value for one in samples if one.value}
+    return {labels[0] if len(labels) == 1 else labels: value for labels, value in by_labels.items()}
 
 
 async def call(app, path, body=None, method=None, headers=()):

@@ -62,8 +62,8 @@ def test_the_description_names_every_operation_and_every_column(open_gateway, co
         described = gateway.ask("/openapi.json", headers={"x-api-key": "secret"}).said
         paths = {route.path for route in gateway.app.routes}
         assert set(described["paths"]) == paths
-        row = described["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-        assert list(row["properties"]["rows"]["items"]["properties"]) == list(system.chain_.schema.names)
+        row = described["components"]["schemas"]["Row"]
+        assert list(row["properties"]) == list(system.chain_.schema.names)
         for methods in described["paths"].values():
             for operation in methods.values():
                 assert set(operation["responses"]) == {"200", "default"}

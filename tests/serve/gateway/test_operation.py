@@ -188,17 +188,47 @@ def test_a_request_under_way_is_answered_by_the_model_it_started_with(
     assert (old.said["model_version"], new.said["model_version"]) == ("a", "b")
 
 
-def test_rows_that_a_stage_answers_are_compared_with_the_full_model_where_that_is_wished(
-    open_gateway, numbers, fake_remote, question
+def test_explored_rows_are_drawn_by_key_go_on_to_the_full_model_and_are_compared(
+    open_gateway, numbers, fake_remote, question, caplog
 ):
     _, how = with_remote(fake_remote, lambda rows: np.tile([0.25, 0.75], (len(rows), 1)))
-    gateway = open_gateway(numbers, how, explore=1.0)
-    said = gateway.ask("/predict", question).said["answers"]
-    gateway.run(asyncio.sleep(0.01))
-    easy = [one["answer"] for one in said if one["route"] < numbers.chain_.n_stages]
-    agreed = easy.count(numbers.classes_[1])
-    assert 0 < agreed < len(easy)
-    assert gateway.counts("explored") == {"compared": len(easy), "agreed": agreed}
+    n_stages, plain = numbers.chain_.n_stages, open_gateway(numbers, how).ask("/predict", question)
+    plain = plain.said["answers"]
+    easy = [place for place, one in enumerate(plain) if one["route"] < n_stages]
+    gateway = open_gateway(numbers, how, explore=0.4)
+    with caplog.at_level(logging.INFO, "thrifty.serve"):
+        first, again = (gateway.ask("/predict", question).said["answers"] for _ in range(2))
+    assert first == again
+    explored = [place for place in easy if first[place]["route"] == n_stages]
+    assert 0.2 * len(easy) < len(explored) < 0.6 * len(easy)
+    assert [first[place] for place in range(60) if place not in explored] == [
+        plain[place] for place in range(60) if place not in explored
+    ]
+    assert {first[place]["cost"] for place in explored} == {numbers.chain_.price_list.cost_of_full}
+    agreed = [place for place in explored if plain[place]["answer"] == first[place]["answer"]]
+    assert gateway.counts("explored") == {"compared": 2 * len(explored), "agreed": 2 * len(agreed)}
+    facts = caplog.records[-1].facts
+    assert (facts["explored"], facts["propensity"]) == (len(explored), 0.4)
+
+
+def test_exploration_keeps_the_cap_and_harms_no_row_that_its_stop_can_answer(
+    open_gateway, numbers, fake_remote, question
+):
+    _, how = with_remote(fake_remote, fails)
+    gateway = open_gateway(numbers, how, explore=1.0, on_remote_failure="error")
+    stops = numbers.chain_.at(Policy.of(np.full(numbers.chain_.n_stages, np.inf)))
+    first = [numbers.chain_.schema.names[column] for column in numbers.chain_.stages[0].columns]
+    assert (
+        open_gateway(stops, how, explore=1.0, on_remote_failure="error").ask("/predict", question).status
+        == 200
+    )
+    lacking = {"rows": [{name: row[name] for name in first} for row in question["rows"]]}
+    said = open_gateway(stops, explore=1.0).ask("/predict", lacking)
+    assert said.status == 200  # columns that only exploration would read may be left out
+    budget = float(numbers.chain_.policy.cost[[0, -1]].mean())
+    gateway = open_gateway(numbers, explore=1.0, budget=budget, budget_window=20, budget_cap=1.05 * budget)
+    costs = [one["cost"] for one in gateway.ask("/predict", question).said["answers"]]
+    assert np.convolve(costs, np.full(20, 1 / 20), "valid").max() <= 1.05 * budget * (1 + 1e-9)
 
 
 def test_metrics_count_rows_spend_and_missing_values(open_gateway, numbers, fake_remote, question):
