@@ -15,7 +15,7 @@ else
   INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 endif
 
-.PHONY: help demo test test-reproduction test-quick coverage test-kernels test-lowest test-mlserver test-engines test-device check dist-check format docs bench hostile paper paper-quick paper-smoke clean
+.PHONY: help demo test test-reproduction test-quick coverage test-kernels test-lowest test-mlserver test-engines test-device test-proxy check dist-check format docs bench hostile paper paper-quick paper-smoke clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -93,6 +93,11 @@ DEVICE_TOOLS := gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm gcc-av
 test-device: $(VENV)/.dev ## Run exported source on emulated microcontrollers and in WebAssembly; installs the tools
 	@dpkg -s $(DEVICE_TOOLS) >/dev/null 2>&1 || $(if $(shell command -v sudo),sudo )apt-get install -y --no-install-recommends $(DEVICE_TOOLS)
 	@THRIFTY_TEST_DEVICE=1 $(BIN)/python -m pytest -q tests/device
+
+# The gateway behind nginx, from Debian's package, as deploy/nginx.conf sets it up: on the loopback, ended after the attacks.
+test-proxy: $(VENV)/.dev ## Attack the gateway behind nginx: heads, connections, smuggling, TLS; installs nginx, takes two minutes
+	@dpkg -s nginx-light >/dev/null 2>&1 || command -v nginx >/dev/null || $(if $(shell command -v sudo),sudo )apt-get install -y --no-install-recommends nginx-light
+	@$(BIN)/python benchmarks/hostile.py heads connections smuggling tls
 
 check: $(VENV)/.dev ## Format, lint, types, tests, doctests: what continuous integration runs
 	@$(BIN)/ruff format --check .

@@ -1,11 +1,12 @@
 """Attacks on everything that reads what strangers send: files, requests, connections, services, buying, certificates.
 
     python benchmarks/hostile.py [files] [certificates] [buying] [heads] [connections] [smuggling] [values] [keys]
-        [reloads] [remote] [providers] [budgets] [--files 20000] [--requests 4000] [--seed 0] [--verbose]
+        [tls] [reloads] [remote] [providers] [budgets] [--files 20000] [--requests 4000] [--seed 0] [--verbose]
 
 Prints the cases and failures of each part, and what failed; the exit code is 1 if anything did. Each part is a process
-of its own: a crash, or a part that does not end, is a failure. Servers listen on the loopback and end with this
-process. All parts take less than 15 minutes on two idle cores. `attacks/` has the parts.
+of its own: a crash, or a part that does not end, is a failure. Heads, connections, smuggling and TLS go through nginx,
+which must be installed. Servers listen on the loopback and end with this process. All parts take less than
+15 minutes on two idle cores. `attacks/` has the parts.
 """
 
 import argparse
@@ -33,6 +34,7 @@ PARTS = {
     "smuggling": "requests",
     "values": "requests",
     "keys": "requests",
+    "tls": "requests",
     "reloads": "requests",
     "remote": "services",
     "providers": "services",

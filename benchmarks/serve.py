@@ -1,11 +1,12 @@
 """The gateway under load and under faults, all on this machine: `thrifty serve`, a remote of 20 ms, and who asks.
 
     python benchmarks/serve.py [load] [closed] [batches] [overload] [reloads] [faults] [providers] [soak] [--long]
-        [--soak-rate 500]
+        [--soak-rate 500] [--proxy]
 
 Three processes share the cores: the gateway, the remote full model behind the Open Inference Protocol, and this one,
-which asks. Rows have 50 columns, about a fifth of them is sent to the remote, a key is asked for and metrics are on.
-Latencies of an open loop are counted from when a request was due. "core" is processor time of the gateway per request,
+which asks; --proxy puts nginx between, set up by `deploy/nginx.conf` without TLS. Rows have 50 columns, about a fifth
+of them is sent to the remote, a key is asked for and metrics are on. Latencies of an open loop are counted from when a
+request was due. "core" is processor time of the gateway per request,
 which other programs on the machine do not change much, and "generator" that of this process. What is asked of the
 gateway stands beside what was measured. --long is 60 s of load and 10 minutes of soak; all parts then take at most 20
 minutes. Whatever happens to this process, the others end with it.
@@ -38,6 +39,7 @@ from aiohttp import web
 from sklearn.datasets import make_classification
 
 from ports import free_ports
+from proxy import proxied
 
 N_COLUMNS, KEY, DELAY, DEADLINE = 50, "secret", 0.02, 0.25
 SOLD = [f"x{place}" for place in range(10, N_COLUMNS)]
@@ -125,15 +127,18 @@ def fitted(path):
 
 
 class Running:
-    """Gateway and remote as processes, on free ports of the loopback."""
+    """Gateway and remote as processes, on free ports of the loopback, and nginx in front where that is asked for."""
+
+    is_proxied = False
 
     def __init__(self, folder, *, asks_remote=True, sells=False, deadline=DEADLINE, more=""):
-        self.port, self.admin, self.far = free_ports(3)
-        self.folder = folder
+        self.port, self.admin, self.far, own_port = free_ports(4)
+        self.folder, self.own_port = folder, own_port if self.is_proxied else self.port
+        self.others = contextlib.ExitStack()
         settings = (
-            f'port={self.port}\nadmin_port={self.admin}\nname="m"\napi_key="{KEY}"\nlog_requests=false\n'
+            f'port={self.own_port}\nadmin_port={self.admin}\nname="m"\napi_key="{KEY}"\nlog_requests=false\n'
         )
-        settings += f"max_connections_per_address=4096\n{more}"  # all clients have one address
+        settings += more
         settings += f'full="http://127.0.0.1:{self.far}/v2/models/f0"\n' if asks_remote else ""
         settings += f"purchase_deadline={DEADLINE}\n[remote]\ntotal_timeout={deadline}\n"
         if sells:
@@ -148,7 +153,10 @@ class Running:
         self.gateway = subprocess.Popen(
             command, cwd=self.folder, stdout=subprocess.DEVNULL, preexec_fn=_end_with_parent
         )
-        _wait(f"http://127.0.0.1:{self.port}/v2/health/ready")
+        _wait(f"http://127.0.0.1:{self.own_port}/v2/health/ready")
+        if self.is_proxied:  # all clients have one address
+            where = self.folder / f"nginx-{self.port}", self.port, self.own_port
+            self.others.enter_context(proxied(*where, _end_with_parent, tls=False, per_address=4096))
 
     def start_remote(self):
         command = [sys.executable, __file__, "--remote", str(self.far)]
@@ -184,6 +192,7 @@ class Running:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def close(self):
+        self.others.close()
         for process in filter(None, (self.gateway, self.remote)):
             process.kill()
             process.wait()
@@ -573,6 +582,7 @@ def main():
     parser.add_argument(
         "--soak-rate", type=int, default=500, metavar="N", help="requests a second of the soak"
     )
+    parser.add_argument("--proxy", action="store_true", help="ask through nginx, which must be installed")
     parser.add_argument("--remote", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.remote:
@@ -584,6 +594,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory() as folder:
         rows = fitted(Path(folder) / "system.thrifty")
+        Running.is_proxied = asked.proxy
         running = Running(Path(folder))
         try:
             running.start()

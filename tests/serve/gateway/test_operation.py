@@ -297,6 +297,10 @@ def test_pages_of_others_cannot_reach_the_administration(open_gateway, numbers):
         ("api_key = 5", "api_key must be text. "),
         ("port =", "must be a TOML file"),
         ("budget_cap = 2.0", "budget_cap needs a budget"),
+        (
+            "head_timeout = 5.0",
+            "no setting. The proxy in front of the gateway has it: client_header_timeout in",
+        ),
     ],
 )
 def test_a_file_of_settings_that_breaks_a_rule_is_refused(tmp_path, text, words):
