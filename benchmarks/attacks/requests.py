@@ -157,7 +157,7 @@ class Server:
             from proxy import proxied
 
             folder = self._folder / "nginx"
-            how = {"tls": self._proxy == "tls", "hurry": 5, "preexec_fn": end_with_parent}
+            how = {"tls": self._proxy == "tls", "hurry": 10, "preexec_fn": end_with_parent}
             self._nginx = self._processes.enter_context(proxied(folder, self.port, self._own_port, **how))
             if self._proxy == "tls":
                 self._context = ssl.create_default_context(cafile=str(folder / "cert.pem"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-LIFETIME = 120  # seconds; a server that is forgotten ends by itself
+LIFETIME = 900  # seconds; a server that is forgotten ends by itself
 
 
 @contextmanager

@@ -148,7 +148,7 @@ def create_admin(control: Any) -> Starlette:
     watching = [Middleware(NeedsKey, keys=keys, role="metrics")]
     # A page in a browser cannot send JSON without a preflight, which is refused.
     json_only = Middleware(WholeBody, max_bytes=config.max_body_bytes, media_type=b"application/json")
-    changing = [json_only, Middleware(NeedsKey, keys=keys, role="admin")]
+    changing = [Middleware(NeedsKey, keys=keys, role="admin"), json_only]
     # Against DNS rebinding: a page in a browser on this machine must not reach it by another name. Elsewhere
     # everything needs a key.
     hosts = ["127.0.0.1", "localhost", "[::1]"] if config.admin_host in LOOPBACK else ["*"]
