@@ -11,11 +11,11 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from thrifty import Delivery, Evidence, ModelRouter, Policy, load, save
 from thrifty.cli import main
 from thrifty.engine.evidence.budgets import CostBounds
-from thrifty.engine.walk.rules import Log, walk
+from thrifty.engine.walk.next_model import Log, walk
 from thrifty.errors import InvalidInputError, MissingSupportWarning, PurchaseFailedError
 from thrifty.learners.routing import policy as policies
 from thrifty.learners.routing import quality as quality_models
-from thrifty.learners.routing.policy import CrossFittedRules, learn_programme, shrunk
+from thrifty.learners.routing.learn import CrossFittedRules, learn_programme, shrunk
 from thrifty.learners.routing.quality import learn_text_reader
 
 PRICES = {"tiny": 1.0, "small": 2.0, "middle": 5.0, "large": 20.0}

@@ -47,8 +47,8 @@ from thrifty.engine.trees.ensemble import children_of
 from thrifty.engine.trees.other_libraries import ForeignTrees
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.kernel_neighbours import Neighbours, NeighbourStage, NeighbourTurn, TurnByNeighbours
+from thrifty.engine.walk.next_model import Cascades, Log, Programme, Routes
 from thrifty.engine.walk.policy import Policy
-from thrifty.engine.walk.rules import Cascades, Log, Programme, Routes
 from thrifty.engine.walk.stage import (
     BoostedStage,
     CascadeStage,

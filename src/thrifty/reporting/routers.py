@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from thrifty.arrays import Bools, Floats
 from thrifty.engine.evidence.bootstrap import draws_of, tails
 from thrifty.engine.evidence.thresholds import convex_hull
-from thrifty.engine.walk.rules import Replay
+from thrifty.engine.walk.next_model import Replay
 from thrifty.errors import InvalidInputError
 from thrifty.learners.routing.logs import costs_of, matrix
 from thrifty.learners.routing.router import ModelRouter

@@ -11,7 +11,7 @@ from thrifty.arrays import Bools, Floats
 from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.prices.models import ModelPrice, price_of_answer
 from thrifty.engine.purchases.receipts import Purchase
-from thrifty.engine.walk.rules import Log, Rules, Step
+from thrifty.engine.walk.next_model import Log, Rules, Step
 from thrifty.engine.walk.session import Session
 from thrifty.errors import InvalidInputError
 

@@ -28,12 +28,13 @@ from thrifty.engine.purchases.readers import Ledger
 from thrifty.engine.purchases.receipts import Receipt
 from thrifty.engine.walk.buying import buy_answers
 from thrifty.engine.walk.model_session import ModelExplanation, ModelSession, PricedModels, sessions_of
+from thrifty.engine.walk.next_model import Log, Replay, walk
 from thrifty.engine.walk.policy import Policy
-from thrifty.engine.walk.rules import Log, Replay, walk
 from thrifty.errors import InvalidInputError
 from thrifty.learners.estimators.base import all_or_nothing
 from thrifty.learners.estimators.checks import check_count, check_seed, validated
 from thrifty.learners.routing.frontier import RouterFrontier
+from thrifty.learners.routing.learn import choose_pool
 from thrifty.learners.routing.logs import (
     MIN_ROWS,
     answer_codes,
@@ -53,7 +54,6 @@ from thrifty.learners.routing.logs import (
     warn_of_support,
     whole_rows,
 )
-from thrifty.learners.routing.policy import choose_pool
 from thrifty.learners.routing.quality import crossfit, learn_text_reader, ridge
 from thrifty.learners.routing.state import MAX_POOL, NO_POLICY, RouterState, learn_policy
 from thrifty.rows import fingerprints, key_chance, key_words

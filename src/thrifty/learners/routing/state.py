@@ -10,10 +10,10 @@ import numpy as np
 from thrifty.arrays import Floats, Ints, Words
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.thresholds import convex_hull
+from thrifty.engine.walk.next_model import Cascades, Log, Rules
 from thrifty.engine.walk.policy import Policy
-from thrifty.engine.walk.rules import Cascades, Log, Rules
 from thrifty.errors import InvalidInputError
-from thrifty.learners.routing.policy import (
+from thrifty.learners.routing.learn import (
     CrossFittedRules,
     cross_fit_rules,
     learn_families,

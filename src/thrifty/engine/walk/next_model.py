@@ -4,7 +4,7 @@ A purchase is the answer of a model here. The state of a row is the set of model
 whether their answers agree, whether they could be parsed, how long (expensive) they were, and evidence such as a
 log-probability. A rule maps the state to a ``Step``: the next model to ask, or a stop with the answer of a model that
 was asked. ``walk`` follows a rule over a ``Log`` that holds what every model returned; a session
-(``session.ModelSession``) does the same for one row whose answers come one after another. How rules are learned is in
+(``model_session.ModelSession``) does the same for one row whose answers come one after another. How rules are learned is in
 ``thrifty.learners.routing``.
 """
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints
 from thrifty.engine.evidence.thresholds import convex_hull
-from thrifty.engine.walk.rules import (
+from thrifty.engine.walk.next_model import (
     DIGITS,
     Cascades,
     Log,
