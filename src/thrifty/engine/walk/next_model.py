@@ -3,9 +3,8 @@
 A purchase is the answer of a model here. The state of a row is the set of models asked so far and what they returned:
 whether their answers agree, whether they could be parsed, how long (expensive) they were, and evidence such as a
 log-probability. A rule maps the state to a ``Step``: the next model to ask, or a stop with the answer of a model that
-was asked. ``walk`` follows a rule over a ``Log`` that holds what every model returned; a session
-(``model_session.ModelSession``) does the same for one row whose answers come one after another. How rules are learned is in
-``thrifty.learners.routing``.
+was asked. ``walk`` follows a rule over a ``Log`` that holds what every model returned; ``ModelSession`` does the same
+for one row whose answers come one after another. ``learners/routing/learn.py`` learns the rules.
 """
 
 from collections.abc import Callable
