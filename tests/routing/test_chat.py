@@ -23,7 +23,7 @@ from benchmarks.ports import free_ports
 from thrifty import ModelRouter, load, save
 from thrifty.cli import main
 from thrifty.errors import InvalidInputError
-from thrifty.learners.routing import policy as policies
+from thrifty.learners.routing import learn
 from thrifty.learners.routing import quality as quality_models
 from thrifty.serve.app import create_app
 from thrifty.serve.config import Config
@@ -41,7 +41,7 @@ def router():
     """Two cheap models that are right where they agree: at any cost, a cascade with the large one is best."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(quality_models, "N_TREES", 10)
-        patch.setattr(policies, "N_PRICES", 10)
+        patch.setattr(learn, "N_PRICES", 10)
         rng = np.random.default_rng(0)
         right = rng.random((300, 3)) < [0.8, 0.8, 0.9]
         answers = np.where(right, "right", [["wrong", "false", "not so"]] * 300)
@@ -474,7 +474,7 @@ def test_a_router_of_tables_speaks_no_chat(monkeypatch):
 
 def test_the_log_is_one_that_a_router_learns_from(gateway, models, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(quality_models, "N_TREES", 2)
-    monkeypatch.setattr(policies, "N_PRICES", 10)
+    monkeypatch.setattr(learn, "N_PRICES", 10)
     path = tmp_path / "usage.csv"
     models["small"].answer = 'a "quoted", long\nanswer'
     with gateway(at=0.00007, chat={"log": str(path)}, explore=0.5) as client:  # mostly tiny alone

@@ -13,7 +13,7 @@ from thrifty.cli import main
 from thrifty.engine.evidence.budgets import CostBounds
 from thrifty.engine.walk.next_model import Log, walk
 from thrifty.errors import InvalidInputError, MissingSupportWarning, PurchaseFailedError
-from thrifty.learners.routing import policy as policies
+from thrifty.learners.routing import learn
 from thrifty.learners.routing import quality as quality_models
 from thrifty.learners.routing.learn import CrossFittedRules, learn_programme, shrunk
 from thrifty.learners.routing.quality import learn_text_reader
@@ -38,7 +38,7 @@ def few_trees():
     """Fits in a third of the time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(quality_models, "N_TREES", 20)
-        patch.setattr(policies, "N_PRICES", 10)
+        patch.setattr(learn, "N_PRICES", 10)
         yield
 
 
@@ -56,7 +56,7 @@ def router(log):
 
 
 def best_value(log, price):
-    """Largest mean of quality - price * cost over all policies that look at the partition of answers, exhaustively."""
+    """Largest mean of quality - price * cost over all learn that look at the partition of answers, exhaustively."""
     n_models = log.n_models
 
     def value(rows, asked):
@@ -135,7 +135,7 @@ def test_a_budget_with_confidence_spends_less_and_is_refused_where_it_cannot_be_
     held = router.at(budget=6.0, confidence=0.95)
     assert 5.0 < held.expected_cost_ < router.expected_cost_
     assert held.at(budget=6.0).expected_cost_ == router.expected_cost_
-    with pytest.raises(InvalidInputError, match="cannot be shown to be kept with confidence=0.95"):
+    with pytest.raises(InvalidInputError, match="cannot be shown to be kept with a confidence of 0.95"):
         router.at(budget=router.frontier_.cost[0] * 1.0001, confidence=0.95)
     assert router.bill(100) / 100 > router.bill(10_000) / 10_000 > router.expected_cost_
 

@@ -235,7 +235,7 @@ class CostBounds:
             spent = float(np.average(self._paid(policy.thresholds[0]), weights=self._evidence.weights))
             raise InvalidParameterError(
                 "budget",
-                f"of {budget!r} cannot be shown to be kept with a confidence of {confidence!r}: on {self.n_rows:,} "
+                f"of {budget:.6g} cannot be shown to be kept with a confidence of {confidence:g}: on {self.n_rows:,} "
                 f"rows the cheapest point spends {spent:.6g} on average, and the mean of new rows may be {bound:.6g}. "
                 f"Raise the budget, lower confidence, or give more rows.",
             )
