@@ -150,8 +150,7 @@ def bike_system(fit_by_command):
     return fit_by_command(_bikes(), "count", "--budget", 2, "--full", "boosting")
 
 
-@contextmanager
-def _small_fits():
+def _make_fits_small(patch):
     from sklearn.ensemble import (
         HistGradientBoostingClassifier,
         HistGradientBoostingRegressor,
@@ -164,33 +163,40 @@ def _small_fits():
     from thrifty.learners.cascade import gates, neighbours, plan
     from thrifty.learners.trees.boosting import Boosting
 
+    for default in (HistGradientBoostingClassifier, HistGradientBoostingRegressor):
+        patch.setitem(default.__init__.__kwdefaults__, "max_iter", 20)
+    for forest in (RandomForestClassifier, RandomForestRegressor):
+        small_forest = lambda n_trees, kind=forest, **settings: kind(n_trees // 15, **settings)  # noqa: E731
+        patch.setattr(candidates, forest.__name__, small_forest)
+    patch.setitem(candidates._BOOSTED, "n_estimators", 20)
+    patch.setattr(plan, "ORDERING", replace(plan.ORDERING, n_trees=10, max_depth=4))
+    patch.setattr(plan, "NESTED_ORDERING", replace(plan.NESTED_ORDERING, n_trees=5, max_depth=4))
+    for name in ("ORDERS", "ORDERS_OF_SEVERAL"):  # nothing to compare, which is most of a small fit
+        patch.setattr(plan, name, {"gain": plan.ORDERS["gain"]})
+    small = {"ROWS_IN_SEARCH": 200, "GROUPS": 10, "STEPS": (1.6, 1.25)}
+    small |= {"SHARPNESS": (1.25, 0.8), "PULLS": (1e-3, 1e-1), "TRIALS": 300}
+    for name, value in small.items():
+        patch.setattr(neighbours, name, value)
+    patch.setattr(gates, "SCORE_ONLY", replace(gates.SCORE_ONLY, n_trees=10))
+    patch.setattr(gates, "ALL_COLUMNS", replace(gates.ALL_COLUMNS, n_trees=10))
+    patch.setattr(gates, "REGRESSION_GATE_SIZES", (replace(gates.REGRESSION_GATE_SIZES[0], n_trees=20),))
+    patch.setattr(cascade, "CAPACITIES", (Boosting(n_trees=15, max_depth=3),))
+
+
+@contextmanager
+def _small_fits():
     with pytest.MonkeyPatch.context() as patch:
-        for default in (HistGradientBoostingClassifier, HistGradientBoostingRegressor):
-            patch.setitem(default.__init__.__kwdefaults__, "max_iter", 20)
-        for forest in (RandomForestClassifier, RandomForestRegressor):
-            small_forest = lambda n_trees, kind=forest, **settings: kind(n_trees // 15, **settings)  # noqa: E731
-            patch.setattr(candidates, forest.__name__, small_forest)
-        patch.setitem(candidates._BOOSTED, "n_estimators", 20)
-        patch.setattr(plan, "ORDERING", replace(plan.ORDERING, n_trees=10, max_depth=4))
-        patch.setattr(plan, "NESTED_ORDERING", replace(plan.NESTED_ORDERING, n_trees=5, max_depth=4))
-        for name in ("ORDERS", "ORDERS_OF_SEVERAL"):  # nothing to compare, which is most of a small fit
-            patch.setattr(plan, name, {"gain": plan.ORDERS["gain"]})
-        small = {"ROWS_IN_SEARCH": 200, "GROUPS": 10, "STEPS": (1.6, 1.25)}
-        small |= {"SHARPNESS": (1.25, 0.8), "PULLS": (1e-3, 1e-1), "TRIALS": 300}
-        for name, value in small.items():
-            patch.setattr(neighbours, name, value)
-        patch.setattr(gates, "SCORE_ONLY", replace(gates.SCORE_ONLY, n_trees=10))
-        patch.setattr(gates, "ALL_COLUMNS", replace(gates.ALL_COLUMNS, n_trees=10))
-        patch.setattr(gates, "REGRESSION_GATE_SIZES", (replace(gates.REGRESSION_GATE_SIZES[0], n_trees=20),))
-        patch.setattr(cascade, "CAPACITIES", (Boosting(n_trees=15, max_depth=3),))
+        _make_fits_small(patch)
         yield
 
 
 @pytest.fixture
-def small_fits():
-    """One small size of stages, one order, few trees for it, for gates and for the default full model, for one test."""
-    with _small_fits():
-        yield
+def small_fits(monkeypatch):
+    """One small size of stages, one order, few trees for it, for gates and for the default full model, for one test.
+
+    Undone together with what the test patches itself: in any other order, one of the two would bring back the other's.
+    """
+    _make_fits_small(monkeypatch)
 
 
 @pytest.fixture(scope="session")
