@@ -13,7 +13,7 @@ import thrifty
 from thrifty import BudgetedClassifier, ConfidenceRouter, load, save
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cli.options import Goal
-from thrifty.cli.system import at_operating_point, count_mostly_missing, expected_of, reader_of_all_cells
+from thrifty.cli.system import at_operating_point, count_mostly_missing, expected_of
 from thrifty.engine.evidence.budgets import hold_budget
 from thrifty.engine.evidence.collect import chain_of
 from thrifty.engine.full import candidates
@@ -84,7 +84,7 @@ def test_one_fit_answers_any_budget_and_says_what_to_expect_of_it(fitted, make_t
 def test_the_rows_at_hand_hold_a_budget(fitted, make_table, answers_to):
     new = make_table(1000, seed=2)
     for budget in (1.5, 2.0, 2.123):
-        held = hold_budget(fitted, reader_of_all_cells(fitted, cells_of(fitted, new)), budget)
+        held = hold_budget(fitted, fitted.chain_.schema.table_of(cells_of(fitted, new)), budget)
         assert budget - 6.0 / 1000 <= answers_to(held, new)["cost"].mean() <= budget + 1e-9
 
 

@@ -56,7 +56,7 @@ def test_a_fit_of_numbers_speaks_of_r2_and_not_of_classes(bike_system, capsys, t
     out, facts = tmp_path / "s.thrifty", expected(bike_system)
     out.write_bytes(b"")
     fit_in_words(bike_system, facts, out)
-    frontier_in_words(bike_system, facts, out)
+    frontier_in_words(bike_system, bike_system.frontier_, facts.n_rows, out)
     words = capsys.readouterr().out
     low, value, high = (one[0] for one in (facts.score.low, facts.score.value, facts.score.high))
     assert f"{value:.3f} ({low:.3f} to {high:.3f})" in words

@@ -11,7 +11,6 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
 from thrifty import ConfidenceRouter, DynaModLinClassifier, evidence_of, hold_budget, point_of, sweep
-from thrifty.cli.system import reader_of_all_cells
 from thrifty.engine.walk.explain import explain_rows
 from thrifty.errors import InvalidAnswerError, InvalidInputError
 from thrifty.reporting.measure import measure
@@ -200,7 +199,7 @@ def test_rows_keep_their_numbers_behind_a_gate_behind_a_chain_and_in_a_file(serv
     cells = chain.schema.cells(TABLE)
     for act in (
         lambda: answers_of(chain, cells),
-        lambda: measure(inner, reader_of_all_cells(inner, cells), LABELS),
+        lambda: measure(inner, chain.schema.table_of(cells), LABELS),
         lambda: explain_rows(chain, chain.reader(cells), chain.schema.names),
     ):
         with pytest.raises(InvalidAnswerError, match=r"nan in row 8 .*8, 31, 100"):

@@ -42,7 +42,7 @@ def route(
 ) -> None:
     """Learn from a log which of many models to ask about each row, within a budget, and write a router."""
     from thrifty.bundle.save_load import save
-    from thrifty.cli.router import frontier_numbers
+    from thrifty.cli.system import frontier_numbers
     from thrifty.engine.table.files import read_table
     from thrifty.learners.routing.log_files import pivot_log, read_models
     from thrifty.learners.routing.router import ModelRouter
@@ -73,7 +73,7 @@ def route(
                 "rows": len(X),
                 "expected_cost": router.expected_cost_,
                 "expected_quality": router.expected_score_,
-                "frontier": frontier_numbers(router)["frontier"],
+                "frontier": frontier_numbers(router, frontier, len(X))["frontier"],
                 "singles": {
                     name: {"cost": cost, "quality": quality}
                     for name, cost, quality in zip(
@@ -85,10 +85,9 @@ def route(
         return
     print_text(f"{len(X):,} rows, {len(names)} models; chooses from {', '.join(router.pool_)}.")
     lines = [("", "cost", "quality")]
-    order = frontier.single_cost.argsort(kind="stable")
     lines += [
-        (names[one], f"{frontier.single_cost[one]:.4g}", f"{frontier.single_quality[one]:.3f}")
-        for one in order
+        (names[model], f"{frontier.single_cost[model]:.4g}", f"{frontier.single_quality[model]:.3f}")
+        for model in frontier.single_cost.argsort(kind="stable")
     ]
     lines.append(("this router", f"{router.expected_cost_:.4g}", f"{router.expected_score_:.3f}"))
     print_table(lines)

@@ -1,23 +1,20 @@
 """Systems as the commands use them: read rows, move to another operating point, and print results in words or as JSON.
 
 A file of ``thrifty fit`` holds an estimator with a ``record_``: names of columns that are not features, the full model,
-the goal. Commands also take estimators and chains saved from Python, which lack it.
+the goal. Commands also take estimators and chains saved from Python, which lack it, and routers of ``thrifty route``,
+whose rows are texts or numbers, or a log of what the models returned.
 """
 
 import datetime as dt
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-import thrifty.cli.router
 from thrifty.arrays import Labels
-from thrifty.bundle.save_load import load
 from thrifty.cli.console import print_note, print_table, print_text, size_of
 from thrifty.cli.options import Goal, is_many
 from thrifty.engine.evidence.budgets import hold_budget
@@ -27,14 +24,14 @@ from thrifty.engine.plots import draw_in_force, file_bytes, new_figure
 from thrifty.engine.table.files import name_of, read_table
 from thrifty.engine.table.names import listed
 from thrifty.engine.table.reader import Cells
-from thrifty.engine.table.table import Table
 from thrifty.engine.table.training import targets_of
 from thrifty.engine.tasks.ranking import RankingTask
-from thrifty.engine.walk.chain import Chain
-from thrifty.engine.walk.explain import Explanation, explain_rows
+from thrifty.engine.walk.explain import explain_rows
 from thrifty.errors import InvalidInputError
 from thrifty.learners.cascade.estimators import BudgetedCascade
 from thrifty.learners.estimators.base import ChainEstimator
+from thrifty.learners.routing.frontier import RouterFrontier
+from thrifty.learners.routing.log_files import pivot_log
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.table_fit import labels_by_name, record_of
 from thrifty.progress import Progress
@@ -50,17 +47,7 @@ _NEW_ROWS = 1000
 _N_POINTS = 14
 
 
-def view_of(system: Any) -> ModuleType:
-    """Module that reads rows for a system and shows what it does with them: ``router`` for a router, else this one."""
-    return thrifty.cli.router if isinstance(system, ModelRouter) else sys.modules[__name__]
-
-
 # -- attributes of a system -----------------------------------------------------------------------
-
-
-def is_number(system: Any) -> bool:
-    """Whether a number is predicted, as in regression and ranking, and not a label."""
-    return len(chain_of(system).classes) == 0
 
 
 def method_of(system: Any) -> str:
@@ -89,23 +76,23 @@ class Rows(NamedTuple):
     ----------
     frame : data frame
         The table.
-    cells : Cells
-        Its columns of the fit.
+    X : Cells, data frame, ndarray or list of str
+        Its columns of the fit; of a router, numbers or texts.
     path : Path
         Its file.
-    labels : ndarray, optional
-        Targets of the rows, where they are labelled.
+    labels : ndarray or dict, optional
+        Targets of the rows, where they are labelled; of a router, the arguments of ``replay`` where they are a log.
     """
 
     frame: Any
-    cells: Cells
+    X: Any
     path: Path
     labels: Any = None
 
     @property
     def numbers(self) -> list[int]:
         """Numbers of the rows, from 1."""
-        return list(map(int, self.cells.row_numbers))
+        return list(map(int, getattr(self.X, "row_numbers", range(1, len(self.X) + 1))))
 
 
 def read_rows(
@@ -116,7 +103,11 @@ def read_rows(
     target: str = "",
     unseen_is_missing: bool = False,
 ) -> Rows:
-    """Read a table of new rows."""
+    """Read a table of new rows, or for a router a log with a line for each row and model."""
+    if isinstance(system, ModelRouter):
+        frame = read_table(path)
+        is_log = {"model", "quality"} <= {*frame.columns}
+        return Rows(frame, *(_read_log(system, frame, path) if is_log else (system.rows_of(frame), path)))
     chain, keys = chain_of(system), named_row_key(system, row_key)
     # Levels, keys with leading zeros and labels that are text must not be read as numbers.
     labels = [target or column_name(system, "target")] if chain.classes.dtype.kind in "UO" else []
@@ -125,14 +116,34 @@ def read_rows(
     return Rows(frame, cells, path)
 
 
+def _read_log(router: ModelRouter, frame: Any, path: Path) -> tuple[Any, Path, dict[str, Any]]:
+    """Rows, path and values of a log, with a column for each model of the router."""
+    names = list(router.model_prices)
+    X, arrays = pivot_log(frame, path)
+    place_of = {name: place for place, name in enumerate(arrays.pop("models"))}
+    missing = [name for name in router.pool_ if name not in place_of]
+    if missing:
+        raise InvalidInputError(f"{path} must have lines of the model {missing[0]!r}, which may be asked.")
+    log = {}
+    for argument, values in arrays.items():
+        log[argument] = np.full((len(X), len(names)), None if values.dtype == object else np.nan)
+        logged = [place for place, name in enumerate(names) if name in place_of]
+        log[argument][:, logged] = values[:, [place_of[names[place]] for place in logged]]
+    return X, path, log
+
+
 def labelled_rows(
     system: Any, path: Path, target: str | None, query: str | None, by: Sequence[str], n_sample: int
 ) -> Rows:
     """Read a table of rows with their targets; of a folder of files, a sample of at most so many."""
+    if isinstance(system, ModelRouter):
+        if target or query:
+            raise InvalidInputError("--target and --query are for estimators; a router reads a log.")
+        return read_rows(system, path)
     schema = chain_of(system).schema
     target, query = target_columns(system, target, query)
     if is_many(path):
-        each, _ = partitions_of(system, path, target, [*([query] if query else []), *by])
+        each = partitions_of(system, path, target, [*([query] if query else []), *by])
         # Documents of a query are drawn together.
         frame, n_rows = sample_rows(each, [query] if query else schema.names, target, n_sample)
         rows = Rows(frame, schema.cells(frame), path)
@@ -143,20 +154,24 @@ def labelled_rows(
     return rows._replace(labels=targets_of(rows.frame, target, chain_of(system).classes, query))
 
 
-def partitions_of(
-    system: Any, table: Path, target: str, others: Sequence[str] = (), **options: Any
-) -> tuple[Each, list[str]]:
+def partitions_of(system: Any, table: Path, target: str, others: Sequence[str] = (), **options: Any) -> Each:
     """Partitions of files of labelled rows, with the columns of the fit, the target and some others."""
     chain, names = chain_of(system), list(dict.fromkeys([target, *others]))
     types = csv_types(chain, names) | ({} if chain.classes.dtype.kind in "UO" else {target: "double"})
     columns = [*chain.schema.names, *(name for name in names if name not in chain.schema.names)]
-    return each_of_files(find_files(table), columns, types=types, **options)
+    return each_of_files(find_files(table), columns, types=types, **options)[0]
 
 
 def expected_of(system: Any) -> Facts:
     """Expected results of new rows at the operating point in force; an error where nothing was measured."""
-    if isinstance(system, ChainEstimator) and hasattr(system, "frontier_"):
-        return expected(system)
+    _frontier_of(system)
+    return expected(system)
+
+
+def _frontier_of(system: Any) -> Frontier:
+    """Operating points of a system; an error where nothing was measured."""
+    if isinstance(system, ChainEstimator | ModelRouter) and hasattr(system, "frontier_"):
+        return system.frontier_
     raise InvalidInputError(
         f"the file holds a {method_of(system)} that was saved from Python without evidence of held-out rows, from "
         f"which results of new rows are estimated. Save the estimator with evidence=True."
@@ -185,25 +200,10 @@ def goals_for(system: Any, goal: Goal) -> dict[str, Any]:
     return goals
 
 
-# -- rows ------------------------------------------------------------------------------------------
-
-
 def count_mostly_missing(system: Any, cells: Cells, stage: Labels) -> int:
     """Number of rows answered by the full model with more than half of its cells missing."""
     asked = cells.numbers[np.ix_(stage == "full", chain_of(system).price_list.read_by_full)]
     return int((np.isnan(asked).mean(axis=1) > 0.5).sum())
-
-
-def reader_of_all_cells(system: Any, cells: Cells) -> Table:
-    """Reader of all cells, also those that a row does not need; unreadable cells are missing."""
-    return chain_of(system).schema.table_of(cells)
-
-
-def refuse_unreadable(chain: Chain, cells: Cells) -> None:
-    """Refuse a table with an unreadable cell in a column that a stage or the full model reads."""
-    reader, rows = chain.reader(cells), np.arange(len(cells))
-    reader.block(rows, chain.columns)
-    reader.part(rows, chain.price_list.full_columns)
 
 
 # -- fit -------------------------------------------------------------------------------------------
@@ -281,12 +281,6 @@ def _named(system: Any, entries: dict[str, Any]) -> dict[str, Any]:
 # -- predict ---------------------------------------------------------------------------------------
 
 
-def scorer_at(path: Path, goal: Goal, *, public_key: Path | None, **options: Any) -> Scorer:
-    """Scorer of the system in a file, at the operating point for a goal."""
-    goals = goals_for(load(path, public_key=public_key), goal)
-    return Scorer(path, at=goals, public_key=public_key, **options)
-
-
 def files_in_words(totals: dict[str, Any], scorer: Scorer, out: Path) -> None:
     """Print the number of rows of scored files, the share of the full model, and their cost."""
     dearest = "the full model" if scorer.router is None else scorer.dearest[1]
@@ -306,15 +300,25 @@ def at_held_budget(system: Any, rows: Rows, budget: float | None, path: Path) ->
         raise InvalidInputError(
             f"{path} was fitted without a budget, so there is none to hold. Name one with --budget."
         )
-    return hold_budget(system, reader_of_all_cells(system, rows.cells), held), held
+    return hold_budget(system, chain_of(system).schema.table_of(rows.X), held), held
 
 
 def answers_table(system: Any, rows: Rows) -> Any:
-    """Answer, probability, stage and cost of each row, after its query, as a data frame."""
+    """Answer, probability, stage and cost of each row, after its query, as a data frame.
+
+    Of a router: the first model to ask and the expected cost; of a log, what is asked, paid and got.
+    """
     import pandas as pd
 
+    if isinstance(system, ModelRouter):
+        if rows.labels is None:
+            return pd.DataFrame(dict(zip(("model", "cost"), system.first_asked(rows.X), strict=True)))
+        replay = system.replay(rows.X, **rows.labels)
+        asked = [" ".join(filter(None, names)) for names in replay.asked.tolist()]
+        columns = {"asked": asked, "model": replay.model, "cost": replay.cost, "quality": replay.quality}
+        return pd.DataFrame(columns | ({} if replay.ips is None else {"ips": replay.ips}))
     chain, query = chain_of(system), column_name(system, "query")
-    answers = pd.DataFrame(answers_of(chain, rows.cells))
+    answers = pd.DataFrame(answers_of(chain, rows.X))
     answers["stage"] = np.array(stage_names(chain), dtype=object)[answers["stage"]]
     if query in rows.frame.columns:
         answers.insert(0, "query", rows.frame[query].to_numpy())
@@ -323,11 +327,13 @@ def answers_table(system: Any, rows: Rows) -> Any:
 
 def notes_of_answers(system: Any, rows: Rows, answers: Any, row_key: str | None) -> list[str]:
     """Notes on columns that were not read, and on rows of which the full model saw little."""
+    if isinstance(system, ModelRouter):
+        return []
     others = (*(column_name(system, what) for what in ("target", "query")), named_row_key(system, row_key))
-    extra = [name for name in rows.frame.columns if name not in {*rows.cells.names, *others}]
+    extra = [name for name in rows.frame.columns if name not in {*rows.X.names, *others}]
     table = name_of(rows.path)
     notes = [f"columns of {table} that the system does not read: {listed(extra)}"] if extra else []
-    n_rows = count_mostly_missing(system, rows.cells, answers["stage"].to_numpy())
+    n_rows = count_mostly_missing(system, rows.X, answers["stage"].to_numpy())
     if n_rows:
         notes.append(
             f"{n_rows:,} row{'s were' if n_rows > 1 else ' was'} answered by the full model although more than half of "
@@ -338,6 +344,9 @@ def notes_of_answers(system: Any, rows: Rows, answers: Any, row_key: str | None)
 
 def answers_in_words(numbers: dict[str, Any], goal: Goal) -> None:
     """Print the number of rows, the shares of stages and full model, and their cost."""
+    if "models" in numbers:
+        _asked_in_words(numbers)
+        return
     budget, max_loss = goal.budget, goal.max_loss
     held, expected = numbers["held_budget"], numbers["expected_cost"]
     paid = quantity(numbers["mean_cost"])
@@ -361,12 +370,30 @@ def answers_in_words(numbers: dict[str, Any], goal: Goal) -> None:
         print_text(f"A loss of at most {allowed} is estimated on the rows of the fit, and not proved.")
 
 
+def _asked_in_words(numbers: dict[str, Any]) -> None:
+    """Print the number of rows and of the models asked; of a log, cost and quality."""
+    shares = ", ".join(f"{name} {n:,}" for name, n in numbers["models"].items())
+    print_text(f"wrote {numbers['rows']:,} rows to {numbers['file']}: {shares}")
+    if "quality" in numbers:
+        n_known = numbers["rows_of_known_quality"]
+        words = f" in the {n_known:,} rows that asked the same model" if n_known < numbers["rows"] else ""
+        words = f" (doubly robust; inverse propensity {numbers['ips']:.3f})" if "ips" in numbers else words
+        print_text(f"quality {numbers['quality']:.3f}{words} for {numbers['cost']:.4g} a row")
+    else:
+        print_text(f"expected cost {numbers['cost']:.4g} a row")
+
+
 def answers_numbers(system: Any, answers: Any, out: Path, held: float | None) -> dict[str, Any]:
     """Summary of a table of answers, for ``--json``."""
+    numbers: dict[str, Any] = {"file": str(out), "rows": len(answers)}
+    if isinstance(system, ModelRouter):
+        numbers["models"] = answers["model"].value_counts().to_dict()
+        if "quality" in answers:
+            numbers["rows_of_known_quality"] = int(answers["quality"].notna().sum())
+        measured = [name for name in ("cost", "quality", "ips") if name in answers]
+        return numbers | answers[measured].mean().to_dict()
     is_known = held is None and hasattr(system, "frontier_")
-    found = {
-        "file": str(out),
-        "rows": len(answers),
+    numbers |= {
         "share_full": float((answers["stage"] == "full").mean()),
         "mean_cost": float(answers["cost"].mean()),
         "mean_cost_error": float(answers["cost"].std(ddof=0) / np.sqrt(len(answers))),
@@ -377,32 +404,56 @@ def answers_numbers(system: Any, answers: Any, out: Path, held: float | None) ->
     }
     if "query" in answers:
         spent = answers.groupby("query", sort=False)["cost"].sum()
-        found |= {"queries": len(spent), "mean_cost_per_query": float(spent.mean())}
-    if is_number(system):
-        numbers = answers["answer"]
-        return found | {"answers": {name: float(getattr(numbers, name)()) for name in ("min", "mean", "max")}}
-    counts = answers["answer"].value_counts()
-    return found | {"answers": {str(label): int(count) for label, count in counts.items()}}
+        numbers |= {"queries": len(spent), "mean_cost_per_query": float(spent.mean())}
+    if len(chain_of(system).classes):
+        counts = answers["answer"].value_counts()
+        return numbers | {"answers": {str(label): int(count) for label, count in counts.items()}}
+    return numbers | {"answers": answers["answer"].agg(["min", "mean", "max"]).to_dict()}
 
 
 # -- explain ---------------------------------------------------------------------------------------
 
 
-def explanations(system: Any, rows: Rows, places: slice) -> list[Explanation]:
-    """Purchases of rows in their order, the answer of each stage, and why they stopped."""
-    chain, cells = chain_of(system), rows.cells.take(np.arange(len(rows.cells))[places])
+def explanations(system: Any, rows: Rows, places: slice) -> Sequence[Any]:
+    """Purchases of rows in their order, the answer of each stage or model, and why they stopped."""
+    if isinstance(system, ModelRouter):
+        log = {name: values[places] for name, values in (rows.labels or {}).items() if name != "propensity"}
+        X = rows.X.iloc[places] if hasattr(rows.X, "iloc") else rows.X[places]
+        return list(system.explain(X, **log))
+    chain, cells = chain_of(system), rows.X.take(np.arange(len(rows.X))[places])
     return explain_rows(chain, chain.reader(cells), chain.schema.names)
 
 
 # -- frontier --------------------------------------------------------------------------------------
 
 
-def frontier_in_words(
-    system: Any, facts: Facts, path: Path, frontier: Frontier | None = None, n_rows: int | None = None
-) -> None:
-    """Print a table of efficient points, as of the fit or on ``n_rows`` other rows, then the point in force."""
-    frontier = frontier or system.frontier_
-    n_rows = n_rows or frontier.n_rows
+def frontier_on_table(
+    system: Any, path: Path | None, target: str | None, *, n_jobs: int, progress: Progress
+) -> tuple[Frontier, int]:
+    """Frontier of the fit, or with means over all rows of a table, which may be larger than memory; number of rows."""
+    frontier = _frontier_of(system)
+    if path is None:
+        return frontier, frontier.n_rows
+    if isinstance(system, ModelRouter):
+        raise InvalidInputError(
+            "the points of a router are measured on a log by `thrifty report`. Leave TABLE out."
+        )
+    name, _ = target_columns(system, target)
+    each = partitions_of(system, path, name, n_jobs=n_jobs, progress=progress)
+    means, n_rows = frontier_on(system, each, name)
+    return replace(frontier, means=means, held_out=True), n_rows
+
+
+def frontier_in_words(system: Any, frontier: Frontier, n_rows: int, path: Path) -> None:
+    """Print a table of efficient points, then the point in force."""
+    if isinstance(frontier, RouterFrontier):
+        print_text(f"{path}: {len(frontier):,} efficient points on {n_rows:,} rows")
+        points = zip(frontier.rule, frontier.cost, frontier.score, strict=True)
+        cells = [(rule, f"{cost:.4g}", f"{quality:.3f}") for rule, cost, quality in points]
+        print_table([("rule", "cost", "quality"), *cells])
+        print_text(f"Out of fold: {system.explain()}.")
+        return
+    facts = expected_of(system)
     places, chosen = np.arange(len(frontier)), frontier.chosen.cost
     if len(places) > _N_POINTS:  # those that evenly spaced budgets lead to
         places = np.unique(frontier.within(np.linspace(chosen[0], chosen[-1], _N_POINTS)))
@@ -425,47 +476,29 @@ def frontier_in_words(
     _print_certificate(system)
 
 
-def frontier_numbers(
-    system: Any, facts: Facts, frontier: Frontier | None = None, n_rows: int | None = None
-) -> dict[str, Any]:
+def frontier_numbers(system: Any, frontier: Frontier, n_rows: int) -> dict[str, Any]:
     """Efficient points and the point in force, for ``--json``."""
-    frontier = frontier or system.frontier_
+    if isinstance(frontier, RouterFrontier):
+        points = {"cost": frontier.cost, "quality": frontier.score, "rule": frontier.rule}
+        return {"frontier": {**points, "aiq": frontier.aiq}}
+    facts = expected_of(system)
     return {
-        unit_of(facts): n_rows or frontier.n_rows,
+        unit_of(facts): n_rows,
         "chosen": system_numbers(system, facts),
         "points": [_named(system, point.as_dict()) for point in frontier],
         "least_total": int(frontier.least_total) if frontier.is_priced else None,
     }
 
 
-def frontier_picture(
-    system: Any, facts: Facts, kind: str, frontier: Frontier | None = None, n_rows: int | None = None
-) -> bytes:
+def frontier_picture(system: Any, frontier: Frontier, kind: str) -> bytes:
     """Plot of the score, or the cost of mistakes, against mean cost, with the point in force and the full model."""
-    del n_rows  # which words tell
-    frontier, sign = frontier or system.frontier_, -1.0 if facts.kind == "bill" else 1.0
     figure, (ax,) = new_figure()
     frontier.plot(ax, label="efficient points")
-    full = None
-    if facts.cost.full is not None and system.evidence_.full_quality is not None:
-        full = facts.cost.full, sign * system.evidence_.full_score
+    sign, full = -1.0 if frontier.is_priced else 1.0, None
+    if isinstance(system, ChainEstimator) and system.evidence_.full_quality is not None:
+        full = chain_of(system).price_list.cost_of_full, sign * system.evidence_.full_score
     draw_in_force(ax, system.expected_cost_, sign * system.expected_score_, full=full, label="in force")
     return file_bytes(figure, kind)
-
-
-def measured_frontier(
-    system: Any, path: Path, target: str | None, *, n_jobs: int, progress: Progress
-) -> dict[str, Any]:
-    """Frontier with means over all rows of a table, which may be larger than memory, and their number."""
-    if isinstance(system, ModelRouter):
-        raise InvalidInputError(
-            "the points of a router are measured on a log by `thrifty report`. Leave TABLE out."
-        )
-    expected_of(system)  # refuses a system without points
-    name, _ = target_columns(system, target)
-    each, _ = partitions_of(system, path, name, n_jobs=n_jobs, progress=progress)
-    means, n_rows = frontier_on(system, each, name)
-    return {"frontier": replace(system.frontier_, means=means, held_out=True), "n_rows": n_rows}
 
 
 # -- report ----------------------------------------------------------------------------------------
@@ -497,15 +530,47 @@ def target_columns(system: Any, target: str | None, query: str | None = None) ->
 
 def measured(system: Any, rows: Rows, by: Sequence[str]) -> tuple[Facts, dict[str, Any], list[str]]:
     """Results on labelled rows, for the page; what is printed besides, as numbers and in words."""
+    if isinstance(system, ModelRouter):
+        return _measured_on_log(system, rows, by)
     groups = groups_of(by, rows.frame)
     expected = expected_of(system)
-    refuse_unreadable(chain_of(system), rows.cells)
-    facts = measure(system, reader_of_all_cells(system, rows.cells), rows.labels, by=groups)
+    chain = chain_of(system)
+    # An unreadable cell is refused in a column that a stage or the full model reads, and missing in all others.
+    reader, every = chain.reader(rows.X), np.arange(len(rows.X))
+    reader.block(every, chain.columns)
+    reader.part(every, chain.price_list.full_columns)
+    facts = measure(system, chain.schema.table_of(rows.X), rows.labels, by=groups)
     words = expected_in_words(facts, expected)
     notes = (("Expected at the fit", words), ("Date", dt.date.today().isoformat()))
     ends = expected.interval(facts.n_queries or facts.n_rows)
     numbers = {"expected": {**expected.results(0), "score_interval": list(ends)}}
     return replace(facts, notes=notes), numbers, [f"The fit expected {words}."]
+
+
+def _measured_on_log(
+    router: ModelRouter, rows: Rows, by: Sequence[str]
+) -> tuple[Facts, dict[str, Any], list[str]]:
+    """As ``measured``, of a router on a log."""
+    if rows.labels is None:
+        raise InvalidInputError(
+            f"{rows.path} must be a log to report on, with a line for each row and model: columns model and quality."
+        )
+    frame, log = rows.frame, {name: values for name, values in rows.labels.items() if name != "propensity"}
+    unknown = [name for name in by if name not in frame.columns]
+    if unknown:
+        raise InvalidInputError(f"--by must name a column of {rows.path}; got {unknown[0]!r}.")
+    groups = frame[frame["quality"].notna()].drop_duplicates("id" if "id" in frame.columns else "text")
+    facts = measure(
+        router, rows.X, log.pop("quality"), **log, by={name: groups[name].to_numpy() for name in by}
+    )
+    models = {
+        purchase.name: {"share": share, "cost": spent}
+        for purchase, share, spent in zip(
+            facts.purchases, facts.bought[facts.start], facts.spent[facts.start], strict=True
+        )
+    }
+    shares = [f"{name} {100 * model['share']:.1f} %" for name, model in models.items() if model["share"]]
+    return facts, {"models": models}, [f"Asked: {', '.join(shares)}.", f"Out of fold: {router.explain()}."]
 
 
 def report_in_words(facts: Facts, sentences: Sequence[str], out: Path) -> None:

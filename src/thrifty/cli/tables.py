@@ -1,7 +1,7 @@
 """``thrifty predict``, ``explain``, ``frontier`` and ``report``: a system and a table of rows."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -69,16 +69,11 @@ def predict(
     the folder OUT: a parquet file for each part of the input.
     """
     from thrifty.bundle.save_load import load
-    from thrifty.cli.system import (
-        at_held_budget,
-        at_operating_point,
-        files_in_words,
-        scorer_at,
-        view_of,
-    )
+    from thrifty.cli import system as view
     from thrifty.engine.table.files import table_bytes
     from thrifty.files import parse_bytes
     from thrifty.scale.folder import find_files, predict_files
+    from thrifty.scale.scorer import Scorer
 
     goal, on_screen = Goal.read(budget, max_loss, min_recall), str(out) == "-"
     if is_many(table):
@@ -89,14 +84,15 @@ def predict(
             )
         files, n_bytes = find_files(table), parse_bytes(memory, "--memory")
         with notes_of_warnings(), progress() as show:
-            scorer = scorer_at(system, goal, row_key=row_key, unseen=unseen.value, public_key=public_key)
+            goals = view.goals_for(load(system, public_key=public_key), goal)
+            scorer = Scorer(system, at=goals, row_key=row_key, unseen=unseen.value, public_key=public_key)
             totals = predict_files(
                 scorer, files, out, n_jobs=jobs, memory=n_bytes, resume=resume, progress=show
             )
         if json:
             print_json({**totals, "out": str(out)})
         else:
-            files_in_words(totals, scorer, out)
+            view.files_in_words(totals, scorer, out)
         return
     if on_screen and json:
         raise InvalidInputError("-o - and --json both want standard output. Name a file for the answers.")
@@ -108,11 +104,10 @@ def predict(
         check_output(out)
     held = None
     with notes_of_warnings():
-        fitted = at_operating_point(load(system, public_key=public_key), goal)
-        view = view_of(fitted)
+        fitted = view.at_operating_point(load(system, public_key=public_key), goal)
         rows = view.read_rows(fitted, table, row_key=row_key, unseen_is_missing=unseen is Unseen.missing)
         if hold_budget:
-            fitted, held = at_held_budget(fitted, rows, budget, system)
+            fitted, held = view.at_held_budget(fitted, rows, budget, system)
         answers = view.answers_table(fitted, rows)
     for text in view.notes_of_answers(fitted, rows, answers, row_key):
         print_note(text)
@@ -145,13 +140,12 @@ def explain(
 ) -> None:
     """Explain the answers row by row: purchases in their order, the answer of each stage, and why the row stopped."""
     from thrifty.bundle.save_load import load
-    from thrifty.cli.system import at_operating_point, view_of
+    from thrifty.cli import system as view
     from thrifty.engine.table.files import name_of
 
     goal = Goal.read(budget, max_loss)
     with notes_of_warnings():
-        fitted = at_operating_point(load(system, public_key=public_key), goal)
-        view = view_of(fitted)
+        fitted = view.at_operating_point(load(system, public_key=public_key), goal)
         rows = view.read_rows(fitted, table, row_key=row_key, unseen_is_missing=unseen is Unseen.missing)
         n_rows = len(rows.numbers)
         if row is not None and row > n_rows:
@@ -194,22 +188,18 @@ def frontier(
     They are estimated on rows of the fit, or measured on all rows of TABLE, which may be larger than memory.
     """
     from thrifty.bundle.save_load import load
-    from thrifty.cli.system import measured_frontier, view_of
+    from thrifty.cli import system as view
 
-    kind = None if plot is None else _kind_of_picture(check_output(plot))
-    measured: dict[str, Any] = {}
+    kind = "" if plot is None else _kind_of_picture(check_output(plot))
     with notes_of_warnings(), progress() as show:
         fitted = load(system, public_key=public_key)
-        view = view_of(fitted)
-        if table is not None:
-            measured = measured_frontier(fitted, table, target, n_jobs=jobs, progress=show)
-        facts = view.expected_of(fitted)
+        points, n_rows = view.frontier_on_table(fitted, table, target, n_jobs=jobs, progress=show)
     if plot is not None:
-        write_atomically(plot, view.frontier_picture(fitted, facts, kind, **measured))
+        write_atomically(plot, view.frontier_picture(fitted, points, kind))
     if json:
-        print_json(view.frontier_numbers(fitted, facts, **measured))
+        print_json(view.frontier_numbers(fitted, points, n_rows))
     else:
-        view.frontier_in_words(fitted, facts, system if table is None else table, **measured)
+        view.frontier_in_words(fitted, points, n_rows, table or system)
         if plot is not None:
             print_text(f"wrote {plot}")
 
@@ -261,21 +251,14 @@ def report(
     from dataclasses import replace
 
     from thrifty.bundle.save_load import load
-    from thrifty.cli.system import labelled_rows, report_in_words, view_of
-    from thrifty.learners.routing.router import ModelRouter
+    from thrifty.cli import system as view
     from thrifty.reporting.page import page_of
 
     check_output(out)
     with notes_of_warnings(), progress() as show:
         show("measuring", 0, 1)
         fitted = load(system, public_key=public_key)
-        view = view_of(fitted)
-        if isinstance(fitted, ModelRouter):
-            if target or query:
-                raise InvalidInputError("--target and --query are for estimators; a router reads a log.")
-            rows = view.read_rows(fitted, table)
-        else:
-            rows = labelled_rows(fitted, table, target, query, by or (), sample)
+        rows = view.labelled_rows(fitted, table, target, query, by or (), sample)
         facts, numbers, sentences = view.measured(fitted, rows, by or ())
         facts = replace(facts, title=title or f"What {system.stem} does on {table.name}", unit=unit)
         show("measuring", 1, 1)
@@ -283,4 +266,4 @@ def report(
     if json:
         print_json({"file": str(out), **facts.results(facts.start), **numbers})
     else:
-        report_in_words(facts, sentences, out)
+        view.report_in_words(facts, sentences, out)

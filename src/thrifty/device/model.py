@@ -10,6 +10,7 @@ one form,
 and a row goes on iff its gate exceeds the threshold in force.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import Policy
 from thrifty.engine.walk.stage import BoostedStage, CascadeStage, ConfidentStage, LeafStage, Stage
 from thrifty.errors import InvalidInputError
+from thrifty.rows import mix
 
 __all__ = [
     "DeviceModel",
@@ -35,6 +37,7 @@ __all__ = [
     "point_table",
     "score_unit",
     "with_leaves",
+    "with_trees",
 ]
 
 
@@ -253,18 +256,21 @@ def with_leaves(chain: Chain, leaves: str) -> Chain:
     def in_units(start: Floats | None) -> Floats | None:
         return np.rint(start / unit) * unit if is_narrow and start is not None else start
 
-    stages: list[Any] = []
+    stages = []
     for stage in chain.stages:
-        found = {name: getattr(stage, name, None) for name in ("trees", "cheap", "gate")}
-        changed: Any = {
-            name: rounded(one, 0.0 if name == "gate" else unit)
-            for name, one in found.items()
-            if isinstance(one, TreeEnsemble)
-        }
-        if hasattr(stage, "base"):
-            changed["base"] = in_units(stage.base)
-        stages.append(replace(stage, **changed) if changed else stage)  # type: ignore[type-var]
+        base = {"base": in_units(stage.base)} if hasattr(stage, "base") else {}
+        gate = with_trees(stage, ("gate",), lambda trees: rounded(trees, 0.0))
+        stages.append(with_trees(gate, ("trees", "cheap"), lambda trees: rounded(trees, unit), **base))
     return replace(chain, stages=tuple(stages), base=in_units(chain.base))
+
+
+def with_trees(
+    stage: Any, names: Sequence[str], change: Callable[[TreeEnsemble], TreeEnsemble], **fields: Any
+) -> Any:
+    """The stage with some of its ensembles, where it has them, and other fields changed."""
+    ensembles = {name: getattr(stage, name, None) for name in names}
+    changed = {name: change(trees) for name, trees in ensembles.items() if isinstance(trees, TreeEnsemble)}
+    return replace(stage, **changed, **fields)
 
 
 def leaf_unit(trees: TreeEnsemble, least: float = 0.0) -> float:
@@ -330,16 +336,9 @@ def point_table(model: DeviceModel) -> tuple[Floats, list[tuple[int, int, int, i
     points = []
     for policy in model.points:
         lower, upper = row_of(policy.thresholds[policy.lower]), row_of(policy.thresholds[policy.upper])
-        points.append((lower, upper, _seed_word(policy.seed), _chance_limit(policy)))
+        seed = int(mix(np.array([policy.seed], dtype=np.uint64))[0])  # as ``key_chance`` adds it to a key
+        points.append((lower, upper, seed, _chance_limit(policy)))
     return np.array(kept), points
-
-
-def _seed_word(seed: int) -> int:
-    """The word of a seed that ``key_chance`` adds to that of the key."""
-    word, mask = seed, 2**64 - 1
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
-        word = (word ^ (word >> shift)) * factor & mask
-    return word
 
 
 def _chance_limit(policy: Policy) -> int:

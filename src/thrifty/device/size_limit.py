@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from thrifty.device.c99 import plan_of
-from thrifty.device.model import device_model, with_leaves
+from thrifty.device.model import device_model, with_leaves, with_trees
 from thrifty.engine.evidence.collect import evidence_of
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.trees import TreeEnsemble
@@ -64,7 +64,7 @@ def within_limits(
 
     for kind in dict.fromkeys((leaves, "int16")):
         if fits(chain, kind):
-            return judged(with_leaves(chain, kind), X, y), kind
+            return _measured(with_leaves(chain, kind), X, y), kind
     candidates = list(_fitting(chain, lambda one: fits(one, "int16")))
     if not candidates:
         smallest = takes(_cut(chain, 1, 1), "int16")
@@ -75,10 +75,10 @@ def within_limits(
             f"{name} must be at least {least:,} bytes, which the first stage with the first of its trees takes; "
             f"got {limit:,.0f}. Raise it, or export fewer operating points."
         )
-    cut = [(share, judged(with_leaves(one, "int16"), X, y)) for share, one in candidates]
+    cut = [(share, _measured(with_leaves(smaller, "int16"), X, y)) for share, smaller in candidates]
     if has_rows:
-        return max((one for _, one in cut), key=lambda one: one.policy.expected_score), "int16"
-    return next((one for share, one in cut if share >= FEWEST_TREES), cut[-1][1]), "int16"
+        return max((smaller for _, smaller in cut), key=lambda chain: chain.policy.expected_score), "int16"
+    return next((smaller for share, smaller in cut if share >= FEWEST_TREES), cut[-1][1]), "int16"
 
 
 def _fitting(chain: Chain, fits: Callable[[Chain], bool]) -> Iterator[tuple[float, Chain]]:
@@ -96,16 +96,14 @@ def _fitting(chain: Chain, fits: Callable[[Chain], bool]) -> Iterator[tuple[floa
 
 def _cut(chain: Chain, n_stages: int, part: int) -> Chain:
     """The first stages, with a part of ``N_SHARES`` of the first trees of each ensemble."""
-    stages: list[Any] = []
-    for stage in chain.stages[:n_stages]:
-        found = {name: getattr(stage, name, None) for name in ("trees", "cheap", "gate")}
-        changed: Any = {
-            name: one.first(max(-(-one.n_trees * part // N_SHARES), 1))
-            for name, one in found.items()
-            if isinstance(one, TreeEnsemble) and one.n_trees
-        }
-        stages.append(replace(stage, **changed) if changed else stage)  # type: ignore[type-var]
-    changes: dict[str, Any] = {"stages": tuple(stages)}
+
+    def cut(trees: TreeEnsemble) -> TreeEnsemble:
+        return trees.first(max(-(-trees.n_trees * part // N_SHARES), 1)) if trees.n_trees else trees
+
+    stages = chain.stages[:n_stages]
+    changes: dict[str, Any] = {
+        "stages": tuple(with_trees(stage, ("trees", "cheap", "gate"), cut) for stage in stages)
+    }
     if n_stages < len(chain.stages):
         # The blend was learned for the scores of the last stage, which is gone.
         thresholds = chain.policy.thresholds[:, :n_stages]
@@ -113,10 +111,10 @@ def _cut(chain: Chain, n_stages: int, part: int) -> Chain:
     return replace(chain, **changes)
 
 
-def judged(chain: Chain, X: Any, y: Any) -> Chain:
+def _measured(chain: Chain, X: Any, y: Any) -> Chain:
     """The chain with its operating points measured anew, at the mean cost of the one in force; itself without rows."""
     if X is None or y is None:
         return chain
-    seen = Frontier.from_evidence([evidence_of(chain, X, y)])
-    policy = Policy(seen.thresholds, seen.cost, seen.score, seed=chain.policy.seed)
-    return chain.at(policy.within(max(chain.policy.expected_cost, float(seen.cost[0]))))
+    frontier = Frontier.from_evidence([evidence_of(chain, X, y)])
+    policy = Policy(frontier.thresholds, frontier.cost, frontier.score, seed=chain.policy.seed)
+    return chain.at(policy.within(max(chain.policy.expected_cost, float(frontier.cost[0]))))

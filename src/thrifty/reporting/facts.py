@@ -1,12 +1,13 @@
 """``Facts``: results of a system on labelled rows, at one or more operating points, as plain numbers and text."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thrifty.arrays import Ints
+from thrifty.arrays import Bools, Ints
 from thrifty.errors import InvalidInputError
 
 Numbers = tuple[float, ...]
@@ -261,6 +262,17 @@ class Partition:
     def sums(self, values: Any = None) -> tuple[Any, ...]:
         """Number of rows of each label, or the sum of their values."""
         return tuple(np.bincount(self.of_row, weights=values, minlength=len(self.labels)).tolist())
+
+    def grouping(self, sent: Sequence[Bools], values: Iterable[Any], full: Any) -> Grouping:
+        """Rows sent and sums of values at each point, and the sums of the full model, by label."""
+        return Grouping(
+            name=self.name,
+            labels=self.labels,
+            n_rows=self.sums(),
+            sent=tuple(tuple(map(int, self.sums(mask))) for mask in sent),
+            sums=tuple(self.sums(of_point) for of_point in values),
+            full_sums=None if full is None else self.sums(full),
+        )
 
 
 def partition_of(name: str, labels: ArrayLike, n_rows: int) -> Partition:

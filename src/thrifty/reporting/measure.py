@@ -29,6 +29,7 @@ from thrifty.engine.evidence.measures import (
     score_interval,
     with_classes,
 )
+from thrifty.engine.evidence.thresholds import convex_hull
 from thrifty.engine.full.candidates import KINDS
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.tasks.classes import ClassTask
@@ -36,6 +37,7 @@ from thrifty.engine.tasks.mistakes import CostMatrix
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.tasks.task import Task, mean_errors
 from thrifty.errors import InvalidInputError
+from thrifty.learners.routing.logs import costs_of, matrix
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.table_fit import record_of
 from thrifty.reporting.facts import (
@@ -51,7 +53,6 @@ from thrifty.reporting.facts import (
     Rival,
     partition_of,
 )
-from thrifty.reporting.routers import measure_router
 
 MAX_UNBOUGHT = 30
 """Purchases that no stage makes and that get a line of their own; more are together."""
@@ -59,6 +60,8 @@ N_RANGES = 5
 """Ranges of the target, each with as many rows, that get a line of their own."""
 MAX_POINTS, RIVAL_POINTS = 100, 60
 """Points of the system and of each rival; of more, those that evenly spaced budgets lead to."""
+_N_RECEIPTS = 12
+_TEXT_LETTERS = 80
 
 
 def measure(
@@ -93,13 +96,15 @@ def measure(
     n_boot : int, default=1000
         Number of bootstrap draws of the rows, for intervals.
     """
+    draws: dict[str, Any] = {"level": LEVEL, "n_boot": n_boot, "seed": 0}
     log = {"cost": cost, "answers": answers, "evidence": evidence}
     if isinstance(system, ModelRouter):
-        return measure_router(system, X, y, **log, by=by, rivals=rivals, n_boot=n_boot)
-    if given := [name for name, part in log.items() if part is not None]:
-        raise InvalidInputError(
-            f"{given[0]} is part of the log of a ModelRouter; got a {type(system).__name__}. Leave it out."
-        )
+        return _measure_router(system, X, {"quality": y, **log}, by or {}, rivals or {}, draws)
+    for name, part in log.items():
+        if part is not None:
+            raise InvalidInputError(
+                f"{name} is part of the log of a ModelRouter; got a {type(system).__name__}. Leave it out."
+            )
     prices, others = price_list_of("system", system), dict(rivals or {})
     for name, one in others.items():
         if not isinstance(one, Frontier):
@@ -113,7 +118,6 @@ def measure(
     certificate = getattr(system, "certificate_", None)
     shown, marked = _shown_points(judged, system, deployed, certificate, with_least=_is_bill(task))
     own, answered = judged.evidence[0], shown.answers()
-    draws: dict[str, Any] = {"level": LEVEL, "n_boot": n_boot, "seed": 0}
     rows = _Answered.of(task, own, [answers for _, answers in answered])
     parts = _results(rows, shown, prices.cost_of_full, draws)
     held, places = _routes(system, X, answered)
@@ -442,16 +446,15 @@ class _Answered:
         )
 
 
-def _results(
-    rows: _Answered, shown: "_Shown", full_cost: float, draws: dict[str, Any], *, with_recalls: bool = False
+def _score_curves(
+    own: Evidence, shown: "_Shown", full_cost: float, draws: dict[str, Any], *, name: str, scale: "_Scale"
 ) -> dict[str, Any]:
-    """Kind, score, cost, lead, total and measures of some points, each with its interval.
+    """Score, mean cost, lead and total cost of some points, each with its interval.
 
     Leads are paired: both answers are averaged over the same draws.
     """
-    task, own = rows.task, rows.evidence
-    scale, means, has_full = _scale_of(task, own), shown.means(), own.full_quality is not None
-    systems, source, thresholds = shown.systems, shown.source, shown.thresholds
+    means, systems, source, thresholds = shown.means(), shown.systems, shown.source, shown.thresholds
+    has_full, n_points = own.full_quality is not None, len(shown.source)
     if has_full:
         # The full model by itself is one more system, with a single point.
         alone = Evidence.of_point(
@@ -462,33 +465,45 @@ def _results(
         source, systems = np.r_[source, len(systems)], (*systems, alone)
         thresholds = np.vstack([thresholds, np.full(thresholds.shape[1], 0.5)])
     cost, quality = resampled(systems, source, thresholds, n_boot=draws["n_boot"], seed=draws["seed"])
-    n_points = len(shown.source)
 
-    def curve(name: str, value: Any, drawn: Floats, full: Any = None, constant: float | None = None) -> Curve:
+    def curve(name: str, value: Any, drawn: Floats, full: float | None = None) -> Curve:
         low, high = np.sort(np.array(tails(drawn, draws["level"])), axis=0)
-        own_full = None if full is None or not has_full else float(full)
-        return Curve(name, _plain(value), _plain(low), _plain(high), own_full, constant)
+        return Curve(name, _plain(value), _plain(low), _plain(high), full if has_full else None)
 
+    full_score = float(scale(own.full_score)) if has_full else 0.0
+    # Percentiles reorder the draws, so what is made of several of them comes first.
+    lead = scale.slope * (quality[:n_points] - quality[-1])
+    total = cost[:n_points] - quality[:n_points]
+    score = curve(name, scale(means.score), scale(quality[:n_points]), full_score)
+    values = np.array(score.value)
+    return {
+        "score": score,
+        "cost": curve("mean cost", means.cost, cost[:n_points], full_cost),
+        "lead": curve("lead", values - full_score, lead) if has_full else None,
+        "total": curve("total", means.cost + values, total, full_cost + full_score),
+    }
+
+
+def _results(
+    rows: _Answered, shown: "_Shown", full_cost: float, draws: dict[str, Any], *, with_recalls: bool = False
+) -> dict[str, Any]:
+    """Kind, score, cost, lead, total and measures of some points, each with its interval."""
+    task = rows.task
     is_bill, kind, name = _is_bill(task), "numbers", task.quality_name
     if isinstance(task, ClassTask):
         kind, name = ("bill", "cost of mistakes") if is_bill else ("labels", "accuracy")
     elif isinstance(task, RankingTask):
         kind = "ranking"
+    scale = _scale_of(task, rows.evidence)  # refuses targets without spread
+    curves = _score_curves(rows.evidence, shown, full_cost, draws, name=name, scale=scale)
     label, constants = _constants(rows, name)
-    full_score = float(scale(own.full_score)) if has_full else 0.0
-    # Percentiles reorder the draws, so what is made of several of them comes first.
-    lead = scale.slope * (quality[:n_points] - quality[-1])
-    total = cost[:n_points] - quality[:n_points]
-    score = curve(name, scale(means.score), scale(quality[:n_points]), full_score, constants.get(name))
-    values = np.array(score.value)
+    constant = constants.get(name)
     return {
         "kind": kind,
-        "score": score,
-        "cost": curve("mean cost", means.cost, cost[:n_points], full_cost, 0.0),
-        "lead": curve("lead", values - full_score, lead) if has_full else None,
-        "total": curve("total", means.cost + values, total, full_cost + full_score, score.constant)
-        if is_bill
-        else None,
+        "score": replace(curves["score"], constant=constant),
+        "cost": replace(curves["cost"], constant=0.0),
+        "lead": curves["lead"],
+        "total": replace(curves["total"], constant=constant) if is_bill else None,
         "constant": label,
         "measures": _curves(rows, constants, draws, without=name, with_recalls=with_recalls),
     }
@@ -553,6 +568,132 @@ def _constants(rows: _Answered, score: str) -> tuple[str, dict[str, float]]:
     r2 = 1.0 - errors["RMSE"] ** 2 / float(np.var(own.y))
     # The constant that errs least has a score of 0 by definition.
     return f"{float(task.decode(base)[0]):.5g}", {"R2": r2, **errors, score: 0.0}
+
+
+# -- routers ---------------------------------------------------------------------------------------
+
+
+def _measure_router(
+    router: ModelRouter,
+    X: Any,
+    log: dict[str, Any],
+    by: Mapping[str, ArrayLike],
+    rivals: Mapping[str, Any],
+    draws: dict[str, Any],
+) -> Facts:
+    """Replay a router at every operating point on the rows of a log in which all models of its pool were asked."""
+    new, state, policy = router.read_log(X, **log), router.state_, router.policy_
+    whole: Bools = ~np.asarray(np.isnan(new.log.quality).any(axis=1))
+    if not whole.any():
+        raise InvalidInputError(
+            f"quality must be known of {', '.join(state.pool)} in at least one row; in each of the {len(whole)} rows "
+            f"one of them was not asked. A report replays the policy on a log of all models."
+        )
+    new = new.rows(whole)
+    walks = [router.walk(new, point) for point in range(len(policy))]
+    budget, efficient, place = policy.cost, np.ones(len(policy), dtype=bool), policy.lower
+    if policy.share > 0.0:
+        place += 1
+        walks.insert(place, router.walk(new))
+        budget, efficient = (
+            np.insert(budget, place, router.expected_cost_),
+            np.insert(efficient, place, False),
+        )
+    paid, quality = (np.column_stack([getattr(walk, name) for walk in walks]) for name in ("cost", "quality"))
+    # The models alone: the best one stands where other systems have their full model.
+    single_quality = matrix("quality", log["quality"], state.names, len(X)).astype(np.float64)[whole]
+    single_cost = costs_of(X, log["cost"], log["answers"], router.model_prices, len(X))[whole]
+    best, cheapest = state.best_single, int(state.single_cost.argmin())
+    is_known: Bools = ~np.asarray(np.isnan(single_quality).any(axis=0))
+    full = single_quality[:, best] if is_known[best] else None
+    rows = Evidence.of_rules(paid, quality, full_quality=full)
+    shown = _Shown((rows,), np.zeros(len(walks), np.intp), np.arange(len(walks))[:, None], budget, efficient)
+    curves = _score_curves(
+        rows, shown, float(np.nanmean(single_cost[:, best])), draws, name="quality", scale=_Scale(0.0, 1.0)
+    )
+    known_constant = float(single_quality[:, cheapest].mean()) if is_known[cheapest] else None
+    asked = [
+        np.column_stack([(walk.asked == model).any(axis=1) for model in range(new.log.n_models)])
+        for walk in walks
+    ]
+    in_pool = [model for model, name in enumerate(state.pool) if name == state.names[best]]
+    to_best: list[Bools] = [np.asarray(models[:, in_pool].any(axis=1)) for models in asked]
+    hull = np.flatnonzero(is_known)[convex_hull(state.single_cost[is_known], state.single_quality[is_known])]
+    mixes = (_plain(part[:, hull].mean(axis=0)) for part in (single_cost, single_quality))
+    by_cost = np.flatnonzero(whole)[np.argsort(paid[:, place], kind="stable")]
+    receipts = by_cost[np.linspace(0, len(by_cost) - 1, min(_N_RECEIPTS, len(by_cost))).astype(np.intp)]
+    n_rows, certificate = int(whole.sum()), router.certificate_
+    return Facts(
+        kind="routing",
+        score=replace(curves["score"], constant=known_constant),
+        cost=replace(curves["cost"], constant=None),
+        lead=curves["lead"],
+        share=tuple(float(mask.mean()) for mask in to_best),
+        n_rows=n_rows,
+        constant=state.names[cheapest],
+        budget=_plain(budget),
+        efficient=tuple(efficient.tolist()),
+        start=place,
+        marked={"deployed": place} | ({} if certificate is None else {"certified": place}),
+        n_stages=1,
+        purchases=tuple(
+            Purchase(name, price, 0)
+            for name, price in zip(state.pool, new.log.cost.mean(axis=0).tolist(), strict=True)
+        ),
+        bought=tuple(_plain(models.mean(axis=0)) for models in asked),
+        spent=tuple(_plain((models * new.log.cost).mean(axis=0)) for models in asked),
+        groupings=tuple(
+            partition_of(str(name), np.asarray(labels)[whole], n_rows).grouping(to_best, quality.T, full)
+            for name, labels in by.items()
+        ),
+        rivals=(
+            Rival("mixes of single models", *mixes),
+            *(_router_rival(name, rival, X, log, whole) for name, rival in rivals.items()),
+        ),
+        receipts=_router_receipts(router, X, log, receipts),
+        certificate="" if certificate is None else f"has a certificate: {certificate}",
+        held_out=not np.isin(new.keys, state.keys).any(),
+        n_chosen=len(state.log),
+        n_points=len(policy),
+        method="ModelRouter",
+        full_name=state.names[best],
+        notes=()
+        if whole.all()
+        else (("Left out", f"{len(X) - n_rows:,} rows in which a model was not asked"),),
+        **draws,
+    )
+
+
+def _router_rival(name: str, rival: Any, X: Any, log: dict[str, Any], whole: Bools) -> Rival:
+    if not isinstance(rival, ModelRouter):
+        raise InvalidInputError(
+            f"rivals[{name!r}] must be a ModelRouter of the same models; got a {type(rival).__name__}."
+        )
+    new = rival.read_log(X, **log).rows(whole)
+    walks = [rival.walk(new, point) for point in range(len(rival.policy_))]
+    cost, quality = (
+        tuple(float(getattr(walk, part).mean()) for walk in walks) for part in ("cost", "quality")
+    )
+    return Rival(name, cost, quality)
+
+
+def _router_receipts(
+    router: ModelRouter, X: Any, log: dict[str, Any], rows: Ints
+) -> tuple[tuple[str, str], ...]:
+    """Some rows, and what was asked, paid and decided."""
+    some = X.iloc[rows] if hasattr(X, "iloc") else [X[row] for row in rows]
+    logged = {
+        name: matrix(name, part, router.state_.names, len(X))[rows]
+        for name, part in log.items()
+        if part is not None
+    }
+    is_plain = not hasattr(X, "iloc") and not router.reads_texts
+    texts = router.explain(np.array(some) if is_plain else some, **logged)
+    names = [f"row {row}" for row in rows]
+    if router.reads_texts:
+        cut = [" ".join(text.split())[:_TEXT_LETTERS] for text in some]
+        names = [f"{name}: {text}" for name, text in zip(names, cut, strict=True)]
+    return tuple(zip(names, map(str, texts), strict=True))
 
 
 # -- routes and purchases --------------------------------------------------------------------------
@@ -672,16 +813,9 @@ def _groupings(rows: _Answered, by: Mapping[str, ArrayLike], sent: Sequence[Bool
         for one in (own, full)
     )
     assert values is not None
+    others = (partition_of(str(name), labels, own.n_rows) for name, labels in by.items())
     return tuple(
-        Grouping(
-            name=one.name,
-            labels=one.labels,
-            n_rows=one.sums(),
-            sent=tuple(tuple(int(count) for count in one.sums(mask)) for mask in sent),
-            sums=tuple(one.sums(each) for each in values),
-            full_sums=None if theirs is None else one.sums(theirs[0]),
-        )
-        for one in (first, *(partition_of(str(name), labels, own.n_rows) for name, labels in by.items()))
+        part.grouping(sent, values, None if theirs is None else theirs[0]) for part in (first, *others)
     )
 
 

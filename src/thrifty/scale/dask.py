@@ -26,7 +26,7 @@ def predict(frame: Any, system: Any, **options: Any) -> Any:
         As ``Scorer`` takes them: ``at``, ``row_key``, ``unseen``. Name ``row_key`` where a budget mixes two
         operating points.
     """
-    scorer = system if isinstance(system, Scorer) else Scorer(system, **options)
+    scorer = Scorer.of(system, **options)
     columns = [name for name in scorer.columns if name in frame.columns]
     # Dask derives the columns of the answers from those of a frame without rows.
     index = pd.Index([], dtype=frame.index.dtype, name=frame.index.name)
@@ -55,7 +55,5 @@ def fit(estimator: Any, frame: Any, target: str, **options: Any) -> Any:
 
 
 def _score(frame: pd.DataFrame, scorer: Scorer) -> pd.DataFrame:
-    table = pa.Table.from_pandas(frame, preserve_index=False).combine_chunks()
-    batches = table.to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
-    answers = pa.Table.from_batches([scorer(batch) for batch in batches]).to_pandas()
-    return answers.set_axis(frame.index)
+    answers = scorer.table(pa.Table.from_pandas(frame, preserve_index=False))
+    return answers.to_pandas().set_axis(frame.index)

@@ -16,8 +16,7 @@ class _Score:
         self.scorer = scorer
 
     def __call__(self, table: pa.Table) -> pa.Table:
-        batches = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
-        return pa.Table.from_batches([self.scorer(batch) for batch in batches])
+        return self.scorer.table(table)
 
 
 def predict(
@@ -41,7 +40,7 @@ def predict(
     """
     from ray.data import ActorPoolStrategy
 
-    scorer = system if isinstance(system, Scorer) else Scorer(system, **options)
+    scorer = Scorer.of(system, **options)
     wanted = [name for name in scorer.columns if name in dataset.schema().names]
     return dataset.select_columns(wanted).map_batches(
         _Score,

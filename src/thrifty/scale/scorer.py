@@ -143,6 +143,11 @@ class Scorer:
         self._full_id = "" if full is None and full_cache is None else uuid4().hex
         self._data = data if embed else None
 
+    @classmethod
+    def of(cls, system: Any, **options: Any) -> "Scorer":
+        """A scorer, unchanged, or that of a file."""
+        return system if isinstance(system, Scorer) else cls(system, **options)
+
     def __getstate__(self) -> dict[str, Any]:
         return {
             name: value for name, value in vars(self).items() if name not in ("_loaded", "columns", "copied")
@@ -288,6 +293,14 @@ class Scorer:
             ],
             schema=schema,
         )
+
+    def table(self, table: Any) -> Any:
+        """Answer an Arrow table."""
+        import pyarrow as pa
+
+        whole = table.combine_chunks()
+        batches = whole.to_batches() or [pa.RecordBatch.from_pylist([], schema=whole.schema)]
+        return pa.Table.from_batches([self(batch) for batch in batches])
 
     def _answers(self, frame: Any, batch: Any, first_row: int) -> dict[str, Any]:
         """Answers to the rows of a data frame, in columns."""

@@ -25,7 +25,7 @@ def predict(frame: Any, system: Any, **options: Any) -> Any:
     """
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-    scorer = system if isinstance(system, Scorer) else Scorer(system, **options)
+    scorer = Scorer.of(system, **options)
     frame = frame.select(*[f"`{name}`" for name in scorer.columns if name in frame.columns])
 
     def score(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -22,7 +22,7 @@ from thrifty.engine.evidence.budgets import CostBounds, CostCertificate
 from thrifty.engine.evidence.certificate import Certificate, certify
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.frontier import Frontier
-from thrifty.engine.evidence.hypothesis_tests import check_confidence, check_max_loss
+from thrifty.engine.evidence.hypothesis_tests import check_confidence
 from thrifty.engine.prices.models import ModelPrice, check_models, check_price
 from thrifty.engine.purchases.readers import Ledger
 from thrifty.engine.purchases.receipts import Receipt
@@ -30,9 +30,9 @@ from thrifty.engine.walk.buying import buy_answers
 from thrifty.engine.walk.model_session import ModelExplanation, ModelSession, PricedModels, sessions_of
 from thrifty.engine.walk.next_model import Log, Replay, walk
 from thrifty.engine.walk.policy import Policy
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, InvalidParameterError
 from thrifty.learners.estimators.base import all_or_nothing
-from thrifty.learners.estimators.checks import check_count, check_seed, validated
+from thrifty.learners.estimators.checks import check_count, check_goal, check_seed, validated
 from thrifty.learners.routing.frontier import RouterFrontier
 from thrifty.learners.routing.learn import choose_pool
 from thrifty.learners.routing.logs import (
@@ -279,7 +279,9 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         if budget is not None and not (
             isinstance(budget, int | float | np.number) and not isinstance(budget, bool) and budget > 0
         ):
-            raise InvalidInputError(f"budget must be positive; got {budget!r}. It is the mean cost of a row.")
+            raise InvalidParameterError(
+                "budget", f"must be positive; got {budget!r}. It is the mean cost of a row."
+            )
         if confidence is not None:
             check_confidence(confidence)
 
@@ -795,15 +797,13 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         """
         state = self._fitted()
         check_confidence(confidence)
-        if (max_loss is None) == (budget is None):
-            raise InvalidInputError(f"give one of max_loss and budget; got {max_loss!r} and {budget!r}.")
+        check_goal(max_loss=max_loss, budget=budget)
         new = self.read_log(X, quality, cost, answers, evidence)
         log = new.log
         name = state.names[state.best_single] if against is None else against
         if name not in state.names:
             raise InvalidInputError(f"against must be one of the models; got {name!r}.")
         if budget is not None:
-            self._check_goal(budget, None)
             n_next = check_count("n_next", len(log) if n_next is None else n_next)
             return self._with_bill(new, budget, n_next, confidence, duplicates)
         reference = qualities(quality, state.names, len(log))[:, state.names.index(name)]
@@ -813,7 +813,6 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
                 f"quality must be known of {name} and of all models of the pool in rows that are to prove something; "
                 f"it is missing in {n_partial} of {len(log)} rows. Leave them out."
             )
-        check_max_loss(max_loss)
         limit = float(max_loss or 0.0)
         chosen = Frontier.from_evidence([state.evidence], every_point=True)
         certificate = certify(
