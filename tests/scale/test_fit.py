@@ -10,7 +10,7 @@ from thrifty import BudgetedClassifier, BudgetedRanker, StageOptions, load
 from thrifty.cli import main
 from thrifty.errors import DataUnavailableError, InvalidInputError
 from thrifty.scale import folder as folder_module
-from thrifty.scale.fit import fit, judge, sample_rows
+from thrifty.scale.fit import evaluate, fit, sample_rows
 from thrifty.scale.folder import each_of_files, find_files
 
 FEATURES = ["a", "b", "count", "colour"]
@@ -102,13 +102,13 @@ def test_a_certificate_of_partitions_is_that_of_memory_to_the_last_digit(table, 
     assert wanted["n_repeated"] > 0
     assert wanted["n_seen"] >= 480
     for n_parts in (1, 12):
-        found = judge(fitted, partitions(table, n_parts, seed=n_parts), "y", max_loss=max_loss)
+        found = evaluate(fitted, partitions(table, n_parts, seed=n_parts), "y", max_loss=max_loss)
         assert asdict(found.certificate_) == wanted
         assert (found.chain_.policy.thresholds == memory.chain_.policy.thresholds).all()
 
 
 def test_costs_and_scores_of_the_points_are_those_of_all_rows_outside_the_sample(table, fitted):
-    found = judge(fitted, partitions(table, 7), "y")
+    found = evaluate(fitted, partitions(table, 7), "y")
     known = fitted.frontier_.evidence[0].known_rows[0]
     new = table[~table.set_index(FEATURES).index.isin(_sample_index(table))]
     assert len(new) == len(table) - len(known)
@@ -128,14 +128,16 @@ def _sample_index(table):
 
 def test_rankings_and_tables_that_fit_into_the_sample_are_refused_or_fitted_as_in_memory(table, fitted):
     each = partitions(table, 2)
-    with pytest.raises(InvalidInputError, match="a query must be judged as a whole"):
+    with pytest.raises(InvalidInputError, match="a query must be scored as a whole"):
         fit(BudgetedRanker(), each, FEATURES, "y")
     with pytest.raises(InvalidInputError, match="Draw a smaller sample"):
-        judge(fitted, partitions(table.merge(_sample_index(table).to_frame(index=False)), 2), "y")
+        evaluate(fitted, partitions(table.merge(_sample_index(table).to_frame(index=False)), 2), "y")
 
 
 @pytest.mark.slow
-def test_the_commands_fit_on_a_sample_of_a_folder_and_judge_all_its_rows(table, tmp_path, small_fits, capsys):
+def test_the_commands_fit_on_a_sample_of_a_folder_and_measure_all_its_rows(
+    table, tmp_path, small_fits, capsys
+):
     (tmp_path / "rows").mkdir()
     for number, rows in enumerate(np.array_split(np.arange(len(table)), 4)):
         table.iloc[rows].to_csv(tmp_path / "rows" / f"{number}.csv", index=False)

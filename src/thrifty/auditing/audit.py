@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
@@ -14,6 +14,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from thrifty._moved import FormerName
 from thrifty.arrays import Bools, Floats
 from thrifty.auditing.columns_read import columns_read, follows_paths
 from thrifty.engine.evidence.frontier import Frontier
@@ -31,7 +32,7 @@ from thrifty.engine.tasks.task import Task
 from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
 from thrifty.learners.cascade.estimators import BudgetedClassifier, BudgetedRegressor, StageOptions
 
-MAX_JUDGED = 5_000
+MAX_LABELLED = 5_000
 """Rows on which losses are measured and the cascade is fitted."""
 RARE = 0.01
 """Share of rows up to which a purchase counts as hardly read."""
@@ -40,7 +41,7 @@ _LOSSES = (0.0, 0.005, 0.01, 0.02)
 _QUICK: dict[str, Any] = {"stages": StageOptions(sizes=[(60, 4)]), "cv": 3}
 
 
-# -- what an audit finds -----------------------------------------------------------------------
+# -- results -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Offer:
-    """Cheapest operating point of a cascade in front of the model for a given loss, judged out of fold.
+    """Cheapest operating point of a cascade in front of the model for a given loss, scored out of fold.
 
     Attributes
     ----------
@@ -136,9 +137,9 @@ class Audit:
     drop : Drop
         Purchases that can be left out.
     score, score_name : float or None, str
-        Mean score of the model on the judged rows, if labels were given, and the name of the score.
-    n_judged : int
-        Number of judged rows.
+        Mean score of the model on the labelled rows, if labels were given, and the name of the score.
+    n_labelled : int
+        Number of rows that the score is of.
     offers : tuple of Offer
         Points of a cascade in front of the model; empty without labels.
     frontier : Frontier or None
@@ -154,9 +155,11 @@ class Audit:
     drop: Drop
     score: float | None = None
     score_name: str = "score"
-    n_judged: int = 0
+    n_labelled: int = 0
     offers: tuple[Offer, ...] = ()
-    frontier: Frontier | None = field(default=None)
+    frontier: Frontier | None = None
+
+    n_judged = FormerName("n_labelled")
 
     @property
     def mean_cost(self) -> float:
@@ -168,16 +171,15 @@ class Audit:
         import pandas as pd
 
         names = ("price", "share", "spend", "loss", "error")
-        frame = pd.DataFrame(
-            {name: [getattr(one, name) for one in self.purchases] for name in names}, dtype=float
-        )
-        frame.insert(0, "purchase", [one.name for one in self.purchases])
-        return frame.assign(can_drop=[one in self.drop.purchases for one in self.purchases])
+        lines = [[getattr(purchase, name) for name in names] for purchase in self.purchases]
+        frame = pd.DataFrame(lines, columns=names, dtype=float)
+        frame.insert(0, "purchase", [purchase.name for purchase in self.purchases])
+        return frame.assign(can_drop=[purchase in self.drop.purchases for purchase in self.purchases])
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the cost of single rows and the frontier, ready for a JSON file."""
         used = self.to_frame().drop(columns="can_drop").dropna(axis="columns")
-        dropped = {"purchases": [one.name for one in self.drop.purchases], "cost": self.drop.cost}
+        dropped = {"purchases": [purchase.name for purchase in self.drop.purchases], "cost": self.drop.cost}
         if self.drop.loss is not None:
             dropped |= {"loss": self.drop.loss, "error": self.drop.error}
         return {
@@ -191,7 +193,7 @@ class Audit:
             "drop": dropped,
             "score": self.score,
             "score_name": self.score_name,
-            "cascade": [vars(one) | {"saved": self._saved(one.cost)} for one in self.offers],
+            "cascade": [vars(offer) | {"saved": self._saved(offer.cost)} for offer in self.offers],
         }
 
     # as text, and as a page of a notebook
@@ -231,7 +233,7 @@ class Audit:
             f"Bought at once, what it reads costs {self.cost_at_once:.4g}, the table {self.cost_of_everything:.4g}.",
         ]
         if self.score is not None:
-            lines.append(f"Its {self.score_name} is {self.score:.4f} on {self.n_judged:,} rows.")
+            lines.append(f"Its {self.score_name} is {self.score:.4f} on {self.n_labelled:,} rows.")
         return lines
 
     def _uses(self) -> Any:
@@ -241,16 +243,16 @@ class Audit:
         shown, rest = self.purchases[:_SHOWN], self.purchases[_SHOWN:]
         frame = pd.DataFrame(
             {
-                "price": [f"{one.price:g}" for one in shown],
-                "read by": [f"{one.share:.1%}" for one in shown],
-                "spend per row": [f"{one.spend:.4g}" for one in shown],
+                "price": [f"{use.price:g}" for use in shown],
+                "read by": [f"{use.share:.1%}" for use in shown],
+                "spend per row": [f"{use.spend:.4g}" for use in shown],
             },
-            index=[one.name if len(one.name) <= 40 else one.name[:39] + "…" for one in shown],
+            index=[use.name if len(use.name) <= 40 else use.name[:39] + "…" for use in shown],
         )
         if self.score is not None:
-            frame["lost without it"] = [f"{one.loss:.4f} ± {one.error:.4f}" for one in shown]
+            frame["lost without it"] = [f"{use.loss:.4f} ± {use.error:.4f}" for use in shown]
         if rest:
-            frame.loc[f"and {len(rest)} more", "spend per row"] = f"{sum(one.spend for one in rest):.4g}"
+            frame.loc[f"and {len(rest)} more", "spend per row"] = f"{sum(use.spend for use in rest):.4g}"
         return frame.fillna("")
 
     def _cascade(self) -> Any:
@@ -259,36 +261,35 @@ class Audit:
 
         return pd.DataFrame(
             {
-                "cost per row": [f"{one.cost:.4g}" for one in self.offers],
-                self.score_name: [f"{one.score:.4f}" for one in self.offers],
-                "saved": [f"{self._saved(one.cost):.0%}" for one in self.offers],
+                "cost per row": [f"{offer.cost:.4g}" for offer in self.offers],
+                self.score_name: [f"{offer.score:.4f}" for offer in self.offers],
+                "saved": [f"{self._saved(offer.cost):.0%}" for offer in self.offers],
             },
-            index=[f"losing at most {one.max_loss:g}" for one in self.offers],
+            index=[f"losing at most {offer.max_loss:g}" for offer in self.offers],
         )
 
     def _can_drop(self) -> str:
         drop = self.drop
         if not drop.purchases:
             return "There is no purchase that it could do without."
-        names = listed([one.name for one in drop.purchases], _SHOWN)
+        names = listed([purchase.name for purchase in drop.purchases], _SHOWN)
         saved = f"it then spends {drop.cost:.4g} per row"
         if drop.loss is None:
             why = f"at most {RARE:.0%} of the rows are asked for each of them"
             return f"It could do without {names}: {why}, and {saved}."
         lost = f"loses {drop.loss:.4f} ± {drop.error:.4f} of {self.score_name} on these rows"
-        return f"It could do without {names}, with typical values in their place: {saved} and {lost}."
+        return f"It could do without {names}, with typical values instead: {saved} and {lost}."
 
     def _saved(self, cost: float) -> float:
         return 1.0 - cost / self.mean_cost if self.mean_cost else 0.0
 
     def _draw_cascade(self, ax: Any) -> None:
-        assert self.frontier is not None  # both come with labels
+        assert self.frontier is not None and self.score is not None  # noqa: PT018 - both come with labels
         self.frontier.plot(ax, label="cascade")
-        assert self.score is not None
         draw_in_force(ax, self.mean_cost, self.score, label=f"{self.model}, bought on its paths")
 
 
-_CASCADE = "A cascade in front of it, each row judged by stages that have not learned from it:"
+_CASCADE = "A cascade in front of it, each row scored by stages that have not learned from it:"
 _OF_THE_CASCADE = (
     "Shares are of what the model spends per row. Points were chosen on the same rows: fit a cascade, and prove one on "
     "others with certified(X, y)."
@@ -332,7 +333,7 @@ def audit(
     tolerance : float, default=0.005
         Largest loss of score (accuracy or R2) by leaving purchases out.
     random_state : int, default=0
-        Seed of the cascade, and of the choice of rows where there are more than 5,000 to judge.
+        Seed of the cascade, and of the choice of rows where there are more than 5,000 with labels.
 
     Returns
     -------
@@ -346,8 +347,8 @@ def audit(
     >>> from thrifty import audit
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> forest = RandomForestClassifier(5, max_depth=3, random_state=0).fit(X[::2], y[::2])
-    >>> found = audit(forest, X[1::2])
-    >>> bool(found.mean_cost < found.cost_at_once <= 30)
+    >>> result = audit(forest, X[1::2])
+    >>> bool(result.mean_cost < result.cost_at_once <= 30)
     True
     """
     bare = _checked(model)
@@ -358,8 +359,7 @@ def audit(
     if fitted_names is None:
         table = Table(None, np.asarray(table.native))
     n_rows, n_features = _shape(bare, table.native)
-    given = resolve_prices(feature_costs, prices, Prices())
-    prices = check_price_list(given, n_features, names)
+    prices = check_price_list(resolve_prices(feature_costs, prices, Prices()), n_features, names)
     names = [f"x{place}" for place in range(n_features)] if names is None else names
     if prices.by_row is not None:
         raise InvalidInputError(
@@ -367,7 +367,7 @@ def audit(
             "Give the mean price."
         )
     read = _read(bare, table)
-    found = Audit(
+    unlabelled = Audit(
         model=_called(bare),
         follows_paths=follows_paths(bare),
         cost=prices.cost_of_rows(read, np.ones(n_rows, dtype=bool)),
@@ -377,37 +377,32 @@ def audit(
         drop=Drop((), 0.0),
     )
     if y is None:
-        rare = tuple(one for one in found.purchases if one.share <= RARE and one.price > 0)
-        return replace(found, drop=Drop(rare, _cost_without(bare, table, rare, prices)))
+        rare = tuple(use for use in unlabelled.purchases if use.share <= RARE and use.price > 0)
+        return replace(unlabelled, drop=Drop(rare, _cost_without(bare, table, rare, prices)))
     target = np.asarray(y)
     if target.shape != (n_rows,):
         raise InvalidInputError(
             f"y must hold a label or number for each of the {n_rows} rows of X; got shape {target.shape}."
         )
     chosen = np.arange(n_rows)
-    if n_rows > MAX_JUDGED:
-        chosen = np.sort(np.random.default_rng(random_state).choice(n_rows, MAX_JUDGED, replace=False))
-    judge = _Judge.of(bare, table.take(chosen), target[chosen], read[chosen])
-    return _judged(found, judge, prices, tolerance, random_state)
-
-
-def _judged(found: Audit, judge: "_Judge", prices: PriceList, tolerance: float, seed: int) -> Audit:
-    """Audit with the parts that need labels: losses without purchases, and a cascade."""
-    uses = [
-        replace(one, loss=loss, error=error) for one in found.purchases for loss, error in [judge.loss([one])]
-    ]
-    drop = _dropped(judge, uses, tolerance)
-    loss, error = judge.loss(drop)
-    frontier = _cascade(judge, prices, seed)
-    offers = [] if frontier is None else _offers(frontier, judge.score)
+    if n_rows > MAX_LABELLED:
+        chosen = np.sort(np.random.default_rng(random_state).choice(n_rows, MAX_LABELLED, replace=False))
+    # The parts that need labels: losses without purchases, and a cascade.
+    rows = _LabelledRows.of(bare, table.take(chosen), target[chosen], read[chosen])
+    uses = []
+    for use in unlabelled.purchases:
+        loss, error = rows.loss([use])
+        uses.append(replace(use, loss=loss, error=error))
+    drop = _dropped(rows, uses, tolerance)
+    frontier = _cascade(rows, prices, random_state)
     return replace(
-        found,
+        unlabelled,
         purchases=tuple(uses),
-        drop=Drop(tuple(drop), _cost_without(judge.model, judge.table, drop, prices), loss, error),
-        score=judge.score,
-        score_name=judge.task.quality_name,
-        n_judged=len(judge.target),
-        offers=tuple(offers),
+        drop=Drop(tuple(drop), _cost_without(bare, rows.table, drop, prices), *rows.loss(drop)),
+        score=rows.score,
+        score_name=rows.task.quality_name,
+        n_labelled=len(chosen),
+        offers=() if frontier is None else tuple(_offers(frontier, rows.score)),
         frontier=frontier,
     )
 
@@ -442,15 +437,14 @@ def _checked(model: Any) -> Any:
 
 def names_of(model: Any, X: Any) -> list[str] | None:
     """Names of the columns that a model was fitted on, as in the table; None if it was fitted without names."""
-    known = model.names if isinstance(model, StoredModel) else getattr(model, "feature_names_in_", None)
-    if known is None:
+    fitted = model.names if isinstance(model, StoredModel) else getattr(model, "feature_names_in_", None)
+    if fitted is None:
         return None
     # LightGBM writes "_" for a blank, and makes up names of its own for arrays.
     written = {str(name).replace(" ", "_"): str(name) for name in X.columns}
-    found = [written.get(str(name), str(name)) for name in known]
-    if found == [f"Column_{place}" for place in range(len(found))]:
-        return [str(name) for name in X.columns]
-    return found
+    names = [written.get(str(name), str(name)) for name in fitted]
+    is_made_up = names == [f"Column_{place}" for place in range(len(names))]
+    return [str(name) for name in X.columns] if is_made_up else names
 
 
 def _shape(model: Any, table: Any) -> tuple[int, int]:
@@ -489,17 +483,17 @@ def _read(model: Any, table: Table) -> Bools:
 
 def _uses(read: Bools, prices: PriceList, names: Sequence[str]) -> list[PurchaseUse]:
     """All purchases, sorted by cost per row, then by price."""
-    found = []
+    uses = []
     for group, price in enumerate(prices.prices.tolist()):
         columns = np.flatnonzero(prices.group_of == group)
         share = float(read[:, columns].any(axis=1).mean())
         called = ", ".join(names[column] for column in columns.tolist())
-        found.append(PurchaseUse(called, tuple(columns.tolist()), price, share))
-    return sorted(found, key=lambda one: (-one.spend, -one.price, one.columns))
+        uses.append(PurchaseUse(called, tuple(columns.tolist()), price, share))
+    return sorted(uses, key=lambda use: (-use.spend, -use.price, use.columns))
 
 
 def _columns(purchases: Sequence[PurchaseUse]) -> list[int]:
-    return [column for one in purchases for column in one.columns]
+    return [column for purchase in purchases for column in purchase.columns]
 
 
 def _cost_without(model: Any, table: Table, purchases: Sequence[PurchaseUse], prices: PriceList) -> float:
@@ -509,24 +503,24 @@ def _cost_without(model: Any, table: Table, purchases: Sequence[PurchaseUse], pr
     return float(prices.cost_of_rows(read, np.ones(len(read), dtype=bool)).mean())
 
 
-def _dropped(judge: "_Judge", uses: Sequence[PurchaseUse], tolerance: float) -> list[PurchaseUse]:
+def _dropped(rows: "_LabelledRows", uses: Sequence[PurchaseUse], tolerance: float) -> list[PurchaseUse]:
     """Purchases that can be left out together, tried in the order of loss by price."""
-    priced = [one for one in uses if one.price > 0]
-    dropped = [one for one in priced if one.share == 0.0]
-    others = [one for one in priced if one.share > 0.0 and (one.loss or 0.0) <= tolerance]
-    for one in sorted(others, key=lambda one: ((one.loss or 0.0) / one.price, one.columns)):
-        if judge.loss([*dropped, one])[0] <= tolerance:
-            dropped.append(one)
+    priced = [use for use in uses if use.price > 0]
+    dropped = [use for use in priced if use.share == 0.0]
+    others = [use for use in priced if use.share > 0.0 and (use.loss or 0.0) <= tolerance]
+    for use in sorted(others, key=lambda use: ((use.loss or 0.0) / use.price, use.columns)):
+        if rows.loss([*dropped, use])[0] <= tolerance:
+            dropped.append(use)
     return dropped
 
 
 def _typical_row(values: Any) -> int:
     """Row with the median of a column, or with its most frequent text: what all rows hold without the column."""
     if values.dtype.kind in "biuf":
-        there = np.flatnonzero(values == values)
-        order = np.argsort(values[there], kind="stable")
-        return int(there[order[(len(there) - 1) // 2]]) if len(there) else 0
-    _, first, counts = np.unique([str(one) for one in values], return_index=True, return_counts=True)
+        present = np.flatnonzero(values == values)
+        order = np.argsort(values[present], kind="stable")
+        return int(present[order[(len(present) - 1) // 2]]) if len(present) else 0
+    _, first, counts = np.unique([str(value) for value in values], return_index=True, return_counts=True)
     return int(first[np.argmax(counts)])
 
 
@@ -534,10 +528,9 @@ def _typical_row(values: Any) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class _Judge:
+class _LabelledRows:
     """Labelled rows with the predictions of the model, to measure the loss without some purchases."""
 
-    model: Any
     full: Any
     task: Task
     table: Table
@@ -548,7 +541,7 @@ class _Judge:
     quality: Floats
 
     @classmethod
-    def of(cls, model: Any, table: Table, labels: Any, read: Bools) -> "_Judge":
+    def of(cls, model: Any, table: Table, labels: Any, read: Bools) -> "_LabelledRows":
         """Predict all rows with the model."""
         if not is_classifier(model) and not is_regressor(model):
             raise InvalidInputError(
@@ -561,7 +554,7 @@ class _Judge:
         target = task.encode("y", labels, len(labels))
         outputs = _ask(full, task, table)
         quality = np.asarray(task.quality(target, outputs), dtype=np.float64)
-        return cls(model, full, task, table, labels, target, read, outputs, quality)
+        return cls(full, task, table, labels, target, read, outputs, quality)
 
     @property
     def score(self) -> float:
@@ -588,35 +581,32 @@ def _ask(full: Any, task: Task, table: Table) -> Floats:
         return ask_model(full, task, table.native, places, who="the model")
 
 
-def _cascade(judge: _Judge, prices: PriceList, seed: int) -> Frontier | None:
+def _cascade(rows: _LabelledRows, prices: PriceList, seed: int) -> Frontier | None:
     """Every point of a small cascade in front of the model, out of fold; None where the model reads nothing."""
-    used = np.flatnonzero(judge.read.any(axis=0))
+    used = np.flatnonzero(rows.read.any(axis=0))
     if not len(used):
         return None
-    kind: Any = BudgetedClassifier if len(judge.task.classes) else BudgetedRegressor
-    outputs = judge.outputs if len(judge.task.classes) else judge.outputs[:, 0]
-    cascade = kind(
-        outputs,
-        prices=replace(Prices.of(prices), full_features=used),
-        random_state=seed,
-        **_QUICK,
-    )
+    has_classes = len(rows.task.classes) > 0
+    kind: Any = BudgetedClassifier if has_classes else BudgetedRegressor
+    outputs = rows.outputs if has_classes else rows.outputs[:, 0]
+    priced = replace(Prices.of(prices), full_features=used)
+    cascade = kind(outputs, prices=priced, random_state=seed, **_QUICK)
     with warnings.catch_warnings():
         # The numbers of the audit show both.
         warnings.simplefilter("ignore", FullModelNotWorthItWarning)
         warnings.simplefilter("ignore", NothingSavedWarning)
-        frontier: Frontier = cascade.fit(judge.table.native, judge.labels).frontier_
+        frontier: Frontier = cascade.fit(rows.table.native, rows.labels).frontier_
     return frontier
 
 
 def _offers(frontier: Frontier, score: float) -> list[Offer]:
     """Cheapest point for each loss; losses that save nothing more are left out."""
-    found: list[Offer] = []
+    offers: list[Offer] = []
     for loss in _LOSSES:
         enough = np.flatnonzero(frontier.score >= score - loss - 1e-12)
         if len(enough):
             place = enough[np.argmin(frontier.cost[enough])]
             offer = Offer(loss, float(frontier.cost[place]), float(frontier.score[place]))
-            if not found or offer.cost < found[-1].cost:
-                found.append(offer)
-    return found
+            if not offers or offer.cost < offers[-1].cost:
+                offers.append(offer)
+    return offers

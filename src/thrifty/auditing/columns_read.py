@@ -43,7 +43,7 @@ def columns_read(model: Any, X: Any) -> Bools:
         return _joined(columns_read(last, prepared), _inputs_of_outputs(steps, n_features))
     members = _members(model)
     if members is not None:
-        together: Bools = np.logical_or.reduce([columns_read(one, X) for one in members])
+        together: Bools = np.logical_or.reduce([columns_read(member, X) for member in members])
         return together
     ours = read_model(model)
     return np.ones((n_rows, n_features), dtype=bool) if ours is None else ours.touched(X)
@@ -55,7 +55,7 @@ def follows_paths(model: Any) -> bool:
         return follows_paths(model.steps[-1][1])
     members = _members(model)
     if members is not None:
-        return any(follows_paths(one) for one in members)
+        return any(follows_paths(member) for member in members)
     ours = read_model(model)
     return ours is not None and isinstance(ours.core, ForeignTrees)
 
@@ -67,7 +67,7 @@ def _members(model: Any) -> list[Any] | None:
     if isinstance(model, GridSearchCV | RandomizedSearchCV):
         return [model.best_estimator_]
     if isinstance(model, CalibratedClassifierCV):
-        return [one.estimator for one in model.calibrated_classifiers_]
+        return [copy.estimator for copy in model.calibrated_classifiers_]
     averaged = VotingClassifier, VotingRegressor, AdaBoostClassifier, AdaBoostRegressor, OneVsRestClassifier
     return list(model.estimators_) if isinstance(model, averaged) else None
 
@@ -96,13 +96,13 @@ def _inputs_of_outputs(step: Any, n_inputs: int) -> Bools:
         return kept
     if isinstance(step, SimpleImputer) and not step.add_indicator:
         filled = np.asarray(step.statistics_, dtype=object)
-        filled_in: Bools = kept[[bool(step.keep_empty_features or one == one) for one in filled]]
+        filled_in: Bools = kept[[bool(step.keep_empty_features or fill == fill) for fill in filled]]
         return filled_in
     if isinstance(step, Pipeline):
         made_of = kept
-        for _, one in step.steps:
-            if one is not None and one != "passthrough":
-                made_of = _joined(_inputs_of_outputs(one, made_of.shape[0]), made_of)
+        for _, inner in step.steps:
+            if inner is not None and inner != "passthrough":
+                made_of = _joined(_inputs_of_outputs(inner, made_of.shape[0]), made_of)
         return made_of
     n_outputs = len(step.get_feature_names_out()) if hasattr(step, "get_feature_names_out") else n_inputs
     return np.ones((n_outputs, n_inputs), dtype=bool)
@@ -113,8 +113,8 @@ def _one_hot_columns(step: OneHotEncoder) -> list[int]:
     rare = getattr(step, "infrequent_categories_", None) or [None] * len(step.categories_)
     dropped = [None] * len(step.categories_) if step.drop_idx_ is None else step.drop_idx_
     return [
-        len(every) - (0 if few is None else len(few) - 1) - (one is not None)
-        for every, few, one in zip(step.categories_, rare, dropped, strict=True)
+        len(every) - (0 if few is None else len(few) - 1) - (drop is not None)
+        for every, few, drop in zip(step.categories_, rare, dropped, strict=True)
     ]
 
 
@@ -122,15 +122,15 @@ def _of_column_transformer(step: ColumnTransformer, n_inputs: int) -> Bools:
     n_outputs = max((part.stop for part in step.output_indices_.values()), default=0)
     made_of = np.zeros((n_outputs, n_inputs), dtype=bool)
     names = list(getattr(step, "feature_names_in_", range(n_inputs)))
-    for name, one, columns in step.transformers_:
+    for name, inner, columns in step.transformers_:
         part = step.output_indices_[name]
         if part.stop == part.start:
             continue
         read = _column_numbers(columns, names)
         inside = (
             np.eye(len(read), dtype=bool)
-            if isinstance(one, str)  # passthrough
-            else _inputs_of_outputs(one, len(read))
+            if isinstance(inner, str)  # passthrough
+            else _inputs_of_outputs(inner, len(read))
         )
         made_of[part.start : part.stop, read] = inside
     return made_of
@@ -144,4 +144,4 @@ def _column_numbers(columns: Any, names: list[Any]) -> Ints:
         return np.flatnonzero(listed)
     if listed.dtype.kind in "iu":
         return np.arange(len(names))[listed.astype(np.intp)]
-    return np.array([names.index(one) for one in listed.tolist()], dtype=np.intp)
+    return np.array([names.index(name) for name in listed.tolist()], dtype=np.intp)

@@ -39,7 +39,7 @@ def audit(
     """Audit a fitted model: what it spends per row, which columns it hardly needs, and what a cascade would save."""
     from sklearn.base import is_regressor
 
-    from thrifty.auditing.audit import audit as look_at
+    from thrifty.auditing.audit import audit as audit_model
     from thrifty.bundle.save_load import load_model
     from thrifty.engine.table.files import read_table
     from thrifty.engine.table.training import labels_of, numbers_of
@@ -48,25 +48,24 @@ def audit(
         check_output(out)
     with notes_of_warnings(), progress() as show:
         show("auditing", 0, 1)
-        known = load_model(model)
-        frame = read_table(table, as_text=_text_columns(known))
+        fitted = load_model(model)
+        frame = read_table(table, as_text=_text_columns(fitted))
         y = None
         if target is not None:
-            y = (numbers_of if is_regressor(known) else labels_of)(frame, target)
-        rows = _features(known, frame, [*(ignore or ()), *([target] if target else [])])
+            y = (numbers_of if is_regressor(fitted) else labels_of)(frame, target)
+        rows = _features(fitted, frame, [*(ignore or ()), *([target] if target else [])])
         by_column = read_prices(prices, costs, full_cost)
         by_column = by_column.of_columns(list(rows.columns), known=list(frame.columns))
-        found = look_at(known, rows, y=y, prices=by_column, random_state=seed)
+        result = audit_model(fitted, rows, y=y, prices=by_column, random_state=seed)
         show("auditing", 1, 1)
     if out is not None:
-        page = (
-            f"<!doctype html><meta charset=utf-8><title>Audit of {found.model}</title>{found._repr_html_()}\n"
-        )
+        head = f"<!doctype html><meta charset=utf-8><title>Audit of {result.model}</title>"
+        page = f"{head}{result._repr_html_()}\n"
         write_atomically(out, page.encode())
     if json:
-        print_json(found.as_dict())
+        print_json(result.as_dict())
     else:
-        for line in str(found).splitlines():
+        for line in str(result).splitlines():
             print_text(line)
         if out is not None:
             print_text(f"wrote {out}")
@@ -81,8 +80,8 @@ def _features(model: Any, frame: Any, left_out: list[str]) -> Any:
 
     refuse_unknown("--target or --ignore", left_out, frame.columns)
     rows = frame.drop(columns=left_out)
-    known = names_of(model, rows)
-    rows = rows[known] if known is not None and set(known) <= set(rows.columns) else rows
+    fitted = names_of(model, rows)
+    rows = rows[fitted] if fitted is not None and set(fitted) <= set(rows.columns) else rows
     levels: Any = getattr(model, "levels", None)
     for place in levels.columns if levels is not None and rows.shape[1] == model.n_features else ():
         column, texts = rows.iloc[:, place].dropna(), levels.of_column[place]
@@ -102,7 +101,7 @@ def _text_columns(model: Any) -> set[str]:
         return set()
     texts = {
         names[column]
-        for column, known in levels.of_column.items()
-        if any(text.isdigit() and text != str(int(text)) for text in known)
+        for column, categories in levels.of_column.items()
+        if any(text.isdigit() and text != str(int(text)) for text in categories)
     }
     return texts | {name.replace("_", " ") for name in texts}  # LightGBM writes "_" for a blank

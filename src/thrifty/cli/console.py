@@ -62,7 +62,7 @@ def notes_of_warnings() -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         yield
-    for text in dict.fromkeys(" ".join(str(one.message).split()) for one in caught):
+    for text in dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught):
         print_note(text)
 
 

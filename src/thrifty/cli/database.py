@@ -49,15 +49,15 @@ class Database:
         """Parse and check an address such as ``sqlite:PATH?table=TABLE&key=COLUMN``."""
         kind, _, rest = address.partition(":")
         path, _, query = rest.partition("?")
-        given = dict(parse_qsl(query))
-        if kind != "sqlite" or not path or set(given) != {"table", "key"}:
+        names = dict(parse_qsl(query))
+        if kind != "sqlite" or not path or set(names) != {"table", "key"}:
             raise InvalidInputError(
                 f"--source must have the form {_FORM}; got {address!r}. Name the file, its table, and the column that "
                 f"holds the keys, in quotation marks."
             )
         if not Path(path).is_file():
             raise InvalidInputError(f"--source names {path}, which must be an SQLite file; there is none.")
-        return cls(Path(path), given["table"], given["key"])
+        return cls(Path(path), names["table"], names["key"])
 
     def connect(self) -> sqlite3.Connection:
         """Open the file for reading."""
@@ -65,17 +65,17 @@ class Database:
 
     @property
     def has_text_keys(self) -> bool:
-        """Whether keys are text: those of the table of rows are then read as text too, 007 with its zeros."""
-        name, table = (f'"{one.replace(chr(34), chr(34) * 2)}"' for one in (self.key, self.table))
+        """True if keys are text: those of the table of rows are then read as text too, 007 with its zeros."""
+        name, table = (f'"{text.replace(chr(34), chr(34) * 2)}"' for text in (self.key, self.table))
         try:
             with closing(self.connect()) as connection:
-                found = connection.execute(f"SELECT typeof({name}) FROM {table} LIMIT 1").fetchone()
+                line = connection.execute(f"SELECT typeof({name}) FROM {table} LIMIT 1").fetchone()
         except sqlite3.Error as error:
             raise InvalidInputError(
                 f"--source names the table {self.table!r} of {self.path}, which must be there with its key "
                 f"{self.key!r}; SQLite reports: {error}."
             ) from error
-        return found is not None and found[0] == "text"
+        return line is not None and line[0] == "text"
 
 
 def buy(
@@ -124,19 +124,16 @@ def buy(
     check_output(out)
     database = Database.of(source)
     with notes_of_warnings():
-        known = at_operating_point(load(system, public_key=public_key), Goal.read(budget, max_loss))
-        as_text = {
-            *((database.key,) if database.has_text_keys else ()),
-            *filter(None, [named_row_key(known, row_key)]),
-        }
+        fitted = at_operating_point(load(system, public_key=public_key), Goal.read(budget, max_loss))
+        named = named_row_key(fitted, row_key)
+        as_text = {*([database.key] if database.has_text_keys else []), *([named] if named else [])}
         frame = read_table(rows, as_text=tuple(as_text))
         if database.key not in frame.columns:
             raise InvalidInputError(
                 f"{name_of(rows)} must have the column {database.key!r}, the key of --source; it has "
                 f"{listed(frame.columns)}."
             )
-        keys = frame[database.key]
-        chain, named = chain_of(known), named_row_key(known, row_key)
+        keys, chain = frame[database.key], chain_of(fitted)
         if chain.names is None:  # columns of a database are found by name
             chain = replace(chain, names=chain.schema.names)
         bought_from = SqlSource(database.connect, database.table, database.key, keys.tolist())
@@ -150,8 +147,8 @@ def buy(
     write_atomically(out, table_bytes(table, out))
     failures = table["reason"].dropna()
     # Rows that were not asked about any more say that something had failed before them.
-    own = failures[~failures.str.contains("had failed before", regex=False)] if len(failures) else failures
-    first = f"row {own.index[0] + 1}: {own.iloc[0]}" if len(own) else ""
+    tried = failures[~failures.str.contains("had failed before", regex=False)] if len(failures) else failures
+    first = f"row {tried.index[0] + 1}: {tried.iloc[0]}" if len(tried) else ""
     if is_ended:
         raise InvalidInputError(
             f"--on-failure raise stopped at the first failure, {first}. {out} has the receipts so far; --on-failure "

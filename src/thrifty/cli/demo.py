@@ -68,7 +68,7 @@ def run(out: Path, *, progress: Progress = silent) -> None:
     report.write_text(page_of(facts), encoding="utf-8")
     print_text(f"{TITLE}: accuracy @ mean cost per row, on {facts.n_rows} test rows")
     lines = [
-        [f"{budget:g}", *("-" if one is None else f"{one[1]:.3f} @ {one[0]:.1f}" for one in row)]
+        [f"{budget:g}", *("-" if point is None else f"{point[1]:.3f} @ {point[0]:.1f}" for point in row)]
         for budget, *row in zip(BUDGETS, *points.values(), strict=True)
     ]
     print_table([["budget", *points], *lines])
@@ -116,20 +116,20 @@ def _level_budget(clf: BudgetedClassifier) -> float:
 
 def _points_of_cascade(clf: BudgetedClassifier, X: Any, y: Any) -> list[Point | None]:
     systems = [clf.at(budget=budget) for budget in BUDGETS]
-    return [(float(one.cost(X).mean()), float(np.mean(one.predict(X) == y))) for one in systems]
+    return [(float(system.cost(X).mean()), float(np.mean(system.predict(X) == y))) for system in systems]
 
 
 def _points_of_frontier(frontier: Frontier) -> list[Point | None]:
     """The point of each budget; None for budgets below the cheapest point."""
     cheapest = frontier.chosen.cost[0]
-    found = [frontier.best(budget=budget) if budget >= cheapest else None for budget in BUDGETS]
-    return [None if one is None else (one.cost, one.score) for one in found]
+    points = [frontier.best(budget=budget) if budget >= cheapest else None for budget in BUDGETS]
+    return [None if point is None else (point.cost, point.score) for point in points]
 
 
 def _picture(points: dict[str, list[Point | None]], full: float | None) -> Any:
     figure, (ax,) = new_figure(width=7.2, height=4.4)
     curves = {
-        name: tuple(zip(*(one for one in some if one is not None), strict=True))
+        name: tuple(zip(*(point for point in some if point is not None), strict=True))
         for name, some in points.items()
     }
     title = "digits: 5 or more? 64 pixels at 1 each"

@@ -145,30 +145,20 @@ def export(
     from thrifty.device.export import export as write
 
     with notes_of_warnings():
-        known = load(system, public_key=public_key)
+        fitted = load(system, public_key=public_key)
         cells = labels = None
         if rows is not None:
-            frame, cells = read_rows(known, rows)[:2]
-            target = column_name(known, "target")
+            frame, cells = read_rows(fitted, rows)[:2]
+            target = column_name(fitted, "target")
             is_labelled = (max_flash or max_ram) and target in frame.columns
             labels = frame[target].to_numpy() if is_labelled else None
         settings: Any = {"leaves": leaves, "layout": layout, "max_flash": max_flash, "max_ram": max_ram}
-        written = write(known, out, to=to, **settings, budgets=budget or (), X=cells, y=labels)
+        written = write(fitted, out, to=to, **settings, budgets=budget or (), X=cells, y=labels)
         if max_flash or max_ram:
             save(written.system, out / "system.thrifty")
     if json:
-        print_json(
-            {
-                "files": [str(path) for path in written.files],
-                "identity": written.identity,
-                "flash_bytes": written.flash_bytes,
-                "table_bytes": written.table_bytes,
-                "state_bytes": written.state_bytes,
-                "most_steps": written.most_steps,
-                "mean_steps": written.mean_steps,
-                "rows_moved": written.n_moved,
-            }
-        )
+        numbers = {name: value for name, value in vars(written).items() if name not in ("n_moved", "system")}
+        print_json({**numbers, "files": list(map(str, written.files)), "rows_moved": written.n_moved})
         return
     mean = "" if written.mean_steps is None else f", {written.mean_steps:,.1f} in the mean of the table"
     lines = [f"steps      {written.most_steps:>9,} comparisons at most for a row{mean}"]

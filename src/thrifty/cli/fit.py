@@ -146,8 +146,8 @@ def fit(
         int,
         typer.Option(
             min=100,
-            help="Rows to learn from, drawn by content, where TABLE is a folder of files; all other rows judge the "
-            "operating points, and prove --max-loss.",
+            help="Rows to learn from, drawn by content, where TABLE is a folder of files; operating points "
+            "are measured on all other rows, which also prove --max-loss.",
         ),
     ] = 500_000,
     seed: Seed = 0,
@@ -175,7 +175,7 @@ def fit(
     sampling: list[str] = []
     with notes_of_warnings(), progress() as show:
         by_column, model = read_prices(prices, costs, full_cost), _read_full(full)
-        rows, judge = table, None
+        rows, evaluate = table, None
         if is_many(table):
             if query:
                 raise InvalidInputError(
@@ -188,8 +188,8 @@ def fit(
                     "their rows. Leave it out, or give one file."
                 )
             left_out = [target, *filter(None, [row_key]), *(ignore or ())]
-            rows, judge, n_rows = _sample(table, target, left_out, sample, jobs, show)
-            if judge is not None:
+            rows, evaluate, n_rows = _sample(table, target, left_out, sample, jobs, show)
+            if evaluate is not None:
                 sampling.append(
                     f"learned on {len(rows):,} of {n_rows:,} rows, drawn by what they hold; scores and the costs of "
                     f"budgets are those of the others"
@@ -214,7 +214,7 @@ def fit(
             n_jobs=jobs,
             random_state=seed,
             progress=show,
-            judge=judge,
+            evaluate=evaluate,
         )
         save(estimator, out, private_key=key)
     facts = expected(estimator)
@@ -270,17 +270,17 @@ def _read_full(full: str) -> Any:
 def _sample(
     table: Path, target: str, left_out: list[str], n_sample: int, jobs: int, show: Progress
 ) -> tuple[Any, Any, int]:
-    """Rows to learn from, what judges a fit on all other rows (None where there are none), and the number of rows."""
+    """Rows to learn from, the evaluation of a fit on all other rows (None where there are none), and number of rows."""
     from functools import partial
 
     from thrifty.engine.table.names import refuse_unknown
-    from thrifty.scale.fit import judge, sample_rows
+    from thrifty.scale.fit import evaluate, sample_rows
     from thrifty.scale.folder import each_of_files, find_files
 
     each, names = each_of_files(find_files(table), n_jobs=jobs, progress=show)
     refuse_unknown("target", [target], names)
     rows, n_rows = sample_rows(each, [name for name in names if name not in left_out], target, n_sample)
-    return rows, partial(judge, each=each, target=target) if len(rows) < n_rows else None, n_rows
+    return rows, partial(evaluate, each=each, target=target) if len(rows) < n_rows else None, n_rows
 
 
 def _notes_of_columns(estimator: Any, full: str) -> list[str]:

@@ -98,7 +98,7 @@ MinRecall = Annotated[
 
 @dataclass(frozen=True)
 class Goal:
-    """What an operating point is to meet; limits by class are by the name of the class."""
+    """Goals of an operating point; limits by class are by the name of the class."""
 
     budget: float | None = None
     max_loss: float | dict[str, float] | None = None
@@ -175,5 +175,5 @@ def read_prices(prices: Path | None, costs: Path | None, full_cost: float | None
 
 
 def is_many(table: Path) -> bool:
-    """Whether a table is a folder, or a pattern of names of files."""
+    """True if a table is a folder, or a pattern of names of files."""
     return table.is_dir() or (not table.exists() and glob.has_magic(str(table)))

@@ -218,8 +218,9 @@ def fit_in_words(system: Any, facts: Facts, out: Path) -> None:
     print_text(f"The full model is {facts.full_name}{chosen}.")
     print_text(_built_in_words(system, facts))
     unit = unit_of(facts)
-    n_judged = facts.n_queries or facts.n_rows
-    print_text(f"Expected of new {unit}, estimated out of fold on {n_judged:,} {unit}:")
+    print_text(
+        f"Expected of new {unit}, estimated out of fold on {facts.n_queries or facts.n_rows:,} {unit}:"
+    )
     print_table(results_table(facts))
     print_text(
         f"19 times out of 20, {_NEW_ROWS:,} new {unit} have {interval_in_words(facts, _NEW_ROWS)}. `thrifty predict "
@@ -391,7 +392,7 @@ def answers_numbers(system: Any, answers: Any, out: Path, held: float | None) ->
         if "quality" in answers:
             numbers["rows_of_known_quality"] = int(answers["quality"].notna().sum())
         measured = [name for name in ("cost", "quality", "ips") if name in answers]
-        return numbers | answers[measured].mean().to_dict()
+        return {**numbers, **answers[measured].mean()}
     is_known = held is None and hasattr(system, "frontier_")
     numbers |= {
         "share_full": float((answers["stage"] == "full").mean()),
@@ -408,7 +409,7 @@ def answers_numbers(system: Any, answers: Any, out: Path, held: float | None) ->
     if len(chain_of(system).classes):
         counts = answers["answer"].value_counts()
         return numbers | {"answers": {str(label): int(count) for label, count in counts.items()}}
-    return numbers | {"answers": answers["answer"].agg(["min", "mean", "max"]).to_dict()}
+    return {**numbers, "answers": answers["answer"].agg(["min", "mean", "max"]).to_dict()}
 
 
 # -- explain ---------------------------------------------------------------------------------------
@@ -464,11 +465,11 @@ def frontier_in_words(system: Any, frontier: Frontier, n_rows: int, path: Path) 
     lines = [[*heads, "answered by the full model"]]
     for place in places.tolist():
         point = frontier[place]
-        own = [f"{point.score:.4f}"]
+        scores = [f"{point.score:.4f}"]
         if frontier.is_priced:
-            own = [quantity(-point.score), quantity(point.cost - point.score)]
+            scores = [quantity(-point.score), quantity(point.cost - point.score)]
         share = "" if point.share is None else f"{100 * point.share:.1f} %"
-        lines.append([quantity(point.cost), *own, share])
+        lines.append([quantity(point.cost), *scores, share])
     print_table(lines)
     print_text("In force; `thrifty predict --budget` moves to any other point:")
     print_table(results_table(facts))
@@ -509,23 +510,23 @@ def target_columns(system: Any, target: str | None, query: str | None = None) ->
 
     The target is named where the file does not know it; queries may be named where it holds a ranker by itself.
     """
-    known, queries = column_name(system, "target"), column_name(system, "query")
-    if query is not None and (known or not queries):
-        found = f"the file names {queries!r}" if queries else "the file holds no ranker"
+    fitted, queries = column_name(system, "target"), column_name(system, "query")
+    if query is not None and (fitted or not queries):
+        holds = f"the file names {queries!r}" if queries else "the file holds no ranker"
         raise InvalidInputError(
-            f"--query is for a ranker that was saved from Python; got --query {query}, and {found}. Leave it out."
+            f"--query is for a ranker that was saved from Python; got --query {query}, and {holds}. Leave it out."
         )
-    if known and target not in (None, known):
+    if fitted and target not in (None, fitted):
         raise InvalidInputError(
-            f"--target must be {known!r}, the column that the system was fitted to predict, or be left out; got "
+            f"--target must be {fitted!r}, the column that the system was fitted to predict, or be left out; got "
             f"{target!r}."
         )
-    if not known and target is None:
+    if not fitted and target is None:
         raise InvalidInputError(
             f"the file holds a {method_of(system)} that was saved from Python, and has no name of the column that "
             f"it predicts. Give it with --target."
         )
-    return target or known, query or queries
+    return target or fitted, query or queries
 
 
 def measured(system: Any, rows: Rows, by: Sequence[str]) -> tuple[Facts, dict[str, Any], list[str]]:

@@ -72,7 +72,7 @@ class _Tables:
 
     def add(self, kind: str, name: str, values: Iterable[Any], n_bytes: int | None = None) -> None:
         """Write an array, of elements of some bytes where C does not know them; an empty one gets a zero."""
-        items = [str(one) for one in values] or ["0"]
+        items = [str(value) for value in values] or ["0"]
         lines, line = [], ""
         for item in items:
             if len(line) + len(item) > 110:
@@ -91,16 +91,17 @@ class _Codes:
         n_order, n_scores = len(model.order), model.n_scores
         self.model, self.n_order = model, n_order
         self.n_levels = [len(model.levels.get(int(column), ())) for column in model.order]
-        found: list[list[Floats]] = [[] for _ in range(n_order)]
+        thresholds: list[list[Floats]] = [[] for _ in range(n_order)]
         for trees in model.ensembles:
             is_set = np.zeros(len(trees.feature), dtype=bool)
             if trees.sets is not None:
                 is_set[trees.sets.nodes] = True
             for column in np.unique(trees.feature[~is_set]).tolist():
                 if column < n_order and not self.n_levels[column]:
-                    found[column].append(trees.threshold[~is_set & (trees.feature == column)])
+                    thresholds[column].append(trees.threshold[~is_set & (trees.feature == column)])
         self.cuts = [
-            np.unique(ordered(round_down(np.concatenate(one)))) if one else np.zeros(0, int) for one in found
+            np.unique(ordered(round_down(np.concatenate(parts)))) if parts else np.zeros(0, int)
+            for parts in thresholds
         ]
         # Scores are compared in double precision, and every gate has cuts of its own.
         self.score_cuts = [
@@ -113,9 +114,9 @@ class _Codes:
             for stage in model.stages
         ]
         self.sets: dict[bytes, int] = {}
-        self.most_score_cuts = max(len(one) for stage in self.score_cuts for one in stage)
+        self.most_score_cuts = max(len(cuts) for stage in self.score_cuts for cuts in stage)
         self.most_levels = max(self.n_levels, default=0)
-        self.are_short = not any((one & 0xFFFF).any() for one in self.cuts)
+        self.are_short = not any((cuts & 0xFFFF).any() for cuts in self.cuts)
         if self.most_levels > MOST_LEVELS:
             raise InvalidInputError(
                 f"a column must have at most {MOST_LEVELS:,} levels to be exported; got {self.most_levels:,}."
@@ -134,11 +135,11 @@ class _Codes:
 
     def looked_up(self, trees: TreeEnsemble, cut: Any) -> Any:
         """Number of each cut among those of its column."""
-        found = cut.copy()
+        numbers = cut.copy()
         for column, cuts in enumerate(self.cuts):
             nodes = trees.feature == column
-            found[nodes] = np.searchsorted(cuts, cut[nodes])
-        return found
+            numbers[nodes] = np.searchsorted(cuts, cut[nodes])
+        return numbers
 
     def _set(self, levels: Any, n_levels: int) -> int:
         bits = np.zeros(-(-n_levels // 8) * 8, dtype=np.uint8)
@@ -363,7 +364,7 @@ def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> SourcePla
                 nodes.append(codes.of_nodes(ensemble, place))
                 units.append(leaf_unit(ensemble, least) if is_narrow_leaf else None)
     has_sets, has_gates = bool(codes.sets), any(stage.gate is not None for stage in model.stages)
-    is_value = is_code and is_narrow_leaf and all(one.n_outputs == 1 for one in model.ensembles)
+    is_value = is_code and is_narrow_leaf and all(ensemble.n_outputs == 1 for ensemble in model.ensembles)
     n_codes = max((len(model.names) if is_code else n_order) + n_scores * has_gates, 1)
     types = {"leaf": "int16_t" if is_narrow_leaf else "float", "code": "int32_t"}
     trees: _TreeCode | _TreeTables
@@ -386,7 +387,7 @@ def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> SourcePla
     tables.add(unsigned(len(model.names)), "order", model.order.tolist())
     if any(codes.n_levels):
         tables.add("uint16_t", "n_levels", codes.n_levels)
-    is_mixed = any(one.is_mixed for one in model.points)
+    is_mixed = any(point.is_mixed for point in model.points)
     price = np.float32(model.cost[-1] / max(n_order, 1))
     is_even = np.array_equal(price * np.arange(n_order + 1, dtype=np.float32), model.cost.astype(np.float32))
     flags = {
@@ -398,10 +399,10 @@ def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> SourcePla
         "HAS_SETS": int(has_sets),
         "HAS_LEVELS": int(any(codes.n_levels)),
         "HAS_GATES": int(has_gates),
-        "GATE_IN_LEAVES": int(any(one.gate_first for one in model.stages)),
+        "GATE_IN_LEAVES": int(any(stage.gate_first for stage in model.stages)),
         "LEAF_IN_CODE": int(is_value),
-        "RESTARTS": int(not all(one.carries for one in model.stages[1:])),
-        "HAS_CALIBRATION": int(any(one.slope != 1.0 or one.shift.any() for one in model.stages)),
+        "RESTARTS": int(not all(stage.carries for stage in model.stages[1:])),
+        "HAS_CALIBRATION": int(any(stage.slope != 1.0 or stage.shift.any() for stage in model.stages)),
         "IS_MIXED": int(is_mixed),
         "IS_NUMBER": int(not model.classes),
     }
@@ -431,7 +432,7 @@ def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> SourcePla
 
 def cut_type(codes: _Codes, n_splits: int) -> tuple[str, bool]:
     """Type of the cuts of splits, and whether they are numbers to look up: thresholds of 32 bits that recur."""
-    n_limits, n_sets = [len(one) for one in codes.cuts], len(codes.sets)
+    n_limits, n_sets = [len(cuts) for cuts in codes.cuts], len(codes.sets)
     if codes.are_short and max(codes.most_score_cuts, n_sets) < 2**15:
         return "int16_t", False
     number = unsigned(1 + max([*n_limits, codes.most_score_cuts, codes.most_levels, n_sets]))
@@ -478,8 +479,8 @@ def program_bytes(flags: dict[str, int], n_scores: int, n_stages: int) -> int:
         "RESTARTS": ((60, 60), (0, 0)),
         "IS_NUMBER": ((-36, 0), (-29, 0)),
     }
-    found = [start[is_narrow_leaf], *(n_bytes for name, n_bytes in parts.items() if flags[name])]
-    return sum(n_bytes[is_alone][has_classes] for n_bytes in found)
+    sizes = [start[is_narrow_leaf], *(n_bytes for name, n_bytes in parts.items() if flags[name])]
+    return sum(n_bytes[is_alone][has_classes] for n_bytes in sizes)
 
 
 def source_of(
@@ -538,7 +539,7 @@ def _types(plan: SourcePlan) -> str:
     codes = f"#define THRIFTY_COMPARES_FLOATS 0\ntypedef {plan.types['code']} thrifty_code;"
     if plan.flags["IS_CODE"]:
         codes = (
-            "/* Whether trees compare floats, or whole numbers in their place. */\n"
+            "/* Whether trees compare floats, or whole numbers instead. */\n"
             "#if defined(__GNUC__) && "
             "((defined(__ARM_FP) && (__ARM_FP & 4)) || defined(__SSE2__) || defined(__wasm__))\n"
             f"#define THRIFTY_COMPARES_FLOATS 1\ntypedef float thrifty_code;\n#else\n{codes}\n#endif"
@@ -549,7 +550,7 @@ def _types(plan: SourcePlan) -> str:
 def _sums(model: DeviceModel, numbers: Floats, is_narrow_leaf: bool) -> list[str]:
     """Numbers that sums start from, as C writes them."""
     unit = score_unit(model)
-    return [str(round(one / unit)) if is_narrow_leaf else c_double(one) for one in numbers.tolist()]
+    return [str(round(number / unit)) if is_narrow_leaf else c_double(number) for number in numbers.tolist()]
 
 
 def _tree_texts(functions: Sequence[str], kind: str) -> str:
@@ -569,7 +570,7 @@ def _tree_texts(functions: Sequence[str], kind: str) -> str:
 
 def _filled(name: str, parts: dict[str, Any]) -> str:
     text = files("thrifty.device").joinpath(name).read_text(encoding="utf-8")
-    return re.sub(r"@([A-Z_]+)@", lambda found: str(parts[found[1]]), text)
+    return re.sub(r"@([A-Z_]+)@", lambda match: str(parts[match[1]]), text)
 
 
 def _write_stages(
@@ -673,12 +674,12 @@ def _enums(model: DeviceModel) -> str:
         lines = ",\n".join(f"    {name} = {number}" for number, name in enumerate(names))
         return f"/* {comment} */\nenum {{\n{lines}\n}};\n"
 
-    parts = [enum("Columns.", [named("COLUMN", one) for one in model.names])]
+    parts = [enum("Columns.", [named("COLUMN", name) for name in model.names])]
     for column, levels in sorted(model.levels.items()):
         name = re.sub(r"[^0-9A-Za-z]+", "_", model.names[column])
-        parts.append(enum(f"Levels of {name}.", [named(f"LEVEL_{name.upper()}", one) for one in levels]))
+        parts.append(enum(f"Levels of {name}.", [named(f"LEVEL_{name.upper()}", level) for level in levels]))
     if model.classes:
-        parts.append(enum("Classes.", [named("CLASS", one) for one in model.classes]))
+        parts.append(enum("Classes.", [named("CLASS", label) for label in model.classes]))
     return "\n".join(parts)
 
 
@@ -687,8 +688,8 @@ def _test_rows(rows: Sequence[TestRow], n_columns: int) -> str:
     lines = []
     for row in rows:
         missing = np.isnan(row.values)
-        values = ", ".join(c_float(one) for one in np.where(missing, 0.0, row.values))
-        flags = ", ".join(str(int(one)) for one in missing)
+        values = ", ".join(c_float(value) for value in np.where(missing, 0.0, row.values))
+        flags = ", ".join(str(int(flag)) for flag in missing)
         word = int(key_words([row.key])[0])
         lines.append(
             f"    {{UINT64_C({word}), {{{values}}}, {{{flags}}}, {row.end}, {row.n_held}, {row.label}}}"

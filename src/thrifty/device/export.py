@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from thrifty._version import __version__
+from thrifty.arrays import Ints
 from thrifty.bundle.container import Contents, pack, unpack
 from thrifty.bundle.objects import to_bytes
 from thrifty.device.c99 import TestRow, round_down, source_of
@@ -54,7 +55,7 @@ class Exported:
         Rows of ``X`` that go another way than before leaves were rounded or trees were cut; None without ``X``.
     system : Chain
         What the source computes. Where ``max_flash`` or the type of the leaves changed it, nothing that was certified
-        about the system before holds for it: judge and certify this one, and serve it behind the device.
+        about the system before holds for it: measure and certify this one, and serve it behind the device.
     """
 
     files: tuple[Path, ...]
@@ -154,8 +155,8 @@ def export(
     )
     is_limited = min(limits) < np.inf
 
-    def points(one: Chain) -> tuple[Policy, ...]:
-        return (one.policy, *(one.policy.within(float(budget)) for budget in budgets))
+    def points(chain: Chain) -> tuple[Policy, ...]:
+        return (chain.policy, *(chain.policy.within(float(budget)) for budget in budgets))
 
     rounded = chain
     if is_limited:
@@ -167,46 +168,44 @@ def export(
         unknown = np.full(len(rounded.policy), np.nan)
         rounded = rounded.at(replace(rounded.policy, cost=unknown, score=unknown))
     identity = identity_of(rounded if is_limited else chain)
-    sizes: Any = (None, None, None)
+    plan = None
     if to == "onnx":
         files = onnx_files(model, identity, __version__)
     else:
         rows = _test_rows(rounded, model)
         header, program, plan = source_of(model, identity, __version__, kind, layout, rows)
         files = {"thrifty_model.h": header.encode(), "thrifty_model.c": program.encode()}
-        sizes = plan.flash_bytes if layout == "table" else None, plan.table_bytes, plan.state_bytes
     target.mkdir(exist_ok=True)
     for name, data in files.items():
         write_atomically(target / name, data)
     moved = mean_steps = None
     if X is not None:
         mean_steps = _mean_steps(rounded, model, X)
-        ways = [one.walk(one.reader(X)).route for one in (chain, rounded)]
-        ways = [
-            np.where(route == one.n_stages, -1, route)
-            for route, one in zip(ways, (chain, rounded), strict=True)
-        ]
-        moved = int(np.count_nonzero(ways[0] != ways[1]))
+        moved = int(np.count_nonzero(_ends(chain, X) != _ends(rounded, X)))
     return Exported(
-        tuple(target / name for name in files),
-        identity,
-        sizes[0],
-        sizes[1],
-        sizes[2],
-        int(sum(_longest(trees) for trees in model.ensembles)),
-        mean_steps,
-        moved,
-        rounded,
+        files=tuple(target / name for name in files),
+        identity=identity,
+        flash_bytes=plan.flash_bytes if plan is not None and layout == "table" else None,
+        table_bytes=None if plan is None else plan.table_bytes,
+        state_bytes=None if plan is None else plan.state_bytes,
+        most_steps=int(sum(_longest(trees) for trees in model.ensembles)),
+        mean_steps=mean_steps,
+        n_moved=moved,
+        system=rounded,
     )
+
+
+def _ends(chain: Chain, X: Any) -> Ints:
+    """Stage at which each row stops; -1 where the full model is asked."""
+    route = chain.walk(chain.reader(X)).route
+    return np.where(route == chain.n_stages, -1, route)
 
 
 def _longest(trees: TreeEnsemble) -> float:
     """Comparisons on the longest ways down all trees."""
-    return (
-        float(np.maximum.reduceat(leaf_depths(trees), trees.leaf_offsets[:-1]).sum())
-        if trees.n_trees
-        else 0.0
-    )
+    if not trees.n_trees:
+        return 0.0
+    return float(np.maximum.reduceat(leaf_depths(trees), trees.leaf_offsets[:-1]).sum())
 
 
 def _mean_steps(chain: Chain, model: DeviceModel, X: Any) -> float:
@@ -235,8 +234,8 @@ def identity_of(chain: Chain) -> str:
 
     Neither the point in force nor the version of thrifty is part of it.
     """
-    found = unpack(to_bytes(chain.at(chain.policy.at(0)), full="absent", evidence=False))
-    data = pack(Contents({"objects": found.facts["objects"]}, found.arrays))
+    contents = unpack(to_bytes(chain.at(chain.policy.at(0)), full="absent", evidence=False))
+    data = pack(Contents({"objects": contents.facts["objects"]}, contents.arrays))
     return hashlib.sha256(data).hexdigest()[:16]
 
 
@@ -265,13 +264,13 @@ def _test_rows(chain: Chain, model: DeviceModel) -> list[TestRow]:
     rows = np.full((N_TEST_ROWS, len(model.names)), np.nan, dtype=np.float32)
     for values in rows:
         for place, column in enumerate(model.order.tolist()):
-            known = thresholds[place]
+            cuts = thresholds[place]
             if rng.random() < 0.1:
                 continue
             if column in model.levels:
                 values[column] = rng.integers(len(model.levels[column]))
-            elif known:
-                values[column] = known[rng.integers(len(known))]
+            elif cuts:
+                values[column] = cuts[rng.integers(len(cuts))]
                 if rng.random() < 0.3:
                     values[column] = np.nextafter(values[column], np.float32(np.inf))
             else:

@@ -126,7 +126,7 @@ class DeviceModel:
     @property
     def ensembles(self) -> list[TreeEnsemble]:
         """Trees of all stages and gates, in the order of the stages."""
-        return [one for stage in self.stages for one in (stage.trees, stage.gate) if one is not None]
+        return [trees for stage in self.stages for trees in (stage.trees, stage.gate) if trees is not None]
 
 
 def device_model(chain: Chain, points: tuple[Policy, ...]) -> DeviceModel:
@@ -166,8 +166,8 @@ def device_model(chain: Chain, points: tuple[Policy, ...]) -> DeviceModel:
     base = np.zeros(task.n_scores) if chain.base is None else chain.base
     held = [len(chain.walker.held_at(place)) for place in range(len(chain.stages))]
     stages = tuple(
-        _stage(one, n_held, position, len(order), task.n_scores)
-        for one, n_held in zip(chain.stages, held, strict=True)
+        _stage(stage, n_held, position, len(order), task.n_scores)
+        for stage, n_held in zip(chain.stages, held, strict=True)
     )
     used = np.tri(len(order) + 1, len(order), -1, dtype=bool)
     bought = np.zeros((len(order) + 1, n_features), dtype=bool)
@@ -176,7 +176,7 @@ def device_model(chain: Chain, points: tuple[Policy, ...]) -> DeviceModel:
         order=order,
         names=chain.schema.names,
         levels={} if chain.levels is None else dict(chain.levels.of_column),
-        classes=tuple(str(one) for one in task.classes),
+        classes=tuple(str(label) for label in task.classes),
         centre=task.centre if isinstance(task, RegressionTask) else 0.0,
         spread=task.spread if isinstance(task, RegressionTask) else 1.0,
         base=base,
@@ -284,12 +284,12 @@ def score_unit(model: DeviceModel) -> float:
 
     What is rounded to its multiples has the same unit, or a smaller one.
     """
-    trees = [one.trees for one in model.stages if one.trees.values.any()]
-    starts = [model.base, *(one.start for one in model.stages)]
-    largest = max((float(np.abs(one).max(initial=0.0)) for one in starts), default=0.0)
-    total = sum(2.0**15 * one.n_trees * leaf_unit(one) for one in trees)
+    trees = [stage.trees for stage in model.stages if stage.trees.values.any()]
+    starts = [model.base, *(stage.start for stage in model.stages)]
+    largest = max((float(np.abs(start).max(initial=0.0)) for start in starts), default=0.0)
+    total = sum(2.0**15 * ensemble.n_trees * leaf_unit(ensemble) for ensemble in trees)
     least = [2.0 ** np.ceil(np.log2(bound)) / 2**29 for bound in (largest, total) if bound]
-    return max([min((leaf_unit(one) for one in trees), default=0.0), *least]) or 1.0
+    return max([min((leaf_unit(ensemble) for ensemble in trees), default=0.0), *least]) or 1.0
 
 
 def leaf_depths(trees: TreeEnsemble) -> Floats:

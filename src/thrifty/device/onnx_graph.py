@@ -75,7 +75,7 @@ class _Graph:
         ]
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
         read = {name for node in self.nodes for name in node.input}
-        constants = [one for one in self.constants if one.name in read]
+        constants = [constant for constant in self.constants if constant.name in read]
         graph = helper.make_graph(self.nodes, "thrifty", *ends, initializer=constants)
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="thrifty")
         helper.set_model_props(model, {"thrifty": json.dumps(about)})
@@ -174,7 +174,7 @@ def _whole(model: DeviceModel, about: dict[str, Any]) -> bytes:
 def _limits(graph: _Graph, model: DeviceModel) -> str:
     """Thresholds of each row at an operating point, by its key."""
     thresholds, points = point_table(model)
-    lower, upper, seeds, limits = (list(one) for one in zip(*points, strict=True))
+    lower, upper, seeds, limits = (list(column) for column in zip(*points, strict=True))
     table = graph.constant(thresholds)
 
     def at_point(values: Iterable[int], kind: Any = np.int64) -> str:
@@ -199,7 +199,7 @@ def _limits(graph: _Graph, model: DeviceModel) -> str:
     follows = graph.add(
         "Reshape", graph.add("Less", chance, at_point(limits)), graph.constant([-1, 1], np.int64)
     )
-    rows = [graph.add("Gather", table, at_point(one)) for one in (upper, lower)]
+    rows = [graph.add("Gather", table, at_point(row)) for row in (upper, lower)]
     return graph.add("Where", follows, *rows)
 
 
@@ -221,8 +221,8 @@ def _stage(
     scores = graph.add("Mul", sums, graph.constant(stage.slope))
     scores = graph.add("Add", scores, graph.constant([stage.shift]))
     if stage.gate is not None:
-        seen = graph.add("Concat", x, scores, axis=1)
-        summed = _trees(graph, model, stage, stage.gate, seen)
+        read = graph.add("Concat", x, scores, axis=1)
+        summed = _trees(graph, model, stage, stage.gate, read)
         gate = graph.add("Add", graph.constant(stage.gate_start), summed)
     if stage.margin:
         doubt = graph.add("Mul", graph.constant(stage.margin), _uncertainty(graph, model, scores))

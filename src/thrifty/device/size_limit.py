@@ -51,25 +51,27 @@ def within_limits(
     """
     has_rows = X is not None and y is not None
 
-    def takes(one: Chain, kind: str) -> tuple[int, int]:
-        more = points(one)
-        plan = plan_of(device_model(with_leaves(one, kind), more), kind, layout)
+    def takes(chain: Chain, kind: str) -> tuple[int, int]:
+        more = points(chain)
+        plan = plan_of(device_model(with_leaves(chain, kind), more), kind, layout)
         # A point that rows choose anew may mix two rows of thresholds where it was one.
         program = 0 if plan.flags["IS_MIXED"] else 280
-        reserve = (8 * len(one.stages) + 20) * len(more) + program if has_rows else 0
+        reserve = (8 * len(chain.stages) + 20) * len(more) + program if has_rows else 0
         return plan.flash_bytes + reserve, plan.state_bytes
 
-    def fits(one: Chain, kind: str) -> bool:
-        return all(taken <= limit for taken, limit in zip(takes(one, kind), limits, strict=True))
+    def fits(chain: Chain, kind: str) -> bool:
+        return all(taken <= limit for taken, limit in zip(takes(chain, kind), limits, strict=True))
 
     for kind in dict.fromkeys((leaves, "int16")):
         if fits(chain, kind):
             return _measured(with_leaves(chain, kind), X, y), kind
-    candidates = list(_fitting(chain, lambda one: fits(one, "int16")))
+    candidates = list(_fitting(chain, lambda smaller: fits(smaller, "int16")))
     if not candidates:
         smallest = takes(_cut(chain, 1, 1), "int16")
         name, least, limit = next(
-            one for one in zip(("max_flash", "max_ram"), smallest, limits, strict=True) if one[1] > one[2]
+            limit
+            for limit in zip(("max_flash", "max_ram"), smallest, limits, strict=True)
+            if limit[1] > limit[2]
         )
         raise InvalidInputError(
             f"{name} must be at least {least:,} bytes, which the first stage with the first of its trees takes; "

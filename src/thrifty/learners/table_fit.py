@@ -126,7 +126,7 @@ def fit_table(
     n_jobs: int | None = None,
     random_state: int = 0,
     progress: Progress = silent,
-    judge: Callable[..., BudgetedCascade] | None = None,
+    evaluate: Callable[..., BudgetedCascade] | None = None,
 ) -> BudgetedCascade:
     """Fit a cascade on a table with a target column, as `thrifty fit` does.
 
@@ -170,9 +170,10 @@ def fit_table(
         As of the estimators; fits run in parallel, and so do those of the kinds that are compared.
     progress : callable, optional
         Called as ``progress(what, done, total)`` whenever a step ends.
-    judge : callable, optional
-        ``judge(estimator, max_loss=, confidence=)`` returns the fitted estimator judged on rows outside the table,
-        which then is a sample; by default a part of the table is held out where something is to be proved.
+    evaluate : callable, optional
+        ``evaluate(estimator, max_loss=, confidence=)`` returns the fitted estimator with its operating points measured
+        on rows outside the table, which then is a sample; by default a part of the table is held out where something is
+        to be proved.
 
     Returns
     -------
@@ -207,19 +208,31 @@ def fit_table(
     )
     floors = labels_by_name("min_recall", min_recall, data.classes)
     limits = labels_by_name("max_loss", max_loss, data.classes)
-    _refuse_early(estimator, data, query, max_loss, confidence, holds_out=judge is None)
+    _refuse_early(estimator, data, query, max_loss, confidence, holds_out=evaluate is None)
     n_threads = threads_of(n_jobs)
     with limited_threads(openmp=n_threads, blas=n_threads):
         model, kind, comparison, reads_numbers = _full_model(full, full_name, estimator, data, read, progress)
-        fit = _Fit(estimator.set_params(full=model), data, reads_numbers, progress)
-        if judge is not None:
-            fitted = fit.on(np.ones(len(data.y), dtype=bool))
-            fitted = judge(fitted, max_loss=limits, confidence=confidence or USUAL_CONFIDENCE)
-        elif limits is not None or (budget is not None and confidence is not None):
+        level, is_proof = confidence or USUAL_CONFIDENCE, np.zeros(len(data.y), dtype=bool)
+        if evaluate is None and (limits is not None or (budget is not None and confidence is not None)):
+            is_proof = _held_out_rows(estimator, data)
+        estimator.set_params(full=model)
+        with renumber_rows_in_errors(data.cells.row_numbers[~is_proof]):
+            # The scores of all rows are kept for measures such as log-loss and AUC.
+            fitted: BudgetedCascade = estimator._fit(
+                data.X[~is_proof],
+                data.y[~is_proof],
+                progress=progress,
+                reads_numbers=reads_numbers,
+                keeps_scores=True,
+            )
+        if evaluate is not None:
+            fitted = evaluate(fitted, max_loss=limits, confidence=level)
+        elif is_proof.any():
             goal = {"budget": budget} if limits is None else {"max_loss": limits}
-            fitted = fit.certified(confidence=confidence or USUAL_CONFIDENCE, **goal)
-        else:
-            fitted = fit.on(np.ones(len(data.y), dtype=bool))
+            with renumber_rows_in_errors(data.cells.row_numbers[is_proof]):
+                fitted = fitted.certified(
+                    data.X[is_proof], data.y[is_proof], confidence=level, duplicates=HELD_OUT, **goal
+                )
     if floors:
         assert isinstance(fitted, BudgetedClassifier)  # others have no labels to name
         fitted = fitted.at(budget=budget, min_recall=floors)
@@ -357,37 +370,6 @@ def _task_of(estimator: BudgetedCascade, data: TrainingTable) -> Any:
     return estimator._task_of(data.y, np.ones(len(data.y)))
 
 
-# -- fits and certificates -------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _Fit:
-    """Fits of an estimator on rows of a table, whose numbers errors name."""
-
-    estimator: BudgetedCascade
-    data: TrainingTable
-    reads_numbers: bool
-    progress: Progress
-
-    def on(self, rows: Bools) -> BudgetedCascade:
-        """Fit on some rows, and keep the scores of all rows for measures such as log-loss and AUC."""
-        X, y = self._part(rows)
-        with renumber_rows_in_errors(self.data.cells.row_numbers[rows]):
-            return self.estimator._fit(
-                X, y, progress=self.progress, reads_numbers=self.reads_numbers, keeps_scores=True
-            )
-
-    def certified(self, **goal: Any) -> BudgetedCascade:
-        """Fit on three quarters of the rows, and certify on the others."""
-        is_proof = _held_out_rows(self.estimator, self.data)
-        fitted, (X, y) = self.on(~is_proof), self._part(is_proof)
-        with renumber_rows_in_errors(self.data.cells.row_numbers[is_proof]):
-            return fitted.certified(X, y, **goal, duplicates=HELD_OUT)
-
-    def _part(self, rows: Bools) -> tuple[Any, Any]:
-        return self.data.X[rows], self.data.y[rows]
-
-
 def _held_out_rows(estimator: BudgetedCascade, data: TrainingTable) -> Bools:
     """Rows to certify on, one in four, chosen by content so that equal rows are on the same side."""
     task, X, seed = _task_of(estimator, data), data.cells.numbers, check_seed(estimator.random_state) + 1
@@ -466,7 +448,7 @@ def _full_model(
 
 
 def _reads_text(model: Any, frame: Any) -> bool:
-    """Whether a fitted model can predict a row with text in it: one that was fitted on numbers cannot."""
+    """True if a fitted model can predict a row with text in it: one that was fitted on numbers cannot."""
     whole = frame.dropna()
     try:
         model.predict((whole if len(whole) else frame).head(1))

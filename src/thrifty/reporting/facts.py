@@ -112,7 +112,7 @@ class Facts:
     Attributes
     ----------
     kind : str
-        What is judged: "labels" by accuracy, labels by a "bill" of features and mistakes, "numbers", a "ranking", or
+        What is scored: "labels" by accuracy, labels by a "bill" of features and mistakes, "numbers", a "ranking", or
         the "routing" of a ``ModelRouter``, whose purchases are answers of models, and whose full model is the best
         single one.
     score, cost : Curve
@@ -225,13 +225,13 @@ class Facts:
             "full_cost": self.cost.full,
             "share_full": self.share[place],
             "measures": {
-                one.name: {
-                    "value": one.value[place],
-                    "interval": ends(one),
-                    "full": one.full,
-                    "constant": one.constant,
+                curve.name: {
+                    "value": curve.value[place],
+                    "interval": ends(curve),
+                    "full": curve.full,
+                    "constant": curve.constant,
                 }
-                for one in self.curves
+                for curve in self.curves
             },
         }
 
@@ -283,9 +283,9 @@ def partition_of(name: str, labels: ArrayLike, n_rows: int) -> Partition:
             f"{name} must hold one label per row, shape ({n_rows},); got shape {values.shape}."
         )
     # As text, unless they are numbers: labels of mixed kinds, None and NaN among them, compare as they read.
-    known = values if values.dtype.kind in "biuf" else np.array([str(value) for value in values])
-    found, of_row = np.unique(known, return_inverse=True)
-    words, of_row = [str(value) for value in found.tolist()], of_row.reshape(-1)
+    values = values if values.dtype.kind in "biuf" else np.array([str(value) for value in values])
+    different, of_row = np.unique(values, return_inverse=True)
+    words, of_row = [str(value) for value in different.tolist()], of_row.reshape(-1)
     if len(words) > MAX_LABELS:
         kept = np.sort(np.argsort(-np.bincount(of_row), kind="stable")[: MAX_LABELS - 1])
         place = np.full(len(words), len(kept))

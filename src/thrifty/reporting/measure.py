@@ -2,7 +2,7 @@
 
 ``measure`` evaluates the system once per operating point: where each row stops, and how it is answered. Spend, score,
 measures, groups and kinds of mistakes are functions of that. ``expected`` takes the same numbers from the rows of the
-fit, each judged by models that had not learned from it. A score is a linear function of the mean quality that evidence
+fit, each scored by models that had not learned from it. A score is a linear function of the mean quality that evidence
 averages, so its intervals are those of the quality: the cost of mistakes is minus the quality, and a squared error
 becomes R2.
 """
@@ -106,24 +106,24 @@ def measure(
                 f"{name} is part of the log of a ModelRouter; got a {type(system).__name__}. Leave it out."
             )
     prices, others = price_list_of("system", system), dict(rivals or {})
-    for name, one in others.items():
-        if not isinstance(one, Frontier):
-            price_list_of(f"rivals[{name!r}]", one)
+    for name, rival in others.items():
+        if not isinstance(rival, Frontier):
+            price_list_of(f"rivals[{name!r}]", rival)
     task: Task = _served(system).task
     frontier, chosen = _frontier_on(system, X, y)
-    judged = _judged(frontier, task)
+    scored = _as_shown(frontier, task)
     deployed = None
     if chosen is not None and hasattr(system, "chain_"):
-        deployed = _judged_evidence(point_of(system, X, y), task)
+        deployed = _evidence_as_shown(point_of(system, X, y), task)
     certificate = getattr(system, "certificate_", None)
-    shown, marked = _shown_points(judged, system, deployed, certificate, with_least=_is_bill(task))
-    own, answered = judged.evidence[0], shown.answers()
-    rows = _Answered.of(task, own, [answers for _, answers in answered])
+    shown, marked = _shown_points(scored, system, deployed, certificate, with_least=_is_bill(task))
+    system_evidence, answered = scored.evidence[0], shown.answers()
+    rows = _Answered.of(task, system_evidence, [answers for _, answers in answered])
     parts = _results(rows, shown, prices.cost_of_full, draws)
     held, places = _routes(system, X, answered)
     names = getattr(system, "feature_names_in_", getattr(_served(system), "names", None))
     purchases, bought = _purchases(held, places, prices, None if names is None else [*map(str, names)])
-    share = tuple(float(np.mean(one == len(held) - 1)) for one in places)
+    share = tuple(float(np.mean(place == len(held) - 1)) for place in places)
     if prices.full_cost > 0:
         purchases = (*purchases, Purchase("asking the full model", prices.full_cost, len(held) - 1, 0))
         bought = tuple((*own_shares, sent) for own_shares, sent in zip(bought, share, strict=True))
@@ -136,8 +136,8 @@ def measure(
     return Facts(
         **parts,
         share=share,
-        n_rows=len(own.gate),
-        n_queries=None if own.unit is None else own.n_units,
+        n_rows=len(system_evidence.gate),
+        n_queries=None if system_evidence.unit is None else system_evidence.n_units,
         budget=_plain(shown.budget),
         efficient=tuple(shown.efficient.tolist()),
         start=next(iter(marks.values()), len(shown.budget) - 1),
@@ -145,9 +145,9 @@ def measure(
         n_stages=len(held) - 1,
         purchases=purchases,
         bought=bought,
-        groupings=_groupings(rows, dict(by or {}), [one == len(held) - 1 for one in places]),
+        groupings=_groupings(rows, dict(by or {}), [place == len(held) - 1 for place in places]),
         mistakes=_mistakes(rows),
-        rivals=tuple(_rival(name, one, X, y, judged, task) for name, one in others.items()),
+        rivals=tuple(_rival(name, rival, X, y, scored, task) for name, rival in others.items()),
         certificate="" if certificate is None else str(certificate),
         held_out=frontier.held_out,
         n_chosen=None if chosen is None else chosen.n_rows,
@@ -165,45 +165,51 @@ def expected(system: Any, *, n_boot: int = 1000) -> Facts:
     """
     chain = system.chain_
     served, policy = _as_served(system), chain.policy
-    own = _judged_evidence(served, chain.task)
+    evidence = _evidence_as_shown(served, chain.task)
     points = [(1.0 - policy.share, policy.lower), (policy.share, policy.upper)]
-    weights, thresholds = zip(*((one, policy.thresholds[at]) for one, at in points if one), strict=True)
-    answers = [own.answers_at(point) for point in thresholds]
+    weights, thresholds = zip(
+        *((weight, policy.thresholds[at]) for weight, at in points if weight), strict=True
+    )
+    answers = [evidence.answers_at(point) for point in thresholds]
 
     def mixed(values: Sequence[Any]) -> Floats:
         # With the probability that a row follows each point: nothing is drawn.
         return np.asarray(np.average(np.asarray(values, dtype=np.float64), axis=0, weights=weights))
 
-    _, cost, quality = (mixed(one) for one in zip(*map(own.at_point, thresholds), strict=True))
-    quality = np.subtract(quality, mixed(own.optimism_at(np.array(thresholds))[:, 0].tolist()))
+    _, cost, quality = (mixed(values) for values in zip(*map(evidence.at_point, thresholds), strict=True))
+    quality = np.subtract(quality, mixed(evidence.optimism_at(np.array(thresholds))[:, 0].tolist()))
     place = answers[0].place
     if len(answers) > 1:
         follows = np.random.default_rng(policy.seed).random(len(place)) < weights[1]
         place = np.where(follows, answers[1].place, place)
-    right = None if any(one.right is None for one in answers) else mixed([one.right for one in answers])
-    scores = None if own.scores is None else own.scores[np.arange(len(place)), place]
+    right = (
+        None
+        if any(points.right is None for points in answers)
+        else mixed([points.right for points in answers])
+    )
+    scores = None if evidence.scores is None else evidence.scores[np.arange(len(place)), place]
     draws: dict[str, Any] = {"level": LEVEL, "n_boot": n_boot, "seed": 0}
-    rows = _Answered.of(chain.task, own, [Answers(place, right, scores)])  # type: ignore[arg-type]  # right or wrong, as booleans
+    rows = _Answered.of(chain.task, evidence, [Answers(place, right, scores)])  # type: ignore[arg-type]  # right or wrong, as booleans
     in_force = Evidence.of_point(cost, quality, np.zeros(len(quality)))
     one_point = _Shown((in_force,), np.zeros(1, np.intp), np.array([[0.5]]), np.zeros(1), np.ones(1, bool))
     full_cost = chain.price_list.cost_of_full
     parts = _results(rows, one_point, full_cost, draws, with_recalls=True)
     low, high = system.expected_cost_interval_
     parts["cost"] = replace(parts["cost"], low=(low,), high=(high,), full=full_cost)
-    if own is served:  # the score of the page is that of the estimator
-        ends = score_interval(own, policy, float(quality.mean()), LEVEL)
-        low, high = np.sort(_scale_of(chain.task, own)(np.array(ends))).tolist()
+    if evidence is served:  # the score of the page is that of the estimator
+        ends = score_interval(evidence, policy, float(quality.mean()), LEVEL)
+        low, high = np.sort(_scale_of(chain.task, evidence)(np.array(ends))).tolist()
         parts["score"] = replace(parts["score"], low=(low,), high=(high,))
-    if isinstance(rows.own, NumberRows) and parts["score"].name == "R2":
+    if isinstance(rows.system, NumberRows) and parts["score"].name == "R2":
         # The spread of the targets is drawn too, as it is for new rows.
-        (value,), (low,), (high,) = banded(rows.own, ["R2"], **draws)["R2"]
+        (value,), (low,), (high,) = banded(rows.system, ["R2"], **draws)["R2"]
         ((score,),) = [parts["score"].value]
         parts["score"] = replace(parts["score"], low=(score + low - value,), high=(score + high - value,))
     return Facts(
         **parts,
-        share=(float(mixed([one.place == own.n_stages for one in answers]).mean()),),
-        n_rows=len(own.gate),
-        n_queries=None if own.unit is None else own.n_units,
+        share=(float(mixed([points.place == evidence.n_stages for points in answers]).mean()),),
+        n_rows=len(evidence.gate),
+        n_queries=None if evidence.unit is None else evidence.n_units,
         method=type(system).__name__,
         full_name=_full_name(system),
         **draws,
@@ -236,7 +242,7 @@ def _served(system: Any) -> Any:
 
 
 def _is_bill(task: Task) -> bool:
-    """Whether answers are judged by the cost of mistakes."""
+    """True if answers are scored by the cost of mistakes."""
     return isinstance(task, ClassTask) and isinstance(task.mistakes, CostMatrix)
 
 
@@ -259,31 +265,31 @@ def _frontier_on(system: Any, X: Any, y: ArrayLike) -> tuple[Frontier, Frontier 
         InvalidInputError,
     ):  # a chain, one point, or a file without the rows of the choice
         return Frontier.from_evidence([evidence_of(system, X, y)]), None
-    seen = evidence_of(system, X, y, settings=dict(chosen.evidence[0].settings))
+    evidence = evidence_of(system, X, y, settings=dict(chosen.evidence[0].settings))
     # A gate that was fitted with one threshold is shown with that one.
-    return chosen.on([replace(seen, points=chosen.evidence[0].points)]), chosen
+    return chosen.on([replace(evidence, points=chosen.evidence[0].points)]), chosen
 
 
-def _judged(frontier: Frontier, task: Task | None) -> Frontier:
+def _as_shown(frontier: Frontier, task: Task | None) -> Frontier:
     """The frontier with the score of the page."""
-    counted = [_judged_evidence(one, task) for one in frontier.evidence]
+    counted = [_evidence_as_shown(evidence, task) for evidence in frontier.evidence]
     return replace(frontier.on(counted), held_out=frontier.held_out)
 
 
-def _judged_evidence(one: Evidence, task: Task | None) -> Evidence:
-    """The evidence with "is right" in the place of log-loss or Brier loss; costs of mistakes are unchanged."""
-    if one.right is None or (task is not None and _is_bill(task)):
-        return one
-    return replace(one, quality=one.right, full_quality=_full_right(one, task), optimism=None)
+def _evidence_as_shown(evidence: Evidence, task: Task | None) -> Evidence:
+    """The evidence with "is right" instead of log-loss or Brier loss; costs of mistakes are unchanged."""
+    if evidence.right is None or (task is not None and _is_bill(task)):
+        return evidence
+    return replace(evidence, quality=evidence.right, full_quality=_full_right(evidence, task), optimism=None)
 
 
-def _full_right(one: Evidence, task: Any) -> Bools | None:
-    """Whether the full model's own answers are the true class; None if unknown."""
-    if one.right is None:
-        return None if one.full_quality is None else np.asarray(one.full_quality, dtype=bool)
-    if one.full_scores is None or one.strata is None or not isinstance(task, ClassTask):
+def _full_right(evidence: Evidence, task: Any) -> Bools | None:
+    """Full model's own answers that are the true class, as a mask; None if unknown."""
+    if evidence.right is None:
+        return None if evidence.full_quality is None else np.asarray(evidence.full_quality, dtype=bool)
+    if evidence.full_scores is None or evidence.strata is None or not isinstance(task, ClassTask):
         return None
-    return np.asarray(task.best(one.full_scores) == one.strata)
+    return np.asarray(task.best(evidence.full_scores) == evidence.strata)
 
 
 def _as_served(system: Any) -> Evidence:
@@ -303,15 +309,15 @@ def _rival(name: str, rival: Any, X: Any, y: ArrayLike, ours: Frontier, task: Ta
         raise InvalidInputError(
             f"rivals[{name!r}] must be scored on the {ours.n_rows} rows of the report; it has {frontier.n_rows}."
         )
-    if _is_bill(task) and any(one.right is None for one in frontier.evidence):
+    if _is_bill(task) and any(evidence.right is None for evidence in frontier.evidence):
         raise InvalidInputError(
             f"the score of rivals[{name!r}] is the share of right answers, and that of the system is what mistakes "
             f"cost: one page compares one score. Fit both with the same `loss`."
         )
-    judged = _judged(frontier, task)
-    kept = _evenly(judged, RIVAL_POINTS)
-    score = _scale_of(task, ours.evidence[0])(judged.score[kept])
-    return Rival(str(name), _plain(judged.cost[kept]), _plain(score))
+    scored = _as_shown(frontier, task)
+    kept = _evenly(scored, RIVAL_POINTS)
+    score = _scale_of(task, ours.evidence[0])(scored.score[kept])
+    return Rival(str(name), _plain(scored.cost[kept]), _plain(score))
 
 
 # -- points that are shown -------------------------------------------------------------------------
@@ -333,11 +339,11 @@ class _Shown:
 
     def answers(self) -> list[tuple[Evidence, Answers]]:
         """Place and answer of each row at each point."""
-        found = []
+        answers = []
         for source, thresholds in zip(self.source, self.thresholds, strict=True):
-            one = self.systems[source]
-            found.append((one, one.answers_at(thresholds[: one.n_stages])))
-        return found
+            evidence = self.systems[source]
+            answers.append((evidence, evidence.answers_at(thresholds[: evidence.n_stages])))
+        return answers
 
 
 def _shown_points(
@@ -355,8 +361,8 @@ def _shown_points(
         marked["least total cost"] = frontier.least_total
     if certificate is not None and certificate.point is not None:
         # A system as it is has a gate at 1/2 on top of "was sent".
-        own = certificate.point.thresholds or (0.5,)
-        wanted = np.r_[own, np.full(width - len(own), np.nan)]
+        thresholds = certificate.point.thresholds or (0.5,)
+        wanted = np.r_[thresholds, np.full(width - len(thresholds), np.nan)]
         same = (frontier.thresholds == wanted) | (np.isnan(frontier.thresholds) & np.isnan(wanted))
         if same.all(axis=1).any():
             marked["certified"] = int(same.all(axis=1).argmax())
@@ -369,15 +375,15 @@ def _shown_points(
         extra.append(("deployed", 1, np.r_[0.5, np.full(width - 1, np.nan)], planned))
     places = sorted(kept | set(marked.values()))
     is_efficient = np.r_[np.ones(len(places), dtype=bool), np.zeros(len(extra), dtype=bool)]
-    budget = np.r_[frontier.chosen.cost[places], [one[3] for one in extra]]
+    budget = np.r_[frontier.chosen.cost[places], [point[3] for point in extra]]
     order = np.lexsort((is_efficient, budget))
     place_of = np.argsort(order)
     marked = {name: int(place_of[places.index(place)]) for name, place in marked.items()}
-    marked |= {one[0]: int(place_of[len(places) + at]) for at, one in enumerate(extra)}
+    marked |= {point[0]: int(place_of[len(places) + at]) for at, point in enumerate(extra)}
     shown = _Shown(
         (frontier.evidence[0], *(() if deployed is None else (deployed,))),
-        np.array([0] * len(places) + [one[1] for one in extra])[order],
-        np.array([*frontier.thresholds[places], *(one[2] for one in extra)])[order],
+        np.array([0] * len(places) + [point[1] for point in extra])[order],
+        np.array([*frontier.thresholds[places], *(point[2] for point in extra)])[order],
         budget[order],
         is_efficient[order],
     )
@@ -412,13 +418,15 @@ class _Scale(NamedTuple):
         return self.offset + self.slope * quality
 
 
-def _scale_of(task: Task, own: Evidence) -> _Scale:
+def _scale_of(task: Task, evidence: Evidence) -> _Scale:
     if _is_bill(task):
         return _Scale(0.0, -1.0)
-    if isinstance(task, ClassTask | RankingTask) or own.target is None:  # evidence of a file has no targets
+    if (
+        isinstance(task, ClassTask | RankingTask) or evidence.target is None
+    ):  # evidence of a file has no targets
         return _Scale(0.0, 1.0)
-    none, one = task.score(own.target, np.array([0.0, 1.0])).tolist()
-    return _Scale(none, one - none)
+    zero, one = task.score(evidence.target, np.array([0.0, 1.0])).tolist()
+    return _Scale(zero, one - zero)
 
 
 @dataclass(frozen=True, eq=False)
@@ -428,7 +436,7 @@ class _Answered:
     task: Task
     evidence: Evidence
     answers: Sequence[Answers]
-    own: ClassRows | NumberRows | None
+    system: ClassRows | NumberRows | None
     full: ClassRows | NumberRows | None
 
     @classmethod
@@ -447,21 +455,29 @@ class _Answered:
 
 
 def _score_curves(
-    own: Evidence, shown: "_Shown", full_cost: float, draws: dict[str, Any], *, name: str, scale: "_Scale"
+    evidence: Evidence,
+    shown: "_Shown",
+    full_cost: float,
+    draws: dict[str, Any],
+    *,
+    name: str,
+    scale: "_Scale",
 ) -> dict[str, Any]:
     """Score, mean cost, lead and total cost of some points, each with its interval.
 
     Leads are paired: both answers are averaged over the same draws.
     """
     means, systems, source, thresholds = shown.means(), shown.systems, shown.source, shown.thresholds
-    has_full, n_points = own.full_quality is not None, len(shown.source)
+    has_full, n_points = evidence.full_quality is not None, len(shown.source)
     if has_full:
         # The full model by itself is one more system, with a single point.
         alone = Evidence.of_point(
-            np.zeros(len(own.gate)), np.asarray(own.full_quality), np.ones(len(own.gate))
+            np.zeros(len(evidence.gate)), np.asarray(evidence.full_quality), np.ones(len(evidence.gate))
         )
-        if own.unit is not None:
-            alone = alone.of_queries(own.unit.task, own.unit.target, alone.quality.astype(np.float64))
+        if evidence.unit is not None:
+            alone = alone.of_queries(
+                evidence.unit.task, evidence.unit.target, alone.quality.astype(np.float64)
+            )
         source, systems = np.r_[source, len(systems)], (*systems, alone)
         thresholds = np.vstack([thresholds, np.full(thresholds.shape[1], 0.5)])
     cost, quality = resampled(systems, source, thresholds, n_boot=draws["n_boot"], seed=draws["seed"])
@@ -470,7 +486,7 @@ def _score_curves(
         low, high = np.sort(np.array(tails(drawn, draws["level"])), axis=0)
         return Curve(name, _plain(value), _plain(low), _plain(high), full if has_full else None)
 
-    full_score = float(scale(own.full_score)) if has_full else 0.0
+    full_score = float(scale(evidence.full_score)) if has_full else 0.0
     # Percentiles reorder the draws, so what is made of several of them comes first.
     lead = scale.slope * (quality[:n_points] - quality[-1])
     total = cost[:n_points] - quality[:n_points]
@@ -518,16 +534,18 @@ def _curves(
     with_recalls: bool,
 ) -> tuple[Curve, ...]:
     """Measures besides the score, with intervals; AUC of many points has none, for each draw of it takes a sort."""
-    own, full = rows.own, rows.full
-    if own is None:
+    system, full = rows.system, rows.full
+    if system is None:
         return ()
     names = [
-        name for name in own.names if name != without and (with_recalls or not name.startswith("recall of "))
+        name
+        for name in system.names
+        if name != without and (with_recalls or not name.startswith("recall of "))
     ]
-    every = np.ones((own.n_rows, 1))
+    every = np.ones((system.n_rows, 1))
     quick = [name for name in names if name != "AUC" or len(rows.answers) == 1]
-    bands = banded(own, quick, **draws)
-    values = own.under(every, names)
+    bands = banded(system, quick, **draws)
+    values = system.under(every, names)
     alone = {} if full is None else full.under(every, [name for name in names if name in full.names])
     return tuple(
         Curve(
@@ -544,28 +562,28 @@ def _curves(
 
 def _constants(rows: _Answered, score: str) -> tuple[str, dict[str, float]]:
     """The best constant answer, its score, and its measures; those of labels are what the shares of classes achieve."""
-    task, evidence, own = rows.task, rows.evidence, rows.own
+    task, evidence, system = rows.task, rows.evidence, rows.system
     if evidence.unit is not None:
         by_chance = float(np.nanmean(evidence.unit.measure(np.zeros(evidence.n_rows))))
         return "the mean of all orders", {score: by_chance}
-    if isinstance(own, ClassRows):
-        counts = np.bincount(own.strata, minlength=len(task.classes))
+    if isinstance(system, ClassRows):
+        counts = np.bincount(system.strata, minlength=len(task.classes))
         shares = counts[counts > 0] / counts.sum()
-        best, found = int(counts.argmax()), {"accuracy": float(shares.max())}
+        best, scores = int(counts.argmax()), {"accuracy": float(shares.max())}
         if isinstance(task, ClassTask) and isinstance(task.mistakes, CostMatrix):
             lost = counts @ task.mistakes.costs / counts.sum()
-            best, found = int(lost.argmin()), {score: float(lost.min()), **found}
+            best, scores = int(lost.argmin()), {score: float(lost.min()), **scores}
         entropy = -float(shares @ np.log(shares))
-        return str(own.labels[best]), found | {
+        return str(system.labels[best]), scores | {
             "balanced accuracy": 1.0 / len(shares),
             "log-loss": entropy,
             "AUC": 0.5,
         }
-    if own is None or evidence.target is None:
+    if system is None or evidence.target is None:
         return "", {}
-    base = task.loss(evidence.target).base(np.ones(own.n_rows))
-    errors = mean_errors(task, evidence.target, np.tile(base, (own.n_rows, 1)))
-    r2 = 1.0 - errors["RMSE"] ** 2 / float(np.var(own.y))
+    base = task.loss(evidence.target).base(np.ones(system.n_rows))
+    errors = mean_errors(task, evidence.target, np.tile(base, (system.n_rows, 1)))
+    r2 = 1.0 - errors["RMSE"] ** 2 / float(np.var(system.y))
     # The constant that errs least has a score of 0 by definition.
     return f"{float(task.decode(base)[0]):.5g}", {"R2": r2, **errors, score: 0.0}
 
@@ -600,14 +618,16 @@ def _measure_router(
             np.insert(efficient, place, False),
         )
     paid, quality = (np.column_stack([getattr(walk, name) for walk in walks]) for name in ("cost", "quality"))
-    # The models alone: the best one stands where other systems have their full model.
+    # The models alone: the best one takes the part of the full model.
     single_quality = matrix("quality", log["quality"], state.names, len(X)).astype(np.float64)[whole]
     single_cost = costs_of(X, log["cost"], log["answers"], router.model_prices, len(X))[whole]
     best, cheapest = state.best_single, int(state.single_cost.argmin())
     is_known: Bools = ~np.asarray(np.isnan(single_quality).any(axis=0))
     full = single_quality[:, best] if is_known[best] else None
     rows = Evidence.of_rules(paid, quality, full_quality=full)
-    shown = _Shown((rows,), np.zeros(len(walks), np.intp), np.arange(len(walks))[:, None], budget, efficient)
+    shown = _Shown(
+        (rows,), np.zeros(len(walks), np.intp), np.arange(float(len(walks)))[:, None], budget, efficient
+    )
     curves = _score_curves(
         rows, shown, float(np.nanmean(single_cost[:, best])), draws, name="quality", scale=_Scale(0.0, 1.0)
     )
@@ -715,9 +735,9 @@ def _routes(
     held = [_purchases_of(columns, chain.price_list) for columns in (*by_stage, last)]
     places = [
         _served(system).route(X)
-        if one.is_fixed
-        else np.where(answers.place == one.n_stages, len(chain.stages) + inner, answers.place)
-        for one, answers in answered
+        if evidence.is_fixed
+        else np.where(answers.place == evidence.n_stages, len(chain.stages) + inner, answers.place)
+        for evidence, answers in answered
     ]
     return held, places
 
@@ -737,7 +757,7 @@ def _purchases(
 
     Of purchases that no stage makes, many share a line: those that the full model reads, and those that no model does.
     """
-    read = np.array([np.atleast_2d(one).any(axis=0) for one in held])
+    read = np.array([np.atleast_2d(columns).any(axis=0) for columns in held])
     first = np.where(read.any(axis=0), read.argmax(axis=0), len(held))
     order = np.lexsort((prices.prices, first))
     n_bought = int((first < len(held) - 1).sum())
@@ -759,8 +779,8 @@ def _purchases(
     weights = [prices.prices[line] if prices.prices[line].any() else np.ones(len(line)) for line in lines]
     weighted = list(zip(lines, weights, strict=True))
     shares = tuple(
-        tuple(float(np.average(own[line], weights=weight)) for line, weight in weighted)
-        for own in (_shares(held, one) for one in places)
+        tuple(float(np.average(bought[line], weights=weight)) for line, weight in weighted)
+        for bought in (_shares(held, places_at_point) for places_at_point in places)
     )
     return tuple(purchases), shares
 
@@ -796,24 +816,24 @@ def _ranges(y: Floats) -> Partition:
 
 def _groupings(rows: _Answered, by: Mapping[str, ArrayLike], sent: Sequence[Bools]) -> tuple[Grouping, ...]:
     """Counts of rows sent, and sums of "is right" or of errors, by class or range and by named groups."""
-    own, full = rows.own, rows.full
-    if own is None:
+    system, full = rows.system, rows.full
+    if system is None:
         if by:
             raise InvalidInputError(
-                f"groups tell rows apart that are answered one by one; here the order of a query is judged as a whole. "
+                f"groups tell rows apart that are answered one by one; here the order of a query is scored as a whole. "
                 f"Leave {', '.join(map(repr, by))} out."
             )
         return ()
-    if isinstance(own, ClassRows):
-        first = partition_of("class", rows.task.classes[own.strata], own.n_rows)
+    if isinstance(system, ClassRows):
+        first = partition_of("class", rows.task.classes[system.strata], system.n_rows)
     else:
-        first = _ranges(own.y)
+        first = _ranges(system.y)
     values, theirs = (
-        None if one is None else one.right if isinstance(one, ClassRows) else one.errors
-        for one in (own, full)
+        None if rows_of is None else rows_of.right if isinstance(rows_of, ClassRows) else rows_of.errors
+        for rows_of in (system, full)
     )
     assert values is not None
-    others = (partition_of(str(name), labels, own.n_rows) for name, labels in by.items())
+    others = (partition_of(str(name), labels, system.n_rows) for name, labels in by.items())
     return tuple(
         part.grouping(sent, values, None if theirs is None else theirs[0]) for part in (first, *others)
     )
@@ -824,15 +844,19 @@ def _groupings(rows: _Answered, by: Mapping[str, ArrayLike], sent: Sequence[Bool
 
 def _mistakes(rows: _Answered) -> tuple[MistakeKind, ...]:
     """Kinds of mistakes, where they have prices."""
-    task, own = rows.task, rows.own
+    task, system = rows.task, rows.system
     if not (
-        isinstance(task, ClassTask) and isinstance(task.mistakes, CostMatrix) and isinstance(own, ClassRows)
+        isinstance(task, ClassTask)
+        and isinstance(task.mistakes, CostMatrix)
+        and isinstance(system, ClassRows)
     ):
         return ()
-    answers = [task.best(one.scores) for one in rows.answers if one.scores is not None]
+    answers = [task.best(point.scores) for point in rows.answers if point.scores is not None]
     theirs = rows.evidence.full_scores
     full = None if theirs is None else task.best(theirs)
-    return mistake_kinds([str(one) for one in own.labels], task.mistakes.costs, own.strata, answers, full)
+    return mistake_kinds(
+        [str(label) for label in system.labels], task.mistakes.costs, system.strata, answers, full
+    )
 
 
 def mistake_kinds(
@@ -843,18 +867,18 @@ def mistake_kinds(
         return ()
     n_classes, flat = len(costs), costs.reshape(-1)
     every = [*answers, *([] if full is None else [full])]
-    counts = np.array([np.bincount(truth * n_classes + one, minlength=n_classes**2) for one in every])
+    counts = np.array([np.bincount(truth * n_classes + answer, minlength=n_classes**2) for answer in every])
     lost = counts * flat / len(truth)
     priced = np.flatnonzero(flat > 0.0)
     order = priced[np.argsort(-lost[:, priced].sum(axis=0), kind="stable")]
     n_alone = len(order) if len(order) <= MAX_LABELS else MAX_LABELS - 1
     groups = [group for group in (*order[:n_alone, None], order[n_alone:]) if len(group)]
-    found = []
+    kinds = []
     for group in groups:
         count, cost = counts[:, group].sum(axis=1), lost[:, group].sum(axis=1)
         true, answer = divmod(int(group[0]), n_classes)
         alone = len(group) == 1
-        found.append(
+        kinds.append(
             MistakeKind(
                 labels[true] if alone else f"{len(group)} other kinds",
                 labels[answer] if alone else "",
@@ -864,4 +888,4 @@ def mistake_kinds(
                 None if full is None else float(cost[-1]),
             )
         )
-    return tuple(found)
+    return tuple(kinds)

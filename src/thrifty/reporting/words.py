@@ -135,7 +135,7 @@ def value_text(facts: Facts, name: str, value: float | None) -> str:
     if name in ("cost of mistakes", "total", "mean cost"):
         return amount_text(facts, value)
     if name in ERRORS:
-        largest = max(one.constant or one.value[0] for one in facts.measures if one.name in ERRORS)
+        largest = max(curve.constant or curve.value[0] for curve in facts.measures if curve.name in ERRORS)
         return _fixed(value, _digits(largest))
     digits = 1 if facts.n_rows < 20_000 else 2  # what the number of rows can tell apart
     is_share = "accuracy" in name or name.startswith("recall of ")
@@ -166,15 +166,15 @@ def results_table(facts: Facts, place: int = 0) -> list[tuple[str, str, str, str
     """Results of one point in lines: measure, this system with its interval, the full model, a constant answer."""
 
     def line(name: str, curve: Curve, factor: float = 1.0) -> tuple[str, str, str, str]:
-        own = value_text(facts, curve.name, factor * curve.value[place])
+        value = value_text(facts, curve.name, factor * curve.value[place])
         ends = interval_text(facts, curve, place).replace(f"{SPACE}%", "") if factor == 1.0 else ""
         others = (
-            value_text(facts, curve.name, None if one is None else factor * one)
-            for one in (curve.full, curve.constant)
+            value_text(facts, curve.name, None if other is None else factor * other)
+            for other in (curve.full, curve.constant)
         )
-        return (name, f"{own} ({ends})" if ends else own, *others)  # type: ignore[return-value]  # four cells
+        return (name, f"{value} ({ends})" if ends else value, *others)  # type: ignore[return-value]  # four cells
 
-    lines = [line(one.name, one) for one in (facts.score, facts.cost, *facts.curves[1:])]
+    lines = [line(curve.name, curve) for curve in (facts.score, facts.cost, *facts.curves[1:])]
     if facts.n_queries:
         lines.append(line("mean cost of a query", facts.cost, facts.n_rows / facts.n_queries))
     labels = labels_of(facts)
@@ -204,10 +204,15 @@ def _parts(facts: Facts, tests: float, mistakes: float) -> str:
     return f"{total} per row, {amount_text(facts, tests)} for tests and {amount_text(facts, mistakes)} for mistakes"
 
 
-def _spent(facts: Facts, place: int) -> tuple[float, float]:
-    """Costs per row of a point and of the full model, with mistakes where they have prices; 0 if unknown."""
-    spent = facts.cost if facts.total is None else facts.total
-    return spent.value[place], spent.full or 0.0
+def _spending(facts: Facts) -> Curve:
+    """Cost per row, with mistakes where they have prices."""
+    return facts.total or facts.cost
+
+
+def _saved(facts: Facts, place: int) -> float | None:
+    """Share of the full model's cost that a point saves; None if that cost is unknown or nothing."""
+    spending = _spending(facts)
+    return 1 - spending.value[place] / spending.full if spending.full else None
 
 
 def lead_text(facts: Facts) -> str:
@@ -257,9 +262,9 @@ def _constant_sentence(facts: Facts) -> str:
         phrase = _score(facts, score)
         return f"Always answering with the most frequent class ({label}) would be right on {phrase}."
     errors = [
-        f"{one.name} {value_text(facts, one.name, one.constant)}"
-        for one in facts.measures
-        if one.name in ERRORS
+        f"{curve.name} {value_text(facts, curve.name, curve.constant)}"
+        for curve in facts.measures
+        if curve.name in ERRORS
     ]
     phrase = f"would have {_named_score(facts, score)} ({', '.join(errors)})"
     return f"Always answering with the best constant ({label}) {phrase}."
@@ -275,9 +280,8 @@ def deployed_text(facts: Facts) -> str:
         f"{_reaches(facts, score).removeprefix('is ').removeprefix('has ')} for {_money(facts, cost)} per row"
     )
     text = _parts(facts, cost, score) if facts.kind == "bill" else text
-    own, whole = _spent(facts, place)
-    if whole:
-        less = 1 - own / whole
+    less = _saved(facts, place)
+    if less is not None:
         text += (
             f", {_percent(abs(less))} {'less' if less >= 0 else 'more'} than the {labels_of(facts)['full']}"
         )
@@ -326,29 +330,29 @@ def point_cells(facts: Facts, place: int) -> Iterator[tuple[str, str]]:
     """Line of the table of points: head and text of each column."""
     between, marks = f" {DASH} ", ", ".join(facts.marks(place))
     yield "budget", amount_text(facts, facts.budget[place]) + (f" ({marks})" if marks else "")
-    judged = facts.score if facts.total is None else facts.total
+    scored = facts.total or facts.score
     head = {
         "accuracy": "right",
         "cost of mistakes": "mistakes",
         "mean cost": "tests" if facts.total else "mean cost",
     }
     first = (facts.cost, facts.score) if facts.total is None else (facts.total, facts.cost, facts.score)
-    for one in first:
-        yield head.get(one.name, one.name), value_text(facts, one.name, one.value[place])
-        if one is judged:
-            yield f"{100 * facts.level:g} % interval", interval_text(facts, one, place, between)
-    for one in facts.measures:
-        text = value_text(facts, one.name, one.value[place])
+    for curve in first:
+        yield head.get(curve.name, curve.name), value_text(facts, curve.name, curve.value[place])
+        if curve is scored:
+            yield f"{100 * facts.level:g} % interval", interval_text(facts, curve, place, between)
+    for curve in facts.measures:
+        text = value_text(facts, curve.name, curve.value[place])
         # Beside a bill there is room for what is asked most.
-        ends = "" if one.name == "accuracy" else interval_text(facts, one, place, between)
-        yield one.name, text + (f" ({ends.replace(f'{SPACE}%', '')})" if ends else "")
+        ends = "" if curve.name == "accuracy" else interval_text(facts, curve, place, between)
+        yield curve.name, text + (f" ({ends.replace(f'{SPACE}%', '')})" if ends else "")
     labels = labels_of(facts)
     yield labels["full"], f"{_fixed(100 * facts.share[place], 1)} %"
-    own, whole = _spent(facts, place)
+    saved = _saved(facts, place)
     if facts.cost.full is not None:
-        yield "saved", _percent(1 - own / whole) if whole > 0 else ""
+        yield "saved", "" if saved is None else _percent(saved)
     bought = zip(facts.purchases, facts.bought[place], strict=True)
-    yield labels["count"], _fixed(sum(one.n_columns * share for one, share in bought), 1)
+    yield labels["count"], _fixed(sum(purchase.n_columns * share for purchase, share in bought), 1)
     if facts.n_queries:
         yield "cost of a query", amount_text(facts, facts.cost.value[place] * facts.n_rows / facts.n_queries)
 
@@ -382,7 +386,7 @@ def view(facts: Facts) -> dict[str, Any]:
         "high": score.high,
         "efficient": efficient,
         "full": None if cost.full is None else [cost.full, score.full],
-        "rivals": [{"name": one.name, "cost": one.cost, "score": one.score} for one in facts.rivals],
+        "rivals": [{"name": rival.name, "cost": rival.cost, "score": rival.score} for rival in facts.rivals],
         "constant": _constant(facts),
         "axes": _axes(facts),
         "corner": f"mistakes per row{unit}" if facts.kind == "bill" else "",
@@ -396,12 +400,12 @@ def view(facts: Facts) -> dict[str, Any]:
         "ends": [_money(facts, facts.budget[place]) for place in (efficient[0], efficient[-1])],
         "tiles": [(name, head) for name, head, _ in _tiles(facts, facts.start)],
         "tables": [
-            {**one, "at": [[number(text) for text in cells] for cells in one["at"]]} for one in tables
+            {**table, "at": [[number(text) for text in cells] for cells in table["at"]]} for table in tables
         ],
         "details": [
-            {name: [number(text) for text in some] for name, some in one.items() if name != "tiles"}
-            | {"tiles": [[number(text) for text in tile] for tile in one["tiles"]]}
-            for one in details
+            {name: [number(text) for text in some] for name, some in details_at.items() if name != "tiles"}
+            | {"tiles": [[number(text) for text in tile] for tile in details_at["tiles"]]}
+            for details_at in details
         ],
         # Bars are as long as their texts say.
         "texts": list(texts),
@@ -410,7 +414,6 @@ def view(facts: Facts) -> dict[str, Any]:
 
 def _point_details(facts: Facts, place: int) -> dict[str, Any]:
     """A point in words: its budget, tiles and purchases, and sentences for screen readers."""
-    own, whole = _spent(facts, place)
     budget, cost = _money(facts, facts.budget[place]), _money(facts, facts.cost.value[place])
     score, ends = _score(facts, facts.score.value[place]), interval_text(facts, facts.score, place)
     if facts.total is not None:
@@ -424,8 +427,9 @@ def _point_details(facts: Facts, place: int) -> dict[str, Any]:
         )
         phrase = f"{facts.score.name} is {score}" if facts.is_number else f"{score} of answers are right"
         phrase = f"{phrase} ({ends}) at a mean cost of {cost}"
-    if whole > 0:
-        phrase += f", {_percent(1 - own / whole)} less than the {labels_of(facts)['full']} for every row"
+    saved = _saved(facts, place)
+    if saved is not None:
+        phrase += f", {_percent(saved)} less than the {labels_of(facts)['full']} for every row"
     sent = f"{_portion(facts.share[place])} of rows go to the {labels_of(facts)['full']}"
     return {
         "budget": [f"{budget} per row"],
@@ -443,17 +447,16 @@ def _tiles(facts: Facts, place: int) -> Iterator[tuple[str, str, list[str]]]:
     planned = [f"planned: {_money(facts, facts.budget[place])}"] if facts.held_out else []
     cost = ("cost", labels["cost"], [_money(facts, facts.cost.value[place]), *planned])
     score = ("accuracy", labels["score"], _score_tile(facts, place))
-    own, whole = _spent(facts, place)
-    saved = [DASH]
-    if whole > 0:
+    saved, full, texts = _saved(facts, place), _spending(facts).full, [DASH]
+    if saved is not None and full is not None:
         note = (
-            f"{amount_text(facts, whole - own)} of the {_money(facts, whole)} that the {labels['full']} costs"
+            f"{amount_text(facts, saved * full)} of the {_money(facts, full)} that the {labels['full']} costs"
         )
-        saved = [_percent(1 - own / whole), note]
-    saving = ("saving", "Saved", saved)
+        texts = [_percent(saved), note]
+    saving = ("saving", "Saved", texts)
     measures = [
-        (f"measure-{number}", one.name[0].upper() + one.name[1:], _measure_tile(facts, one, place))
-        for number, one in enumerate(facts.measures)
+        (f"measure-{number}", curve.name[0].upper() + curve.name[1:], _measure_tile(facts, curve, place))
+        for number, curve in enumerate(facts.measures)
     ]
     if facts.total is not None:
         total = [_money(facts, facts.total.value[place]), interval_text(facts, facts.total, place)]
@@ -480,13 +483,13 @@ def _score_tile(facts: Facts, place: int) -> list[str]:
     return [*phrase, _constant_text(facts).replace(":", f"{label}:", 1)]
 
 
-def _measure_tile(facts: Facts, one: Curve, place: int) -> list[str]:
+def _measure_tile(facts: Facts, curve: Curve, place: int) -> list[str]:
     """A measure at a point, its interval, and what the full model and a constant reach."""
-    others = f"constant: {value_text(facts, one.name, one.constant)}"
-    if one.full is not None:
-        others = f"full model: {value_text(facts, one.name, one.full)}; {others}"
-    ends = interval_text(facts, one, place)
-    return [value_text(facts, one.name, one.value[place]), *([ends] if ends else []), others]
+    others = f"constant: {value_text(facts, curve.name, curve.constant)}"
+    if curve.full is not None:
+        others = f"full model: {value_text(facts, curve.name, curve.full)}; {others}"
+    ends = interval_text(facts, curve, place)
+    return [value_text(facts, curve.name, curve.value[place]), *([ends] if ends else []), others]
 
 
 def _recall_tile(facts: Facts, place: int) -> list[str]:
@@ -502,10 +505,10 @@ def _recall_tile(facts: Facts, place: int) -> list[str]:
 
 def _bought(facts: Facts, place: int) -> list[str]:
     """Names of the purchases for every row, and of those for some, the most frequent first."""
-    own = zip(facts.bought[place], facts.purchases, strict=True)
-    bought = [(share, one.name) for share, one in own if one.first < facts.n_stages]
+    bought_at = zip(facts.bought[place], facts.purchases, strict=True)
+    bought = [(share, purchase.name) for share, purchase in bought_at if purchase.first < facts.n_stages]
     always = [name for share, name in bought if share == 1]
-    later = sorted(((share, name) for share, name in bought if 0 < share < 1), key=lambda one: -one[0])
+    later = sorted(((share, name) for share, name in bought if 0 < share < 1), key=lambda pair: -pair[0])
     return [joined(always, 12), joined([f"{name} ({_portion(share)})" for share, name in later], 12)]
 
 
@@ -528,7 +531,7 @@ def _group_tables(facts: Facts) -> Iterator[dict[str, Any]]:
     def means(sums: Sequence[float], counts: Sequence[int]) -> list[str]:
         name = "MAE" if facts.is_number else "recall of a class"
         name = "quality" if facts.kind == "routing" else name
-        return [value_text(facts, name, one / n) for one, n in zip(sums, counts, strict=True)]
+        return [value_text(facts, name, total / n) for total, n in zip(sums, counts, strict=True)]
 
     for number, group in enumerate(facts.groupings):
         name = "MAE" if facts.is_number else "recall" if number == 0 else "right"
@@ -538,7 +541,7 @@ def _group_tables(facts: Facts) -> Iterator[dict[str, Any]]:
         full = None if group.full_sums is None else means(group.full_sums, group.n_rows)
         at = []
         for sent, sums in zip(group.sent, group.sums, strict=True):
-            shares = [_portion(one / n) for one, n in zip(sent, group.n_rows, strict=True)]
+            shares = [_portion(count / n) for count, n in zip(sent, group.n_rows, strict=True)]
             at.append([text for pair in zip(shares, means(sums, group.n_rows), strict=True) for text in pair])
         yield {
             "section": "groups",
@@ -563,12 +566,14 @@ def _group_tables(facts: Facts) -> Iterator[dict[str, Any]]:
 def _purchase_table(facts: Facts) -> dict[str, Any]:
     last, has_stages = facts.n_stages, facts.n_stages > 1
     lines, at = [], []
-    for one in facts.purchases:
-        name = one.name + (f" ({one.n_columns:,} columns)" if one.n_columns > 1 else "")
-        stage = str(one.first) if one.first < last else "full model" if one.first == last else DASH
-        lines.append([name, *([stage] if has_stages else []), amount_text(facts, one.price), None, None])
+    for purchase in facts.purchases:
+        name = purchase.name + (f" ({purchase.n_columns:,} columns)" if purchase.n_columns > 1 else "")
+        stage = (
+            str(purchase.first) if purchase.first < last else "full model" if purchase.first == last else DASH
+        )
+        lines.append([name, *([stage] if has_stages else []), amount_text(facts, purchase.price), None, None])
     for place, (bought, cost) in enumerate(zip(facts.bought, facts.cost.value, strict=True)):
-        prices = [one.price for one in facts.purchases]
+        prices = [purchase.price for purchase in facts.purchases]
         paid = facts.spent[place] if facts.spent else [a * b for a, b in zip(prices, bought, strict=True)]
         pairs = zip(bought, paid, strict=True)
         cells = [text for share, spent in pairs for text in (_portion(share), amount_text(facts, spent))]
@@ -590,22 +595,24 @@ def _mistake_table(facts: Facts) -> dict[str, Any]:
     has_full = kinds[0].full is not None and full is not None
     lines = [
         [
-            one.truth,
-            one.answer,
-            DASH if one.price is None else amount_text(facts, one.price),
+            kind.truth,
+            kind.answer,
+            DASH if kind.price is None else amount_text(facts, kind.price),
             None,
             None,
-            *([amount_text(facts, one.full or 0.0)] if has_full else []),
+            *([amount_text(facts, kind.full or 0.0)] if has_full else []),
         ]
-        for one in kinds
+        for kind in kinds
     ]
     whole = [_score(facts, full)] if has_full else []
     at = []
     for place, score in enumerate(facts.score.value):
         cells = [
-            text for one in kinds for text in (f"{one.count[place]:,}", amount_text(facts, one.lost[place]))
+            text
+            for kind in kinds
+            for text in (f"{kind.count[place]:,}", amount_text(facts, kind.lost[place]))
         ]
-        at.append([*cells, f"{sum(one.count[place] for one in kinds):,}", _score(facts, score)])
+        at.append([*cells, f"{sum(kind.count[place] for kind in kinds):,}", _score(facts, score)])
     return {
         "section": "mistakes",
         "caption": "Mistakes by kind",
@@ -662,16 +669,20 @@ def _constant(facts: Facts) -> dict[str, Any]:
 def _axes(facts: Facts) -> dict[str, Any]:
     """Ends of both axes, and their ticks by how many there is room for."""
     floor = [facts.score.constant] if is_constant_in_view(facts) and facts.score.constant is not None else []
-    costs = [*facts.cost.value, *(cost for one in facts.rivals for cost in one.cost), facts.cost.full or 0.0]
-    own = _scores(facts)
-    every = [*own, *floor, *(score for one in facts.rivals for score in one.score)]
+    costs = [
+        *facts.cost.value,
+        *(cost for rival in facts.rivals for cost in rival.cost),
+        facts.cost.full or 0.0,
+    ]
+    scores = _scores(facts)
+    every = [*scores, *floor, *(score for rival in facts.rivals for score in rival.score)]
     low, high = min(every), max(every)
     # A rival far beyond our cheapest point must not flatten the picture; its line is cut off.
     if facts.kind == "bill":
-        top = max(*own, *floor, own[0])
+        top = max(*scores, *floor, scores[0])
         high = min(high, top + 0.5 * (top - low))
     else:
-        low = min([*floor, max(low, min(own) - 0.5 * (high - min(own)))])
+        low = min([*floor, max(low, min(scores) - 0.5 * (high - min(scores)))])
     pad = 0.06 * (high - low) or 0.01
     across = (0.0, 1.05 * max(costs) or 1.0)
     up = (max(0.0, low - pad) if facts.kind == "bill" else low - pad, high + pad)
@@ -687,11 +698,11 @@ def _ticks(
     """Round numbers between two ends, some ``wanted`` of them, each with its text."""
     rough = scale * (high - low) / wanted
     power = 10.0 ** math.floor(math.log10(rough))
-    factor = next(one for one in (1, 2, 2.5, 5, 10) if one * power >= rough * (1 - 1e-9))
+    factor = next(step for step in (1, 2, 2.5, 5, 10) if step * power >= rough * (1 - 1e-9))
     step = factor * power
     digits = max(0, -math.floor(math.log10(step) + 1e-9) + (factor == 2.5))
     first, last = math.ceil(scale * low / step - 1e-9), math.floor(scale * high / step + 1e-9)
-    return [(one * step / scale, _fixed(one * step, digits) + sign) for one in range(first, last + 1)]
+    return [(tick * step / scale, _fixed(tick * step, digits) + sign) for tick in range(first, last + 1)]
 
 
 # -- sentences of the commands ----------------------------------------------------------------------
@@ -703,7 +714,7 @@ def quantity(value: float) -> str:
 
 
 def unit_of(facts: Facts) -> str:
-    """What a score is the mean over: rows, or queries."""
+    """Unit of the mean score: rows, or queries."""
     return "rows" if facts.n_queries is None else "queries"
 
 
@@ -717,6 +728,6 @@ def interval_in_words(facts: Facts, n_new: int) -> str:
 def expected_in_words(facts: Facts, expected: Facts) -> str:
     """Results that the fit expected of so many rows."""
     cost = expected.cost
-    mean, low, high = (quantity(one[0]) for one in (cost.value, cost.low, cost.high))
+    mean, low, high = (quantity(values[0]) for values in (cost.value, cost.low, cost.high))
     score = interval_in_words(expected, facts.n_queries or facts.n_rows)
     return f"{score} for so many {unit_of(facts)}, and a mean cost of {mean} ({low} to {high})"

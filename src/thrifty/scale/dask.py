@@ -38,7 +38,7 @@ def predict(frame: Any, system: Any, **options: Any) -> Any:
 
 
 def fit(estimator: Any, frame: Any, target: str, **options: Any) -> Any:
-    """Fit on a sample of a Dask data frame, and judge the operating points on all other rows.
+    """Fit on a sample of a Dask data frame, and measure the operating points on all other rows.
 
     ``target`` is the column to predict, all others are features; ``options`` are those of ``thrifty.scale.fit.fit``:
     ``sample``, ``max_loss`` and ``confidence``.

@@ -2,7 +2,7 @@
 
 A sample is drawn by a hash of what rows hold, so that it does not depend on partitions or their order, and equal rows
 are in it together or not at all. Stages and operating points are learned on the sample. One pass over the table then
-judges these fixed points on the rows outside the sample, and each partition returns counts and sums: mean costs, mean
+measures these fixed points on the rows outside the sample, and each partition returns counts and sums: mean costs, mean
 scores and certificates are those of the table in memory. Rows of the sample, and rows that equal them, prove nothing.
 """
 
@@ -27,7 +27,7 @@ from thrifty.errors import InvalidInputError
 from thrifty.learners.cascade.estimators import BudgetedCascade, BudgetedRanker
 from thrifty.rows import fingerprints, mix
 
-__all__ = ["Each", "fit", "judge", "sample_rows"]
+__all__ = ["Each", "evaluate", "fit", "sample_rows"]
 
 Each = Callable[[Callable[[Any, int], Any]], Sequence[Any]]
 """``each(function)`` lists ``function(frame, number)`` of every partition, a pandas data frame, and its number."""
@@ -35,7 +35,7 @@ Each = Callable[[Callable[[Any, int], Any]], Sequence[Any]]
 SAMPLE = 500_000
 """Rows to learn from, by default."""
 _ROWS = 20_000
-"""Rows that are judged together: a number for each of them at every operating point is in memory."""
+"""Rows that are evaluated together: a number for each of them at every operating point is in memory."""
 
 
 def fit(
@@ -48,7 +48,7 @@ def fit(
     max_loss: float | Mapping[Any, float] | None = None,
     confidence: float = 0.95,
 ) -> BudgetedCascade:
-    """Fit an estimator on a sample of the partitions of a table, and judge its operating points on all other rows.
+    """Fit an estimator on a sample of the partitions of a table, and measure its operating points on all other rows.
 
     Parameters
     ----------
@@ -68,13 +68,13 @@ def fit(
     estimator.fit(rows[list(features)], rows[target].to_numpy())
     if len(rows) == n_rows and max_loss is None:
         return estimator
-    return judge(estimator, each, target, max_loss=max_loss, confidence=confidence)
+    return evaluate(estimator, each, target, max_loss=max_loss, confidence=confidence)
 
 
 def _refuse_ranking(ranks: bool) -> None:
     if ranks:
         raise InvalidInputError(
-            "a query must be judged as a whole, and partitions may split it. Give a ranking one table."
+            "a query must be scored as a whole, and partitions may split it. Give a ranking one table."
         )
 
 
@@ -128,7 +128,7 @@ def _words(frame: Any, _number: int = 0, *, columns: Sequence[str]) -> Words:
 # -- all other rows --------------------------------------------------------------------------------
 
 
-def judge(
+def evaluate(
     estimator: BudgetedCascade,
     each: Each,
     target: str,
@@ -136,38 +136,44 @@ def judge(
     max_loss: float | Mapping[Any, float] | None = None,
     confidence: float = 0.95,
 ) -> BudgetedCascade:
-    """Judge the operating points of a fitted estimator on the rows of a table that do not equal rows of its fit.
+    """Measure the operating points of a fitted estimator on the rows of a table that do not equal rows of its fit.
 
     Their costs and scores become those of the estimator. With ``max_loss`` the estimator is returned at the cheapest
     point that these rows prove to lose no more, as by ``certified(..., duplicates="drop")``.
     """
-    learned, known = estimator._learned, estimator._evidence()
-    assert known.points is not None  # a cascade has the points that it was fitted with
-    both = np.vstack([learned.policy.thresholds, known.points])
+    learned, evidence = estimator._learned, estimator._evidence()
+    assert evidence.points is not None  # a cascade has the points that it was fitted with
+    both = np.vstack([learned.policy.thresholds, evidence.points])
     points, place = np.unique(both, axis=0, return_inverse=True)
     candidates, alone = (None, False) if max_loss is None else estimator._candidates()
-    seen = np.unique(np.concatenate(known.known_rows))
-    rows = PartitionJudge(
-        learned, target, points, seen, None if candidates is None else candidates.thresholds, alone, max_loss
+    fitted = np.unique(np.concatenate(evidence.known_rows))
+    sums = PartitionSums(
+        learned,
+        target,
+        points,
+        fitted,
+        None if candidates is None else candidates.thresholds,
+        alone,
+        max_loss,
     )
-    measured, judged = rows.over(each)
+    measured, counted = sums.over(each)
     if measured is None:
         raise InvalidInputError(
-            "every row of the table is in the sample, or equals a row of it, so that no row is left to judge it on. "
+            "every row of the table is in the sample, or equals a row of it, so that no row is left to measure it on. "
             "Draw a smaller sample."
         )
     other = estimator._without_certificate()
-    found = measured.sums[:, place.reshape(-1)] / measured.n_rows
-    other._measured_on(Means(*found), measured.n_rows)
-    if max_loss is None or candidates is None or judged is None:
+    means = measured.sums[:, place.reshape(-1)] / measured.n_rows
+    other._measured_on(Means(*means), measured.n_rows)
+    if max_loss is None or candidates is None or counted is None:
         return other
-    there = replace(candidates, means=judged.means, held_out=True)
-    certificate = certify_counts(there, judged, max_loss, confidence)
+    candidates = replace(candidates, means=counted.means, held_out=True)
+    certificate = certify_counts(candidates, counted, max_loss, confidence)
     return other._with_certificate(certificate, max_loss, alone=alone)
 
 
 @dataclass(frozen=True, eq=False)
-class PartitionJudge:
+class PartitionSums:
     """Counts and sums of the rows of a partition at fixed operating points.
 
     Attributes
@@ -176,7 +182,7 @@ class PartitionJudge:
         The system, and the column that it predicts.
     points : ndarray of shape (n_points, n_stages)
         Thresholds whose mean cost and score are measured on rows that do not equal rows of the fit.
-    seen : ndarray
+    fitted : ndarray
         Sorted fingerprints of the rows of the fit.
     candidates : ndarray of shape (n_candidates, n_stages), optional
         Thresholds whose losses are counted for a certificate.
@@ -191,7 +197,7 @@ class PartitionJudge:
     chain: Chain
     target: str
     points: Floats
-    seen: Words
+    fitted: Words
     candidates: Floats | None = None
     alone: bool = False
     max_loss: Any = None
@@ -200,13 +206,13 @@ class PartitionJudge:
 
     def over(self, each: Each) -> tuple[CountedRows | None, CountedRows | None]:
         """Sums over all partitions: of the points, and of the candidates; None where no row counts."""
-        found = each(self)
+        partitions = each(self)
         if self.candidates is not None and not len(self.repeated):
-            numbers, words = [one[0] for one in found], [one[2].words for one in found if one[2] is not None]
-            repeated, owner = _repeated(words, numbers)
+            words = [(number, counted.words) for number, _, counted in partitions if counted is not None]
+            repeated, owner = _repeated(words)
             if len(repeated):
                 return replace(self, repeated=repeated, owner=owner).over(each)
-        return _total([one[1] for one in found]), _total([one[2] for one in found])
+        return _total([part for _, part, _ in partitions]), _total([part for _, _, part in partitions])
 
     def __call__(self, frame: Any, number: int) -> tuple[int, CountedRows | None, CountedRows | None]:
         """Number of the partition, and its sums."""
@@ -230,34 +236,34 @@ class PartitionJudge:
 
     def _measured(self, evidence: Evidence) -> CountedRows | None:
         assert evidence.rows is not None  # as above
-        new = np.flatnonzero(~np.isin(evidence.rows[:, 0], self.seen))
-        return replace(self._judged(evidence.take(new), self.points, None), words=None) if len(new) else None
+        new = np.flatnonzero(~np.isin(evidence.rows[:, 0], self.fitted))
+        return replace(self._sums(evidence.take(new), self.points, None), words=None) if len(new) else None
 
     def _counted(self, evidence: Evidence, counted: Words) -> CountedRows:
         evidence = evidence.with_full_alone() if self.alone else evidence
         assert self.candidates is not None
-        return self._judged(evidence.against_full(), self.candidates, counted)
+        return self._sums(evidence.against_full(), self.candidates, counted)
 
-    def _judged(self, evidence: Evidence, points: Floats, counted: Words | None) -> CountedRows:
+    def _sums(self, evidence: Evidence, points: Floats, counted: Words | None) -> CountedRows:
         source = np.zeros(len(points), dtype=np.intp)
         means = means_at([evidence], source, points)
-        seen, against = (self.seen,), counted is not None
-        there = Frontier((evidence,), source, points, means, means, True, against, seen)
-        trials = trials_of(evidence.rows, seen, evidence.n_units, HELD_OUT, counted)
-        return CountedRows.of(there, trials, self.max_loss if against else None)
+        fitted, against = (self.fitted,), counted is not None
+        frontier = Frontier((evidence,), source, points, means, means, True, against, fitted)
+        trials = trials_of(evidence.rows, fitted, evidence.n_units, HELD_OUT, counted)
+        return CountedRows.of(frontier, trials, self.max_loss if against else None)
 
 
 def _total(parts: Sequence[CountedRows | None]) -> CountedRows | None:
-    known = [part for part in parts if part is not None]
-    return CountedRows.total(known) if known else None
+    counted = [part for part in parts if part is not None]
+    return CountedRows.total(counted) if counted else None
 
 
-def _repeated(words: Sequence[Words], numbers: Sequence[int]) -> tuple[Words, Ints]:
-    """Words that are in several partitions, and the first partition of each."""
-    ordered = np.sort(np.concatenate([np.empty(0, np.uint64), *words]))
+def _repeated(words: Sequence[tuple[int, Words]]) -> tuple[Words, Ints]:
+    """Words that are in several partitions, given by their numbers, and the first partition of each."""
+    ordered = np.sort(np.concatenate([np.empty(0, np.uint64), *(some for _, some in words)]))
     twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     first, last = np.full((2, len(twice)), -1)
-    for number, some in zip(reversed(numbers), reversed(words), strict=True):
+    for number, some in reversed(words):
         at = np.searchsorted(twice, np.intersect1d(some, twice))
         first[at] = number
         last[at] = np.where(last[at] < 0, number, last[at])
@@ -268,8 +274,9 @@ def _repeated(words: Sequence[Words], numbers: Sequence[int]) -> tuple[Words, In
 def frontier_on(estimator: BudgetedCascade, each: Each, target: str) -> tuple[Means, int]:
     """Means of the points of ``estimator.frontier_`` on all rows of a table, and the number of rows."""
     _refuse_ranking(isinstance(estimator.chain_.task, RankingTask))
-    none = np.empty(0, np.uint64)
-    judged, _ = PartitionJudge(estimator._learned, target, estimator.frontier_.thresholds, none).over(each)
-    if judged is None:
+    no_rows = np.empty(0, np.uint64)
+    sums = PartitionSums(estimator._learned, target, estimator.frontier_.thresholds, no_rows)
+    measured, _ = sums.over(each)
+    if measured is None:
         raise InvalidInputError("the table has no rows.")
-    return judged.means, judged.n_rows
+    return measured.means, measured.n_rows

@@ -95,9 +95,9 @@ class Part:
 def find_files(pattern: str | os.PathLike[str]) -> list[str]:
     """Files of a folder, or that match a pattern such as ``folder/*.parquet``, in the order of their names."""
     text = os.fspath(pattern)
-    found = glob.glob(os.path.join(glob.escape(text), "*") if os.path.isdir(text) else text, recursive=True)
+    paths = glob.glob(os.path.join(glob.escape(text), "*") if os.path.isdir(text) else text, recursive=True)
     files = sorted(
-        one for one in found if os.path.isfile(one) and not os.path.basename(one).startswith(("_", "."))
+        path for path in paths if os.path.isfile(path) and not os.path.basename(path).startswith(("_", "."))
     )
     if not files:
         raise DataUnavailableError(f"{text} matches no file. Name a folder of files, or a pattern in quotes.")
@@ -108,18 +108,18 @@ def _plan(files: Sequence[str], columns: Sequence[str]) -> tuple[list[Part], dic
     """Parts of some files; the reason for each file that cannot be read; and the schema of the files."""
     parts: list[Part] = []
     failed: dict[str, str] = {}
-    known: tuple[str, Any] | None = None
+    first_file: tuple[str, Any] | None = None
     for path in files:
         try:
             schema, sizes = _layout_of(path)
         except Exception as error:  # pyarrow raises errors of its own, and the system's
             failed[path] = f"it cannot be read: {error}"
             continue
-        if known is None:
-            known = path, schema
-        _check_alike(known, (path, schema), columns)
-        found = os.stat(path)
-        version = f"{os.path.abspath(path)} {found.st_size} {found.st_mtime_ns}"
+        if first_file is None:
+            first_file = path, schema
+        _check_alike(first_file, (path, schema), columns)
+        status = os.stat(path)
+        version = f"{os.path.abspath(path)} {status.st_size} {status.st_mtime_ns}"
         stem = f"{Path(path).stem[:60]}-{hashlib.sha256(version.encode()).hexdigest()[:8]}"
         first = first_row = n_rows = 0
         for place, size in enumerate(sizes):
@@ -127,19 +127,19 @@ def _plan(files: Sequence[str], columns: Sequence[str]) -> tuple[list[Part], dic
             if n_rows >= PART_ROWS or size < 0 or place == len(sizes) - 1:
                 parts.append(Part(path, f"{stem}-{first:05d}.parquet", first, place + 1, first_row, n_rows))
                 first, first_row, n_rows = place + 1, first_row + n_rows, 0
-    return parts, failed, None if known is None else known[1]
+    return parts, failed, None if first_file is None else first_file[1]
 
 
-def _check_alike(known: tuple[str, Any], other: tuple[str, Any], columns: Sequence[str]) -> None:
+def _check_alike(first: tuple[str, Any], other: tuple[str, Any], columns: Sequence[str]) -> None:
     """Refuse a file in which a column has another type than in the first file, or is lacking."""
     types = [
         {name: str(schema.field(name).type) for name in columns if name in schema.names}
-        for _, schema in (known, other)
+        for _, schema in (first, other)
     ]
     if types[0] != types[1]:
         differing = [name for name in columns if types[0].get(name) != types[1].get(name)]
         raise InvalidInputError(
-            f"the files must have the same columns; {listed(differing)} differ. {known[0]}: {_words(types[0])}. "
+            f"the files must have the same columns; {listed(differing)} differ. {first[0]}: {_words(types[0])}. "
             f"{other[0]}: {_words(types[1])}. Write the files with one schema, or score them apart."
         )
 
@@ -205,13 +205,13 @@ def _guessed_types(files: Sequence[str]) -> dict[str, str]:
     """Types of the columns of CSV files, by the first block of each: numbers where all are numbers, else text."""
     from pyarrow import csv
 
-    found: dict[str, set[str]] = {}
+    types_of: dict[str, set[str]] = {}
     for path in files:
         block = csv.ReadOptions(block_size=GUESS_BYTES)
         with csv.open_csv(path, read_options=block, convert_options=_conversion({})) as file:
             for field in file.schema:
-                found.setdefault(field.name, set()).add(str(field.type))
-    return {name: _COMMON_TYPE.get(frozenset(types - {"null"}), "string") for name, types in found.items()}
+                types_of.setdefault(field.name, set()).add(str(field.type))
+    return {name: _COMMON_TYPE.get(frozenset(types - {"null"}), "string") for name, types in types_of.items()}
 
 
 def _conversion(types: Mapping[str, str]) -> Any:
@@ -234,23 +234,15 @@ def _score(scorer: Scorer, part: Part, out: str, batch_rows: int) -> dict[str, A
             for batch in _batches(part, scorer.columns, batch_rows, types):
                 answers = scorer(batch, first_row=part.first_row + n_rows)
                 if not scorer.copied:
-                    place = {
-                        "file": pa.repeat(os.path.basename(part.path), len(answers)),
-                        "row": pa.array(
-                            range(part.first_row + n_rows, part.first_row + n_rows + len(answers))
-                        ),
-                    }
-                    answers = pa.RecordBatch.from_arrays(
-                        [*place.values(), *answers.columns], [*place, *answers.schema.names]
-                    )
+                    first = part.first_row + n_rows
+                    file = pa.repeat(os.path.basename(part.path), len(answers))
+                    rows = pa.array(range(first, first + len(answers)))
+                    names = ["file", "row", *answers.schema.names]
+                    answers = pa.RecordBatch.from_arrays([file, rows, *answers.columns], names)
                 if writer is None:
-                    names = [name for name in ("answer", "stage") if name in answers.schema.names]
+                    repeated = [name for name in ("answer", "stage") if name in answers.schema.names]
                     writer = stack.enter_context(
-                        pq.ParquetWriter(
-                            sink,
-                            answers.schema,
-                            use_dictionary=names,
-                        )
+                        pq.ParquetWriter(sink, answers.schema, use_dictionary=repeated)
                     )
                 writer.write_batch(answers)
                 n_rows += len(answers)
@@ -369,10 +361,10 @@ def _open_folder(out: Path, plan: dict[str, Any], resume: bool, names: set[str])
         return
     if not resume:
         raise InvalidInputError(f"{out} is not empty. Name an empty folder, or go on with --resume.")
-    found = (out / _PLAN).read_text() if (out / _PLAN).is_file() else ""
-    if found != text:
+    begun = (out / _PLAN).read_text() if (out / _PLAN).is_file() else ""
+    if begun != text:
         try:
-            other = json.loads(found)
+            other = json.loads(begun)
         except ValueError:
             other = {}
         differing = [name for name in plan if plan[name] != other.get(name)]
@@ -483,7 +475,6 @@ def each_of_files(
     *,
     types: Mapping[str, str] | None = None,
     n_jobs: int = 1,
-    what: str = "reading rows",
     progress: Progress = silent,
 ) -> tuple[Each, list[str]]:
     """Partitions of files, for ``thrifty.scale.fit``, and the columns that they have.
@@ -498,8 +489,8 @@ def each_of_files(
         Types of the columns of CSV files; by default those that the first block of every file agrees with.
     n_jobs : int, default=1
         Number of processes.
-    what, progress
-        Name of the work, and a callable to report it to.
+    progress : callable
+        Called as ``progress(what, done, total)`` with numbers of parts.
     """
     names = list(columns or _layout_of(files[0])[0].names)
     parts, failed, _ = _plan(files, names)
@@ -511,11 +502,11 @@ def each_of_files(
         tasks = (
             delayed(_on_part)(function, part, names, types, place << 32) for place, part in enumerate(parts)
         )
-        found: list[Any] = []
+        results: list[Any] = []
         for done, some in enumerate(Parallel(n_jobs=n_jobs, return_as="generator")(tasks), 1):
-            found += some
-            progress(what, done, len(parts))
-        return found
+            results += some
+            progress("reading rows", done, len(parts))
+        return results
 
     return each, names
 

@@ -216,34 +216,25 @@ class Scorer:
         query = getattr(self.system, "query_name_", None) if is_ranking else None
         return list(dict.fromkeys(name for name in (key, query) if name))
 
-    def schema(self, given: Any) -> Any:
+    def schema(self, rows: Any) -> Any:
         """Arrow schema of the answers to rows of a given schema."""
         import pyarrow as pa
 
-        lacking = [name for name in self.copied if name not in given.names]
+        lacking = [name for name in self.copied if name not in rows.names]
         if lacking:
             raise InvalidInputError(
                 f"the table lacks column {lacking[0]!r}, which holds the keys of its rows. Its columns are "
-                f"{listed(given.names)}."
+                f"{listed(rows.names)}."
             )
-        is_chain = self.router is None
-        answers = self._answer_types() if is_chain else {"answer": pa.string(), "cost": pa.float64()}
-        return pa.schema(
-            [
-                *(given.field(name) for name in self.copied),
-                *(pa.field(name, kind) for name, kind in answers.items()),
-            ]
-        )
-
-    def _answer_types(self) -> dict[str, Any]:
-        """Arrow types of the answers of a chain, by column."""
-        import pyarrow as pa
-
-        labels = pa.array(self.chain.classes).type if len(self.chain.classes) else pa.float64()
-        answers = {"answer": labels, "probability": pa.float64(), "stage": pa.string(), "cost": pa.float64()}
-        if not len(self.chain.classes):
-            del answers["probability"]
-        return answers
+        number, text = pa.float64(), pa.string()
+        if self.router is not None:
+            answers = {"answer": text, "cost": number}
+        elif len(self.chain.classes):
+            labels = pa.array(self.chain.classes).type
+            answers = {"answer": labels, "probability": number, "stage": text, "cost": number}
+        else:
+            answers = {"answer": number, "stage": text, "cost": number}
+        return pa.schema([*(rows.field(name) for name in self.copied), *answers.items()])
 
     @property
     def types(self) -> dict[str, str]:
@@ -288,8 +279,8 @@ class Scorer:
         columns = [*(batch.column(name) for name in self.copied), *answers.values()]
         return pa.RecordBatch.from_arrays(
             [
-                one if isinstance(one, pa.Array) else pa.array(one, field.type)
-                for one, field in zip(columns, schema, strict=True)
+                values if isinstance(values, pa.Array) else pa.array(values, field.type)
+                for values, field in zip(columns, schema, strict=True)
             ],
             schema=schema,
         )
@@ -307,9 +298,8 @@ class Scorer:
         import pyarrow as pa
 
         if self.router is not None:
-            return dict(
-                zip(("answer", "cost"), self.router.first_asked(self.router.rows_of(frame)), strict=True)
-            )
+            model, cost = self.router.first_asked(self.router.rows_of(frame))
+            return {"answer": model, "cost": cost}
         cells = self.chain.schema.cells(
             frame,
             unseen_is_missing=self.unseen == "missing",
@@ -379,7 +369,9 @@ class CachedFull:
 
     def _keep(self, answers: dict[int, Floats]) -> None:
         self._known.update(answers)
-        lines = "".join(f"{key:x} {' '.join(map(repr, one.tolist()))}\n" for key, one in answers.items())
+        lines = "".join(
+            f"{key:x} {' '.join(map(repr, outputs.tolist()))}\n" for key, outputs in answers.items()
+        )
         try:
             with self._writing, open(self._own, "ab") as file:
                 file.write(lines.encode())
@@ -415,17 +407,19 @@ def _signals_deferred() -> Iterator[None]:
         return
     came: list[int] = []
 
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+
     def note(number: int, _frame: Any) -> None:
         came.append(number)
-        for one, handler in before.items():
-            signal.signal(one, handler or signal.SIG_DFL)
+        restore()
 
-    before = {one: signal.signal(one, note) for one in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler or signal.SIG_DFL)
+        restore()
         for number in came:
             signal.raise_signal(number)
 
