@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import thrifty.reporting
-from thrifty.reporting.facts import Purchase
+from thrifty.reporting.facts import PurchaseLine
 from thrifty.reporting.measure import measure
 from thrifty.reporting.page import page_of
 from thrifty.reporting.words import is_constant_in_view
@@ -168,7 +168,7 @@ def test_a_page_of_a_hundred_points_stays_below_300_kilobytes(facts):
         measures=tuple(map(drawn, facts.measures)),
         **{name: [getattr(facts, name)[row] for row in rows] for name in ("share", "budget", "efficient")},
         bought=rng.random((n_points, n_purchases)).tolist(),
-        purchases=tuple(Purchase(f"pixel {k}", 1.7, k % 6) for k in range(n_purchases)),
+        purchases=tuple(PurchaseLine(f"pixel {k}", 1.7, k % 6) for k in range(n_purchases)),
         groupings=groupings,
     )
     assert len(page_of(large)) < 300_000

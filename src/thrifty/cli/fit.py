@@ -38,7 +38,7 @@ class Structure(StrEnum):
     auto = "auto"
 
 
-class Answers(StrEnum):
+class TargetKind(StrEnum):
     """Kind of target."""
 
     classes = "classes"
@@ -95,7 +95,7 @@ def fit(
     confidence: Confidence = None,
     min_recall: MinRecall = None,
     task: Annotated[
-        Answers | None,
+        TargetKind | None,
         typer.Option(
             help="Kind of target: classes, number, or ranking (relevance to the queries in --query). By default a "
             "column with more than 30 distinct numbers is predicted as a number, any other as classes.",

@@ -392,10 +392,10 @@ def _columns_read(full: Any, name: str, features: Sequence[str], chosen: Sequenc
                 f"must be auto, one of {', '.join(KINDS)}, or a model; got {full!r}.",
             )
         return [feature for feature in features if feature in (chosen or features)]
-    model = getattr(full, "estimator", full) if isinstance(full, FrozenEstimator) else full
-    names = getattr(model, "feature_names_in_", None) if isinstance(full, FrozenEstimator) else None
+    fitted = full.estimator if isinstance(full, FrozenEstimator) else None
+    names = getattr(fitted, "feature_names_in_", None)
     read = [str(feature) for feature in names] if names is not None else list(chosen or features)
-    width = getattr(model, "n_features_in_", len(read)) if isinstance(full, FrozenEstimator) else len(read)
+    width = getattr(fitted, "n_features_in_", len(read))
     if names is None and width != len(read):
         raise InvalidInputError(
             f"{name} was fitted on {width} columns without names, and {len(read)} are given to it. Name those that it "

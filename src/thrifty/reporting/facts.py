@@ -34,7 +34,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Purchase:
+class PurchaseLine:
     """A purchase: its name, its price, the first stage that makes it, and the number of columns it delivers.
 
     The full model counts as the stage behind the last one; purchases that no model needs come behind it.
@@ -133,7 +133,7 @@ class Facts:
         Whether a budget can lead to a point; one that is deployed or certified is shown in any case.
     start, marked : int, dict of str to int
         The point that is shown first, and those with a name: "deployed", "certified", "least total cost".
-    n_stages, purchases, bought : int, tuple of Purchase, tuple of tuple of float
+    n_stages, purchases, bought : int, tuple of PurchaseLine, tuple of tuple of float
         Number of stages, purchases in their order, and the share of the rows that make each of them at each point.
     spent : tuple of tuple of float
         Mean paid per row for each purchase at each point, where prices differ by row; else empty.
@@ -173,7 +173,7 @@ class Facts:
     start: int = 0
     marked: dict[str, int] = field(default_factory=dict)
     n_stages: int = 0
-    purchases: tuple[Purchase, ...] = ()
+    purchases: tuple[PurchaseLine, ...] = ()
     bought: tuple[Numbers, ...] = ()
     spent: tuple[Numbers, ...] = ()
     receipts: tuple[tuple[str, str], ...] = ()

@@ -49,7 +49,7 @@ from thrifty.reporting.facts import (
     MistakeKind,
     Numbers,
     Partition,
-    Purchase,
+    PurchaseLine,
     Rival,
     partition_of,
 )
@@ -125,7 +125,7 @@ def measure(
     purchases, bought = _purchases(held, places, prices, None if names is None else [*map(str, names)])
     share = tuple(float(np.mean(place == len(held) - 1)) for place in places)
     if prices.full_cost > 0:
-        purchases = (*purchases, Purchase("asking the full model", prices.full_cost, len(held) - 1, 0))
+        purchases = (*purchases, PurchaseLine("asking the full model", prices.full_cost, len(held) - 1, 0))
         bought = tuple((*own_shares, sent) for own_shares, sent in zip(bought, share, strict=True))
     # The point in force has an entry of its own; a marked point with the same numbers is that one.
     numbers, marks = np.array([shown.budget, parts["cost"].value, parts["score"].value]).T, {}
@@ -657,7 +657,7 @@ def _measure_router(
         marked={"deployed": place} | ({} if certificate is None else {"certified": place}),
         n_stages=1,
         purchases=tuple(
-            Purchase(name, price, 0)
+            PurchaseLine(name, price, 0)
             for name, price in zip(state.pool, new.log.cost.mean(axis=0).tolist(), strict=True)
         ),
         bought=tuple(_plain(models.mean(axis=0)) for models in asked),
@@ -752,7 +752,7 @@ def _purchases_of(columns: Bools, prices: PriceList) -> Bools:
 
 def _purchases(
     held: Sequence[Bools], places: Sequence[Ints], prices: PriceList, names: list[str] | None
-) -> tuple[tuple[Purchase, ...], tuple[Numbers, ...]]:
+) -> tuple[tuple[PurchaseLine, ...], tuple[Numbers, ...]]:
     """Lines of what is bought, in the order of the stages, and the share of rows that pay for each at each point.
 
     Of purchases that no stage makes, many share a line: those that the full model reads, and those that no model does.
@@ -769,12 +769,12 @@ def _purchases(
     purchases = []
     for line in lines:
         inside = np.flatnonzero(np.isin(prices.group_of, line))
-        name = joined([columns[column] for column in inside])
+        name = shortened([columns[column] for column in inside])
         if len(line) > 1:
             reader = "the full model only" if first[line[0]] < len(held) else "no model"
             name = f"{len(line)} others, read by {reader}"
         price = float(prices.prices[line].sum())
-        purchases.append(Purchase(name, price, int(first[line[0]]), len(inside)))
+        purchases.append(PurchaseLine(name, price, int(first[line[0]]), len(inside)))
     # Where purchases of a line differ, its share is that of the money it costs.
     weights = [prices.prices[line] if prices.prices[line].any() else np.ones(len(line)) for line in lines]
     weighted = list(zip(lines, weights, strict=True))
@@ -794,7 +794,7 @@ def _shares(held: Sequence[Bools], places: Ints) -> Floats:
     return count / len(places)
 
 
-def joined(names: Sequence[str], max_names: int = 3) -> str:
+def shortened(names: Sequence[str], max_names: int = 3) -> str:
     """The first of some names, and how many there are more."""
     shown = ", ".join(names[:max_names])
     return shown if len(names) <= max_names else f"{shown} and {len(names) - max_names} more"

@@ -27,10 +27,10 @@ from thrifty.reporting.measure import measure
 from thrifty.reporting.words import (
     certificate_text,
     deployed_text,
-    labels_of,
     lead_text,
     measured_lines,
     point_cells,
+    titles_of,
     view,
 )
 
@@ -124,7 +124,7 @@ def page_of(facts: Facts) -> str:
     deployed = escape(deployed_text(facts))
     return Template(_asset("template.html")).substitute(
         title=escape(facts.title),
-        **{f"word_{name}": escape(text) for name, text in labels_of(facts).items()},
+        **{f"word_{name}": escape(text) for name, text in titles_of(facts).items()},
         lead=escape(lead_text(facts)),
         deployed=f'<p class="deployed"><strong>Deployed:</strong> {deployed}</p>' if deployed else "",
         warning="" if facts.held_out else _WARNING,

@@ -10,7 +10,7 @@ from typing import Any
 from thrifty._version import __version__
 from thrifty.engine.tasks.task import ERRORS
 from thrifty.reporting.facts import Curve, Facts
-from thrifty.reporting.measure import joined
+from thrifty.reporting.measure import shortened
 
 SPACE = "\N{NO-BREAK SPACE}"
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
@@ -85,7 +85,7 @@ _COMMON = {
 }
 
 
-def labels_of(facts: Facts) -> dict[str, str]:
+def titles_of(facts: Facts) -> dict[str, str]:
     """Titles and names on the page."""
     name = facts.score.name
     shared = {"picture": f"{name} for the money", "score": name, "vertical": name}
@@ -159,7 +159,7 @@ def _lead(facts: Facts, lead: float) -> str:
 
 def _constant_text(facts: Facts) -> str:
     """The best answer that is the same for every row, and its score."""
-    return f"{labels_of(facts)['constant']}: {_score(facts, facts.score.constant)}"
+    return f"{titles_of(facts)['constant']}: {_score(facts, facts.score.constant)}"
 
 
 def results_table(facts: Facts, place: int = 0) -> list[tuple[str, str, str, str]]:
@@ -177,7 +177,7 @@ def results_table(facts: Facts, place: int = 0) -> list[tuple[str, str, str, str
     lines = [line(curve.name, curve) for curve in (facts.score, facts.cost, *facts.curves[1:])]
     if facts.n_queries:
         lines.append(line("mean cost of a query", facts.cost, facts.n_rows / facts.n_queries))
-    labels = labels_of(facts)
+    labels = titles_of(facts)
     head = ("", "this system", labels["full"], labels["constant"])
     return [tuple(text.replace(SPACE, " ") for text in cells) for cells in (head, *lines)]  # type: ignore[misc]  # four cells
 
@@ -223,7 +223,7 @@ def lead_text(facts: Facts) -> str:
         phrase = f"{_reaches(facts, score.full)} and costs {_money(facts, cost.full)} per row"
         if facts.kind == "bill":
             phrase = f"costs {_parts(facts, cost.full, score.full)}"
-        which = labels_of(facts)["full"] + ("" if facts.kind == "routing" else " (f0)")
+        which = titles_of(facts)["full"] + ("" if facts.kind == "routing" else " (f0)")
         sentences.append(f"Asked about every row, the {which}{named} {phrase}.")
     places = [place for place in range(len(facts)) if facts.efficient[place]]
     low, high = places[0], places[-1]
@@ -283,7 +283,7 @@ def deployed_text(facts: Facts) -> str:
     less = _saved(facts, place)
     if less is not None:
         text += (
-            f", {_percent(abs(less))} {'less' if less >= 0 else 'more'} than the {labels_of(facts)['full']}"
+            f", {_percent(abs(less))} {'less' if less >= 0 else 'more'} than the {titles_of(facts)['full']}"
         )
     return f"{text}."
 
@@ -296,7 +296,7 @@ def certificate_text(facts: Facts) -> list[str]:
     if place is not None:
         cost, score = facts.cost.value[place], facts.score.value[place]
         where = [f"On the rows of this report it {_reaches(facts, score)} for {_money(facts, cost)} per row."]
-    bounds = f"The certificate bounds {labels_of(facts)['certified']}."
+    bounds = f"The certificate bounds {titles_of(facts)['certified']}."
     return [f"The certified point {facts.certificate}.", *where, bounds]
 
 
@@ -346,7 +346,7 @@ def point_cells(facts: Facts, place: int) -> Iterator[tuple[str, str]]:
         # Beside a bill there is room for what is asked most.
         ends = "" if curve.name == "accuracy" else interval_text(facts, curve, place, between)
         yield curve.name, text + (f" ({ends.replace(f'{SPACE}%', '')})" if ends else "")
-    labels = labels_of(facts)
+    labels = titles_of(facts)
     yield labels["full"], f"{_fixed(100 * facts.share[place], 1)} %"
     saved = _saved(facts, place)
     if facts.cost.full is not None:
@@ -370,7 +370,7 @@ def view(facts: Facts) -> dict[str, Any]:
     def number(text: str) -> int:
         return texts.setdefault(text, len(texts))
 
-    labels, cost, score = labels_of(facts), facts.cost, facts.score
+    labels, cost, score = titles_of(facts), facts.cost, facts.score
     tables, every = list(_tables(facts)), range(len(facts))
     unit = f", {facts.unit}" if facts.unit else ""
     others = "".join(f"{rival.name}, " for rival in facts.rivals)
@@ -429,8 +429,8 @@ def _point_details(facts: Facts, place: int) -> dict[str, Any]:
         phrase = f"{phrase} ({ends}) at a mean cost of {cost}"
     saved = _saved(facts, place)
     if saved is not None:
-        phrase += f", {_percent(saved)} less than the {labels_of(facts)['full']} for every row"
-    sent = f"{_portion(facts.share[place])} of rows go to the {labels_of(facts)['full']}"
+        phrase += f", {_percent(saved)} less than the {titles_of(facts)['full']} for every row"
+    sent = f"{_portion(facts.share[place])} of rows go to the {titles_of(facts)['full']}"
     return {
         "budget": [f"{budget} per row"],
         "spoken": [spoken],
@@ -443,7 +443,7 @@ def _point_details(facts: Facts, place: int) -> dict[str, Any]:
 
 def _tiles(facts: Facts, place: int) -> Iterator[tuple[str, str, list[str]]]:
     """Tiles beside the slider: identifier, heading, and the texts at a point, of which the first is the number."""
-    labels = labels_of(facts)
+    labels = titles_of(facts)
     planned = [f"planned: {_money(facts, facts.budget[place])}"] if facts.held_out else []
     cost = ("cost", labels["cost"], [_money(facts, facts.cost.value[place]), *planned])
     score = ("accuracy", labels["score"], _score_tile(facts, place))
@@ -477,7 +477,7 @@ def _score_tile(facts: Facts, place: int) -> list[str]:
         points = " points" if facts.kind == "labels" else ""
         ends = f"{_lead(facts, lead.low[place])} to {_lead(facts, lead.high[place])}"
         phrase.append(
-            f"{_lead(facts, lead.value[place])}{points} against the {labels_of(facts)['full']} ({ends})"
+            f"{_lead(facts, lead.value[place])}{points} against the {titles_of(facts)['full']} ({ends})"
         )
     label = f" ({facts.constant})" if facts.is_number else ""
     return [*phrase, _constant_text(facts).replace(":", f"{label}:", 1)]
@@ -509,7 +509,7 @@ def _bought(facts: Facts, place: int) -> list[str]:
     bought = [(share, purchase.name) for share, purchase in bought_at if purchase.first < facts.n_stages]
     always = [name for share, name in bought if share == 1]
     later = sorted(((share, name) for share, name in bought if 0 < share < 1), key=lambda pair: -pair[0])
-    return [joined(always, 12), joined([f"{name} ({_portion(share)})" for share, name in later], 12)]
+    return [shortened(always, 12), shortened([f"{name} ({_portion(share)})" for share, name in later], 12)]
 
 
 # -- tables that follow the slider -------------------------------------------------------------------
@@ -549,9 +549,9 @@ def _group_tables(facts: Facts) -> Iterator[dict[str, Any]]:
             "heads": [
                 group.name,
                 "rows",
-                f"to the {labels_of(facts)['full']}",
+                f"to the {titles_of(facts)['full']}",
                 name,
-                *([f"{name}, {labels_of(facts)['full']}"] if full else []),
+                *([f"{name}, {titles_of(facts)['full']}"] if full else []),
             ],
             "lines": [
                 [label, f"{n:,}", None, None, *([full[k]] if full else [])]
@@ -578,7 +578,7 @@ def _purchase_table(facts: Facts) -> dict[str, Any]:
         pairs = zip(bought, paid, strict=True)
         cells = [text for share, spent in pairs for text in (_portion(share), amount_text(facts, spent))]
         at.append([*cells, amount_text(facts, cost)])
-    between, labels = ["stage"] if has_stages else [], labels_of(facts)
+    between, labels = ["stage"] if has_stages else [], titles_of(facts)
     return {
         "section": "purchases",
         "caption": labels["items"],
@@ -659,7 +659,7 @@ def _constant(facts: Facts) -> dict[str, Any]:
         "score": level,
         "text": _constant_text(facts),
         "tick": _fixed(scale * (level or 0.0), 0) + sign,
-        "legend": f"{labels_of(facts)['constant']} for every row",
+        "legend": f"{titles_of(facts)['constant']} for every row",
         "in_view": is_constant_in_view(facts),
         # Where it is far off, its line gets a strip of its own; of a bill, the page's first lines say what it costs.
         "strip": not is_constant_in_view(facts) and facts.kind != "bill" and level is not None,

@@ -340,7 +340,11 @@ def predict_files(
         )
     n_rows = sum(result["n_rows"] for result in results.values())
     totals = {
-        "rows": sum(_rows_in(out / part.name) for part in parts),
+        "rows": sum(
+            need_parquet().read_metadata(out / part.name).num_rows
+            for part in parts
+            if (out / part.name).exists()
+        ),
         "parts": len(parts),
         "scored_parts": len(results),
         "mean_cost": sum(result["cost"] for result in results.values()) / max(n_rows, 1),
@@ -380,10 +384,6 @@ def _open_folder(out: Path, plan: dict[str, Any], resume: bool, names: set[str])
         )
     for half in out.glob(".*.part"):
         half.unlink(missing_ok=True)
-
-
-def _rows_in(path: Path) -> int:
-    return int(need_parquet().read_metadata(path).num_rows) if path.exists() else 0
 
 
 def _each_scored(
