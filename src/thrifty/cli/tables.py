@@ -68,8 +68,8 @@ def predict(
     TABLE may be a folder, or a pattern in quotes such as 'rows/*.parquet', of files of any size. Their answers go into
     the folder OUT: a parquet file for each part of the input.
     """
+    import thrifty.cli.system as view
     from thrifty.bundle.save_load import load
-    from thrifty.cli import system as view
     from thrifty.engine.table.files import table_bytes
     from thrifty.files import parse_bytes
     from thrifty.scale.folder import find_files, predict_files
@@ -139,8 +139,8 @@ def explain(
     json: AsJson = False,
 ) -> None:
     """Explain the answers row by row: purchases in their order, the answer of each stage, and why the row stopped."""
+    import thrifty.cli.system as view
     from thrifty.bundle.save_load import load
-    from thrifty.cli import system as view
     from thrifty.engine.table.files import name_of
 
     goal = Goal.read(budget, max_loss)
@@ -187,8 +187,8 @@ def frontier(
 
     They are estimated on rows of the fit, or measured on all rows of TABLE, which may be larger than memory.
     """
+    import thrifty.cli.system as view
     from thrifty.bundle.save_load import load
-    from thrifty.cli import system as view
 
     kind = "" if plot is None else _kind_of_picture(check_output(plot))
     with notes_of_warnings(), progress() as show:
@@ -250,8 +250,8 @@ def report(
     """
     from dataclasses import replace
 
+    import thrifty.cli.system as view
     from thrifty.bundle.save_load import load
-    from thrifty.cli import system as view
     from thrifty.reporting.page import page_of
 
     check_output(out)
