@@ -82,10 +82,10 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
     with bars.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         tasks: dict[str, bars.TaskID] = {}
 
-        def report(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total)
-            bar.update(tasks[what], completed=done, total=total)
+        def report(task: str, done: int, total: int) -> None:
+            if task not in tasks:
+                tasks[task] = bar.add_task(task, total=total)
+            bar.update(tasks[task], completed=done, total=total)
 
         yield report
 

@@ -55,10 +55,10 @@ def method_of(system: Any) -> str:
     return "cascade" if isinstance(system, BudgetedCascade) else type(system).__name__
 
 
-def column_name(system: Any, what: str) -> str:
+def column_name(system: Any, part: str) -> str:
     """Name of the column of the "target", "row_key" or "query"; empty if the file has none."""
-    if what != "query":
-        return str(getattr(record_of(system), what))
+    if part != "query":
+        return str(getattr(record_of(system), part))
     is_ranking = isinstance(chain_of(system).task, RankingTask)
     # Chains of rankers have no name for it.
     return str(getattr(system, "query_name_", "") or "qid") if is_ranking else ""
@@ -330,7 +330,7 @@ def notes_of_answers(system: Any, rows: Rows, answers: Any, row_key: str | None)
     """Notes on columns that were not read, and on rows of which the full model saw little."""
     if isinstance(system, ModelRouter):
         return []
-    others = (*(column_name(system, what) for what in ("target", "query")), named_row_key(system, row_key))
+    others = (*(column_name(system, part) for part in ("target", "query")), named_row_key(system, row_key))
     extra = [name for name in rows.frame.columns if name not in {*rows.X.names, *others}]
     table = name_of(rows.path)
     notes = [f"columns of {table} that the system does not read: {listed(extra)}"] if extra else []

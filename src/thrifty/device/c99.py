@@ -491,7 +491,7 @@ def source_of(
     Parameters
     ----------
     model : DeviceModel
-        What to write.
+        The model to write.
     identity, version : str
         Identity of the system, and version of thrifty.
     leaves : {"float32", "int16"}

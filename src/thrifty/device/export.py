@@ -54,8 +54,8 @@ class Exported:
     n_moved : int or None
         Rows of ``X`` that go another way than before leaves were rounded or trees were cut; None without ``X``.
     system : Chain
-        What the source computes. Where ``max_flash`` or the type of the leaves changed it, nothing that was certified
-        about the system before holds for it: measure and certify this one, and serve it behind the device.
+        System that the source computes. Where ``max_flash`` or the type of the leaves changed it, no certificate of the
+        system before holds for it: measure and certify this one, and serve it behind the device.
     """
 
     files: tuple[Path, ...]
@@ -91,7 +91,7 @@ def export(
     Parameters
     ----------
     system : fitted estimator of thrifty or Chain
-        What to export; stages must be made of trees.
+        The system; its stages must be made of trees.
     folder : path
         Folder for ``thrifty_model.h`` and ``thrifty_model.c``; made if it does not exist, and must be empty.
     to : {"c", "onnx"}, default="c"

@@ -64,7 +64,7 @@ class DeviceStage:
     gate : TreeEnsemble, optional
         Over all columns and, behind them, the scores.
     gate_start : float
-        What the sum of the gate's trees starts from.
+        Start of the sum of the gate's trees.
     margin : float
         Weight of the uncertainty; minus one where it is the gate.
     """

@@ -16,7 +16,7 @@ from thrifty.errors import InvalidInputError
 __all__ = ["within_limits"]
 
 FEWEST_TREES = 0.25
-"""Share of the trees of each stage that are kept before stages are taken, where no rows can judge."""
+"""Share of the trees of each stage that are kept before stages are taken, where there are no labelled rows."""
 
 N_SHARES = 32
 """Shares of trees that are tried."""

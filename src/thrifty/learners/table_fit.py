@@ -1,8 +1,8 @@
 """``fit_table``: a cascade from a table with a target column; the kind of estimator and the full model are chosen.
 
-What a user of an estimator decides in code follows from the table here: classes, numbers or rankings; the full model,
-by cross-validation; the rows held out for a certificate. Goals that no fit of the table can meet are refused before
-anything is fitted.
+Choices that a user of an estimator makes in code follow from the table here: classes, numbers or rankings; the full
+model, by cross-validation; the rows held out for a certificate. Goals that no fit of the table can meet are refused
+before anything is fitted.
 """
 
 import os

@@ -79,13 +79,13 @@ class MistakeKind:
     truth, answer : str
         The two labels; of several kinds, how many they are, and nothing.
     price : float or None
-        What one of them costs; None for several kinds together.
+        Price of one such mistake; None for several kinds together.
     count : tuple of int
         Rows of each point.
     lost : tuple of float
-        What they cost at each point, per row of the report.
+        Their cost at each point, per row of the report.
     full : float or None
-        What they cost if the full model answers every row, if that is known.
+        Their cost if the full model answers every row, if that is known.
     """
 
     truth: str
@@ -112,7 +112,7 @@ class Facts:
     Attributes
     ----------
     kind : str
-        What is scored: "labels" by accuracy, labels by a "bill" of features and mistakes, "numbers", a "ranking", or
+        Kind of the score: "labels" by accuracy, labels by a "bill" of features and mistakes, "numbers", a "ranking", or
         the "routing" of a ``ModelRouter``, whose purchases are answers of models, and whose full model is the best
         single one.
     score, cost : Curve
@@ -146,7 +146,7 @@ class Facts:
     rivals : tuple of Rival
         Other methods.
     certificate : str
-        What the certified point is proved to keep to, if anything.
+        Statement that is proved about the certified point, if any.
     held_out, n_chosen, n_points : bool, int or None, int
         Whether the rows are others than those the points were chosen on, the number of those, and the number of
         efficient points before some were left out.

@@ -57,7 +57,7 @@ def report(
     Parameters
     ----------
     system : fitted estimator, Chain or ModelRouter
-        What is reported. Its operating points are those of ``frontier_``; its certificate is shown if it has one.
+        The system. Its operating points are those of ``frontier_``; its certificate is shown if it has one.
     X : table of shape (n_samples, n_features)
         Rows that neither the system nor its full model was fitted on.
     y : array-like of shape (n_samples,), or (n_samples, 2) of documents
