@@ -10,23 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from thrifty.errors import InvalidInputError
 
-__all__ = [
-    "Bools",
-    "Codes",
-    "Floats",
-    "Int32s",
-    "Int64s",
-    "Ints",
-    "Labels",
-    "Numbers",
-    "Words",
-    "check_unmasked",
-    "finite_numbers",
-    "has_shape",
-    "plain_settings",
-    "unmasked",
-]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 Int32s = NDArray[np.int32]

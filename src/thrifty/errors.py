@@ -4,32 +4,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = [
-    "FULL_MODEL",
-    "DataUnavailableError",
-    "FullModelDownError",
-    "FullModelFailedError",
-    "FullModelFailedWarning",
-    "FullModelNotWorthItWarning",
-    "FullModelOutsideWarning",
-    "InvalidAnswerError",
-    "InvalidInputError",
-    "InvalidParameterError",
-    "InvalidTypeError",
-    "MissingSupportWarning",
-    "NoPriceOfMistakesError",
-    "NothingSavedWarning",
-    "OptimisticFullModelWarning",
-    "PurchaseFailedError",
-    "RefittedFullModelWarning",
-    "RemoteFailure",
-    "RowsLeftBehindError",
-    "ThriftyError",
-    "UnreadableRowsError",
-    "UnspentBudgetWarning",
-    "renumber_rows_in_errors",
-]
-
 FULL_MODEL = "the full model"
 """Default model name in error messages."""
 

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from thrifty.errors import DataUnavailableError, InvalidInputError
 
-__all__ = ["check_output", "parse_bytes", "read_capped", "write_atomically"]
-
 AnyPath = str | os.PathLike[str]
 
 

@@ -26,21 +26,6 @@ from scipy import sparse
 from thrifty.arrays import Bools, Ints, Words
 from thrifty.errors import InvalidInputError
 
-__all__ = [
-    "Subsampler",
-    "content_folds",
-    "content_keys",
-    "fingerprints",
-    "key_chance",
-    "key_words",
-    "labelled_keys",
-    "mix",
-    "query_folds",
-    "query_keys",
-    "uniforms",
-]
-
-
 # Odd multipliers of the splitmix64 generator (Steele, Lea and Flood, 2014): they spread one changed
 # input bit over all 64 output bits.
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
@@ -66,8 +51,7 @@ def content_keys(X: object, strata: Ints) -> Words:
 
 def labelled_keys(held: Words, labels: Words) -> Words:
     """Two fingerprints per row, shape (n_rows, 2): of what it holds, as given, and of that together with its label."""
-    keys: Words = np.column_stack([held, mix(held ^ mix(labels + np.uint64(1)))])
-    return keys
+    return np.column_stack([held, mix(held ^ mix(labels + np.uint64(1)))])
 
 
 def query_keys(keys: Words, query: Ints | None) -> Words:
@@ -129,8 +113,7 @@ class Subsampler:
         if not self._first <= seed < self._first + len(self._drawn):
             seeds = _mixed(seed, seed + self._n_together)
             self._first, self._drawn = seed, mix(self._content + seeds[:, None]) < self._end
-        drawn: Bools = self._drawn[seed - self._first]
-        return drawn
+        return self._drawn[seed - self._first]
 
     def masks(self, first: int, n_seeds: int) -> Bools:
         """Whether each row is drawn under each of ``n_seeds`` consecutive seeds, shape (n_seeds, n_rows)."""
@@ -232,8 +215,7 @@ def _words(values: NDArray[np.float64]) -> Words:
     # Adding 0.0 turns -0.0 into 0.0: numbers that compare equal must hash equal. Processors differ in the sign of NaN.
     plain = np.ascontiguousarray(values, dtype=np.float64) + 0.0
     plain[np.isnan(plain)] = np.nan
-    words: Words = plain.view(np.uint64)
-    return words
+    return plain.view(np.uint64)
 
 
 @lru_cache(maxsize=8)

@@ -18,8 +18,6 @@ from threadpoolctl import ThreadpoolController
 
 from thrifty.errors import InvalidInputError
 
-__all__ = ["call_with_timeout", "limited_threads", "threads_for", "threads_of", "usable_threads"]
-
 FEW_ROWS = 1_000
 """Below this number of rows, starting threads takes longer than predicting."""
 

@@ -301,8 +301,7 @@ class Reader:
 
     def _array(self, number: Any) -> Labels:
         self._take("array", number, len(self._arrays))
-        array: Labels = self._arrays[number]
-        return array
+        return self._arrays[number]
 
     def _referred(self, number: Any) -> Any:
         if type(number) is int and 0 <= number < len(self._made):

@@ -340,15 +340,12 @@ def _decoded(form: Any, blob: memoryview, dtype: np.dtype[Any], size: int) -> Ar
     planes = np.frombuffer(data, np.uint8, offset=head).reshape(narrow.itemsize, n_numbers)
     numbers = np.ascontiguousarray(planes.T).reshape(-1).view(narrow)
     if kind == _BITS:
-        bits: Array = np.unpackbits(numbers, count=size).astype(dtype)
-        return bits
+        return np.unpackbits(numbers, count=size).astype(dtype)
     if not n_distinct:
-        plain: Array = numbers.astype(dtype)
-        return plain
+        return numbers.astype(dtype)
     if narrow.kind != "u" or (size and int(numbers.max()) >= n_distinct):
         raise InvalidInputError("counts distinct values that are not there")
-    values: Array = np.frombuffer(data, dtype, n_distinct)[numbers]
-    return values
+    return np.frombuffer(data, dtype, n_distinct)[numbers]
 
 
 def _inflated(blob: memoryview, length: int) -> bytes:

@@ -15,8 +15,6 @@ from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.queries import RankedQueries
 from thrifty.engine.tasks.ranking import RankingTask
 
-__all__ = ["Former", "QueryEvidence", "RouterCertificate"]
-
 
 class Former:
     """Fields of an object of version 0.3."""

@@ -96,8 +96,7 @@ class ModelAdapter:
 
     def loss(self, y: Floats, outputs: Floats) -> Floats:
         """Loss of outputs, shape (n_rows,)."""
-        losses: Floats = self.task.loss(y).values(self.task.scores(outputs))
-        return losses
+        return self.task.loss(y).values(self.task.scores(outputs))
 
 
 class _ClassModels(ModelAdapter):
@@ -216,8 +215,7 @@ class _MulticlassModels(_ClassModels):
         return self.task.bounded(check_probabilities(given, n_rows, self.task.classes, who))
 
     def loss(self, y: Floats, outputs: Floats) -> Floats:
-        losses: Floats = -np.log(outputs[np.arange(len(y)), self.task.strata(y)])
-        return losses
+        return -np.log(outputs[np.arange(len(y)), self.task.strata(y)])
 
 
 class _RegressionModels(ModelAdapter):

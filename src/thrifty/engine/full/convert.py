@@ -215,8 +215,7 @@ def probe_table(n_features: int) -> Floats:
     unit = lattice - np.floor(lattice)
     unit[1::2] = 2.0 * unit[1::2] - 1.0
     size = np.array([1.0, 10.0, 100.0, 1000.0])[np.arange(N_PROBES) // 2 % 4]
-    table: Floats = unit * size[:, None]
-    return table
+    return unit * size[:, None]
 
 
 def _answers_alike(model: Any, found: StoredModel) -> bool:

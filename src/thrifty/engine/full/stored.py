@@ -110,8 +110,7 @@ class LinearScores:
 
     def scores(self, X: Floats) -> Floats:
         """Weighted sums of the columns, shape (n_rows, n_scores)."""
-        sums: Floats = X @ self.coef.T + self.intercept
-        return sums
+        return X @ self.coef.T + self.intercept
 
     def problem(self, n_features: int, n_classes: int) -> str | None:
         """Reason why these weights do not fit so many columns and classes (0 for regression), or None."""
@@ -173,8 +172,7 @@ class KernelScores:
         """Decision values of the pairs of classes, or numbers, shape (n_rows, n_scores)."""
         kernel = self._kernel(X)
         if len(self.weights) == 1:
-            one: Floats = kernel @ self.weights.T + self.intercept
-            return one
+            return kernel @ self.weights.T + self.intercept
         ends = np.cumsum(self.n_support)
         scores = np.empty((len(X), len(self.intercept)))
         for pair, (i, j) in enumerate(self._pairs()):
@@ -190,14 +188,12 @@ class KernelScores:
     def _kernel(self, X: Floats) -> Floats:
         if self.kind == "rbf":
             # Differences, not products: large columns would cancel.
-            near: Floats = np.exp(-self.gamma * cdist(X, self.vectors, "sqeuclidean"))
-            return near
+            return np.exp(-self.gamma * cdist(X, self.vectors, "sqeuclidean"))
         products: Floats = X @ self.vectors.T
         if self.kind == "linear":
             return products
         products = self.gamma * products + self.coef0
-        bent: Floats = products**self.degree if self.kind == "poly" else np.tanh(products)
-        return bent
+        return products**self.degree if self.kind == "poly" else np.tanh(products)
 
     def by_class(self, scores: Floats) -> Floats:
         """Votes of the pairs for each class, with confidences as fractions, shape (n_rows, n_classes)."""
@@ -207,8 +203,7 @@ class KernelScores:
             votes[:, j] += scores[:, pair] < 0
             confidence[:, i] += scores[:, pair]
             confidence[:, j] -= scores[:, pair]
-        transformed: Floats = votes + confidence / (3.0 * (np.abs(confidence) + 1.0))
-        return transformed
+        return votes + confidence / (3.0 * (np.abs(confidence) + 1.0))
 
     def best(self, scores: Floats) -> Ints:
         """Class with most votes of the pairs; the first of equals, or the most confident with ``break_ties``."""
@@ -416,8 +411,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         """Decision values, shape (n_rows,) for two classes, else one for each class or pair of classes."""
         scores, core = self._scores(X), self.core
         if scores.shape[1] == 1:
-            one: Floats = scores[:, 0]
-            return one
+            return scores[:, 0]
         return core.by_class(scores) if isinstance(core, KernelScores) and core.one_vs_rest else scores
 
     @available_if(lambda self: len(self.classes) > 0 and self.core.link != "decision")  # type: ignore[untyped-decorator]  # scikit-learn is untyped
@@ -429,8 +423,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         """Most probable label, or number, of each row."""
         scores, core = self._scores(X), self.core
         if not len(self.classes):
-            numbers: Labels = self._answers(scores)[:, 0]
-            return numbers
+            return self._answers(scores)[:, 0]
         if core.link == "shares":
             # Shares are compared as they are returned: dividing may make two of them equal.
             scores = self._answers(scores)
@@ -438,8 +431,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             best = (scores[:, 0] > 0).astype(np.intp)
         else:
             best = core.best(scores) if isinstance(core, KernelScores) else np.argmax(scores, axis=1)
-        labels: Labels = self.classes[best]
-        return labels
+        return self.classes[best]
 
     def score(self, X: Any, y: Any) -> float:
         """Accuracy of a classifier, R2 of a regressor."""
@@ -509,11 +501,9 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         if isinstance(core, ForeignTrees) and core.library != "scikit-learn":
             return _library_answers(core, scores)
         if link == "exp":
-            numbers: Floats = np.exp(scores)
-            return numbers
+            return np.exp(scores)
         if link == "softmax":
-            shares: Floats = softmax(np.asfortranarray(scores) if isinstance(core, ForeignTrees) else scores)
-            return shares
+            return softmax(np.asfortranarray(scores) if isinstance(core, ForeignTrees) else scores)
         if link == "rest":
             each = expit(scores)
             return np.asarray(each / each.sum(axis=1, keepdims=True))

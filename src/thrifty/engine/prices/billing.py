@@ -242,8 +242,7 @@ class Discounts:
         has_begun = np.zeros(len(self.savings) + 1, dtype=bool)
         has_begun[self.of[bought]] = True
         has_begun[-1] = False  # where -1, no discount, is noted
-        saving: Floats = np.where(has_begun[self.of], np.append(self.savings, 0.0)[self.of], 0.0)
-        return saving
+        return np.where(has_begun[self.of], np.append(self.savings, 0.0)[self.of], 0.0)
 
     def is_same(self, other: "Discounts | None") -> bool:
         """True if another has the same discounts."""
@@ -370,8 +369,7 @@ class RowPrices:
 
     def is_priced(self, amounts: Floats) -> Bools:
         """Mask of the rows with a valid price for every one of these purchases, from their amounts."""
-        priced: Bools = np.all(is_price(amounts) & (amounts >= self.least), axis=1)
-        return priced
+        return np.all(is_price(amounts) & (amounts >= self.least), axis=1)
 
     def refusal(self, amounts: Floats, row: int, names: Sequence[str] | None) -> InvalidInputError:
         """The error for a row without a price, from its amounts, its number and the names of the columns."""

@@ -75,8 +75,7 @@ def logistic_weights(scores: Floats, y: Floats, weight: Floats) -> Floats:
     ridge = np.diag([1e-9, *np.full(scores.shape[1], RIDGE)])
     found = _newton(design, (y > 0).astype(np.float64), weight, ridge)
     slopes = found[1:] / scale
-    weights: Floats = np.r_[found[0] - slopes @ middle, slopes]
-    return weights
+    return np.r_[found[0] - slopes @ middle, slopes]
 
 
 def platt(score: Floats, y: Floats, weight: Floats) -> tuple[float, float]:

@@ -42,24 +42,6 @@ from thrifty.engine.tasks.regression import RegressionTask, SquaredLoss
 from thrifty.engine.tasks.task import Loss, Task
 from thrifty.errors import InvalidInputError
 
-__all__ = [
-    "GRADES",
-    "GRADIENTS",
-    "MEASURES",
-    "ListwiseLoss",
-    "PairwiseLoss",
-    "Queries",
-    "RankingTask",
-    "as_queries",
-    "average_precision_at",
-    "grades_of",
-    "ndcg_at",
-    "queries_of",
-    "ranking_of",
-    "rows_by_query",
-    "with_queries",
-]
-
 
 class Queries:
     """Assignment of rows to queries; the order and the names of queries have no meaning.
@@ -290,8 +272,7 @@ class PairwiseLoss(_QueryLoss):
         return self._of_rows(-slope, slope)[:, None], hessian[:, None]
 
     def _lead(self, scores: Floats) -> Floats:
-        lead: Floats = scores[self._better, 0] - scores[self._worse, 0]
-        return lead
+        return scores[self._better, 0] - scores[self._worse, 0]
 
     def _of_rows(self, better: Floats, worse: Floats) -> Floats:
         found = np.zeros(len(self._target))
@@ -335,8 +316,7 @@ class ListwiseLoss(_QueryLoss):
         ordered: Floats = scores[:, 0][self._order]
         ordered = ordered - np.repeat(np.maximum.reduceat(ordered, self._starts), self._sizes)
         total = np.add.reduceat(np.exp(ordered), self._starts)
-        logs: Floats = ordered - np.repeat(np.log(total), self._sizes)
-        return logs
+        return ordered - np.repeat(np.log(total), self._sizes)
 
     def _of_rows(self, ordered: Floats) -> Floats:
         found = np.empty_like(ordered)
@@ -489,13 +469,11 @@ class RankingTask(RegressionTask):
     def gains(self, y: Floats) -> Floats:
         """Gains of documents, as the measure counts them."""
         grades = grades_of(y)
-        gains: Floats = np.exp2(grades) - 1.0 if self.measure == "ndcg" else (grades > 0).astype(np.float64)
-        return gains
+        return np.exp2(grades) - 1.0 if self.measure == "ndcg" else (grades > 0).astype(np.float64)
 
     def targets(self, y: Floats) -> Floats:
         """Gains in units of their spread."""
-        targets: Floats = (self.gains(y) - self.centre) / self.spread
-        return targets
+        return (self.gains(y) - self.centre) / self.spread
 
     # -- losses --------------------------------------------------------------------------------
 

@@ -32,23 +32,6 @@ from thrifty.engine.tasks.derivatives import SQUARED, Formula
 from thrifty.engine.tasks.task import Loss, Task
 from thrifty.errors import InvalidInputError
 
-__all__ = [
-    "SMOOTH",
-    "PinballLoss",
-    "RegressionLoss",
-    "RegressionTask",
-    "SquaredLoss",
-    "centre_and_spread",
-    "check_loss",
-    "default_regressor",
-    "linear_weights",
-    "pinball",
-    "quantile_of",
-    "read_targets",
-    "regression_of",
-    "regret_of_quantile",
-]
-
 
 def read_targets(name: str, values: Any) -> Floats:
     """Targets as finite numbers, or a refusal that names the row."""
@@ -121,8 +104,7 @@ def pinball_scale(quantile: float) -> float:
 
 def pinball(missing: Floats, quantile: float) -> Floats:
     """Stretched pinball loss of the differences ``missing`` of targets and answers."""
-    loss: Floats = pinball_scale(quantile) * (0.5 * np.abs(missing) + (quantile - 0.5) * missing)
-    return loss
+    return pinball_scale(quantile) * (0.5 * np.abs(missing) + (quantile - 0.5) * missing)
 
 
 def quantile_of(numbers: Floats, weight: Floats, quantile: float) -> float:
@@ -139,8 +121,7 @@ def regret_of_quantile(away: Floats, quantile: float, unknown: float) -> Floats:
     """
     slope = pinball_scale(quantile) * np.where(away > 0, 1.0 - quantile, quantile)
     bend = slope * unknown
-    regret: Floats = slope * (np.sqrt(np.square(away) + np.square(bend)) - bend)
-    return regret
+    return slope * (np.sqrt(np.square(away) + np.square(bend)) - bend)
 
 
 @dataclass(frozen=True)
@@ -189,8 +170,7 @@ class SquaredLoss:
 
     def values(self, scores: Floats) -> Floats:
         """Loss of each row."""
-        losses: Floats = 0.5 * np.square(scores[:, 0] - self.y)
-        return losses
+        return 0.5 * np.square(scores[:, 0] - self.y)
 
     def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
         """Gradient and hessian, each of shape (n_rows, 1)."""
@@ -221,8 +201,7 @@ def linear_weights(scores: Floats, y: Floats, weight: Floats, kind: str, quantil
         found = np.linalg.solve(design.T @ weighted + ridge, weighted.T @ y + pull)
         each = weight / np.maximum(np.abs(y - design @ found), SMOOTH)
     slopes = found[1:] / scale
-    weights: Floats = np.r_[found[0] - slopes @ middle, slopes]
-    return weights
+    return np.r_[found[0] - slopes @ middle, slopes]
 
 
 RegressionLoss = Literal["squared", "absolute", "pinball"]
@@ -337,13 +316,11 @@ class RegressionTask(Task):
 
     def outputs(self, scores: Floats) -> Floats:
         """Numbers, shape (n_rows, 1)."""
-        outputs: Floats = scores * self.spread + self.centre
-        return outputs
+        return scores * self.spread + self.centre
 
     def scores(self, outputs: Floats) -> Floats:
         """Numbers in units of the spread."""
-        scores: Floats = (outputs - self.centre) / self.spread
-        return scores
+        return (outputs - self.centre) / self.spread
 
     def decision(self, scores: Floats) -> Floats:
         """The numbers."""
@@ -370,15 +347,11 @@ class RegressionTask(Task):
     def quality_of_scores(self, y: Floats, scores: Floats) -> Floats:
         """One, minus the error in units of the spread."""
         missing = self.targets(y) - scores[:, 0]
-        quality: Floats = 1.0 - (
-            np.square(missing) if self.kind == "squared" else pinball(missing, self.quantile)
-        )
-        return quality
+        return 1.0 - (np.square(missing) if self.kind == "squared" else pinball(missing, self.quantile))
 
     def errors(self, y: Floats, scores: Floats) -> Floats | None:
         """Distance between number and target, in the unit of the targets."""
-        distance: Floats = self.spread * np.abs(scores[:, 0] - y)
-        return distance
+        return self.spread * np.abs(scores[:, 0] - y)
 
     def score(self, y: Floats, quality: Any) -> Any:
         """The part of the best constant's error on these rows that is gone: R2, or D2 of the error that counts."""
@@ -402,8 +375,7 @@ class RegressionTask(Task):
 
     def expected_quality(self, loss: Floats) -> Floats:
         """Expected quality: one minus the loss against the best belief."""
-        quality: Floats = 1.0 - loss
-        return quality
+        return 1.0 - loss
 
     # -- calibration and blending ------------------------------------------------------------------
 

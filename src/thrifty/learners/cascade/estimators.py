@@ -55,8 +55,6 @@ from thrifty.progress import Progress, progress_printer, stopped_by_errors
 from thrifty.rows import content_keys, query_keys
 from thrifty.threads import limited_threads, threads_of
 
-__all__ = ["BudgetedCascade", "BudgetedClassifier", "BudgetedRanker", "BudgetedRegressor", "StageOptions"]
-
 ROWS_PER_TREE = 10
 """Rows per tree from which a larger size is tried: on fewer it would win by chance (``benchmarks/frontier.py``: heart,
 pima and hepatitis)."""

@@ -20,28 +20,6 @@ from thrifty.engine.walk.policy import Policy
 from thrifty.learners.cascade.problem import AnsweredProblem, RowNodes, TrainingSet
 from thrifty.rows import uniforms
 
-__all__ = [
-    "BETTER",
-    "BEYOND_DOUBT",
-    "CLEARLY_BETTER",
-    "LEVEL",
-    "MAX_LOG_RATIO",
-    "N_BUDGETS",
-    "N_PRICES",
-    "Candidate",
-    "StageScores",
-    "calibrate",
-    "choose_blend",
-    "compare",
-    "compare_over_budgets",
-    "evaluate_stages",
-    "is_worth_asking",
-    "n_tied_stages",
-    "overconfidence_ratio",
-    "scores_on_served_scale",
-    "stage_evidence",
-]
-
 LEVEL = 0.5
 """z-score up to which two candidates are level (of 0, 0.5, 1 and 2, with test rows in view)."""
 
@@ -164,8 +142,7 @@ class Candidate:
         lower = np.floor(place).astype(int)
         np.add.at(share, lower, 1 - (place - lower))
         np.add.at(share, np.minimum(lower + 1, len(cost) - 1), place - lower)
-        mean: Floats = share @ quality / len(budgets)
-        return mean
+        return share @ quality / len(budgets)
 
 
 def compare_over_budgets(problem: AnsweredProblem, candidate: Candidate, other: Candidate) -> float:
@@ -304,8 +281,7 @@ def overconfidence_ratio(served: Floats, of_folds: Floats) -> Floats:
     grown = (served > 0) & (of_folds > 0)
     logs = np.where(grown, np.log(np.where(grown, served, 1.0) / np.where(grown, of_folds, 1.0)), 0.0)
     around = np.convolve(np.r_[logs[:1], logs, logs[-1:]], np.full(3, 1 / 3), "valid")
-    ratio: Floats = np.exp(np.clip(around, 0.0, MAX_LOG_RATIO))
-    return ratio
+    return np.exp(np.clip(around, 0.0, MAX_LOG_RATIO))
 
 
 def n_tied_stages(rows: TrainingSet, sets: Sequence[Ints]) -> int:

@@ -41,8 +41,6 @@ from thrifty.learners.trees import EnsembleBuilder
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import uniforms
 
-__all__ = ["LearnedGates", "learn_gates", "middle_price", "with_learned_gates"]
-
 Result = TypeVar("Result")
 
 SCORE_ONLY = Boosting(n_trees=20, max_depth=4, learning_rate=0.3, step="gradient", min_child_samples=20)

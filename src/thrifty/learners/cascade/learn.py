@@ -46,8 +46,6 @@ from thrifty.learners.cascade.stages import (
 )
 from thrifty.rows import content_folds
 
-__all__ = ["LearnedCascade", "learn_cascade", "most_accurate_point", "n_repeats_for"]
-
 MIN_ROWS = 300
 """Rows from which on rows may buy in different orders (no command chose it)."""
 

@@ -32,8 +32,6 @@ from thrifty.learners.cascade.nodes import NodeTrees, TreeTrials
 from thrifty.learners.cascade.problem import CascadeProblem, Plan
 from thrifty.learners.cascade.stages import StagedTrees, shrinkage_at, stored_bytes
 
-__all__ = ["MAX_LEVELS", "NeighbourGraph", "coarse_levels", "find_neighbours", "unsupported_reason"]
-
 MAX_LEVELS = 24
 """Levels of a column; more values are cut into as many parts of equally many rows."""
 
@@ -365,8 +363,7 @@ class _Search:
         """Scores of probabilities of the classes, shape (n_rows, n_scores)."""
         if self.is_labels:
             return self.problem.task.scores(outputs)
-        scores: Floats = (outputs * self.among.values).sum(axis=1, keepdims=True)
-        return scores
+        return (outputs * self.among.values).sum(axis=1, keepdims=True)
 
     def tail(self, plan: Plan) -> tuple[Ints, ...]:
         """Columns of the stages of the line that hold more than the pool, and at least one that holds all of it."""
@@ -608,8 +605,7 @@ class _Search:
             for key, here in groups.items():
                 loss[here] += weight * (self._losses_at(rows[row[here]], key) - before[row[here]])
                 paid[here] = self._cost(key) - self._cost(bought)
-        worth: Floats = (-loss / np.maximum(paid, 1e-12)).reshape(len(places), len(rows)).T
-        return worth
+        return (-loss / np.maximum(paid, 1e-12)).reshape(len(places), len(rows)).T
 
     def _gains(self, rows: Ints, bought: frozenset[int]) -> Floats:
         """Expected gain of each purchase of the pool for its price; -inf where it is bought."""

@@ -29,8 +29,6 @@ from thrifty.learners.cascade.stages import (
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import Subsampler, uniforms
 
-__all__ = ["NodeTrees", "TreeTrials", "grow_branches", "grow_nodes"]
-
 TRIAL = Boosting(n_trees=12, max_depth=6, learning_rate=0.2, l2=5.0)
 """Trees that a trial of a purchase adds."""
 

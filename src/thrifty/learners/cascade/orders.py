@@ -40,19 +40,6 @@ from thrifty.learners.trees import EnsembleBuilder
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import uniforms
 
-__all__ = [
-    "ORDERS",
-    "ORDERS_OF_SEVERAL",
-    "Learner",
-    "by_code_effects",
-    "by_elimination",
-    "by_falling_price",
-    "by_forward_selection",
-    "by_gain",
-    "merged_table",
-]
-
-
 MERGED_BINS = 64
 """Bins of a column of numbers where orders are found and compared, from ``COMPARISON_ROWS`` rows on
 (benchmarks.md of 0.3: the decisions of 255 in less time)."""
@@ -113,8 +100,7 @@ class Learner:
         gains = total_gains(self.rows, self.columns_with(purchases), self.boosting)
         n_purchases = len(self.price_list.prices)
         per_purchase = np.bincount(self.price_list.group_of, weights=gains, minlength=n_purchases)
-        worth: Floats = per_purchase[purchases] / self.price_list.prices[purchases]
-        return worth
+        return per_purchase[purchases] / self.price_list.prices[purchases]
 
     def chance_last(self, order: Ints) -> Ints:
         """The order with purchases that gain nothing on held-out rows at its end; unchanged where rows are few.
@@ -167,8 +153,7 @@ def by_gain(learner: Learner) -> Ints:
 
 def _per_price(gains: Floats, prices: Floats) -> Floats:
     """Gain per unit of price; what has become free comes first."""
-    worth: Floats = np.where(prices > 0, gains / np.where(prices > 0, prices, 1.0), np.inf)
-    return worth
+    return np.where(prices > 0, gains / np.where(prices > 0, prices, 1.0), np.inf)
 
 
 def by_elimination(learner: Learner, dropped_share: float = DROPPED_SHARE) -> Ints:

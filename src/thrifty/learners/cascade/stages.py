@@ -35,26 +35,6 @@ from thrifty.learners.trees import EnsembleBuilder
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import Subsampler, uniforms
 
-__all__ = [
-    "EarlyStopping",
-    "FoldScores",
-    "PendingCounts",
-    "Stage",
-    "StagedTrees",
-    "compact",
-    "grow_more",
-    "grow_stages",
-    "grow_until",
-    "held_out_gains",
-    "margins",
-    "narrow_table",
-    "score_fold",
-    "shrinkage_at",
-    "stored_bytes",
-    "total_gains",
-    "trees_within_bytes",
-]
-
 SHRINKAGE, MAX_SHRUNK_STAGES = 0.7, 100
 """Factor on the score so far with which a stage starts (``benchmarks/choices.py kept`` of 0.3), and number of stages
 with it: the scale must stay finite."""
@@ -282,8 +262,7 @@ def margins(scores: Floats, base: Floats) -> Floats:
     """
     if scores.shape[1] > 1:
         return lead_of_best(scores)
-    away: Floats = np.abs(scores[:, 0] - base[0])
-    return away
+    return np.abs(scores[:, 0] - base[0])
 
 
 def total_gains(rows: TrainingSet, columns: Ints, boosting: Boosting) -> Floats:

@@ -226,8 +226,7 @@ def _plain_table(estimator: Any, table: Table, reset: bool) -> Table:
 def known_levels(estimator: Any, reset: bool = False) -> Levels | None:
     """Levels of the columns, of the finished fit or, with ``reset``, of the running one."""
     chain = None if reset else vars(estimator).get("chain_")
-    levels: Levels | None = vars(estimator).get("_levels") if chain is None else chain.levels
-    return levels
+    return vars(estimator).get("_levels") if chain is None else chain.levels
 
 
 def _plain_labels(y: Any) -> Any:
@@ -273,8 +272,7 @@ def check_weights(sample_weight: Any, numbers: Any) -> Floats:
     mean = float(np.mean(weight[weight > 0]))
     if mean <= MAX_COUNT and np.array_equal(weight, np.rint(weight)):
         return np.asarray(weight, dtype=np.float64)
-    scaled: Floats = np.ldexp(weight, -round(np.log2(mean)))
-    return scaled
+    return np.ldexp(weight, -round(np.log2(mean)))
 
 
 def _weights_by_class(class_weight: Any, y: Labels, classes: Labels) -> Floats:

@@ -104,7 +104,7 @@ class Notebook:
     # -- pages of notebooks --------------------------------------------------------------------
 
     def _repr_html_inner(self) -> str:
-        return super()._repr_html_inner() + self._page()  # type: ignore[misc,no-any-return]  # scikit-learn's
+        return super()._repr_html_inner() + self._page()  # type: ignore[misc]  # scikit-learn's
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]  # scikit-learn's
