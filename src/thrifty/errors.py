@@ -1,6 +1,6 @@
 """Errors and warnings that thrifty raises on purpose."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -8,6 +8,13 @@ FULL_MODEL = "the full model"
 """Default model name in error messages."""
 
 _ROWS_SHOWN = 5
+
+
+def listed(names: Iterable[Any], max_names: int = 5) -> str:
+    """First few names, joined for a message."""
+    names = list(names)
+    shown = ", ".join(repr(name) for name in names[:max_names])
+    return shown if len(names) <= max_names else f"{shown} and {len(names) - max_names} more"
 
 
 class ThriftyError(Exception):
@@ -54,7 +61,7 @@ class InvalidTypeError(InvalidInputError, TypeError):
 
 
 class FullModelDownError(ThriftyError):
-    """The full model did not answer, and no stage is to answer in its place; ``reason`` is why."""
+    """The full model did not answer, and no stage is to answer instead; ``reason`` is why."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the full model did not answer ({reason}). Ask again later.")

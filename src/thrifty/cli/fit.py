@@ -285,7 +285,7 @@ def _sample(
 
 def _notes_of_columns(estimator: Any, full: str) -> list[str]:
     """Notes on columns that the full model in a file does not read, and on dates."""
-    from thrifty.engine.table.names import listed
+    from thrifty.errors import listed
 
     chain, notes = estimator.chain_, []
     schema, read = chain.schema, chain.price_list.full_columns

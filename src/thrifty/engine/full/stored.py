@@ -222,9 +222,9 @@ class KernelScores:
         towards_first = -scores if scores.shape[1] == 1 else scores
         of_first = expit(-(towards_first * self.platt[0] + self.platt[1]))
         of_first = np.clip(of_first, _MIN_PROBABILITY, 1.0 - _MIN_PROBABILITY)
-        found = np.empty((len(scores), self.n_classes))
-        couple_pairs(of_first, found, np.empty((self.n_classes, self.n_classes)), np.empty(self.n_classes))
-        return found
+        coupled = np.empty((len(scores), self.n_classes))
+        couple_pairs(of_first, coupled, np.empty((self.n_classes, self.n_classes)), np.empty(self.n_classes))
+        return coupled
 
     def problem(self, n_features: int, n_classes: int) -> str | None:
         """Reason why these arrays do not fit so many columns and classes (0 for regression), or None."""
@@ -255,11 +255,11 @@ class KernelScores:
 
 
 @lean_kernel
-def couple_pairs(of_first: Floats, found: Floats, Q: Floats, Qp: Floats) -> None:
+def couple_pairs(of_first: Floats, probabilities: Floats, Q: Floats, Qp: Floats) -> None:
     """Probabilities of classes whose pairs have these (Wu, Lin and Weng, 2004), by the iteration of libsvm."""
-    n_rows, k = found.shape
+    n_rows, k = probabilities.shape
     for row in range(n_rows):
-        p = found[row]
+        p = probabilities[row]
         for t in range(k):
             p[t] = 1.0 / k
             for j in range(k):
@@ -356,9 +356,9 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             return f"it has categories of columns outside 0 .. {n_features - 1}"
         problems = [
             self.core.problem(n_features, n_classes),
-            *(one.problem(n_features) for one in self.steps),
+            *(step.problem(n_features) for step in self.steps),
         ]
-        return next((one for one in problems if one), None)
+        return next(filter(None, problems), None)
 
     # as scikit-learn sees it
 
@@ -487,8 +487,8 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
 
     def _scores(self, X: Any) -> Floats:
         """Scores of all rows, shape (n_rows, n_scores)."""
-        found = [self.core.scores(block) for _, block in self._blocks(self._table(X))]
-        return np.concatenate(found) if found else np.empty((0, 1))
+        blocks = [self.core.scores(block) for _, block in self._blocks(self._table(X))]
+        return np.concatenate(blocks) if blocks else np.empty((0, 1))
 
     def _answers(self, scores: Floats) -> Floats:
         """Probabilities of the classes, shape (n_rows, n_classes), or numbers, shape (n_rows, 1), of some scores."""

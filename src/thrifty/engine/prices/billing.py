@@ -351,14 +351,14 @@ class RowPrices:
         numbers, table : callable
             Some columns of these rows, as numbers and as the full model reads them.
         """
-        found = np.empty((n_rows, len(self)))
+        amounts = np.empty((n_rows, len(self)))
         for place, (read, function) in enumerate(zip(self.reads, self.functions, strict=True)):
             if function is None:
                 block = numbers(read)
-                found[:, place] = (block.toarray() if sparse.issparse(block) else block)[:, 0]
+                amounts[:, place] = (block.toarray() if sparse.issparse(block) else block)[:, 0]
             elif n_rows:
-                found[:, place] = _call_price_function(function, table(read), n_rows)
-        return found
+                amounts[:, place] = _call_price_function(function, table(read), n_rows)
+        return amounts
 
     def of_rows(self, reader: Any, rows: Ints, names: Sequence[str] | None) -> Floats:
         """Checked price of each of these purchases for some rows of a reader, shape (n_rows, n_row_prices)."""
@@ -373,16 +373,12 @@ class RowPrices:
 
     def refusal(self, amounts: Floats, row: int, names: Sequence[str] | None) -> InvalidInputError:
         """The error for a row without a price, from its amounts, its number and the names of the columns."""
-        places = range(len(amounts))
-        place = next(one for one in places if not self.take([one]).is_priced(amounts[None, [one]])[0])
+        place = int(np.argmin(is_price(amounts) & (amounts >= self.least)))
         amount, column = float(amounts[place]), int(self.price_column[place])
         called = f"column {column}" if names is None else f"column {str(names[column])!r}"
         rule, least = "holds prices and must have one in every row that pays it", float(self.least[place])
         if column < 0:
-            called, rule = (
-                _function_name(self.functions[place]),
-                "must return a price for every row",
-            )
+            called, rule = _function_name(self.functions[place]), "must return a price for every row"
         if 0.0 <= amount < least:
             return InvalidInputError(
                 f"{called} {rule}; row {row} has {amount:g}, and a discount saves {least:g}: no price may fall below "

@@ -104,7 +104,7 @@ class Table:
     # -- some rows, some columns -------------------------------------------------------------------
 
     def take(self, rows: Ints) -> "Table":
-        """Some of the rows, which keep their numbers; without keys of their own they are known by their new places."""
+        """Some of the rows, which keep their numbers; without keys they are known by their new places."""
         numbers = None if self.numbers is None else self.numbers[rows]
         native = numbers if self.native is self.numbers else self.native_rows(rows)
         other = self._of_native(native, numbers)
@@ -144,14 +144,14 @@ class Table:
         names : sequence of str or None
             Names of the columns of the fit; None where it saw none.
         """
-        own = self.feature_names
-        if own is None or names is None:
+        columns = self.feature_names
+        if columns is None or names is None:
             if names is not None:
                 _warn("X does not have valid feature names, but the system was fitted with feature names")
-            elif own is not None:
+            elif columns is not None:
                 _warn("X has feature names, but the system was fitted without feature names")
             return self
-        places = places_of_fit(own, names, "X")
+        places = places_of_fit(columns, names, "X")
         return self if places is None else self.with_columns(places)
 
     # -- a reader ----------------------------------------------------------------------------------

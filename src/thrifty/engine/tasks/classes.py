@@ -22,6 +22,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from thrifty.arrays import Floats, Int64s, Ints, Labels, Numbers, check_unmasked
 from thrifty.engine.tasks.derivatives import BLOCK, LOGISTIC, Formula, exponential
 from thrifty.engine.tasks.logistic import (
+    RIDGE,
     logistic_derivatives,
     logistic_weights,
     newton_minimum,
@@ -29,16 +30,13 @@ from thrifty.engine.tasks.logistic import (
     platt,
     soft_logistic_loss,
 )
-from thrifty.engine.tasks.mistakes import CostMatrix, Mistakes, read_loss
+from thrifty.engine.tasks.mistakes import CLIP, CostMatrix, Mistakes, read_loss
 from thrifty.engine.tasks.task import Task
 from thrifty.errors import InvalidInputError
 from thrifty.jit import fused_kernel
 
 MAX_CLASSES = 100_000
 """Labels of a task that a file may hold."""
-
-CLIP = 1e-6
-"""Probabilities of full models are clipped this far from 0 and 1; the log-loss of a row is at most 13.8."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +60,7 @@ class ClassTask(Task):
         """Refuse labels that are none, and losses that do not suit them. Returns itself."""
         labels = self.classes.tolist()
         is_plain = self.classes.ndim == 1 and all(
-            isinstance(one, str | int | float | np.generic) for one in labels
+            isinstance(label, str | int | float | np.generic) for label in labels
         )
         if not is_plain or len(set(labels)) < len(labels) or not 2 <= len(labels) <= MAX_CLASSES:
             raise InvalidInputError(f"classes must be from two to {MAX_CLASSES} distinct labels.")
@@ -112,21 +110,21 @@ class ClassTask(Task):
     def encode(self, name: str, labels: ArrayLike, n_rows: int) -> Floats:
         """Encode labels; an unknown label raises an error that names its row."""
         check_unmasked(name, labels)
-        found = np.asarray(labels)
-        if found.shape != (n_rows,):
+        labels = np.asarray(labels)
+        if labels.shape != (n_rows,):
             raise InvalidInputError(
-                f"{name} must hold one label per row, shape ({n_rows},); got shape {found.shape}."
+                f"{name} must hold one label per row, shape ({n_rows},); got shape {labels.shape}."
             )
-        strange = ~np.isin(found, self.classes)
+        strange = ~np.isin(labels, self.classes)
         if strange.any():
             row = int(strange.argmax())
             raise InvalidInputError(
                 f"{name} must hold the labels the system was fitted on, {self.classes.tolist()}; "
-                f"got {found[row].item()!r} in row {row}."
+                f"got {labels[row].item()!r} in row {row}."
             )
         place = np.zeros(n_rows, dtype=np.intp)
         for number, label in enumerate(self.classes):
-            place[found == label] = number
+            place[labels == label] = number
         return self.targets(place)
 
     def targets(self, place: Ints) -> Floats:
@@ -268,7 +266,7 @@ class BinaryTask(ClassTask):
         return np.where(place == 1, 1.0, -1.0)
 
     def strata(self, y: Floats) -> Ints:
-        """Which of the two classes each target is."""
+        """Number of the class of each target, 0 or 1."""
         return (y > 0).astype(np.intp)
 
     def distributions(self, y: Floats) -> Floats:
@@ -281,7 +279,7 @@ class BinaryTask(ClassTask):
 
     def gain_of(self, scores: Floats, over: Floats, y: Floats) -> Floats:
         """Gain in accuracy of the scores ``scores`` over ``over``, by labels in [-1, 1]."""
-        answers, others = (np.where(one[:, 0] > 0, 1.0, -1.0) for one in (scores, over))
+        answers, others = (np.where(each[:, 0] > 0, 1.0, -1.0) for each in (scores, over))
         return 0.5 * (answers - others) * y
 
     # -- losses --------------------------------------------------------------------------------
@@ -339,14 +337,10 @@ class BinaryTask(ClassTask):
 
 def both_probabilities(positive: Floats) -> Floats:
     """Probabilities of both classes, from those of the second."""
-    both = np.empty(
-        (len(positive), 2), positive.dtype
-    )  # half the time of stacking columns, where there is one row
+    # Half the time of stacking columns, for one row.
+    both = np.empty((len(positive), 2), positive.dtype)
     both[:, 0], both[:, 1] = 1.0 - positive, positive
     return both
-
-
-RIDGE = 0.1
 
 
 class MulticlassLoss:
@@ -482,9 +476,9 @@ class MulticlassTask(ClassTask):
 
     def calibrate(self, scores: Floats, y: Floats, weight: Floats) -> Floats:
         """A shift per class and one slope; the slope is never negative."""
-        found = multinomial_weights([scores], self.strata(y), weight)
-        if found[-1] > 0:
-            return found
+        weights = multinomial_weights([scores], self.strata(y), weight)
+        if weights[-1] > 0:
+            return weights
         return np.append(self.loss(y).base(weight), 0.0)
 
     def calibrated(self, scores: Floats, calibration: Floats) -> Floats:
@@ -501,7 +495,7 @@ class MulticlassTask(ClassTask):
 
 
 def lead_of_best(scores: Floats) -> Floats:
-    """By how much the best score of each row leads the second best, shape (n_rows,)."""
+    """Difference between the best and the second best score of each row, shape (n_rows,)."""
     best = np.partition(scores, -2, axis=1)
     return best[:, -1] - best[:, -2]
 
@@ -549,12 +543,10 @@ def multinomial_weights(models: list[Floats], place: Ints, weight: Floats) -> Fl
     n_rows, n_classes = models[0].shape
     rows = np.arange(n_rows)
     # Shifts common to all classes say nothing; in units of their spread, slopes of different models compare.
-    centred = [one - one.mean(axis=1, keepdims=True) for one in models]
-    scale = np.array(
-        [float(np.sqrt(np.average(np.square(one).mean(axis=1), weights=weight))) for one in centred]
-    )
+    centred = [scores - scores.mean(axis=1, keepdims=True) for scores in models]
+    scale = np.sqrt([np.average(np.square(scores).mean(axis=1), weights=weight) for scores in centred])
     scale[scale == 0.0] = 1.0
-    units = [one / by for one, by in zip(centred, scale, strict=True)]
+    units = [scores / by for scores, by in zip(centred, scale, strict=True)]
     target = np.zeros((n_rows, n_classes))
     target[rows, place] = 1.0
 
@@ -570,9 +562,9 @@ def multinomial_weights(models: list[Floats], place: Ints, weight: Floats) -> Fl
         return _newton_step(units, _softmax(scores_at(at)), target, weight, at)
 
     start = np.r_[np.zeros(n_classes), np.full(len(units), 1.0 / len(units))]
-    found = newton_minimum(value, step, start).copy()
-    found[n_classes:] /= scale
-    return found
+    weights = newton_minimum(value, step, start).copy()
+    weights[n_classes:] /= scale
+    return weights
 
 
 def _newton_step(
@@ -582,15 +574,15 @@ def _newton_step(
     n_classes = probability.shape[1]
     weighted = weight[:, None] * probability
     off = weight[:, None] * (probability - target)
-    gradient = np.r_[off.sum(axis=0), [float(np.sum(off * one)) for one in units]] + RIDGE * now
+    gradient = np.r_[off.sum(axis=0), [float(np.sum(off * unit)) for unit in units]] + RIDGE * now
     hessian = np.zeros((len(now), len(now)))
     hessian[:n_classes, :n_classes] = np.diag(weighted.sum(axis=0)) - weighted.T @ probability
-    mean = [np.sum(probability * one, axis=1) for one in units]
-    for m, one in enumerate(units):
-        across = np.sum(weighted * (one - mean[m][:, None]), axis=0)
+    mean = [np.sum(probability * unit, axis=1) for unit in units]
+    for m, unit in enumerate(units):
+        across = np.sum(weighted * (unit - mean[m][:, None]), axis=0)
         hessian[:n_classes, n_classes + m] = hessian[n_classes + m, :n_classes] = across
         for k, other in enumerate(units[: m + 1]):
-            both = np.sum(probability * one * other, axis=1) - mean[m] * mean[k]
+            both = np.sum(probability * unit * other, axis=1) - mean[m] * mean[k]
             hessian[n_classes + m, n_classes + k] = hessian[n_classes + k, n_classes + m] = float(
                 weight @ both
             )

@@ -19,8 +19,8 @@ from thrifty.arrays import Floats, Ints, Labels
 from thrifty.engine.prices.billing import MAX_PRICE
 from thrifty.errors import InvalidInputError
 
-MIN_PROBABILITY = 1e-6
-"""Smaller probabilities count as this: one answer loses at most 13.8."""
+CLIP = 1e-6
+"""Probabilities of full models are clipped this far from 0 and 1: the log-loss of an answer is at most 13.8."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class ProbabilityLoss:
     def largest(self, n_classes: int) -> float:
         """Most that an answer can lose: that of a sure answer which is wrong."""
         if self.kind == "log":
-            return float(-np.log(MIN_PROBABILITY))
+            return float(-np.log(CLIP))
         return 1.0 if n_classes == 2 else 2.0
 
     def is_of_errors(self) -> bool:
@@ -53,7 +53,7 @@ class ProbabilityLoss:
     def by_truth(self, outputs: Floats) -> Floats:
         """Loss of each answer for every possible true class, shape (n_rows, n_classes)."""
         if self.kind == "log":
-            return -np.log(np.maximum(outputs, MIN_PROBABILITY))
+            return -np.log(np.maximum(outputs, CLIP))
         squares = np.square(outputs).sum(axis=1, keepdims=True)
         losses = 1.0 - 2.0 * outputs + squares
         return losses / 2.0 if outputs.shape[1] == 2 else losses

@@ -79,8 +79,8 @@ def centre_and_spread(numbers: Floats, weight: Floats, kind: str, quantile: floa
     else:
         away = np.square(numbers - mean) if kind == "squared" else np.abs(numbers - middle)
     spread = _mean(away, weight)
-    found = np.array([centre, np.sqrt(spread) if kind == "squared" else spread])
-    centre, spread = np.ldexp(found, exponent).tolist()
+    in_units = np.array([centre, np.sqrt(spread) if kind == "squared" else spread])
+    centre, spread = np.ldexp(in_units, exponent).tolist()
     return centre, spread
 
 
@@ -192,16 +192,16 @@ def linear_weights(scores: Floats, y: Floats, weight: Floats, kind: str, quantil
     scale = np.where(spread > 0, spread, 1.0)
     design = np.column_stack([np.ones(len(y)), (scores - middle) / scale])
     ridge = RIDGE * weight.sum() * np.diag([0.0, *np.ones(scores.shape[1])])
-    each, found = weight, np.zeros(design.shape[1])
+    of_rows, solution = weight, np.zeros(design.shape[1])
     rounds = {"squared": 1, "absolute": _ROUNDS, "pinball": _ROUNDS_OF_QUANTILES}[kind]
     # Rows are weighted as for the absolute error, twice the pinball loss of the median, hence twice the pull.
     pull = (2.0 * quantile - 1.0) * (weight @ design) if kind == "pinball" else 0.0
     for _ in range(rounds):
-        weighted = each[:, None] * design
-        found = np.linalg.solve(design.T @ weighted + ridge, weighted.T @ y + pull)
-        each = weight / np.maximum(np.abs(y - design @ found), SMOOTH)
-    slopes = found[1:] / scale
-    return np.r_[found[0] - slopes @ middle, slopes]
+        weighted = of_rows[:, None] * design
+        solution = np.linalg.solve(design.T @ weighted + ridge, weighted.T @ y + pull)
+        of_rows = weight / np.maximum(np.abs(y - design @ solution), SMOOTH)
+    slopes = solution[1:] / scale
+    return np.r_[solution[0] - slopes @ middle, slopes]
 
 
 RegressionLoss = Literal["squared", "absolute", "pinball"]
@@ -338,7 +338,7 @@ class RegressionTask(Task):
         """Unknown."""
         return np.full(len(outputs), np.nan)
 
-    # -- judging -------------------------------------------------------------------------------
+    # -- quality -------------------------------------------------------------------------------
 
     def quality(self, y: Floats, outputs: Floats) -> Floats:
         """One, minus the error in units of the spread."""
@@ -354,7 +354,7 @@ class RegressionTask(Task):
         return self.spread * np.abs(scores[:, 0] - y)
 
     def score(self, y: Floats, quality: Any) -> Any:
-        """The part of the best constant's error on these rows that is gone: R2, or D2 of the error that counts."""
+        """Share of the best constant's error on these rows that is explained: R2, or D2 of the error that counts."""
         constant = self.constant_quality(y, np.ones(len(y)))
         if constant >= 1.0:
             raise InvalidInputError(

@@ -143,7 +143,7 @@ class Task(Protocol):
     def confidence(self, outputs: Floats) -> Floats:
         """Probability of the predicted label, shape (n_rows,)."""
 
-    # -- judging -------------------------------------------------------------------------------
+    # -- quality -------------------------------------------------------------------------------
 
     def quality(self, y: Floats, outputs: Floats) -> Numbers:
         """Quality of each answer, shape (n_rows,): whether it is right, or minus its loss."""

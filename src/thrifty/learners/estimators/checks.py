@@ -59,13 +59,12 @@ def check_training_rows(
         weight = check_weights(weight * _weights_by_class(class_weight, y, task.classes), numbers)
     kept = np.flatnonzero(weight > 0)
     # A splitter of the user splits all rows given; a number of folds splits the rows that count.
-    given = (
+    folds = (
         None
         if isinstance(cv, Integral)
         else assign_folds(cv, numbers, encoded, task.strata(encoded), seed, task.query_of(encoded))[kept]
     )
-    every = numbers
-    table = table.for_fit(numbers)
+    every_row, table = numbers, table.for_fit(numbers)
     if len(kept) < len(weight):
         table, numbers = table.take(kept), numbers[kept]
     encoded = encoded[kept]
@@ -77,10 +76,9 @@ def check_training_rows(
         y=encoded,
         task=task,
         weight=weight[kept],
-        folds=assign_folds(cv, numbers, encoded, strata, seed, query) if given is None else given,
-        n_given=len(weight),
+        folds=assign_folds(cv, numbers, encoded, strata, seed, query) if folds is None else folds,
         weighted=bool(np.any(weight[kept] != 1.0)),
-        given=every,
+        every_row=every_row,
     )
 
 
