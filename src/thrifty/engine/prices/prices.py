@@ -420,12 +420,14 @@ def _row_price_sources(by_row: Any, group_of: Ints, names: list[str] | None) -> 
             f"by_row must be a dict {{column: column of prices, or function of rows}}; got {by_row!r}."
         )
     sources: dict[int, Any] = {}
-    for bought, source in by_row.items():
+    for bought, named in by_row.items():
         column = column_number(bought, names, len(group_of), "by_row")
-        source = source if callable(source) else column_number(source, names, len(group_of), "by_row")
+        source: Any = named if callable(named) else column_number(named, names, len(group_of), "by_row")
         other = sources.setdefault(int(group_of[column]), source)
         if other != source:
-            both = " and ".join("a function" if callable(s) else name_of(s, names) for s in (other, source))
+            both = " and ".join(
+                "a function" if callable(each) else name_of(each, names) for each in (other, source)
+            )
             raise InvalidInputError(
                 f"by_row names two columns of prices, {both}, for the purchase that delivers {name_of(column, names)}. "
                 f"Keep one of them."

@@ -298,7 +298,8 @@ class Schema:
         blocks, rest = self._blocks(numbers, numbered)
         values: dict[str, Any] = {}
         for place in rest:
-            column, cells = numbered[place], numbers[:, place]
+            column = numbered[place]
+            cells: Any = numbers[:, place]
             if self.is_level(column):
                 texts = None if raw is None else raw.get(column)
                 cells = self._texts(column, cells) if texts is None else texts
