@@ -59,7 +59,7 @@ register(QueryEvidence, infinite=("points",))
 @register
 @dataclass(frozen=True)
 class RouterCertificate(Former):
-    """What was proved of a router; see ``Certificate`` and ``CostCertificate``."""
+    """Certificate of a router; see ``Certificate`` and ``CostCertificate``."""
 
     measure: str
     bound: float

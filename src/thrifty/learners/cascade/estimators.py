@@ -203,7 +203,9 @@ class BudgetedCascade(ChainEstimator):
                 # Beside the fits of the full model, which hold the interpreter's lock for much of their time.
                 searched = replace(problem, progress=step)
                 plans = pool.submit(find_plans, searched) if problem.n_threads > 1 else None
-                cross_fitted = self._judged(rows, prices, self.n_jobs, plans, reads_numbers=reads_numbers)
+                cross_fitted = self._cross_fit_full(
+                    rows, prices, self.n_jobs, plans, reads_numbers=reads_numbers
+                )
                 report("judging the full model", 1, 1)
                 link = unwrap_chain(cross_fitted.model, prices, rows.task)
             comparison = None if plans is None else plans.result()

@@ -78,7 +78,7 @@ def unwrap_frozen(full: Any) -> Any:
 class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Base class of estimators that predict with a ``chain_``; subclasses implement ``fit``.
 
-    A fit stores ``chain_``, and ``evidence_``: results of the chain on the rows that operating points are judged on.
+    A fit stores ``chain_``, and ``evidence_``: results of the chain on the rows of the fit, which operating points are chosen by.
     """
 
     _accepts_missing = False
@@ -127,7 +127,7 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
         return self.chain_
 
     def explain(self, X: Any, row_key: Any = None) -> list[Explanation]:
-        """What was bought for each row in which order, what each stage would have answered, and why it stopped.
+        """Explain rows: purchases in their order, the answer that each stage would have given, and why a row stopped.
 
         The full model is asked about the rows that reach it. ``print(clf.explain(X)[0])`` is made to be read.
         ``row_key`` as in ``predict``.
@@ -141,7 +141,7 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
     def with_full(self, full: Any, X: Any = None) -> Self:
         """Return the same fit in front of another full model, in any fitted form: nothing is refitted.
 
-        Operating points stay as they were judged with the old one; what was proved against it is forgotten.
+        Operating points stay as they were evaluated with the old one; what was proved against it is forgotten.
 
         Parameters
         ----------
@@ -221,7 +221,7 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
         """The full model as given, or the default one."""
         return self._default_full() if self.full is None else self.full
 
-    def _judged(
+    def _cross_fit_full(
         self,
         rows: TrainingRows,
         prices: PriceList,
@@ -241,11 +241,10 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
         is_plain = self._levels is None and not has_dates(rows.table)
         if not reads_numbers and (self.full is not None or is_plain):
             return cross_fit_full(full, asked, n_jobs=n_jobs, other_work=other_work)
-        judged = cross_fit_full(
-            full, replace(asked, table=asked.table.in_numbers()), n_jobs=n_jobs, other_work=other_work
-        )
-        assert isinstance(judged.model, EstimatorFull)  # a model of scikit-learn
-        return replace(judged, model=replace(judged.model, reads_numbers=True))
+        asked = replace(asked, table=asked.table.in_numbers())
+        cross_fitted = cross_fit_full(full, asked, n_jobs=n_jobs, other_work=other_work)
+        assert isinstance(cross_fitted.model, EstimatorFull)  # a model of scikit-learn
+        return replace(cross_fitted, model=replace(cross_fitted.model, reads_numbers=True))
 
     def _price_list(self, rows: TrainingRows) -> PriceList:
         """Price list of the purchases and the full model, checked."""
@@ -334,13 +333,11 @@ class ChainRegressor(RegressorMixin, ChainEstimator):  # type: ignore[misc]  # s
     def _task_of(self, y: Any, weight: Floats) -> RegressionTask:
         task = regression_of(y, self.loss, weight, tolerance=self.tolerance, quantile=self.quantile)
         behind = chain_behind(getattr(self, "full", None))
-        # One route has one unit: errors of a chain in the place of the full model are in units of its own spread.
+        # One route has one unit: errors of a chain used as the full model are in units of its own spread.
         theirs = None if behind is None else behind.task
-        same = isinstance(theirs, RegressionTask) and (theirs.kind, theirs.quantile) == (
-            task.kind,
-            task.quantile,
-        )
-        return theirs if isinstance(theirs, RegressionTask) and same else task
+        if not isinstance(theirs, RegressionTask):
+            return task
+        return theirs if (theirs.kind, theirs.quantile) == (task.kind, task.quantile) else task
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2 of the predictions, as of every regressor, in a unit in which squares of targets do not overflow."""
