@@ -59,7 +59,7 @@ def finite_numbers(name: str, values: ArrayLike, shape: tuple[int | None, ...]) 
 
 
 def has_shape(values: Any, shape: tuple[int | None, ...]) -> bool:
-    """Whether an array has a shape, None being any length."""
+    """True if an array has a shape, None being any length."""
     return values.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, values.shape, strict=True))
 
 

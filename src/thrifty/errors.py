@@ -161,9 +161,6 @@ class PurchaseFailedError(ThriftyError, RuntimeError):
         super().__init__(message)
         self.receipt = receipt
 
-    def __reduce__(self) -> Any:
-        return type(self), (str(self), self.receipt)
-
 
 class RowsLeftBehindError(ThriftyError):
     """Some rows of a batch cannot go on from their stage; caught by the walk of the batch."""
@@ -176,12 +173,9 @@ class RowsLeftBehindError(ThriftyError):
 class UnreadableRowsError(InvalidInputError):
     """A stage cannot score some rows; ``rows`` are their numbers."""
 
-    def __init__(self, message: str, rows: Any) -> None:
+    def __init__(self, message: str, rows: Any = ()) -> None:
         super().__init__(message)
         self.rows = rows
-
-    def __reduce__(self) -> Any:
-        return type(self), (str(self), self.rows)
 
 
 class DataUnavailableError(InvalidInputError, FileNotFoundError):

@@ -3,7 +3,7 @@
 Drawn from a generator, chance would depend on the order, the number and the batch of rows. Here it depends on
 
 * a *fingerprint of the content* of a row, for folds and subsamples of training rows: equal rows are treated alike, so a
-  row of weight 2 is that row given twice, and no duplicate leaks from a fold into the model that is judged on it;
+  row of weight 2 is that row given twice, and no duplicate leaks from a fold into the model that predicts it;
 * the *key* of a row, where two operating points are mixed: the same key takes the same route in one table, in
   partitions, alone, and through every entry point.
 
@@ -59,9 +59,9 @@ def query_keys(keys: Words, query: Ints | None) -> Words:
     if query is None:
         return keys
     number = np.unique(query, return_inverse=True)[1]
-    found = np.zeros((int(number.max()) + 1, keys.shape[1]), dtype=np.uint64)
-    np.add.at(found, number, keys)
-    return found
+    summed = np.zeros((int(number.max()) + 1, keys.shape[1]), dtype=np.uint64)
+    np.add.at(summed, number, keys)
+    return summed
 
 
 def _content(X: object, *, exact: bool) -> Words:
@@ -109,14 +109,14 @@ class Subsampler:
         self._first, self._drawn = 0, np.empty((0, len(self._content)), dtype=bool)
 
     def __call__(self, seed: int) -> Bools:
-        """Whether each row is drawn."""
+        """Mask of the rows that are drawn."""
         if not self._first <= seed < self._first + len(self._drawn):
             seeds = _mixed(seed, seed + self._n_together)
             self._first, self._drawn = seed, mix(self._content + seeds[:, None]) < self._end
         return self._drawn[seed - self._first]
 
     def masks(self, first: int, n_seeds: int) -> Bools:
-        """Whether each row is drawn under each of ``n_seeds`` consecutive seeds, shape (n_seeds, n_rows)."""
+        """Masks of the rows drawn under each of ``n_seeds`` consecutive seeds, shape (n_seeds, n_rows)."""
         return np.stack([self(seed) for seed in range(first, first + n_seeds)])
 
 
@@ -150,7 +150,7 @@ def query_folds(X: object, query: Ints, strata: Ints, n_folds: int, seed: int = 
     np.add.at(held, number, fingerprints(X, seed))
     np.maximum.at(kind, number, strata)
     n_distinct = len(np.unique(held))
-    if min(len(np.unique(held[kind == one])) for one in np.unique(kind)) < n_folds:
+    if min(len(np.unique(held[kind == each])) for each in np.unique(kind)) < n_folds:
         kind = np.zeros_like(kind)
     if n_distinct < 2:
         return np.zeros(len(number), dtype=np.intp)
@@ -169,14 +169,14 @@ def key_words(keys: Any, name: str = "row_key") -> Words:
     name : str
         What to call the keys in an error.
     """
-    given = keys if isinstance(keys, list | tuple) else np.asarray(keys)
-    if isinstance(given, np.ndarray):
-        if given.ndim != 1:
-            raise InvalidInputError(f"{name} must have one key for each row; got shape {given.shape}.")
-        if given.dtype.kind in "iub":
-            return given.astype(np.uint64)
-        given = given.tolist() if given.dtype.kind not in "mM" else given.astype(str).tolist()
-    return np.array([_key_word(key, name, place) for place, key in enumerate(given)], dtype=np.uint64)
+    keys = keys if isinstance(keys, list | tuple) else np.asarray(keys)
+    if isinstance(keys, np.ndarray):
+        if keys.ndim != 1:
+            raise InvalidInputError(f"{name} must have one key for each row; got shape {keys.shape}.")
+        if keys.dtype.kind in "iub":
+            return keys.astype(np.uint64)
+        keys = (keys.astype(str) if keys.dtype.kind in "mM" else keys).tolist()
+    return np.array([_key_word(key, name, place) for place, key in enumerate(keys)], dtype=np.uint64)
 
 
 def _key_word(key: Any, name: str, place: int) -> int:

@@ -310,9 +310,9 @@ class SavedEstimator:
         parameters = self.parameters
         if isinstance(estimator, AlternatingEstimator):
             parameters = gather_options(type(estimator), parameters)
-        known = set(estimator.get_params(deep=False))
+        names = set(estimator.get_params(deep=False))
         for key in parameters:
-            if key not in known:
+            if key not in names:
                 raise _refused(str(key), f"be a parameter of {self.name}", "another name")
         attributes = dict(self.attributes)
         record = attributes.setdefault("record_", FitRecord.from_attributes(attributes))

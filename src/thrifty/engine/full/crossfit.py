@@ -244,8 +244,8 @@ def held_out_rows(rows: TrainingRows) -> list[Ints]:
     folds = [np.flatnonzero(rows.folds == fold) for fold in np.unique(rows.folds)]
     if len(folds) < 2 and rows.task.query_of(rows.y) is not None:
         raise InvalidInputError(
-            "a ranking cannot be learned from one query, or from copies of one: models are judged on queries that they "
-            "were not fitted on. Give documents of more queries."
+            "a ranking cannot be learned from one query, or from copies of one: models are evaluated on queries that "
+            "they were not fitted on. Give documents of more queries."
         )
     if len(folds) < 2:
         raise InvalidInputError(

@@ -517,7 +517,7 @@ def _library_answers(core: ForeignTrees, scores: Floats) -> Floats:
     """Links of LightGBM and XGBoost in their own precision, with the exponential of the C library as they have it."""
     is_single = core.library == "xgboost"
     scores = np.ascontiguousarray(scores, dtype=np.float32 if is_single else np.float64)
-    one = scores.dtype.type(1.0)
+    unit = scores.dtype.type(1.0)
     if core.link == "identity":
         return scores.astype(np.float64)
     if core.link == "exp":
@@ -528,8 +528,8 @@ def _library_answers(core: ForeignTrees, scores: Floats) -> Floats:
         for column in each.T:
             total += column
         return np.asarray(each / total.astype(each.dtype)[:, None], dtype=np.float64)
-    second = one / (one + exponentials(-scores[:, :1]))
-    return np.hstack([one - second, second]).astype(np.float64)
+    second = unit / (unit + exponentials(-scores[:, :1]))
+    return np.hstack([unit - second, second]).astype(np.float64)
 
 
 def exponentials(values: Any) -> Any:

@@ -338,7 +338,10 @@ class RowPrices:
     def take(self, places: Sequence[int] | Ints) -> "RowPrices":
         """Some of the purchases."""
         some = [int(place) for place in places]
-        reads, functions = tuple(self.reads[one] for one in some), tuple(self.functions[one] for one in some)
+        reads, functions = (
+            tuple(self.reads[place] for place in some),
+            tuple(self.functions[place] for place in some),
+        )
         return RowPrices(self.purchases[some], reads, self.least[some], functions)
 
     def amounts(self, n_rows: int, numbers: Reads, table: Reads) -> Floats:

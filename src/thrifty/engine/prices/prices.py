@@ -342,13 +342,14 @@ def check_price_list(
             f"the price of the full model (full of Prices) must be {PRICE_RULE}; got {full:g}. Write prices in another "
             f"unit."
         )
-    read = check_columns("full_features", prices.full_features, n_features, names)
+    read: Ints | None = check_columns("full_features", prices.full_features, n_features, names)
+    read = None if np.array_equal(read, np.arange(n_features)) else read  # None is every column
     discounts = _discounts(prices.discounts, purchase_prices, group_of, names)
     if by_row is not None:
         by_row = _checked_row_prices(by_row, purchase_prices, group_of, discounts, names)
         if rows is not None:
             by_row.of_rows(rows, np.arange(rows.n_samples), names)
-    return PriceList(purchase_prices, group_of, full, _partial(read, n_features), discounts, by_row)
+    return PriceList(purchase_prices, group_of, full, read, discounts, by_row)
 
 
 def with_prices(price_list: PriceList, by_row: Any, feature_names: Sequence[str] | None) -> PriceList:
@@ -406,11 +407,6 @@ def _per_purchase(
             f"{prices[group_of[column]]:g}."
         )
     return prices
-
-
-def _partial(columns: Ints | None, n_features: int) -> Ints | None:
-    """None if the columns are all there are, else the columns."""
-    return None if columns is None or np.array_equal(columns, np.arange(n_features)) else columns
 
 
 def _row_price_sources(by_row: Any, group_of: Ints, names: list[str] | None) -> dict[int, Any]:
@@ -650,9 +646,9 @@ def _by_name(
     return {position[str(name)]: value for name, value in entries.items()}
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Suggestion of the nearest known name for an error message; empty if there is none."""
-    near = difflib.get_close_matches(name, list(known), n=1)
+    near = difflib.get_close_matches(name, list(names), n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 

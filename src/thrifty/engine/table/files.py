@@ -116,7 +116,7 @@ def table_bytes(frame: Any, path: str | os.PathLike[str], *, raw: bool = False) 
         sink = io.BytesIO()
         frame.to_parquet(sink, index=False)
         return sink.getvalue()
-    shown = frame if raw else frame.apply(_as_shown).rename(columns=_harmless)
+    shown = frame if raw else frame.apply(_escaped).rename(columns=_harmless)
     text = str(shown.to_csv(index=False, lineterminator="\n"))
     if "\r" in text:
         # Readers take a carriage return as the end of a line, and pandas does not quote it by default.
@@ -138,7 +138,7 @@ def _existing(path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def _as_shown(column: Any) -> Any:
+def _escaped(column: Any) -> Any:
     """Column with text escaped so that a spreadsheet does not run it; numbers are unchanged."""
     return column if column.dtype.kind in "biufc" else column.map(_harmless)
 

@@ -62,15 +62,12 @@ class TrainingTable(NamedTuple):
         The labels in order; none where numbers are predicted or documents ranked.
     cells : Cells
         The features as the stages read them.
-    dates : tuple of str
-        Columns of dates.
     """
 
     X: Any
     y: Labels
     classes: Labels
     cells: Cells
-    dates: tuple[str, ...]
 
 
 def training_table(
@@ -107,7 +104,7 @@ def training_table(
         raise InvalidInputError(f"the table has no column besides {target!r}: there is nothing to buy.")
     classes, y = _training_target(frame, target, task, query)
     X = frame[names].reset_index(drop=True)
-    dates = tuple(name for name in names if _holds_dates(X[name]))
+    dates = [name for name in names if _holds_dates(X[name])]
     for name in set(names) - set(dates):
         if is_text_column(X[name]):
             _check_categories(X[name])
@@ -120,7 +117,7 @@ def training_table(
     typed = X.assign(**{name: _as_dates(X[name]) for name in dates})
     cells = Schema.of(Table.of(typed)).cells(X)
     cells.refuse_unreadable()
-    return TrainingTable(typed, y, classes, cells, dates)
+    return TrainingTable(typed, y, classes, cells)
 
 
 def refuse_few(data: TrainingTable, query: str = "") -> None:

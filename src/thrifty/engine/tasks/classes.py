@@ -551,7 +551,7 @@ def multinomial_weights(models: list[Floats], place: Ints, weight: Floats) -> Fl
     target[rows, place] = 1.0
 
     def scores_at(at: Floats) -> Floats:
-        return at[:n_classes] + sum(slope * one for slope, one in zip(at[n_classes:], units, strict=True))
+        return at[:n_classes] + sum(slope * unit for slope, unit in zip(at[n_classes:], units, strict=True))
 
     def value(at: Floats) -> float:
         scores = scores_at(at)

@@ -444,7 +444,7 @@ class RankingTask(RegressionTask):
         labels = np.asarray(labels)
         if labels.ndim != 2 or labels.shape[1] != 2:
             raise InvalidInputError(
-                f"{name} must hold the relevance of each document and its query, shape (n, 2), to judge an order; got "
+                f"{name} must hold the relevance of each document and its query, shape (n, 2), to evaluate an order; got "
                 f"shape {labels.shape}. Give np.column_stack([relevance, qid]), or qid where a method takes it."
             )
         both = with_queries(labels[:, 0], labels[:, 1])

@@ -99,7 +99,7 @@ class Candidate:
         Calibration of each stage.
     blend : ndarray
         How the last stage's scores are blended with the full model's.
-    settled : ndarray of shape (n_rows, n_stages, n_scores), optional
+    served_scores : ndarray of shape (n_rows, n_stages, n_scores), optional
         Calibrated scores on the scale of the served model, which gates read.
     nodes : RowNodes, optional
         Columns that rows hold at each stage; None where no gate can be learned from them.
@@ -115,7 +115,7 @@ class Candidate:
     loss: Floats
     calibrations: list[Floats]
     blend: Floats
-    settled: Floats | None = None
+    served_scores: Floats | None = None
     nodes: RowNodes | None = None
     score: Numbers | None = None
     n_tied: int = 0
@@ -147,7 +147,7 @@ class Candidate:
 
 def compare_over_budgets(problem: AnsweredProblem, candidate: Candidate, other: Candidate) -> float:
     """z-score by which a candidate is ahead: points chosen on one half of the folds and counted on the other."""
-    costs = [one.evidence.cost for one in (other, candidate)]
+    costs = [each.evidence.cost for each in (other, candidate)]
     costs = [cost if cost.ndim == 1 else cost.mean(axis=0) for cost in costs]
     positive = np.concatenate(costs)
     if not (positive > 0).any():
@@ -171,11 +171,11 @@ def evaluate_stages(problem: AnsweredProblem, stages: StageScores) -> Candidate:
     full_quality = task.quality_of_scores(problem.y, problem.full_scores)
     if not is_worth_asking(evidence.quality, full_quality, problem.weight):
         loss[:, -1] = 1.0 + loss.max()
-    settled = scores_on_served_scale(task, stages, calibrations, scores)
-    gate = np.column_stack([task.uncertainty(settled[:, stage]) for stage in range(scores.shape[1])])
+    served_scores = scores_on_served_scale(task, stages, calibrations, scores)
+    gate = np.column_stack([task.uncertainty(served_scores[:, stage]) for stage in range(scores.shape[1])])
     evidence = replace(evidence, gate=gate, full_quality=full_quality, full_scores=problem.full_scores)
     n_tied = stages.tied.shape[1]
-    return Candidate(evidence, loss, calibrations, blend, settled, nodes=stages.nodes, n_tied=n_tied)
+    return Candidate(evidence, loss, calibrations, blend, served_scores, nodes=stages.nodes, n_tied=n_tied)
 
 
 def calibrate(rows: TrainingSet, scores: Floats) -> tuple[list[Floats], Floats]:
@@ -251,7 +251,7 @@ def stage_evidence(
 
 
 def is_worth_asking(quality: Numbers, full_quality: Numbers, weight: Floats) -> bool:
-    """Whether the answer with the full model is better than that of the last stage, which mostly holds all columns.
+    """True if the answer with the full model is better than that of the last stage, which mostly holds all columns.
 
     Where the full model by itself is worse than the last stage beyond doubt, the blend must be better by more than
     noise: a call that costs nothing extra would otherwise be made for a few lucky rows.
@@ -300,7 +300,7 @@ def scores_on_served_scale(
 
     Scores of regression, which carry no uncertainty, are not scaled.
     """
-    settled = scores * stages.ratio[:, None] if task.has_uncertainty else scores.copy()
+    served = scores * stages.ratio[:, None] if task.has_uncertainty else scores.copy()
     for stage in range(stages.tied.shape[1]):
-        settled[:, stage] = task.calibrated(stages.tied[:, stage], calibrations[stage])
-    return settled
+        served[:, stage] = task.calibrated(stages.tied[:, stage], calibrations[stage])
+    return served

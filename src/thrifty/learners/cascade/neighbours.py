@@ -81,7 +81,7 @@ MAX_NEIGHBOURS = 16_000
 """Training rows that are kept as neighbours."""
 
 MAX_ROWS = 60_000
-"""With more rows, judging all of them by neighbours takes longer than trees do."""
+"""With more rows, predicting all of them by neighbours takes longer than trees do."""
 
 POOL = 36
 """First purchases of the line's order, among which rows choose."""
@@ -103,10 +103,10 @@ STEPS = (1.6, 1.4, 1.25)
 """Factors by which bandwidths are changed in each round of their search."""
 
 HELD_IN_SEARCH = 5
-"""Columns of the sets, drawn at random, by which bandwidths are judged."""
+"""Columns of the sets, drawn at random, by which bandwidths are evaluated."""
 
 ROWS_IN_SEARCH, GROUPS = 400, 40
-"""Rows by which bandwidths, sharpness and pull are judged, and sets of columns that they hold in turns at least."""
+"""Rows by which bandwidths, sharpness and pull are evaluated, and sets of columns that they hold in turns at least."""
 
 SHARPNESS = (1.6, 1.25, 1.0, 0.8, 0.64, 0.4)
 PULLS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
@@ -271,7 +271,7 @@ def find_neighbours(
 
 
 def unsupported_reason(n_rows: int, *, has_categories: bool) -> str:
-    """Why neighbours do not support some rows; empty if they do."""
+    """Reason why neighbours do not support some rows; empty if they do."""
     if has_categories:
         return "the table has columns of text or categories, between which there is no distance"
     return f"they are at most {MAX_ROWS:,}, and here are {n_rows:,}" if n_rows > MAX_ROWS else ""

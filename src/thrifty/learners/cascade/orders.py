@@ -260,7 +260,9 @@ def by_code_effects(learner: Learner, others: Sequence[Ints], budget: float | No
     """The best first purchases by effects of codes, then the first of the other orders; None without a clear lead."""
     effects = _CodeEffects(learner, budget)
     first = effects.search()
-    order = np.array([*first, *(one for one in others[0].tolist() if one not in first)], dtype=np.intp)
+    order = np.array(
+        [*first, *(purchase for purchase in others[0].tolist() if purchase not in first)], dtype=np.intp
+    )
     reach = float(learner.price_list.prices[first].sum())
     of_others = max(effects.gain_along(other, reach) for other in others)
     return order if effects.gain_along(order, reach) > (1 + MIN_LEAD) * of_others else None
@@ -295,14 +297,14 @@ class _CodeEffects:
         left, n_scores = residuals.copy(), residuals.shape[2]
         for codes in self._codes[purchase]:
             cell = (codes.astype(np.intp)[:, None] * n_scores + np.arange(n_scores)).ravel()
-            for own, weight in zip(left, self._weights, strict=True):
+            for of_half, weight in zip(left, self._weights, strict=True):
                 n_rows = np.bincount(codes, weight, 256) + EFFECT_PULL
-                sums = np.bincount(cell, (own * weight[:, None]).ravel(), 256 * n_scores)
-                own -= (sums.reshape(256, n_scores) / n_rows[:, None])[codes]
+                sums = np.bincount(cell, (of_half * weight[:, None]).ravel(), 256 * n_scores)
+                of_half -= (sums.reshape(256, n_scores) / n_rows[:, None])[codes]
         return left
 
     def _held_out(self, residuals: Floats) -> float:
-        """Sum of squares of the rows that the effects were not found on."""
+        """Sum of squares of the rows that the effects are not means of."""
         squares = np.square(residuals).sum(axis=2)
         return float(squares[0] @ self._weights[1] + squares[1] @ self._weights[0])
 
@@ -314,28 +316,28 @@ class _CodeEffects:
         """First purchases: the pair of most gain per price, or within the budget, and the best ones behind it."""
         prices, has_budget = self._prices, np.isfinite(self._affordable)
         left = np.flatnonzero((prices > 0) & (prices <= self._affordable)).tolist()
-        alone = {one: self._gain(self._after(self._start, one)) / prices[one] for one in left}
-        left = sorted(left, key=lambda one: -alone[one])[:EFFECT_CANDIDATES]
+        alone = {bought: self._gain(self._after(self._start, bought)) / prices[bought] for bought in left}
+        left = sorted(left, key=lambda bought: -alone[bought])[:EFFECT_CANDIDATES]
         order, best = left[:1], -np.inf
         if has_budget and left:  # a dear purchase may be better than two cheap ones
-            order = [max(left, key=lambda one: alone[one] * prices[one])]
+            order = [max(left, key=lambda bought: alone[bought] * prices[bought])]
             best = alone[order[0]] * prices[order[0]]
-        for one in left[:EFFECT_PAIRED]:
-            after = self._after(self._start, one)
-            for other in left:
-                price = prices[one] + prices[other]
-                if one == other or price > self._affordable:
+        for first in left[:EFFECT_PAIRED]:
+            after = self._after(self._start, first)
+            for second in left:
+                price = prices[first] + prices[second]
+                if first == second or price > self._affordable:
                     continue
-                worth = self._gain(self._after(after, other)) / (1.0 if has_budget else price)
+                worth = self._gain(self._after(after, second)) / (1.0 if has_budget else price)
                 if worth > best:
-                    order, best = sorted([one, other], key=lambda this: -alone[this]), worth
+                    order, best = sorted([first, second], key=lambda bought: -alone[bought]), worth
         state = self._start
-        for one in order:
-            state = self._after(state, one)
+        for bought in order:
+            state = self._after(state, bought)
         while len(order) < EFFECT_STEPS:
             room, gained = self._affordable - prices[order].sum(), self._gain(state)
-            rest = [one for one in left if one not in order and prices[one] <= room]
-            worths = [(self._gain(self._after(state, one)) - gained) / prices[one] for one in rest]
+            rest = [bought for bought in left if bought not in order and prices[bought] <= room]
+            worths = [(self._gain(self._after(state, bought)) - gained) / prices[bought] for bought in rest]
             if not worths or max(worths) <= 0.0:
                 break
             order.append(rest[int(np.argmax(worths))])
@@ -362,4 +364,4 @@ ORDERS: dict[str, Callable[[Learner], Ints]] = {
 """Functions that make a candidate order, by name; sizes are compared with the first."""
 
 ORDERS_OF_SEVERAL: dict[str, Callable[[Learner], Ints]] = ORDERS | {"forward selection": by_forward_selection}
-"""Those for tasks of several scores."""
+"""Functions for tasks of several scores."""

@@ -1,7 +1,6 @@
 """Base classes of estimators with a chain: ``predict``, ``route``, ``cost``, ``explain``, and steps of every fit."""
 
 import copy
-import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from thrifty._moved import FormerName
 from thrifty.arrays import Floats, Ints, Labels
 from thrifty.engine.evidence.collect import training_fingerprints
 from thrifty.engine.evidence.evidence import Evidence
@@ -34,8 +34,6 @@ from thrifty.errors import InvalidInputError
 from thrifty.learners.estimators.checks import validated
 from thrifty.learners.estimators.notebook import Notebook
 from thrifty.learners.estimators.operating_points import OperatingPoints
-
-_FORMER_NAMES = {"target_name_": "target", "row_key_name_": "row_key"}
 
 
 def unwrap_chain(model: FullModel | Chain, prices: PriceList, task: Task) -> FullModel | Chain:
@@ -78,7 +76,7 @@ def unwrap_frozen(full: Any) -> Any:
 class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Base class of estimators that predict with a ``chain_``; subclasses implement ``fit``.
 
-    A fit stores ``chain_``, and ``evidence_``: results of the chain on the rows of the fit, which operating points are chosen by.
+    A fit stores ``chain_``, and ``evidence_``: results of the chain on the rows that choose operating points.
     """
 
     _accepts_missing = False
@@ -182,18 +180,8 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
         other._change_chain(lambda chain: chain.with_prices(prices))
         return other
 
-    def __getattr__(self, name: str) -> Any:
-        """Attributes of version 0.3 that are in ``record_``, the record of a fit from a table."""
-        record = vars(self).get("record_") if name in _FORMER_NAMES else None
-        if record is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        present = _FORMER_NAMES[name]
-        warnings.warn(
-            f"{name} is record_.{present} since thrifty 0.4, and goes in the next release.",
-            FutureWarning,
-            stacklevel=2,
-        )
-        return getattr(record, present)
+    target_name_ = FormerName("record_.target")
+    row_key_name_ = FormerName("record_.row_key")
 
     # -- for subclasses --------------------------------------------------------------------------
 
