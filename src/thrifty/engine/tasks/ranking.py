@@ -444,8 +444,8 @@ class RankingTask(RegressionTask):
         labels = np.asarray(labels)
         if labels.ndim != 2 or labels.shape[1] != 2:
             raise InvalidInputError(
-                f"{name} must hold the relevance of each document and its query, shape (n, 2), to evaluate an order; got "
-                f"shape {labels.shape}. Give np.column_stack([relevance, qid]), or qid where a method takes it."
+                f"{name} must hold the relevance of each document and its query, shape (n, 2), to evaluate an order; "
+                f"got shape {labels.shape}. Give np.column_stack([relevance, qid]), or qid where a method takes it."
             )
         both = with_queries(labels[:, 0], labels[:, 1])
         if len(both) != n_rows:

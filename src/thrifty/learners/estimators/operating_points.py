@@ -168,8 +168,9 @@ class OperatingPoints:
         if fitted_on.full_quality is None:
             raise InvalidInputError(
                 f"this {type(self).__name__} was fitted without its full model, so its evidence does not show "
-                f"which points are worth a test. Choose them on other rows, with Frontier.from_evidence([evidence_of(...)], "
-                f"against_full=True), and give frontier.on([evidence_of(...)]) to thrifty.certify."
+                f"which points are worth a test. Choose them on other rows, with "
+                f"Frontier.from_evidence([evidence_of(...)], against_full=True), and give frontier.on([evidence_of(...)]) "
+                f"to thrifty.certify."
             )
         chosen, alone = self._candidates(measure)
         if alone:
