@@ -361,12 +361,9 @@ class Schema:
         dtypes = list(native.dtypes) if table.kind == self.kind else [None] * len(columns)
         wanted = [self._dtypes[column] for column in columns.tolist()]
         # Equal for pandas are types with the same categories in any order; models count them in order.
-        check = [
-            place
-            for place, column in enumerate(columns.tolist())
-            if dtypes != wanted or self.type_of(column).categories is not None
-        ]
-        other = [place for place in check if not _fits(dtypes[place], wanted[place])]
+        check, is_same = enumerate(columns.tolist()), dtypes == wanted
+        places = [at for at, column in check if not is_same or self.type_of(column).categories is not None]
+        other = [place for place in places if not _fits(dtypes[place], wanted[place])]
         if not other:
             return native
         changed = {}

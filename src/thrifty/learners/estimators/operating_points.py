@@ -169,8 +169,8 @@ class OperatingPoints:
             raise InvalidInputError(
                 f"this {type(self).__name__} was fitted without its full model, so its evidence does not show "
                 f"which points are worth a test. Choose them on other rows, with "
-                f"Frontier.from_evidence([evidence_of(...)], against_full=True), and give frontier.on([evidence_of(...)]) "
-                f"to thrifty.certify."
+                f"Frontier.from_evidence([evidence_of(...)], against_full=True), and give "
+                f"frontier.on([evidence_of(...)]) to thrifty.certify."
             )
         chosen, alone = self._candidates(measure)
         if alone:
