@@ -40,7 +40,7 @@ from thrifty.learners.estimators.base import (
     ChainEstimator,
     ChainRegressor,
     all_or_nothing,
-    chain_behind,
+    task_of_route,
     unwrap_chain,
 )
 from thrifty.learners.estimators.checks import (
@@ -741,11 +741,7 @@ class BudgetedRanker(BudgetedCascade):
 
     def _task_of(self, y: Any, weight: Floats) -> RankingTask:  # noqa: ARG002 - there are no weights
         task = ranking_of(y, self.loss, self.metric, self.tolerance)
-        behind = chain_behind(self.full)
-        # One route has one unit: gains of a chain used as the full model are in units of its own spread.
-        theirs = None if behind is None else behind.task
-        same = isinstance(theirs, RankingTask) and (theirs.measure, theirs.k) == (task.measure, task.k)
-        return theirs if same else task  # type: ignore[return-value]  # a ranking, then
+        return task_of_route(task, self.full, "measure", "k")
 
     def _default_full(self) -> Any:
         return default_regressor("squared", self.random_state)

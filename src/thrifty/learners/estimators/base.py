@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -35,6 +35,8 @@ from thrifty.learners.estimators.checks import validated
 from thrifty.learners.estimators.notebook import Notebook
 from thrifty.learners.estimators.operating_points import OperatingPoints
 
+AnyTask = TypeVar("AnyTask", bound=RegressionTask)
+
 
 def unwrap_chain(model: FullModel | Chain, prices: PriceList, task: Task) -> FullModel | Chain:
     """The chain that a full model is, which must have the same task and prices; other models are unchanged."""
@@ -59,6 +61,17 @@ def chain_behind(full: Any) -> Chain | None:
     """Chain of a full model that is one, by itself or inside an estimator; None for other models."""
     inner = getattr(unwrap_frozen(full), "chain_", full)
     return inner if isinstance(inner, Chain) else None
+
+
+def task_of_route(task: AnyTask, full: Any, *same: str) -> AnyTask:
+    """Task of a chain used as the full model, where some attributes are the same; else the task itself.
+
+    One route has one unit: losses of a chain are in units of its own spread.
+    """
+    behind = chain_behind(full)
+    theirs = None if behind is None else behind.task
+    is_same = isinstance(theirs, type(task)) and all(getattr(theirs, k) == getattr(task, k) for k in same)
+    return theirs if is_same else task  # type: ignore[return-value]  # of the same type
 
 
 def _answers_of(task: Task) -> str:
@@ -320,12 +333,7 @@ class ChainRegressor(RegressorMixin, ChainEstimator):  # type: ignore[misc]  # s
 
     def _task_of(self, y: Any, weight: Floats) -> RegressionTask:
         task = regression_of(y, self.loss, weight, tolerance=self.tolerance, quantile=self.quantile)
-        behind = chain_behind(getattr(self, "full", None))
-        # One route has one unit: errors of a chain used as the full model are in units of its own spread.
-        theirs = None if behind is None else behind.task
-        if not isinstance(theirs, RegressionTask):
-            return task
-        return theirs if (theirs.kind, theirs.quantile) == (task.kind, task.quantile) else task
+        return task_of_route(task, getattr(self, "full", None), "kind", "quantile")
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2 of the predictions, as of every regressor, in a unit in which squares of targets do not overflow."""
