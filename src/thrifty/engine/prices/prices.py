@@ -342,14 +342,14 @@ def check_price_list(
             f"the price of the full model (full of Prices) must be {PRICE_RULE}; got {full:g}. Write prices in another "
             f"unit."
         )
-    read: Ints | None = check_columns("full_features", prices.full_features, n_features, names)
-    read = None if np.array_equal(read, np.arange(n_features)) else read  # None is every column
+    read = check_columns("full_features", prices.full_features, n_features, names)
+    full_columns = None if np.array_equal(read, np.arange(n_features)) else read
     discounts = _discounts(prices.discounts, purchase_prices, group_of, names)
     if by_row is not None:
         by_row = _checked_row_prices(by_row, purchase_prices, group_of, discounts, names)
         if rows is not None:
             by_row.of_rows(rows, np.arange(rows.n_samples), names)
-    return PriceList(purchase_prices, group_of, full, read, discounts, by_row)
+    return PriceList(purchase_prices, group_of, full, full_columns, discounts, by_row)
 
 
 def with_prices(price_list: PriceList, by_row: Any, feature_names: Sequence[str] | None) -> PriceList:
