@@ -1,6 +1,8 @@
+import ast
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from sklearn.base import BaseEstimator
@@ -13,7 +15,14 @@ from thrifty.engine.tasks.task import Task
 def test_everything_in_all_can_be_imported_and_nothing_else_is_listed():
     for name in thrifty.__all__:
         assert getattr(thrifty, name).__name__ == name
-    assert sorted(thrifty._HOME) == sorted(thrifty.__all__)
+    imports = [
+        node
+        for node in ast.walk(ast.parse(Path(thrifty.__file__).read_text()))
+        if isinstance(node, ast.ImportFrom)
+    ]
+    typed = {alias.asname: node.module for node in imports for alias in node.names if alias.asname}
+    assert typed.pop("__version__") == "thrifty._version"
+    assert typed == {name: f"thrifty.{module}" for name, module in thrifty._HOME.items()}
     assert set(thrifty.__all__) <= set(dir(thrifty))
 
 

@@ -70,7 +70,7 @@ def test_libraries_are_looked_for_again_only_after_an_import(monkeypatch):
     looks = []
     look = threads.ThreadpoolController
     monkeypatch.setattr(threads, "ThreadpoolController", lambda: looks.append(1) or look())
-    monkeypatch.setattr(threads, "_seen", (0, None))
+    monkeypatch.setattr(threads, "_loaded", (0, None))
     for _ in range(3):
         with limited_threads(openmp=1, blas=1):
             pass

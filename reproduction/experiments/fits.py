@@ -158,7 +158,6 @@ def _judge(model: Any, split: Split, folds: Ints | None) -> FullScores:
         BinaryTask(np.array([0, 1])),
         np.ones(len(signs)),
         folds,
-        len(signs),
     )
     judged = cross_fit_full(model, rows)
     val, test = (judged.model.outputs(X, X)[:, 1] for X in (split.X_val, split.X_test))

@@ -64,7 +64,7 @@ class _GreedyMiser(GatedEstimator):
         self._trees.check()
         check_amount("gamma", self.gamma)
 
-    def _judged(self, rows: TrainingRows, *_: Any, **__: Any) -> CrossFittedFull:
+    def _cross_fit_full(self, rows: TrainingRows, *_: Any, **__: Any) -> CrossFittedFull:
         nothing = rows.task.outputs(np.zeros((len(rows.y), rows.task.n_scores)))
         return CrossFittedFull(AbsentFull(), nothing, rows.task)
 

@@ -7,111 +7,73 @@ from thrifty._moved import find_moved_modules
 from thrifty._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from thrifty.auditing.audit import Audit, audit
-    from thrifty.bundle.save_load import load, save
-    from thrifty.device.export import export
-    from thrifty.engine.evidence.budgets import hold_budget
-    from thrifty.engine.evidence.certificate import Certificate, certify
-    from thrifty.engine.evidence.collect import evidence_of, point_of
-    from thrifty.engine.evidence.evidence import Evidence
-    from thrifty.engine.evidence.frontier import Frontier
-    from thrifty.engine.prices.prices import Prices
-    from thrifty.engine.purchases.readers import Delivery
-    from thrifty.engine.purchases.receipts import Receipt
-    from thrifty.engine.purchases.sources import DictSource, HttpSource, SqlSource
-    from thrifty.engine.walk.chain import Chain
-    from thrifty.engine.walk.policy import Policy
-    from thrifty.engine.walk.session import Session
-    from thrifty.learners.cascade.estimators import (
-        BudgetedClassifier,
-        BudgetedRanker,
-        BudgetedRegressor,
-        StageOptions,
-    )
-    from thrifty.learners.dynamod.gbrt_estimators import DynaModGbrtClassifier, DynaModGbrtRegressor
-    from thrifty.learners.dynamod.linear_estimator import DynaModLinClassifier
-    from thrifty.learners.dynamod.lstsq_estimator import DynaModLstsqClassifier
-    from thrifty.learners.dynamod.sweep import sweep
-    from thrifty.learners.routing.confidence import ConfidenceRouter
-    from thrifty.learners.routing.router import ModelRouter
-    from thrifty.learners.table_fit import fit_table
-    from thrifty.reporting.page import report
+    from thrifty.auditing.audit import Audit as Audit
+    from thrifty.auditing.audit import audit as audit
+    from thrifty.bundle.save_load import load as load
+    from thrifty.bundle.save_load import save as save
+    from thrifty.device.export import export as export
+    from thrifty.engine.evidence.budgets import hold_budget as hold_budget
+    from thrifty.engine.evidence.certificate import Certificate as Certificate
+    from thrifty.engine.evidence.certificate import certify as certify
+    from thrifty.engine.evidence.collect import evidence_of as evidence_of
+    from thrifty.engine.evidence.collect import point_of as point_of
+    from thrifty.engine.evidence.evidence import Evidence as Evidence
+    from thrifty.engine.evidence.frontier import Frontier as Frontier
+    from thrifty.engine.prices.prices import Prices as Prices
+    from thrifty.engine.purchases.http import HttpSource as HttpSource
+    from thrifty.engine.purchases.readers import Delivery as Delivery
+    from thrifty.engine.purchases.receipts import Receipt as Receipt
+    from thrifty.engine.purchases.sources import DictSource as DictSource
+    from thrifty.engine.purchases.sql import SqlSource as SqlSource
+    from thrifty.engine.walk.chain import Chain as Chain
+    from thrifty.engine.walk.policy import Policy as Policy
+    from thrifty.engine.walk.session import Session as Session
+    from thrifty.learners.cascade.estimators import BudgetedClassifier as BudgetedClassifier
+    from thrifty.learners.cascade.estimators import BudgetedRanker as BudgetedRanker
+    from thrifty.learners.cascade.estimators import BudgetedRegressor as BudgetedRegressor
+    from thrifty.learners.cascade.estimators import StageOptions as StageOptions
+    from thrifty.learners.dynamod.gbrt_estimators import DynaModGbrtClassifier as DynaModGbrtClassifier
+    from thrifty.learners.dynamod.gbrt_estimators import DynaModGbrtRegressor as DynaModGbrtRegressor
+    from thrifty.learners.dynamod.linear_estimator import DynaModLinClassifier as DynaModLinClassifier
+    from thrifty.learners.dynamod.lstsq_estimator import DynaModLstsqClassifier as DynaModLstsqClassifier
+    from thrifty.learners.dynamod.sweep import sweep as sweep
+    from thrifty.learners.routing.confidence import ConfidenceRouter as ConfidenceRouter
+    from thrifty.learners.routing.router import ModelRouter as ModelRouter
+    from thrifty.learners.table_fit import fit_table as fit_table
+    from thrifty.reporting.page import report as report
 
-
-__all__ = [
-    "Audit",
-    "BudgetedClassifier",
-    "BudgetedRanker",
-    "BudgetedRegressor",
-    "Certificate",
-    "Chain",
-    "ConfidenceRouter",
-    "Delivery",
-    "DictSource",
-    "DynaModGbrtClassifier",
-    "DynaModGbrtRegressor",
-    "DynaModLinClassifier",
-    "DynaModLstsqClassifier",
-    "Evidence",
-    "Frontier",
-    "HttpSource",
-    "ModelRouter",
-    "Policy",
-    "Prices",
-    "Receipt",
-    "Session",
-    "SqlSource",
-    "StageOptions",
-    "audit",
-    "certify",
-    "evidence_of",
-    "export",
-    "fit_table",
-    "hold_budget",
-    "load",
-    "point_of",
-    "report",
-    "save",
-    "sweep",
-]
-
-# Names are looked up when they are first used: the command line answers `--help` without loading scikit-learn.
-_HOME = {
-    "Audit": "auditing.audit",
-    "BudgetedClassifier": "learners.cascade.estimators",
-    "BudgetedRanker": "learners.cascade.estimators",
-    "BudgetedRegressor": "learners.cascade.estimators",
-    "Certificate": "engine.evidence.certificate",
-    "Chain": "engine.walk.chain",
-    "ConfidenceRouter": "learners.routing.confidence",
-    "Delivery": "engine.purchases.readers",
-    "DictSource": "engine.purchases.sources",
-    "DynaModGbrtClassifier": "learners.dynamod.gbrt_estimators",
-    "DynaModGbrtRegressor": "learners.dynamod.gbrt_estimators",
-    "DynaModLinClassifier": "learners.dynamod.linear_estimator",
-    "DynaModLstsqClassifier": "learners.dynamod.lstsq_estimator",
-    "Evidence": "engine.evidence.evidence",
-    "Frontier": "engine.evidence.frontier",
-    "HttpSource": "engine.purchases.http",
-    "ModelRouter": "learners.routing.router",
-    "Policy": "engine.walk.policy",
-    "Prices": "engine.prices.prices",
-    "Receipt": "engine.purchases.receipts",
-    "Session": "engine.walk.session",
-    "SqlSource": "engine.purchases.sql",
-    "StageOptions": "learners.cascade.estimators",
-    "audit": "auditing.audit",
-    "certify": "engine.evidence.certificate",
-    "evidence_of": "engine.evidence.collect",
-    "export": "device.export",
-    "fit_table": "learners.table_fit",
-    "hold_budget": "engine.evidence.budgets",
-    "load": "bundle.save_load",
-    "point_of": "engine.evidence.collect",
-    "report": "reporting.page",
-    "save": "bundle.save_load",
-    "sweep": "learners.dynamod.sweep",
+# Modules are imported when one of their names is first used: `thrifty --help` answers without scikit-learn.
+_NAMES_OF = {
+    "auditing.audit": "Audit audit",
+    "bundle.save_load": "load save",
+    "device.export": "export",
+    "engine.evidence.budgets": "hold_budget",
+    "engine.evidence.certificate": "Certificate certify",
+    "engine.evidence.collect": "evidence_of point_of",
+    "engine.evidence.evidence": "Evidence",
+    "engine.evidence.frontier": "Frontier",
+    "engine.prices.prices": "Prices",
+    "engine.purchases.http": "HttpSource",
+    "engine.purchases.readers": "Delivery",
+    "engine.purchases.receipts": "Receipt",
+    "engine.purchases.sources": "DictSource",
+    "engine.purchases.sql": "SqlSource",
+    "engine.walk.chain": "Chain",
+    "engine.walk.policy": "Policy",
+    "engine.walk.session": "Session",
+    "learners.cascade.estimators": "BudgetedClassifier BudgetedRanker BudgetedRegressor StageOptions",
+    "learners.dynamod.gbrt_estimators": "DynaModGbrtClassifier DynaModGbrtRegressor",
+    "learners.dynamod.linear_estimator": "DynaModLinClassifier",
+    "learners.dynamod.lstsq_estimator": "DynaModLstsqClassifier",
+    "learners.dynamod.sweep": "sweep",
+    "learners.routing.confidence": "ConfidenceRouter",
+    "learners.routing.router": "ModelRouter",
+    "learners.table_fit": "fit_table",
+    "reporting.page": "report",
 }
+_HOME = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
+
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
@@ -76,7 +77,7 @@ class FormerName:
     Parameters
     ----------
     name : str
-        Present name of the attribute.
+        Present name of the attribute; of one of another attribute, with a dot between their names.
     """
 
     def __init__(self, name: str) -> None:
@@ -89,9 +90,10 @@ class FormerName:
         """Value of the attribute under its present name."""
         if instance is None:
             return self
+        value = attrgetter(self._name)(instance)
         warnings.warn(
             f"{self._former} of {owner.__name__} is {self._name} now; the former name goes with the next release.",
             FutureWarning,
             stacklevel=2,
         )
-        return getattr(instance, self._name)
+        return value

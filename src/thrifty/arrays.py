@@ -10,23 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from thrifty.errors import InvalidInputError
 
-__all__ = [
-    "Bools",
-    "Codes",
-    "Floats",
-    "Int32s",
-    "Int64s",
-    "Ints",
-    "Labels",
-    "Numbers",
-    "Words",
-    "check_unmasked",
-    "finite_numbers",
-    "has_shape",
-    "plain_settings",
-    "unmasked",
-]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 Int32s = NDArray[np.int32]
@@ -76,7 +59,7 @@ def finite_numbers(name: str, values: ArrayLike, shape: tuple[int | None, ...]) 
 
 
 def has_shape(values: Any, shape: tuple[int | None, ...]) -> bool:
-    """Whether an array has a shape, None being any length."""
+    """True if an array has a shape, None being any length."""
     return values.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, values.shape, strict=True))
 
 

@@ -1,39 +1,20 @@
 """Errors and warnings that thrifty raises on purpose."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-
-__all__ = [
-    "FULL_MODEL",
-    "DataUnavailableError",
-    "FullModelDownError",
-    "FullModelFailedError",
-    "FullModelFailedWarning",
-    "FullModelNotWorthItWarning",
-    "FullModelOutsideWarning",
-    "InvalidAnswerError",
-    "InvalidInputError",
-    "InvalidParameterError",
-    "InvalidTypeError",
-    "MissingSupportWarning",
-    "NoPriceOfMistakesError",
-    "NothingSavedWarning",
-    "OptimisticFullModelWarning",
-    "PurchaseFailedError",
-    "RefittedFullModelWarning",
-    "RemoteFailure",
-    "RowsLeftBehindError",
-    "ThriftyError",
-    "UnreadableRowsError",
-    "UnspentBudgetWarning",
-    "renumber_rows_in_errors",
-]
 
 FULL_MODEL = "the full model"
 """Default model name in error messages."""
 
 _ROWS_SHOWN = 5
+
+
+def listed(names: Iterable[Any], max_names: int = 5) -> str:
+    """First few names, joined for a message."""
+    names = list(names)
+    shown = ", ".join(repr(name) for name in names[:max_names])
+    return shown if len(names) <= max_names else f"{shown} and {len(names) - max_names} more"
 
 
 class ThriftyError(Exception):
@@ -80,7 +61,7 @@ class InvalidTypeError(InvalidInputError, TypeError):
 
 
 class FullModelDownError(ThriftyError):
-    """The full model did not answer, and no stage is to answer in its place; ``reason`` is why."""
+    """The full model did not answer, and no stage is to answer instead; ``reason`` is why."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the full model did not answer ({reason}). Ask again later.")
@@ -180,9 +161,6 @@ class PurchaseFailedError(ThriftyError, RuntimeError):
         super().__init__(message)
         self.receipt = receipt
 
-    def __reduce__(self) -> Any:
-        return type(self), (str(self), self.receipt)
-
 
 class RowsLeftBehindError(ThriftyError):
     """Some rows of a batch cannot go on from their stage; caught by the walk of the batch."""
@@ -195,12 +173,9 @@ class RowsLeftBehindError(ThriftyError):
 class UnreadableRowsError(InvalidInputError):
     """A stage cannot score some rows; ``rows`` are their numbers."""
 
-    def __init__(self, message: str, rows: Any) -> None:
+    def __init__(self, message: str, rows: Any = ()) -> None:
         super().__init__(message)
         self.rows = rows
-
-    def __reduce__(self) -> Any:
-        return type(self), (str(self), self.rows)
 
 
 class DataUnavailableError(InvalidInputError, FileNotFoundError):

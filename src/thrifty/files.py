@@ -10,8 +10,6 @@ from pathlib import Path
 
 from thrifty.errors import DataUnavailableError, InvalidInputError
 
-__all__ = ["check_output", "parse_bytes", "read_capped", "write_atomically"]
-
 AnyPath = str | os.PathLike[str]
 
 
@@ -45,31 +43,22 @@ def write_atomically(path: AnyPath, data: bytes) -> None:
     target = check_output(path)
     beside = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.part")
     try:
-        _write_through(beside, data)
+        with open(beside, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
         if target.exists():
             shutil.copymode(target, beside)
         os.replace(beside, target)
-    except OSError as error:
-        _remove(beside)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         raise InvalidInputError(
             f"{path} cannot be written: {error.strerror or error}. Nothing was changed; name another file."
         ) from error
-    except BaseException:
-        _remove(beside)
-        raise
     _flush_folder(target.parent)
-
-
-def _remove(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink(missing_ok=True)
-
-
-def _write_through(path: Path, data: bytes) -> None:
-    with open(path, "xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _flush_folder(folder: Path) -> None:
@@ -88,12 +77,12 @@ def read_capped(path: AnyPath, max_bytes: int) -> bytes:
         # Without blocking: a pipe of this name would otherwise be waited for.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with open(descriptor, "rb") as file:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise InvalidInputError(f"{path} is no regular file. Give a file that `save` wrote.")
-            if found.st_size > max_bytes:
+            if status.st_size > max_bytes:
                 raise InvalidInputError(
-                    f"{path} has {found.st_size} bytes, and {max_bytes} are allowed. "
+                    f"{path} has {status.st_size} bytes, and {max_bytes} are allowed. "
                     f"If it is meant to, raise `max_bytes`."
                 )
             # The file may grow while it is read; one byte more than allowed is enough to refuse it.
@@ -106,7 +95,7 @@ def read_capped(path: AnyPath, max_bytes: int) -> bytes:
 
 def parse_bytes(text: int | str, name: str) -> int:
     """A number of bytes: 32768, "32768", "32k", "1M" or "2GB", where k is 1,024."""
-    found = re.fullmatch(r"(\d+)\s*([kKmMgG]?)[bB]?", str(text).strip())
-    if found is None or int(found[1]) == 0:
+    parts = re.fullmatch(r"(\d+)\s*([kKmMgG]?)[bB]?", str(text).strip())
+    if parts is None or int(parts[1]) == 0:
         raise InvalidInputError(f"{name} must be a number of bytes, such as 32768 or 32k; got {text!r}.")
-    return int(found[1]) * {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}[found[2].lower()]
+    return int(parts[1]) * {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}[parts[2].lower()]

@@ -5,8 +5,6 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from time import perf_counter
 
-__all__ = ["Progress", "progress_printer", "silent", "stopped_by_errors"]
-
 Progress = Callable[[str, int, int], object]
 """Called as ``progress(what, done, total)``."""
 

@@ -3,7 +3,7 @@
 Drawn from a generator, chance would depend on the order, the number and the batch of rows. Here it depends on
 
 * a *fingerprint of the content* of a row, for folds and subsamples of training rows: equal rows are treated alike, so a
-  row of weight 2 is that row given twice, and no duplicate leaks from a fold into the model that is judged on it;
+  row of weight 2 is that row given twice, and no duplicate leaks from a fold into the model that predicts it;
 * the *key* of a row, where two operating points are mixed: the same key takes the same route in one table, in
   partitions, alone, and through every entry point.
 
@@ -25,21 +25,6 @@ from scipy import sparse
 
 from thrifty.arrays import Bools, Ints, Words
 from thrifty.errors import InvalidInputError
-
-__all__ = [
-    "Subsampler",
-    "content_folds",
-    "content_keys",
-    "fingerprints",
-    "key_chance",
-    "key_words",
-    "labelled_keys",
-    "mix",
-    "query_folds",
-    "query_keys",
-    "uniforms",
-]
-
 
 # Odd multipliers of the splitmix64 generator (Steele, Lea and Flood, 2014): they spread one changed
 # input bit over all 64 output bits.
@@ -66,8 +51,7 @@ def content_keys(X: object, strata: Ints) -> Words:
 
 def labelled_keys(held: Words, labels: Words) -> Words:
     """Two fingerprints per row, shape (n_rows, 2): of what it holds, as given, and of that together with its label."""
-    keys: Words = np.column_stack([held, mix(held ^ mix(labels + np.uint64(1)))])
-    return keys
+    return np.column_stack([held, mix(held ^ mix(labels + np.uint64(1)))])
 
 
 def query_keys(keys: Words, query: Ints | None) -> Words:
@@ -75,9 +59,9 @@ def query_keys(keys: Words, query: Ints | None) -> Words:
     if query is None:
         return keys
     number = np.unique(query, return_inverse=True)[1]
-    found = np.zeros((int(number.max()) + 1, keys.shape[1]), dtype=np.uint64)
-    np.add.at(found, number, keys)
-    return found
+    summed = np.zeros((int(number.max()) + 1, keys.shape[1]), dtype=np.uint64)
+    np.add.at(summed, number, keys)
+    return summed
 
 
 def _content(X: object, *, exact: bool) -> Words:
@@ -125,15 +109,14 @@ class Subsampler:
         self._first, self._drawn = 0, np.empty((0, len(self._content)), dtype=bool)
 
     def __call__(self, seed: int) -> Bools:
-        """Whether each row is drawn."""
+        """Mask of the rows that are drawn."""
         if not self._first <= seed < self._first + len(self._drawn):
             seeds = _mixed(seed, seed + self._n_together)
             self._first, self._drawn = seed, mix(self._content + seeds[:, None]) < self._end
-        drawn: Bools = self._drawn[seed - self._first]
-        return drawn
+        return self._drawn[seed - self._first]
 
     def masks(self, first: int, n_seeds: int) -> Bools:
-        """Whether each row is drawn under each of ``n_seeds`` consecutive seeds, shape (n_seeds, n_rows)."""
+        """Masks of the rows drawn under each of ``n_seeds`` consecutive seeds, shape (n_seeds, n_rows)."""
         return np.stack([self(seed) for seed in range(first, first + n_seeds)])
 
 
@@ -167,7 +150,7 @@ def query_folds(X: object, query: Ints, strata: Ints, n_folds: int, seed: int = 
     np.add.at(held, number, fingerprints(X, seed))
     np.maximum.at(kind, number, strata)
     n_distinct = len(np.unique(held))
-    if min(len(np.unique(held[kind == one])) for one in np.unique(kind)) < n_folds:
+    if min(len(np.unique(held[kind == each])) for each in np.unique(kind)) < n_folds:
         kind = np.zeros_like(kind)
     if n_distinct < 2:
         return np.zeros(len(number), dtype=np.intp)
@@ -186,14 +169,14 @@ def key_words(keys: Any, name: str = "row_key") -> Words:
     name : str
         What to call the keys in an error.
     """
-    given = keys if isinstance(keys, list | tuple) else np.asarray(keys)
-    if isinstance(given, np.ndarray):
-        if given.ndim != 1:
-            raise InvalidInputError(f"{name} must have one key for each row; got shape {given.shape}.")
-        if given.dtype.kind in "iub":
-            return given.astype(np.uint64)
-        given = given.tolist() if given.dtype.kind not in "mM" else given.astype(str).tolist()
-    return np.array([_key_word(key, name, place) for place, key in enumerate(given)], dtype=np.uint64)
+    keys = keys if isinstance(keys, list | tuple) else np.asarray(keys)
+    if isinstance(keys, np.ndarray):
+        if keys.ndim != 1:
+            raise InvalidInputError(f"{name} must have one key for each row; got shape {keys.shape}.")
+        if keys.dtype.kind in "iub":
+            return keys.astype(np.uint64)
+        keys = (keys.astype(str) if keys.dtype.kind in "mM" else keys).tolist()
+    return np.array([_key_word(key, name, place) for place, key in enumerate(keys)], dtype=np.uint64)
 
 
 def _key_word(key: Any, name: str, place: int) -> int:
@@ -232,8 +215,7 @@ def _words(values: NDArray[np.float64]) -> Words:
     # Adding 0.0 turns -0.0 into 0.0: numbers that compare equal must hash equal. Processors differ in the sign of NaN.
     plain = np.ascontiguousarray(values, dtype=np.float64) + 0.0
     plain[np.isnan(plain)] = np.nan
-    words: Words = plain.view(np.uint64)
-    return words
+    return plain.view(np.uint64)
 
 
 @lru_cache(maxsize=8)

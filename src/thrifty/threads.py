@@ -18,15 +18,13 @@ from threadpoolctl import ThreadpoolController
 
 from thrifty.errors import InvalidInputError
 
-__all__ = ["call_with_timeout", "limited_threads", "threads_for", "threads_of", "usable_threads"]
-
 FEW_ROWS = 1_000
 """Below this number of rows, starting threads takes longer than predicting."""
 
 Result = TypeVar("Result")
 
 _allowed: ContextVar[int | None] = ContextVar("allowed", default=None)
-_seen: tuple[int, Any] = (0, None)
+_loaded: tuple[int, Any] = (0, None)
 
 
 def threads_of(n_jobs: Any) -> int:
@@ -81,12 +79,12 @@ def call_with_timeout(seconds: float | None, call: Callable[[], Result], who: st
     """
     if seconds is None:
         return call()
-    found: list[Result] = []
+    results: list[Result] = []
     raised: list[BaseException] = []
 
     def listen() -> None:
         try:
-            found.append(call())
+            results.append(call())
         except BaseException as error:  # it is raised again where the caller waits
             raised.append(error)
 
@@ -96,16 +94,16 @@ def call_with_timeout(seconds: float | None, call: Callable[[], Result], who: st
     thread.join(seconds)
     if raised:
         raise raised[0]
-    if not found:
+    if not results:
         raise TimeoutError(f"{who} did not answer within {seconds:g} seconds")
-    return found[0]
+    return results[0]
 
 
 def _libraries() -> Any:
     """Libraries that are loaded; they are looked for again, which takes milliseconds, where modules were imported."""
-    global _seen
-    n_modules, controller = _seen
+    global _loaded
+    n_modules, controller = _loaded
     if controller is None or n_modules != len(sys.modules):
         controller = ThreadpoolController()
-        _seen = len(sys.modules), controller
+        _loaded = len(sys.modules), controller
     return controller

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from thrifty.bundle import to_bytes
-from thrifty.bundle.codec import NotPlainError, Reader, Writer, register
+from thrifty.bundle.codec import NotPlainError, ObjectReader, ObjectWriter, register
 from thrifty.bundle.container import FORMAT, Contents, pack, unpack
 from thrifty.errors import InvalidInputError
 
@@ -69,10 +69,10 @@ class Holder:
 
 
 def through_a_file(value):
-    writer = Writer()
+    writer = ObjectWriter()
     writer.object(Holder(value))
     contents = unpack(pack(Contents({"objects": writer.objects}, writer.arrays)))
-    return Reader(contents.facts["objects"], contents.arrays).root().value
+    return ObjectReader(contents.facts["objects"], contents.arrays).root().value
 
 
 @pytest.mark.slow
@@ -105,14 +105,14 @@ def test_numbers_of_numpy_come_back_as_such(array):
 )
 def test_what_is_not_plain_data_is_refused(value):
     with pytest.raises(NotPlainError):
-        Writer().value(value)
+        ObjectWriter().value(value)
 
 
 def test_lists_nested_without_end_are_refused():
     endless = []
     endless.append(endless)
     with pytest.raises(NotPlainError, match="deep"):
-        Writer().value(endless)
+        ObjectWriter().value(endless)
 
 
 def refused(data, match, **options):

@@ -13,7 +13,7 @@ import thrifty
 from thrifty import Chain, ConfidenceRouter, DynaModLinClassifier, Policy, Prices, hold_budget
 from thrifty.arrays import Ints
 from thrifty.bundle import from_bytes, register, to_bytes
-from thrifty.bundle.codec import _KNOWN
+from thrifty.bundle.codec import _REGISTERED
 from thrifty.bundle.objects import _ESTIMATORS
 from thrifty.engine.full.model import AbsentFull, CallableFull, PrecomputedFull
 from thrifty.engine.prices.billing import PriceList
@@ -396,7 +396,7 @@ def test_what_has_no_form_in_a_bundle_is_refused_when_saving(fitted, rows):
 
 
 def test_a_stage_of_somebody_else_can_be_made_known(rows, fitted, monkeypatch):
-    monkeypatch.setattr("thrifty.bundle.codec._KNOWN", dict(_KNOWN))
+    monkeypatch.setattr("thrifty.bundle.codec._REGISTERED", dict(_REGISTERED))
 
     @dataclass(frozen=True, eq=False)
     class Constant:

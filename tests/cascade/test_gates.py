@@ -114,7 +114,8 @@ def last_stage(candidate, loss, nodes):
     """The candidate with its last stage alone: what happens behind that depends on no threshold, only on losses."""
     evidence = candidate.evidence
     last = Evidence(evidence.gate[:, 1:], evidence.quality[:, 1:], evidence.cost[1:])
-    return replace(candidate, evidence=last, loss=loss[:, 1:], settled=candidate.settled[:, 1:], nodes=nodes)
+    served = candidate.served_scores[:, 1:]
+    return replace(candidate, evidence=last, loss=loss[:, 1:], served_scores=served, nodes=nodes)
 
 
 def test_a_held_out_gate_does_not_know_the_losses_of_its_fold(known):
@@ -148,7 +149,7 @@ def test_a_gate_reads_its_block_in_the_order_of_purchase(known):
     problem, sets, candidate = known
     trees = learn_gates(problem, candidate, middle_price(candidate)).grow()
     X, _ = make(800, 0.4)
-    block = np.column_stack([X[:, sets[1]], candidate.settled[:, 1]])
+    block = np.column_stack([X[:, sets[1]], candidate.served_scores[:, 1]])
     other = block.copy()
     other[:, 1] = 1 - other[:, 1]  # the mark of the hopeless
     assert (trees[1][0].predict(other) != trees[1][0].predict(block)).any()
@@ -157,7 +158,7 @@ def test_a_gate_reads_its_block_in_the_order_of_purchase(known):
 
 def test_stages_of_few_groups_of_equal_rows_have_the_scores_of_the_served_model(known):
     problem, _, candidate = known
-    sets, scores = (np.array([0]), np.array([0, 1])), candidate.settled
+    sets, scores = (np.array([0]), np.array([0, 1])), candidate.served_scores
     assert n_tied_stages(problem, sets) == 1
     assert n_tied_stages(problem, sets[1:]) == 0
     staged = grow_stages(problem, sets, Boosting(n_trees=3))

@@ -65,7 +65,7 @@ def test_attributes_of_version_0_3_are_read_as_a_record(files):
 
 def test_former_names_of_what_a_record_holds_warn_and_name_the_new_ones(files):
     system = load(files.system)
-    with pytest.warns(FutureWarning, match="target_name_ is record_.target since thrifty 0.4"):
+    with pytest.warns(FutureWarning, match="target_name_ of BudgetedClassifier is record_.target now"):
         assert system.target_name_ == "label"
     with pytest.raises(AttributeError, match="no attribute 'colour_name_'"):
         _ = system.colour_name_

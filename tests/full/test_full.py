@@ -30,7 +30,7 @@ TASK = BinaryTask(np.array(["no", "yes"]))
 def training_rows(table, X, y, classes, n_folds):
     folds = assign_folds(n_folds, X, y, y, 0)
     task = BinaryTask(np.array(classes))
-    return TrainingRows(Table(X, table), y, task, np.ones(len(y)), folds, len(y))
+    return TrainingRows(Table(X, table), y, task, np.ones(len(y)), folds)
 
 
 @pytest.fixture(scope="module")

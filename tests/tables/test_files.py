@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thrifty.engine.table.files import read_table, table_bytes
-from thrifty.engine.table.names import listed
-from thrifty.errors import DataUnavailableError, InvalidInputError
+from thrifty.errors import DataUnavailableError, InvalidInputError, listed
 
 
 def written(path, text):

@@ -43,7 +43,11 @@ def test_a_column_tells_whether_it_holds_classes_or_numbers_unless_the_user_name
             None,
             "must hold finite numbers, which are what is predicted; got inf in row 2",
         ),
-        (["1.5", "2", "red"], "number", "must hold finite numbers.*got 'red' in row 3.*--task classes"),
+        (
+            ["1.5", "2", "red"],
+            "number",
+            "must hold finite numbers.*got 'red' in row 3.*set the task to classes",
+        ),
         ([2.5] * 60, "number", "must hold different numbers; all 60 are 2.5"),
     ],
 )

@@ -24,12 +24,11 @@ from thrifty.engine.full.stored import StoredModel
 from thrifty.engine.plots import as_html, draw_in_force, html_table
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.prices.prices import Prices, check_price_list, resolve_prices
-from thrifty.engine.table.names import listed
 from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import classification_of
 from thrifty.engine.tasks.regression import regression_of
 from thrifty.engine.tasks.task import Task
-from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
+from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning, listed
 from thrifty.learners.cascade.estimators import BudgetedClassifier, BudgetedRegressor, StageOptions
 
 MAX_LABELLED = 5_000

@@ -34,7 +34,7 @@ class NotPlainError(InvalidInputError):
 
 
 @dataclass(frozen=True)
-class _Known:
+class _Registered:
     """A registered class, and how it is checked and converted."""
 
     cls: type
@@ -45,7 +45,7 @@ class _Known:
     check: Callable[[Any], object] | None
 
 
-_KNOWN: dict[str, _Known] = {}
+_REGISTERED: dict[str, _Registered] = {}
 
 
 def register(
@@ -74,20 +74,22 @@ def register(
     check : callable, optional
         Refuses objects whose fields do not fit together; ``cls.validate`` where there is one.
     """
-    known = _KNOWN.get(cls.__name__)
-    if known is not None and known.cls.__module__ != cls.__module__:
+    other = _REGISTERED.get(cls.__name__)
+    if other is not None and other.cls.__module__ != cls.__module__:
         raise InvalidInputError(
-            f"files know a class {cls.__name__} already, of {known.cls.__module__}; give yours another name."
+            f"files know a class {cls.__name__} already, of {other.cls.__module__}; give yours another name."
         )
     check = check or getattr(cls, "validate", None)
-    _KNOWN[cls.__name__] = _Known(cls, frozenset(left_out), frozenset(infinite), shared, renamed, check)
+    _REGISTERED[cls.__name__] = _Registered(
+        cls, frozenset(left_out), frozenset(infinite), shared, renamed, check
+    )
     return cls
 
 
 def known_name(thing: Any) -> str | None:
     """The name under which files hold objects of this exact class, or None."""
-    found = _KNOWN.get(type(thing).__name__)
-    return type(thing).__name__ if found is not None and found.cls is type(thing) else None
+    registered = _REGISTERED.get(type(thing).__name__)
+    return type(thing).__name__ if registered is not None and registered.cls is type(thing) else None
 
 
 class _Field(NamedTuple):
@@ -100,22 +102,22 @@ def _fields_of(cls: type) -> dict[str, _Field]:
     """Fields that the constructor takes, with their annotations."""
     hints = get_type_hints(cls)
     return {
-        one.name: _Field(hints[one.name], one.default is MISSING and one.default_factory is MISSING)
-        for one in fields(cls)
-        if one.init
+        field.name: _Field(hints[field.name], field.default is MISSING and field.default_factory is MISSING)
+        for field in fields(cls)
+        if field.init
     }
 
 
 # -- writing -----------------------------------------------------------------------------------------
 
 
-class Writer:
+class ObjectWriter:
     """Collects objects and arrays.
 
     Parameters
     ----------
     lowered : callable
-        ``(object) -> object``: what is stored in the place of an object whose class is not known.
+        ``(object) -> object``: what is stored instead of an object whose class is not known.
     """
 
     def __init__(self, lowered: Callable[[Any], Any] = lambda thing: thing) -> None:
@@ -128,20 +130,20 @@ class Writer:
         """Refer to an object by its number."""
         if id(thing) in self._shared:
             return {"$object": self._shared[id(thing)][0]}
-        given, thing = thing, self._lowered(thing)
+        original, thing = thing, self._lowered(thing)
         name = known_name(thing)
         if name is None:
             raise NotPlainError(f"a {type(thing).__name__} is not plain data and is not stored.")
-        known = _KNOWN[name]
+        registered = _REGISTERED[name]
         parts = {
             key: self.value(_coerced(getattr(thing, key), field.hint))
-            for key, field in _fields_of(known.cls).items()
-            if key not in known.left_out
+            for key, field in _fields_of(registered.cls).items()
+            if key not in registered.left_out
         }
         self.objects.append({"class": name, **parts})
         number = len(self.objects) - 1
-        if known.shared:
-            self._shared[id(given)] = number, given  # kept, so that no other object gets its identity
+        if registered.shared:
+            self._shared[id(original)] = number, original  # kept, so that no other object gets its identity
         return {"$object": number}
 
     def array(self, array: Labels) -> dict[str, int]:
@@ -183,13 +185,13 @@ def _coerced(value: Any, hint: Any) -> Any:
     if hint in (int, bool) and isinstance(value, int | np.integer | np.bool_):
         return hint(value)
     if get_origin(hint) in (Union, types.UnionType) and value is not None:
-        options = [one for one in get_args(hint) if one is not type(None)]
+        options = [option for option in get_args(hint) if option is not type(None)]
         return _coerced(value, options[0]) if len(options) == 1 else value
     if get_origin(hint) is np.ndarray:
         dtype = _dtype_of(hint)
         return np.asarray(value) if dtype is None else np.asarray(value, dtype=dtype)
     if get_origin(hint) is tuple and isinstance(value, tuple) and get_args(hint)[-1:] == (...,):
-        return tuple(_coerced(one, get_args(hint)[0]) for one in value)
+        return tuple(_coerced(item, get_args(hint)[0]) for item in value)
     return value
 
 
@@ -198,8 +200,8 @@ def _dtype_of(hint: Any) -> Any:
     """The type of the numbers in an annotated array; None where several are allowed."""
     (inner,) = get_args(get_args(hint)[1]) or (Any,)
     kind = get_origin(inner) or inner
-    is_one = isinstance(kind, type) and issubclass(kind, np.generic) and kind not in _ABSTRACT
-    return np.dtype(kind) if is_one else None
+    is_concrete = isinstance(kind, type) and issubclass(kind, np.generic) and kind not in _ABSTRACT
+    return np.dtype(kind) if is_concrete else None
 
 
 _ABSTRACT = (np.generic, np.number, np.integer, np.unsignedinteger, np.signedinteger, np.floating)
@@ -208,7 +210,7 @@ _ABSTRACT = (np.generic, np.number, np.integer, np.unsignedinteger, np.signedint
 # -- reading -----------------------------------------------------------------------------------------
 
 
-class Reader:
+class ObjectReader:
     """Makes the objects of a file.
 
     Parameters
@@ -238,37 +240,37 @@ class Reader:
 
     def _object(self, facts: Any, number: int) -> Any:
         name = facts.get("class") if isinstance(facts, dict) else None
-        known = _KNOWN.get(name) if isinstance(name, str) else None
-        if known is None:
+        registered = _REGISTERED.get(name) if isinstance(name, str) else None
+        if registered is None:
             raise InvalidInputError(
                 f"object {number} of the bundle must be one of the known classes; got {str(name)[:60]!r}. The file was "
                 f"not written by `save`, or by a version with other classes."
             )
-        facts = {known.renamed.get(key, key): value for key, value in facts.items()}
-        wanted = _fields_of(known.cls)
-        strange = facts.keys() - wanted.keys() - {"class"} | (facts.keys() & known.left_out)
+        facts = {registered.renamed.get(key, key): value for key, value in facts.items()}
+        wanted = _fields_of(registered.cls)
+        strange = facts.keys() - wanted.keys() - {"class"} | (facts.keys() & registered.left_out)
         if strange:
-            raise _refusal(known, min(strange), "be no field of this class", "one")
+            raise _refusal(registered, min(strange), "be no field of this class", "one")
         values = {}
         for key, field in wanted.items():
             if key in facts:
                 value = self._value(facts[key])
-                problem = _problem(value, field.hint, key in known.infinite)
+                problem = _problem(value, field.hint, key in registered.infinite)
                 if problem:
-                    raise _refusal(known, key, problem, value)
+                    raise _refusal(registered, key, problem, value)
                 values[key] = value
             elif field.is_required:
-                raise _refusal(known, key, "be there", "nothing")
+                raise _refusal(registered, key, "be there", "nothing")
         try:
-            made = known.cls(**values)
-            if known.check is not None:
-                known.check(made)
+            made = registered.cls(**values)
+            if registered.check is not None:
+                registered.check(made)
             return self._lifted(made)
         except InvalidInputError as error:
-            raise InvalidInputError(f"{known.cls.__name__} in the bundle: {error}") from None
+            raise InvalidInputError(f"{registered.cls.__name__} in the bundle: {error}") from None
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise InvalidInputError(
-                f"{known.cls.__name__} in the bundle does not hold together: {type(error).__name__}: "
+                f"{registered.cls.__name__} in the bundle does not hold together: {type(error).__name__}: "
                 f"{str(error)[:150]}"
             ) from error
 
@@ -301,13 +303,12 @@ class Reader:
 
     def _array(self, number: Any) -> Labels:
         self._take("array", number, len(self._arrays))
-        array: Labels = self._arrays[number]
-        return array
+        return self._arrays[number]
 
     def _referred(self, number: Any) -> Any:
         if type(number) is int and 0 <= number < len(self._made):
             name = self._listed[number]["class"]
-            if _KNOWN[name].shared:
+            if _REGISTERED[name].shared:
                 return self._made[number]
         self._take("object", number, len(self._made))
         return self._made[number]
@@ -345,7 +346,7 @@ def _problem(value: Any, hint: Any, infinite: bool) -> str | None:
         return None
     origin, inner = _parts_of(hint)
     if origin in (Union, types.UnionType):
-        problems = [_problem(value, one, infinite) for one in inner]
+        problems = [_problem(value, option, infinite) for option in inner]
         return None if None in problems else problems[0]
     if origin is Literal:
         return None if value in inner else f"be one of {', '.join(map(str, inner))}"
@@ -366,7 +367,7 @@ def _problem(value: Any, hint: Any, infinite: bool) -> str | None:
     if isinstance(origin, type) and issubclass(origin, Mapping):
         if type(value) is not dict:
             return "be a dict"
-        pairs = [pair for key, one in value.items() for pair in ((key, inner[0]), (one, inner[1]))]
+        pairs = [pair for key, item in value.items() for pair in ((key, inner[0]), (item, inner[1]))]
         return next((p for v, h in pairs if (p := _problem(v, h, infinite))), None)
     kind = origin or hint
     if getattr(kind, "_is_protocol", False):
@@ -403,9 +404,9 @@ def _bad_value(value: Any) -> InvalidInputError:
     return InvalidInputError(f"the bundle holds a value in a form it must not have: {str(value)[:60]}.")
 
 
-def _refusal(known: _Known, name: str, rule: str, found: Any) -> InvalidInputError:
-    shown = f"{found.dtype} of shape {found.shape}" if isinstance(found, np.ndarray) else str(found)[:60]
+def _refusal(registered: _Registered, name: str, rule: str, value: Any) -> InvalidInputError:
+    shown = f"{value.dtype} of shape {value.shape}" if isinstance(value, np.ndarray) else str(value)[:60]
     return InvalidInputError(
-        f"{name[:60]} of {known.cls.__name__} in the bundle must {rule}; got {shown}. The file was not written by "
+        f"{name[:60]} of {registered.cls.__name__} in the bundle must {rule}; got {shown}. The file was not written by "
         f"`save`, or by a version that differs."
     )

@@ -77,8 +77,8 @@ class Contents:
 
 
 def is_storable(array: Array) -> bool:
-    """Whether an array is of a kind that a file may hold: numbers, truth values or text of fixed width."""
-    is_known = array.dtype.kind in "biufU" and _known_name(array.dtype.newbyteorder("<").str)
+    """True for an array that a file may hold: numbers, truth values or text of fixed width."""
+    is_known = array.dtype.kind in "biufU" and _is_known_dtype(array.dtype.newbyteorder("<").str)
     return array.ndim <= _MAX_DIMENSIONS and is_known
 
 
@@ -89,7 +89,7 @@ def pack(contents: Contents) -> bytes:
         _encoded(np.frombuffer(raw, array.dtype.newbyteorder("<"))) or (form, raw)
         for array, (form, raw) in zip(contents.arrays, plain, strict=True)
     ]
-    n_plain, n_few = (sum(len(blob) for _, blob in one) for one in (plain, few))
+    n_plain, n_few = (sum(len(blob) for _, blob in blobs) for blobs in (plain, few))
     # An array that compresses better than this would be refused on reading as a decompression bomb.
     stored = few if n_plain <= EXPANSION * n_few + _ROOM_FOR_ARRAYS else plain
     entries, offset = [], 0
@@ -151,7 +151,7 @@ def unpack(data: Any, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Contents:
 
 
 def is_of_thrifty(data: Any) -> bool:
-    """Whether bytes begin as a file of thrifty does."""
+    """True if bytes begin as a file of thrifty does."""
     return bytes(data[: len(MAGIC)]) == MAGIC
 
 
@@ -169,7 +169,7 @@ class Stored(Sequence[Array]):
 
 
 def parsed_size(text: bytes) -> int:
-    """Upper bound of the memory that JSON takes once it is parsed, found without parsing it."""
+    """Upper bound of the memory that JSON takes once it is parsed, without parsing it."""
     # One escaped character makes each character of a long text take four bytes, while it is put together eight.
     width = 9 if b"\\u" in text or not text.isascii() else 2
     return width * len(text) + sum(cost * text.count(mark) for mark, cost in _COSTS.items())
@@ -224,7 +224,7 @@ def _arrays(entries: Any, blobs: memoryview) -> Stored:
         offset += length
     if offset != len(blobs):
         raise InvalidInputError(f"the bundle holds {len(blobs) - offset} bytes that belong to no array.")
-    return Stored([partial(_array, *one) for one in described])
+    return Stored([partial(_array, *arguments) for arguments in described])
 
 
 def _check_entry(
@@ -234,7 +234,7 @@ def _check_entry(
     if not isinstance(entry, dict):
         raise _bad_entry(number, "is not described")
     name, shape, length = entry.get("dtype"), entry.get("shape"), entry.get("length")
-    if not isinstance(name, str) or not _known_name(name):
+    if not isinstance(name, str) or not _is_known_dtype(name):
         raise _bad_entry(number, f"must hold numbers, truth values or text; its type is {str(name)[:30]!r}")
     if not isinstance(shape, list) or len(shape) > _MAX_DIMENSIONS or not all(map(_is_count, shape)):
         raise _bad_entry(number, f"has the shape {str(shape)[:60]}, which is none")
@@ -279,7 +279,7 @@ def _array(
     return flat.astype(dtype.newbyteorder("=")).reshape(shape, order=order)
 
 
-def _known_name(name: str) -> bool:
+def _is_known_dtype(name: str) -> bool:
     return name in _NUMERIC or re.fullmatch(r"<U[1-9][0-9]{0,5}", name, re.ASCII) is not None
 
 
@@ -295,7 +295,7 @@ def _bad_entry(number: int, problem: str) -> InvalidInputError:
 
 
 def _encoded(flat: Array) -> tuple[dict[str, Any], bytes] | None:
-    """How a little-endian array of one dimension is stored, and its bytes; None where nothing is saved."""
+    """Form and bytes of a little-endian array of one dimension; None where compression saves nothing."""
     if flat.nbytes < MIN_BYTES or flat.dtype.kind == "U":
         return None
     values, narrow = _few(flat)
@@ -340,15 +340,12 @@ def _decoded(form: Any, blob: memoryview, dtype: np.dtype[Any], size: int) -> Ar
     planes = np.frombuffer(data, np.uint8, offset=head).reshape(narrow.itemsize, n_numbers)
     numbers = np.ascontiguousarray(planes.T).reshape(-1).view(narrow)
     if kind == _BITS:
-        bits: Array = np.unpackbits(numbers, count=size).astype(dtype)
-        return bits
+        return np.unpackbits(numbers, count=size).astype(dtype)
     if not n_distinct:
-        plain: Array = numbers.astype(dtype)
-        return plain
+        return numbers.astype(dtype)
     if narrow.kind != "u" or (size and int(numbers.max()) >= n_distinct):
         raise InvalidInputError("counts distinct values that are not there")
-    values: Array = np.frombuffer(data, dtype, n_distinct)[numbers]
-    return values
+    return np.frombuffer(data, dtype, n_distinct)[numbers]
 
 
 def _inflated(blob: memoryview, length: int) -> bytes:

@@ -15,8 +15,6 @@ from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.queries import RankedQueries
 from thrifty.engine.tasks.ranking import RankingTask
 
-__all__ = ["Former", "QueryEvidence", "RouterCertificate"]
-
 
 class Former:
     """Fields of an object of version 0.3."""
@@ -61,7 +59,7 @@ register(QueryEvidence, infinite=("points",))
 @register
 @dataclass(frozen=True)
 class RouterCertificate(Former):
-    """What was proved of a router; see ``Certificate`` and ``CostCertificate``."""
+    """Certificate of a router; see ``Certificate`` and ``CostCertificate``."""
 
     measure: str
     bound: float

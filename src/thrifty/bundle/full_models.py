@@ -71,23 +71,23 @@ def name_of(model: FullModel) -> str:
     return str(getattr(inner, "__qualname__", type(inner).__name__))[:200]
 
 
-def _columns_of(chain: Chain) -> tuple[int, tuple[str, ...] | None]:
-    """How many columns the full model reads, and their names."""
+def columns_of_full(chain: Chain) -> tuple[int, tuple[str, ...] | None]:
+    """Number of the columns that the full model reads, and their names."""
     columns = chain.price_list.read_by_full
     return len(columns), None if chain.names is None else tuple(chain.names[column] for column in columns)
 
 
 def _answers(model: FullModel, chain: Chain) -> Floats | None:
     """Answers of a model to synthetic rows; None where it cannot read them."""
-    n_features, names = _columns_of(chain)
+    n_features, names = columns_of_full(chain)
     numbers = probe_table(n_features)
     table: Any = numbers
     if chain.kind is not None and names is not None:
         columns = chain.price_list.read_by_full.tolist()
         levels = {} if chain.levels is None else chain.levels.of_column
-        known = {place: levels[column] for place, column in enumerate(columns) if column in levels}
+        read = {place: levels[column] for place, column in enumerate(columns) if column in levels}
         types = None if chain.types is None else tuple(chain.types[column] for column in columns)
-        frame = Schema(chain.kind, names, types, Levels(known) if known else None)
+        frame = Schema(chain.kind, names, types, Levels(read) if read else None)
         numbers = _plausible(numbers, frame)
         table = frame.table(numbers, np.arange(n_features))
     try:
@@ -117,7 +117,7 @@ def with_given_full(chain: Chain, full: Any, wrap: Callable[[FullModel], FullMod
     """
     if isinstance(chain.full, Chain):
         return replace(chain, full=with_given_full(chain.full, full, wrap))
-    n_features, names = _columns_of(chain)
+    n_features, names = columns_of_full(chain)
     try:
         model = as_full_model(full, chain.task, n_features, names=names)
     except InvalidInputError:
@@ -129,25 +129,25 @@ def with_given_full(chain: Chain, full: Any, wrap: Callable[[FullModel], FullMod
     expected = chain.full if isinstance(chain.full, AbsentFull) and chain.full.name else None
     if expected is not None and isinstance(model, EstimatorFull):
         model = replace(model, calibration=expected.calibration)
-    given = unwrap_chain(model, chain.price_list, chain.task)
+    link = unwrap_chain(model, chain.price_list, chain.task)
     if wrap is not None:
-        given = given.with_innermost(wrap(given.innermost)) if isinstance(given, Chain) else wrap(given)
+        link = link.with_innermost(wrap(link.innermost)) if isinstance(link, Chain) else wrap(link)
     if expected is not None:
-        _check_same(expected, given, name_of(model), chain)
-    return replace(chain, full=given)
+        _check_same(expected, link, name_of(model), chain)
+    return replace(chain, full=link)
 
 
 def _check_same(expected: AbsentFull, model: FullModel, name: str, chain: Chain) -> None:
     if expected.answers is None:
         return
-    found = _answers(model, chain)
-    theirs = "none" if found is None else _shown(found)
-    if found is None or found.shape != expected.answers.shape:
-        is_same = False
-    else:
-        size = np.maximum(np.abs(expected.answers), 1.0)
-        is_same = bool(np.all(np.abs(found - expected.answers) <= TOLERANCE * size))
+    answers, size = _answers(model, chain), np.maximum(np.abs(expected.answers), 1.0)
+    is_same = (
+        answers is not None
+        and answers.shape == expected.answers.shape
+        and bool(np.all(np.abs(answers - expected.answers) <= TOLERANCE * size))
+    )
     if not is_same:
+        theirs = "none" if answers is None else _shown(answers)
         raise InvalidInputError(
             f"the file was saved with another full model, a {expected.name}, than the {name} given: asked "
             f"about {N_PROBES} made-up rows it answered {_shown(expected.answers)}, and the one given {theirs}. Give "
@@ -156,4 +156,4 @@ def _check_same(expected: AbsentFull, model: FullModel, name: str, chain: Chain)
 
 
 def _shown(answers: Floats) -> str:
-    return ", ".join(f"{one:.4g}" for one in answers[:3, -1]) + ", ..."
+    return ", ".join(f"{answer:.4g}" for answer in answers[:3, -1]) + ", ..."

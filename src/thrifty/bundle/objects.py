@@ -1,14 +1,14 @@
 """Fitted estimators and chains as the bytes of one file, and back.
 
 Of an estimator a file keeps the chain, the constructor arguments and learned attributes that are plain data, and what
-moving to another operating point needs: all learned points, the evidence they were judged on, and the certificate.
+moving to another operating point needs: all learned points, the evidence of them, and the certificate.
 Attributes that follow from the chain (labels, columns, threshold) are not written twice: two copies could disagree.
 """
 
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -17,11 +17,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from thrifty._version import __version__
 from thrifty.arrays import Bools, Floats, Int32s
-from thrifty.bundle.codec import NotPlainError, Reader, Writer, known_name, register
+from thrifty.bundle.codec import NotPlainError, ObjectReader, ObjectWriter, known_name, register
 from thrifty.bundle.container import DEFAULT_MAX_BYTES, Contents, pack, unpack
 from thrifty.bundle.former import Former
-from thrifty.bundle.full_models import FullMode, as_stored, check_stored, full_to_store, with_given_full
-from thrifty.bundle.signing import check_private_key, sign, without_signature
+from thrifty.bundle.full_models import (
+    FullMode,
+    as_stored,
+    check_stored,
+    columns_of_full,
+    full_to_store,
+    with_given_full,
+)
+from thrifty.bundle.signing import check_key, sign, without_signature
 from thrifty.engine.evidence.budgets import CostCertificate
 from thrifty.engine.evidence.certificate import Certificate
 from thrifty.engine.evidence.evidence import Evidence
@@ -141,7 +148,7 @@ class NotStored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
     """A model, splitter or generator among the parameters of an estimator that was saved.
 
     It remembers which tables the original could read, so that a loaded estimator accepts and refuses the same tables as
-    before, and it keeps ``fit`` from going on with a default in its place.
+    before, and it keeps ``fit`` from going on with a default instead of it.
 
     Parameters
     ----------
@@ -234,7 +241,7 @@ class SavedEstimator:
     parameters, attributes : dict
         Constructor arguments, and learned attributes that are plain data.
     evidence : Evidence, optional
-        Rows that operating points were judged on.
+        Rows that operating points were evaluated on.
     policy, blend : Policy, ndarray, optional
         All points that a cascade learned, and how it blends them.
     certificate : Certificate, optional
@@ -252,7 +259,7 @@ class SavedEstimator:
 
     @classmethod
     def of(cls, estimator: Any, *, evidence: bool, writer: Any) -> "SavedEstimator":
-        """What a file holds of a fitted estimator; ``writer`` makes a scratch Writer, to see what is plain."""
+        """Stored form of a fitted estimator; ``writer`` makes a scratch ``ObjectWriter``, to see what is plain."""
         name = type(estimator).__name__
         if _ESTIMATORS.get(name) is not type(estimator):
             raise _not_saved(name)
@@ -303,9 +310,9 @@ class SavedEstimator:
         parameters = self.parameters
         if isinstance(estimator, AlternatingEstimator):
             parameters = gather_options(type(estimator), parameters)
-        known = set(estimator.get_params(deep=False))
+        names = set(estimator.get_params(deep=False))
         for key in parameters:
-            if key not in known:
+            if key not in names:
                 raise _refused(str(key), f"be a parameter of {self.name}", "another name")
         attributes = dict(self.attributes)
         record = attributes.setdefault("record_", FitRecord.from_attributes(attributes))
@@ -353,7 +360,7 @@ class SavedRouter:
 
     @classmethod
     def of(cls, router: ModelRouter) -> "SavedRouter":
-        """What a file holds of a fitted router."""
+        """Stored form of a fitted router."""
         check_is_fitted(router)
         prices, seed = router.model_prices, router.random_state
         return cls(
@@ -396,16 +403,16 @@ def _is_attribute(name: str) -> bool:
 
 
 def _from_chain(chain: Chain) -> dict[str, Any]:
-    known: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "chain_": chain,
         "n_features_in_": chain.price_list.n_features,
         "features_": chain.columns if chain.policy.is_measured else chain.stages[0].columns,
     }
     if len(chain.classes):
-        known["classes_"] = chain.classes
+        attributes["classes_"] = chain.classes
     if chain.names is not None:
-        known["feature_names_in_"] = np.array(chain.names, dtype=object)
-    return known
+        attributes["feature_names_in_"] = np.array(chain.names, dtype=object)
+    return attributes
 
 
 def _about(evidence: Evidence, chain: Chain) -> Evidence:
@@ -434,28 +441,26 @@ def _about(evidence: Evidence, chain: Chain) -> Evidence:
         features=tuple(chain.columns.tolist()),
         tolerance=chain.task.tolerance,
         task=chain.task,
-        unit=unit
-        if unit is None or not isinstance(chain.task, RankingTask)
-        else replace(unit, task=chain.task),
+        unit=replace(unit, task=chain.task) if unit and isinstance(chain.task, RankingTask) else unit,
     )
 
 
-def _refused(name: str, rule: str, found: Any) -> InvalidInputError:
-    return InvalidInputError(f"{name[:60]} in the bundle must {rule}; got {str(found)[:60]}.")
+def _refused(name: str, rule: str, value: Any) -> InvalidInputError:
+    return InvalidInputError(f"{name[:60]} in the bundle must {rule}; got {str(value)[:60]}.")
 
 
 # -- to bytes, and back ----------------------------------------------------------------------------------
 
 
 class _Lowering:
-    """What a file holds in the place of each object.
+    """Stored form of each object.
 
     Parameters
     ----------
     full : {"inside", "outside", "absent"}
         What becomes of the full model.
     evidence : bool
-        Whether the rows that operating points were judged on are written.
+        Whether the rows that operating points were evaluated on are written.
     """
 
     def __init__(self, full: FullMode, evidence: bool) -> None:
@@ -471,7 +476,7 @@ class _Lowering:
             return SavedRouter.of(thing)
         if isinstance(thing, ChainEstimator):
             _check_nested(thing)
-            return SavedEstimator.of(thing, evidence=self.evidence, writer=lambda: Writer(self))
+            return SavedEstimator.of(thing, evidence=self.evidence, writer=lambda: ObjectWriter(self))
         if type(thing) is EstimatorFull:  # the cheap model of a router
             saved = as_stored(thing)
             if saved is None:
@@ -482,7 +487,8 @@ class _Lowering:
             return saved
         if isinstance(thing, Prices):
             by_row = {
-                key: ForgottenFunction(key) if callable(one) else one for key, one in thing.by_row.items()
+                column: ForgottenFunction(column) if callable(source) else source
+                for column, source in thing.by_row.items()
             }
             return replace(thing, by_row=by_row)
         return thing
@@ -491,11 +497,8 @@ class _Lowering:
         _check_nested(chain)
         for stage in chain.stages:
             cheap = getattr(stage, "cheap", None)
-            if isinstance(stage, ForeignStage) and type(cheap) not in (
-                EstimatorFull,
-                PrecomputedFull,
-                AbsentFull,
-            ):
+            is_data = type(cheap) in (EstimatorFull, PrecomputedFull, AbsentFull)
+            if isinstance(stage, ForeignStage) and not is_data:
                 raise InvalidInputError(
                     f"a {type(cheap).__name__} is code, and a bundle holds only data: a cheap model must be an "
                     f"estimator."
@@ -507,7 +510,7 @@ class _Lowering:
                 )
         full, outside = full_to_store(chain, self.full)
         self.outside = outside or self.outside
-        types = None if chain.types is None else tuple(_plain_type(one) for one in chain.types)
+        types = None if chain.types is None else tuple(map(_plain_type, chain.types))
         prices = _without_functions(chain.price_list, chain.names)
         return replace(chain, full=full, price_list=prices, types=types)
 
@@ -520,15 +523,14 @@ def _saved_trees(trees: TreeEnsemble) -> Any:
     return SavedTrees(is_leaf=is_leaf, **{name: getattr(trees, name) for name in names})
 
 
-def _plain_type(one: ColumnType) -> ColumnType:
+def _plain_type(column: ColumnType) -> ColumnType:
     """Categories that are neither text, numbers nor truth values, such as intervals, as text."""
+    categories = column.categories or ()
     is_plain = all(
         type(category) in (str, bool, int) or (type(category) is float and np.isfinite(category))
-        for category in one.categories or ()
+        for category in categories
     )
-    return (
-        one if is_plain else replace(one, categories=tuple(level_text(each) for each in one.categories or ()))
-    )
+    return column if is_plain else replace(column, categories=tuple(map(level_text, categories)))
 
 
 def _without_functions(prices: PriceList, names: tuple[str, ...] | None) -> PriceList:
@@ -538,8 +540,8 @@ def _without_functions(prices: PriceList, names: tuple[str, ...] | None) -> Pric
     first = [int(np.flatnonzero(prices.group_of == purchase)[0]) for purchase in prices.by_row.purchases]
     called = [column if names is None else names[column] for column in first]
     functions = tuple(
-        None if one is None else ForgottenFunction(name)
-        for name, one in zip(called, prices.by_row.functions, strict=True)
+        None if function is None else ForgottenFunction(name)
+        for name, function in zip(called, prices.by_row.functions, strict=True)
     )
     return replace(prices, by_row=replace(prices.by_row, functions=functions))
 
@@ -556,12 +558,11 @@ def _lifted(thing: Any) -> Any:
 
 def _with_checked_models(chain: Chain) -> Chain:
     """The chain, whose models suit its columns and its task."""
-    columns, full = chain.price_list.read_by_full, chain.full
-    names = None if chain.names is None else tuple(chain.names[column] for column in columns)
+    full = chain.full
     if not isinstance(full, EstimatorFull | PrecomputedFull | AbsentFull | Chain):
         raise _refused("full", "be a model", type(full).__name__)
     if isinstance(full, EstimatorFull):
-        _check_model(full, chain, len(columns), names)
+        _check_model(full, chain, *columns_of_full(chain))
     if isinstance(full, PrecomputedFull):
         full = replace(
             full, values=models_of(chain.task).read_outputs(full.values, None, "values in the bundle")
@@ -594,26 +595,22 @@ def _check_nested(thing: Any, level: int = 0) -> None:
         _check_nested(getattr(model, "estimator", model), level + 1)
 
 
-_MODES = ("inside", "outside", "absent")
-
-
 def to_bytes(
     thing: Any, *, full: FullMode = "inside", evidence: bool = True, private_key: Any = None
 ) -> bytes:
     """Bytes of the file that ``save`` would write."""
-    if full not in _MODES:
-        raise InvalidInputError(f"full must be one of {', '.join(map(repr, _MODES))}; got {full!r}.")
-    key = None if private_key is None else check_private_key(private_key)
+    if full not in get_args(FullMode):
+        raise InvalidInputError(
+            f"full must be one of {', '.join(map(repr, get_args(FullMode)))}; got {full!r}."
+        )
+    key = None if private_key is None else check_key("private_key", private_key)
     lowering = _Lowering(full, evidence)
-    if not isinstance(thing, Chain | ChainEstimator | ModelRouter) and known_name(thing) is None:
-        thing = stored_model_of(thing) or thing
-    writer = Writer(lowering)
-    try:
-        writer.object(thing)
-    except NotPlainError as error:
-        if known_name(thing) is None and not isinstance(thing, Chain | ChainEstimator | ModelRouter):
-            raise _not_saved(type(thing).__name__) from error
-        raise
+    is_known = isinstance(thing, Chain | ChainEstimator | ModelRouter) or known_name(thing) is not None
+    stored = thing if is_known else stored_model_of(thing)
+    if stored is None:
+        raise _not_saved(type(thing).__name__)
+    writer = ObjectWriter(lowering)
+    writer.object(stored)
     if lowering.outside:
         warnings.warn(
             f"the full model, a {lowering.outside}, has no form in a file and stays outside: give it again with "
@@ -637,7 +634,7 @@ def from_bytes(
     """Object that ``load`` would read from a file of these bytes; ``full`` is asked through ``wrap(full)``."""
     try:
         contents = unpack(without_signature(data, public_key), max_bytes=max_bytes)
-        thing = Reader(contents.facts.get("objects"), contents.arrays, _lifted).root()
+        thing = ObjectReader(contents.facts.get("objects"), contents.arrays, _lifted).root()
     except RecursionError:
         raise InvalidInputError("the bundle is nested too deep to be one that `save` wrote.") from None
     if full is None and isinstance(thing, StoredModel | ModelRouter | Chain | ChainEstimator):

@@ -34,8 +34,8 @@ def save(
         vector machine; kept outside, recognised by its answers and given again when loading; or forgotten. A model
         that has no form in a file stays outside, with a ``FullModelOutsideWarning``.
     evidence : bool, default=True
-        Whether to keep the rows that operating points were judged on; a file without them is smaller, answers alike,
-        and has no ``frontier_``.
+        Whether to keep the rows that operating points were evaluated on; a file without them is smaller, answers
+        alike, and has no ``frontier_``.
     private_key : Ed25519PrivateKey of cryptography, PEM bytes or path of a PEM file, optional
         Signs the file, for those who load it with the ``public_key`` that belongs to it. Needs ``thrifty[signing]``.
 

@@ -22,7 +22,7 @@ _LONGEST_KEY = 1 << 16
 
 def sign(data: bytes, private_key: Any) -> bytes:
     """A file with its signature appended."""
-    signature: bytes = check_private_key(private_key).sign(data)
+    signature: bytes = check_key("private_key", private_key).sign(data)
     return b"".join([data, signature, hashlib.sha256(data[-_DIGEST:] + signature).digest(), MARK])
 
 
@@ -31,7 +31,7 @@ def without_signature(data: Any, public_key: Any = None) -> Any:
 
     Nothing in the file is read before the signature is checked, not even how long its parts are.
     """
-    key = None if public_key is None else check_public_key(public_key)
+    key = None if public_key is None else check_key("public_key", public_key)
     is_bytes = isinstance(data, bytes | bytearray | memoryview)
     view = memoryview(data if is_bytes else b"")
     if bytes(view[-len(MARK) :]) != MARK or len(view) < _APPENDED + _DIGEST:
@@ -59,17 +59,11 @@ def without_signature(data: Any, public_key: Any = None) -> Any:
     return body
 
 
-def check_private_key(key: Any) -> Any:
-    """The key as an object of ``cryptography``, from that, from PEM bytes or from the path of a PEM file."""
-    return _check_key("private_key", key)
+def check_key(name: str, key: Any) -> Any:
+    """The key as an object of ``cryptography``, from that, from PEM bytes or from the path of a PEM file.
 
-
-def check_public_key(key: Any) -> Any:
-    """The key as an object of ``cryptography``, from that, from PEM bytes or from the path of a PEM file."""
-    return _check_key("public_key", key)
-
-
-def _check_key(name: str, key: Any) -> Any:
+    ``name`` is "private_key" or "public_key".
+    """
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives import serialization

@@ -117,8 +117,8 @@ def buy(
     from thrifty.engine.evidence.collect import chain_of
     from thrifty.engine.purchases.sources import RefusesUnseen, SqlSource
     from thrifty.engine.table.files import name_of, read_table, table_bytes
-    from thrifty.engine.table.names import listed
     from thrifty.engine.table.reader import keys_of
+    from thrifty.errors import listed
     from thrifty.reporting.words import quantity
 
     check_output(out)

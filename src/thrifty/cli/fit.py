@@ -159,7 +159,7 @@ def fit(
 ) -> None:
     """Fit a system on a training table. The file written can predict at any budget."""
     from thrifty.bundle.save_load import save
-    from thrifty.bundle.signing import check_private_key
+    from thrifty.bundle.signing import check_key
     from thrifty.cli.system import fit_in_words, system_numbers
     from thrifty.learners.cascade.estimators import StageOptions
     from thrifty.learners.table_fit import fit_table
@@ -171,7 +171,7 @@ def fit(
             "--min-recall can be combined with --budget only. Leave --max-loss and --confidence out."
         )
     check_output(out)
-    key = None if private_key is None else check_private_key(private_key)
+    key = None if private_key is None else check_key("private_key", private_key)
     sampling: list[str] = []
     with notes_of_warnings(), progress() as show:
         by_column, model = read_prices(prices, costs, full_cost), _read_full(full)
@@ -285,7 +285,7 @@ def _sample(
 
 def _notes_of_columns(estimator: Any, full: str) -> list[str]:
     """Notes on columns that the full model in a file does not read, and on dates."""
-    from thrifty.engine.table.names import listed
+    from thrifty.errors import listed
 
     chain, notes = estimator.chain_, []
     schema, read = chain.schema, chain.price_list.full_columns

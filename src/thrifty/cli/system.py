@@ -22,12 +22,11 @@ from thrifty.engine.evidence.collect import chain_of
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.plots import draw_in_force, file_bytes, new_figure
 from thrifty.engine.table.files import name_of, read_table
-from thrifty.engine.table.names import listed
 from thrifty.engine.table.reader import Cells
 from thrifty.engine.table.training import targets_of
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.walk.explain import explain_rows
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, listed
 from thrifty.learners.cascade.estimators import BudgetedCascade
 from thrifty.learners.estimators.base import ChainEstimator
 from thrifty.learners.routing.frontier import RouterFrontier

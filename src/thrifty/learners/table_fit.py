@@ -25,11 +25,11 @@ from thrifty.engine.full.model import is_estimator
 from thrifty.engine.prices.prices import Prices, check_price_list, resolve_prices
 from thrifty.engine.table.drift import Spread
 from thrifty.engine.table.files import read_cost_matrix, read_table
-from thrifty.engine.table.names import is_number, listed, refuse_unknown
+from thrifty.engine.table.names import is_number, refuse_unknown
 from thrifty.engine.table.table import Table
 from thrifty.engine.table.training import TrainingTable, refuse_few, training_table
 from thrifty.engine.tasks.regression import RegressionLoss
-from thrifty.errors import InvalidInputError, InvalidParameterError, renumber_rows_in_errors
+from thrifty.errors import InvalidInputError, InvalidParameterError, listed, renumber_rows_in_errors
 from thrifty.learners.cascade.estimators import (
     BudgetedCascade,
     BudgetedClassifier,

@@ -26,8 +26,7 @@ from typing import Any
 from joblib import Parallel, delayed
 
 from thrifty.engine.table.files import MISSING, need_parquet
-from thrifty.engine.table.names import listed
-from thrifty.errors import DataUnavailableError, InvalidInputError, ThriftyError
+from thrifty.errors import DataUnavailableError, InvalidInputError, ThriftyError, listed
 from thrifty.files import write_atomically
 from thrifty.progress import Progress, silent
 from thrifty.scale.fit import Each

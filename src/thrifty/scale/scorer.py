@@ -19,11 +19,10 @@ from thrifty.bundle.container import DEFAULT_MAX_BYTES
 from thrifty.bundle.objects import from_bytes
 from thrifty.engine.evidence.collect import chain_of
 from thrifty.engine.full.model import FullModel
-from thrifty.engine.table.names import listed
 from thrifty.engine.table.reader import Cells
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.walk.chain import Chain
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, listed
 from thrifty.files import read_capped
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.table_fit import record_of

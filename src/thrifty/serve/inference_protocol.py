@@ -22,9 +22,8 @@ import orjson
 
 from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.engine.purchases.http import parse_json
-from thrifty.engine.table.names import listed
 from thrifty.engine.table.reader import Cells, Schema, Unreadable
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, listed
 from thrifty.rows import key_words
 from thrifty.serve.config import closest
 

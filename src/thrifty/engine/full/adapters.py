@@ -69,12 +69,12 @@ class ModelAdapter:
         """Check the outputs of a ``FullModel`` of the user's own, and return them unchanged."""
         raise NotImplementedError
 
-    def read_outputs(self, given: Any, n_rows: int | None, who: str) -> Floats:
+    def read_outputs(self, outputs: Any, n_rows: int | None, who: str) -> Floats:
         """Check outputs that the user computed, and return them clipped, shape (n_rows, n_outputs)."""
         raise NotImplementedError
 
     def is_calibrated(self, model: Any) -> bool:
-        """Whether raw outputs of the model are outputs of the task."""
+        """True if raw outputs of the model are outputs of the task."""
         raise NotImplementedError
 
     @property
@@ -96,8 +96,7 @@ class ModelAdapter:
 
     def loss(self, y: Floats, outputs: Floats) -> Floats:
         """Loss of outputs, shape (n_rows,)."""
-        losses: Floats = self.task.loss(y).values(self.task.scores(outputs))
-        return losses
+        return self.task.loss(y).values(self.task.scores(outputs))
 
 
 class _ClassModels(ModelAdapter):
@@ -174,9 +173,9 @@ class _BinaryModels(_ClassModels):
             return both_probabilities(clip_probability(raw[:, 0]))
         return both_probabilities(clip_probability(expit(calibration[0] * raw[:, 0] + calibration[1])))
 
-    def read_outputs(self, given: Any, n_rows: int | None, who: str) -> Floats:
+    def read_outputs(self, outputs: Any, n_rows: int | None, who: str) -> Floats:
         """Probabilities of both classes from those of the second class or of both."""
-        probability = check_probabilities(given, n_rows, self.task.classes, who, second_alone=True)
+        probability = check_probabilities(outputs, n_rows, self.task.classes, who, second_alone=True)
         probability = probability if probability.ndim == 1 else probability[:, 1]
         return both_probabilities(clip_probability(probability))
 
@@ -212,12 +211,11 @@ class _MulticlassModels(_ClassModels):
         task = self.task
         return task.bounded(raw if calibration is None else task.outputs(task.calibrated(raw, calibration)))
 
-    def read_outputs(self, given: Any, n_rows: int | None, who: str) -> Floats:
-        return self.task.bounded(check_probabilities(given, n_rows, self.task.classes, who))
+    def read_outputs(self, outputs: Any, n_rows: int | None, who: str) -> Floats:
+        return self.task.bounded(check_probabilities(outputs, n_rows, self.task.classes, who))
 
     def loss(self, y: Floats, outputs: Floats) -> Floats:
-        losses: Floats = -np.log(outputs[np.arange(len(y)), self.task.strata(y)])
-        return losses
+        return -np.log(outputs[np.arange(len(y)), self.task.strata(y)])
 
 
 class _RegressionModels(ModelAdapter):
@@ -252,8 +250,8 @@ class _RegressionModels(ModelAdapter):
     def check_outputs(self, outputs: Any, n_rows: int, who: str) -> Floats:
         return check_numbers(outputs, n_rows, who)
 
-    def read_outputs(self, given: Any, n_rows: int | None, who: str) -> Floats:
-        return check_numbers(given, n_rows, who)
+    def read_outputs(self, outputs: Any, n_rows: int | None, who: str) -> Floats:
+        return check_numbers(outputs, n_rows, who)
 
     def is_calibrated(self, model: Any) -> bool:  # noqa: ARG002 - rankers are not
         return True
@@ -306,7 +304,7 @@ models_of.register(RankingTask, _RankingModels)
 
 
 def _takes_codes(model: Any) -> bool:
-    """Whether a classifier accepts only the labels 0, 1, ..., as XGBoost's and stored boosters do."""
+    """True for classifiers that accept only the labels 0, 1, ..., as XGBoost's and stored boosters do."""
     if isinstance(model, StoredModel):
         return model.library != "scikit-learn"
     return type(model).__module__.startswith("xgboost.")
@@ -426,20 +424,20 @@ def _numbers(outputs: Any, rule: str, who: str) -> Floats:
         values = np.array(None)
     if values.ndim and values.dtype.kind in "biuf":
         return values.astype(np.float64, copy=False)
-    found = type(outputs).__name__ if values.ndim == 0 else f"{values.dtype.name} values"
+    contents = type(outputs).__name__ if values.ndim == 0 else f"{values.dtype.name} values"
     if values.ndim and values.dtype.kind == "O":
         import pandas as pd
 
-        text = next((one for one in values.flat if isinstance(one, str)), None)
+        text = next((value for value in values.flat if isinstance(value, str)), None)
         try:
             if text is None:
                 return np.where(pd.isna(values), np.nan, values).astype(np.float64)
         except (TypeError, ValueError):
             pass
-        found = "objects" if text is None else f"text such as {text!r}"
+        contents = "objects" if text is None else f"text such as {text!r}"
     elif values.ndim and values.size and values.dtype.kind in "UST":
-        found = f"text such as {str(values.flat[0])!r}"
-    raise InvalidAnswerError(who, rule, found, _WANTS["values"])
+        contents = f"text such as {str(values.flat[0])!r}"
+    raise InvalidAnswerError(who, rule, contents, _WANTS["values"])
 
 
 def _check_order(outputs: Any, classes: Labels, who: str) -> None:
@@ -453,5 +451,5 @@ def _check_order(outputs: Any, classes: Labels, who: str) -> None:
 
 def _refuse(wrong: Bools, values: Floats, rule: str, way_out: str, who: str, what: str = "") -> None:
     rows = np.flatnonzero(wrong if wrong.ndim == 1 else wrong.any(axis=1))
-    found = f"{what}{float(values[wrong][0]):.6g}"
-    raise InvalidAnswerError(who, rule, found, way_out, rows.tolist(), len(values))
+    value = f"{what}{float(values[wrong][0]):.6g}"
+    raise InvalidAnswerError(who, rule, value, way_out, rows.tolist(), len(values))

@@ -101,7 +101,7 @@ def _regressor(kind: str, seed: int, n_jobs: int, task: RegressionTask) -> Any:
         # By the squared error always: trees of medians take a hundred times as long, and there are none of quantiles.
         return RandomForestRegressor(300, random_state=seed, n_jobs=n_jobs)
     if kind == "svm":
-        kinds = ", ".join(one for one in KINDS if one != "svm")
+        kinds = ", ".join(other for other in KINDS if other != "svm")
         wanted = "documents are ranked" if is_ranking else "numbers are predicted"
         raise InvalidInputError(
             f"the full model svm answers with classes, and here {wanted}. Use auto, one of {kinds}, or a "
@@ -135,11 +135,11 @@ def compare_kinds(
         model, answers = new_model(kind, seed, n_jobs, task), np.zeros(len(labels))
         for fold in np.unique(folds):
             out = folds == fold
-            given: Any = learned[~out] if unit == 1.0 else learned[~out] / unit
+            targets: Any = learned[~out] if unit == 1.0 else learned[~out] / unit
             arguments: dict[str, Any] = {}
             if isinstance(task, RankingTask):
-                given, arguments = models_of(task).fit_arguments(model, target[~out])
-            answers[out] = fit_model(clone(model), numbers[~out], given, **arguments).predict(numbers[out])
+                targets, arguments = models_of(task).fit_arguments(model, target[~out])
+            answers[out] = fit_model(clone(model), numbers[~out], targets, **arguments).predict(numbers[out])
         if isinstance(task, RankingTask):
             scores[kind] = float(np.nanmean(task.value_of_queries(target, answers)))
         elif len(task.classes):

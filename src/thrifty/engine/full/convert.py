@@ -38,9 +38,10 @@ def stored_model_of(model: Any) -> StoredModel | None:
     if isinstance(model, StoredModel):
         return model
     module = type(_steps(model)[-1]).__module__
-    found = read_model(model) if any(f"{module}.".startswith(f"{one}.") for one in _LIBRARIES) else None
+    is_known = any(f"{module}.".startswith(f"{library}.") for library in _LIBRARIES)
+    stored = read_model(model) if is_known else None
     try:
-        return found.validate() if found is not None and _answers_alike(model, found) else None
+        return stored.validate() if stored is not None and _answers_alike(model, stored) else None
     except InvalidInputError:
         return None
 
@@ -62,23 +63,23 @@ def read_model(model: Any) -> StoredModel | None:
 
 def _converted(model: Any) -> StoredModel | None:
     *before, last = _steps(model)
-    steps = [_step(one) for one in before]
+    steps = [_step(step) for step in before]
     if hasattr(last, "support_vectors_"):
         core: Any = _kernel(last)
     else:
         is_linear = hasattr(last, "intercept_") and hasattr(last, "coef_")
         core = _linear(last) if is_linear else foreign_trees(last)
-    if core is None or any(one is None for one in steps):
+    if core is None or any(step is None for step in steps):
         return None
-    tags, own = get_tags(model).input_tags, get_tags(last).input_tags
-    reads = "any" if core.link != "shares" and own.allow_nan else "nan" if own.allow_nan else "finite"
+    tags, allow_nan = get_tags(model).input_tags, get_tags(last).input_tags.allow_nan
+    reads = "finite" if not allow_nan else "any" if core.link != "shares" else "nan"
     first = [*before, last][0]
     names = getattr(first, "feature_names_in_", None)
     return StoredModel(
         _classes(last),
         int(getattr(first, "n_features_in_", 0)),
-        None if names is None else tuple(str(one) for one in names),
-        tuple(one for one in steps if one is not None),
+        None if names is None else tuple(map(str, names)),
+        tuple(step for step in steps if step is not None),
         core,
         reads,
         is_single=hasattr(last, "tree_") or hasattr(np.ravel(getattr(last, "estimators_", [0]))[0], "tree_"),
@@ -89,7 +90,7 @@ def _converted(model: Any) -> StoredModel | None:
 
 
 def is_booster(model: Any) -> bool:
-    """Whether this is a ``Booster`` of LightGBM or XGBoost."""
+    """True for a ``Booster`` of LightGBM or XGBoost."""
     return hasattr(model, "dump_model") and not hasattr(model, "get_params")
 
 
@@ -113,8 +114,7 @@ def booster_model(booster: Any) -> StoredModel:
 
 def _levels(model: Any) -> Levels | None:
     """Categories of the columns that trees read as codes."""
-    found = categories_of(model)
-    texts = {place: tuple(level_text(one) for one in levels) for place, levels in found.items()}
+    texts = {place: tuple(map(level_text, levels)) for place, levels in categories_of(model).items()}
     return Levels(texts).validate() if texts else None
 
 
@@ -127,7 +127,7 @@ def _steps(model: Any) -> list[Any]:
     if type(model) is not Pipeline:
         return [model]
     *before, (_, last) = model.steps
-    return [*(one for _, one in before if one is not None and one != "passthrough"), *_steps(last)]
+    return [*(step for _, step in before if step is not None and step != "passthrough"), *_steps(last)]
 
 
 def _classes(model: Any) -> Labels:
@@ -215,35 +215,34 @@ def probe_table(n_features: int) -> Floats:
     unit = lattice - np.floor(lattice)
     unit[1::2] = 2.0 * unit[1::2] - 1.0
     size = np.array([1.0, 10.0, 100.0, 1000.0])[np.arange(N_PROBES) // 2 % 4]
-    table: Floats = unit * size[:, None]
-    return table
+    return unit * size[:, None]
 
 
-def _answers_alike(model: Any, found: StoredModel) -> bool:
-    """Whether both models predict the same for synthetic rows, with missing values if allowed."""
-    ask = next(name for name in ("predict_proba", "decision_function", "predict") if hasattr(found, name))
+def _answers_alike(model: Any, stored: StoredModel) -> bool:
+    """True if both models predict the same for synthetic rows, with missing values if allowed."""
+    ask = next(name for name in ("predict_proba", "decision_function", "predict") if hasattr(stored, name))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            table = _probes(model, found)
+            table = _probes(model, stored)
             theirs = np.asarray(getattr(model, ask)(table), dtype=np.float64)
-            ours = np.asarray(getattr(found, ask)(table), dtype=np.float64)
+            ours = np.asarray(getattr(stored, ask)(table), dtype=np.float64)
         except Exception:  # other libraries raise errors of any type
             return False
     return theirs.shape == ours.shape and np.allclose(ours, theirs, rtol=_SAME, atol=_SAME, equal_nan=True)
 
 
-def _probes(model: Any, found: StoredModel) -> Any:
+def _probes(model: Any, stored: StoredModel) -> Any:
     """Synthetic rows as the model reads them: with categories, missing values and the names of its columns."""
     import pandas as pd
 
-    table = probe_table(found.n_features)
-    if (found.takes_missing and found.steps == ()) or found.reads != "finite":
+    table = probe_table(stored.n_features)
+    if (stored.takes_missing and stored.steps == ()) or stored.reads != "finite":
         table[::3, :: max(1, table.shape[1] // 3)] = np.nan
-    frame = pd.DataFrame(table, columns=None if found.names is None else list(found.names))
-    categories = {} if found.levels is None else categories_of(_steps(model)[-1])
+    frame = pd.DataFrame(table, columns=None if stored.names is None else list(stored.names))
+    categories = {} if stored.levels is None else categories_of(_steps(model)[-1])
     for place, levels in categories.items():
         codes = np.nan_to_num(np.floor(np.abs(table[:, place])) % len(levels), nan=-1)
         frame.isetitem(place, pd.Categorical.from_codes(codes.astype(int), categories=levels))
-    is_frame = hasattr(found, "feature_names_in_") or (categories and found.library != "scikit-learn")
+    is_frame = hasattr(stored, "feature_names_in_") or (categories and stored.library != "scikit-learn")
     return frame if is_frame else frame.to_numpy(dtype=np.float64)

@@ -1,8 +1,8 @@
 """Cross-fitting: out-of-fold outputs of the full model on the training rows.
 
 A model is too confident about rows that it was fitted on. An unfitted model is therefore fitted once per fold, and each
-training row is judged by the copy that has not seen it; a model that was fitted elsewhere is judged as it is, with a
-warning where its outputs look too good.
+training row is predicted by the copy that has not seen it; a model that was fitted elsewhere is evaluated as it is,
+with a warning where its outputs look too good.
 """
 
 import warnings
@@ -56,7 +56,7 @@ class TrainingRows:
     ----------
     table : Table
         The rows: as the user gave them, which the full model reads, and as numbers. Their numbers are their places
-        among the ``n_given`` rows that the user gave, those of weight zero included.
+        among all rows that the user gave, those of weight zero included.
     y : ndarray of shape (n_samples,)
         Targets, as the task encodes them.
     task : Task
@@ -66,10 +66,8 @@ class TrainingRows:
     weighted : bool
         Whether the user gave weights; the full model is fitted with them only then.
     folds : ndarray of shape (n_samples,)
-        Fold in which the full model, and any other model we fit, is judged on each row.
-    n_given : int
-        Number of rows the user gave.
-    given : ndarray or CSR of shape (n_given, n_features), optional
+        Fold that holds each row out: the full model, and any other model we fit, predicts it from the other folds.
+    every_row : ndarray or CSR of shape (n_given, n_features), optional
         All rows the user gave, as numbers: precomputed outputs belong to them. None where they are ``X``.
     """
 
@@ -78,9 +76,8 @@ class TrainingRows:
     task: Task
     weight: Floats
     folds: Ints
-    n_given: int
     weighted: bool = False
-    given: Any = None
+    every_row: Any = None
 
     @property
     def X(self) -> Any:  # noqa: N802 - as everywhere in scikit-learn
@@ -101,7 +98,7 @@ class TrainingRows:
         """Some of the rows."""
         return replace(
             self,
-            given=self.X if self.given is None else self.given,
+            every_row=self.X if self.every_row is None else self.every_row,
             table=self.table.take(rows),
             y=self.y[rows],
             weight=self.weight[rows],
@@ -115,7 +112,7 @@ class TrainingRows:
         return replace(
             self,
             table=self.table.with_columns(columns),
-            given=None if self.given is None else self.given[:, columns],
+            every_row=None if self.every_row is None else self.every_row[:, columns],
         )
 
 
@@ -154,44 +151,28 @@ def cross_fit_full(
     """Turn the ``full`` of an estimator into a ``FullModel`` with its outputs on the training rows.
 
     An estimator that is not frozen, fitted or not, is cloned and fitted on all rows, as everywhere in scikit-learn; its
-    training outputs come from one further fit per fold, each judged on the rows it has not seen. Any other model was
-    fitted elsewhere and is judged on the rows given, which it should not have been trained on: a loss near zero raises
-    a warning. ``other_work`` of the process has one of the threads until it ends.
+    training outputs come from one further fit per fold, which predicts the rows it has not seen. Any other model was
+    fitted elsewhere and is evaluated on the rows given, which it should not have been trained on: a loss near zero
+    raises a warning. ``other_work`` of the process has one of the threads until it ends.
     """
     task = rows.task
     if is_estimator(full) and not isinstance(full, FrozenEstimator):
         _mention_refit(full, name)
         return _fit_by_fold(full, rows, n_jobs, name, other_work)
-    model = _fitted_elsewhere(full, rows, name)
+    names = rows.table.columns if rows.table.kind else None
+    every_row = rows.X if rows.every_row is None else rows.every_row
+    model = as_full_model(full, task, rows.X.shape[1], names=names, numbers=every_row, who=name)
     if isinstance(model, EstimatorFull) and not models_of(task).is_calibrated(model.estimator):
         with renumber_rows_in_errors(rows.positions, name):
             raw = models_of(task).raw_outputs(model.estimator, rows.table.native)
         model = replace(model, calibration=models_of(task).calibrate(raw, rows.y, rows.weight))
-    if isinstance(model, PrecomputedFull) and model.keys is None:
-        outputs = model.values[rows.positions]
-        model = PrecomputedFull(
-            model.values, fingerprints(rows.X if rows.given is None else rows.given, exact=True)
-        )
+    if isinstance(model, PrecomputedFull) and model is not full:
+        outputs = model.values[rows.positions]  # by place: equal rows may have different outputs
     else:
         outputs = ask_model(model, task, rows.table.native, rows.X, rows=rows.positions, who=name)
-    judged = CrossFittedFull(model, outputs, task)
-    _warn_if_optimistic(judged, rows, name)
-    return judged
-
-
-def _fitted_elsewhere(full: Any, rows: TrainingRows, name: str) -> FullModel:
-    """Full model that was fitted elsewhere; an array of outputs, one for each row given, gets its keys later."""
-    array_like = not callable(full) and not is_estimator(full) and not hasattr(full, "outputs")
-    if array_like and not isinstance(full, FrozenEstimator):
-        values = models_of(rows.task).read_outputs(full, None, name)
-        if len(values) != rows.n_given:
-            raise InvalidInputError(
-                f"{name} holds precomputed probabilities for {len(values)} rows, but X has {rows.n_given}. "
-                f"Give one for each row of X."
-            )
-        return PrecomputedFull(values)
-    names = rows.table.columns if rows.table.kind else None
-    return as_full_model(full, rows.task, rows.X.shape[1], names=names, who=name)
+    cross_fitted = CrossFittedFull(model, outputs, task)
+    _warn_if_optimistic(cross_fitted, rows, name)
+    return cross_fitted
 
 
 def _fit_by_fold(
@@ -228,7 +209,8 @@ def assign_folds(cv: Any, X: Any, y: Labels, strata: Labels, seed: int, query: I
         return query_folds(X, query, strata, int(cv), seed)
     if isinstance(cv, int | np.integer) and cv >= 2:
         distinct = min(
-            len(np.unique(fingerprints(X[np.flatnonzero(strata == one)], seed))) for one in np.unique(strata)
+            len(np.unique(fingerprints(X[np.flatnonzero(strata == stratum)], seed)))
+            for stratum in np.unique(strata)
         )
         return (
             content_folds(X, strata, min(int(cv), distinct), seed)
@@ -237,8 +219,8 @@ def assign_folds(cv: Any, X: Any, y: Labels, strata: Labels, seed: int, query: I
         )
     folds = np.full(len(y), -1, dtype=np.intp)
     try:
-        known = (X, y) if query is None else (X, y, query)
-        splits = list(cv.split(*known) if hasattr(cv, "split") else cv)
+        arguments = (X, y) if query is None else (X, y, query)
+        splits = list(cv.split(*arguments) if hasattr(cv, "split") else cv)
         for number, (_, held_out) in enumerate(splits):
             folds[held_out] = number
     except (TypeError, ValueError, IndexError) as error:
@@ -262,8 +244,8 @@ def held_out_rows(rows: TrainingRows) -> list[Ints]:
     folds = [np.flatnonzero(rows.folds == fold) for fold in np.unique(rows.folds)]
     if len(folds) < 2 and rows.task.query_of(rows.y) is not None:
         raise InvalidInputError(
-            "a ranking cannot be learned from one query, or from copies of one: models are judged on queries that they "
-            "were not fitted on. Give documents of more queries."
+            "a ranking cannot be learned from one query, or from copies of one: models are evaluated on queries that "
+            "they were not fitted on. Give documents of more queries."
         )
     if len(folds) < 2:
         raise InvalidInputError(
@@ -322,9 +304,9 @@ def _mention_refit(full: Any, name: str) -> None:
         )
 
 
-def _warn_if_optimistic(judged: CrossFittedFull, rows: TrainingRows, name: str) -> None:
-    mean_loss = float(np.average(judged.loss(rows.y), weights=rows.weight))
-    task, quality = rows.task, rows.task.quality(rows.y, judged.outputs)
+def _warn_if_optimistic(cross_fitted: CrossFittedFull, rows: TrainingRows, name: str) -> None:
+    mean_loss = float(np.average(cross_fitted.loss(rows.y), weights=rows.weight))
+    task, quality = rows.task, rows.task.quality(rows.y, cross_fitted.outputs)
     is_class = quality.dtype == bool
     too_good = mean_loss < (_SUSPICIOUS_LOSS if is_class else _SUSPICIOUS_ERROR) or (
         is_class and quality.all()

@@ -97,7 +97,7 @@ class EstimatorFull:
     calibration : ndarray, optional
         Calibration that turns its raw outputs into outputs of the task; None for a model with ``predict_proba``.
     reads_numbers : bool
-        Whether it was fitted on the numbers that stages read, in the place of a table with text and dates.
+        Whether it was fitted on the numbers that stages read, instead of a table with text and dates.
     """
 
     estimator: Any
@@ -172,16 +172,16 @@ class PrecomputedFull:
         asked = fingerprints(numbers, exact=True)
         if len(asked) == len(self.keys) and np.array_equal(asked, self.keys):
             return self.values
-        known, place = np.unique(self.keys, return_index=True)
-        found = np.minimum(np.searchsorted(known, asked), len(known) - 1)
-        strange = known[found] != asked
+        distinct, first_row = np.unique(self.keys, return_index=True)
+        place = np.minimum(np.searchsorted(distinct, asked), len(distinct) - 1)
+        strange = distinct[place] != asked
         if strange.any():
             raise InvalidInputError(
                 f"full holds probabilities that were computed beforehand, and {int(strange.sum())} of the {len(asked)} "
                 f"rows asked about are not those they belong to. Give those of these rows with "
                 f"`with_full(probabilities, X)`, or a model that can compute them."
             )
-        return self.values[place[found]]
+        return self.values[first_row[place]]
 
     def by_place(self, n_rows: int) -> Floats:
         """Outputs of a whole batch, by place."""
@@ -312,7 +312,7 @@ def as_full_model(
 
 
 def is_estimator(full: Any) -> bool:
-    """Whether this is an object with scikit-learn's ``fit`` and ``get_params``."""
+    """True for an object with scikit-learn's ``fit`` and ``get_params``."""
     return hasattr(full, "fit") and hasattr(full, "get_params") and not isinstance(full, type)
 
 
@@ -324,11 +324,11 @@ def _check_columns(model: Any, n_features: int, names: Any, who: str) -> None:
             f"{who} was fitted on {width} features, but X has {n_features}. Give X with the columns it reads, or name "
             f"them with `full_features` of Prices."
         )
-    known = getattr(model, "feature_names_in_", getattr(model, "names", None))
-    if known is not None and names is not None and list(known) != list(names):
+    of_fit = getattr(model, "feature_names_in_", getattr(model, "names", None))
+    if of_fit is not None and names is not None and list(of_fit) != list(names):
         other = next(
-            (f"{a!r} where X has {b!r}" for a, b in zip(known, names, strict=False) if a != b),
-            f"{len(known)} of them where X has {len(names)}",
+            (f"{a!r} where X has {b!r}" for a, b in zip(of_fit, names, strict=False) if a != b),
+            f"{len(of_fit)} of them where X has {len(names)}",
         )
         raise InvalidInputError(
             f"{who} was fitted on other columns, or in another order: {other}. Give X with its columns, in its order."

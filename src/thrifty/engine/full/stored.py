@@ -110,8 +110,7 @@ class LinearScores:
 
     def scores(self, X: Floats) -> Floats:
         """Weighted sums of the columns, shape (n_rows, n_scores)."""
-        sums: Floats = X @ self.coef.T + self.intercept
-        return sums
+        return X @ self.coef.T + self.intercept
 
     def problem(self, n_features: int, n_classes: int) -> str | None:
         """Reason why these weights do not fit so many columns and classes (0 for regression), or None."""
@@ -173,8 +172,7 @@ class KernelScores:
         """Decision values of the pairs of classes, or numbers, shape (n_rows, n_scores)."""
         kernel = self._kernel(X)
         if len(self.weights) == 1:
-            one: Floats = kernel @ self.weights.T + self.intercept
-            return one
+            return kernel @ self.weights.T + self.intercept
         ends = np.cumsum(self.n_support)
         scores = np.empty((len(X), len(self.intercept)))
         for pair, (i, j) in enumerate(self._pairs()):
@@ -190,14 +188,12 @@ class KernelScores:
     def _kernel(self, X: Floats) -> Floats:
         if self.kind == "rbf":
             # Differences, not products: large columns would cancel.
-            near: Floats = np.exp(-self.gamma * cdist(X, self.vectors, "sqeuclidean"))
-            return near
+            return np.exp(-self.gamma * cdist(X, self.vectors, "sqeuclidean"))
         products: Floats = X @ self.vectors.T
         if self.kind == "linear":
             return products
         products = self.gamma * products + self.coef0
-        bent: Floats = products**self.degree if self.kind == "poly" else np.tanh(products)
-        return bent
+        return products**self.degree if self.kind == "poly" else np.tanh(products)
 
     def by_class(self, scores: Floats) -> Floats:
         """Votes of the pairs for each class, with confidences as fractions, shape (n_rows, n_classes)."""
@@ -207,8 +203,7 @@ class KernelScores:
             votes[:, j] += scores[:, pair] < 0
             confidence[:, i] += scores[:, pair]
             confidence[:, j] -= scores[:, pair]
-        transformed: Floats = votes + confidence / (3.0 * (np.abs(confidence) + 1.0))
-        return transformed
+        return votes + confidence / (3.0 * (np.abs(confidence) + 1.0))
 
     def best(self, scores: Floats) -> Ints:
         """Class with most votes of the pairs; the first of equals, or the most confident with ``break_ties``."""
@@ -227,9 +222,9 @@ class KernelScores:
         towards_first = -scores if scores.shape[1] == 1 else scores
         of_first = expit(-(towards_first * self.platt[0] + self.platt[1]))
         of_first = np.clip(of_first, _MIN_PROBABILITY, 1.0 - _MIN_PROBABILITY)
-        found = np.empty((len(scores), self.n_classes))
-        couple_pairs(of_first, found, np.empty((self.n_classes, self.n_classes)), np.empty(self.n_classes))
-        return found
+        coupled = np.empty((len(scores), self.n_classes))
+        couple_pairs(of_first, coupled, np.empty((self.n_classes, self.n_classes)), np.empty(self.n_classes))
+        return coupled
 
     def problem(self, n_features: int, n_classes: int) -> str | None:
         """Reason why these arrays do not fit so many columns and classes (0 for regression), or None."""
@@ -260,11 +255,11 @@ class KernelScores:
 
 
 @lean_kernel
-def couple_pairs(of_first: Floats, found: Floats, Q: Floats, Qp: Floats) -> None:
+def couple_pairs(of_first: Floats, probabilities: Floats, Q: Floats, Qp: Floats) -> None:
     """Probabilities of classes whose pairs have these (Wu, Lin and Weng, 2004), by the iteration of libsvm."""
-    n_rows, k = found.shape
+    n_rows, k = probabilities.shape
     for row in range(n_rows):
-        p = found[row]
+        p = probabilities[row]
         for t in range(k):
             p[t] = 1.0 / k
             for j in range(k):
@@ -361,9 +356,9 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             return f"it has categories of columns outside 0 .. {n_features - 1}"
         problems = [
             self.core.problem(n_features, n_classes),
-            *(one.problem(n_features) for one in self.steps),
+            *(step.problem(n_features) for step in self.steps),
         ]
-        return next((one for one in problems if one), None)
+        return next(filter(None, problems), None)
 
     # as scikit-learn sees it
 
@@ -416,8 +411,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         """Decision values, shape (n_rows,) for two classes, else one for each class or pair of classes."""
         scores, core = self._scores(X), self.core
         if scores.shape[1] == 1:
-            one: Floats = scores[:, 0]
-            return one
+            return scores[:, 0]
         return core.by_class(scores) if isinstance(core, KernelScores) and core.one_vs_rest else scores
 
     @available_if(lambda self: len(self.classes) > 0 and self.core.link != "decision")  # type: ignore[untyped-decorator]  # scikit-learn is untyped
@@ -429,8 +423,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         """Most probable label, or number, of each row."""
         scores, core = self._scores(X), self.core
         if not len(self.classes):
-            numbers: Labels = self._answers(scores)[:, 0]
-            return numbers
+            return self._answers(scores)[:, 0]
         if core.link == "shares":
             # Shares are compared as they are returned: dividing may make two of them equal.
             scores = self._answers(scores)
@@ -438,8 +431,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             best = (scores[:, 0] > 0).astype(np.intp)
         else:
             best = core.best(scores) if isinstance(core, KernelScores) else np.argmax(scores, axis=1)
-        labels: Labels = self.classes[best]
-        return labels
+        return self.classes[best]
 
     def score(self, X: Any, y: Any) -> float:
         """Accuracy of a classifier, R2 of a regressor."""
@@ -495,8 +487,8 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
 
     def _scores(self, X: Any) -> Floats:
         """Scores of all rows, shape (n_rows, n_scores)."""
-        found = [self.core.scores(block) for _, block in self._blocks(self._table(X))]
-        return np.concatenate(found) if found else np.empty((0, 1))
+        blocks = [self.core.scores(block) for _, block in self._blocks(self._table(X))]
+        return np.concatenate(blocks) if blocks else np.empty((0, 1))
 
     def _answers(self, scores: Floats) -> Floats:
         """Probabilities of the classes, shape (n_rows, n_classes), or numbers, shape (n_rows, 1), of some scores."""
@@ -509,11 +501,9 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         if isinstance(core, ForeignTrees) and core.library != "scikit-learn":
             return _library_answers(core, scores)
         if link == "exp":
-            numbers: Floats = np.exp(scores)
-            return numbers
+            return np.exp(scores)
         if link == "softmax":
-            shares: Floats = softmax(np.asfortranarray(scores) if isinstance(core, ForeignTrees) else scores)
-            return shares
+            return softmax(np.asfortranarray(scores) if isinstance(core, ForeignTrees) else scores)
         if link == "rest":
             each = expit(scores)
             return np.asarray(each / each.sum(axis=1, keepdims=True))
@@ -527,7 +517,7 @@ def _library_answers(core: ForeignTrees, scores: Floats) -> Floats:
     """Links of LightGBM and XGBoost in their own precision, with the exponential of the C library as they have it."""
     is_single = core.library == "xgboost"
     scores = np.ascontiguousarray(scores, dtype=np.float32 if is_single else np.float64)
-    one = scores.dtype.type(1.0)
+    unit = scores.dtype.type(1.0)
     if core.link == "identity":
         return scores.astype(np.float64)
     if core.link == "exp":
@@ -538,8 +528,8 @@ def _library_answers(core: ForeignTrees, scores: Floats) -> Floats:
         for column in each.T:
             total += column
         return np.asarray(each / total.astype(each.dtype)[:, None], dtype=np.float64)
-    second = one / (one + exponentials(-scores[:, :1]))
-    return np.hstack([one - second, second]).astype(np.float64)
+    second = unit / (unit + exponentials(-scores[:, :1]))
+    return np.hstack([unit - second, second]).astype(np.float64)
 
 
 def exponentials(values: Any) -> Any:

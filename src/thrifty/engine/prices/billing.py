@@ -242,8 +242,7 @@ class Discounts:
         has_begun = np.zeros(len(self.savings) + 1, dtype=bool)
         has_begun[self.of[bought]] = True
         has_begun[-1] = False  # where -1, no discount, is noted
-        saving: Floats = np.where(has_begun[self.of], np.append(self.savings, 0.0)[self.of], 0.0)
-        return saving
+        return np.where(has_begun[self.of], np.append(self.savings, 0.0)[self.of], 0.0)
 
     def is_same(self, other: "Discounts | None") -> bool:
         """True if another has the same discounts."""
@@ -339,7 +338,10 @@ class RowPrices:
     def take(self, places: Sequence[int] | Ints) -> "RowPrices":
         """Some of the purchases."""
         some = [int(place) for place in places]
-        reads, functions = tuple(self.reads[one] for one in some), tuple(self.functions[one] for one in some)
+        reads, functions = (
+            tuple(self.reads[place] for place in some),
+            tuple(self.functions[place] for place in some),
+        )
         return RowPrices(self.purchases[some], reads, self.least[some], functions)
 
     def amounts(self, n_rows: int, numbers: Reads, table: Reads) -> Floats:
@@ -352,14 +354,14 @@ class RowPrices:
         numbers, table : callable
             Some columns of these rows, as numbers and as the full model reads them.
         """
-        found = np.empty((n_rows, len(self)))
+        amounts = np.empty((n_rows, len(self)))
         for place, (read, function) in enumerate(zip(self.reads, self.functions, strict=True)):
             if function is None:
                 block = numbers(read)
-                found[:, place] = (block.toarray() if sparse.issparse(block) else block)[:, 0]
+                amounts[:, place] = (block.toarray() if sparse.issparse(block) else block)[:, 0]
             elif n_rows:
-                found[:, place] = _call_price_function(function, table(read), n_rows)
-        return found
+                amounts[:, place] = _call_price_function(function, table(read), n_rows)
+        return amounts
 
     def of_rows(self, reader: Any, rows: Ints, names: Sequence[str] | None) -> Floats:
         """Checked price of each of these purchases for some rows of a reader, shape (n_rows, n_row_prices)."""
@@ -370,21 +372,16 @@ class RowPrices:
 
     def is_priced(self, amounts: Floats) -> Bools:
         """Mask of the rows with a valid price for every one of these purchases, from their amounts."""
-        priced: Bools = np.all(is_price(amounts) & (amounts >= self.least), axis=1)
-        return priced
+        return np.all(is_price(amounts) & (amounts >= self.least), axis=1)
 
     def refusal(self, amounts: Floats, row: int, names: Sequence[str] | None) -> InvalidInputError:
         """The error for a row without a price, from its amounts, its number and the names of the columns."""
-        places = range(len(amounts))
-        place = next(one for one in places if not self.take([one]).is_priced(amounts[None, [one]])[0])
+        place = int(np.argmin(is_price(amounts) & (amounts >= self.least)))
         amount, column = float(amounts[place]), int(self.price_column[place])
         called = f"column {column}" if names is None else f"column {str(names[column])!r}"
         rule, least = "holds prices and must have one in every row that pays it", float(self.least[place])
         if column < 0:
-            called, rule = (
-                _function_name(self.functions[place]),
-                "must return a price for every row",
-            )
+            called, rule = _function_name(self.functions[place]), "must return a price for every row"
         if 0.0 <= amount < least:
             return InvalidInputError(
                 f"{called} {rule}; row {row} has {amount:g}, and a discount saves {least:g}: no price may fall below "

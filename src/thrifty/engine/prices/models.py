@@ -40,7 +40,7 @@ def check_models(models: Any) -> dict[str, ModelPrice]:
 def check_price(name: str, price: Any) -> ModelPrice:
     """Check the price of one model."""
     if price is None or callable(price):
-        return price  # type: ignore[no-any-return]
+        return price
     rule = (
         f"the price of {name!r} must be a number > 0 per call, a pair of numbers > 0 per million tokens in and out, or "
         f"a function of the row; got {price!r}. A model that is free needs no router: give what its time is worth."

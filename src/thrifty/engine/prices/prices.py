@@ -29,7 +29,7 @@ from thrifty.engine.prices.billing import (
     free_columns,
     is_price,
 )
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, listed
 
 FeatureCosts = Any  # ArrayLike | Mapping[str, float] | None, or a table of prices of some other library
 FeatureGroups = Sequence[object] | Mapping[str, object] | None
@@ -132,11 +132,11 @@ class Prices:
         if not isinstance(facts, dict):
             raise InvalidInputError(f"a JSON file of prices must hold an object; got {type(facts).__name__}.")
         parts = facts if isinstance(facts.get("costs"), dict) else {"costs": facts}
-        known = [field.name for field in fields(cls)]
-        unknown = sorted(set(parts) - set(known))
+        names = [field.name for field in fields(cls)]
+        unknown = sorted(set(parts) - set(names))
         if unknown:
             raise InvalidInputError(
-                f"the parts of a file of prices are {', '.join(known)}; got {unknown[0]!r}."
+                f"the parts of a file of prices are {', '.join(names)}; got {unknown[0]!r}."
             )
         costs = dict(parts["costs"])
         default = parts.get("default", costs.pop(ALL_OTHERS, None))
@@ -197,15 +197,15 @@ class Prices:
         unknown = [name for name in (*self.costs, *self.by_row) if name not in {*names, *known}]
         if unknown:
             raise InvalidInputError(
-                f"there is a price for {_some(unknown)}, not a feature of the table, which has {_some(names)}."
+                f"there is a price for {listed(unknown)}, not a feature of the table, which has {listed(names)}."
                 f"{did_you_mean(unknown[0], names)}"
             )
         priced = {*self.costs, *self.by_row, *self.by_row.values()}
         missing = [name for name in names if name not in priced]
         if missing and self.default is None:
             raise InvalidInputError(
-                f"there is no price for {_some(missing)}. Every feature needs one; 0 is a feature that is at hand, and "
-                f"the feature {ALL_OTHERS} prices all that are not named."
+                f"there is no price for {listed(missing)}. Every feature needs one; 0 is a feature that is at hand, "
+                f"and the feature {ALL_OTHERS} prices all that are not named."
             )
         # What one feature alone would have saved is no discount.
         discounts = {
@@ -216,7 +216,7 @@ class Prices:
             self,
             costs={name: cost for name, cost in self.costs.items() if name in names},
             groups={name: group for name, group in (self.groups or {}).items() if name in names} or None,
-            discounts={label: one for label, one in discounts.items() if len(one[0]) > 1},
+            discounts={label: shared for label, shared in discounts.items() if len(shared[0]) > 1},
             by_row={name: column for name, column in self.by_row.items() if name in names},
         )
 
@@ -278,10 +278,10 @@ def _by_first_column(price_list: PriceList) -> dict[int, Any]:
     by_row = price_list.by_row
     if by_row is None:
         return {}
-    found = zip(by_row.purchases, by_row.price_column.tolist(), by_row.functions, strict=True)
+    sources = zip(by_row.purchases, by_row.price_column.tolist(), by_row.functions, strict=True)
     return {
         int(np.flatnonzero(price_list.group_of == purchase)[0]): column if function is None else function
-        for purchase, column, function in found
+        for purchase, column, function in sources
     }
 
 
@@ -335,7 +335,7 @@ def check_price_list(
     """
     names = [str(name) for name in feature_names] if feature_names is not None else None
     group_of = group_per_column(prices.groups, n_features, names)
-    listed, by_row = _prices(prices, group_of, names, rows, weight)
+    purchase_prices, by_row = _prices(prices, group_of, names, rows, weight)
     full = check_amount("the price of the full model (full of Prices)", prices.full)
     if not is_price(full):
         raise InvalidInputError(
@@ -343,60 +343,59 @@ def check_price_list(
             f"unit."
         )
     read = check_columns("full_features", prices.full_features, n_features, names)
-    discounts = _discounts(prices.discounts, listed, group_of, names)
+    full_columns = None if np.array_equal(read, np.arange(n_features)) else read
+    discounts = _discounts(prices.discounts, purchase_prices, group_of, names)
     if by_row is not None:
-        by_row = _checked_row_prices(by_row, listed, group_of, discounts, names)
+        by_row = _checked_row_prices(by_row, purchase_prices, group_of, discounts, names)
         if rows is not None:
             by_row.of_rows(rows, np.arange(rows.n_samples), names)
-    return PriceList(listed, group_of, full, _partial(read, n_features), discounts, by_row)
+    return PriceList(purchase_prices, group_of, full, full_columns, discounts, by_row)
 
 
 def with_prices(price_list: PriceList, by_row: Any, feature_names: Sequence[str] | None) -> PriceList:
     """Replace some prices of a price list by prices by row, as ``by_row`` of ``Prices``."""
     names = None if feature_names is None else [str(name) for name in feature_names]
     group_of = price_list.group_of
-    sources = {group_of[column]: one for column, one in Prices.of(price_list).by_row.items()}
+    sources = {group_of[column]: source for column, source in Prices.of(price_list).by_row.items()}
     sources |= _row_price_sources(by_row, group_of, names)
-    found = _row_prices(sources, price_list.prices, group_of, names)
-    if found is None:
+    row_prices = _row_prices(sources, price_list.prices, group_of, names)
+    if row_prices is None:
         return price_list
-    return replace(
-        price_list,
-        by_row=_checked_row_prices(found, price_list.prices, group_of, price_list.discounts, names),
-    )
+    row_prices = _checked_row_prices(row_prices, price_list.prices, group_of, price_list.discounts, names)
+    return replace(price_list, by_row=row_prices)
 
 
 def _prices(
-    given: Prices, group_of: Ints, names: list[str] | None, rows: Any, weight: Floats | None
+    wanted: Prices, group_of: Ints, names: list[str] | None, rows: Any, weight: Floats | None
 ) -> tuple[Floats, RowPrices | None]:
     """The price of each purchase, and the columns or functions of prices that differ by row."""
-    sources = _row_price_sources(given.by_row, group_of, names)
+    sources = _row_price_sources(wanted.by_row, group_of, names)
     # Nothing need be listed for a column of prices, which is free, nor for what it prices: any price will do until the
     # free columns are known, and with them the mean over the rows.
-    known = dict.fromkeys((column for column in sources.values() if not callable(column)), 0.0)
-    listed = {str(one) for one in given.costs} if isinstance(given.costs, Mapping) else set()
+    unnamed = dict.fromkeys((column for column in sources.values() if not callable(column)), 0.0)
+    named = set(map(str, wanted.costs)) if isinstance(wanted.costs, Mapping) else set()
     unlisted = {}
     for purchase in sources:
         columns = np.flatnonzero(group_of == purchase).tolist()
-        if names is None or listed.isdisjoint(names[column] for column in columns):
+        if names is None or named.isdisjoint(names[column] for column in columns):
             unlisted[purchase] = columns
-            known |= dict.fromkeys(columns, 1.0) if rows is not None else {}
-    prices = _per_purchase(given, group_of, names, known)
+            unnamed |= dict.fromkeys(columns, 1.0) if rows is not None else {}
+    prices = _per_purchase(wanted, group_of, names, unnamed)
     by_row = _row_prices(sources, prices, group_of, names)
     if by_row is None or rows is None:
         return prices, by_row
     amounts = by_row.of_rows(rows, np.arange(rows.n_samples), names)
     means = np.average(amounts, axis=0, weights=weight)
     for purchase, mean in zip(by_row.purchases.tolist(), means, strict=True):
-        known |= dict.fromkeys(unlisted.get(purchase, ()), float(mean))
-    return _per_purchase(given, group_of, names, known), by_row
+        unnamed |= dict.fromkeys(unlisted.get(purchase, ()), float(mean))
+    return _per_purchase(wanted, group_of, names, unnamed), by_row
 
 
 def _per_purchase(
-    given: Prices, group_of: Ints, names: list[str] | None, known: Mapping[int, float]
+    wanted: Prices, group_of: Ints, names: list[str] | None, unnamed: Mapping[int, float]
 ) -> Floats:
     """The price of each purchase, which must be the same at all of its columns."""
-    costs = costs_per_column(given.costs, given.default, len(group_of), names, known)
+    costs = costs_per_column(wanted.costs, wanted.default, len(group_of), names, unnamed)
     prices = np.zeros(int(group_of.max()) + 1 if len(group_of) else 0)
     prices[group_of] = costs
     differs = np.flatnonzero(prices[group_of] != costs)
@@ -410,31 +409,26 @@ def _per_purchase(
     return prices
 
 
-def _partial(columns: Ints | None, n_features: int) -> Ints | None:
-    """None if the columns are all there are, else the columns."""
-    return None if columns is None or np.array_equal(columns, np.arange(n_features)) else columns
-
-
-def _row_price_sources(given: Any, group_of: Ints, names: list[str] | None) -> dict[int, Any]:
+def _row_price_sources(by_row: Any, group_of: Ints, names: list[str] | None) -> dict[int, Any]:
     """Purchases whose price differs by row, with the column that holds it or the function that computes it."""
-    if not isinstance(given, Mapping):
+    if not isinstance(by_row, Mapping):
         raise InvalidInputError(
-            f"by_row must be a dict {{column: column of prices, or function of rows}}; got {given!r}."
+            f"by_row must be a dict {{column: column of prices, or function of rows}}; got {by_row!r}."
         )
-    found: dict[int, Any] = {}
-    for bought, source in given.items():
+    sources: dict[int, Any] = {}
+    for bought, named in by_row.items():
         column = column_number(bought, names, len(group_of), "by_row")
-        found_at = source if callable(source) else column_number(source, names, len(group_of), "by_row")
-        before: Any = found.setdefault(int(group_of[column]), found_at)
-        if before != found_at:
+        source: Any = named if callable(named) else column_number(named, names, len(group_of), "by_row")
+        other = sources.setdefault(int(group_of[column]), source)
+        if other != source:
             both = " and ".join(
-                "a function" if callable(one) else name_of(one, names) for one in [before, found_at]
+                "a function" if callable(each) else name_of(each, names) for each in (other, source)
             )
             raise InvalidInputError(
                 f"by_row names two columns of prices, {both}, for the purchase that delivers {name_of(column, names)}. "
                 f"Keep one of them."
             )
-    return found
+    return sources
 
 
 def _row_prices(
@@ -484,14 +478,14 @@ def _checked_row_prices(
     return replace(by_row, least=np.where(of >= 0, discounts.savings[of], 0.0))
 
 
-def _discounts(given: Any, prices: Floats, group_of: Ints, names: list[str] | None) -> Discounts | None:
+def _discounts(discounts: Any, prices: Floats, group_of: Ints, names: list[str] | None) -> Discounts | None:
     """Discounts by purchase; each purchase shares at most one, and no price falls below zero."""
-    if not given:
+    if not discounts:
         return None
-    if not isinstance(given, Mapping):
-        raise InvalidInputError(f"discounts must be a dict {{label: (columns, saving)}}; got {given!r}.")
+    if not isinstance(discounts, Mapping):
+        raise InvalidInputError(f"discounts must be a dict {{label: (columns, saving)}}; got {discounts!r}.")
     of, savings = np.full(len(prices), -1, dtype=np.intp), []
-    for number, (label, content) in enumerate(given.items()):
+    for number, (label, content) in enumerate(discounts.items()):
         try:
             columns, saving = content
             columns = list(columns)
@@ -533,23 +527,22 @@ def costs_per_column(
     default: float | None,
     n_features: int,
     names: list[str] | None,
-    known: Mapping[int, float],
+    unnamed: Mapping[int, float],
 ) -> Floats:
-    """A price for each column; ``known`` has those of columns that are not named."""
-    if feature_costs is None or (known and isinstance(feature_costs, int | float)):
+    """A price for each column; ``unnamed`` has those of columns that are not named."""
+    if feature_costs is None or (unnamed and isinstance(feature_costs, int | float)):
         every = default if feature_costs is None else feature_costs
         costs = np.full(n_features, 1.0 if every is None else check_amount("default", every))
-        costs[list(known)] = list(known.values())
+        costs[list(unnamed)] = list(unnamed.values())
         return costs
     check_unmasked("feature_costs", feature_costs)
     feature_costs = _by_index("feature_costs", feature_costs, n_features, names)
     if isinstance(feature_costs, Mapping):
-        named = _by_name("feature_costs", feature_costs, n_features, names)
-        named = {**known, **named}
+        named = {**unnamed, **_by_name("feature_costs", feature_costs, n_features, names)}
         missing = [i for i in range(n_features) if i not in named]
         if missing and default is None:
             raise InvalidInputError(
-                f"feature_costs names no price for {_some([names[i] for i in missing] if names else [])}. Give every "
+                f"feature_costs names no price for {listed([names[i] for i in missing] if names else [])}. Give every "
                 f"column a price; 0 is allowed. Or give one to all that are not named: Prices(costs, default=1.0)."
             )
         named |= dict.fromkeys(missing, check_amount("default", default)) if missing else {}
@@ -610,33 +603,33 @@ def group_per_column(groups: FeatureGroups, n_features: int, names: list[str] | 
         raise InvalidInputError("groups must hold hashable labels such as strings or numbers.") from None
 
 
-def _by_index(argument: str, given: Any, n_features: int, names: list[str] | None) -> Any:
+def _by_index(argument: str, entries: Any, n_features: int, names: list[str] | None) -> Any:
     """Entries of a pandas Series in the order of the columns, by its index; any other object is returned unchanged."""
-    if not (hasattr(given, "index") and hasattr(given, "to_dict") and hasattr(given, "to_numpy")):
-        return given
+    if not (hasattr(entries, "index") and hasattr(entries, "to_dict") and hasattr(entries, "to_numpy")):
+        return entries
     wanted = list(range(n_features)) if names is None else names
-    found = [label if names is None else str(label) for label in given.index]
-    known = set(wanted)
-    unknown = [str(label) for label in found if label not in known]
-    missing = [str(label) for label in wanted if label not in set(found)]
-    if unknown or missing or len(set(found)) < len(found):
+    labels = [label if names is None else str(label) for label in entries.index]
+    columns, distinct = set(wanted), set(labels)
+    unknown = [str(label) for label in labels if label not in columns]
+    missing = [str(label) for label in wanted if label not in distinct]
+    if unknown or missing or len(distinct) < len(labels):
         problem = (
-            f"names {_some(unknown)}"
+            f"names {listed(unknown)}"
             if unknown
-            else f"lacks {_some(missing)}"
+            else f"lacks {listed(missing)}"
             if missing
             else "names one twice"
         )
         raise InvalidInputError(
             f"{argument} is a Series, which is read by its index, and {problem}; the columns are "
-            f"{_some([str(label) for label in wanted])}. Index it by column, or give its values with .to_numpy()."
+            f"{listed([str(label) for label in wanted])}. Index it by column, or give its values with .to_numpy()."
         )
-    values = dict(zip(found, given.tolist(), strict=True))
+    values = dict(zip(labels, entries.tolist(), strict=True))
     return [values[label] for label in wanted]
 
 
 def _by_name(
-    argument: str, given: Mapping[str, object], n_features: int, names: list[str] | None
+    argument: str, entries: Mapping[str, object], n_features: int, names: list[str] | None
 ) -> dict[int, object]:
     if names is None:
         raise InvalidInputError(
@@ -644,18 +637,18 @@ def _by_name(
             f"Pass a data frame, or an array with one entry per column ({n_features})."
         )
     position = {name: i for i, name in enumerate(names)}
-    unknown = [str(name) for name in given if str(name) not in position]
+    unknown = [str(name) for name in entries if str(name) not in position]
     if unknown:
         raise InvalidInputError(
-            f"{argument} names {_some(unknown)}, not a column of X, which has {_some(names)}."
+            f"{argument} names {listed(unknown)}, not a column of X, which has {listed(names)}."
             f"{did_you_mean(unknown[0], names)}"
         )
-    return {position[str(name)]: value for name, value in given.items()}
+    return {position[str(name)]: value for name, value in entries.items()}
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Suggestion of the nearest known name for an error message; empty if there is none."""
-    near = difflib.get_close_matches(name, list(known), n=1)
+    near = difflib.get_close_matches(name, list(names), n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
@@ -707,8 +700,3 @@ def check_columns(name: str, features: Any, n_features: int, names: Any) -> Ints
 def name_of(column: int, names: list[str] | None) -> str:
     """The name of a column in error messages."""
     return f"column {names[column]!r}" if names else f"column {column}"
-
-
-def _some(names: Sequence[str], max_names: int = 5) -> str:
-    shown = ", ".join(repr(name) for name in names[:max_names])
-    return shown if len(names) <= max_names else f"{shown} and {len(names) - max_names} more"

@@ -102,7 +102,7 @@ def plain_table(table: Table, levels: Levels | None) -> Table:
 
 
 def has_dates(table: Table) -> bool:
-    """Whether a data frame holds a column of dates or durations."""
+    """True if a data frame holds a column of dates or durations."""
     return table.kind is not None and any(is_date(table, place) for place in range(len(table.types)))
 
 
@@ -173,7 +173,7 @@ def truth_of(value: Any) -> float:
 
 
 def is_text(table: Table, place: int) -> bool:
-    """Whether a column of a data frame holds text or categories."""
+    """True if a column of a data frame holds text or categories."""
     declared = table.types[place]
     if declared == "object":
         return any(isinstance(value, str) for value in table.values(place))
@@ -181,7 +181,7 @@ def is_text(table: Table, place: int) -> bool:
 
 
 def is_date(table: Table, place: int) -> bool:
-    """Whether a column of a data frame holds dates or durations."""
+    """True if a column of a data frame holds dates or durations."""
     declared = table.types[place]
     if declared == "object":
         cells = [value for value in table.values(place) if not is_missing(value)]
@@ -190,7 +190,7 @@ def is_date(table: Table, place: int) -> bool:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a cell is missing."""
+    """True for a missing cell."""
     # pandas has values of its own for what is missing; NaN differs from itself.
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
 
@@ -241,10 +241,10 @@ class ColumnType:
                 f"holds must be one of {', '.join(HOLDS)}, and missing nan or None; got {self.holds!r}, "
                 f"{self.missing!r}."
             )
-        if self.dtype and not is_known_type(self.dtype):
+        if self.dtype and not _KNOWN_TYPES.fullmatch(self.dtype):
             raise InvalidInputError(f"dtype must be a type of columns; got {self.dtype[:100]!r}.")
-        known = self.categories or ()
-        if len(set(known)) < len(known) or not all(type(one) in (str, bool, int, float) for one in known):
+        names = self.categories or ()
+        if len(set(names)) < len(names) or not all(type(name) in (str, bool, int, float) for name in names):
             raise InvalidInputError("categories must be distinct texts, numbers or truth values.")
         return self
 
@@ -266,8 +266,7 @@ def _type_of(table: Table, place: int) -> ColumnType:
     if is_text(table, place):
         holds = "text"
         if declared == "object":
-            there = column.dropna()
-            holds = "text" if all(isinstance(value, str) for value in there) else "mixed"
+            holds = "text" if all(isinstance(value, str) for value in column.dropna()) else "mixed"
             missing = _missing_of(column)
     elif is_date(table, place):
         is_day = declared in ("date", "date32[day][pyarrow]") or (
@@ -277,15 +276,10 @@ def _type_of(table: Table, place: int) -> ColumnType:
     elif declared.startswith("bool"):
         holds = "truth"
     elif declared == "object":
-        there = column.dropna()
-        if len(there) and all(isinstance(value, bool | np.bool_) for value in there):
+        values = column.dropna()
+        if len(values) and all(isinstance(value, bool | np.bool_) for value in values):
             holds, missing = "truth", _missing_of(column)
-    return ColumnType(holds, dtype if is_known_type(dtype) else "", categories, ordered, missing)
-
-
-def is_known_type(dtype: str) -> bool:
-    """Whether columns of this dtype are restored."""
-    return _KNOWN_TYPES.fullmatch(dtype) is not None
+    return ColumnType(holds, dtype if _KNOWN_TYPES.fullmatch(dtype) else "", categories, ordered, missing)
 
 
 def _name_of(dtype: Any) -> str:
@@ -307,8 +301,8 @@ def _categories_of(kind: str | None, column: Any) -> tuple[tuple[Any, ...], bool
 
 
 def _missing_of(column: Any) -> str:
-    there = column[column.isna()]
-    return "None" if len(there) and there.iloc[0] is None else "nan"
+    missing = column[column.isna()]
+    return "None" if len(missing) and missing.iloc[0] is None else "nan"
 
 
 def dtype_of(kind: str, declared: ColumnType) -> Any:
@@ -339,11 +333,11 @@ def declared_as(kind: str, values: Any, declared: ColumnType, dtype: Any) -> Any
     Parameters
     ----------
     kind : {"pandas", "polars"}
-        Whose column it is to be.
+        Library of the column.
     values : sequence
         Cells of text and categories as they came; numbers of every other column, those of dates in days since 1970.
     declared : ColumnType
-        How it was declared.
+        Type of the column in the fit.
     dtype : object
         What ``dtype_of`` makes of that.
     """
@@ -409,9 +403,9 @@ def _as_dates(kind: str, days: Floats, declared: ColumnType, dtype: Any) -> Any:
     if dtype is None:
         return column
     if declared.dtype == "object":
-        cells = [None if lost[place] else one.to_pydatetime() for place, one in enumerate(column)]
+        cells = [None if lost[place] else time.to_pydatetime() for place, time in enumerate(column)]
         if declared.holds == "day":
-            cells = [None if one is None else one.date() for one in cells]
+            cells = [None if time is None else time.date() for time in cells]
         return pd.Series(cells, dtype=object)
     if getattr(dtype, "tz", None) is not None:
         return column.dt.tz_localize("UTC").astype(dtype)
@@ -421,30 +415,31 @@ def _as_dates(kind: str, days: Floats, declared: ColumnType, dtype: Any) -> Any:
 def _as_type(kind: str, numbers: Floats, declared: ColumnType, dtype: Any) -> Any:
     """Numbers with a numeric or boolean dtype; unchanged where it cannot hold them."""
     lost, is_truth = np.isnan(numbers), declared.holds == "truth"
-    there = numbers[~lost]
+    values = numbers[~lost]
     is_whole = is_truth or "int" in declared.dtype.lower()
-    if dtype is None or (is_whole and not np.array_equal(there, np.round(there))):
+    if dtype is None or (is_whole and not np.array_equal(values, np.round(values))):
         return numbers
-    if is_truth and not np.isin(there, (0.0, 1.0)).all():
+    if is_truth and not np.isin(values, (0.0, 1.0)).all():
         return numbers
     if kind == "polars":
         import polars as pl
 
         if not is_whole:
             return pl.Series(numbers, dtype=dtype)
-        cells = [None if gone else number for number, gone in zip(numbers.tolist(), lost, strict=True)]
+        cells = [None if np.isnan(number) else number for number in numbers.tolist()]
         return pl.Series(cells, dtype=pl.Float64).cast(dtype, strict=False)
     import pandas as pd
 
     if declared.dtype == "object":
         missing = None if declared.missing == "None" else np.nan
-        cells = [missing if np.isnan(one) else bool(one) if is_truth else one for one in numbers.tolist()]
+        read = bool if is_truth else float
+        cells = [missing if np.isnan(number) else read(number) for number in numbers.tolist()]
         return pd.Series(cells, dtype=object)
     if isinstance(dtype, np.dtype):
         if is_whole and lost.any():
             return numbers
         limits = np.iinfo(dtype) if dtype.kind in "iu" else None
-        if limits is not None and len(there) and (there.min() < limits.min or there.max() > limits.max):
+        if limits is not None and len(values) and (values.min() < limits.min or values.max() > limits.max):
             return numbers
         with np.errstate(over="ignore"):
             return numbers.astype(dtype)

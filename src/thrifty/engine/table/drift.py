@@ -36,11 +36,11 @@ class Spread:
         numbers = numbers[:: max(len(numbers) // MAX_ROWS, 1)]
         edges = np.full((numbers.shape[1], N_BINS - 1), np.inf)
         for column, values in enumerate(numbers.T):
-            there = values[~np.isnan(values)]
-            if there.size:
+            values = values[~np.isnan(values)]
+            if values.size:
                 tenths = np.linspace(0, 1, N_BINS + 1)[1:-1]
-                found = np.unique(np.quantile(there, tenths, method="inverted_cdf"))
-                edges[column, : len(found)] = found
+                deciles = np.unique(np.quantile(values, tenths, method="inverted_cdf"))
+                edges[column, : len(deciles)] = deciles
         counts = cls(edges, np.zeros((len(edges), N_BINS))).counts(numbers)
         return cls(edges, counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
 
@@ -68,7 +68,7 @@ class Spread:
         return self
 
     def counts(self, numbers: Floats) -> Int64s:
-        """How many values of each column fall into each bin, shape (n_columns, N_BINS); missing ones into none."""
+        """Number of values of each column in each bin, shape (n_columns, N_BINS); missing ones are in none."""
         counts = np.zeros((len(self.edges), N_BINS), dtype=np.int64)
         for column, (edges, values) in enumerate(zip(self.edges, numbers.T, strict=True)):
             bins = np.searchsorted(edges, values[~np.isnan(values)])

@@ -9,16 +9,15 @@ import lzma
 import os
 import sys
 import zipfile
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from thrifty.arrays import Floats, Labels
-from thrifty.engine.table.names import listed
 from thrifty.engine.tasks.mistakes import read_loss
-from thrifty.errors import DataUnavailableError, InvalidInputError
+from thrifty.errors import DataUnavailableError, InvalidInputError, listed
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Cells of a CSV file that are missing values."""
@@ -87,10 +86,10 @@ def read_cost_matrix(path: str | os.PathLike[str], classes: Labels) -> Floats:
             lines = {truth: list(zip(cells[0][1:], line, strict=True)) for truth, *line in cells[1:]}
         named = {"lines for the true classes": list(lines)}
         named |= {f"answers to {truth!r}": [answer for answer, _ in line] for truth, line in lines.items()}
-        for what, found in named.items():
-            if sorted(found) != sorted(names):
+        for what, labels in named.items():
+            if sorted(labels) != sorted(names):
                 raise InvalidInputError(
-                    f"it must have {what} {listed(names)}, each once; got {listed(found)}."
+                    f"it must have {what} {listed(names)}, each once; got {listed(labels)}."
                 )
         costs = np.array([[float(dict(lines[truth])[answer]) for answer in names] for truth in names])
         read_loss(costs, np.array(names))
@@ -117,7 +116,7 @@ def table_bytes(frame: Any, path: str | os.PathLike[str], *, raw: bool = False) 
         sink = io.BytesIO()
         frame.to_parquet(sink, index=False)
         return sink.getvalue()
-    shown = frame if raw else frame.apply(_as_shown).rename(columns=_harmless)
+    shown = frame if raw else frame.apply(_escaped).rename(columns=_harmless)
     text = str(shown.to_csv(index=False, lineterminator="\n"))
     if "\r" in text:
         # Readers take a carriage return as the end of a line, and pandas does not quote it by default.
@@ -139,7 +138,7 @@ def _existing(path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def _as_shown(column: Any) -> Any:
+def _escaped(column: Any) -> Any:
     """Column with text escaped so that a spreadsheet does not run it; numbers are unchanged."""
     return column if column.dtype.kind in "biufc" else column.map(_harmless)
 
@@ -210,14 +209,21 @@ def _text_of(path: Path) -> bytes:
 
 def _check_lines(data: bytes, path: Path) -> list[str]:
     """Check that every line has as many cells as the header, and return the names of the columns."""
-    text = _LastLine(io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline=""))
-    lines = csv.reader(text, skipinitialspace=True)
     names: list[str] = []
-    end = 0
+    last, end = "", 0
+
+    def remembered() -> Iterator[str]:
+        # Parsed cells of an empty line and of a pair of quotes are the same.
+        nonlocal last
+        for line in io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline=""):
+            last = line
+            yield line
+
+    lines = csv.reader(remembered(), skipinitialspace=True)
     try:
         for cells in lines:
             begin, end = end + 1, lines.line_num
-            if len(cells) == len(names) or not text.last.strip(" \t\r\n"):
+            if len(cells) == len(names) or not last.strip(" \t\r\n"):
                 continue  # an empty line is no row
             if names:
                 raise _unreadable(path, _ragged(begin, end, len(cells), len(names)))
@@ -231,29 +237,14 @@ def _check_lines(data: bytes, path: Path) -> list[str]:
     return names
 
 
-class _LastLine:
-    """Iterator over lines that remembers the last one: parsed cells do not tell an empty line from a pair of quotes."""
-
-    def __init__(self, lines: Iterable[str]) -> None:
-        self._lines = iter(lines)
-        self.last = ""
-
-    def __iter__(self) -> "_LastLine":
-        return self
-
-    def __next__(self) -> str:
-        self.last = next(self._lines)
-        return self.last
-
-
-def _ragged(begin: int, end: int, found: int, wanted: int) -> str:
+def _ragged(begin: int, end: int, n_cells: int, wanted: int) -> str:
     where = f"line {begin:,} has" if begin == end else f"lines {begin:,} to {end:,}, one row, have"
-    reason = f"{where} {found} cell{'s' if found > 1 else ''}, and the line of names has {wanted}"
+    reason = f"{where} {n_cells} cell{'s' if n_cells > 1 else ''}, and the line of names has {wanted}"
     if begin < end:
         return f"{reason}. Close the quotation mark that a cell begins with"
     if wanted == 1:
         return f"{reason}. Begin the file with the names of the columns"
-    if found < wanted:
+    if n_cells < wanted:
         return f"{reason}. Write a missing value as an empty cell, so that every line has as many commas"
     return (
         f"{reason}. Put text that holds a comma into quotation marks, and end no line with a comma too many"

@@ -27,9 +27,9 @@ from thrifty.engine.table.columns import (
     learn_levels,
     truth_of,
 )
-from thrifty.engine.table.names import is_number, listed
+from thrifty.engine.table.names import is_number
 from thrifty.engine.table.table import Table, frame_of, joined_frames, plain_frame
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, listed
 from thrifty.rows import key_words
 
 
@@ -90,26 +90,25 @@ class Cells:
             row_numbers=self.row_numbers[rows],
             row_keys=self.row_keys[rows],
             unreadable={
-                column: replace(one, rows=one.rows[rows], values=one.values[rows])
-                for column, one in self.unreadable.items()
+                column: replace(cells, rows=cells.rows[rows], values=cells.values[rows])
+                for column, cells in self.unreadable.items()
             },
             texts={column: values[rows] for column, values in self.texts.items()},
         )
 
     def refuse_unreadable(self, rows: Ints | None = None, columns: Ints | None = None) -> None:
         """Refuse the first of these cells that cannot be read; None is all of them."""
-        found: tuple[int, int] | None = None
+        first: tuple[int, Unreadable] | None = None
         for column in self.unreadable if columns is None else columns:
-            one = self.unreadable.get(int(column))
-            if one is None:
+            cells = self.unreadable.get(int(column))
+            if cells is None:
                 continue
-            bad = np.flatnonzero(one.rows) if rows is None else rows[one.rows[rows]]
-            if len(bad) and (found is None or bad[0] < found[0]):
-                found = int(bad[0]), int(column)
-        if found is not None:
-            row, column = found
-            one = self.unreadable[column]
-            raise InvalidInputError(one.why(one.values[row], int(self.row_numbers[row])))
+            bad = np.flatnonzero(cells.rows) if rows is None else rows[cells.rows[rows]]
+            if len(bad) and (first is None or bad[0] < first[0]):
+                first = int(bad[0]), cells
+        if first is not None:
+            row, cells = first
+            raise InvalidInputError(cells.why(cells.values[row], int(self.row_numbers[row])))
 
     def refuse_missing(self, rows: Ints, columns: Ints, who: str) -> None:
         """Refuse the first of these cells that is missing; ``who`` is the model that needs it."""
@@ -163,16 +162,16 @@ class Schema:
         return ColumnType("mixed" if self.is_level(column) else "number")
 
     def is_number(self, column: int) -> bool:
-        """Whether a column held plain numbers."""
+        """True if a column held plain numbers."""
         return not self.is_level(column) and self.type_of(column).holds == "number"
 
     def is_level(self, column: int) -> bool:
-        """Whether a column held text or categories."""
+        """True if a column held text or categories."""
         return self.levels is not None and column in self.levels.of_column
 
     @cached_property
     def reads_numbers(self) -> bool:
-        """Whether every column held plain numbers."""
+        """True if every column held plain numbers."""
         return all(map(self.is_number, range(len(self.names))))
 
     @property
@@ -205,7 +204,7 @@ class Schema:
         row_key : str, optional
             Column that holds the keys of the rows; without it they are the index of a pandas data frame.
         row_keys : ndarray of shape (n_rows,), optional
-            Keys of the rows as words, where the table does not tell them.
+            Keys of the rows as words, where the table does not hold them.
         """
         table = Table.of(table)
         n_rows = len(table)
@@ -218,9 +217,9 @@ class Schema:
                 )
                 continue
             place = place_of[name]
-            numbers[:, column], found = self._read_column(column, table, place, unseen_is_missing)
-            if found is not None:
-                unreadable[column] = found
+            numbers[:, column], bad = self._read_column(column, table, place, unseen_is_missing)
+            if bad is not None:
+                unreadable[column] = bad
             if self.is_level(column):
                 texts[column] = table.cells(place)
         keys = keys_of(table, row_key) if row_keys is None else row_keys
@@ -240,9 +239,9 @@ class Schema:
             return np.empty(shape), {}  # the caller refuses it, with the shape that was expected
         numbers, unreadable = np.empty(shape), {}
         for place, column in enumerate(columns.tolist()):
-            numbers[:, place], found = self._read_column(column, table, place, unseen_is_missing)
-            if found is not None:
-                unreadable[place] = found
+            numbers[:, place], bad = self._read_column(column, table, place, unseen_is_missing)
+            if bad is not None:
+                unreadable[place] = bad
         return numbers, unreadable
 
     def _read_column(
@@ -253,10 +252,10 @@ class Schema:
         if self.is_level(column):
             assert self.levels is not None  # a level is one of them
             cells = table.cells(place)
-            numbers, known = self.levels.codes(column, cells), self.levels.of_column[column]
+            numbers, levels = self.levels.codes(column, cells), self.levels.of_column[column]
             bad = np.isnan(numbers) & ~_missing(cells)
             rule = (
-                f"which was not there when the system was fitted; known are {listed(known)}. Correct it, or have it "
+                f"which was not there when the system was fitted; known are {listed(levels)}. Correct it, or have it "
                 f"read as missing with --unseen missing."
             )
             if unseen_is_missing or not bad.any():
@@ -299,11 +298,11 @@ class Schema:
         blocks, rest = self._blocks(numbers, numbered)
         values: dict[str, Any] = {}
         for place in rest:
-            column, one = numbered[place], numbers[:, place]
-            cells: Any = one
+            column = numbered[place]
+            cells: Any = numbers[:, place]
             if self.is_level(column):
-                given = None if raw is None else raw.get(column)
-                cells = self._texts(column, one) if given is None else given
+                texts = None if raw is None else raw.get(column)
+                cells = self._texts(column, cells) if texts is None else texts
             values[self.names[column]] = self._declared(cells, column)
         if not blocks:
             return frame_of(self.kind, values)
@@ -331,17 +330,17 @@ class Schema:
 
     @cached_property
     def _together(self) -> list[Any]:
-        """What columns have in common that are declared together: their type of numbers; None are declared alone."""
-        found: list[Any] = []
+        """Type of numbers by which columns are declared together; None for those declared alone."""
+        types: list[Any] = []
         for column, dtype in enumerate(self._dtypes):
             kind = self.type_of(column)
             is_plain = kind.dtype in ("", "Float64" if self.kind == "polars" else "float64")
             is_numpy = isinstance(dtype, np.dtype) and dtype.kind in "biuf"
             if self.is_level(column) or kind.holds not in ("number", "truth") or kind.categories is not None:
-                found.append(None)
+                types.append(None)
             else:
-                found.append("plain" if is_plain else dtype if is_numpy else None)
-        return found
+                types.append("plain" if is_plain else dtype if is_numpy else None)
+        return types
 
     def conformed(self, table: Table, columns: Ints | None = None) -> Any:
         """A table of the user's for the full model, with the types of the fit; as it is where it has them already.
@@ -359,11 +358,12 @@ class Schema:
             return self.table(native, columns) if native.dtype.kind in "biuf" else native
         if table.kind is None or self.kind is None or self.types is None:
             return native
-        found = list(native.dtypes) if table.kind == self.kind else [None] * len(columns)
+        dtypes = list(native.dtypes) if table.kind == self.kind else [None] * len(columns)
         wanted = [self._dtypes[column] for column in columns.tolist()]
         # Equal for pandas are types with the same categories in any order; models count them in order.
-        check = range(len(found)) if found != wanted else self._places_of_categories(columns)
-        other = [place for place in check if not _fits(found[place], wanted[place])]
+        check, is_same = enumerate(columns.tolist()), dtypes == wanted
+        places = [at for at, column in check if not is_same or self.type_of(column).categories is not None]
+        other = [place for place in places if not _fits(dtypes[place], wanted[place])]
         if not other:
             return native
         changed = {}
@@ -380,13 +380,6 @@ class Schema:
     def _dtypes(self) -> list[Any]:
         """Types of the columns, None where any will do."""
         return [dtype_of(self._library, self.type_of(column)) for column in range(len(self.names))]
-
-    def _places_of_categories(self, columns: Ints) -> list[int]:
-        return [
-            place
-            for place, column in enumerate(columns.tolist())
-            if self.type_of(column).categories is not None
-        ]
 
     def _texts(self, column: int, numbers: Floats) -> list[str | None]:
         """Text of the levels with some numbers."""
@@ -409,11 +402,7 @@ def _read_numbers(name: str, table: Table, place: int) -> tuple[Floats, Unreadab
         cells = table.cells(place)
         try:
             numbers, bad = np.asarray(cells, dtype=np.float64), np.zeros(len(cells), dtype=bool)
-        except (
-            TypeError,
-            ValueError,
-            OverflowError,
-        ):  # cells that are no numbers, or that pandas has as missing
+        except (TypeError, ValueError, OverflowError):  # cells without a number, or missing ones of pandas
             numbers, bad = np.full(len(cells), np.nan), ~_missing(cells)
             for row in np.flatnonzero(bad):
                 if isinstance(cells[row], _SCALARS) and is_number(cells[row]):
@@ -471,9 +460,9 @@ def _in_row(row: int | None) -> str:
     return "" if row is None else f" in row {row}"
 
 
-def _lacking(name: str, given: Mapping[str, int]) -> Callable[[Any, int | None], str]:
+def _lacking(name: str, columns: Mapping[str, int]) -> Callable[[Any, int | None], str]:
     return lambda _, row: (
-        f"the table lacks column {name!r}, which is read{_in_row(row)}. Its columns are {listed(given)}."
+        f"the table lacks column {name!r}, which is read{_in_row(row)}. Its columns are {listed(columns)}."
     )
 
 
@@ -490,8 +479,8 @@ def keys_of(frame: Any, row_key: str | None) -> Words:
     return key_words(table.values(table.columns.index(row_key)), f"column {row_key!r}")
 
 
-def _fits(found: Any, wanted: Any) -> bool:
-    """Whether a column has the type of the fit; None, for a frame of another library, matches any type."""
-    if found is None or wanted is None or found != wanted:
-        return found is not None and wanted is None
-    return str(wanted) != "category" or bool(found.categories.equals(wanted.categories))
+def _fits(dtype: Any, wanted: Any) -> bool:
+    """True if a column has the type of the fit; None, for a frame of another library, matches any type."""
+    if dtype is None or wanted is None or dtype != wanted:
+        return dtype is not None and wanted is None
+    return str(wanted) != "category" or bool(dtype.categories.equals(wanted.categories))

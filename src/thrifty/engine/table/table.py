@@ -104,7 +104,7 @@ class Table:
     # -- some rows, some columns -------------------------------------------------------------------
 
     def take(self, rows: Ints) -> "Table":
-        """Some of the rows, which keep their numbers; without keys of their own they are known by their new places."""
+        """Some of the rows, which keep their numbers; without keys they are known by their new places."""
         numbers = None if self.numbers is None else self.numbers[rows]
         native = numbers if self.native is self.numbers else self.native_rows(rows)
         other = self._of_native(native, numbers)
@@ -144,14 +144,14 @@ class Table:
         names : sequence of str or None
             Names of the columns of the fit; None where it saw none.
         """
-        own = self.feature_names
-        if own is None or names is None:
+        columns = self.feature_names
+        if columns is None or names is None:
             if names is not None:
                 _warn("X does not have valid feature names, but the system was fitted with feature names")
-            elif own is not None:
+            elif columns is not None:
                 _warn("X has feature names, but the system was fitted without feature names")
             return self
-        places = places_of_fit(own, names, "X")
+        places = places_of_fit(columns, names, "X")
         return self if places is None else self.with_columns(places)
 
     # -- a reader ----------------------------------------------------------------------------------
@@ -185,8 +185,7 @@ class Table:
         """Names of the columns of a data frame, else their numbers."""
         if self.kind is None:
             return list(range(np.shape(self.native)[1]))
-        names: list[Any] = self.native.columns.tolist() if self.kind == "pandas" else self.native.columns
-        return names
+        return self.native.columns.tolist() if self.kind == "pandas" else self.native.columns
 
     @property
     def feature_names(self) -> list[str] | None:
@@ -218,8 +217,7 @@ class Table:
     def values(self, place: int) -> list[Any]:
         """Cells of a column as Python objects, unchanged."""
         column = self.column(place)
-        values: list[Any] = column.tolist() if self.kind is None else column.to_list()
-        return values
+        return column.tolist() if self.kind is None else column.to_list()
 
     def cells(self, place: int) -> Labels:
         """Cells of a column as an array of objects, unchanged."""
@@ -237,8 +235,7 @@ class Table:
         if getattr(column.dtype, "kind", "O") not in "biuf":
             return None
         if self.kind == "pandas":
-            numbers: Floats = column.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
-            return numbers
+            return column.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
         return np.array(column, dtype=np.float64)
 
     def as_objects(self) -> "Table":
@@ -274,8 +271,7 @@ class Table:
     def numbers_at(self, places: Sequence[int]) -> Floats:
         """Some columns as float64."""
         part = self.native.iloc[:, places] if self.kind == "pandas" else self.native[:, places]
-        numbers: Floats = self._of_native(part).as_numbers()
-        return numbers
+        return self._of_native(part).as_numbers()
 
     def describe_bad_column(self, *, allow_missing: bool = True) -> str:
         """A sentence that names the first column that is not made of (finite) numbers; empty if there is none."""

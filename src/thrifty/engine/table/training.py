@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from thrifty.arrays import Floats, Labels
 from thrifty.engine.table.columns import level_text
-from thrifty.engine.table.names import is_number, listed, refuse_unknown
+from thrifty.engine.table.names import is_number, refuse_unknown
 from thrifty.engine.table.reader import Cells, Schema
 from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.ranking import GRADES
-from thrifty.errors import InvalidInputError, InvalidParameterError
+from thrifty.errors import InvalidInputError, InvalidParameterError, listed
 from thrifty.rows import fingerprints
 
 FEWEST = 30
@@ -62,15 +62,12 @@ class TrainingTable(NamedTuple):
         The labels in order; none where numbers are predicted or documents ranked.
     cells : Cells
         The features as the stages read them.
-    dates : tuple of str
-        Columns of dates.
     """
 
     X: Any
     y: Labels
     classes: Labels
     cells: Cells
-    dates: tuple[str, ...]
 
 
 def training_table(
@@ -107,7 +104,7 @@ def training_table(
         raise InvalidInputError(f"the table has no column besides {target!r}: there is nothing to buy.")
     classes, y = _training_target(frame, target, task, query)
     X = frame[names].reset_index(drop=True)
-    dates = tuple(name for name in names if _holds_dates(X[name]))
+    dates = [name for name in names if _holds_dates(X[name])]
     for name in set(names) - set(dates):
         if is_text_column(X[name]):
             _check_categories(X[name])
@@ -120,69 +117,69 @@ def training_table(
     typed = X.assign(**{name: _as_dates(X[name]) for name in dates})
     cells = Schema.of(Table.of(typed)).cells(X)
     cells.refuse_unreadable()
-    return TrainingTable(typed, y, classes, cells, dates)
+    return TrainingTable(typed, y, classes, cells)
 
 
 def refuse_few(data: TrainingTable, query: str = "") -> None:
     """Refuse a table with too few distinct rows, or queries, for a fit and its evaluation."""
-    y, classes, numbers = data.y, data.classes, data.cells.numbers
-    if query:
-        n_queries = len(np.unique(y[:, 1]))
-        if n_queries < FEWEST:
-            raise InvalidInputError(
-                f"the table must have at least {FEWEST} queries, to learn from some and to be judged on others; column "
-                f"{query!r} names {n_queries:,}. Give more queries, or name another column as the query."
-            )
-    if not len(classes):
-        distinct = len(np.unique(fingerprints(numbers)))
-        if distinct < 2 * FEWEST:
-            raise InvalidInputError(
-                f"the table must have at least {2 * FEWEST} different rows, to learn from some and to be judged on "
-                f"others; it has {distinct:,} among {len(y):,}. Give more rows, or columns that tell them apart."
-            )
-        return
+    y, classes, keys = data.y, data.classes, fingerprints(data.cells.numbers)
+    if query and (n_queries := len(np.unique(y[:, 1]))) < FEWEST:
+        raise _too_few(
+            f"{FEWEST} queries",
+            f"column {query!r} names {n_queries:,}. Give more queries, or name another column as the query.",
+        )
+    if not len(classes) and (distinct := len(np.unique(keys))) < 2 * FEWEST:
+        raise _too_few(
+            f"{2 * FEWEST} different rows",
+            f"it has {distinct:,} among {len(y):,}. Give more rows, or columns that tell them apart.",
+        )
     for label, name in zip(classes, classes.tolist(), strict=True):
-        distinct = len(np.unique(fingerprints(numbers[y == label])))
-        if distinct < FEWEST:
-            n_rows, n_labels = int((y == label).sum()), len(classes)
-            raise InvalidInputError(
-                f"the table must have at least {FEWEST} different rows of each class, to learn from some and to be "
-                f"judged on others; {name!r}, one of {n_labels:,} labels, has {distinct:,} among {n_rows:,}. Give more "
-                f"rows, columns that tell them apart, or fewer classes."
+        of_class = keys[y == label]
+        if (distinct := len(np.unique(of_class))) < FEWEST:
+            raise _too_few(
+                f"{FEWEST} different rows of each class",
+                f"{name!r}, one of {len(classes):,} labels, has {distinct:,} among {len(of_class):,}. Give more rows, "
+                f"columns that tell them apart, or fewer classes.",
             )
+
+
+def _too_few(rule: str, problem: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"the table must have at least {rule}, to learn from some and to evaluate on others; {problem}"
+    )
 
 
 def _check_categories(column: Any) -> None:
     """Refuse text columns that do not hold categories, such as notes, or numbers and dates written as text."""
-    found = sorted({level_text(value) for value in column.dropna()})
-    numbers = [value for value in found if is_number(value)]
-    odd = next((value for value in found if not is_number(value)), None)
-    if odd is not None and len(numbers) > len(found) / 2:
-        row = int(np.flatnonzero(column.astype("object").map(str) == odd)[0])
+    texts = sorted({level_text(value) for value in column.dropna()})
+    odd = [text for text in texts if not is_number(text)]
+    if 0 < len(odd) < len(texts) / 2:
+        row = int(np.flatnonzero(column.astype("object").map(str) == odd[0])[0])
         raise InvalidInputError(
-            f"column {column.name!r} holds numbers, but {odd!r} in row {row + 1}. Correct it, or leave the cell empty."
+            f"column {column.name!r} holds numbers, but {odd[0]!r} in row {row + 1}. Correct it, or leave the cell "
+            f"empty."
         )
     for pattern, called, way_out in _DISGUISES:
-        alike = [value for value in found if pattern.fullmatch(value.strip()) and not is_number(value)]
-        if len(alike) > len(found) / 2:
+        alike = [text for text in odd if pattern.fullmatch(text.strip())]
+        if len(alike) > len(texts) / 2:
             raise InvalidInputError(
                 f"column {column.name!r} holds {called} such as {alike[0]!r}, which would be read as names of "
                 f"categories. {way_out}, or ignore the column."
             )
-    if len(found) > max(MAX_CATEGORIES, column.notna().sum() / ROWS_PER_CATEGORY):
+    if len(texts) > max(MAX_CATEGORIES, column.notna().sum() / ROWS_PER_CATEGORY):
         raise InvalidInputError(
-            f"column {column.name!r} holds text with {len(found):,} different values in {len(column):,} rows; more "
+            f"column {column.name!r} holds text with {len(texts):,} different values in {len(column):,} rows; more "
             f"than {MAX_CATEGORIES} must be there {ROWS_PER_CATEGORY} times each on average. Ignore the "
             f"column, or group its values."
         )
 
 
 def _holds_dates(column: Any) -> bool:
-    """Whether a column holds dates, or text that is dates of one format only."""
+    """True for a column of dates, or of text that is dates of one format only."""
     if column.dtype.kind == "M":
         return True
-    there = column.dropna() if is_text_column(column) else ()
-    return len(there) > 0 and all(_PLAIN_DATE.fullmatch(str(value).strip()) for value in there)
+    texts = column.dropna() if is_text_column(column) else ()
+    return len(texts) > 0 and all(_PLAIN_DATE.fullmatch(str(text).strip()) for text in texts)
 
 
 def _as_dates(column: Any) -> Any:
@@ -296,19 +293,19 @@ def documents_of(frame: Any, target: str, query: str) -> Labels:
     column = _column(frame, query, "the query").astype("object")
     names = np.array([str(name) for name in column], dtype=object)
     is_first = np.r_[True, names[1:] != names[:-1]]
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for row in np.flatnonzero(is_first).tolist():
-        if names[row] in seen:
+        if names[row] in earlier:
             raise InvalidInputError(
                 f"column {query!r} must have the rows of a query one after the other; {names[row]!r} comes back in row "
                 f"{row + 1}. Sort the table by {query!r}."
             )
-        seen.add(names[row])
+        earlier.add(names[row])
     return np.column_stack([grades, np.cumsum(is_first) - 1])
 
 
 def is_text_column(column: Any) -> bool:
-    """Whether a column of a table holds text."""
+    """True for a column of text or categories."""
     if str(column.dtype) == "category":
         return True
     if column.dtype.kind in "biuf":

@@ -19,9 +19,10 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from thrifty.arrays import Bools, Floats, Int64s, Ints, Labels, Numbers, check_unmasked
+from thrifty.arrays import Floats, Int64s, Ints, Labels, Numbers, check_unmasked
 from thrifty.engine.tasks.derivatives import BLOCK, LOGISTIC, Formula, exponential
 from thrifty.engine.tasks.logistic import (
+    RIDGE,
     logistic_derivatives,
     logistic_weights,
     newton_minimum,
@@ -29,16 +30,13 @@ from thrifty.engine.tasks.logistic import (
     platt,
     soft_logistic_loss,
 )
-from thrifty.engine.tasks.mistakes import CostMatrix, Mistakes, read_loss
+from thrifty.engine.tasks.mistakes import CLIP, CostMatrix, Mistakes, read_loss
 from thrifty.engine.tasks.task import Task
 from thrifty.errors import InvalidInputError
 from thrifty.jit import fused_kernel
 
 MAX_CLASSES = 100_000
 """Labels of a task that a file may hold."""
-
-CLIP = 1e-6
-"""Probabilities of full models are clipped this far from 0 and 1; the log-loss of a row is at most 13.8."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +60,7 @@ class ClassTask(Task):
         """Refuse labels that are none, and losses that do not suit them. Returns itself."""
         labels = self.classes.tolist()
         is_plain = self.classes.ndim == 1 and all(
-            isinstance(one, str | int | float | np.generic) for one in labels
+            isinstance(label, str | int | float | np.generic) for label in labels
         )
         if not is_plain or len(set(labels)) < len(labels) or not 2 <= len(labels) <= MAX_CLASSES:
             raise InvalidInputError(f"classes must be from two to {MAX_CLASSES} distinct labels.")
@@ -112,21 +110,21 @@ class ClassTask(Task):
     def encode(self, name: str, labels: ArrayLike, n_rows: int) -> Floats:
         """Encode labels; an unknown label raises an error that names its row."""
         check_unmasked(name, labels)
-        found = np.asarray(labels)
-        if found.shape != (n_rows,):
+        labels = np.asarray(labels)
+        if labels.shape != (n_rows,):
             raise InvalidInputError(
-                f"{name} must hold one label per row, shape ({n_rows},); got shape {found.shape}."
+                f"{name} must hold one label per row, shape ({n_rows},); got shape {labels.shape}."
             )
-        strange = ~np.isin(found, self.classes)
+        strange = ~np.isin(labels, self.classes)
         if strange.any():
             row = int(strange.argmax())
             raise InvalidInputError(
                 f"{name} must hold the labels the system was fitted on, {self.classes.tolist()}; "
-                f"got {found[row].item()!r} in row {row}."
+                f"got {labels[row].item()!r} in row {row}."
             )
         place = np.zeros(n_rows, dtype=np.intp)
         for number, label in enumerate(self.classes):
-            place[found == label] = number
+            place[labels == label] = number
         return self.targets(place)
 
     def targets(self, place: Ints) -> Floats:
@@ -171,13 +169,11 @@ class ClassTask(Task):
 
     def picked(self, outputs: Floats) -> Ints:
         """Number of the predicted class of some outputs: most probable, or of least expected cost."""
-        place: Ints = outputs.argmax(axis=1) if self.mistakes is None else self.mistakes.picks(outputs)
-        return place
+        return outputs.argmax(axis=1) if self.mistakes is None else self.mistakes.picks(outputs)
 
     def answers(self, outputs: Floats) -> Labels:
         """Predicted label; the first of ties."""
-        labels: Labels = self.classes[self.picked(outputs)]
-        return labels
+        return self.classes[self.picked(outputs)]
 
     def uncertainty(self, scores: Floats) -> Floats:
         """Minus the margin, or, where mistakes differ, the expected cost that knowing the true class would save."""
@@ -186,37 +182,31 @@ class ClassTask(Task):
 
     def confidence(self, outputs: Floats) -> Floats:
         """Probability of the predicted label."""
-        confidence: Floats = outputs[np.arange(len(outputs)), self.picked(outputs)]
-        return confidence
+        return outputs[np.arange(len(outputs)), self.picked(outputs)]
 
     def quality(self, y: Floats, outputs: Floats) -> Numbers:
         """Correctness of each answer, or minus its loss."""
         place = self.strata(y)
         if self.mistakes is None:
-            right: Bools = outputs.argmax(axis=1) == place
-            return right
-        lost: Floats = -self.mistakes.by_truth(outputs)[np.arange(len(place)), place]
-        return lost
+            return outputs.argmax(axis=1) == place
+        return -self.mistakes.by_truth(outputs)[np.arange(len(place)), place]
 
     def quality_of_scores(self, y: Floats, scores: Floats) -> Numbers:
         """Correctness of the answers of some scores, or minus their loss."""
         if self.mistakes is not None:
             return self.quality(y, self.outputs(scores))
-        right: Bools = self.most_probable(scores) == self.strata(y)
-        return right
+        return self.most_probable(scores) == self.strata(y)
 
     def expected_loss(self, scores: Floats, belief: Floats) -> Floats:
         """Probability, by ``belief``, that the answer is wrong, or its expected loss in units of the largest loss."""
         if self.mistakes is None or self._counts_errors:
             return self.error_probability(scores, belief)
         lost = self.mistakes.by_truth(self.outputs(scores)) * self.outputs(belief)
-        expected: Floats = lost.sum(axis=1) / self.mistakes.unit
-        return expected
+        return lost.sum(axis=1) / self.mistakes.unit
 
     def expected_quality(self, loss: Floats) -> Floats:
         """Probability that the answer is right, or minus its expected loss."""
-        quality: Floats = 1.0 - loss if self.mistakes is None else -loss * self.mistakes.unit
-        return quality
+        return 1.0 - loss if self.mistakes is None else -loss * self.mistakes.unit
 
 
 def default_classifier(random_state: Any) -> Any:
@@ -242,8 +232,7 @@ def clip_probability(probability: ArrayLike) -> Floats:
 
 def soft_labels(y: Floats) -> Floats:
     """Probabilities of the second class from labels in [-1, 1]."""
-    probability: Floats = (y + 1.0) / 2.0
-    return probability
+    return (y + 1.0) / 2.0
 
 
 class BinaryLoss:
@@ -277,7 +266,7 @@ class BinaryTask(ClassTask):
         return np.where(place == 1, 1.0, -1.0)
 
     def strata(self, y: Floats) -> Ints:
-        """Which of the two classes each target is."""
+        """Number of the class of each target, 0 or 1."""
         return (y > 0).astype(np.intp)
 
     def distributions(self, y: Floats) -> Floats:
@@ -286,14 +275,12 @@ class BinaryTask(ClassTask):
 
     def soft_targets(self, y: Floats, outputs: Floats, trust: float) -> Floats:
         """Labels in [-1, 1], moved from those given towards the probabilities of a model, as far as it is trusted."""
-        soft: Floats = (1.0 - trust) * y + trust * (2.0 * outputs[:, 1] - 1.0)
-        return soft
+        return (1.0 - trust) * y + trust * (2.0 * outputs[:, 1] - 1.0)
 
     def gain_of(self, scores: Floats, over: Floats, y: Floats) -> Floats:
         """Gain in accuracy of the scores ``scores`` over ``over``, by labels in [-1, 1]."""
-        answers, others = (np.where(one[:, 0] > 0, 1.0, -1.0) for one in (scores, over))
-        gain: Floats = 0.5 * (answers - others) * y
-        return gain
+        answers, others = (np.where(each[:, 0] > 0, 1.0, -1.0) for each in (scores, over))
+        return 0.5 * (answers - others) * y
 
     # -- losses --------------------------------------------------------------------------------
 
@@ -313,8 +300,7 @@ class BinaryTask(ClassTask):
 
     def scores(self, outputs: Floats) -> Floats:
         """Log-odds of the second class, finite."""
-        log_odds: Floats = logit(clip_probability(outputs[:, 1:]))
-        return log_odds
+        return logit(clip_probability(outputs[:, 1:]))
 
     def exact_scores(self, outputs: Floats) -> Floats:
         """Log-odds of the second class, infinite where it is certain."""
@@ -336,8 +322,7 @@ class BinaryTask(ClassTask):
 
     def error_probability(self, scores: Floats, belief: Floats) -> Floats:
         """Probability, by the believed log-odds, that the answer is wrong."""
-        wrong: Floats = np.where(scores[:, 0] > 0, expit(-belief[:, 0]), expit(belief[:, 0]))
-        return wrong
+        return np.where(scores[:, 0] > 0, expit(-belief[:, 0]), expit(belief[:, 0]))
 
     # -- calibration and blending ------------------------------------------------------------------
 
@@ -352,14 +337,10 @@ class BinaryTask(ClassTask):
 
 def both_probabilities(positive: Floats) -> Floats:
     """Probabilities of both classes, from those of the second."""
-    both = np.empty(
-        (len(positive), 2), positive.dtype
-    )  # half the time of stacking columns, where there is one row
+    # Half the time of stacking columns, for one row.
+    both = np.empty((len(positive), 2), positive.dtype)
     both[:, 0], both[:, 1] = 1.0 - positive, positive
     return both
-
-
-RIDGE = 0.1
 
 
 class MulticlassLoss:
@@ -371,8 +352,7 @@ class MulticlassLoss:
 
     def values(self, scores: Floats) -> Floats:
         """Loss of each row."""
-        losses: Floats = _log_sum_exp(scores) - scores[self._rows, self._place]
-        return losses
+        return _log_sum_exp(scores) - scores[self._rows, self._place]
 
     def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
         """Gradient and diagonal of the hessian, each of shape (n_rows, n_classes)."""
@@ -387,8 +367,7 @@ class MulticlassLoss:
     def base(self, weight: Floats) -> Floats:
         """Log-probabilities of the classes among the rows, each with its weight."""
         counts = np.bincount(self._place, weights=weight, minlength=self._n_classes)
-        base: Floats = np.log(np.maximum(counts, 1e-12) / counts.sum())
-        return base
+        return np.log(np.maximum(counts, 1e-12) / counts.sum())
 
 
 @dataclass(frozen=True)
@@ -399,8 +378,7 @@ class SoftLoss:
 
     def values(self, scores: Floats) -> Floats:
         """Loss of each row."""
-        losses: Floats = _log_sum_exp(scores) - np.sum(self.target * scores, axis=1)
-        return losses
+        return _log_sum_exp(scores) - np.sum(self.target * scores, axis=1)
 
     def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
         """Gradient and diagonal of the hessian, each of shape (n_rows, n_classes)."""
@@ -410,8 +388,7 @@ class SoftLoss:
     def base(self, weight: Floats) -> Floats:
         """Log-probabilities of the classes among the rows, each with its weight."""
         shares = weight @ self.target
-        base: Floats = np.log(np.maximum(shares, 1e-12) / shares.sum())
-        return base
+        return np.log(np.maximum(shares, 1e-12) / shares.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -445,14 +422,12 @@ class MulticlassTask(ClassTask):
 
     def soft_targets(self, y: Floats, outputs: Floats, trust: float) -> Floats:
         """Probabilities moved from the labels towards those of a model, as far as it is trusted."""
-        soft: Floats = (1.0 - trust) * self.distributions(y) + trust * outputs
-        return soft
+        return (1.0 - trust) * self.distributions(y) + trust * outputs
 
     def gain_of(self, scores: Floats, over: Floats, y: Floats) -> Floats:
         """Gain in accuracy of the scores ``scores`` over ``over``, by targets, soft ones included."""
         target, rows = self.distributions(y), np.arange(len(y))
-        gain: Floats = target[rows, self.most_probable(scores)] - target[rows, self.most_probable(over)]
-        return gain
+        return target[rows, self.most_probable(scores)] - target[rows, self.most_probable(over)]
 
     # -- losses --------------------------------------------------------------------------------
 
@@ -469,13 +444,11 @@ class MulticlassTask(ClassTask):
     def bounded(self, outputs: Floats) -> Floats:
         """Probabilities of all classes, kept away from certainty, of sum one."""
         kept = np.maximum(outputs, CLIP)
-        bounded: Floats = kept / kept.sum(axis=1, keepdims=True)
-        return bounded
+        return kept / kept.sum(axis=1, keepdims=True)
 
     def scores(self, outputs: Floats) -> Floats:
         """Log-probabilities, finite."""
-        log_probability: Floats = np.log(np.maximum(outputs, CLIP))
-        return log_probability
+        return np.log(np.maximum(outputs, CLIP))
 
     def exact_scores(self, outputs: Floats) -> Floats:
         """Log-probabilities, infinite where a class is impossible."""
@@ -493,27 +466,24 @@ class MulticlassTask(ClassTask):
 
     def most_probable(self, scores: Floats) -> Ints:
         """The class with the largest score; the first of equals."""
-        place: Ints = scores.argmax(axis=1)
-        return place
+        return scores.argmax(axis=1)
 
     def error_probability(self, scores: Floats, belief: Floats) -> Floats:
         """Probability, by the believed scores, that the answer is wrong."""
-        wrong: Floats = 1.0 - _softmax(belief)[np.arange(len(scores)), self.most_probable(scores)]
-        return wrong
+        return 1.0 - _softmax(belief)[np.arange(len(scores)), self.most_probable(scores)]
 
     # -- calibration and blending ------------------------------------------------------------------
 
     def calibrate(self, scores: Floats, y: Floats, weight: Floats) -> Floats:
         """A shift per class and one slope; the slope is never negative."""
-        found = multinomial_weights([scores], self.strata(y), weight)
-        if found[-1] > 0:
-            return found
+        weights = multinomial_weights([scores], self.strata(y), weight)
+        if weights[-1] > 0:
+            return weights
         return np.append(self.loss(y).base(weight), 0.0)
 
     def calibrated(self, scores: Floats, calibration: Floats) -> Floats:
         """``slope * scores + shifts``."""
-        calibrated: Floats = scores * calibration[-1] + calibration[:-1]
-        return calibrated
+        return scores * calibration[-1] + calibration[:-1]
 
     def blend_weights(self, last: Floats, full: Floats, y: Floats, weight: Floats) -> Floats:
         """A shift per class, and a slope for each of the two models."""
@@ -521,15 +491,13 @@ class MulticlassTask(ClassTask):
 
     def blended(self, weights: Floats, last: Floats, full: Floats) -> Floats:
         """Scores of the blend."""
-        blended: Floats = weights[:-2] + weights[-2] * last + weights[-1] * full
-        return blended
+        return weights[:-2] + weights[-2] * last + weights[-1] * full
 
 
 def lead_of_best(scores: Floats) -> Floats:
-    """By how much the best score of each row leads the second best, shape (n_rows,)."""
+    """Difference between the best and the second best score of each row, shape (n_rows,)."""
     best = np.partition(scores, -2, axis=1)
-    lead: Floats = best[:, -1] - best[:, -2]
-    return lead
+    return best[:, -1] - best[:, -2]
 
 
 @fused_kernel
@@ -575,20 +543,15 @@ def multinomial_weights(models: list[Floats], place: Ints, weight: Floats) -> Fl
     n_rows, n_classes = models[0].shape
     rows = np.arange(n_rows)
     # Shifts common to all classes say nothing; in units of their spread, slopes of different models compare.
-    centred = [one - one.mean(axis=1, keepdims=True) for one in models]
-    scale = np.array(
-        [float(np.sqrt(np.average(np.square(one).mean(axis=1), weights=weight))) for one in centred]
-    )
+    centred = [scores - scores.mean(axis=1, keepdims=True) for scores in models]
+    scale = np.sqrt([np.average(np.square(scores).mean(axis=1), weights=weight) for scores in centred])
     scale[scale == 0.0] = 1.0
-    units = [one / by for one, by in zip(centred, scale, strict=True)]
+    units = [scores / by for scores, by in zip(centred, scale, strict=True)]
     target = np.zeros((n_rows, n_classes))
     target[rows, place] = 1.0
 
     def scores_at(at: Floats) -> Floats:
-        scores: Floats = at[:n_classes] + sum(
-            slope * one for slope, one in zip(at[n_classes:], units, strict=True)
-        )
-        return scores
+        return at[:n_classes] + sum(slope * unit for slope, unit in zip(at[n_classes:], units, strict=True))
 
     def value(at: Floats) -> float:
         scores = scores_at(at)
@@ -599,9 +562,9 @@ def multinomial_weights(models: list[Floats], place: Ints, weight: Floats) -> Fl
         return _newton_step(units, _softmax(scores_at(at)), target, weight, at)
 
     start = np.r_[np.zeros(n_classes), np.full(len(units), 1.0 / len(units))]
-    found = newton_minimum(value, step, start).copy()
-    found[n_classes:] /= scale
-    return found
+    weights = newton_minimum(value, step, start).copy()
+    weights[n_classes:] /= scale
+    return weights
 
 
 def _newton_step(
@@ -611,15 +574,15 @@ def _newton_step(
     n_classes = probability.shape[1]
     weighted = weight[:, None] * probability
     off = weight[:, None] * (probability - target)
-    gradient = np.r_[off.sum(axis=0), [float(np.sum(off * one)) for one in units]] + RIDGE * now
+    gradient = np.r_[off.sum(axis=0), [float(np.sum(off * unit)) for unit in units]] + RIDGE * now
     hessian = np.zeros((len(now), len(now)))
     hessian[:n_classes, :n_classes] = np.diag(weighted.sum(axis=0)) - weighted.T @ probability
-    mean = [np.sum(probability * one, axis=1) for one in units]
-    for m, one in enumerate(units):
-        across = np.sum(weighted * (one - mean[m][:, None]), axis=0)
+    mean = [np.sum(probability * unit, axis=1) for unit in units]
+    for m, unit in enumerate(units):
+        across = np.sum(weighted * (unit - mean[m][:, None]), axis=0)
         hessian[:n_classes, n_classes + m] = hessian[n_classes + m, :n_classes] = across
         for k, other in enumerate(units[: m + 1]):
-            both = np.sum(probability * one * other, axis=1) - mean[m] * mean[k]
+            both = np.sum(probability * unit * other, axis=1) - mean[m] * mean[k]
             hessian[n_classes + m, n_classes + k] = hessian[n_classes + k, n_classes + m] = float(
                 weight @ both
             )
@@ -635,8 +598,7 @@ def _softmax(scores: Floats) -> Floats:
 
 def _log_sum_exp(scores: Floats) -> Floats:
     most = scores.max(axis=1)
-    found: Floats = most + np.log(np.exp(scores - most[:, None]).sum(axis=1))
-    return found
+    return most + np.log(np.exp(scores - most[:, None]).sum(axis=1))
 
 
 def classification(classes: Labels, mistakes: Mistakes | None = None) -> BinaryTask | MulticlassTask:

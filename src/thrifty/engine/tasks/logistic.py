@@ -73,10 +73,9 @@ def logistic_weights(scores: Floats, y: Floats, weight: Floats) -> Floats:
     scale = np.where(spread > 0, spread, 1.0)
     design = np.column_stack([np.ones(len(y)), (scores - middle) / scale])
     ridge = np.diag([1e-9, *np.full(scores.shape[1], RIDGE)])
-    found = _newton(design, (y > 0).astype(np.float64), weight, ridge)
-    slopes = found[1:] / scale
-    weights: Floats = np.r_[found[0] - slopes @ middle, slopes]
-    return weights
+    solution = _newton(design, (y > 0).astype(np.float64), weight, ridge)
+    slopes = solution[1:] / scale
+    return np.r_[solution[0] - slopes @ middle, slopes]
 
 
 def platt(score: Floats, y: Floats, weight: Floats) -> tuple[float, float]:

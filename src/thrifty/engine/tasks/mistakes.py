@@ -19,8 +19,8 @@ from thrifty.arrays import Floats, Ints, Labels
 from thrifty.engine.prices.billing import MAX_PRICE
 from thrifty.errors import InvalidInputError
 
-MIN_PROBABILITY = 1e-6
-"""Smaller probabilities count as this: one answer loses at most 13.8."""
+CLIP = 1e-6
+"""Probabilities of full models are clipped this far from 0 and 1: the log-loss of an answer is at most 13.8."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class ProbabilityLoss:
     def largest(self, n_classes: int) -> float:
         """Most that an answer can lose: that of a sure answer which is wrong."""
         if self.kind == "log":
-            return float(-np.log(MIN_PROBABILITY))
+            return float(-np.log(CLIP))
         return 1.0 if n_classes == 2 else 2.0
 
     def is_of_errors(self) -> bool:
@@ -48,14 +48,12 @@ class ProbabilityLoss:
 
     def picks(self, outputs: Floats) -> Ints:
         """Number of the answered class: the most probable one; the first of equals."""
-        place: Ints = outputs.argmax(axis=1)
-        return place
+        return outputs.argmax(axis=1)
 
     def by_truth(self, outputs: Floats) -> Floats:
         """Loss of each answer for every possible true class, shape (n_rows, n_classes)."""
         if self.kind == "log":
-            losses: Floats = -np.log(np.maximum(outputs, MIN_PROBABILITY))
-            return losses
+            return -np.log(np.maximum(outputs, CLIP))
         squares = np.square(outputs).sum(axis=1, keepdims=True)
         losses = 1.0 - 2.0 * outputs + squares
         return losses / 2.0 if outputs.shape[1] == 2 else losses
@@ -64,8 +62,7 @@ class ProbabilityLoss:
         """Expected loss that knowing the true class would save; None for two classes, where the margin says as much."""
         if outputs.shape[1] == 2:
             return None
-        expected: Floats = (outputs * self.by_truth(outputs)).sum(axis=1)
-        return expected
+        return (outputs * self.by_truth(outputs)).sum(axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,10 +101,7 @@ class CostMatrix:
     def picks(self, outputs: Floats) -> Ints:
         """The class of least expected cost; the first of equals."""
         # Expected costs of different answers may round differently where they are equal.
-        place: Ints = (
-            outputs.argmax(axis=1) if self.is_of_errors() else _expected(outputs, self.costs).argmin(1)
-        )
-        return place
+        return outputs.argmax(axis=1) if self.is_of_errors() else _expected(outputs, self.costs).argmin(1)
 
     def by_truth(self, outputs: Floats) -> Floats:
         """The column of the answer."""
@@ -117,8 +111,7 @@ class CostMatrix:
         """Expected cost of the answer beyond that of right answers."""
         if self.is_of_errors():
             return None
-        doubt: Floats = _expected(outputs, self.costs - np.diag(self.costs)[:, None]).min(axis=1)
-        return doubt
+        return _expected(outputs, self.costs - np.diag(self.costs)[:, None]).min(axis=1)
 
 
 Mistakes = ProbabilityLoss | CostMatrix

@@ -42,24 +42,6 @@ from thrifty.engine.tasks.regression import RegressionTask, SquaredLoss
 from thrifty.engine.tasks.task import Loss, Task
 from thrifty.errors import InvalidInputError
 
-__all__ = [
-    "GRADES",
-    "GRADIENTS",
-    "MEASURES",
-    "ListwiseLoss",
-    "PairwiseLoss",
-    "Queries",
-    "RankingTask",
-    "as_queries",
-    "average_precision_at",
-    "grades_of",
-    "ndcg_at",
-    "queries_of",
-    "ranking_of",
-    "rows_by_query",
-    "with_queries",
-]
-
 
 class Queries:
     """Assignment of rows to queries; the order and the names of queries have no meaning.
@@ -87,13 +69,13 @@ class Queries:
     number: Ints
 
     def __init__(self, qid: ArrayLike) -> None:
-        given = np.asarray(qid)
-        if given.ndim != 1 or not len(given):
+        qid = np.asarray(qid)
+        if qid.ndim != 1 or not len(qid):
             raise InvalidInputError(
-                f"qid must hold one query per document, at least one; got shape {given.shape}."
+                f"qid must hold one query per document, at least one; got shape {qid.shape}."
             )
-        self.start = np.flatnonzero(np.r_[True, given[1:] != given[:-1]])
-        self.ids = given[self.start]
+        self.start = np.flatnonzero(np.r_[True, qid[1:] != qid[:-1]])
+        self.ids = qid[self.start]
         names, first = np.unique(self.ids, return_index=True)
         if len(names) < len(self.ids):
             again = int(np.setdiff1d(np.arange(len(self.ids)), first)[0])
@@ -101,7 +83,7 @@ class Queries:
                 f"documents of one query must follow each other; query {self.ids[again]} comes back in row "
                 f"{int(self.start[again])}. Sort the rows by query, all arrays alike."
             )
-        self.size = np.diff(np.r_[self.start, len(given)])
+        self.size = np.diff(np.r_[self.start, len(qid)])
         self.number = np.repeat(np.arange(len(self.ids)), self.size)
 
     @property
@@ -124,13 +106,13 @@ class Queries:
 
 
 def as_queries(queries: "Queries | ArrayLike", n_documents: int) -> Queries:
-    """Make ``Queries`` of query ids, or check that those given cover so many documents."""
-    found = queries if isinstance(queries, Queries) else Queries(queries)
-    if found.n_documents != n_documents:
+    """``Queries`` from query ids, checked to cover so many documents."""
+    queries = queries if isinstance(queries, Queries) else Queries(queries)
+    if queries.n_documents != n_documents:
         raise InvalidInputError(
-            f"queries must cover the documents one by one; got {found.n_documents} for {n_documents} documents."
+            f"queries must cover the documents one by one; got {queries.n_documents} for {n_documents} documents."
         )
-    return found
+    return queries
 
 
 def average_precision_at(y: ArrayLike, score: ArrayLike, queries: Queries | ArrayLike, k: int = 5) -> Floats:
@@ -157,9 +139,9 @@ def average_precision_at(y: ArrayLike, score: ArrayLike, queries: Queries | Arra
     relevant = (grades >= 1).astype(np.float64)
     places = _Places(check_scores(score, len(grades)), queries, k)
     chance, before = places.hits(relevant)
-    found = np.where(places.counts, chance * before / places.rank, 0.0)
+    precision = np.where(places.counts, chance * before / places.rank, 0.0)
     best = np.minimum(queries.total(relevant), k)
-    return _ratio(np.add.reduceat(found, queries.start), best)
+    return _ratio(np.add.reduceat(precision, queries.start), best)
 
 
 def ndcg_at(y: ArrayLike, score: ArrayLike, queries: Queries | ArrayLike, k: int = 5) -> Floats:
@@ -232,9 +214,9 @@ class _Places:
         return self.spread(in_tie / self.tie_size), self.spread(before) + 1.0 + more
 
 
-def _ratio(found: Floats, best: Floats) -> Floats:
-    value = np.full(len(found), np.nan)
-    np.divide(found, best, out=value, where=best > 0)
+def _ratio(reached: Floats, best: Floats) -> Floats:
+    value = np.full(len(reached), np.nan)
+    np.divide(reached, best, out=value, where=best > 0)
     return value
 
 
@@ -290,14 +272,13 @@ class PairwiseLoss(_QueryLoss):
         return self._of_rows(-slope, slope)[:, None], hessian[:, None]
 
     def _lead(self, scores: Floats) -> Floats:
-        lead: Floats = scores[self._better, 0] - scores[self._worse, 0]
-        return lead
+        return scores[self._better, 0] - scores[self._worse, 0]
 
     def _of_rows(self, better: Floats, worse: Floats) -> Floats:
-        found = np.zeros(len(self._target))
-        np.add.at(found, self._better, better)
-        np.add.at(found, self._worse, worse)
-        return found
+        sums = np.zeros(len(self._target))
+        np.add.at(sums, self._better, better)
+        np.add.at(sums, self._worse, worse)
+        return sums
 
 
 class ListwiseLoss(_QueryLoss):
@@ -335,13 +316,12 @@ class ListwiseLoss(_QueryLoss):
         ordered: Floats = scores[:, 0][self._order]
         ordered = ordered - np.repeat(np.maximum.reduceat(ordered, self._starts), self._sizes)
         total = np.add.reduceat(np.exp(ordered), self._starts)
-        logs: Floats = ordered - np.repeat(np.log(total), self._sizes)
-        return logs
+        return ordered - np.repeat(np.log(total), self._sizes)
 
     def _of_rows(self, ordered: Floats) -> Floats:
-        found = np.empty_like(ordered)
-        found[self._order] = ordered
-        return found
+        of_rows = np.empty_like(ordered)
+        of_rows[self._order] = ordered
+        return of_rows
 
 
 def rows_by_query(query: Ints) -> tuple[Ints, Ints, Ints]:
@@ -461,13 +441,13 @@ class RankingTask(RegressionTask):
 
     def encode(self, name: str, labels: ArrayLike, n_rows: int) -> Floats:
         """Targets of documents, from relevance and query in two columns."""
-        given = np.asarray(labels)
-        if given.ndim != 2 or given.shape[1] != 2:
+        labels = np.asarray(labels)
+        if labels.ndim != 2 or labels.shape[1] != 2:
             raise InvalidInputError(
-                f"{name} must hold the relevance of each document and its query, shape (n, 2), to judge an order; got "
-                f"shape {given.shape}. Give np.column_stack([relevance, qid]), or qid where a method takes it."
+                f"{name} must hold the relevance of each document and its query, shape (n, 2), to evaluate an order; "
+                f"got shape {labels.shape}. Give np.column_stack([relevance, qid]), or qid where a method takes it."
             )
-        both = with_queries(given[:, 0], given[:, 1])
+        both = with_queries(labels[:, 0], labels[:, 1])
         if len(both) != n_rows:
             raise InvalidInputError(
                 f"{name} must hold a target for each of the {n_rows} rows; got {len(both)}."
@@ -489,13 +469,11 @@ class RankingTask(RegressionTask):
     def gains(self, y: Floats) -> Floats:
         """Gains of documents, as the measure counts them."""
         grades = grades_of(y)
-        gains: Floats = np.exp2(grades) - 1.0 if self.measure == "ndcg" else (grades > 0).astype(np.float64)
-        return gains
+        return np.exp2(grades) - 1.0 if self.measure == "ndcg" else (grades > 0).astype(np.float64)
 
     def targets(self, y: Floats) -> Floats:
         """Gains in units of their spread."""
-        targets: Floats = (self.gains(y) - self.centre) / self.spread
-        return targets
+        return (self.gains(y) - self.centre) / self.spread
 
     # -- losses --------------------------------------------------------------------------------
 
@@ -507,26 +485,24 @@ class RankingTask(RegressionTask):
             return ListwiseLoss(queries_of(y), self.targets(y), self.gains(y))
         return SquaredLoss(self.targets(y))
 
-    # -- judging -------------------------------------------------------------------------------
+    # -- quality -------------------------------------------------------------------------------
 
-    errors, score = (
-        Task.errors,
-        Task.score,
-    )  # an order has no error per document, and its score is a mean over queries
+    # An order has no error per document, and its score is a mean over queries.
+    errors, score = Task.errors, Task.score
 
     def value_of_queries(self, y: Floats, scores: Floats) -> Floats:
         """The measure of each query in rising order of their numbers; NaN where no document is relevant."""
         order, _, _ = rows_by_query(queries_of(y))
-        known = (grades_of(y)[order], scores[order], queries_of(y)[order])
-        return (ndcg_at if self.measure == "ndcg" else average_precision_at)(*known, k=self.k)
+        measure = ndcg_at if self.measure == "ndcg" else average_precision_at
+        return measure(grades_of(y)[order], scores[order], queries_of(y)[order], k=self.k)
 
 
 def check_metric(metric: Any) -> tuple[str, int]:
     """Measure and number of places of a metric such as "ndcg@10"."""
     measure, _, places = metric.partition("@") if isinstance(metric, str) else ("", "", "")
     if measure not in MEASURES or not (places.isascii() and places.isdigit() and int(places) >= 1):
-        known = " or ".join(f'"{name}@k"' for name in MEASURES)
-        raise InvalidInputError(f"metric must be {known}, where k first places count; got {metric!r}.")
+        allowed = " or ".join(f'"{name}@k"' for name in MEASURES)
+        raise InvalidInputError(f"metric must be {allowed}, where k first places count; got {metric!r}.")
     return measure, int(places)
 
 

@@ -32,23 +32,6 @@ from thrifty.engine.tasks.derivatives import SQUARED, Formula
 from thrifty.engine.tasks.task import Loss, Task
 from thrifty.errors import InvalidInputError
 
-__all__ = [
-    "SMOOTH",
-    "PinballLoss",
-    "RegressionLoss",
-    "RegressionTask",
-    "SquaredLoss",
-    "centre_and_spread",
-    "check_loss",
-    "default_regressor",
-    "linear_weights",
-    "pinball",
-    "quantile_of",
-    "read_targets",
-    "regression_of",
-    "regret_of_quantile",
-]
-
 
 def read_targets(name: str, values: Any) -> Floats:
     """Targets as finite numbers, or a refusal that names the row."""
@@ -96,8 +79,8 @@ def centre_and_spread(numbers: Floats, weight: Floats, kind: str, quantile: floa
     else:
         away = np.square(numbers - mean) if kind == "squared" else np.abs(numbers - middle)
     spread = _mean(away, weight)
-    found = np.array([centre, np.sqrt(spread) if kind == "squared" else spread])
-    centre, spread = np.ldexp(found, exponent).tolist()
+    in_units = np.array([centre, np.sqrt(spread) if kind == "squared" else spread])
+    centre, spread = np.ldexp(in_units, exponent).tolist()
     return centre, spread
 
 
@@ -121,8 +104,7 @@ def pinball_scale(quantile: float) -> float:
 
 def pinball(missing: Floats, quantile: float) -> Floats:
     """Stretched pinball loss of the differences ``missing`` of targets and answers."""
-    loss: Floats = pinball_scale(quantile) * (0.5 * np.abs(missing) + (quantile - 0.5) * missing)
-    return loss
+    return pinball_scale(quantile) * (0.5 * np.abs(missing) + (quantile - 0.5) * missing)
 
 
 def quantile_of(numbers: Floats, weight: Floats, quantile: float) -> float:
@@ -139,8 +121,7 @@ def regret_of_quantile(away: Floats, quantile: float, unknown: float) -> Floats:
     """
     slope = pinball_scale(quantile) * np.where(away > 0, 1.0 - quantile, quantile)
     bend = slope * unknown
-    regret: Floats = slope * (np.sqrt(np.square(away) + np.square(bend)) - bend)
-    return regret
+    return slope * (np.sqrt(np.square(away) + np.square(bend)) - bend)
 
 
 @dataclass(frozen=True)
@@ -189,8 +170,7 @@ class SquaredLoss:
 
     def values(self, scores: Floats) -> Floats:
         """Loss of each row."""
-        losses: Floats = 0.5 * np.square(scores[:, 0] - self.y)
-        return losses
+        return 0.5 * np.square(scores[:, 0] - self.y)
 
     def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
         """Gradient and hessian, each of shape (n_rows, 1)."""
@@ -212,17 +192,16 @@ def linear_weights(scores: Floats, y: Floats, weight: Floats, kind: str, quantil
     scale = np.where(spread > 0, spread, 1.0)
     design = np.column_stack([np.ones(len(y)), (scores - middle) / scale])
     ridge = RIDGE * weight.sum() * np.diag([0.0, *np.ones(scores.shape[1])])
-    each, found = weight, np.zeros(design.shape[1])
+    of_rows, solution = weight, np.zeros(design.shape[1])
     rounds = {"squared": 1, "absolute": _ROUNDS, "pinball": _ROUNDS_OF_QUANTILES}[kind]
     # Rows are weighted as for the absolute error, twice the pinball loss of the median, hence twice the pull.
     pull = (2.0 * quantile - 1.0) * (weight @ design) if kind == "pinball" else 0.0
     for _ in range(rounds):
-        weighted = each[:, None] * design
-        found = np.linalg.solve(design.T @ weighted + ridge, weighted.T @ y + pull)
-        each = weight / np.maximum(np.abs(y - design @ found), SMOOTH)
-    slopes = found[1:] / scale
-    weights: Floats = np.r_[found[0] - slopes @ middle, slopes]
-    return weights
+        weighted = of_rows[:, None] * design
+        solution = np.linalg.solve(design.T @ weighted + ridge, weighted.T @ y + pull)
+        of_rows = weight / np.maximum(np.abs(y - design @ solution), SMOOTH)
+    slopes = solution[1:] / scale
+    return np.r_[solution[0] - slopes @ middle, slopes]
 
 
 RegressionLoss = Literal["squared", "absolute", "pinball"]
@@ -337,13 +316,11 @@ class RegressionTask(Task):
 
     def outputs(self, scores: Floats) -> Floats:
         """Numbers, shape (n_rows, 1)."""
-        outputs: Floats = scores * self.spread + self.centre
-        return outputs
+        return scores * self.spread + self.centre
 
     def scores(self, outputs: Floats) -> Floats:
         """Numbers in units of the spread."""
-        scores: Floats = (outputs - self.centre) / self.spread
-        return scores
+        return (outputs - self.centre) / self.spread
 
     def decision(self, scores: Floats) -> Floats:
         """The numbers."""
@@ -361,7 +338,7 @@ class RegressionTask(Task):
         """Unknown."""
         return np.full(len(outputs), np.nan)
 
-    # -- judging -------------------------------------------------------------------------------
+    # -- quality -------------------------------------------------------------------------------
 
     def quality(self, y: Floats, outputs: Floats) -> Floats:
         """One, minus the error in units of the spread."""
@@ -370,18 +347,14 @@ class RegressionTask(Task):
     def quality_of_scores(self, y: Floats, scores: Floats) -> Floats:
         """One, minus the error in units of the spread."""
         missing = self.targets(y) - scores[:, 0]
-        quality: Floats = 1.0 - (
-            np.square(missing) if self.kind == "squared" else pinball(missing, self.quantile)
-        )
-        return quality
+        return 1.0 - (np.square(missing) if self.kind == "squared" else pinball(missing, self.quantile))
 
     def errors(self, y: Floats, scores: Floats) -> Floats | None:
         """Distance between number and target, in the unit of the targets."""
-        distance: Floats = self.spread * np.abs(scores[:, 0] - y)
-        return distance
+        return self.spread * np.abs(scores[:, 0] - y)
 
     def score(self, y: Floats, quality: Any) -> Any:
-        """The part of the best constant's error on these rows that is gone: R2, or D2 of the error that counts."""
+        """Share of the best constant's error on these rows that is explained: R2, or D2 of the error that counts."""
         constant = self.constant_quality(y, np.ones(len(y)))
         if constant >= 1.0:
             raise InvalidInputError(
@@ -402,8 +375,7 @@ class RegressionTask(Task):
 
     def expected_quality(self, loss: Floats) -> Floats:
         """Expected quality: one minus the loss against the best belief."""
-        quality: Floats = 1.0 - loss
-        return quality
+        return 1.0 - loss
 
     # -- calibration and blending ------------------------------------------------------------------
 

@@ -143,7 +143,7 @@ class Task(Protocol):
     def confidence(self, outputs: Floats) -> Floats:
         """Probability of the predicted label, shape (n_rows,)."""
 
-    # -- judging -------------------------------------------------------------------------------
+    # -- quality -------------------------------------------------------------------------------
 
     def quality(self, y: Floats, outputs: Floats) -> Numbers:
         """Quality of each answer, shape (n_rows,): whether it is right, or minus its loss."""
@@ -172,16 +172,14 @@ class Task(Protocol):
 
     def calibrated(self, scores: Floats, calibration: Floats) -> Floats:
         """Scores after calibration: ``slope * score + intercept``, unless there are several scores."""
-        calibrated: Floats = scores * calibration[0] + calibration[1]
-        return calibrated
+        return scores * calibration[0] + calibration[1]
 
     def blend_weights(self, last: Floats, full: Floats, y: Floats, weight: Floats) -> Floats:
         """Fit the weights of a blend of the scores of two models; ``blended`` applies them."""
 
     def blended(self, weights: Floats, last: Floats, full: Floats) -> Floats:
         """Scores of the blend: an intercept and a weight for each model, unless there are several scores."""
-        blended: Floats = weights[0] + weights[1] * last + weights[2] * full
-        return blended
+        return weights[0] + weights[1] * last + weights[2] * full
 
     @property
     def full_alone(self) -> Floats:

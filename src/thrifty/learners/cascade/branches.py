@@ -30,8 +30,6 @@ from thrifty.learners.cascade.problem import EVERY_PLACE, CascadeProblem, Plan, 
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import uniforms
 
-__all__ = ["Branches", "find_branches"]
-
 BINS = 6
 """Bins of a column, without that of missing values."""
 

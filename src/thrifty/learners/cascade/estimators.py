@@ -40,7 +40,7 @@ from thrifty.learners.estimators.base import (
     ChainEstimator,
     ChainRegressor,
     all_or_nothing,
-    chain_behind,
+    task_of_route,
     unwrap_chain,
 )
 from thrifty.learners.estimators.checks import (
@@ -54,8 +54,6 @@ from thrifty.learners.trees.boosting import Boosting
 from thrifty.progress import Progress, progress_printer, stopped_by_errors
 from thrifty.rows import content_keys, query_keys
 from thrifty.threads import limited_threads, threads_of
-
-__all__ = ["BudgetedCascade", "BudgetedClassifier", "BudgetedRanker", "BudgetedRegressor", "StageOptions"]
 
 ROWS_PER_TREE = 10
 """Rows per tree from which a larger size is tried: on fewer it would win by chance (``benchmarks/frontier.py``: heart,
@@ -205,7 +203,9 @@ class BudgetedCascade(ChainEstimator):
                 # Beside the fits of the full model, which hold the interpreter's lock for much of their time.
                 searched = replace(problem, progress=step)
                 plans = pool.submit(find_plans, searched) if problem.n_threads > 1 else None
-                cross_fitted = self._judged(rows, prices, self.n_jobs, plans, reads_numbers=reads_numbers)
+                cross_fitted = self._cross_fit_full(
+                    rows, prices, self.n_jobs, plans, reads_numbers=reads_numbers
+                )
                 report("judging the full model", 1, 1)
                 link = unwrap_chain(cross_fitted.model, prices, rows.task)
             comparison = None if plans is None else plans.result()
@@ -741,11 +741,7 @@ class BudgetedRanker(BudgetedCascade):
 
     def _task_of(self, y: Any, weight: Floats) -> RankingTask:  # noqa: ARG002 - there are no weights
         task = ranking_of(y, self.loss, self.metric, self.tolerance)
-        behind = chain_behind(self.full)
-        # One route has one unit: gains of a chain used as the full model are in units of its own spread.
-        theirs = None if behind is None else behind.task
-        same = isinstance(theirs, RankingTask) and (theirs.measure, theirs.k) == (task.measure, task.k)
-        return theirs if same else task  # type: ignore[return-value]  # a ranking, then
+        return task_of_route(task, self.full, "measure", "k")
 
     def _default_full(self) -> Any:
         return default_regressor("squared", self.random_state)

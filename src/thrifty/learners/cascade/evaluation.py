@@ -20,28 +20,6 @@ from thrifty.engine.walk.policy import Policy
 from thrifty.learners.cascade.problem import AnsweredProblem, RowNodes, TrainingSet
 from thrifty.rows import uniforms
 
-__all__ = [
-    "BETTER",
-    "BEYOND_DOUBT",
-    "CLEARLY_BETTER",
-    "LEVEL",
-    "MAX_LOG_RATIO",
-    "N_BUDGETS",
-    "N_PRICES",
-    "Candidate",
-    "StageScores",
-    "calibrate",
-    "choose_blend",
-    "compare",
-    "compare_over_budgets",
-    "evaluate_stages",
-    "is_worth_asking",
-    "n_tied_stages",
-    "overconfidence_ratio",
-    "scores_on_served_scale",
-    "stage_evidence",
-]
-
 LEVEL = 0.5
 """z-score up to which two candidates are level (of 0, 0.5, 1 and 2, with test rows in view)."""
 
@@ -121,7 +99,7 @@ class Candidate:
         Calibration of each stage.
     blend : ndarray
         How the last stage's scores are blended with the full model's.
-    settled : ndarray of shape (n_rows, n_stages, n_scores), optional
+    served_scores : ndarray of shape (n_rows, n_stages, n_scores), optional
         Calibrated scores on the scale of the served model, which gates read.
     nodes : RowNodes, optional
         Columns that rows hold at each stage; None where no gate can be learned from them.
@@ -137,7 +115,7 @@ class Candidate:
     loss: Floats
     calibrations: list[Floats]
     blend: Floats
-    settled: Floats | None = None
+    served_scores: Floats | None = None
     nodes: RowNodes | None = None
     score: Numbers | None = None
     n_tied: int = 0
@@ -164,13 +142,12 @@ class Candidate:
         lower = np.floor(place).astype(int)
         np.add.at(share, lower, 1 - (place - lower))
         np.add.at(share, np.minimum(lower + 1, len(cost) - 1), place - lower)
-        mean: Floats = share @ quality / len(budgets)
-        return mean
+        return share @ quality / len(budgets)
 
 
 def compare_over_budgets(problem: AnsweredProblem, candidate: Candidate, other: Candidate) -> float:
     """z-score by which a candidate is ahead: points chosen on one half of the folds and counted on the other."""
-    costs = [one.evidence.cost for one in (other, candidate)]
+    costs = [each.evidence.cost for each in (other, candidate)]
     costs = [cost if cost.ndim == 1 else cost.mean(axis=0) for cost in costs]
     positive = np.concatenate(costs)
     if not (positive > 0).any():
@@ -194,11 +171,11 @@ def evaluate_stages(problem: AnsweredProblem, stages: StageScores) -> Candidate:
     full_quality = task.quality_of_scores(problem.y, problem.full_scores)
     if not is_worth_asking(evidence.quality, full_quality, problem.weight):
         loss[:, -1] = 1.0 + loss.max()
-    settled = scores_on_served_scale(task, stages, calibrations, scores)
-    gate = np.column_stack([task.uncertainty(settled[:, stage]) for stage in range(scores.shape[1])])
+    served_scores = scores_on_served_scale(task, stages, calibrations, scores)
+    gate = np.column_stack([task.uncertainty(served_scores[:, stage]) for stage in range(scores.shape[1])])
     evidence = replace(evidence, gate=gate, full_quality=full_quality, full_scores=problem.full_scores)
     n_tied = stages.tied.shape[1]
-    return Candidate(evidence, loss, calibrations, blend, settled, nodes=stages.nodes, n_tied=n_tied)
+    return Candidate(evidence, loss, calibrations, blend, served_scores, nodes=stages.nodes, n_tied=n_tied)
 
 
 def calibrate(rows: TrainingSet, scores: Floats) -> tuple[list[Floats], Floats]:
@@ -274,7 +251,7 @@ def stage_evidence(
 
 
 def is_worth_asking(quality: Numbers, full_quality: Numbers, weight: Floats) -> bool:
-    """Whether the answer with the full model is better than that of the last stage, which mostly holds all columns.
+    """True if the answer with the full model is better than that of the last stage, which mostly holds all columns.
 
     Where the full model by itself is worse than the last stage beyond doubt, the blend must be better by more than
     noise: a call that costs nothing extra would otherwise be made for a few lucky rows.
@@ -304,8 +281,7 @@ def overconfidence_ratio(served: Floats, of_folds: Floats) -> Floats:
     grown = (served > 0) & (of_folds > 0)
     logs = np.where(grown, np.log(np.where(grown, served, 1.0) / np.where(grown, of_folds, 1.0)), 0.0)
     around = np.convolve(np.r_[logs[:1], logs, logs[-1:]], np.full(3, 1 / 3), "valid")
-    ratio: Floats = np.exp(np.clip(around, 0.0, MAX_LOG_RATIO))
-    return ratio
+    return np.exp(np.clip(around, 0.0, MAX_LOG_RATIO))
 
 
 def n_tied_stages(rows: TrainingSet, sets: Sequence[Ints]) -> int:
@@ -324,7 +300,7 @@ def scores_on_served_scale(
 
     Scores of regression, which carry no uncertainty, are not scaled.
     """
-    settled = scores * stages.ratio[:, None] if task.has_uncertainty else scores.copy()
+    served = scores * stages.ratio[:, None] if task.has_uncertainty else scores.copy()
     for stage in range(stages.tied.shape[1]):
-        settled[:, stage] = task.calibrated(stages.tied[:, stage], calibrations[stage])
-    return settled
+        served[:, stage] = task.calibrated(stages.tied[:, stage], calibrations[stage])
+    return served

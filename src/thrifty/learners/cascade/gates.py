@@ -19,12 +19,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.thresholds import StoppingRules, price_grid
 from thrifty.engine.tasks.regression import SquaredLoss
 from thrifty.engine.trees import BinnedTable, TreeEnsemble, bin_columns
@@ -40,10 +39,6 @@ from thrifty.learners.cascade.stages import compact, narrow_table
 from thrifty.learners.trees import EnsembleBuilder
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import uniforms
-
-__all__ = ["LearnedGates", "learn_gates", "middle_price", "with_learned_gates"]
-
-Result = TypeVar("Result")
 
 SCORE_ONLY = Boosting(n_trees=20, max_depth=4, learning_rate=0.3, step="gradient", min_child_samples=20)
 """Settings of the first trees, over the scores alone (no command: a gate is taken only where it is clearly better)."""
@@ -159,7 +154,7 @@ def learn_gates(
         Settings of trees over all columns; by default ``ALL_COLUMNS``.
     """
     target = StoppingRules(candidate.evidence, candidate.loss).stop_minus_go(price)
-    scores, nodes, n_scores = candidate.settled, candidate.nodes, problem.task.n_scores
+    scores, nodes, n_scores = candidate.served_scores, candidate.nodes, problem.task.n_scores
     assert scores is not None  # of evaluated stages
     assert nodes is not None
     # By content, so that equal rows are all used or not at all.
@@ -203,31 +198,25 @@ def learn_gates(
     def serve(stage: int) -> tuple[TreeEnsemble, ...]:
         return tuple(serve_node(stage, number) for number in range(len(nodes.nodes[stage])))
 
-    each = partial(_map_stages, problem.n_threads, stages)
-    each(evaluate)
-    return LearnedGates(held_out[:, stages], partial(each, serve))
+    def at_each_stage(make: Callable[[int], Any]) -> tuple[Any, ...]:
+        with ThreadPoolExecutor(problem.n_threads) as pool:
+            return tuple(pool.map(make, stages))
 
-
-def _map_stages(n_threads: int, stages: Sequence[int], make: Callable[[int], Result]) -> tuple[Result, ...]:
-    """Map a function over stages in threads."""
-    with ThreadPoolExecutor(n_threads) as pool:
-        return tuple(pool.map(make, stages))
+    at_each_stage(evaluate)
+    return LearnedGates(held_out[:, stages], partial(at_each_stage, serve))
 
 
 def middle_price(candidate: Candidate) -> float:
     """Price whose stopping rules spend the geometric mean of the cheapest and the dearest rules."""
     evidence = candidate.evidence
     rules, prices = StoppingRules(evidence, candidate.loss), price_grid(evidence, N_PRICES)
-    spent = np.array([_spent(evidence, thresholds) for thresholds in rules.at_each(prices)])
+    paid = [evidence.at_point(thresholds)[1] for thresholds in rules.at_each(prices)]
+    spent = np.array([np.average(of_rows, weights=evidence.weights) for of_rows in paid])
     positive = spent[spent > 0]
     if not len(positive):
         return float(prices[0])
     middle = np.sqrt(positive.min() * positive.max())
     return float(prices[int(np.argmin(np.abs(spent - middle)))])
-
-
-def _spent(evidence: Evidence, thresholds: Floats) -> float:
-    return float(np.average(evidence.at_point(thresholds)[1], weights=evidence.weights))
 
 
 def _regress(

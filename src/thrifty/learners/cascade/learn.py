@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -46,7 +47,8 @@ from thrifty.learners.cascade.stages import (
 )
 from thrifty.rows import content_folds
 
-__all__ = ["LearnedCascade", "learn_cascade", "most_accurate_point", "n_repeats_for"]
+Graph = tuple[NeighbourGraph | Branches, Candidate]
+"""A structure in which rows buy in different orders, and its evaluation."""
 
 MIN_ROWS = 300
 """Rows from which on rows may buy in different orders (no command chose it)."""
@@ -92,7 +94,7 @@ class LearnedCascade:
 
     @property
     def asks_full(self) -> bool:
-        """Whether any operating point asks the full model about any row."""
+        """True if some operating point asks the full model about some row."""
         evidence = self.evidence
         points = self.policy.thresholds if evidence.points is None else evidence.points
         return any((route_by(evidence.gate, point) == evidence.n_stages).any() for point in points)
@@ -115,7 +117,7 @@ def learn_cascade(problem: AnsweredProblem, comparison: PlanComparison | None = 
     if graph is None:
         learned = _learned_line(problem, plan, line, candidate)
     else:
-        learned = _with_operating_points(problem, plan, graph.structure, graph.candidate)
+        learned = _with_operating_points(problem, plan, *graph)
     learned = replace(learned, policy=measured(learned.policy, learned.evidence))
     if problem.task.mistake_price is None:
         learned = replace(learned, default_point=most_accurate_point(learned.evidence))
@@ -373,9 +375,13 @@ def without_idle_stages(learned: LearnedCascade, problem: AnsweredProblem) -> Le
         kept = [0]  # a cascade has a stage, even where no operating point lets a row stop
     thresholds = thresholds[:, kept]
     sets = [staged.sets[stage] for stage in kept]
+    parts = [
+        TreeEnsemble.concatenate(staged.parts[before + 1 : stage + 1])
+        for before, stage in pairwise([-1, *kept])
+    ]
     return replace(
         learned,
-        staged=_merged(staged, kept),
+        staged=StagedTrees(staged.base, tuple(sets), tuple(parts)),
         calibrations=[learned.calibrations[stage] for stage in kept],
         policy=replace(learned.policy, thresholds=thresholds),
         evidence=learned.evidence.keep_stages(kept, points[:, kept], problem.costs(sets)),
@@ -383,23 +389,7 @@ def without_idle_stages(learned: LearnedCascade, problem: AnsweredProblem) -> Le
     )
 
 
-def _merged(staged: StagedTrees, kept: Sequence[int]) -> StagedTrees:
-    parts, start = [], 0
-    for stage in kept:
-        parts.append(TreeEnsemble.concatenate(staged.parts[start : stage + 1]))
-        start = stage + 1
-    return StagedTrees(staged.base, tuple(staged.sets[stage] for stage in kept), tuple(parts))
-
-
 # -- an order of purchases for each row ------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Graph:
-    """A structure in which rows buy in different orders, and its evaluation."""
-
-    structure: NeighbourGraph | Branches
-    candidate: Candidate
 
 
 @dataclass(frozen=True, eq=False)
@@ -430,7 +420,7 @@ def best_graph(
 
 
 def supports_branching(problem: AnsweredProblem) -> bool:
-    """Whether rows may buy in different orders: not for rankings, nor with few rows or very few or many purchases."""
+    """True if rows may buy in different orders: not for rankings, nor with few rows or very few or many purchases."""
     is_alone = problem.task.query_of(problem.y) is None
     n_purchases = int((problem.price_list.prices > 0).sum())
     # All rows hold the same columns at the last stage, where branches meet.
@@ -481,7 +471,7 @@ def best_branches(
     branched = with_learned_gates(problem, evaluate_stages(problem, grown.scores))
     if compare_over_budgets(problem, branched, candidate) <= CLEARLY_BETTER:
         return None
-    return Graph(replace(tried.branches, trees=grown.trees), branched)
+    return replace(tried.branches, trees=grown.trees), branched
 
 
 def _neighbours(problem: AnsweredProblem, plan: Plan, line: Grown[StagedTrees]) -> Graph | None:
@@ -493,10 +483,8 @@ def _neighbours(problem: AnsweredProblem, plan: Plan, line: Grown[StagedTrees]) 
     nodes = RowNodes(graph.sets, node)
     if len(problem.task.classes) == 0:
         grown = _grow_nodes(problem, graph, nodes, plan, line.n_trees)
-        return Graph(
-            replace(graph, trees=grown.trees),
-            with_learned_gates(problem, evaluate_stages(problem, grown.scores)),
-        )
+        candidate = with_learned_gates(problem, evaluate_stages(problem, grown.scores))
+        return replace(graph, trees=grown.trees), candidate
     scores = StageScores(
         np.concatenate([out_of_fold, line.scores.out_of_fold[:, -1:]], axis=1),
         served[:, None][:, : n_tied_stages(problem, nodes.shared)],
@@ -504,7 +492,7 @@ def _neighbours(problem: AnsweredProblem, plan: Plan, line: Grown[StagedTrees]) 
         costs=problem.costs_at(nodes),
         nodes=None,
     )
-    return Graph(graph, with_learned_gates(problem, evaluate_stages(problem, scores)))
+    return graph, with_learned_gates(problem, evaluate_stages(problem, scores))
 
 
 def _grow_nodes(

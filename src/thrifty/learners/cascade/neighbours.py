@@ -32,8 +32,6 @@ from thrifty.learners.cascade.nodes import NodeTrees, TreeTrials
 from thrifty.learners.cascade.problem import CascadeProblem, Plan
 from thrifty.learners.cascade.stages import StagedTrees, shrinkage_at, stored_bytes
 
-__all__ = ["MAX_LEVELS", "NeighbourGraph", "coarse_levels", "find_neighbours", "unsupported_reason"]
-
 MAX_LEVELS = 24
 """Levels of a column; more values are cut into as many parts of equally many rows."""
 
@@ -83,7 +81,7 @@ MAX_NEIGHBOURS = 16_000
 """Training rows that are kept as neighbours."""
 
 MAX_ROWS = 60_000
-"""With more rows, judging all of them by neighbours takes longer than trees do."""
+"""With more rows, predicting all of them by neighbours takes longer than trees do."""
 
 POOL = 36
 """First purchases of the line's order, among which rows choose."""
@@ -105,10 +103,10 @@ STEPS = (1.6, 1.4, 1.25)
 """Factors by which bandwidths are changed in each round of their search."""
 
 HELD_IN_SEARCH = 5
-"""Columns of the sets, drawn at random, by which bandwidths are judged."""
+"""Columns of the sets, drawn at random, by which bandwidths are evaluated."""
 
 ROWS_IN_SEARCH, GROUPS = 400, 40
-"""Rows by which bandwidths, sharpness and pull are judged, and sets of columns that they hold in turns at least."""
+"""Rows by which bandwidths, sharpness and pull are evaluated, and sets of columns that they hold in turns at least."""
 
 SHARPNESS = (1.6, 1.25, 1.0, 0.8, 0.64, 0.4)
 PULLS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
@@ -273,7 +271,7 @@ def find_neighbours(
 
 
 def unsupported_reason(n_rows: int, *, has_categories: bool) -> str:
-    """Why neighbours do not support some rows; empty if they do."""
+    """Reason why neighbours do not support some rows; empty if they do."""
     if has_categories:
         return "the table has columns of text or categories, between which there is no distance"
     return f"they are at most {MAX_ROWS:,}, and here are {n_rows:,}" if n_rows > MAX_ROWS else ""
@@ -365,8 +363,7 @@ class _Search:
         """Scores of probabilities of the classes, shape (n_rows, n_scores)."""
         if self.is_labels:
             return self.problem.task.scores(outputs)
-        scores: Floats = (outputs * self.among.values).sum(axis=1, keepdims=True)
-        return scores
+        return (outputs * self.among.values).sum(axis=1, keepdims=True)
 
     def tail(self, plan: Plan) -> tuple[Ints, ...]:
         """Columns of the stages of the line that hold more than the pool, and at least one that holds all of it."""
@@ -608,8 +605,7 @@ class _Search:
             for key, here in groups.items():
                 loss[here] += weight * (self._losses_at(rows[row[here]], key) - before[row[here]])
                 paid[here] = self._cost(key) - self._cost(bought)
-        worth: Floats = (-loss / np.maximum(paid, 1e-12)).reshape(len(places), len(rows)).T
-        return worth
+        return (-loss / np.maximum(paid, 1e-12)).reshape(len(places), len(rows)).T
 
     def _gains(self, rows: Ints, bought: frozenset[int]) -> Floats:
         """Expected gain of each purchase of the pool for its price; -inf where it is bought."""

@@ -19,7 +19,7 @@ from thrifty.learners.cascade.problem import CascadeProblem
 from thrifty.learners.cascade.stages import (
     SUBSAMPLE,
     EarlyStopping,
-    Stage,
+    StageGrower,
     compact,
     grow_until,
     margins,
@@ -28,8 +28,6 @@ from thrifty.learners.cascade.stages import (
 )
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import Subsampler, uniforms
-
-__all__ = ["NodeTrees", "TreeTrials", "grow_branches", "grow_nodes"]
 
 TRIAL = Boosting(n_trees=12, max_depth=6, learning_rate=0.2, l2=5.0)
 """Trees that a trial of a purchase adds."""
@@ -67,7 +65,7 @@ class TreeTrials:
         both = []
         for (half, table, loss, weight), scores in zip(self._halves, before, strict=True):
             score, own = scores * kept, scores[half] * kept
-            stage = Stage(table, columns, TRIAL, score.shape[1])
+            stage = StageGrower(table, columns, TRIAL, score.shape[1])
             stage.grow(loss, weight, own, TRIAL.n_trees)
             stage.trees().predict_binned(self._table, score)
             both.append(score)
@@ -169,7 +167,7 @@ def grow_nodes(
             some = np.flatnonzero(comes | others)
             running, trees = score[some], TreeEnsemble.empty(table.n_features, len(base))
             if len(columns):
-                stage = Stage(table.take(some), columns, boosting, len(base))
+                stage = StageGrower(table.take(some), columns, boosting, len(base))
                 loss = problem.task.loss(y[some])
                 here = counts[some] * np.where(comes[some], 1.0, OTHERS)
                 for _ in range(n_trees[place]):
@@ -228,7 +226,10 @@ def grow_branches(
             if n_trees is None and len(left_out):
                 stopping = EarlyStopping(problem.take(left_out), score[left_out])
                 stopping.begin(running)
-            stage, loss = Stage(table.take(own), columns, boosting, len(base)), problem.task.loss(y[own])
+            stage, loss = (
+                StageGrower(table.take(own), columns, boosting, len(base)),
+                problem.task.loss(y[own]),
+            )
             max_trees = boosting.n_trees if n_trees is None else n_trees[place][number]
             seed = place * boosting.n_trees + 1
             trees = grow_until(stage, loss, counts[own], running, max_trees, seed, subsampler, stopping, own)

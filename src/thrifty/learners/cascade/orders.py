@@ -40,19 +40,6 @@ from thrifty.learners.trees import EnsembleBuilder
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import uniforms
 
-__all__ = [
-    "ORDERS",
-    "ORDERS_OF_SEVERAL",
-    "Learner",
-    "by_code_effects",
-    "by_elimination",
-    "by_falling_price",
-    "by_forward_selection",
-    "by_gain",
-    "merged_table",
-]
-
-
 MERGED_BINS = 64
 """Bins of a column of numbers where orders are found and compared, from ``COMPARISON_ROWS`` rows on
 (benchmarks.md of 0.3: the decisions of 255 in less time)."""
@@ -113,8 +100,7 @@ class Learner:
         gains = total_gains(self.rows, self.columns_with(purchases), self.boosting)
         n_purchases = len(self.price_list.prices)
         per_purchase = np.bincount(self.price_list.group_of, weights=gains, minlength=n_purchases)
-        worth: Floats = per_purchase[purchases] / self.price_list.prices[purchases]
-        return worth
+        return per_purchase[purchases] / self.price_list.prices[purchases]
 
     def chance_last(self, order: Ints) -> Ints:
         """The order with purchases that gain nothing on held-out rows at its end; unchanged where rows are few.
@@ -167,8 +153,7 @@ def by_gain(learner: Learner) -> Ints:
 
 def _per_price(gains: Floats, prices: Floats) -> Floats:
     """Gain per unit of price; what has become free comes first."""
-    worth: Floats = np.where(prices > 0, gains / np.where(prices > 0, prices, 1.0), np.inf)
-    return worth
+    return np.where(prices > 0, gains / np.where(prices > 0, prices, 1.0), np.inf)
 
 
 def by_elimination(learner: Learner, dropped_share: float = DROPPED_SHARE) -> Ints:
@@ -275,7 +260,9 @@ def by_code_effects(learner: Learner, others: Sequence[Ints], budget: float | No
     """The best first purchases by effects of codes, then the first of the other orders; None without a clear lead."""
     effects = _CodeEffects(learner, budget)
     first = effects.search()
-    order = np.array([*first, *(one for one in others[0].tolist() if one not in first)], dtype=np.intp)
+    order = np.array(
+        [*first, *(purchase for purchase in others[0].tolist() if purchase not in first)], dtype=np.intp
+    )
     reach = float(learner.price_list.prices[first].sum())
     of_others = max(effects.gain_along(other, reach) for other in others)
     return order if effects.gain_along(order, reach) > (1 + MIN_LEAD) * of_others else None
@@ -310,14 +297,14 @@ class _CodeEffects:
         left, n_scores = residuals.copy(), residuals.shape[2]
         for codes in self._codes[purchase]:
             cell = (codes.astype(np.intp)[:, None] * n_scores + np.arange(n_scores)).ravel()
-            for own, weight in zip(left, self._weights, strict=True):
+            for of_half, weight in zip(left, self._weights, strict=True):
                 n_rows = np.bincount(codes, weight, 256) + EFFECT_PULL
-                sums = np.bincount(cell, (own * weight[:, None]).ravel(), 256 * n_scores)
-                own -= (sums.reshape(256, n_scores) / n_rows[:, None])[codes]
+                sums = np.bincount(cell, (of_half * weight[:, None]).ravel(), 256 * n_scores)
+                of_half -= (sums.reshape(256, n_scores) / n_rows[:, None])[codes]
         return left
 
     def _held_out(self, residuals: Floats) -> float:
-        """Sum of squares of the rows that the effects were not found on."""
+        """Sum of squares of the rows that the effects are not means of."""
         squares = np.square(residuals).sum(axis=2)
         return float(squares[0] @ self._weights[1] + squares[1] @ self._weights[0])
 
@@ -329,28 +316,28 @@ class _CodeEffects:
         """First purchases: the pair of most gain per price, or within the budget, and the best ones behind it."""
         prices, has_budget = self._prices, np.isfinite(self._affordable)
         left = np.flatnonzero((prices > 0) & (prices <= self._affordable)).tolist()
-        alone = {one: self._gain(self._after(self._start, one)) / prices[one] for one in left}
-        left = sorted(left, key=lambda one: -alone[one])[:EFFECT_CANDIDATES]
+        alone = {bought: self._gain(self._after(self._start, bought)) / prices[bought] for bought in left}
+        left = sorted(left, key=lambda bought: -alone[bought])[:EFFECT_CANDIDATES]
         order, best = left[:1], -np.inf
         if has_budget and left:  # a dear purchase may be better than two cheap ones
-            order = [max(left, key=lambda one: alone[one] * prices[one])]
+            order = [max(left, key=lambda bought: alone[bought] * prices[bought])]
             best = alone[order[0]] * prices[order[0]]
-        for one in left[:EFFECT_PAIRED]:
-            after = self._after(self._start, one)
-            for other in left:
-                price = prices[one] + prices[other]
-                if one == other or price > self._affordable:
+        for first in left[:EFFECT_PAIRED]:
+            after = self._after(self._start, first)
+            for second in left:
+                price = prices[first] + prices[second]
+                if first == second or price > self._affordable:
                     continue
-                worth = self._gain(self._after(after, other)) / (1.0 if has_budget else price)
+                worth = self._gain(self._after(after, second)) / (1.0 if has_budget else price)
                 if worth > best:
-                    order, best = sorted([one, other], key=lambda this: -alone[this]), worth
+                    order, best = sorted([first, second], key=lambda bought: -alone[bought]), worth
         state = self._start
-        for one in order:
-            state = self._after(state, one)
+        for bought in order:
+            state = self._after(state, bought)
         while len(order) < EFFECT_STEPS:
             room, gained = self._affordable - prices[order].sum(), self._gain(state)
-            rest = [one for one in left if one not in order and prices[one] <= room]
-            worths = [(self._gain(self._after(state, one)) - gained) / prices[one] for one in rest]
+            rest = [bought for bought in left if bought not in order and prices[bought] <= room]
+            worths = [(self._gain(self._after(state, bought)) - gained) / prices[bought] for bought in rest]
             if not worths or max(worths) <= 0.0:
                 break
             order.append(rest[int(np.argmax(worths))])
@@ -377,4 +364,4 @@ ORDERS: dict[str, Callable[[Learner], Ints]] = {
 """Functions that make a candidate order, by name; sizes are compared with the first."""
 
 ORDERS_OF_SEVERAL: dict[str, Callable[[Learner], Ints]] = ORDERS | {"forward selection": by_forward_selection}
-"""Those for tasks of several scores."""
+"""Functions for tasks of several scores."""

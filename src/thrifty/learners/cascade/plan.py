@@ -47,8 +47,6 @@ from thrifty.learners.cascade.problem import (
 from thrifty.learners.cascade.stages import score_fold
 from thrifty.learners.trees.boosting import Boosting
 
-__all__ = ["PlanComparison", "choose_plan", "find_plans", "nested_scores"]
-
 ORDERING = Boosting(n_trees=60, max_depth=6)
 """Trees from which an order is made (no command chose them)."""
 
@@ -229,8 +227,7 @@ def _compared_budgets(problem: CascadeProblem) -> Floats:
     low = float(prices[prices > 0].min()) if (prices > 0).any() else 0.1 * total
     if (asked := _asked_budget(problem)) is not None:
         low, total = np.clip([asked / NEAR, asked * NEAR], low, total)
-    budgets: Floats = np.geomspace(low, total, N_BUDGETS)
-    return budgets
+    return np.geomspace(low, total, N_BUDGETS)
 
 
 def _asked_budget(problem: CascadeProblem) -> float | None:

@@ -14,22 +14,6 @@ from thrifty.engine.trees import BinnedTable
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.progress import Progress, silent
 
-__all__ = [
-    "CAPACITIES",
-    "COMPARISON_ROWS",
-    "EVERY_PLACE",
-    "SEARCH_ROWS",
-    "AnsweredProblem",
-    "CascadeProblem",
-    "NextChainRoutes",
-    "Plan",
-    "RowNodes",
-    "TrainingSet",
-    "lighter",
-    "nested_sets",
-    "stopping_places",
-]
-
 CAPACITIES = (
     Boosting(n_trees=60, max_depth=4, learning_rate=0.05, l2=5.0, min_child_weight=3.0),
     Boosting(n_trees=100, max_depth=6, l2=5.0, min_child_weight=3.0),

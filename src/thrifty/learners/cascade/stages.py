@@ -35,26 +35,6 @@ from thrifty.learners.trees import EnsembleBuilder
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import Subsampler, uniforms
 
-__all__ = [
-    "EarlyStopping",
-    "FoldScores",
-    "PendingCounts",
-    "Stage",
-    "StagedTrees",
-    "compact",
-    "grow_more",
-    "grow_stages",
-    "grow_until",
-    "held_out_gains",
-    "margins",
-    "narrow_table",
-    "score_fold",
-    "shrinkage_at",
-    "stored_bytes",
-    "total_gains",
-    "trees_within_bytes",
-]
-
 SHRINKAGE, MAX_SHRUNK_STAGES = 0.7, 100
 """Factor on the score so far with which a stage starts (``benchmarks/choices.py kept`` of 0.3), and number of stages
 with it: the scale must stay finite."""
@@ -167,7 +147,7 @@ def grow_stages(
             if counted:
                 counted.put(place, 0)
             continue
-        stage, seed = Stage(table, columns, boosting, n_scores), place * boosting.n_trees + 1
+        stage, seed = StageGrower(table, columns, boosting, n_scores), place * boosting.n_trees + 1
         if stopping:
             stopping.begin(score)
         max_trees = boosting.n_trees if n_trees is None else n_trees[place]
@@ -201,7 +181,7 @@ class PendingCounts:
 
 
 def grow_until(
-    stage: "Stage",
+    stage: "StageGrower",
     loss: Loss,
     counts: Floats,
     score: Floats,
@@ -282,8 +262,7 @@ def margins(scores: Floats, base: Floats) -> Floats:
     """
     if scores.shape[1] > 1:
         return lead_of_best(scores)
-    away: Floats = np.abs(scores[:, 0] - base[0])
-    return away
+    return np.abs(scores[:, 0] - base[0])
 
 
 def total_gains(rows: TrainingSet, columns: Ints, boosting: Boosting) -> Floats:
@@ -303,7 +282,7 @@ def held_out_gains(rows: TrainingSet, columns: Ints, boosting: Boosting) -> Floa
     base, rate = loss.base(counts), boosting.learning_rate
     score = np.tile(base, (table.n_rows, 1))
     drawn = Subsampler(uniforms(table.codes)[:, None], SUBSAMPLE).masks(1, boosting.n_trees)
-    stage = Stage(table, columns, boosting, score.shape[1])
+    stage = StageGrower(table, columns, boosting, score.shape[1])
     stage.grow(loss, counts, score.copy(), boosting.n_trees, drawn)
     gains = np.zeros(table.n_features)
     for number in range(stage.n_trees):
@@ -315,8 +294,8 @@ def held_out_gains(rows: TrainingSet, columns: Ints, boosting: Boosting) -> Floa
         sums = np.zeros((n_nodes + n_leaves, 2, 2, score.shape[1]))
         for kind, of_rows in enumerate(loss.derivatives(score)):
             for side, weight in enumerate((counts * drawn[number], counts * ~drawn[number])):
-                for output, one in enumerate(of_rows.T):
-                    sums[n_nodes:, side, kind, output] = np.bincount(leaf, one * weight, n_leaves)
+                for output, derivative in enumerate(of_rows.T):
+                    sums[n_nodes:, side, kind, output] = np.bincount(leaf, derivative * weight, n_leaves)
         children = np.where(tree.children >= 0, tree.children, n_nodes + ~tree.children)
         for node in range(n_nodes - 1, -1, -1):  # a child comes after its parent
             sums[node] = sums[children[node, 0]] + sums[children[node, 1]]
@@ -328,9 +307,9 @@ def held_out_gains(rows: TrainingSet, columns: Ints, boosting: Boosting) -> Floa
     return gains
 
 
-def grow_more(rows: TrainingSet, columns: Ints, boosting: Boosting, score: Floats) -> "Stage":
+def grow_more(rows: TrainingSet, columns: Ints, boosting: Boosting, score: Floats) -> "StageGrower":
     """Grow trees over some columns on all rows, from the scores they have, which are updated in place."""
-    stage = Stage(rows.table, columns, boosting, score.shape[1])
+    stage = StageGrower(rows.table, columns, boosting, score.shape[1])
     stage.grow(rows.loss, rows.weight, score, boosting.n_trees)
     return stage
 
@@ -387,7 +366,7 @@ def stored_bytes(trees: TreeEnsemble) -> int:
     return n_nodes * per_node + of_thresholds + of_leaves
 
 
-class Stage:
+class StageGrower:
     """One stage while it grows; its trees use the column numbers of the whole table."""
 
     def __init__(self, table: BinnedTable, columns: Ints, boosting: Boosting, n_scores: int) -> None:
@@ -439,8 +418,8 @@ class EarlyStopping:
         self._lowest = self._mean_loss()
         self._kept = score.copy(), self.score.copy()
 
-    def should_stop(self, stage: Stage, score: Floats) -> bool:
-        """Check the validation loss: whether ``PATIENCE`` checks have passed since the lowest."""
+    def should_stop(self, stage: StageGrower, score: Floats) -> bool:
+        """Check the validation loss; True if ``PATIENCE`` checks have passed since the lowest."""
         stage.trees(self._n_checked).predict_binned(self._validation.table, self.score)
         self._n_checked, loss = stage.n_trees, self._mean_loss()
         if loss < self._lowest * (1.0 - MIN_RELATIVE_DROP):
@@ -450,7 +429,7 @@ class EarlyStopping:
             self._n_worse += 1
         return self._n_worse >= PATIENCE
 
-    def restore(self, stage: Stage, score: Floats) -> int:
+    def restore(self, stage: StageGrower, score: Floats) -> int:
         """Restore the scores at the lowest loss, and return the number of trees there."""
         if stage.n_trees > self._n_checked:
             self.should_stop(stage, score)

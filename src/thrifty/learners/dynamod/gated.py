@@ -210,7 +210,7 @@ class GatedEstimator(ChainEstimator):
             prices = self._price_list(rows)
             self._check_against(n_features, names)
             self._check_budget(budget, prices)
-            judged = self._judged(rows, prices, self.n_jobs)
+            judged = self._cross_fit_full(rows, prices, self.n_jobs)
             report("judging the full model", 1, 1)
             behind = Chain(
                 (),

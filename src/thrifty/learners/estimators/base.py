@@ -1,12 +1,11 @@
 """Base classes of estimators with a chain: ``predict``, ``route``, ``cost``, ``explain``, and steps of every fit."""
 
 import copy
-import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -15,6 +14,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from thrifty._moved import FormerName
 from thrifty.arrays import Floats, Ints, Labels
 from thrifty.engine.evidence.collect import training_fingerprints
 from thrifty.engine.evidence.evidence import Evidence
@@ -35,7 +35,7 @@ from thrifty.learners.estimators.checks import validated
 from thrifty.learners.estimators.notebook import Notebook
 from thrifty.learners.estimators.operating_points import OperatingPoints
 
-_FORMER_NAMES = {"target_name_": "target", "row_key_name_": "row_key"}
+AnyTask = TypeVar("AnyTask", bound=RegressionTask)
 
 
 def unwrap_chain(model: FullModel | Chain, prices: PriceList, task: Task) -> FullModel | Chain:
@@ -63,6 +63,17 @@ def chain_behind(full: Any) -> Chain | None:
     return inner if isinstance(inner, Chain) else None
 
 
+def task_of_route(task: AnyTask, full: Any, *same: str) -> AnyTask:
+    """Task of a chain used as the full model, where some attributes are the same; else the task itself.
+
+    One route has one unit: losses of a chain are in units of its own spread.
+    """
+    behind = chain_behind(full)
+    theirs = None if behind is None else behind.task
+    is_same = isinstance(theirs, type(task)) and all(getattr(theirs, k) == getattr(task, k) for k in same)
+    return theirs if is_same else task  # type: ignore[return-value]  # of the same type
+
+
 def _answers_of(task: Task) -> str:
     """Answers of a task, for error messages."""
     if len(task.classes):
@@ -78,7 +89,7 @@ def unwrap_frozen(full: Any) -> Any:
 class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Base class of estimators that predict with a ``chain_``; subclasses implement ``fit``.
 
-    A fit stores ``chain_``, and ``evidence_``: results of the chain on the rows that operating points are judged on.
+    A fit stores ``chain_``, and ``evidence_``: results of the chain on the rows that choose operating points.
     """
 
     _accepts_missing = False
@@ -127,7 +138,7 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
         return self.chain_
 
     def explain(self, X: Any, row_key: Any = None) -> list[Explanation]:
-        """What was bought for each row in which order, what each stage would have answered, and why it stopped.
+        """Explain rows: purchases in their order, the answer that each stage would have given, and why a row stopped.
 
         The full model is asked about the rows that reach it. ``print(clf.explain(X)[0])`` is made to be read.
         ``row_key`` as in ``predict``.
@@ -141,7 +152,7 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
     def with_full(self, full: Any, X: Any = None) -> Self:
         """Return the same fit in front of another full model, in any fitted form: nothing is refitted.
 
-        Operating points stay as they were judged with the old one; what was proved against it is forgotten.
+        Operating points stay as they were evaluated with the old one; what was proved against it is forgotten.
 
         Parameters
         ----------
@@ -182,18 +193,8 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
         other._change_chain(lambda chain: chain.with_prices(prices))
         return other
 
-    def __getattr__(self, name: str) -> Any:
-        """Attributes of version 0.3 that are in ``record_``, the record of a fit from a table."""
-        record = vars(self).get("record_") if name in _FORMER_NAMES else None
-        if record is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        present = _FORMER_NAMES[name]
-        warnings.warn(
-            f"{name} is record_.{present} since thrifty 0.4, and goes in the next release.",
-            FutureWarning,
-            stacklevel=2,
-        )
-        return getattr(record, present)
+    target_name_ = FormerName("record_.target")
+    row_key_name_ = FormerName("record_.row_key")
 
     # -- for subclasses --------------------------------------------------------------------------
 
@@ -221,7 +222,7 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
         """The full model as given, or the default one."""
         return self._default_full() if self.full is None else self.full
 
-    def _judged(
+    def _cross_fit_full(
         self,
         rows: TrainingRows,
         prices: PriceList,
@@ -241,11 +242,10 @@ class ChainEstimator(Notebook, OperatingPoints, BuyingMixin, BaseEstimator):  # 
         is_plain = self._levels is None and not has_dates(rows.table)
         if not reads_numbers and (self.full is not None or is_plain):
             return cross_fit_full(full, asked, n_jobs=n_jobs, other_work=other_work)
-        judged = cross_fit_full(
-            full, replace(asked, table=asked.table.in_numbers()), n_jobs=n_jobs, other_work=other_work
-        )
-        assert isinstance(judged.model, EstimatorFull)  # a model of scikit-learn
-        return replace(judged, model=replace(judged.model, reads_numbers=True))
+        asked = replace(asked, table=asked.table.in_numbers())
+        cross_fitted = cross_fit_full(full, asked, n_jobs=n_jobs, other_work=other_work)
+        assert isinstance(cross_fitted.model, EstimatorFull)  # a model of scikit-learn
+        return replace(cross_fitted, model=replace(cross_fitted.model, reads_numbers=True))
 
     def _price_list(self, rows: TrainingRows) -> PriceList:
         """Price list of the purchases and the full model, checked."""
@@ -333,14 +333,7 @@ class ChainRegressor(RegressorMixin, ChainEstimator):  # type: ignore[misc]  # s
 
     def _task_of(self, y: Any, weight: Floats) -> RegressionTask:
         task = regression_of(y, self.loss, weight, tolerance=self.tolerance, quantile=self.quantile)
-        behind = chain_behind(getattr(self, "full", None))
-        # One route has one unit: errors of a chain in the place of the full model are in units of its own spread.
-        theirs = None if behind is None else behind.task
-        same = isinstance(theirs, RegressionTask) and (theirs.kind, theirs.quantile) == (
-            task.kind,
-            task.quantile,
-        )
-        return theirs if isinstance(theirs, RegressionTask) and same else task
+        return task_of_route(task, getattr(self, "full", None), "kind", "quantile")
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2 of the predictions, as of every regressor, in a unit in which squares of targets do not overflow."""

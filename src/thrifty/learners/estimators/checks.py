@@ -59,13 +59,12 @@ def check_training_rows(
         weight = check_weights(weight * _weights_by_class(class_weight, y, task.classes), numbers)
     kept = np.flatnonzero(weight > 0)
     # A splitter of the user splits all rows given; a number of folds splits the rows that count.
-    given = (
+    folds = (
         None
         if isinstance(cv, Integral)
         else assign_folds(cv, numbers, encoded, task.strata(encoded), seed, task.query_of(encoded))[kept]
     )
-    every = numbers
-    table = table.for_fit(numbers)
+    every_row, table = numbers, table.for_fit(numbers)
     if len(kept) < len(weight):
         table, numbers = table.take(kept), numbers[kept]
     encoded = encoded[kept]
@@ -77,10 +76,9 @@ def check_training_rows(
         y=encoded,
         task=task,
         weight=weight[kept],
-        folds=assign_folds(cv, numbers, encoded, strata, seed, query) if given is None else given,
-        n_given=len(weight),
+        folds=assign_folds(cv, numbers, encoded, strata, seed, query) if folds is None else folds,
         weighted=bool(np.any(weight[kept] != 1.0)),
-        given=every,
+        every_row=every_row,
     )
 
 
@@ -169,7 +167,7 @@ def _who_reads_no_missing(estimator: Any) -> str:
         behind = getattr(model, "estimator", model)
         if inside := _who_reads_no_missing(behind):
             return inside
-        step = next((one for _, one in getattr(behind, "steps", ()) if not _reads_missing(one)), None)
+        step = next((step for _, step in getattr(behind, "steps", ()) if not _reads_missing(step)), None)
         called = getattr(behind, "what", type(behind).__name__)
         called += "" if step is None else f" with {type(step).__name__}"
         return (
@@ -181,7 +179,7 @@ def _who_reads_no_missing(estimator: Any) -> str:
 
 
 def _reads_missing(model: Any) -> bool:
-    """Whether a model accepts missing values, by scikit-learn's tags."""
+    """True for models that accept missing values, by scikit-learn's tags."""
     return not is_estimator(model) or bool(get_tags(model).input_tags.allow_nan)
 
 
@@ -198,7 +196,7 @@ def refuse_keywords(estimator: Any, unknown: Mapping[str, Any]) -> None:
 
 
 def _reads_levels(estimator: Any) -> bool:
-    """Whether an estimator accepts text, categories and dates; then it accepts missing values too."""
+    """True for estimators that accept text, categories and dates, and missing values then."""
     return bool(getattr(estimator, "_accepts_levels", False))
 
 
@@ -207,7 +205,7 @@ def _plain_table(estimator: Any, table: Table, reset: bool) -> Table:
     if not _reads_levels(estimator):
         return table
     if reset:
-        # A chain in the place of the full model reads the same numbers: its levels count.
+        # A chain used as the full model reads the same numbers: its levels count.
         full = getattr(estimator, "full", None)
         model = getattr(full, "estimator", full)
         behind = getattr(getattr(model, "chain_", model), "levels", None)
@@ -226,8 +224,7 @@ def _plain_table(estimator: Any, table: Table, reset: bool) -> Table:
 def known_levels(estimator: Any, reset: bool = False) -> Levels | None:
     """Levels of the columns, of the finished fit or, with ``reset``, of the running one."""
     chain = None if reset else vars(estimator).get("chain_")
-    levels: Levels | None = vars(estimator).get("_levels") if chain is None else chain.levels
-    return levels
+    return vars(estimator).get("_levels") if chain is None else chain.levels
 
 
 def _plain_labels(y: Any) -> Any:
@@ -273,8 +270,7 @@ def check_weights(sample_weight: Any, numbers: Any) -> Floats:
     mean = float(np.mean(weight[weight > 0]))
     if mean <= MAX_COUNT and np.array_equal(weight, np.rint(weight)):
         return np.asarray(weight, dtype=np.float64)
-    scaled: Floats = np.ldexp(weight, -round(np.log2(mean)))
-    return scaled
+    return np.ldexp(weight, -round(np.log2(mean)))
 
 
 def _weights_by_class(class_weight: Any, y: Labels, classes: Labels) -> Floats:
@@ -286,7 +282,7 @@ def _weights_by_class(class_weight: Any, y: Labels, classes: Labels) -> Floats:
                 f"class_weight names {unknown[0]!r}, which is not a label of y; those are {classes.tolist()}."
             )
         weights = {
-            label: check_amount(f"class_weight of {label!r}", one) for label, one in class_weight.items()
+            label: check_amount(f"class_weight of {label!r}", value) for label, value in class_weight.items()
         }
         class_weight = {label: weights.get(label, 1.0) for label in classes.tolist()}
     elif not (isinstance(class_weight, str) and class_weight == "balanced"):
@@ -330,15 +326,15 @@ def check_count(name: str, value: Any, *, min_value: int = 1, max_value: int | N
 
 def check_goal(*, may_be_none: bool = False, **goals: Any) -> dict[str, Any]:
     """Check that exactly one of budget, max_loss and threshold is given, and return it by name."""
-    given = {name: value for name, value in goals.items() if value is not None}
-    if len(given) > 1 or not (given or may_be_none):
-        shown = " and ".join(f"{name}={value!r}" for name, value in given.items()) or "none"
+    goal = {name: value for name, value in goals.items() if value is not None}
+    if len(goal) > 1 or not (goal or may_be_none):
+        shown = " and ".join(f"{name}={value!r}" for name, value in goal.items()) or "none"
         raise InvalidInputError(f"give one of {', '.join(goals)}; got {shown}.")
-    if "max_loss" in given:
-        check_max_loss(given["max_loss"])
-    by_class = {name: dict(value) for name, value in given.items() if isinstance(value, Mapping)}
-    return {
-        name: check_threshold(value) if name == "threshold" else check_amount(name, value)
-        for name, value in given.items()
-        if name not in by_class
-    } | by_class
+    for name, value in goal.items():
+        if name == "max_loss":
+            check_max_loss(value)
+        if isinstance(value, Mapping):
+            goal[name] = dict(value)
+        else:
+            goal[name] = check_threshold(value) if name == "threshold" else check_amount(name, value)
+    return goal

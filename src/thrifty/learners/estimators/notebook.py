@@ -24,7 +24,7 @@ from thrifty.errors import InvalidInputError
 
 
 class Notebook:
-    """What an estimator with a chain shows of itself, once it is fitted."""
+    """Plots and HTML of a fitted estimator with a chain."""
 
     chain_: Chain
     n_features_in_: int
@@ -45,13 +45,12 @@ class Notebook:
         -------
         matplotlib axes
         """
-        table = Table.of(row)
-        one = row if table.kind or np.ndim(row) == 2 else np.asarray(row)[None, :]
-        if np.shape(one)[0] != 1:
+        table = row if Table.of(row).kind or np.ndim(row) == 2 else np.asarray(row)[None, :]
+        if np.shape(table)[0] != 1:
             raise InvalidInputError(
-                f"plot_route draws the way of one row; got {np.shape(one)[0]}. Write X[3:4] for the row of number 3."
+                f"plot_route draws the way of one row; got {np.shape(table)[0]}. Write X[3:4] for the row of number 3."
             )
-        return draw_route(self.explain(one)[0], ax)  # type: ignore[attr-defined]  # of the estimator that is mixed in
+        return draw_route(self.explain(table)[0], ax)  # type: ignore[attr-defined]  # of the estimator that is mixed in
 
     def plot_purchases(self, X: Any = None, ax: Any = None) -> Any:
         """Draw how many rows make each purchase, at the operating point in force.
@@ -79,10 +78,8 @@ class Notebook:
         return purchased(chain.price_list, chain.bought_by_place, shares, self._names())
 
     def _names(self) -> list[str]:
-        known = getattr(self, "feature_names_in_", None)
-        return (
-            [f"x{place}" for place in range(self.n_features_in_)] if known is None else list(map(str, known))
-        )
+        names = getattr(self, "feature_names_in_", [f"x{place}" for place in range(self.n_features_in_)])
+        return list(map(str, names))
 
     def _shares(self) -> Floats:
         """Shares of the rows of the evidence that are answered at each place, shape (n_stages + 1,)."""
@@ -104,7 +101,7 @@ class Notebook:
     # -- pages of notebooks --------------------------------------------------------------------
 
     def _repr_html_inner(self) -> str:
-        return super()._repr_html_inner() + self._page()  # type: ignore[misc,no-any-return]  # scikit-learn's
+        return super()._repr_html_inner() + self._page()  # type: ignore[misc]  # scikit-learn's
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]  # scikit-learn's

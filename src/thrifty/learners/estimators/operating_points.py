@@ -60,7 +60,7 @@ class OperatingPoints:
     def expected_score_(self) -> float:
         """Mean score to expect of new rows at the operating point in force, from the rows of ``evidence_``.
 
-        That of a cascade is corrected by ``evidence_.optimism``: the labels of the rows that judge had a say in the
+        That of a cascade is corrected by ``evidence_.optimism``: the labels of those rows had a say in the
         order of purchases.
         """
         return self._expected()[1]
@@ -74,14 +74,14 @@ class OperatingPoints:
     def expected_cost_interval_(self) -> tuple[float, float]:
         """95 % interval of the mean cost of new rows at the operating point in force.
 
-        From the rows of ``evidence_``, which were judged by other copies of the stages than those that serve: the
+        From the rows of ``evidence_``, which were predicted by other copies of the stages than those that serve: the
         interval allows for that.
         """
         check_is_fitted(self)
-        judged = self._evidence()
+        evidence = self._evidence()
         folds = getattr(self, "cv", None)
         copies = int(folds) if isinstance(folds, Integral) else _USUAL_FOLDS
-        return CostBounds(judged, judged.n_units).interval(self.chain_.policy, _LEVEL, copies)
+        return CostBounds(evidence, evidence.n_units).interval(self.chain_.policy, _LEVEL, copies)
 
     def at(self, *, budget: float | None = None, max_loss: float | Mapping[Any, float] | None = None) -> Self:
         """Return the same fit at another operating point, by the rows of the fit; nothing is refitted.
@@ -167,9 +167,10 @@ class OperatingPoints:
             )
         if fitted_on.full_quality is None:
             raise InvalidInputError(
-                f"this {type(self).__name__} was fitted without its full model, so its evidence cannot tell which "
-                f"points are worth a test. Choose them on other rows, with Frontier.from_evidence([evidence_of(...)], "
-                f"against_full=True), and give frontier.on([evidence_of(...)]) to thrifty.certify."
+                f"this {type(self).__name__} was fitted without its full model, so its evidence does not show "
+                f"which points are worth a test. Choose them on other rows, with "
+                f"Frontier.from_evidence([evidence_of(...)], against_full=True), and give "
+                f"frontier.on([evidence_of(...)]) to thrifty.certify."
             )
         chosen, alone = self._candidates(measure)
         if alone:
@@ -209,17 +210,17 @@ class OperatingPoints:
 
         The evidence keeps its rows. By how much their mean scores exceed those of the other rows is its optimism.
         """
-        known, policy, in_force = self._evidence(), self._learned.policy, self.chain_.policy
+        evidence, policy, in_force = self._evidence(), self._learned.policy, self.chain_.policy
         n_points = len(policy)
         policy = replace(policy, cost=means.cost[:n_points], score=means.score[:n_points])
         self._learned = self._learned.at(policy[convex_hull(policy.cost, policy.score)])
-        thresholds, plain = replace(known, optimism=None).every_point()
-        spread = np.array([np.std(known.at_point(point)[2]) for point in thresholds])
+        thresholds, plain = replace(evidence, optimism=None).every_point()
+        spread = np.array([np.std(evidence.at_point(point)[2]) for point in thresholds])
         optimism = np.column_stack([plain.score - means.score[n_points:], spread / np.sqrt(n_rows)])
-        self.evidence_ = replace(known, optimism=optimism)
+        self.evidence_ = replace(evidence, optimism=optimism)
         budget = getattr(self, "budget", None)
         if budget is None:
-            self._go_to(in_force.thresholds[in_force.lower], known.weights)
+            self._go_to(in_force.thresholds[in_force.lower], evidence.weights)
         else:
             self._spend(check_amount("budget", budget))
 
@@ -256,7 +257,7 @@ class OperatingPoints:
             if policy.is_measured:
                 evidence = self._evidence().with_full_alone() if alone else self._evidence()
                 _, *means = evidence.at_point(thresholds)
-                cost, score = (np.array([np.average(one, weights=weights)]) for one in means)
+                cost, score = (np.array([np.average(of_rows, weights=weights)]) for of_rows in means)
                 other = replace(other, cost=cost, score=score - evidence.optimism_at(thresholds[None])[:, 0])
             policy, same = other, np.ones(1, dtype=bool)
         self.chain_ = self._learned.at(policy.at(int(np.argmax(same))))
@@ -264,7 +265,7 @@ class OperatingPoints:
             self.chain_ = replace(self.chain_, blend=self.chain_.task.full_alone)
 
     def _send_everything(self, max_loss: Any) -> None:
-        """Send every row to the full model, past a chain in its place too; its own answer counts."""
+        """Send every row to the full model, past a chain used as one too; its own answer counts."""
         learned = self._learned
         blend = None if learned.blend is None else learned.task.full_alone
         whole = replace(learned, full=learned.innermost, blend=blend)
@@ -289,16 +290,13 @@ class OperatingPoints:
         policy = self.chain_.policy
         if policy.is_measured:
             return policy.expected_cost, policy.expected_score
-        evidence = self._evidence()
-        found = []
+        evidence, share = self._evidence(), policy.share
+        means = []
         for point in (policy.lower, policy.upper):
-            _, cost, quality = evidence.at_point(policy.thresholds[point])
-            found.append(
-                (np.average(cost, weights=evidence.weights), np.average(quality, weights=evidence.weights))
-            )
-        (low, bad), (high, good) = found
-        share = policy.share
-        return float((1 - share) * low + share * high), float((1 - share) * bad + share * good)
+            _, *of_rows = evidence.at_point(policy.thresholds[point])
+            means.append([np.average(values, weights=evidence.weights) for values in of_rows])
+        cost, quality = (float((1 - share) * low + share * high) for low, high in zip(*means, strict=True))
+        return cost, quality
 
     def _evidence(self) -> Evidence:
         evidence: Evidence | None = getattr(self, "evidence_", None)
