@@ -7,7 +7,18 @@ from pathlib import Path
 SRC = Path(__file__).resolve().parents[1] / "src" / "thrifty"
 
 STOREYS = ("engine", "learners")
-GROUND = ("_version", "_moved", "errors", "arrays", "jit", "threads", "rows", "files", "progress")
+GROUND = (
+    "_version",
+    "_moved",
+    "errors",
+    "arrays",
+    "numba_parts",
+    "jit",
+    "threads",
+    "rows",
+    "files",
+    "progress",
+)
 ENGINE = ("prices", "trees", "tasks", "table", "full", "purchases", "walk", "plots", "evidence")
 LEARNERS = ("trees", "estimators", "cascade", "dynamod", "routing", "table_fit")
 DOORS = ("bundle", "auditing", "reporting", "device", "scale", "serve", "cli")

@@ -8,13 +8,14 @@ import functools
 import gc
 import hashlib
 import logging
-import pickle
 import sys
 import threading
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
+
+from thrifty.numba_parts import WITH_RUNTIME, WITHOUT_RUNTIME, part_compiler
 
 __all__ = ["Number", "Record", "fused", "fused_kernel", "inner", "kernel", "lean", "lean_kernel"]
 
@@ -27,9 +28,6 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # No ``fastmath``: equal means must give a gain of exactly zero, which fused or re-ordered arithmetic would break. No
 # ``parallel``: threads belong to the caller, so that fits running side by side do not fight over one pool.
 ALWAYS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-# Numba's runtime counts references to an array whenever one is passed, sliced or taken out of a tuple, which
-# shows in small trees. Without it nothing can be allocated, and numba refuses to compile what would.
-WITHOUT_RUNTIME = {"_nrt": False}
 
 COMPILING = "Compiling for this machine: this takes about ten seconds, once per installation."
 NOT_KEPT = (
@@ -40,7 +38,7 @@ NOT_KEPT = (
 
 def kernel(function: Function) -> Function:
     """Compile ``function`` the first time it is called. It may make arrays."""
-    return compiled(function, is_cached=True)
+    return cast(Function, Deferred(function))
 
 
 def fused_kernel(function: Function) -> Function:
@@ -48,12 +46,12 @@ def fused_kernel(function: Function) -> Function:
 
     That is faster, and closer to the exact result.
     """
-    return compiled(function, is_cached=True, fastmath={"contract"}, **WITHOUT_RUNTIME)
+    return cast(Function, Deferred(function, fastmath={"contract"}, **WITHOUT_RUNTIME))
 
 
 def lean_kernel(function: Function) -> Function:
     """Compile like ``kernel`` a function that only writes to arrays it is given, which its caller keeps alive."""
-    return compiled(function, is_cached=True, **WITHOUT_RUNTIME)
+    return cast(Function, Deferred(function, **WITHOUT_RUNTIME))
 
 
 def inner(function: Function) -> Function:
@@ -62,213 +60,108 @@ def inner(function: Function) -> Function:
     Generating those entries, for functions that take many arrays, is most of the time of compiling. Not cached: what
     a caller finds on disk is machine code, which cannot be compiled into it, and trees grew a tenth slower for that.
     """
-    return compiled(function, is_cached=False, no_cpython_wrapper=True, _nrt=True)
+    return cast(Function, Deferred(function, is_part=True, **WITH_RUNTIME))
 
 
 def lean(function: Function) -> Function:
     """Compile like ``inner`` a function that only writes to arrays it is given."""
-    return compiled(function, is_cached=False, no_cpython_wrapper=True, **WITHOUT_RUNTIME)
+    return cast(Function, Deferred(function, is_part=True, **WITHOUT_RUNTIME))
 
 
 def fused(function: Function) -> Function:
     """Compile like ``lean`` a function of plain numbers for a ``fused_kernel``."""
-    return compiled(
-        function, is_cached=False, no_cpython_wrapper=True, fastmath={"contract"}, **WITHOUT_RUNTIME
-    )
-
-
-def compiled(function: Function, *, is_cached: bool, **options: Any) -> Function:
-    """Return a placeholder that compiles ``function`` when any compiled function is first called."""
-    with _lock:
-        deferred = Deferred(function, is_cached, options)
-        if _waiting is None:  # the compiler is there already
-            return cast(Function, deferred.make())
-        _waiting.append(deferred)
-        return cast(Function, deferred)
+    return cast(Function, Deferred(function, is_part=True, fastmath={"contract"}, **WITHOUT_RUNTIME))
 
 
 class Deferred:
-    """Placeholder of a compiled function until the first call of any of them."""
+    """A compiled function that imports numba when it is first called, or first used by another one.
 
-    def __init__(self, function: Callable[..., Any], is_cached: bool, options: dict[str, Any]) -> None:
+    Parameters
+    ----------
+    function : callable
+        What is compiled.
+    is_part : bool
+        Whether only other compiled functions call it; if not, it is kept on disk.
+    options : object
+        Arguments of ``numba.njit``.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, is_part: bool = False, **options: Any) -> None:
         functools.update_wrapper(self, function)
-        self._function, self._is_cached, self._options = function, is_cached, options
-        self.real: Any = None
+        self._function, self._is_part, self._options = function, is_part, ALWAYS | options
+        self.compiled: Any = None  # the function of numba, once it is needed
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call the compiled function: for modules that have kept this object, as replacing it missed them."""
-        if self.real is None:
-            import_compiler()
-        return self.real(*arguments)
+        """Call the compiled function; if its files fail, compile it without them."""
+        if self.compiled is None:
+            return self._call_first(arguments)
+        try:
+            return self.compiled(*arguments)
+        except Exception as error:  # a full disk, or damaged files, which may raise any error
+            self._forget_files()
+            # Compiled code is kept in memory before it is written to disk. An error of the call itself comes again.
+            answer = self.compiled(*arguments)
+            if isinstance(error, OSError):
+                log_once(NOT_KEPT, error)
+            return answer
 
-    def make(self) -> Any:
-        """Numba's function, which is compiled when called."""
-        from numba import njit
-
-        how = {} if self._is_cached else {"pipeline_class": part_compiler()}
-        self.real = njit(**ALWAYS, **self._options, **how)(self._function)
-        if self._is_cached:
-            try:
-                self.real.enable_caching()
-            except (OSError, RuntimeError):  # numba found no folder that can be written to
-                log_once(NOT_KEPT, "no folder for it can be written to")
-            self.real._cache = Cache(self.real._cache)
-        self.real.compile = without_gc(self.real.compile)
-        return self.real
-
-
-@functools.cache
-def part_compiler() -> Any:
-    """Numba's compiler of functions that only other compiled functions call.
-
-    Numba optimises every function and generates its machine code before the next. The machine code of a function that
-    is inlined into others is never called, and each of the others optimises it once more: so they link the code as it
-    was written, and optimise it together with their own.
-    """
-    from numba.core.codegen import JITCodeLibrary
-    from numba.core.compiler import Compiler
-
-    class Part(JITCodeLibrary):  # type: ignore[misc]  # numba is untyped
-        def _optimize_final_module(self) -> None:
-            pass
-
-        def _finalize_final_module(self) -> None:
-            self._finalize_dynamic_globals()
-            self._finalized = True
-
-        def get_pointer_to_function(self, name: str) -> int:  # noqa: ARG002 - none is there
-            return 0
-
-        @property
-        def codegen(self) -> Any:
-            return self
-
-        def set_env(self, name: str, environment: Any) -> None:
-            """Set nothing: a part has no machine code that would look there."""
-
-    class PartCompiler(Compiler):  # type: ignore[misc]  # numba is untyped
-        def __init__(self, typing: Any, target: Any, library: Any, *how: Any) -> None:
-            super().__init__(typing, target, library or Part(target.codegen(), "part"), *how)
-
-    return PartCompiler
-
-
-def without_gc(compile_one: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Compile with garbage collection disabled, which would take a tenth of the time."""
-
-    def compile_without_gc(signature: Any) -> Any:
+    def _call_first(self, arguments: tuple[Any, ...]) -> Any:
+        """Call with garbage collection disabled, which would take a twentieth of the time of compiling."""
+        if is_first_of_installation(self.make().stats.cache_path):
+            log_once(COMPILING)
         was_enabled = gc.isenabled()
         gc.disable()
         try:
-            return compile_one(signature)
+            return self(*arguments)
         finally:
             if was_enabled:
                 gc.enable()
 
-    return compile_without_gc
+    def _forget_files(self) -> None:
+        """Remove the index of the cache, without which no code is found; numba writes it before the code."""
+        folder = self.compiled.stats.cache_path
+        if folder is not None:
+            for index in Path(folder).glob(f"*.{self._function.__name__}-*.nbi"):
+                with contextlib.suppress(OSError):
+                    index.unlink()
 
+    def make(self) -> Any:
+        """Numba's function, which is compiled when called."""
+        with _lock:
+            if self.compiled is None:
+                self.compiled = self._make()
+            return self.compiled
 
-class Cache:
-    """Numba's cache of one function that logs when it compiles and survives damaged files.
-
-    Where nothing can be written, compiled code lives as long as the process. A damaged file is forgotten and replaced.
-
-    Parameters
-    ----------
-    cache : numba.core.caching._Cache
-    """
-
-    def __init__(self, cache: Any) -> None:
-        self._cache = cache
-        if hasattr(cache, "_impl"):
-            cache._impl = Checksummed(cache._impl)
-            # Code that was kept without a checksum, and is of another form, is not looked at.
-            cache._cache_file._version += ", sealed"
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cache, name)
-
-    def load_overload(self, signature: Any, context: Any) -> Any:
-        """Compiled code for a signature, or None if it must be compiled."""
+    def _make(self) -> Any:
+        compiler = import_numba()
+        if self._is_part:
+            how = {"no_cpython_wrapper": True, "pipeline_class": part_compiler()}
+            return compiler.njit(**self._options, **how)(self._function)
         try:
-            found = self._cache.load_overload(signature, context)
-        except OSError:
-            found = None
-        except Exception:  # damaged bytes may raise any error
-            self._forget()
-            found = None
-        if found is None and is_first_of_installation(self._cache.cache_path):
-            log_once(COMPILING)
-        return found
-
-    def save_overload(self, signature: Any, result: Any) -> None:
-        """Keep compiled code for the next process, if possible."""
-        try:
-            self._cache.save_overload(signature, result)
-        except Exception as error:
-            # The index is written first: the next process would find old code under the name of the new.
-            self._forget()
-            log_once(NOT_KEPT, error)
-
-    def _forget(self) -> None:
-        """Remove the index, without which no code is found; on a full disk that is all that can be done."""
-        with contextlib.suppress(OSError):
-            Path(self._cache._cache_file._index_path).unlink(missing_ok=True)
+            return compiler.njit(cache=True, **self._options)(self._function)
+        except (OSError, RuntimeError):  # numba found no folder that can be written to
+            log_once(NOT_KEPT, "no folder for it can be written to")
+            return compiler.njit(**self._options)(self._function)
 
 
-class Checksummed:
-    """Numba's serialisation of compiled code, with a checksum: damaged machine code could do anything.
+@functools.cache
+def import_numba() -> Any:
+    """Numba, which knows from now on that a function that waits stands for the compiled one."""
+    import numba
+    from numba.extending import typeof_impl
 
-    Parameters
-    ----------
-    form : numba.core.caching.CacheImpl
-    """
+    @typeof_impl.register(Deferred)  # type: ignore[untyped-decorator]  # numba is untyped
+    def type_of(deferred: Deferred, _: Any) -> Any:
+        return numba.typeof(deferred.make())
 
-    def __init__(self, form: Any) -> None:
-        self._form = form
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._form, name)
-
-    def reduce(self, result: Any) -> tuple[bytes, bytes]:
-        """The code as bytes, behind their checksum."""
-        from numba.core.serialize import dumps
-
-        data = dumps(self._form.reduce(result))
-        return hashlib.sha256(data).digest(), data
-
-    def rebuild(self, context: Any, kept: tuple[bytes, bytes]) -> Any:
-        """The code, if its checksum agrees."""
-        digest, data = kept
-        if hashlib.sha256(data).digest() != digest:
-            raise ValueError("compiled code on disk is damaged")
-        return self._form.rebuild(context, pickle.loads(data))
+    return numba
 
 
 _lock = threading.RLock()
-_waiting: list[Deferred] | None = []
 _logged: set[str] = set()
 
 
-def import_compiler() -> None:
-    """Import numba and put its functions in place of all that wait for it."""
-    from numba.core.compiler_lock import global_compiler_lock
-
-    global _waiting
-    # Nothing is compiled meanwhile: it might meet a function that still waits.
-    with _lock, global_compiler_lock:
-        for deferred in _waiting or ():
-            deferred.make()
-        _waiting = None
-        modules = [
-            module for name, module in sys.modules.items() if name.split(".")[0] in ("thrifty", "__main__")
-        ]
-        for module in modules:
-            for name, value in list(vars(module).items()):
-                if isinstance(value, Deferred):
-                    setattr(module, name, value.real)
-
-
+@functools.cache
 def is_first_of_installation(folder: str | None) -> bool:
     """Whether this installation compiles for the first time; writes a mark beside the compiled code.
 
