@@ -449,8 +449,8 @@ def test_a_session_tells_with_which_chance_the_mixed_points_buy_a_column(fitted)
     )
     apart = np.flatnonzero(routes.min(axis=1) == place)
     apart = apart[routes[apart].max(axis=1) > place]
-    held = set(chain.held_at(place).tolist())
-    (new, *_) = [column for column in chain.held_at(place + 1).tolist() if column not in held]
+    held = set(chain.walker.held_at(place).tolist())
+    (new, *_) = [column for column in chain.walker.held_at(place + 1).tolist() if column not in held]
     for row in [*apart[:8], *np.flatnonzero(routes.min(axis=1) > place)[:8]]:
         session, cells = chain.start(key=int(row)), X.iloc[row]
         assert session.propensity(session.next_purchase.columns[0]) == 1.0

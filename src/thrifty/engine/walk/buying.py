@@ -44,7 +44,7 @@ class BuyingMixin:
             a function of rows and names of columns. A source that can tell which rows failed answers with a
             ``thrifty.Delivery``; one that raises has failed for all the rows that it was asked about.
         on_failure : {"answer", "skip", "raise"}, default="answer"
-            What becomes of a row whose purchase fails: it is answered by the last stage that it got to, or it goes on
+            Treatment of a row whose purchase fails: it is answered by the last stage that it got to, or it goes on
             with the columns missing (and is answered by the last stage that could do without), or nothing more is
             asked for and ``PurchaseFailedError`` carries the receipt of everything so far. A full model that raises,
             takes too long or answers nonsense is a failure too, of the rows that it was asked about.
@@ -55,7 +55,7 @@ class BuyingMixin:
         full_timeout : float, optional
             Seconds that the full model may take for one question; None waits.
         prices : dict, optional
-            Prices of each row, as ``by_row`` of ``thrifty.Prices``, in the place of those of the fit: a column that
+            Prices of each row, as ``by_row`` of ``thrifty.Prices``, instead of those of the fit: a column that
             holds the price of a purchase, or a function of the columns that are free.
         row_key : array-like of shape (n_rows,), optional
             Keys of the rows, which decide between two operating points as they do in a table; the numbers of the rows,
@@ -64,9 +64,9 @@ class BuyingMixin:
         Raises
         ------
         PurchaseFailedError
-            With ``on_failure="raise"``; its ``receipt`` says what was bought before.
+            With ``on_failure="raise"``; its ``receipt`` lists what was bought before.
         KeyboardInterrupt
-            Where the user interrupts; its ``receipt`` says the same.
+            Where the user interrupts; its ``receipt`` lists the same.
         """
         ledger = Ledger(on_failure, batch_size, full_timeout)
         chain = self._served().with_prices(prices)
@@ -83,7 +83,7 @@ class BuyingMixin:
         ----------
         key : int or str, optional
             Key of the row: its key in a table (see ``predict``). Where two operating points are mixed, the key decides
-            which of them the row follows, here as in a table. Unless given, one is drawn, which ``session.key`` tells.
+            which of them the row follows, here as in a table. By default it is drawn, and kept as ``session.key``.
         prices : dict, optional
             As in ``buy``.
         """
@@ -130,7 +130,7 @@ def buy_answers(
     sessions : sequence of ModelSession
         The rows.
     models : dict of str to callable
-        What answers.
+        Functions of rows.
     names : sequence of str
         Models that may be asked.
     rows_of : callable

@@ -2,11 +2,11 @@
 
 A row enters at the first stage. Each stage buys its columns, scores the row, and either answers or, if its gate's score
 exceeds the threshold in force, sends the row on; the last resort is the full model (f0). A row that reaches it may be
-answered by a blend of the full model and the last stage. A chain is a model like the full model itself and can take its
-place behind a further, cheaper stage, the paper's general framework; a row then pays only for what it buys in it.
+answered by a blend of the full model and the last stage. A chain is a model like the full model itself and can replace
+it behind a further, cheaper stage, the paper's general framework; a row then pays only for what it buys in it.
 
-``Places`` compute bills. Places are the nodes of the stages, one after the other, then those of a chain behind them;
-the last is the full model. What a row holds is a function of its place. So is what it pays, unless prices differ by
+Bills are computed from *places*: the nodes of the stages, one after the other, then those of a chain behind them; the
+last is the full model. The columns of a row are a function of its place, and so is its cost, unless prices differ by
 row, or the full model does not read the same columns of every row.
 """
 
@@ -43,7 +43,7 @@ from thrifty.engine.walk.walk import StageOutputs, Walk, Walker
 from thrifty.errors import InvalidInputError
 from thrifty.rows import key_words
 
-__all__ = ["Chain", "Places"]
+__all__ = ["Chain"]
 
 
 MAX_STAGES = 1000
@@ -59,15 +59,15 @@ class Chain(BuyingMixin):
     stages : tuple of Stage
         The cheapest first.
     full : FullModel or Chain
-        The full model, or a chain in its place.
+        The full model, or a chain instead of it.
     price_list : PriceList
-        What purchases cost, and what the full model reads.
+        Prices of purchases, and the columns that the full model reads.
     task : Task
-        What is answered.
+        Kind of answer.
     policy : Policy
         Where rows stop.
     base : ndarray of shape (n_scores,), optional
-        What a row carries into the first stage; None is zero.
+        Scores that a row carries into the first stage; None is zero.
     blend : ndarray, optional
         How the task blends the last stage's scores with the full model's; None is the full model alone.
     names : tuple of str, optional
@@ -102,7 +102,7 @@ class Chain(BuyingMixin):
         check_turns(self.stages)
         if self.behind and self.behind.levels != self.levels:
             raise InvalidInputError(
-                "a chain in the place of the full model reads the numbers of levels that the stages before it read, "
+                "a chain instead of the full model reads the numbers of levels that the stages before it read, "
                 "and both must have the same levels; these were fitted on other categories. Fit the stages with "
                 "full=chain, which takes its levels over."
             )
@@ -128,13 +128,17 @@ class Chain(BuyingMixin):
             if not holds:
                 raise InvalidInputError(f"{rule}.")
         levels = None if self.levels is None else self.levels.of_column
-        known = None if levels is None else {column: len(texts) for column, texts in levels.items()}
-        check_stages(self.stages, n_features, task, known)
+        n_levels = None if levels is None else {column: len(texts) for column, texts in levels.items()}
+        check_stages(self.stages, n_features, task, n_levels)
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        # What was worked out of these, such as a second copy of the trees, is worked out again.
+        # Caches, such as a second copy of the trees, are computed again.
         return {name: value for name, value in vars(self).items() if name in self.__dataclass_fields__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Pickles of earlier versions hold caches.
+        vars(self).update({name: state[name] for name in self.__dataclass_fields__ if name in state})
 
     @property
     def classes(self) -> Labels:
@@ -147,10 +151,6 @@ class Chain(BuyingMixin):
         names = self.names or tuple(f"x{column}" for column in range(self.price_list.n_features))
         return Schema(self.kind if self.names else None, names, self.types, self.levels)
 
-    def is_number(self, column: int) -> bool:
-        """Whether a column holds plain numbers, and neither text nor dates nor truth values."""
-        return self.schema.is_number(column)
-
     @property
     def refuses_missing(self) -> str:
         """Name of the part that refuses missing values, a stage or the full model; empty if all accept them."""
@@ -160,13 +160,13 @@ class Chain(BuyingMixin):
 
     @property
     def full_reads_missing(self) -> bool:
-        """Whether the full model accepts missing values, by scikit-learn's tags."""
+        """True if the full model accepts missing values, by scikit-learn's tags."""
         model = self.innermost
         return not isinstance(model, EstimatorFull) or bool(get_tags(model.estimator).input_tags.allow_nan)
 
     @property
     def behind(self) -> "Chain | None":
-        """The chain in the place of the full model, if there is one."""
+        """The chain instead of the full model, if there is one."""
         return self.full if isinstance(self.full, Chain) else None
 
     @property
@@ -189,18 +189,14 @@ class Chain(BuyingMixin):
         """Sends rows through the stages of this chain; the same one under every policy."""
         return Walker(self.stages, self.task, self.base, self.price_list.n_features)
 
-    @cached_property
-    def _places(self) -> "Places":
-        inner = None if self.behind is None else self.behind._places
-        return Places(self.walker, self.price_list, self.names, self.innermost, inner)
-
     # -- the same chain, changed -------------------------------------------------------------------
 
     def at(self, policy: Policy) -> "Chain":
         """The chain under another policy."""
         other = replace(self, policy=policy)
-        # What was worked out of the stages holds under every policy.
-        vars(other).update(walker=self.walker, _places=self._places)
+        # Caches of the stages hold under every policy.
+        _ = self.walker, self.cost_by_place
+        vars(other).update((name, value) for name, value in vars(self).items() if name not in vars(other))
         return other
 
     def with_full(self, full: "FullModel | Chain") -> "Chain":
@@ -244,16 +240,16 @@ class Chain(BuyingMixin):
     # -- answering ---------------------------------------------------------------------------------
 
     def answer(self, reader: Reader, walk: Walk | None = None) -> Floats:
-        """Outputs of the task: the answering stage's own, the full model's, or its blend, where a row reached it."""
-        return self._settle(reader, self.walk(reader) if walk is None else walk)[1]
+        """Outputs of the task: those of the answering stage, of the full model, or of its blend with the last stage."""
+        return self._walk_and_outputs(reader, self.walk(reader) if walk is None else walk)[1]
 
     def route_and_outputs(self, reader: Reader, rows: Ints, walk: Walk | None = None) -> tuple[Ints, Floats]:
         """Route of some rows, -1 where a row has no answer, and their outputs; a row stops where a purchase fails."""
-        walk, outputs = self._settle(reader, self.walk(reader, rows) if walk is None else walk)
+        walk, outputs = self._walk_and_outputs(reader, self.walk(reader, rows) if walk is None else walk)
         return walk.route, outputs
 
-    def _settle(self, reader: Reader, walk: Walk) -> tuple[Walk, Floats]:
-        """Outputs, and the walk; rows that the full model failed on fall back to their last stage."""
+    def _walk_and_outputs(self, reader: Reader, walk: Walk) -> tuple[Walk, Floats]:
+        """Walk and outputs; rows that the full model failed on fall back to their last stage."""
         n_own, outputs = len(self.stages), self.task.outputs(walk.scores)
         sent = np.flatnonzero(walk.route >= n_own)
         if sent.size:
@@ -281,9 +277,9 @@ class Chain(BuyingMixin):
     def _ask_behind(self, reader: Reader, walk: Walk, sent: Ints) -> tuple[Bools | None, Walk | None, Floats]:
         """Mask of the rows sent on that are answered (None: all), and their routes and outputs."""
         if walk.behind is not None and self.behind:
-            known = walk.behind.route >= 0
-            inner = walk.behind if known.all() else walk.behind.take(np.flatnonzero(known))
-            inner, full = self.behind._settle(reader, inner)
+            is_answered = walk.behind.route >= 0
+            inner = walk.behind if is_answered.all() else walk.behind.take(np.flatnonzero(is_answered))
+            inner, full = self.behind._walk_and_outputs(reader, inner)
             able = inner.route >= 0
             if able.all():
                 return None, inner, full
@@ -291,16 +287,15 @@ class Chain(BuyingMixin):
         if reader.ledger is None:
             return None, None, self.ask_full(reader, walk.rows[sent])
         is_able, outputs = [np.zeros(0, dtype=bool)], [self.task.outputs(walk.scores[:0])]
-        for part in reader.ledger.parts(walk.rows[sent]):
-            some, answers = self._ask_readable(reader, part)
-            is_able.append(np.ones(len(part), dtype=bool) if some is None else some)
-            outputs += [] if answers is None else [answers]
-        return np.concatenate(is_able), None, np.concatenate(outputs)
+        for rows in reader.ledger.parts(walk.rows[sent]):
 
-    def _ask_readable(self, reader: Reader, rows: Ints) -> tuple[Bools | None, Floats | None]:
-        """Mask of the rows that the full model can answer (None: all), and its outputs."""
-        read = self.price_list.read_by_full
-        return run_for_readable_rows(reader, rows, read, lambda kept: self.ask_full(reader, rows[kept]))
+            def ask_full(kept: Any, rows: Ints = rows) -> Floats:
+                return self.ask_full(reader, rows[kept])
+
+            mask, full_outputs = run_for_readable_rows(reader, rows, self.price_list.read_by_full, ask_full)
+            is_able.append(np.ones(len(rows), dtype=bool) if mask is None else mask)
+            outputs += [] if full_outputs is None else [full_outputs]
+        return np.concatenate(is_able), None, np.concatenate(outputs)
 
     def scores_of(self, walk: Walk, outputs: Floats) -> Floats:
         """Scores behind some outputs: those of the answering stage itself, where one answered."""
@@ -313,7 +308,7 @@ class Chain(BuyingMixin):
         return scores
 
     def ask_full(self, reader: Reader, rows: Ints) -> Floats:
-        """Outputs of the full model, or of the chain in its place, for some rows."""
+        """Outputs of the full model, or of the chain instead of it, for some rows."""
         if self.behind:
             return self.behind.answer(reader, self.behind.walk(reader, rows))
         full = self.innermost
@@ -343,51 +338,106 @@ class Chain(BuyingMixin):
 
     # -- what is held and paid ---------------------------------------------------------------------
 
-    @property
+    @cached_property
     def has_forks(self) -> bool:
-        """Whether what a row holds at a stage may differ from row to row, here or in a chain behind."""
-        return self._places.has_forks
+        """True if rows may hold different columns at a stage, here or in a chain behind."""
+        return self.walker.has_forks or (self.behind is not None and self.behind.has_forks)
+
+    @cached_property
+    def _first_places(self) -> Ints:
+        """Place of the first node of each own stage and, last, of the chain or model behind them."""
+        return np.cumsum([0, *(len(nodes_of(stage)) for stage in self.stages)])
 
     def places(self, walk: Walk) -> Ints:
         """Place of the answer of each row, counted through the nodes of all stages; the route without forks."""
-        return self._places.of(walk)
+        if not self.has_forks:
+            return walk.route
+        first, n_own = self._first_places, len(self.stages)
+        place: Ints = first[np.minimum(walk.route, n_own)] + np.maximum(walk.route - n_own, 0)
+        if walk.node is not None:
+            place += np.where(walk.route < n_own, walk.node, 0)
+        if self.behind and walk.behind is not None:
+            sent = np.flatnonzero(walk.route >= n_own)
+            inner = walk.behind.take(np.flatnonzero(np.isin(walk.behind.rows, walk.rows[sent])))
+            place[sent] = first[-1] + self.behind.places(inner)
+        place[walk.route < 0] = -1
+        return place
 
-    @property
+    @cached_property
     def bought_by_place(self) -> Bools:
         """Columns that a row holds once answered at each place: (n_places, n_features); the last is the full model."""
-        return self._places.bought
+        n_own, first, prices = len(self.stages), self._first_places, self.price_list
+        inner = None if self.behind is None else self.behind.bought_by_place
+        n_behind = 1 if inner is None else len(inner)
+        bought = np.zeros((first[-1] + n_behind, prices.n_features), dtype=bool)
+        for number, stage in enumerate(self.stages):
+            for place, node in enumerate(nodes_of(stage), first[number]):
+                bought[place, node.columns] = True
+        # What was bought before is held; in a graph a node holds the columns of every node that leads to it.
+        for number in range(1, n_own):
+            if first[number + 1] - first[number] == 1 and first[number] - first[number - 1] == 1:
+                bought[first[number]] |= bought[first[number] - 1]
+        if n_own:
+            bought[first[-1] :] |= bought[first[-1] - 1]
+        if inner is None:
+            bought[-1, prices.read_by_full] = True
+        else:
+            bought[first[-1] :] |= inner
+        for held in bought if prices.by_row is not None else ():
+            held[prices.with_row_prices(np.flatnonzero(held))] = True
+        return bought
 
-    @property
+    @cached_property
     def cost_by_place(self) -> Floats:
         """Price of an answer at each place, by the listed prices: (n_places,)."""
-        return self._places.cost
+        bought = self.bought_by_place
+        return self.price_list.cost_of_rows(bought, np.arange(len(bought)) == len(bought) - 1)
 
     @property
     def columns(self) -> Ints:
         """Columns that the stages of this chain buy, in the order of purchase."""
-        return self.held_at(len(self.stages))
-
-    def held_at(self, place: int) -> Ints:
-        """Columns that every row has bought in this chain once it is at a place, in the order of purchase."""
-        return self.walker.held_at(place)
+        return self.walker.held_at(len(self.stages))
 
     def spent(self, reader: Reader, walk: Walk) -> Floats:
-        """What each row of a walk pays."""
-        return self._places.spent(reader, walk)
+        """Cost of each row of a walk."""
+        prices = self.price_list
+        if prices.by_row is None:
+            return self.cost_by_place[self.places(walk)]
+        used = self.bought_by_place[self.places(walk)]
+        amounts = amounts_of(prices, reader, walk.rows, used, self.names)
+        return prices.cost_of_rows(used, walk.route == self.n_stages, amounts)
 
     def spent_at(self, reader: Reader, place: int) -> Floats:
-        """What each row of a reader would pay if answered at a place."""
-        return self.spent(reader, *self._places.walks_to(reader, [place]))
+        """Cost of each row of a reader, were it answered at a place."""
+        return self.spent(reader, self._walk_to(reader, place, self._nodes(reader)))
 
     def spent_by_stage(self, reader: Reader) -> list[Floats]:
-        """What each row of a reader would pay if answered at each stage of all chains."""
-        walks = self._places.walks_to(reader, range(self.n_stages))
-        return [self.spent(reader, walk) for walk in walks]
+        """Cost of each row of a reader, were it answered at each stage of all chains."""
+        return [self.spent(reader, walk) for walk in self._walks_by_stage(reader)]
 
     def held_by_stage(self, reader: Reader) -> tuple[Bools, ...]:
         """Columns that each row of a reader would hold at each stage of all chains: (n_rows, n_features) each."""
-        walks = self._places.walks_to(reader, range(self.n_stages))
-        return tuple(self.bought_by_place[self.places(walk)] for walk in walks)
+        return tuple(self.bought_by_place[self.places(walk)] for walk in self._walks_by_stage(reader))
+
+    def _walks_by_stage(self, reader: Reader) -> list[Walk]:
+        """Walks in which all rows end at a stage, one for each stage of all chains, without scores."""
+        nodes = self._nodes(reader)
+        return [self._walk_to(reader, route, nodes) for route in range(self.n_stages)]
+
+    def _nodes(self, reader: Reader) -> list[Ints | None]:
+        """Node of each row at each stage of all chains; None where there are no forks."""
+        if not self.has_forks:
+            return [None] * self.n_stages
+        node = self.walker.visit_all(reader).node
+        of_stages = [None if node is None else node[:, place] for place in range(len(self.stages))]
+        return [*of_stages, *(self.behind._nodes(reader) if self.behind else [])]
+
+    def _walk_to(self, reader: Reader, route: int, nodes: Sequence[Ints | None]) -> Walk:
+        rows, n_own, inner = np.arange(reader.n_samples), len(self.stages), None
+        if self.has_forks and self.behind and route >= n_own:
+            inner = self.behind._walk_to(reader, route - n_own, nodes[n_own:])
+        routes, no_scores = np.full(len(rows), route), np.empty((len(rows), 0))
+        return Walk(rows, routes, no_scores, inner, nodes[route] if route < n_own else None)
 
     # -- tables and sources ------------------------------------------------------------------------
 
@@ -419,7 +469,7 @@ class Chain(BuyingMixin):
         reads_numbers = getattr(self.innermost, "reads_numbers", False)
         table = Table(cells.numbers) if reads_numbers else self.schema.table_of(cells)
         # With text or dates, the full model itself refuses what it cannot read.
-        is_plain = reads_numbers or all(one.holds in ("number", "truth") for one in self.types or ())
+        is_plain = reads_numbers or all(column.holds in ("number", "truth") for column in self.types or ())
         is_needy = is_plain and not self.full_reads_missing
         return CellReader(cells, table, "the full model" if is_needy else None)
 
@@ -431,13 +481,13 @@ class Chain(BuyingMixin):
     ) -> PurchaseReader:
         """Read from a source of any form, buying only what routes need."""
         needed = np.flatnonzero(self.bought_by_place[-1])
-        asked = as_source(source, self.names, self.price_list, needed, n_rows)
+        adapted = as_source(source, self.names, self.price_list, needed, n_rows)
         keys = None if row_key is None else key_words(row_key)
-        if keys is not None and len(keys) != len(asked):
+        if keys is not None and len(keys) != len(adapted):
             raise InvalidInputError(
-                f"row_key must have a key for each of the {len(asked)} rows of the source; got {len(keys)}."
+                f"row_key must have a key for each of the {len(adapted)} rows of the source; got {len(keys)}."
             )
-        return self.buying(asked, ledger, keys)
+        return self.buying(adapted, ledger, keys)
 
     def buying(self, source: Any, ledger: Ledger | None, row_keys: Words | None = None) -> PurchaseReader:
         """Read from a source that counts its columns as the fit does."""
@@ -473,7 +523,7 @@ class Chain(BuyingMixin):
         return self.walk(self.reader(X, row_key)).route
 
     def cost(self, X: Any, row_key: Any = None) -> Floats:
-        """What each row pays. The full model is not called."""
+        """Cost of each row. The full model is not called."""
         reader = self.reader(X, row_key)
         return self.spent(reader, self.walk(reader))
 
@@ -486,124 +536,5 @@ class Chain(BuyingMixin):
         return self.task.answers(self.predict_proba(X, row_key))
 
     def outputs(self, table: Any, numbers: Any) -> Floats:
-        """Outputs, as of a full model: a chain can take its place behind another stage."""
+        """Outputs, as of a full model: a chain can replace it behind another stage."""
         return self.task.bounded(self.answer(Table(numbers, table)))
-
-
-# -- places and bills ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Places:
-    """The places of a chain.
-
-    Attributes
-    ----------
-    walker : Walker
-        Sends rows through the stages of the chain.
-    price_list : PriceList
-        What purchases cost, and what the full model reads.
-    names : tuple of str or None
-        Names of the columns, for refusals.
-    model : FullModel
-        The model at the end of all chains.
-    behind : Places or None
-        Those of a chain in the place of the full model.
-    """
-
-    walker: Walker
-    price_list: PriceList
-    names: tuple[str, ...] | None
-    model: FullModel
-    behind: "Places | None"
-
-    @cached_property
-    def n_stages(self) -> int:
-        """Number of stages in front of the full model, which is also its place in a route."""
-        return len(self.walker.stages) + (self.behind.n_stages if self.behind else 0)
-
-    @cached_property
-    def has_forks(self) -> bool:
-        """Whether what a row holds at a stage may differ from row to row, here or in a chain behind."""
-        return self.walker.has_forks or (self.behind is not None and self.behind.has_forks)
-
-    @cached_property
-    def _first(self) -> Ints:
-        """Number of the first node of each own stage and, last, of the chain or model behind them."""
-        return np.cumsum([0, *(len(nodes_of(stage)) for stage in self.walker.stages)])
-
-    def of(self, walk: Walk) -> Ints:
-        """Where each row was answered; the route where there are no forks."""
-        if not self.has_forks:
-            return walk.route
-        first, n_own = self._first, len(self.walker.stages)
-        place: Ints = first[np.minimum(walk.route, n_own)] + np.maximum(walk.route - n_own, 0)
-        if walk.node is not None:
-            place += np.where(walk.route < n_own, walk.node, 0)
-        if self.behind and walk.behind is not None:
-            sent = np.flatnonzero(walk.route >= n_own)
-            inner = walk.behind.take(np.flatnonzero(np.isin(walk.behind.rows, walk.rows[sent])))
-            place[sent] = first[-1] + self.behind.of(inner)
-        place[walk.route < 0] = -1
-        return place
-
-    @cached_property
-    def bought(self) -> Bools:
-        """Columns a row holds that was answered at each place: (n_places, n_features)."""
-        n_own, first, prices = len(self.walker.stages), self._first, self.price_list
-        inner = None if self.behind is None else self.behind.bought
-        n_behind = 1 if inner is None else len(inner)
-        bought = np.zeros((first[-1] + n_behind, prices.n_features), dtype=bool)
-        for number, stage in enumerate(self.walker.stages):
-            for node, one in enumerate(nodes_of(stage)):
-                bought[first[number] + node, one.columns] = True
-        # What was bought before is held; in a graph a node holds the columns of every node that leads to it.
-        for number in range(1, n_own):
-            if first[number + 1] - first[number] == 1 and first[number] - first[number - 1] == 1:
-                bought[first[number]] |= bought[first[number] - 1]
-        if n_own:
-            bought[first[-1] :] |= bought[first[-1] - 1]
-        if inner is None:
-            bought[-1, prices.read_by_full] = True
-        else:
-            bought[first[-1] :] |= inner
-        for held in bought if prices.by_row is not None else ():
-            held[prices.with_row_prices(np.flatnonzero(held))] = True
-        return bought
-
-    @cached_property
-    def cost(self) -> Floats:
-        """Price of an answer at each place, by the listed prices: (n_places,)."""
-        bought = self.bought
-        return self.price_list.cost_of_rows(bought, np.arange(len(bought)) == len(bought) - 1)
-
-    # -- rows ------------------------------------------------------------------------------------
-
-    def spent(self, reader: Reader, walk: Walk) -> Floats:
-        """What each row of a walk pays."""
-        prices = self.price_list
-        if prices.by_row is None:
-            return self.cost[self.of(walk)]
-        used = self.bought[self.of(walk)]
-        amounts = amounts_of(prices, reader, walk.rows, used, self.names)
-        return prices.cost_of_rows(used, walk.route == self.n_stages, amounts)
-
-    def walks_to(self, reader: Reader, routes: Sequence[int]) -> list[Walk]:
-        """Walks in which all rows end at a route, one for each of ``routes``, without scores."""
-        nodes = self._nodes(reader)
-        return [self._walk_to(reader, route, nodes) for route in routes]
-
-    def _nodes(self, reader: Reader) -> list[Ints | None]:
-        """Node of each row at each stage of all chains; None where there are no forks."""
-        if not self.has_forks:
-            return [None] * self.n_stages
-        seen = self.walker.visit_all(reader).node
-        own = [None if seen is None else seen[:, place] for place in range(len(self.walker.stages))]
-        return [*own, *(self.behind._nodes(reader) if self.behind else [])]
-
-    def _walk_to(self, reader: Reader, route: int, nodes: Sequence[Ints | None]) -> Walk:
-        rows, n_own, inner = np.arange(reader.n_samples), len(self.walker.stages), None
-        if self.has_forks and self.behind and route >= n_own:
-            inner = self.behind._walk_to(reader, route - n_own, nodes[n_own:])
-        everyone, nothing = np.full(len(rows), route), np.empty((len(rows), 0))
-        return Walk(rows, everyone, nothing, inner, nodes[route] if route < n_own else None)

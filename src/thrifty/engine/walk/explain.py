@@ -43,7 +43,7 @@ class StageView:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the row was sent on from here."""
+        """True if the row was sent on from this stage."""
         return self.gate > self.threshold
 
 
@@ -128,10 +128,10 @@ def explain_rows(chain: Chain, reader: Reader, names: Sequence[str]) -> list[Exp
 
 
 def _costs(chain: Chain, reader: Reader, n_rows: int) -> tuple[Sequence[Floats], Floats]:
-    """What each row would have paid by the end of each stage, and at the full model alone."""
+    """Cost of each row by the end of each stage, and at the full model alone."""
     prices = chain.price_list
     if prices.by_row is None and not chain.has_forks:
-        flat = (np.broadcast_to(one, n_rows) for one in chain.cost_by_place)
+        flat = (np.broadcast_to(cost, n_rows) for cost in chain.cost_by_place)
         return list(flat), np.full(n_rows, prices.cost_of_full)
     by_stage = chain.spent_by_stage(reader)
     if prices.by_row is None:
@@ -155,27 +155,27 @@ def _add_views(
 ) -> None:
     """Add the stages of one chain, and of the chain behind it, to the explanations; stages count from ``first``.
 
-    ``held`` tells the columns that rows hold by then, and is brought up to date.
+    ``held`` marks the columns that each row holds, and is updated.
     """
     policy, task, rows = chain.policy, chain.task, walk.rows
     follows = np.zeros(len(rows), dtype=bool)
     carried, node = chain.walker.carried_at_start(len(rows)), np.zeros(len(rows), dtype=np.intp)
     for place, stage in enumerate(chain.stages):
-        here: Ints = np.flatnonzero(walk.route >= first + place)
+        visitors: Ints = np.flatnonzero(walk.route >= first + place)
         if place == policy.parting:
-            follows[here] = policy.follows_upper(reader.keys(rows[here]))
-        visit = chain.walker.visit_at(stage, reader, rows[here], carried[here], node[here])
-        carried[here], at_node = visit.carried, node[here]
-        node[here] = 0 if visit.turn is None else visit.turn
+            follows[visitors] = policy.follows_upper(reader.keys(rows[visitors]))
+        visit = chain.walker.visit_at(stage, reader, rows[visitors], carried[visitors], node[visitors])
+        carried[visitors], at_node = visit.carried, node[visitors]
+        node[visitors] = 0 if visit.turn is None else visit.turn
         outputs = task.outputs(visit.scores)
         gate = chain.walker.gate_of(visit)
         answers, sure = task.answers(outputs).tolist(), task.confidence(outputs)
-        thresholds = np.broadcast_to(policy.thresholds_at(place, follows[here]), len(here))
+        thresholds = np.broadcast_to(policy.thresholds_at(place, follows[visitors]), len(visitors))
         at = first + place
-        columns = [one.columns for one in nodes_of(stage)]
-        for number, row in enumerate(rows[here]):
-            own = columns[at_node[number] if len(columns) > 1 else 0]
-            new, held[row, own] = own[~held[row, own]], True
+        columns_of = [node.columns for node in nodes_of(stage)]
+        for number, row in enumerate(rows[visitors]):
+            columns = columns_of[at_node[number] if len(columns_of) > 1 else 0]
+            new, held[row, columns] = columns[~held[row, columns]], True
             views[row].append(
                 StageView(
                     tuple(str(names[column]) for column in new),

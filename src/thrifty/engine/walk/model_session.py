@@ -33,7 +33,7 @@ class PricedModels:
     mean_cost : dict of str to float
         Mean cost of each model, also of those that are never asked.
     evidence_mean : ndarray of shape (n_models,)
-        Stands for evidence that is missing.
+        Imputed where evidence is missing.
     without_answers : frozenset of str
         Models whose answers are not compared.
     normalise : callable
@@ -100,11 +100,11 @@ class ModelSession(Session):
     Attributes
     ----------
     next_purchase : Purchase or None
-        The answer to buy now: the name of the model, and what it is expected to cost; None when the row is answered.
+        The answer to buy now: the name of the model, and its expected cost; None when the row is answered.
     answer, model : object, str
         The best answer at hand and the model that gave it; None before the first one.
     cost : float
-        What was paid so far.
+        Cost of the answers so far.
     value : float
         Expected quality of the answer at hand; NaN where the rule has no estimate.
     asked, failed : tuple of str
@@ -193,7 +193,7 @@ class ModelSession(Session):
 
     @property
     def takes_next(self) -> bool:
-        """Whether the policy takes any answer of ``next_purchase``."""
+        """True if any answer of ``next_purchase`` is taken."""
         return self._is_substitute or self._rules.takes_next(self._place, self._asked)
 
     def propensity(self, name: Any) -> float:
@@ -202,12 +202,12 @@ class ModelSession(Session):
         A point that would first ask a model whose answer is not known counts as one that does not ask ``name``.
         """
         wanted, total = self._models.names.index(name), 0.0
-        known = {*self._asked, wanted}
+        with_answers = {*self._asked, wanted}
         for weight, rules, place in self._models.mixed_rules:
             asked: tuple[int, ...] = ()
             while wanted not in asked:
                 ask = int(rules.decide(place, asked, self._log).ask[0])
-                if ask not in known:
+                if ask not in with_answers:
                     break
                 asked = tuple(sorted((*asked, ask)))
             total += weight * (wanted in asked)

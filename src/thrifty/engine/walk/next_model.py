@@ -1,4 +1,4 @@
-"""Rules that decide which model a row asks next, and when it stops: what a router walks rows through.
+"""Rules that decide which model a row asks next, and when it stops: the rules of a router.
 
 A purchase is the answer of a model here. The state of a row is the set of models asked so far and what they returned:
 whether their answers agree, whether they could be parsed, how long (expensive) they were, and evidence such as a
@@ -87,13 +87,13 @@ class Rules(Protocol):
         """Number of rules."""
 
     def suits(self, log: Log) -> bool:
-        """Whether the rules are about such a log; files are checked with it."""
+        """True if the rules fit a log of this shape; files are checked with it."""
 
     def decide(self, place: int, asked: tuple[int, ...], log: Log) -> Step:
         """Decide for rows at which the models ``asked`` were asked; only their columns of the log may be looked at."""
 
     def takes_next(self, place: int, asked: tuple[int, ...]) -> bool:
-        """Whether the policy takes any answer of the next model, so that it may be passed on as it comes."""
+        """True if any answer of the next model is taken, so that it may be streamed to the caller."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,7 @@ class Cascades:
     Attributes
     ----------
     models : ndarray of shape (n_prices, 3)
-        The models of each rule; a single model stands first, followed by -1.
+        The models of each rule; a single model comes first, followed by -1.
     best : ndarray of shape (n_prices,)
         Which of the first two answers is taken where they agree.
     """
@@ -117,13 +117,13 @@ class Cascades:
         return len(self.models)
 
     def suits(self, log: Log) -> bool:
-        """Whether each rule names models of the log."""
+        """True if each rule names models of the log."""
         models = self.models
         if models.ndim != 2 or models.shape[1] != 3 or self.best.shape != (len(models),):
             return False
         single = models[:, 1] < 0
         named = [models[:, 0], self.best, *models[~single, 1:].T]
-        inside = all(bool(((one >= 0) & (one < log.n_models)).all()) for one in named)
+        inside = all(bool(((models >= 0) & (models < log.n_models)).all()) for models in named)
         return inside and (log.answers is not None or bool(single.all()))
 
     def decide(self, place: int, asked: tuple[int, ...], log: Log) -> Step:
@@ -141,7 +141,7 @@ class Cascades:
         return Step(np.where(agree, -1, third), np.full(n_rows, int(self.best[place])), unknown)
 
     def takes_next(self, place: int, asked: tuple[int, ...]) -> bool:
-        """Single models, and the third of a cascade."""
+        """True for single models, and for the third of a cascade."""
         return bool(self.models[place, 1] < 0) or len(asked) == 2
 
 
@@ -157,7 +157,7 @@ class Routes:
         return len(self.prices)
 
     def suits(self, log: Log) -> bool:  # noqa: ARG002
-        """Whether there are prices."""
+        """True if the prices are a vector."""
         return self.prices.ndim == 1
 
     def decide(self, place: int, asked: tuple[int, ...], log: Log) -> Step:
@@ -169,7 +169,7 @@ class Routes:
         return Step(ask, np.full(n_rows, -1), np.full(n_rows, np.nan))
 
     def takes_next(self, place: int, asked: tuple[int, ...]) -> bool:  # noqa: ARG002
-        """Only one model is asked."""
+        """True: only one model is asked."""
         return True
 
 
@@ -224,7 +224,7 @@ class Programme:
         return Step(np.where(go | (not asked), others[best], -1), answer, value)
 
     def takes_next(self, place: int, asked: tuple[int, ...]) -> bool:  # noqa: ARG002
-        """Where one model is asked; among several the best answer is taken."""
+        """True if one model is asked; among several the best answer is taken."""
         return self.max_asks == 1
 
     def expected_cost(self, log: Log) -> Floats:
@@ -237,14 +237,14 @@ class Programme:
         return len(self.prices)
 
     def suits(self, log: Log) -> bool:
-        """Whether there are coefficients for each set of models and the features of its state."""
+        """True if there are coefficients for each set of models and the features of its state."""
         if self.mean_cost.shape != (log.n_models,) or not 0 < self.max_asks <= log.n_models or not len(log):
             return False
         sets, row = sets_of(log.n_models, self.max_asks), log.rows(np.arange(1))
         sizes = [(state_columns(row, asked, self.reads_row).shape[1], len(asked)) for asked in sets]
         stop = [size for size in sizes if size[1]]
         gain = [(n, log.n_models - size, self.n_rules) for n, size in sizes if size < self.max_asks]
-        return [one.shape for one in self.stop] == stop and [one.shape for one in self.gain] == gain
+        return [array.shape for array in self.stop] == stop and [array.shape for array in self.gain] == gain
 
 
 def sets_of(n_models: int, max_asks: int) -> list[tuple[int, ...]]:
@@ -282,7 +282,7 @@ def state_columns(log: Log, asked: tuple[int, ...], reads_row: bool) -> Floats:
         np.log(np.clip(log.cost[:, model] / log.expected[:, model], 0.1, 10.0)) if reads_row else None
         for model in asked
     ]
-    columns += [one for one in surprise if one is not None]
+    columns += [column for column in surprise if column is not None]
     if log.evidence is not None:
         columns += [log.evidence[:, model] for model in asked]
     if log.answers is None or not asked:
@@ -296,7 +296,7 @@ def state_columns(log: Log, asked: tuple[int, ...], reads_row: bool) -> Floats:
         columns += patterns
         if reads_row:
             columns += [pattern * log.prior.mean(axis=1) for pattern in patterns]
-            columns += [pattern * one for pattern in patterns for one in surprise]
+            columns += [pattern * column for pattern in patterns for column in surprise]
     return np.column_stack(columns)
 
 
@@ -331,10 +331,10 @@ def walk(rules: Rules, place: int, log: Log) -> Replay:
             ends = step.ask < 0
             model[rows[ends]] = step.answer[ends]
             for next_model in np.unique(step.ask[~ends]):
-                some = rows[step.ask == next_model]
-                asked[some, depth] = next_model
-                cost[some] += log.cost[some, next_model]
-                following.setdefault(tuple(sorted((*held, int(next_model)))), []).append(some)
+                to_ask = rows[step.ask == next_model]
+                asked[to_ask, depth] = next_model
+                cost[to_ask] += log.cost[to_ask, next_model]
+                following.setdefault(tuple(sorted((*held, int(next_model)))), []).append(to_ask)
         groups = following
     n_asks = max(1, int((asked >= 0).sum(axis=1).max(initial=1)))
     return Replay(asked[:, :n_asks], model, cost, log.quality[np.arange(n_rows), model])

@@ -61,9 +61,9 @@ class Policy:
             "thresholds must be a number for each point and stage": self.thresholds.ndim == 2
             and not np.isnan(self.thresholds).any(),
             "cost and score must be known for each point": n_points > 0
-            and all(one.shape == (len(self.thresholds),) for one in means),
+            and all(mean.shape == (len(self.thresholds),) for mean in means),
             "cost and score must be finite, or NaN at every point": all(
-                np.isfinite(one).all() or np.isnan(one).all() for one in means
+                np.isfinite(mean).all() or np.isnan(mean).all() for mean in means
             ),
             "cost must rise from point to point": not (
                 np.any(self.cost < 0) or np.any(np.diff(self.cost) < 0)
@@ -102,7 +102,7 @@ class Policy:
 
     @property
     def is_measured(self) -> bool:
-        """Whether the points were chosen on rows; otherwise any threshold is as good as those in force."""
+        """True if the points were chosen on rows; otherwise any threshold is as good as those in force."""
         return not bool(np.isnan(self.cost).any())
 
     # -- the point in force ----------------------------------------------------------------------
@@ -146,7 +146,7 @@ class Policy:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether two points that differ are in force."""
+        """True if two points that differ are in force."""
         return self.parting >= 0 and self.share > 0.0
 
     # -- rows ------------------------------------------------------------------------------------
@@ -161,8 +161,8 @@ class Policy:
         """Mask of the rows that follow the upper point, by their keys.
 
         Chance is a fixed function of the key and the seed, so a row takes the same route in a table, in a partition of
-        it and alone, and a table and a source send it the same way. What rows hold has no say: after one purchase many
-        rows hold the same, and a group of them that all go on or all stop could not spend a budget.
+        it and alone, and a table and a source send it the same way. Its cells have no influence: after one purchase
+        many rows hold the same, and a group of them that all go on or all stop could not spend a budget.
         """
         follows: Bools = key_chance(keys, self.seed) < self.share
         return follows

@@ -34,7 +34,7 @@ class Session(ABC):
     answer : object
         The answer, or the one that would be given if the row stopped here; None before the first one.
     cost : float
-        What was paid so far.
+        Cost of the purchases so far.
     """
 
     next_purchase: Purchase | None
@@ -43,12 +43,12 @@ class Session(ABC):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the row needs nothing more."""
+        """True if the row needs nothing more."""
         return self.next_purchase is None
 
     @abstractmethod
     def give(self, values: Any, /) -> Self:
-        """Give what a purchase has brought, and return this session."""
+        """Give the result of the next purchase, and return this session."""
 
     @abstractmethod
     def fail(self, cost: float = 0.0) -> Self:
@@ -96,7 +96,7 @@ class ChainSession(Session):
     Parameters
     ----------
     chain : Chain
-        What answers.
+        Chain that answers.
     key : object, optional
         Key of the row, which decides between two operating points where they are mixed; one is drawn unless given.
 
@@ -114,7 +114,7 @@ class ChainSession(Session):
         self.key = random.getrandbits(63) if key is None else key
         self._source = _GivenCells({})
         self._reader: PurchaseReader = chain.buying(self._source, None, key_words([self.key], "key"))
-        # A walk that begins anew only visits stages that the row has not seen.
+        # A walk that begins anew only visits stages that the row has not visited.
         self._reader.visited = {}
         self._walk(self._source)
 
@@ -131,7 +131,7 @@ class ChainSession(Session):
         read = {}
         for name, value in values.items():
             column = find_column(name, self._chain.names, self._chain.price_list.n_features, "give")
-            read[column] = _number(name, value) if self._chain.is_number(column) else value
+            read[column] = _number(name, value) if self._chain.schema.is_number(column) else value
         again = [self._called([column])[0] for column in read if column in self._source.cells]
         if again:
             raise InvalidInputError(f"{again[0]!r} was given before. Start anew to give another value.")
@@ -175,7 +175,7 @@ class ChainSession(Session):
 
     @property
     def cost(self) -> float:  # type: ignore[override]  # read only
-        """What was paid so far."""
+        """Cost of the purchases so far."""
         return float(self._reader.spent(_ROW, self._ledger.calls(_ROW))[0]) + (self._failed_cost or 0.0)
 
     @property
@@ -214,11 +214,11 @@ class ChainSession(Session):
         held = self._reader.cells(_ROW)[0]
         if prices.by_row is None and prices.discounts is None:
             return prices.cost_of(columns)
-        every = held.copy()
-        every[0, columns] = True
+        with_more = held.copy()
+        with_more[0, columns] = True
         before, after = (
             prices.cost_of_rows(used, np.zeros(1, dtype=bool), self._reader.amounts(_ROW))[0]
-            for used in (held, every)
+            for used in (held, with_more)
         )
         return float(after - before)
 
@@ -284,7 +284,7 @@ def _number(name: Any, value: Any) -> float:
 
 
 class _GivenCells:
-    """A source of one row: the cells that the user gave; a row that lacks one stays where it is."""
+    """A source of one row: the cells that the user gave; a row that lacks a cell stays at its stage."""
 
     def __init__(self, cells: Mapping[int, Any]) -> None:
         self.cells = cells

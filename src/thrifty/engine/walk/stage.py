@@ -68,13 +68,13 @@ class Visit:
     Attributes
     ----------
     scores : ndarray of shape (n_rows, n_scores)
-        What the stage would answer.
+        Scores of the answer of the stage.
     gate : ndarray of shape (n_rows,) or None
-        Score of "go on"; None leaves it to the doubt of the task.
+        Score of "go on"; None is the uncertainty of the task.
     carried : ndarray of shape (n_rows, n_scores)
-        What the next stage continues from.
+        Scores that the next stage continues from.
     margin : float
-        Weight in the gate of how little the task doubts these scores, which costs nothing once they are known.
+        Weight in the gate of the certainty of the task about these scores, which costs nothing.
     turn : ndarray of shape (n_rows,), optional
         The node of the next stage that each row goes on to; None where there is only one.
     """
@@ -119,7 +119,7 @@ class LinearStage:
     margin: float = 0.0
 
     def problem(self, task: Task) -> str | None:
-        """Why the stage cannot serve a task, or None."""
+        """Reason why the stage cannot serve a task, or None."""
         n_heads = 1 + task.n_scores
         fits = self.coef.shape == (len(self.columns), n_heads) and self.intercept.shape == (n_heads,)
         return None if fits else f"coef and intercept must have {n_heads} weights for each column"
@@ -190,7 +190,7 @@ class BoostedStage:
     gate_reads_score: bool = False
 
     def problem(self, task: Task) -> str | None:
-        """Why the stage cannot serve a task, or None."""
+        """Reason why the stage cannot serve a task, or None."""
         width = len(self.columns) + self.gate_reads_score * task.n_scores
         return (
             trees_problem(self.gate, width, 1)
@@ -207,7 +207,7 @@ class BoostedStage:
 
 @dataclass(frozen=True)
 class ConfidentStage:
-    """One ensemble of trees, gated by how much the task doubts its scores.
+    """One ensemble of trees, gated by the uncertainty of the task about its scores.
 
     Attributes
     ----------
@@ -224,7 +224,7 @@ class ConfidentStage:
     base: Floats
 
     def problem(self, task: Task) -> str | None:
-        """Why the stage cannot serve a task, or None."""
+        """Reason why the stage cannot serve a task, or None."""
         problem = trees_problem(self.cheap, len(self.columns), task.n_scores)
         return problem or shape_problem("base", self.base, (task.n_scores,))
 
@@ -255,7 +255,7 @@ class LeafStage:
     margin: float
 
     def problem(self, task: Task) -> str | None:
-        """Why the stage cannot serve a task, or None."""
+        """Reason why the stage cannot serve a task, or None."""
         problem = trees_problem(self.trees, len(self.columns), 1 + task.n_scores)
         return problem or shape_problem("base", self.base, (1 + task.n_scores,))
 
@@ -266,13 +266,13 @@ class LeafStage:
 
     @property
     def n_bytes(self) -> int:
-        """What a device stores: trees, the values of their leaves, and a few numbers."""
+        """Bytes on a device: trees, the values of their leaves, and a few numbers."""
         return self.trees.n_bytes + self.base.nbytes + 8
 
 
 @dataclass(frozen=True)
 class ForeignStage:
-    """A model of the user on some columns, whose gate is the doubt of the task.
+    """A model of the user on some columns, gated by the uncertainty of the task.
 
     Attributes
     ----------
@@ -281,7 +281,7 @@ class ForeignStage:
     cheap : FullModel
         The model; f1 are its scores.
     task : Task
-        What the model answers.
+        Task of the model.
     """
 
     columns: Ints
@@ -289,7 +289,7 @@ class ForeignStage:
     task: Task
 
     def problem(self, task: Task) -> str | None:
-        """Why the stage cannot serve a task, or None."""
+        """Reason why the stage cannot serve a task, or None."""
         return None if self.task == task else "a stage must answer the task of its chain"
 
     def visit(self, block: Any, carried: Floats) -> Visit:
@@ -306,7 +306,7 @@ class Turn(Protocol):
         """Numbers of the nodes to choose from."""
 
     def problem(self, columns: Ints) -> str | None:
-        """Why rows that hold some columns cannot take this turn, or None."""
+        """Reason why rows that hold some columns cannot take this turn, or None."""
 
     def taken(self, block: Floats) -> Ints:
         """The node of the next stage for each row of a block."""
@@ -336,7 +336,7 @@ class TurnByValue:
         return np.unique(self.to)
 
     def problem(self, columns: Ints) -> str | None:
-        """Why rows that hold some columns cannot take this turn, or None."""
+        """Reason why rows that hold some columns cannot take this turn, or None."""
         if self.ends.ndim != 1 or np.isnan(self.ends).any() or np.any(np.diff(self.ends) <= 0):
             return "ends of a turn must be ascending numbers"
         if not 0 <= self.place < max(len(columns), 1) or (len(self.ends) and not len(columns)):
@@ -362,15 +362,15 @@ class CascadeStage:
     columns : ndarray
         Columns held at this stage, those of the stage before it first.
     trees : TreeEnsemble
-        What the stage adds to the score that a row carries, over those columns.
+        Trees over those columns, added to the score that a row carries.
     calibration : ndarray
-        What makes of that score one that means what it says.
+        Calibration of that score.
     task : Task
         Applies the calibration.
     gate : TreeEnsemble, optional
-        Over the columns and, behind them, the calibrated scores; without one the doubt of the task decides.
+        Over the columns and, behind them, the calibrated scores; None gates by the uncertainty of the task.
     turn : Turn, optional
-        Where rows go on to, if the next stage has several nodes.
+        Choice of the node of the next stage, if that has several.
     """
 
     columns: Ints
@@ -381,7 +381,7 @@ class CascadeStage:
     turn: Turn | None = None
 
     def problem(self, task: Task) -> str | None:
-        """Why the stage cannot serve a task, or None."""
+        """Reason why the stage cannot serve a task, or None."""
         n_columns = len(self.columns)
         return (
             trees_problem(self.trees, n_columns, task.n_scores)
@@ -392,7 +392,7 @@ class CascadeStage:
         )
 
     def visit(self, block: Any, carried: Floats) -> Visit:
-        """Add this stage's trees to what the rows carry."""
+        """Add the trees of this stage to the scores that the rows carry."""
         block = block.toarray() if sparse.issparse(block) else block
         carried = carried + self._added(block)
         scores = self.task.calibrated(carried, self.calibration)
@@ -427,7 +427,7 @@ class ForkStage:
 
     def validate(self) -> "ForkStage":
         """Refuse a fork without nodes, or of forks. Returns itself."""
-        if not 1 <= len(self.nodes) <= MAX_NODES or any(isinstance(one, ForkStage) for one in self.nodes):
+        if not 1 <= len(self.nodes) <= MAX_NODES or any(isinstance(node, ForkStage) for node in self.nodes):
             raise InvalidInputError(f"a fork must have from 1 to {MAX_NODES} nodes, and none may be a fork.")
         return self
 
@@ -443,7 +443,7 @@ class ForkStage:
 
 
 def trees_problem(trees: TreeEnsemble, n_columns: int, n_outputs: int) -> str | None:
-    """Why trees do not make so many scores of so many columns, or None."""
+    """Reason why trees do not make so many scores of so many columns, or None."""
     if trees.n_features == n_columns and trees.n_outputs == n_outputs:
         return None
     return (
@@ -453,7 +453,7 @@ def trees_problem(trees: TreeEnsemble, n_columns: int, n_outputs: int) -> str | 
 
 
 def shape_problem(name: str, array: Floats, shape: tuple[int, ...]) -> str | None:
-    """Why an array is not of a shape, or None."""
+    """Reason why an array does not have a shape, or None."""
     return None if array.shape == shape else f"{name} must have the shape {shape}; got {array.shape}"
 
 
@@ -462,12 +462,12 @@ def check_stages(
 ) -> None:
     """Refuse stages that do not serve a task on so many columns, or do not build on one another.
 
-    ``n_levels`` counts the levels of columns of categories that trees may ask for; None where that is not known.
+    ``n_levels`` counts the levels of the columns of categories; None where that is not known.
     """
     for stage in (node for each in stages for node in nodes_of(each)):
         problem = None if are_columns(stage.columns, n_features) else f"columns must lie in [0, {n_features})"
-        ask = getattr(stage, "problem", None)
-        problem = problem or (None if ask is None else ask(task))
+        problem_of = getattr(stage, "problem", None)
+        problem = problem or (None if problem_of is None else problem_of(task))
         problem = problem or (None if n_levels is None else _sets_problem(stage, n_levels))
         if problem:
             raise InvalidInputError(f"{type(stage).__name__}: {problem}.")
@@ -478,15 +478,15 @@ def check_stages(
 
 
 def _sets_problem(stage: Stage, n_levels: Mapping[int, int]) -> str | None:
-    """Why trees of a stage ask for levels that a column has not, or None."""
+    """Reason why trees of a stage cannot split by levels of its columns, or None."""
     # Behind the columns of a stage a gate may read scores, which are no levels either.
-    known = np.array([n_levels.get(int(column), 0) for column in stage.columns] + [0])
+    n_known = np.array([n_levels.get(int(column), 0) for column in stage.columns] + [0])
     for trees in getattr(stage, "__dict__", {}).values():
         if not isinstance(trees, TreeEnsemble) or trees.sets is None:
             continue
         place = np.minimum(trees.feature[trees.sets.nodes], len(stage.columns))
-        allowed = np.repeat(known[place], np.diff(trees.sets.offsets))
-        if np.any(known[place] == 0) or np.any(trees.sets.levels >= allowed):
+        allowed = np.repeat(n_known[place], np.diff(trees.sets.offsets))
+        if np.any(n_known[place] == 0) or np.any(trees.sets.levels >= allowed):
             return "trees must ask for levels of columns that have them"
     return None
 
@@ -505,17 +505,17 @@ def rows_by_node(stage: Stage, node: Ints | None) -> Iterator[tuple[int, Any]]:
         yield number, np.flatnonzero(node == number)
 
 
-def joined_visit(n_rows: int, parts: list[tuple[Any, Visit]], doubt: Callable[[Visit], Floats]) -> Visit:
-    """Join the visits of the nodes into one of all rows; ``doubt`` gives the gates."""
+def joined_visit(n_rows: int, parts: list[tuple[Any, Visit]], gate_of: Callable[[Visit], Floats]) -> Visit:
+    """Join the visits of the nodes into one of all rows; ``gate_of`` gives the gates."""
     (places, first), *others = parts
     if not others and isinstance(places, slice):
         return first
-    scores, carried = (np.empty((n_rows, one.shape[1])) for one in (first.scores, first.carried))
+    scores, carried = (np.empty((n_rows, array.shape[1])) for array in (first.scores, first.carried))
     gate, turn = np.empty(n_rows), np.zeros(n_rows, dtype=np.intp)
-    for some, visit in parts:
-        scores[some], carried[some], gate[some] = visit.scores, visit.carried, doubt(visit)
+    for rows, visit in parts:
+        scores[rows], carried[rows], gate[rows] = visit.scores, visit.carried, gate_of(visit)
         if visit.turn is not None:
-            turn[some] = visit.turn
+            turn[rows] = visit.turn
     return Visit(scores, gate, carried, turn=turn)
 
 
@@ -535,13 +535,13 @@ def check_turns(stages: tuple[Stage, ...]) -> None:
         for number, node in enumerate(nodes_of(stage)):
             turn = getattr(node, "turn", None)
             reached = [0] if turn is None else turn.nodes.tolist()
-            if (turn is None and len(after) > 1) or not all(0 <= one < len(after) for one in reached):
+            if (turn is None and len(after) > 1) or not all(0 <= target < len(after) for target in reached):
                 raise InvalidInputError(
                     f"node {number} of stage {place} must lead to nodes of the next stage, which are numbered 0 to "
                     f"{len(after) - 1}; got {None if turn is None else reached}."
                 )
-            own = frozenset(node.columns.tolist())
-            if not all(own <= holds[one] for one in reached):
+            columns = frozenset(node.columns.tolist())
+            if not all(columns <= holds[target] for target in reached):
                 raise InvalidInputError(
                     f"node {number} of stage {place} leads to a node that lacks some of its columns; what a row holds "
                     f"can only grow."

@@ -3,29 +3,21 @@
 A walker knows the stages of one chain, but neither the full model, nor a chain behind them, nor prices. The policy is
 an argument of each walk.
 
-Visiting sixteen stages one by one takes a few hundred calls of numpy and of compiled code, and for one row these calls
-take several times as long as the work itself. So one row is sent down the trees of several stages at once
-(``StackedStages``); scores and gates are then arrays over stages. Both ways give the same bits.
+One row of a plain cascade goes through several stages at once (``one_row``), with the same bits.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 
-from thrifty.arrays import Bools, Floats, Int32s, Ints
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.engine.purchases.readers import Reader, run_for_readable_rows
 from thrifty.engine.tasks.task import Task
-from thrifty.engine.trees import TreeEnsemble
-from thrifty.engine.trees.binning import LevelSets
-from thrifty.engine.trees.ensemble import holds
+from thrifty.engine.walk.one_row import StackedStages, route_row, stacked_stages
 from thrifty.engine.walk.policy import Policy
 from thrifty.engine.walk.stage import (
-    CascadeStage,
     ForkStage,
     Stage,
     Visit,
@@ -34,9 +26,8 @@ from thrifty.engine.walk.stage import (
     rows_by_node,
 )
 from thrifty.errors import UnreadableRowsError, renumber_rows_in_errors
-from thrifty.jit import kernel, lean_kernel
 
-__all__ = ["StackedStages", "StageOutputs", "Walk", "Walker", "stacked_stages"]
+__all__ = ["StageOutputs", "Walk", "Walker"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +44,7 @@ class Walk:
     scores : ndarray of shape (n_rows, n_scores)
         Scores of the last stage that each row visited in this chain.
     behind : Walk, optional
-        Where the rows went that were sent on to a chain in the place of the full model.
+        Walk of the rows that were sent on to a chain behind the stages.
     node : ndarray of shape (n_rows,), optional
         Node of the last stage that each row visited in this chain; None in a chain without forks.
     """
@@ -96,7 +87,7 @@ class StageOutputs:
 class _ActiveRows:
     """Rows that have not stopped yet: their places in the batch and in the reader, scores and nodes."""
 
-    here: Ints
+    places: Ints
     rows: Ints
     carried: Floats
     latest: Floats
@@ -105,14 +96,8 @@ class _ActiveRows:
 
     def only(self, kept: Bools) -> "_ActiveRows":
         """Some of them."""
-        return _ActiveRows(
-            self.here[kept],
-            self.rows[kept],
-            self.carried[kept],
-            self.latest[kept],
-            self.follows_upper[kept],
-            None if self.node is None else self.node[kept],
-        )
+        arrays: Any = (None if array is None else array[kept] for array in vars(self).values())
+        return _ActiveRows(*arrays)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +123,7 @@ class Walker:
 
     @cached_property
     def has_forks(self) -> bool:
-        """Whether what a row holds at a stage may differ from row to row."""
+        """True if rows may hold different columns at a stage."""
         return any(isinstance(stage, ForkStage) for stage in self.stages)
 
     @cached_property
@@ -180,54 +165,41 @@ class Walker:
         # In a chain with forks: the current node of a row, and the last one that scored it.
         last_node = np.zeros(n_rows, dtype=np.intp) if self.has_forks else None
         node = None if last_node is None else last_node.copy()
-        on = _ActiveRows(np.arange(n_rows), rows, self.carried_at_start(n_rows), scores, follows, node)
+        active = _ActiveRows(np.arange(n_rows), rows, self.carried_at_start(n_rows), scores, follows, node)
 
-        def others(goes_on: Bools, place: int) -> _ActiveRows:
-            """Rows that go on; the others stay at a place."""
-            stays = on.here[~goes_on]
-            route[stays], scores[stays] = place, on.latest[~goes_on]
-            return on.only(goes_on)
+        def forward(goes_on: Bools, place: int) -> _ActiveRows:
+            """Rows that go on; the others stop at a place."""
+            stays = active.places[~goes_on]
+            route[stays], scores[stays] = place, active.latest[~goes_on]
+            return active.only(goes_on)
 
         for place in range(len(self.stages)):
-            if len(on.here) == 0:
+            if len(active.places) == 0:
                 break
-            able, visited_rows = self._visit_stage(place, reader, on.rows, on.carried, on.node)
+            able, visited_rows = self._visit_stage(place, reader, active.rows, active.carried, active.node)
             if able is not None:
-                on = others(able, place - 1)
+                active = forward(able, place - 1)
             if visited_rows is None:
                 break
             visit, gate = visited_rows
-            on.carried, on.latest = visit.carried, visit.scores
-            if on.node is not None and last_node is not None:
-                last_node[on.here] = on.node
-                on.node = np.zeros_like(on.node) if visit.turn is None else visit.turn
+            active.carried, active.latest = visit.carried, visit.scores
+            if active.node is not None and last_node is not None:
+                last_node[active.places] = active.node
+                active.node = np.zeros_like(active.node) if visit.turn is None else visit.turn
             if place == policy.parting:
-                on.follows_upper = policy.follows_upper(reader.keys(on.rows))
-            goes_on = gate > policy.thresholds_at(place, on.follows_upper)
+                active.follows_upper = policy.follows_upper(reader.keys(active.rows))
+            goes_on = gate > policy.thresholds_at(place, active.follows_upper)
             if np.count_nonzero(goes_on) < len(goes_on):
-                on = others(goes_on, place)
-        scores[on.here] = on.latest
+                active = forward(goes_on, place)
+        scores[active.places] = active.latest
         return Walk(rows, route, scores, node=last_node)
 
     def _walk_of_one(self, reader: Reader, row: Ints, policy: Policy) -> Walk:
         """Route one row by a policy, several stages at a time."""
-        n_own, first, carried = len(self.stages), 0, self.carried_at_start(1)
-        numbers, thresholds = reader.block(row, np.arange(self.n_features)), policy.thresholds
-        point = policy.lower
-        for leg in self.legs:
-            end = first + leg.n_stages
-            gate, scores, carried = leg.visit(numbers, carried)
-            place = first + _first_stop(gate, thresholds[point, first:end])
-            parts = first <= policy.parting <= min(place, end - 1)
-            if parts and policy.follows_upper(reader.keys(row))[0]:
-                point = policy.upper
-                place = first + _first_stop(gate, thresholds[point, first:end])
-            if place < end:
-                break
-            first = end
-        last = slice(place - first, place - first + 1) if place < n_own else slice(-1, None)
-        _refuse_nan(gate[last], scores[last], min(place, n_own - 1), row)
-        return Walk(row, np.array([place]), scores[last])
+        numbers, carried = reader.block(row, np.arange(self.n_features)), self.carried_at_start(1)
+        place, gate, scores = route_row(self.legs, numbers, carried, policy, lambda: reader.keys(row))
+        _refuse_nan(gate, scores, min(place, len(self.stages) - 1), row)
+        return Walk(row, np.array([place]), scores)
 
     def _visit_stage(
         self, place: int, reader: Reader, rows: Ints, carried: Floats, node: Ints | None
@@ -236,6 +208,18 @@ class Walker:
         stage, visited = self.stages[place], reader.visited
         if visited is not None and id(stage) in visited:
             return None, visited[id(stage)]
+        if isinstance(stage, ForkStage) and node is not None:
+            able, visit_and_gate = self._visit_fork(place, stage, reader, rows, carried, node)
+        else:
+            able, visit_and_gate = self._visit_node(place, stage, reader, rows, carried)
+        if visited is not None and visit_and_gate is not None:
+            visited[id(stage)] = visit_and_gate
+        return able, visit_and_gate
+
+    def _visit_node(
+        self, place: int, stage: Stage, reader: Reader, rows: Ints, carried: Floats
+    ) -> tuple[Bools | None, tuple[Visit, Floats] | None]:
+        """Visit a stage that is no fork, or one node of a fork."""
 
         def visit_rows(kept: Any) -> tuple[Visit, Floats]:
             visit = self.visit(stage, reader, rows[kept], carried[kept])
@@ -243,32 +227,21 @@ class Walker:
             _refuse_nan(gate, visit.scores, place, rows[kept])
             return visit, gate
 
-        if isinstance(stage, ForkStage) and node is not None:
-            able, visited_rows = self._visit_nodes(place, stage, reader, rows, carried, node)
-        else:
-            able, visited_rows = run_for_readable_rows(reader, rows, stage.columns, visit_rows)
-        if visited is not None and visited_rows is not None:
-            visited[id(stage)] = visited_rows
-        return able, visited_rows
+        return run_for_readable_rows(reader, rows, stage.columns, visit_rows)
 
-    def _visit_nodes(
+    def _visit_fork(
         self, place: int, stage: ForkStage, reader: Reader, rows: Ints, carried: Floats, node: Ints
     ) -> tuple[Bools | None, tuple[Visit, Floats] | None]:
-        """Visit a fork, node by node; as ``_visit_stage``."""
+        """Visit a fork, node by node."""
         is_able, parts = np.ones(len(rows), dtype=bool), []
-        for number, here in rows_by_node(stage, node):
-            one, asked, held = stage.nodes[number], rows[here], carried[here]
-
-            def visit_rows(kept: Any, one: Stage = one, asked: Ints = asked, held: Floats = held) -> Visit:
-                visit = self.visit(one, reader, asked[kept], held[kept])
-                _refuse_nan(self.gate_of(visit), visit.scores, place, asked[kept])
-                return visit
-
-            able, visit = run_for_readable_rows(reader, asked, one.columns, visit_rows)
+        for number, places in rows_by_node(stage, node):
+            able, visit_and_gate = self._visit_node(
+                place, stage.nodes[number], reader, rows[places], carried[places]
+            )
             if able is not None:
-                is_able[here[~able]] = False
-            if visit is not None:
-                parts.append((here if able is None else here[able], visit))
+                is_able[places[~able]] = False
+            if visit_and_gate is not None:
+                parts.append((places if able is None else places[able], visit_and_gate[0]))
         if not parts:
             return is_able, None
         # Places among all rows become places among those that are able.
@@ -277,7 +250,7 @@ class Walker:
         visit = joined_visit(int(is_able.sum()), joined, self.gate_of)
         return (None if is_able.all() else is_able), (visit, self.gate_of(visit))
 
-    # -- as if every row got there ---------------------------------------------------------------
+    # -- as if every row reached all ---------------------------------------------------------------
 
     def visit_all(self, reader: Reader) -> StageOutputs:
         """Outputs of every stage for every row, as if every row reached it."""
@@ -296,8 +269,8 @@ class Walker:
     def visit_at(self, stage: Stage, reader: Reader, rows: Ints, carried: Floats, node: Ints | None) -> Visit:
         """Visit a stage with some rows, each at its node."""
         parts = [
-            (here, self.visit(nodes_of(stage)[number], reader, rows[here], carried[here]))
-            for number, here in rows_by_node(stage, node)
+            (places, self.visit(nodes_of(stage)[number], reader, rows[places], carried[places]))
+            for number, places in rows_by_node(stage, node)
         ]
         if not parts:
             return Visit(np.empty((0, self.task.n_scores)), np.empty(0), carried)
@@ -310,20 +283,13 @@ class Walker:
             return stage.visit(reader.block(rows, stage.columns), carried)
 
     def gate_of(self, visit: Visit) -> Floats:
-        """Score of "go on" after a visit: the stage's own, or the doubt of the task."""
+        """Score of "go on" after a visit: the stage's own, or the uncertainty of the task."""
         if visit.gate is None:
             return self.task.uncertainty(visit.scores)
         if visit.margin == 0.0:
             return visit.gate
         gate: Floats = visit.gate - visit.margin * self.task.uncertainty(visit.scores)
         return gate
-
-
-def _first_stop(gate: Floats, thresholds: Floats) -> int:
-    """First of some stages that a row does not go on from; their number if it goes on from all."""
-    goes_on = gate > thresholds
-    place = int(goes_on.argmin())
-    return len(gate) if goes_on[place] else place
 
 
 def _refuse_nan(gate: Floats, scores: Floats, place: int, rows: Ints) -> None:
@@ -335,223 +301,3 @@ def _refuse_nan(gate: Floats, scores: Floats, place: int, rows: Ints) -> None:
             f"this model accepts neither. Impute the feature before it is handed over.",
             rows[bad],
         )
-
-
-# -- one row through several stages at once --------------------------------------------------------
-
-
-NODE = np.dtype(
-    [
-        ("threshold", np.float64),
-        ("feature", np.int32),
-        ("left", np.int32),
-        ("right", np.int32),
-        ("missing_left", np.bool_),
-    ],
-    align=True,
-)
-"""All fields of a node in one record: one memory access in place of four."""
-
-SIDE_BY_SIDE = 8
-"""Trees that a row descends together, which hides the latency of each step."""
-
-MAX_TREES = 800
-"""Trees per call: with more, a row that stops early descends trees in vain; with fewer, others need more calls."""
-
-
-@dataclass(frozen=True)
-class StackedTrees:
-    """Trees of several ensembles one after the other; row ``i`` of a table is for ensemble ``i``.
-
-    Attributes
-    ----------
-    nodes : ndarray of shape (n_nodes,)
-        What each node asks, and the nodes or, from -1 downwards, the leaves that follow.
-    roots : ndarray of shape (n_trees,)
-        First node of each tree, or ``~leaf`` of a tree without splits.
-    parts : ndarray of shape (n_ensembles + 1,)
-        Where the trees of each ensemble begin.
-    values : ndarray of shape (n_leaves, n_outputs)
-        What a leaf adds.
-    sets : LevelSets, optional
-        Sets of levels that nodes ask for.
-    set_of : ndarray of shape (n_nodes,), optional
-        Number of the set of each node, -1 where it compares numbers.
-    """
-
-    nodes: NDArray[np.void]
-    roots: Ints
-    parts: Ints
-    values: Floats
-    sets: LevelSets | None
-    set_of: Int32s | None
-
-    @classmethod
-    def of(cls, ensembles: Sequence[TreeEnsemble], columns: Sequence[Ints]) -> "StackedTrees":
-        """Stack ensembles; ``columns`` are the columns of the table that those of each of them are."""
-        n_nodes = np.cumsum([0] + [len(trees.feature) for trees in ensembles])
-        n_leaves = np.cumsum([0] + [len(trees.values) for trees in ensembles])
-        nodes, roots = np.empty(n_nodes[-1], NODE), []
-        for place, (trees, own) in enumerate(zip(ensembles, columns, strict=True)):
-            part = nodes[n_nodes[place] : n_nodes[place + 1]]
-            part["threshold"], part["missing_left"] = trees.threshold, trees.missing_left
-            part["feature"] = own[trees.feature]
-            for side, name in enumerate(("left", "right")):
-                part[name] = _moved(trees.children[:, side], n_nodes[place], n_leaves[place])
-            roots.append(_moved(trees.roots, n_nodes[place], n_leaves[place]))
-        sets = LevelSets.concatenate([trees.sets for trees in ensembles], n_nodes.tolist())
-        return cls(
-            nodes,
-            np.concatenate(roots),
-            np.cumsum([0] + [trees.n_trees for trees in ensembles]),
-            np.concatenate([trees.values for trees in ensembles]),
-            sets,
-            None if sets is None else sets.of_node(len(nodes)),
-        )
-
-    def predict(self, table: Floats) -> Floats:
-        """Scores of shape (n_ensembles, n_outputs)."""
-        out = np.zeros((len(table), self.values.shape[1]))
-        stacked = self.nodes, self.roots, self.parts, self.values
-        if self.sets is None:
-            add_by_ensemble(table, *stacked, out)
-        else:
-            add_by_levels(table, *stacked, self.set_of, self.sets.offsets, self.sets.levels, out)
-        return out
-
-
-def _moved(children: Any, n_nodes: int, n_leaves: int) -> Ints:
-    moved: Ints = np.where(children >= 0, children + n_nodes, children - n_leaves)
-    return moved
-
-
-@kernel
-def add_by_ensemble(table: Any, nodes: Any, roots: Any, parts: Any, values: Any, out: Any) -> None:
-    """Add the trees of ensemble ``i`` on row ``i`` to row ``i`` of ``out``, in the order of the trees."""
-    reached = np.empty(SIDE_BY_SIDE, np.int64)
-    for i in range(len(table)):
-        for begin in range(parts[i], parts[i + 1], SIDE_BY_SIDE):
-            n_trees = min(parts[i + 1] - begin, SIDE_BY_SIDE)
-            for t in range(n_trees):
-                reached[t] = roots[begin + t]
-            under_way = True
-            while under_way:
-                under_way = False
-                for t in range(n_trees):
-                    at = reached[t]
-                    if at >= 0:
-                        node = nodes[at]
-                        value = table[i, node.feature]
-                        goes_right = not value <= node.threshold
-                        if value != value and node.missing_left:  # only NaN differs from itself
-                            goes_right = False
-                        # Computed, because a processor that guesses the side is wrong half of the time.
-                        at = node.left + (node.right - node.left) * np.int64(goes_right)
-                        reached[t] = at
-                        under_way |= at >= 0
-            for t in range(n_trees):
-                for k in range(values.shape[1]):
-                    out[i, k] += values[~reached[t], k]
-
-
-@lean_kernel
-def add_by_levels(
-    table: Any,
-    nodes: Any,
-    roots: Any,
-    parts: Any,
-    values: Any,
-    set_of: Any,
-    offsets: Any,
-    levels: Any,
-    out: Any,
-) -> None:
-    """Add like ``add_by_ensemble`` where some nodes ask for sets of levels; apart, as most tables have none."""
-    for i in range(len(table)):
-        for root in roots[parts[i] : parts[i + 1]]:
-            at = root
-            while at >= 0:
-                node, number = nodes[at], set_of[at]
-                value = table[i, node.feature]
-                if value != value:
-                    goes_left = node.missing_left
-                elif number < 0:
-                    goes_left = value <= node.threshold
-                else:
-                    goes_left = holds(levels, offsets[number], offsets[number + 1], np.int64(value))
-                at = node.left if goes_left else node.right
-            for k in range(values.shape[1]):
-                out[i, k] += values[~at, k]
-
-
-@dataclass(frozen=True)
-class StackedStages:
-    """Consecutive stages of a cascade, evaluated together for one row.
-
-    Attributes
-    ----------
-    trees : StackedTrees
-        What each stage adds to the score, over the columns of the table.
-    calibrations : ndarray of shape (n_numbers, n_stages)
-        The calibration of each stage, as a column.
-    gated : ndarray
-        Stages with a learned gate.
-    gates : StackedTrees, optional
-        Their gates, over the columns of the table and, behind them, the calibrated scores.
-    task : Task
-        Applies the calibration, and doubts scores where no gate was learned.
-    """
-
-    trees: StackedTrees
-    calibrations: Floats
-    gated: Ints
-    gates: StackedTrees | None
-    task: Task
-
-    @classmethod
-    def of(cls, stages: Sequence[CascadeStage], n_features: int, task: Task) -> "StackedStages":
-        """Stack some stages."""
-        gated = np.array([place for place, stage in enumerate(stages) if stage.gate is not None], np.intp)
-        behind = np.arange(n_features, n_features + task.n_scores)
-        gates = [(stage.gate, np.r_[stage.columns, behind]) for stage in stages if stage.gate is not None]
-        return cls(
-            StackedTrees.of([stage.trees for stage in stages], [stage.columns for stage in stages]),
-            np.stack([stage.calibration for stage in stages], axis=1),
-            gated,
-            StackedTrees.of(*zip(*gates, strict=True)) if gates else None,
-            task,
-        )
-
-    @property
-    def n_stages(self) -> int:
-        """Number of stages."""
-        return int(self.calibrations.shape[1])
-
-    def visit(self, row: Any, carried: Floats) -> tuple[Floats, Floats, Floats]:
-        """Gates, shape (n_stages,), scores, shape (n_stages, n_scores), and what the row carries away from here."""
-        row = row.toarray() if sparse.issparse(row) else row
-        added = self.trees.predict(row.repeat(self.n_stages, axis=0))
-        # Accumulating adds one stage after the other, as a row does that walks.
-        carried = np.add.accumulate(np.concatenate([carried, added]))[1:]
-        # A calibration treats scores one by one, so that the axis of rows may be one of stages.
-        scores = np.ascontiguousarray(self.task.calibrated(carried.T, self.calibrations).T)
-        gate = self.task.uncertainty(scores)
-        if self.gates is not None:
-            table = np.concatenate([row.repeat(len(self.gated), axis=0), scores[self.gated]], axis=1)
-            gate[self.gated] = self.gates.predict(table)[:, 0]
-        return gate, scores, carried[-1:]
-
-
-def stacked_stages(stages: Sequence[Stage], n_features: int, task: Task) -> tuple[StackedStages, ...]:
-    """The stages of a chain, as many together as are worth a call; nothing where it is not a cascade, or has forks."""
-    legs: list[list[CascadeStage]] = []
-    n_trees = 0
-    for stage in stages:
-        if not isinstance(stage, CascadeStage) or stage.turn is not None:
-            return ()
-        n_trees += stage.trees.n_trees
-        if not legs or n_trees > MAX_TREES:
-            legs.append([])
-            n_trees = stage.trees.n_trees
-        legs[-1].append(stage)
-    return tuple(StackedStages.of(leg, n_features, task) for leg in legs)
