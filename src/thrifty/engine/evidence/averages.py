@@ -1,4 +1,4 @@
-"""Means of operating points under any weights of the rows, as a bootstrap asks for them a thousand times.
+"""Means of operating points under any weights of the rows, such as the counts of a bootstrap.
 
 ``GateAverages`` and ``RouteAverages`` keep what does not depend on the weights.
 """
@@ -30,7 +30,7 @@ class Means:
 
 
 class Averages(Protocol):
-    """Means of some operating points as a function of the rows' weights: what a bootstrap asks a thousand times."""
+    """Means of some operating points as a function of the weights of the rows."""
 
     def under(self, weights: Floats | None = None) -> "Means":
         """Means under weights of shape (n_rows, n_weightings); every row once, and flat answers, if None."""
@@ -99,7 +99,7 @@ class RouteAverages:
     Parameters
     ----------
     cost, share, score : ndarray of shape (n_points, n_rows)
-        What each row adds; of a query, the sums over its documents, and the measure of its order.
+        Summands of each row; of a query, the sums over its documents, and the measure of its order.
     size, is_known : ndarray of shape (n_rows,), optional
         Documents of each query, which cost and share are means over, and the queries whose order has a measure.
     """

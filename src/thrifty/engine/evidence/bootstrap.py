@@ -47,20 +47,21 @@ def resampled(
 
     ``thresholds`` has one line per point, as long as the system with the most stages needs.
     """
-    averages = [
-        (at, evidence[place].averages(thresholds[at, : evidence[place].n_parameters]))
-        for place, at in ((place, np.flatnonzero(source == place)) for place in np.unique(source))
-    ]
+    averages = []
+    for place in np.unique(source):
+        points = np.flatnonzero(source == place)
+        system = evidence[place]
+        averages.append((points, system.averages(thresholds[points, : system.n_parameters])))
     cost, score = np.empty((2, len(source), n_boot))
     for draws, counts in draws_of(evidence[0].n_units, n_boot, seed):
-        for at, average in averages:
+        for points, average in averages:
             means = average.under(counts)
-            cost[at, draws], score[at, draws] = means.cost, means.score
+            cost[points, draws], score[points, draws] = means.cost, means.score
     return cost, score
 
 
 def draws_of(n_rows: int, n_boot: int, seed: int) -> Iterator[tuple[slice, Floats]]:
-    """How often each draw took each row, of shape (n_rows, draws in the block); the block's place among all draws."""
+    """Counts of each row in each draw, of shape (n_rows, draws in the block), and the place of the block."""
     rng = np.random.default_rng(seed)
     size = max(1, _CELLS // n_rows)
     for start in range(0, n_boot, size):

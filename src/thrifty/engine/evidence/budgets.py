@@ -93,7 +93,7 @@ def hold_budget(system: System, X: Any, budget: float, *, seed: int | None = Non
         return held  # type: ignore[return-value]  # the chain is the system
     other = copy.copy(system)
     other.chain_ = held  # type: ignore[attr-defined]  # an estimator that has a chain
-    other.certificate_ = None  # type: ignore[attr-defined]  # what was proved was about another point
+    other.certificate_ = None  # type: ignore[attr-defined]  # it was of another point
     return other
 
 
@@ -169,11 +169,11 @@ class CostCertificate:
     Attributes
     ----------
     budget, bound : float
-        Limit that was asked for, and the bound.
+        Limit, and the bound.
     confidence : float
         Confidence of the bound.
     n_rows : int
-        Different rows that it comes from.
+        Different rows that it is computed from.
     n_next : int
         Number of next rows.
     """
@@ -278,9 +278,12 @@ class CostBounds:
         follows; where all rows pay the same at a point, that is the only variation.
         """
         share = policy.share
+        weight = self._evidence.weights
         lower, upper = (self._paid(policy.thresholds[point]) for point in (policy.lower, policy.upper))
-        drawn = share * (1 - share) * np.square(upper - lower)
-        mean, error = self._mean_and_error((1 - share) * lower + share * upper, drawn)
+        paid, drawn = (1 - share) * lower + share * upper, share * (1 - share) * np.square(upper - lower)
+        mean = float(np.average(paid, weights=weight))
+        variance = float(np.average(np.square(paid - mean) + drawn, weights=weight))
+        error = float(np.sqrt(variance / max(self._n_effective(weight) - 1, 1.0)))
         margin = float(stdtrit(self.n_rows - 1, (1 + level) / 2)) * error * float(np.sqrt(1 + copies))
         # No row pays less than the cheapest route, or more than the most expensive one.
         return max(mean - margin, float(self._evidence.cost.min())), min(
@@ -301,11 +304,3 @@ class CostBounds:
     def _n_effective(self, weight: Floats) -> float:
         """Effective number of distinct rows, where rows have weights."""
         return self.n_rows * float(weight.sum() ** 2 / (len(weight) * np.square(weight).sum()))
-
-    def _mean_and_error(self, paid: Floats, drawn: Floats | float = 0.0) -> tuple[float, float]:
-        """Mean cost and its standard error; ``drawn`` is the variance of each row's own random draw."""
-        weight = self._evidence.weights
-        mean = float(np.average(paid, weights=weight))
-        n_rows = max(self._n_effective(weight) - 1, 1.0)
-        variance = float(np.average(np.square(paid - mean) + drawn, weights=weight)) / n_rows
-        return mean, float(np.sqrt(variance))

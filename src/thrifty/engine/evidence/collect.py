@@ -28,35 +28,29 @@ __all__ = [
     "chain_of",
     "evidence_of",
     "evidence_of_known",
-    "judge_by_task",
+    "in_form_of_task",
     "learned_chain_of",
     "point_of",
-    "table_for",
     "training_fingerprints",
 ]
 
 
 def chain_of(thing: Any) -> Chain:
     """Chain of a fitted estimator, or the chain itself; any other object raises an error."""
-    found = getattr(thing, "chain_", thing)
-    if not isinstance(found, Chain):
+    chain = getattr(thing, "chain_", thing)
+    if not isinstance(chain, Chain):
         fitted = "is not fitted" if hasattr(thing, "fit") else "is none"
         raise InvalidInputError(
             f"this needs a chain, or a fitted estimator of thrifty that has one; the {type(thing).__name__} {fitted}, "
             f"or answers without stages."
         )
-    return found
+    return chain
 
 
 def learned_chain_of(thing: Any) -> Chain:
     """Chain as learned by the fit; after a failed certificate the chain in force sends every row to the full model."""
     learned = getattr(thing, "_learned", None)
     return learned if isinstance(learned, Chain) else chain_of(thing)
-
-
-def table_for(estimator: Any, X: Any) -> Any:
-    """Table with its columns in the order of the fit, for an estimator without stages."""
-    return Table.of(X).in_order_of(getattr(estimator, "feature_names_in_", None)).native
 
 
 def evidence_of(
@@ -80,18 +74,18 @@ def evidence_of(
     y : array-like of shape (n_samples,)
         Their labels; for a router, ``quality`` as in its ``fit``.
     settings : dict, optional
-        What tells this fit from others.
+        Parameters of this fit, which distinguish it from others.
     threshold : float, optional
         The only threshold allowed.
     full_probability : array-like of shape (n_samples,) or (n_samples, n_classes), optional
         The full model's probabilities on these rows, if they are known; otherwise it is asked about all of them, once.
     """
-    known: dict[str, Any] = {"settings": {} if settings is None else settings}
+    settings = {} if settings is None else settings
     if hasattr(thing, "evidence_on"):  # a router
-        evidence: Evidence = thing.evidence_on(X, y)
-        return evidence
+        of_router: Evidence = thing.evidence_on(X, y)
+        return of_router
     if not hasattr(thing, "chain_") and not isinstance(thing, Chain) and hasattr(thing, "cost"):
-        return _without_stages(thing, X, y, **known)
+        return _without_stages(thing, X, y, settings)
     chain = learned_chain_of(thing)
     if not chain.stages:
         return point_of(thing, X, y, settings=settings, full_probability=full_probability)
@@ -99,16 +93,16 @@ def evidence_of(
     target = chain.task.encode("y", y, reader.n_samples)
     chain, full_quality = _with_known_full(chain, reader, target, full_probability)
     outputs = None if full_quality is None else chain.ask_full(reader, np.arange(reader.n_samples))
-    seen = evidence_of_known(
-        chain, reader, target, outputs, full_quality=full_quality, threshold=threshold, **known
+    evidence = evidence_of_known(
+        chain, reader, target, outputs, full_quality=full_quality, threshold=threshold, settings=settings
     )
-    judged: Evidence | None = getattr(thing, "evidence_", None)
-    seen = replace(seen, seen=training_fingerprints(thing))
-    # One that was fitted without a full model knew a single point, at which no row is sent on.
-    if judged is None or judged.points is None or judged.full_quality is None or threshold is not None:
-        return seen
-    # An estimator that was fitted with points of its own has all of them, whichever is in force.
-    return replace(seen, points=judged.points)
+    evidence = replace(evidence, seen=training_fingerprints(thing))
+    of_fit: Evidence | None = getattr(thing, "evidence_", None)
+    # One that was fitted without a full model has a single point, at which no row is sent on.
+    if of_fit is None or of_fit.points is None or of_fit.full_quality is None or threshold is not None:
+        return evidence
+    # An estimator that was fitted with points has all of them, whichever is in force.
+    return replace(evidence, points=of_fit.points)
 
 
 def evidence_of_known(
@@ -120,7 +114,7 @@ def evidence_of_known(
     full_quality: Numbers | None = None,
     threshold: float | None = None,
     seen: StageOutputs | None = None,
-    **known: Any,
+    **fields: Any,
 ) -> Evidence:
     """Evidence of a chain where the outputs of the model, or chain, behind its stages are known.
 
@@ -129,9 +123,9 @@ def evidence_of_known(
     outputs : ndarray of shape (n_rows, n_outputs) or None
         Outputs of the model behind the stages for every row; None where there is no model.
     full_quality : ndarray of shape (n_rows,), optional
-        How good the full model's own answers are; by default those of ``outputs``.
+        Quality of the full model's own answers; by default of ``outputs``.
     seen : StageOutputs, optional
-        What the stages made of every row, if it is not what they make of it now: scores out of fold.
+        Outputs of the stages for every row, if they are not those of the chain: scores out of fold.
     """
     task, n_own = chain.task, chain.n_own_stages
     seen = chain.visit_all(reader) if seen is None else seen
@@ -151,7 +145,7 @@ def evidence_of_known(
         if full_quality is None:
             full_quality = _own_quality(task, target, outputs)
     every: Numbers = np.column_stack(quality)  # type: ignore[assignment]  # numpy widens a union
-    found = Evidence(
+    evidence = Evidence(
         seen.gate,
         every,
         _costs(chain, reader, asked=outputs is not None),
@@ -164,26 +158,26 @@ def evidence_of_known(
         rows=_keys(chain, reader, target),
         tolerance=task.tolerance,
         task=task,
-        **known,
+        **fields,
     )
-    return judge_by_task(task, found, target)
+    return in_form_of_task(task, evidence, target)
 
 
 def training_fingerprints(*things: Any) -> Words | None:
     """Fingerprints of the rows that systems were fitted on; None where no system knows them."""
     # A frozen estimator is the system inside it.
     bare = [getattr(thing, "estimator", thing) for thing in things]
-    judged: list[Evidence | None] = [getattr(thing, "evidence_", None) for thing in bare]
-    keys = [known for evidence in judged if evidence is not None for known in evidence.known_rows]
+    of_fits: list[Evidence | None] = [getattr(thing, "evidence_", None) for thing in bare]
+    keys = [rows for evidence in of_fits if evidence is not None for rows in evidence.known_rows]
     return np.unique(np.concatenate(keys)) if keys else None
 
 
 def _keys(chain: Chain, reader: Table, target: Floats) -> Words:
-    held = reader.block(np.arange(reader.n_samples), np.arange(chain.price_list.n_features))
-    return content_keys(held, chain.task.strata(target))
+    cells = reader.block(np.arange(reader.n_samples), np.arange(chain.price_list.n_features))
+    return content_keys(cells, chain.task.strata(target))
 
 
-def judge_by_task(task: Task, evidence: Evidence, target: Floats) -> Evidence:
+def in_form_of_task(task: Task, evidence: Evidence, target: Floats) -> Evidence:
     """The evidence in the form of its task: with classes, or by queries whose documents are ranked."""
     if isinstance(task, RankingTask):
         assert evidence.scores is not None  # evidence of a chain has scores
@@ -213,7 +207,7 @@ def point_of(
     walk = chain.walk(reader)
     outputs = chain.answer(reader, walk)
     scores = chain.task.scores(outputs)
-    found = Evidence.of_point(
+    evidence = Evidence.of_point(
         chain.spent(reader, walk),
         chain.task.quality(target, outputs),
         walk.route == chain.n_stages,
@@ -225,7 +219,7 @@ def point_of(
         seen=training_fingerprints(thing),
         settings={} if settings is None else settings,
     )
-    return judge_by_task(chain.task, found, target)
+    return in_form_of_task(chain.task, evidence, target)
 
 
 def _all_columns(chain: Chain | None) -> tuple[int, ...]:
@@ -238,13 +232,13 @@ def _all_columns(chain: Chain | None) -> tuple[int, ...]:
 
 
 def _with_known_full(
-    chain: Chain, reader: Table, target: Floats, given: ArrayLike | None
+    chain: Chain, reader: Table, target: Floats, full_probability: ArrayLike | None
 ) -> tuple[Chain, Numbers | None]:
     """Chain with precomputed answers of its full model on these rows, and the quality of those answers."""
     model, rows = chain.innermost, np.arange(reader.n_samples)
     numbers = reader.block(rows, chain.price_list.read_by_full)
-    if given is not None:
-        outputs = models_of(chain.task).read_outputs(given, reader.n_samples, "full_probability")
+    if full_probability is not None:
+        outputs = models_of(chain.task).read_outputs(full_probability, reader.n_samples, "full_probability")
     elif isinstance(model, AbsentFull):
         return chain, None
     else:
@@ -274,8 +268,8 @@ def _costs(chain: Chain, reader: Table, *, asked: bool) -> Floats:
     return np.column_stack([np.tile(chain.cost_by_place[:n_own], (len(beyond), 1)), beyond])
 
 
-def _without_stages(estimator: Any, X: Any, y: ArrayLike, **known: Any) -> Evidence:
-    X = table_for(estimator, X)
+def _without_stages(estimator: Any, X: Any, y: ArrayLike, settings: dict[str, Any]) -> Evidence:
+    X = Table.of(X).in_order_of(getattr(estimator, "feature_names_in_", None)).native
     cost, labels = estimator.cost(X), np.asarray(y)
     if labels.shape != cost.shape or not np.isin(labels, estimator.classes_).all():
         raise InvalidInputError(
@@ -286,4 +280,4 @@ def _without_stages(estimator: Any, X: Any, y: ArrayLike, **known: Any) -> Evide
     features = tuple(int(column) for column in getattr(estimator, "features_", ()))
     strata = (labels[:, None] == estimator.classes_).argmax(axis=1).astype(np.uint8)
     not_sent = np.zeros(len(cost), dtype=bool)
-    return Evidence.of_point(cost, right, not_sent, features=features, strata=strata, **known)
+    return Evidence.of_point(cost, right, not_sent, features=features, strata=strata, settings=settings)

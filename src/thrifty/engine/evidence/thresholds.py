@@ -56,7 +56,7 @@ class StoppingRules:
     evidence : Evidence
         Held-out gates, costs and weights.
     loss : ndarray of shape (n_rows, n_stages + 1)
-        What an answer at each place loses.
+        Loss of an answer at each place.
     """
 
     def __init__(self, evidence: Evidence, loss: Floats) -> None:
@@ -86,7 +86,7 @@ class StoppingRules:
         return differences
 
     def _induce(self, prices: Floats) -> tuple[Floats, Floats]:
-        """Thresholds for each price, and what each row then loses by stopping at each stage."""
+        """Thresholds for each price, and the loss of each row by stopping at each stage under them."""
         evidence, per_cost = self._evidence, prices[:, None]
         onward = self._loss[:, -1] + per_cost * evidence.cost_at(-1)
         thresholds = np.empty((len(prices), evidence.n_stages))
@@ -126,7 +126,12 @@ def price_grid(evidence: Evidence, n_prices: int) -> Floats:
 
 
 def sweep_prices(
-    evidence: Evidence, loss: Floats, score: Numbers, *, n_prices: int = 80, judged: Evidence | None = None
+    evidence: Evidence,
+    loss: Floats,
+    score: Numbers,
+    *,
+    n_prices: int = 80,
+    of_queries: Evidence | None = None,
 ) -> Policy:
     """Thresholds for every price of a grid, reduced to the convex hull of (mean cost, mean ``score``).
 
@@ -135,32 +140,31 @@ def sweep_prices(
     evidence : Evidence
         Held-out gates, costs and weights.
     loss : ndarray of shape (n_rows, n_stages + 1)
-        What rules of stopping minimise, together with the cost.
+        Loss that stopping rules minimise, together with the cost.
     score : ndarray of shape (n_rows, n_stages + 1)
-        What is averaged into the score of a point.
+        Numbers whose mean is the score of a point.
     n_prices : int, default=80
         Prices to try.
-    judged : Evidence, optional
-        The same rows as they are judged together, as documents of a query are; what tells the score of a point then.
+    of_queries : Evidence, optional
+        The same rows with queries as units, by which points are scored then.
     """
     rules = StoppingRules(evidence, loss)
     # Thresholds at which all rows stop at the first stage are the cheapest.
     at_once = np.full((1, evidence.n_stages), np.inf)
     thresholds = np.unique(np.concatenate([at_once, rules.at_each(price_grid(evidence, n_prices))]), axis=0)
     unknown = np.zeros(len(thresholds))
-    if judged is None:
-        judged = replace(evidence, quality=np.asarray(score, dtype=np.float64))
-    policy = measured(Policy(thresholds, unknown, unknown), judged)
+    evaluated = of_queries or replace(evidence, quality=np.asarray(score, dtype=np.float64))
+    policy = measured(Policy(thresholds, unknown, unknown), evaluated)
     return policy[convex_hull(policy.cost, policy.score)]
 
 
 def measured(policy: Policy, evidence: Evidence) -> Policy:
     """The operating points, by rising cost, with their mean cost and expected quality on some rows."""
-    weight, seen = evidence.weights, (evidence.at_point(one) for one in policy.thresholds)
+    weight, results = evidence.weights, (evidence.at_point(point) for point in policy.thresholds)
     means = np.array(
         [
             (np.average(paid, weights=weight), np.average(np.asarray(quality, np.float64), weights=weight))
-            for _, paid, quality in seen
+            for _, paid, quality in results
         ]
     )
     score = means[:, 1] - evidence.optimism_at(policy.thresholds)[:, 0]
@@ -222,15 +226,15 @@ def threshold_curve(
     g : ndarray of shape (n_samples,)
         Gate scores.
     stop_cost, go_cost : float or ndarray of shape (n_samples,)
-        What a row pays if it stops here, and if it is sent on.
+        Cost of a row that stops, and of one that is sent on.
     stop_score, go_score : float or ndarray of shape (n_samples,)
-        What is averaged, in each case: 0 / 1 for right and wrong.
+        Quality in each case: 1 for right, 0 for wrong.
     weight : ndarray of shape (n_samples,), optional
         Sample weights.
     """
     thresholds = distinct_thresholds(g)
     cost, score = (
-        np.column_stack([np.broadcast_to(one, g.shape) for one in pair])
+        np.column_stack([np.broadcast_to(values, g.shape) for values in pair])
         for pair in ((stop_cost, go_cost), (stop_score, go_score))
     )
     means = GateAverages(g, cost, score, thresholds).under(None if weight is None else weight[:, None])

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.engine.evidence.collect import judge_by_task
+from thrifty.engine.evidence.collect import in_form_of_task
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.thresholds import StoppingRules, measured, sweep_prices
 from thrifty.engine.tasks.task import Task
@@ -279,8 +279,8 @@ def _with_operating_points(
     of_queries = None
     if task.query_of(problem.y) is not None:
         ranked = replace(evidence, full_quality=problem.full_scores[:, 0])
-        of_queries = judge_by_task(task, ranked, problem.y)
-    policy = sweep_prices(evidence, loss, task.expected_quality(loss), judged=of_queries)
+        of_queries = in_form_of_task(task, ranked, problem.y)
+    policy = sweep_prices(evidence, loss, task.expected_quality(loss), of_queries=of_queries)
     points, default_point = policy.thresholds, 0
     if task.mistake_price is not None:
         # Where tests and mistakes are paid in the same unit, one price is right: one for one. The point is taken by
