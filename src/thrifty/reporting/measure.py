@@ -19,7 +19,7 @@ from thrifty.arrays import Bools, Floats, Ints
 from thrifty.engine.evidence.averages import Means
 from thrifty.engine.evidence.bootstrap import resampled, tails
 from thrifty.engine.evidence.collect import evidence_of, learned_chain_of, point_of
-from thrifty.engine.evidence.evidence import Answers, Evidence, means_at
+from thrifty.engine.evidence.evidence import PointAnswers, Evidence, means_at
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.evidence.measures import (
     ClassRows,
@@ -189,7 +189,7 @@ def expected(system: Any, *, n_boot: int = 1000) -> Facts:
     )
     scores = None if evidence.scores is None else evidence.scores[np.arange(len(place)), place]
     draws: dict[str, Any] = {"level": LEVEL, "n_boot": n_boot, "seed": 0}
-    rows = _Answered.of(chain.task, evidence, [Answers(place, right, scores)])  # type: ignore[arg-type]  # right or wrong, as booleans
+    rows = _Answered.of(chain.task, evidence, [PointAnswers(place, right, scores)])  # type: ignore[arg-type]  # right or wrong, as booleans
     in_force = Evidence.of_point(cost, quality, np.zeros(len(quality)))
     one_point = _Shown((in_force,), np.zeros(1, np.intp), np.array([[0.5]]), np.zeros(1), np.ones(1, bool))
     full_cost = chain.price_list.cost_of_full
@@ -337,7 +337,7 @@ class _Shown:
         """Mean cost, share sent and quality of each point."""
         return means_at(self.systems, self.source, self.thresholds)
 
-    def answers(self) -> list[tuple[Evidence, Answers]]:
+    def answers(self) -> list[tuple[Evidence, PointAnswers]]:
         """Place and answer of each row at each point."""
         answers = []
         for source, thresholds in zip(self.source, self.thresholds, strict=True):
@@ -435,16 +435,16 @@ class _Answered:
 
     task: Task
     evidence: Evidence
-    answers: Sequence[Answers]
+    answers: Sequence[PointAnswers]
     system: ClassRows | NumberRows | None
     full: ClassRows | NumberRows | None
 
     @classmethod
-    def of(cls, task: Task, evidence: Evidence, answers: Sequence[Answers]) -> "_Answered":
+    def of(cls, task: Task, evidence: Evidence, answers: Sequence[PointAnswers]) -> "_Answered":
         """Answers as measures need them; a ranking has no measures besides its score."""
         if isinstance(task, RankingTask):
             return cls(task, evidence, answers, None, None)
-        full = Answers(answers[0].place, _full_right(evidence, task), evidence.full_scores)
+        full = PointAnswers(answers[0].place, _full_right(evidence, task), evidence.full_scores)
         return cls(
             task,
             evidence,
@@ -720,7 +720,7 @@ def _router_receipts(
 
 
 def _routes(
-    system: Any, X: Any, answered: Sequence[tuple[Evidence, Answers]]
+    system: Any, X: Any, answered: Sequence[tuple[Evidence, PointAnswers]]
 ) -> tuple[list[Bools], list[Ints]]:
     """Purchases held at each place where rows can stop, the full model last; and the place of each row at each point.
 

@@ -78,7 +78,7 @@ def certify(
         or left out ("drop"). Rows that equal each other, label included, count as one in both cases. "count" takes
         equal rows for independent observations, which they are in a table with few different rows that is drawn afresh.
     measure : {"share", "mean"}, default="share"
-        What is certified: the share of rows that are worse than with the full model, or the mean excess of the loss: of
+        Certified risk: the share of rows that are worse than with the full model, or the mean excess of the loss: of
         errors of numbers, of the logarithmic or Brier loss, of the price of mistakes. A mean needs a frontier that was
         made without ``against_full``.
     largest : float, optional
@@ -101,7 +101,7 @@ def certify(
     to get wrong. Otherwise let j be the first point in the order that does, with true loss p > max_loss. To certify j
     or any point behind it the search must get past j, so *every* wrong certificate requires that j passes. It passes if
     ``k <= c``, with c the largest number for which ``P(Bin(n, max_loss) <= c) <= alpha`` (which is what "the
-    bound is at most max_loss" says). Since the binomial distribution grows with its probability,
+    bound is at most max_loss" means). Since the binomial distribution grows with its probability,
     ``P(Bin(n, p) <= c) <= P(Bin(n, max_loss) <= c) <= alpha``. So a wrong certificate has probability at most alpha,
     for any other points and any dependence between the tests (fixed-sequence testing: Maurer, Hothorn and Lehmacher
     1995; Angelopoulos et al. 2021, Learn then Test). So a path may be as fine as one likes. Where classes have
@@ -127,7 +127,8 @@ def certify(
             "chosen on. Give frontier.on(evidence of held-out rows)."
         )
     largest = _largest(frontier, max_loss, measure, largest)
-    trials = _trials_of(frontier, duplicates)
+    rows = next((system.rows for system in frontier.evidence if system.rows is not None), None)
+    trials = trials_of(rows, frontier.seen, frontier.n_rows, duplicates)
     counts = CountedRows.of(frontier, trials, max_loss if largest is None else None)
     if largest is None or isinstance(max_loss, Mapping):
         return certify_counts(frontier, counts, max_loss, confidence, duplicates)
@@ -145,9 +146,11 @@ def certify_counts(
 ) -> "Certificate":
     """Certificate of the points of a frontier from counts of held-out rows, which may be those of many partitions."""
     unit = frontier.evidence[0].unit_name
-    for one in counts.losses:
-        limit = max_loss[one.label] if isinstance(max_loss, Mapping) else max_loss
-        check_enough_rows(one.n_trials, limit, confidence, n_given=one.n_given, label=one.label, unit=unit)
+    for losses in counts.losses:
+        limit = max_loss[losses.label] if isinstance(max_loss, Mapping) else max_loss
+        check_enough_rows(
+            losses.n_trials, limit, confidence, n_given=losses.n_given, label=losses.label, unit=unit
+        )
     tests = binomial_tests(counts.losses, max_loss, confidence)
     return _certificate(frontier, counts, tests, max_loss, confidence, duplicates)
 
@@ -199,11 +202,11 @@ class CountedRows:
     def total(cls, parts: Sequence["CountedRows"]) -> "CountedRows":
         """Rows of all parts together."""
         n_rows, n_kept, n_trials, n_seen = (
-            sum(getattr(one, name) for one in parts) for name in ("n_rows", "n_kept", "n_trials", "n_seen")
+            sum(getattr(part, name) for part in parts) for name in ("n_rows", "n_kept", "n_trials", "n_seen")
         )
-        losses = (reduce(operator.add, each) for each in zip(*(one.losses for one in parts), strict=True))
-        words = [one.words for one in parts if one.words is not None]
-        sums: Floats = np.sum([one.sums for one in parts], axis=0)
+        losses = (reduce(operator.add, each) for each in zip(*(part.losses for part in parts), strict=True))
+        words = [part.words for part in parts if part.words is not None]
+        sums: Floats = np.sum([part.sums for part in parts], axis=0)
         together = np.concatenate(words) if words else None
         return cls(n_rows, n_kept, n_trials, n_seen, tuple(losses), sums, together)
 
@@ -211,11 +214,6 @@ class CountedRows:
     def means(self) -> Means:
         """Mean cost, share sent and mean score of the rows given, at each point."""
         return Means(*(self.sums / self.n_rows))
-
-
-def _trials_of(frontier: Frontier, duplicates: str) -> Trials:
-    rows = next((one.rows for one in frontier.evidence if one.rows is not None), None)
-    return trials_of(rows, frontier.seen, frontier.n_rows, duplicates)
 
 
 def _certificate(
@@ -266,7 +264,7 @@ def _certificate(
 def _point(frontier: Frontier, place: int) -> OperatingPoint:
     """A point of the frontier; its means do not depend on the order in which rows were added up."""
     point = frontier[place]
-    cost, score = (float(f"{one:.12g}") for one in (point.cost, point.score))
+    cost, score = (float(f"{mean:.12g}") for mean in (point.cost, point.score))
     share = None if point.share is None else float(f"{point.share:.12g}")
     return replace(point, cost=cost, score=score, share=share)
 
@@ -323,20 +321,20 @@ def check_hold_out(
         check_enough_rows(int(first.sum()), max_loss, confidence, n_given=len(proof), unit=unit)
         return
     for label, limit in max_loss.items():
-        own = strata[is_proof] == list(classes).index(label)
-        check_enough_rows(int(first[own].sum()), limit, confidence, n_given=int(own.sum()), label=label)
+        is_class = strata[is_proof] == list(classes).index(label)
+        check_enough_rows(
+            int(first[is_class].sum()), limit, confidence, n_given=int(is_class.sum()), label=label
+        )
 
 
 def _everything_to_full(frontier: Frontier) -> OperatingPoint | None:
     """Operating point that sends every row to the full model, if a system can; else None."""
-    for place, one in enumerate(frontier.evidence):
-        if one.sends_to_full and one.points is None:
-            means = one.averages(np.array([[-np.inf]])).under()
+    for place, system in enumerate(frontier.evidence):
+        if system.sends_to_full and system.points is None:
+            means = system.averages(np.array([[-np.inf]])).under()
             cost, score = float(means.cost[0]), float(means.score[0])
-            wide = float("-inf")
-            return OperatingPoint(
-                cost, score, 1.0, place, one.features, dict(one.settings), cost, score, (wide,)
-            )
+            settings = dict(system.settings)
+            return OperatingPoint(cost, score, 1.0, place, system.features, settings, cost, score, (-np.inf,))
     return None
 
 
@@ -353,8 +351,8 @@ class Certificate:
         Held-out rows that were counted: all that were given, without those left out and without repetitions.
     n_losses, bound : int or None, float
         On how many of them the full model was right and the point wrong, and the exact upper bound from that; None
-        where a file of version 0.3 does not hold it. What is
-        certified is ``max_loss``; the bound of the point at which the search ended is not a sharper certificate.
+        where a file of version 0.3 does not hold it. ``max_loss`` is
+        certified; the bound of the point at which the search ended is not a sharper certificate.
     n_candidates, n_tested : int
         Points that were fixed in advance, and how many were tested before the first failure (included).
     failed_losses, failed_bound : int, float or None
@@ -368,7 +366,7 @@ class Certificate:
     n_seen : int or None
         Rows that equal one of the fit; None where the rows of the fit are not known.
     duplicates : str
-        What became of such rows; see ``certify``.
+        Treatment of such rows; see ``certify``.
     issued, rows : str, str or None
         Date of the test, and a fingerprint of the rows given, which does not depend on their order.
     by_class : tuple of ClassLoss or None
@@ -378,11 +376,11 @@ class Certificate:
         Where a mean was certified: by how much the mean loss exceeded the full model's on the rows counted, as a share
         of ``largest``, the loss at which losses are clipped; ``n_losses`` are then rows that lose more.
     loss : str or None
-        What an answer loses, in words; None where it is right or wrong.
+        Loss of an answer, in words; None where it is right or wrong.
     tolerance : float or None
-        How much more than the full model's an answer may lose before it counts as worse, where that is not nothing.
+        Excess loss over the full model up to which an answer does not count as worse, where that is not 0.
     unit : str or None
-        What was counted, where that is not rows: "queries".
+        Unit that was counted, where that is not rows: "queries".
     against : str or None
         The model that a router was compared with.
     """
@@ -437,7 +435,9 @@ class Certificate:
                 f"at most {self.max_loss * self.largest:.6g}, {_percent(self.max_loss)} of that"
             )
         if self.by_class is not None:
-            parts = [f"{_percent(one.max_loss)} of answers to rows of {one.label!r}" for one in self.by_class]
+            parts = [
+                f"{_percent(loss.max_loss)} of answers to rows of {loss.label!r}" for loss in self.by_class
+            ]
             limits = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
         else:
             limits = f"{_percent(self.max_loss)} of {self.unit or 'answers'}"
@@ -449,8 +449,8 @@ class Certificate:
         if self.loss is None:
             return ""
         more = f" by more than {self.tolerance:.6g}" if self.tolerance else ""
-        one = "an answer" if self.unit is None else f"one of the {self.unit}"
-        return f" ({one} is lost if its {self.loss} exceeds that of the full model{more})"
+        name = "an answer" if self.unit is None else f"one of the {self.unit}"
+        return f" ({name} is lost if its {self.loss} exceeds that of the full model{more})"
 
     def _outcome(self, n_losses: int, bound: float) -> str:
         if self.largest is not None:
@@ -458,8 +458,8 @@ class Certificate:
             return f"{differed}(bound {bound * self.largest:.3g})"
         if self.by_class is not None:
             return "; ".join(
-                f"of {one.n_rows:,} of {one.label!r} {_worse(one.n_losses, one.bound, '')}"
-                for one in self.by_class
+                f"of {loss.n_rows:,} of {loss.label!r} {_worse(loss.n_losses, loss.bound, '')}"
+                for loss in self.by_class
             )
         return _worse(n_losses, bound)
 

@@ -4,7 +4,7 @@ For each row and each stage it holds the gate's score, the cost of a row that st
 answer; the last column is the full model, or the chain behind the stages. That determines what any thresholds do with
 the rows, so operating points are found, compared and certified on arrays, without calling a model again.
 
-What means, bootstrap and tests count is a *unit*: a row, or, of a ranking, a query (``queries``).
+Means, bootstrap and tests count *units*: rows, or, of a ranking, queries (``queries``).
 
 A router has no gates: its places are rules, and a point is the number of a rule that all rows follow (``of_rules``).
 """
@@ -37,7 +37,7 @@ from thrifty.engine.walk.policy import check_threshold, distinct_thresholds, rou
 from thrifty.errors import InvalidInputError
 from thrifty.rows import query_keys
 
-__all__ = ["Answers", "Evidence", "means_at"]
+__all__ = ["Evidence", "PointAnswers", "means_at"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Evidence:
         Gate scores; a row goes on from a stage iff its score is larger than the threshold. Without columns, places
         are rules, and a point is the number of one.
     quality : ndarray of shape (n_rows, n_places), bool or float
-        How good the answer of each stage is and, last, the answer behind all of them; bool where it is right or wrong.
+        Quality of the answer of each stage and, last, of the one behind all of them; bool where it is right or wrong.
         Of documents, scores to rank them by.
     cost : ndarray of shape (n_places,) or (n_rows, n_places)
         Total cost of a row that is answered there; per row where that differs.
@@ -90,7 +90,7 @@ class Evidence:
         what is evaluated on them, and its standard error; means of operating points are corrected by it.
         None is zero.
     unit : RankedQueries, optional
-        What is counted, where that is not rows: the queries whose documents the rows are.
+        Unit of means and tests, where that is not rows: the queries whose documents the rows are.
     """
 
     gate: Floats
@@ -189,7 +189,7 @@ class Evidence:
     def of_point(cls, cost: ArrayLike, quality: ArrayLike, sent: ArrayLike, **fields: Any) -> Self:
         """One operating point of any system: cost and quality of each row, and whether it got to the full model.
 
-        Several points of one system differ in their settings: put there what tells them apart.
+        Several points of one system differ in their settings: put there the parameters that distinguish them.
         """
         answered = np.asarray(quality)
         # A gate at 1/2 on top of "was sent" is this very point.
@@ -217,7 +217,7 @@ class Evidence:
 
     @property
     def unit_name(self) -> str:
-        """Name of what is counted, in the plural."""
+        """Name of the unit, in the plural."""
         return "rows" if self.unit is None else self.unit.name
 
     @property
@@ -248,7 +248,7 @@ class Evidence:
 
     @property
     def sends_to_full(self) -> bool:
-        """Whether a row that passes every stage gets the full model's own answer."""
+        """True if a row that passes every stage gets the full model's own answer."""
         return self.full_quality is not None and np.array_equal(self.quality[:, -1], self.full_quality)
 
     @property
@@ -261,7 +261,7 @@ class Evidence:
         return json.dumps([points, list(self.features), self.settings], sort_keys=True)
 
     def is_same_measurement(self, other: "Evidence") -> bool:
-        """Whether both hold the same numbers row by row, as only the same rows give."""
+        """True if both hold the same numbers row by row, as only the same rows give."""
         return np.array_equal(self.gate, other.gate) and np.array_equal(self.quality, other.quality)
 
     def cost_at(self, place: int) -> Floats:
@@ -316,14 +316,16 @@ class Evidence:
         per_row = {name: getattr(self, name) for name in names}
         if self.cost.ndim == 2:
             per_row["cost"] = self.cost
-        taken: dict[str, Any] = {name: None if one is None else one[rows] for name, one in per_row.items()}
+        taken: dict[str, Any] = {
+            name: None if array is None else array[rows] for name, array in per_row.items()
+        }
         return replace(self, **taken, rows=fingerprints, unit=unit)
 
     def without_scores(self) -> "Evidence":
-        """All that operating points are found, compared and proved with, in half of the memory.
+        """The evidence as operating points are chosen, compared and certified with it, in half of the memory.
 
-        Targets and scores, which only measures such as recall and AUC ask for, are left out, and weights that are all
-        one, which need not be written down.
+        Targets and scores, which only measures such as recall and AUC need, are left out, and so are weights that are
+        all one.
         """
         weight = None if self.weight is None or np.all(self.weight == 1.0) else self.weight
         return replace(self, weight=weight, target=None, scores=None, full_scores=None)
@@ -369,14 +371,14 @@ class Evidence:
         if self.n_stages == 1:
             return GateAverages(self.gate[:, 0], self.cost, self.quality, points[:, 0])
         place, cost, quality = zip(*(self.at_point(point) for point in points), strict=True)
-        # Rules do not say who answers.
+        # With rules, the share sent on is not defined.
         sent = np.array(place) == self.n_stages if self.n_stages else np.full(np.shape(cost), np.nan)
         return RouteAverages(np.array(cost), sent, np.array(quality))
 
     def _averages_of_queries(self, unit: RankedQueries, points: Floats) -> RouteAverages:
         """Means over documents and over queries with a relevant document, from sums over each query."""
         place, paid, measure = zip(*(self._sums_at(unit, point) for point in points), strict=True)
-        sent = [unit.sums(one == self.n_stages) for one in place]
+        sent = [unit.sums(places == self.n_stages) for places in place]
         is_known = ~np.isnan(measure[0])
         return RouteAverages(np.array(paid), np.array(sent), np.nan_to_num(measure), unit.size, is_known)
 
@@ -395,8 +397,8 @@ class Evidence:
         if self.optimism is None or self.points is None:
             return np.zeros((len(points), 2))
         of_points, wanted = (
-            np.array([np.average(self.at_point(point)[1], weights=self.weights) for point in some])
-            for some in (self.points, points)
+            np.array([np.average(self.at_point(point)[1], weights=self.weights) for point in each])
+            for each in (self.points, points)
         )
         rising = np.argsort(of_points, kind="stable")
         optimism = [np.interp(wanted, of_points[rising], column) for column in self.optimism[rising].T]
@@ -438,11 +440,11 @@ class Evidence:
             raise InvalidInputError(
                 f"{self.unit_name} have no loss whose mean can be bounded; count those that are worse instead."
             )
-        self.against_full()  # refuses where nothing is known of the full model
+        self.against_full()  # refuses evidence without the quality of the full model
         best = 1.0 if self.task is None else self.task.best_quality
         lost, by_full = (
-            np.minimum(best - np.asarray(one, dtype=np.float64), largest) / largest
-            for one in (self.quality, self.full_quality)
+            np.minimum(best - np.asarray(quality, dtype=np.float64), largest) / largest
+            for quality in (self.quality, self.full_quality)
         )
         excess: Floats = lost - by_full[:, None]
         return excess
@@ -473,19 +475,19 @@ class Evidence:
         cost = self.cost[place] if self.cost.ndim == 1 else self.cost[rows, place]
         return place, cost, self.quality[rows, place]
 
-    def answers_at(self, point: Floats) -> "Answers":
+    def answers_at(self, point: Floats) -> "PointAnswers":
         """Place of each row at one point, whether its answer is right, and its scores, as far as they are known."""
         route = self._places_at(point)
         rows = np.arange(len(route))
         right = self.quality if self.right is None else self.right
-        return Answers(
+        return PointAnswers(
             route,
             np.asarray(right[rows, route], dtype=bool) if right.dtype == bool else None,
             None if self.scores is None else self.scores[rows, route],
         )
 
 
-class Answers(NamedTuple):
+class PointAnswers(NamedTuple):
     """Rows at one operating point: place, whether the answer is right, and its scores; None where unknown."""
 
     place: Ints
@@ -536,7 +538,7 @@ def _columns(name: str, stop: Any, go: Any, n_rows: int) -> Numbers:
 
 
 def _check_quality(name: str, quality: ArrayLike, shape: tuple[int | None, ...]) -> Numbers:
-    """Numbers of a shape; what was bool stays bool, in an eighth of the memory."""
+    """Numbers of a shape; bool stays bool, in an eighth of the memory."""
     numbers = finite_numbers(name, quality, shape)
     return np.asarray(quality) if np.asarray(quality).dtype == bool else numbers
 

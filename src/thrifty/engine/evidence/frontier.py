@@ -55,7 +55,7 @@ class Frontier:
     seen : tuple of ndarray
         Fingerprints of the rows that the systems were fitted on and the points chosen on, as far as they are known.
     task : Task, optional
-        What an answer is, which ``measures`` and ``plot`` need to know: labels, numbers, and what mistakes cost.
+        Kind of answer, which ``measures`` and ``plot`` need: labels or numbers, and the prices of mistakes.
     """
 
     evidence: tuple[Evidence, ...]
@@ -87,24 +87,27 @@ class Frontier:
             Score a row by whether the answer is not worse than the full model's, instead of whether it is right: the
             frontier a certificate of "loses at most so much against the full model" walks along.
         task : Task, optional
-            What an answer is, ``estimator.chain_.task``; the ``frontier_`` of an estimator knows it.
+            Kind of answer, ``estimator.chain_.task``; the ``frontier_`` of an estimator has it.
         every_point : bool, default=False
             Keep points that are not efficient on these rows, too: dearer ones may be safer on others.
         """
         sources = _sources(evidence, against_full)
-        points = [one.every_point() for one in sources]
+        points = [system.every_point() for system in sources]
         source = np.repeat(np.arange(len(points)), [len(thresholds) for thresholds, _ in points])
-        widest = max(one.n_parameters for one in sources)
+        widest = max(system.n_parameters for system in sources)
         thresholds = np.concatenate(
-            [np.pad(one, ((0, 0), (0, widest - one.shape[1])), constant_values=np.nan) for one, _ in points]
+            [
+                np.pad(part, ((0, 0), (0, widest - part.shape[1])), constant_values=np.nan)
+                for part, _ in points
+            ]
         )
-        means = Means(*(np.concatenate([getattr(one, name) for _, one in points]) for name in _MEANS))
+        means = Means(*(np.concatenate([getattr(part, name) for _, part in points]) for name in _MEANS))
         # Costs that differ in their last digits only are equal; counts of right answers are exact as they are.
         scale = float(np.abs(means.cost).max()) or 1.0
         cost = np.round(means.cost / scale, 12)
         kept = np.argsort(cost, kind="stable") if every_point else efficient(cost, means.score)
         means = Means(means.cost[kept], means.share[kept], means.score[kept])
-        seen = tuple(keys for one in sources for keys in one.known_rows)
+        seen = tuple(keys for system in sources for keys in system.known_rows)
         return cls(sources, source[kept], thresholds[kept], means, means, False, against_full, seen, task)
 
     def on(self, evidence: Sequence[Evidence]) -> Self:
@@ -132,10 +135,10 @@ class Frontier:
                 )
         means = means_at(sources, self.source, self.thresholds)
         held_out = not all(sources[place].is_same_measurement(self.evidence[place]) for place in used)
-        fitted_on = tuple(one.seen for one in sources if one.seen is not None)
+        fitted_on = tuple(system.seen for system in sources if system.seen is not None)
         return replace(self, evidence=sources, means=means, held_out=held_out, seen=(*self.seen, *fitted_on))
 
-    # -- questions -----------------------------------------------------------------------------
+    # -- points of budgets and scores -----------------------------------------------------------------------------
 
     def best(self, *, budget: float) -> "OperatingPoint":
         """The point for a mean spend of at most ``budget``: the best-scoring one on the rows it was chosen on."""
@@ -166,20 +169,18 @@ class Frontier:
         order = np.argsort(self.source, kind="stable")
         for start in range(0, len(order), _POINTS):
             block = order[start : start + _POINTS]
-            cost, score = self._resampled(block, n_boot, seed)
+            cost, score = resampled(
+                self.evidence, self.source[block], self.thresholds[block], n_boot=n_boot, seed=seed
+            )
             ends[:2, block] = tails(score, level)
             ends[2:, block] = tails(cost, level)
         return Band(level, *ends)
 
-    def _resampled(self, places: Ints, n_boot: int, seed: int) -> tuple[Floats, Floats]:
-        """Mean cost and mean score of some points under each draw of rows."""
-        source, thresholds = self.source[places], self.thresholds[places]
-        return resampled(self.evidence, source, thresholds, n_boot=n_boot, seed=seed)
-
     def _scores_drawn(self, places: Ints, n_boot: int, seed: int) -> Floats:
         """Score at each place under each draw; a point that serves several budgets is averaged once."""
         points, of_budget = np.unique(places, return_inverse=True)
-        return self._resampled(points, n_boot, seed)[1][of_budget]
+        source, thresholds = self.source[points], self.thresholds[points]
+        return resampled(self.evidence, source, thresholds, n_boot=n_boot, seed=seed)[1][of_budget]
 
     def compare(
         self,
@@ -202,28 +203,28 @@ class Frontier:
             Share of the draws an interval holds, number of draws, and their seed.
         """
         check_bootstrap(level, n_boot)
-        asked = np.array([check_amount("budgets", budget) for budget in np.ravel(np.asarray(budgets))])
-        if asked.size == 0:
+        budgets = np.array([check_amount("budgets", budget) for budget in np.ravel(np.asarray(budgets))])
+        if budgets.size == 0:
             raise InvalidInputError("budgets must hold at least one budget; got none.")
         sizes = {name: other.n_rows for name, other in others.items() if other.n_rows != self.n_rows}
         if sizes:
             raise InvalidInputError(
                 f"frontiers must be compared on the same rows; this one has {self.n_rows}, the others {sizes}."
             )
-        places = self.within(asked)
+        places = self.within(budgets)
         drawn = self._scores_drawn(places, n_boot, seed)
-        found = {}
+        comparisons = {}
         for name, other in others.items():
             try:
-                theirs = other.within(asked)
+                theirs = other.within(budgets)
             except InvalidInputError as error:
                 raise InvalidInputError(f"others[{name!r}]: {error}") from None
             difference = self.score[places] - other.score[theirs]
             draws = drawn - other._scores_drawn(theirs, n_boot, seed)
             mean_low, mean_high = tails(draws.mean(axis=0), level)
             low, high = tails(draws, level)
-            found[name] = Comparison(
-                budgets=asked,
+            comparisons[name] = Comparison(
+                budgets=budgets,
                 difference=difference,
                 low=low,
                 high=high,
@@ -233,7 +234,7 @@ class Frontier:
                 mean_high=float(mean_high),
                 level=level,
             )
-        return found
+        return comparisons
 
     def losses_against_full(self, rows: Bools | None = None) -> Ints:
         """Number of these rows, or of some, on which the full model is right and the point wrong, for each point."""
@@ -243,20 +244,25 @@ class Frontier:
             evidence: Sequence[Evidence] = self.evidence
             if not self.compares_with_full:
                 used = set(self.source.tolist())
-                evidence = [one.against_full() if at in used else one for at, one in enumerate(self.evidence)]
+                evidence = [
+                    system.against_full() if place in used else system
+                    for place, system in enumerate(evidence)
+                ]
             score = means_at(evidence, self.source, self.thresholds, rows).score
         n_rows = self.n_rows if rows is None else int(rows.sum())
         return np.rint(n_rows * (1.0 - score)).astype(np.intp)
 
     def sums(self, of_rows: Sequence[Floats], rows: Bools) -> Floats:
         """Sum over some rows, for each point, of numbers that are known for each system, row and place of an answer."""
-        evidence = [replace(one, quality=each) for one, each in zip(self.evidence, of_rows, strict=True)]
+        evidence = [
+            replace(system, quality=each) for system, each in zip(self.evidence, of_rows, strict=True)
+        ]
         return means_at(evidence, self.source, self.thresholds, rows).score * int(rows.sum())
 
     def plot(self, ax: Any = None, **line: Any) -> Any:
         """Draw score against mean cost on matplotlib axes and return them; ``line`` goes to ``ax.plot``.
 
-        Where mistakes have prices, the second axis is what they cost, and the point of least total cost is marked.
+        Where mistakes have prices, the second axis is their cost, and the point of least total cost is marked.
         """
         steps = not self.held_out
         if self.is_priced:
@@ -271,7 +277,7 @@ class Frontier:
 
     @property
     def is_priced(self) -> bool:
-        """Whether the score is minus what mistakes cost."""
+        """True if the score is minus the cost of mistakes."""
         priced = self.task is not None and self.task.mistake_price is not None
         return priced and not self.compares_with_full
 
@@ -320,11 +326,11 @@ class Frontier:
         places = np.unique(self.within(asked)).tolist()
         systems = [self.evidence[self.source[place]] for place in places]
         points = [
-            (one, self.thresholds[place, : one.n_parameters])
-            for place, one in zip(places, systems, strict=True)
+            (system, self.thresholds[place, : system.n_parameters])
+            for place, system in zip(places, systems, strict=True)
         ]
-        found = measures_along(points, self.task, level=level, n_boot=n_boot, seed=seed)
-        return _measures_frame(self, asked, dict(zip(places, found, strict=True)))
+        measures = measures_along(points, self.task, level=level, n_boot=n_boot, seed=seed)
+        return _measures_frame(self, asked, dict(zip(places, measures, strict=True)))
 
     def within(self, budgets: Floats) -> Ints:
         """Place of the point for each budget: the dearest it affords on the rows the points were chosen on."""
@@ -362,7 +368,7 @@ class Frontier:
     @property
     def threshold(self) -> Floats:
         """Threshold of each point whose system has a single gate; NaN for the others."""
-        single = np.array([one.n_stages == 1 and not one.is_fixed for one in self.evidence])
+        single = np.array([system.n_stages == 1 and not system.is_fixed for system in self.evidence])
         return np.where(single[self.source], self.thresholds[:, 0], np.nan)
 
     def __len__(self) -> int:
@@ -402,12 +408,12 @@ def _sources(evidence: Sequence[Evidence], against_full: bool) -> tuple[Evidence
     sources = tuple(evidence)
     if not sources:
         raise InvalidInputError("a frontier needs the evidence of at least one system; got none.")
-    sizes = sorted({one.n_units for one in sources})
+    sizes = sorted({system.n_units for system in sources})
     if len(sizes) > 1:
         raise InvalidInputError(
             f"the systems of a frontier must be evaluated on the same rows; got evidence of {sizes} rows."
         )
-    return tuple(one.against_full() for one in sources) if against_full else sources
+    return tuple(system.against_full() for system in sources) if against_full else sources
 
 
 # -- bands and comparisons -------------------------------------------------------------------------
@@ -439,11 +445,11 @@ class Comparison:
     Attributes
     ----------
     budgets : ndarray of shape (n_budgets,)
-        What both may spend, by the rows their points were chosen on.
+        Limits of the mean cost, on the rows that the points were chosen on.
     difference, low, high : ndarray of shape (n_budgets,)
         Difference of the scores, and the ends of its paired bootstrap interval at each budget.
     cost_difference : ndarray of shape (n_budgets,)
-        What the first really spends more than the second on these rows: a better score may have been paid for.
+        Mean cost of the first minus that of the second on these rows: a better score may have been paid for.
     mean, mean_low, mean_high : float
         Mean difference over the budgets, and the ends of its interval.
     level : float
@@ -496,7 +502,7 @@ class OperatingPoint:
     features : tuple of int
         Columns that its cheap part buys.
     settings : dict
-        What its system was fitted with.
+        Parameters of the fit of its system.
     chosen_cost, chosen_score : float
         Cost and score on the rows the point was chosen on, which may be those of ``cost`` and ``score``.
     thresholds : tuple of float
@@ -520,12 +526,12 @@ class OperatingPoint:
 
     @property
     def n_features(self) -> int:
-        """How many columns its cheap part buys."""
+        """Number of columns that its cheap part buys."""
         return len(self.features)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for a JSON file, which knows no infinite numbers."""
-        thresholds = [one if np.isfinite(one) else str(one) for one in self.thresholds]
+        thresholds = [value if np.isfinite(value) else str(value) for value in self.thresholds]
         single = thresholds[0] if len(thresholds) == 1 else None
         return asdict(self) | {"features": list(self.features), "threshold": single, "thresholds": thresholds}
 
@@ -544,12 +550,17 @@ def _pandas(method: str) -> Any:
 def _points_frame(frontier: Frontier) -> Any:
     """One line per point, one column per number and per setting; needs pandas."""
     pd, source = _pandas("to_frame"), frontier.source
-    bought = np.array([len(one.features) for one in frontier.evidence])
+    bought = np.array([len(system.features) for system in frontier.evidence])
+    threshold: Any = frontier.threshold
+    missing = np.isnan(threshold)
+    if missing.any():  # None instead of the missing ones
+        threshold = threshold.astype(object)
+        threshold[missing] = None
     columns: dict[str, Any] = {
         "cost": frontier.cost,
         "score": frontier.score,
         "share": frontier.share,
-        "threshold": _thresholds(frontier),
+        "threshold": threshold,
         "n_features": bought[source],
         "source": source,
         "chosen_cost": frontier.chosen.cost,
@@ -558,27 +569,19 @@ def _points_frame(frontier: Frontier) -> Any:
     used = np.unique(source)
     names = dict.fromkeys(name for place in used for name in frontier.evidence[place].settings)
     for name in names:
-        values = [one.settings.get(name) for one in frontier.evidence]
+        values = [system.settings.get(name) for system in frontier.evidence]
         columns[f"setting.{name}"] = pd.Series([values[place] for place in source])
     return pd.DataFrame(columns)
 
 
-def _measures_frame(frontier: Frontier, budgets: Floats, found: Mapping[int, Mapping[str, Measure]]) -> Any:
+def _measures_frame(
+    frontier: Frontier, budgets: Floats, measures: Mapping[int, Mapping[str, Measure]]
+) -> Any:
     """One line per budget: the budget, the cost of its point, and every measure with the ends of its interval."""
     lines = []
     for budget, place in zip(budgets.tolist(), frontier.within(budgets).tolist(), strict=True):
         line = {"budget": budget, "cost": float(frontier.cost[place])}
-        for name, one in found[place].items():
-            line |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+        for name, measure in measures[place].items():
+            line |= {name: measure.value, f"{name}_low": measure.low, f"{name}_high": measure.high}
         lines.append(line)
     return _pandas("measures").DataFrame(lines)
-
-
-def _thresholds(frontier: Frontier) -> Any:
-    """Thresholds as numbers; objects, with None instead of the missing ones, only where some are missing."""
-    missing = np.isnan(frontier.threshold)
-    if not missing.any():
-        return frontier.threshold
-    values = frontier.threshold.astype(object)
-    values[missing] = None
-    return values

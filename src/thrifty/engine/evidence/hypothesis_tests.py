@@ -90,7 +90,7 @@ class RiskTests:
     Attributes
     ----------
     passed : ndarray of shape (n_points,), bool
-        Whether each point passes all its tests.
+        Points that pass all their tests.
     result : callable
         The ``TestResult`` of a point, by its place.
     """
@@ -123,10 +123,12 @@ class LossCounts:
     @classmethod
     def of(cls, frontier: Frontier, trials: "Trials", label: Any = None, rows: Bools | None = None) -> Self:
         """Count the losses of the points of a frontier, among all rows or those of one class."""
-        own = trials if rows is None else replace(trials, kept=trials.kept & rows, first=trials.first & rows)
-        of_kept, of_first = (_losses(frontier, each) for each in (own.kept, own.first))
+        counted = (
+            trials if rows is None else replace(trials, kept=trials.kept & rows, first=trials.first & rows)
+        )
+        of_kept, of_first = (_losses(frontier, mask) for mask in (counted.kept, counted.first))
         n_given = frontier.n_rows if rows is None else int(rows.sum())
-        return cls(label, n_given, own.n_kept, own.n_trials, of_kept, of_first)
+        return cls(label, n_given, counted.n_kept, counted.n_trials, of_kept, of_first)
 
     def __add__(self, other: Self) -> "LossCounts":
         names = ("n_given", "n_kept", "n_trials", "of_kept", "of_first")
@@ -159,20 +161,26 @@ def binomial_tests(counts: Sequence[LossCounts], max_loss: MaxLoss, confidence: 
     all classes together, and the bound of the class that comes nearest to its limit.
     """
     limits = dict(max_loss) if isinstance(max_loss, Mapping) else {None: max_loss}
-    bounds = [one.bounds(confidence) for one in counts]
+    bounds = [of_class.bounds(confidence) for of_class in counts]
 
     def result(place: int) -> TestResult:
         each = tuple(
             ClassLoss(
-                one.label, limits[one.label], one.n_trials, int(one.n_losses[place]), float(bound[place])
+                of_class.label,
+                limits[of_class.label],
+                of_class.n_trials,
+                int(of_class.n_losses[place]),
+                float(bound[place]),
             )
-            for one, bound in zip(counts, bounds, strict=True)
+            for of_class, bound in zip(counts, bounds, strict=True)
         )
-        nearest = max(each, key=lambda one: one.bound / one.max_loss)
+        nearest = max(each, key=lambda loss: loss.bound / loss.max_loss)
         by_class = each if isinstance(max_loss, Mapping) else None
-        return TestResult(sum(one.n_losses for one in each), nearest.bound, None, by_class)
+        return TestResult(sum(loss.n_losses for loss in each), nearest.bound, None, by_class)
 
-    passed = [within_limit(bound, limits[one.label]) for one, bound in zip(counts, bounds, strict=True)]
+    passed = [
+        within_limit(bound, limits[of_class.label]) for of_class, bound in zip(counts, bounds, strict=True)
+    ]
     return RiskTests(np.asarray(np.array(passed, dtype=bool).all(axis=0)), result)
 
 
@@ -188,7 +196,7 @@ def betting_tests(
     weighted_rows = [(trials.first, 1.0)]
     if trials.n_kept > trials.n_trials:
         weighted_rows.append((trials.kept, power))
-    excess = [one.excess(largest) for one in frontier.evidence]
+    excess = [system.excess(largest) for system in frontier.evidence]
     rejected = []
     for rows, exponent in weighted_rows:
         wealth = [
@@ -199,10 +207,9 @@ def betting_tests(
 
     def result(place: int) -> TestResult:
         system = frontier.evidence[int(frontier.source[place])]
-        judged = replace(system, quality=system.excess(largest))
-        lost = np.asarray(
-            judged.at_point(frontier.thresholds[place, : system.n_parameters])[2], dtype=np.float64
-        )
+        point = frontier.thresholds[place, : system.n_parameters]
+        _, _, values = replace(system, quality=excess[int(frontier.source[place])]).at_point(point)
+        lost = np.asarray(values, dtype=np.float64)
         first, kept = lost[trials.first], lost[trials.kept]
         bounds = [betting_bound(first, confidence), betting_bound(kept, confidence, power)]
         return TestResult(int((first > 0).sum()), max(bounds), max(float(first.mean()), float(kept.mean())))
@@ -212,24 +219,25 @@ def betting_tests(
 
 def rows_by_class(frontier: Frontier, limits: Mapping[Any, float]) -> dict[Any, Bools]:
     """The rows of each class that a limit is set for."""
-    known = next((one for one in frontier.evidence if one.strata is not None and one.classes), None)
-    if known is None or known.strata is None:
+    of_classes = next((each for each in frontier.evidence if each.strata is not None and each.classes), None)
+    if of_classes is None or of_classes.strata is None:
         raise InvalidParameterError(
             "max_loss",
             "by class needs to know the class of each row, and this evidence does not: numbers have none. Give one "
             "number for all rows.",
         )
-    check_max_loss(limits, known.classes)
-    numbers = {label: known.classes.index(label) for label in limits}
-    return {label: known.strata == number for label, number in numbers.items()}
+    check_max_loss(limits, of_classes.classes)
+    numbers = {label: of_classes.classes.index(label) for label in limits}
+    return {label: of_classes.strata == number for label, number in numbers.items()}
 
 
 def empirical_risk_within(frontier: Frontier, max_loss: MaxLoss) -> Bools:
-    """Whether the empirical risk of each point on these rows is within a limit; an estimate, not a certificate."""
+    """Points whose empirical risk on these rows is within a limit; an estimate, not a certificate."""
     if isinstance(max_loss, Mapping):
-        inside = rows_by_class(frontier, max_loss)
-        shares = [frontier.losses_against_full(rows) / max(rows.sum(), 1) for rows in inside.values()]
-        kept = [share <= max_loss[label] for label, share in zip(inside, shares, strict=True)]
+        kept = [
+            frontier.losses_against_full(rows) / max(rows.sum(), 1) <= max_loss[label]
+            for label, rows in rows_by_class(frontier, max_loss).items()
+        ]
         return np.asarray(np.array(kept).all(axis=0))
     return np.asarray(frontier.losses_against_full() / frontier.n_rows <= max_loss)
 
@@ -310,7 +318,7 @@ def clopper_pearson_bound(n_losses: ArrayLike, n_rows: int, confidence: float) -
 
 
 def within_limit(bound: Floats, limit: float) -> Bools:
-    """Whether bounds are at most a limit."""
+    """Mask of the bounds that are at most a limit."""
     return np.asarray(bound <= limit * (1 + _SLACK))
 
 
@@ -329,7 +337,7 @@ def log_wealth(excess: Floats, mean: float, stake: float) -> Floats:
 
 
 def rejects(total: Floats, confidence: float) -> Bools:
-    """Whether the betting test rejects, from the log-wealth of each of ``STAKES`` on the first axis."""
+    """Mask of rejections by the betting test, from the log-wealth of each of ``STAKES`` on the first axis."""
     return np.asarray(logsumexp(total, axis=0) - np.log(len(STAKES)) >= -np.log1p(-confidence) - _SLACK)
 
 
@@ -417,9 +425,9 @@ def trials_of(
     Parameters
     ----------
     rows : ndarray of shape (n_rows, 2) or None
-        Fingerprints of what each row holds, and of that together with its label; None where they are not known.
+        Fingerprints of the cells of each row, and of cells and label; None where they are not known.
     seen : tuple of ndarray
-        Fingerprints of what the rows of the fit hold; empty where they are not known.
+        Fingerprints of the cells of the rows of the fit; empty where they are not known.
     n_rows : int
         Rows given.
     duplicates : str
@@ -428,10 +436,10 @@ def trials_of(
         Fingerprints, with labels, of rows that are counted elsewhere, in another partition of the table.
     """
     check_duplicates(duplicates)
-    everyone = np.ones(n_rows, dtype=bool)
+    all_rows = np.ones(n_rows, dtype=bool)
     if rows is None:
-        return Trials(everyone, everyone, None, None)
-    is_seen = np.isin(rows[:, 0], np.concatenate(seen)) if seen else ~everyone
+        return Trials(all_rows, all_rows, None, None)
+    is_seen = np.isin(rows[:, 0], np.concatenate(seen)) if seen else ~all_rows
     n_seen = int(is_seen.sum()) if seen else None
     if n_seen and duplicates == "refuse":
         places = np.flatnonzero(is_seen)[:_SHOWN].tolist()
@@ -442,7 +450,7 @@ def trials_of(
             f'independent observations, as in a table with few different ones, duplicates="count" counts them all.'
         )
     if duplicates == "count":
-        return Trials(everyone, everyone, n_seen, rows[:, 1])
+        return Trials(all_rows, all_rows, n_seen, rows[:, 1])
     kept, first = ~is_seen, np.zeros(n_rows, dtype=bool)
     places = np.flatnonzero(kept)
     first[places[np.unique(rows[places, 1], return_index=True)[1]]] = True

@@ -20,7 +20,7 @@ from scipy.special import stdtrit
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.engine.evidence.bootstrap import check_bootstrap, draws_of, tails
-from thrifty.engine.evidence.evidence import Answers, Evidence
+from thrifty.engine.evidence.evidence import Evidence, PointAnswers
 from thrifty.engine.tasks.classes import ClassTask
 from thrifty.engine.tasks.task import ERRORS, Task, mean_error
 from thrifty.engine.walk.policy import SLACK, Policy
@@ -45,7 +45,7 @@ MIN_PROBABILITY = 1e-15
 
 
 SCORE_WIDENING = 1.2
-"""Factor on the standard error of an expected score: the served stages differ from the copies that were judged."""
+"""Factor on the standard error of an expected score: the served stages differ from the evaluated copies."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def score_interval(evidence: Evidence, policy: Policy, score: float, level: floa
     """
     weight, share, in_force = evidence.weights, policy.share, policy.thresholds[[policy.lower, policy.upper]]
     quality = [evidence.at_point(point)[2] for point in in_force]
-    lower, upper = (np.asarray(one, dtype=np.float64) for one in quality)
+    lower, upper = (np.asarray(values, dtype=np.float64) for values in quality)
     n_rows = float(weight.sum() ** 2 / np.square(weight).sum())
     quantile = float(stdtrit(max(n_rows - 1.0, 1.0), (1 + level) / 2))
     middle, n_more, ends = score, 0.0, (-np.inf, np.inf)
@@ -93,9 +93,9 @@ def measures_along(
     the mean over the others. A resample that lacks a class is treated alike.
     """
     rows = _measured(points, task)
-    found = banded(rows, rows.names, level=level, n_boot=n_boot, seed=seed)
+    bands = banded(rows, rows.names, level=level, n_boot=n_boot, seed=seed)
     return [
-        {name: Measure(*(float(end[place]) for end in ends)) for name, ends in found.items()}
+        {name: Measure(*(float(end[place]) for end in ends)) for name, ends in bands.items()}
         for place in range(len(points))
     ]
 
@@ -111,8 +111,11 @@ def banded(
         for name, values in rows.under(counts, names).items():
             drawn[name][:, place] = values
     # A resample without a class has no recall of it.
-    ends = {name: [tails(one[~np.isnan(one)], level) for one in values] for name, values in drawn.items()}
-    return {name: (once[name][:, 0], *np.array(some).T) for name, some in ends.items()}
+    ends = {
+        name: [tails(of_point[~np.isnan(of_point)], level) for of_point in values]
+        for name, values in drawn.items()
+    }
+    return {name: (once[name][:, 0], *np.array(pairs).T) for name, pairs in ends.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,11 +125,11 @@ class ClassRows:
     Attributes
     ----------
     right : ndarray of shape (n_points, n_rows)
-        Whether each answer is right; the probability of that, where chance has a say in it.
+        Whether each answer is right, or the probability of that where two points are mixed.
     strata : ndarray of shape (n_rows,)
         Number of the class of each row.
     labels : tuple
-        What the classes are called.
+        Labels of the classes.
     outputs : list of n_points ndarrays of shape (n_rows, n_classes), optional
         Probabilities, where they are known.
     """
@@ -144,46 +147,50 @@ class ClassRows:
     @cached_property
     def by_class(self) -> dict[int, Ints]:
         """Rows of each class that some row has."""
-        return {int(one): np.flatnonzero(self.strata == one) for one in np.unique(self.strata)}
+        return {int(number): np.flatnonzero(self.strata == number) for number in np.unique(self.strata)}
 
     @cached_property
     def log_losses(self) -> Floats:
         """Log-loss of each answer, shape (n_points, n_rows)."""
         assert self.outputs is not None  # only asked for where they are known
-        given = np.array([one[np.arange(self.n_rows), self.strata] for one in self.outputs])
-        losses: Floats = -np.log(np.maximum(given, MIN_PROBABILITY))
+        of_class = np.array([outputs[np.arange(self.n_rows), self.strata] for outputs in self.outputs])
+        losses: Floats = -np.log(np.maximum(of_class, MIN_PROBABILITY))
         return losses
 
     @property
     def names(self) -> list[str]:
         """Names of the measures."""
-        recalls = [f"recall of {self.labels[one]!r}" for one in self.by_class]
-        known = [] if self.outputs is None else ["log-loss", *(["AUC"] if len(self.by_class) > 1 else [])]
-        return ["accuracy", "balanced accuracy", *known, *recalls]
+        of_outputs = (
+            [] if self.outputs is None else ["log-loss", *(["AUC"] if len(self.by_class) > 1 else [])]
+        )
+        return ["accuracy", "balanced accuracy", *of_outputs, *self._recall_names]
+
+    @property
+    def _recall_names(self) -> list[str]:
+        return [f"recall of {self.labels[number]!r}" for number in self.by_class]
 
     def under(self, counts: Floats, names: Sequence[str]) -> dict[str, Floats]:
         """Some of the measures under weights of shape (n_rows, n_weightings): (n_points, n_weightings) each."""
         total = counts.sum(axis=0)
-        found = {"accuracy": self.right @ counts / total}
+        values = {"accuracy": self.right @ counts / total}
         if not {"accuracy", "log-loss", "AUC"}.issuperset(names):
             with np.errstate(invalid="ignore"):
                 recalls = [
-                    self.right[:, own] @ counts[own] / counts[own].sum(axis=0)
-                    for own in self.by_class.values()
+                    self.right[:, rows] @ counts[rows] / counts[rows].sum(axis=0)
+                    for rows in self.by_class.values()
                 ]
-            found["balanced accuracy"] = np.nanmean(recalls, axis=0)
-            called = (f"recall of {self.labels[one]!r}" for one in self.by_class)
-            found |= dict(zip(called, recalls, strict=True))
+            values["balanced accuracy"] = np.nanmean(recalls, axis=0)
+            values |= dict(zip(self._recall_names, recalls, strict=True))
         if "log-loss" in names:
-            found["log-loss"] = self.log_losses @ counts / total
+            values["log-loss"] = self.log_losses @ counts / total
         if "AUC" in names:
-            found["AUC"] = np.array([self._auc(one, counts) for one in self.outputs or ()])
-        return {name: found[name] for name in names}
+            values["AUC"] = np.array([self._auc(outputs, counts) for outputs in self.outputs or ()])
+        return {name: values[name] for name in names}
 
     def _auc(self, outputs: Floats, counts: Floats) -> Floats:
         """AUC of one point; of several classes the mean, each against the rest."""
         present = list(self.by_class)[1:] if len(self.by_class) == 2 == outputs.shape[1] else self.by_class
-        areas = [_areas(self.strata == one, outputs[:, one], counts) for one in present]
+        areas = [_areas(self.strata == number, outputs[:, number], counts) for number in present]
         mean: Floats = np.nanmean(areas, axis=0)
         return mean
 
@@ -209,33 +216,35 @@ class NumberRows:
         """Some of the measures under weights of shape (n_rows, n_weightings): (n_points, n_weightings) each."""
         total = counts.sum(axis=0)
         powers = {name: self.errors**power @ counts / total for name, power in ERRORS.items()}
-        found = {name: mean_error(powers[name], power) for name, power in ERRORS.items()}
+        values = {name: mean_error(powers[name], power) for name, power in ERRORS.items()}
         centred = self.y - self.y.mean()
         spread = centred**2 @ counts / total - (centred @ counts / total) ** 2
         with np.errstate(divide="ignore", invalid="ignore"):
-            found["R2"] = np.where(spread > 0.0, 1.0 - powers["RMSE"] / spread, np.nan)
-        return {name: found[name] for name in names}
+            values["R2"] = np.where(spread > 0.0, 1.0 - powers["RMSE"] / spread, np.nan)
+        return {name: values[name] for name in names}
 
 
 def answered_rows(
-    task: Task | None, first: Evidence, answers: Sequence[Answers]
+    task: Task | None, first: Evidence, answers: Sequence[PointAnswers]
 ) -> ClassRows | NumberRows | None:
     """Answers to the rows of some evidence, at one or more points, as measures need them; None where unknown."""
-    scores = [one.scores for one in answers if one.scores is not None]
+    scores = [of_point.scores for of_point in answers if of_point.scores is not None]
     has_scores = len(scores) == len(answers)
     if task is not None and not isinstance(task, ClassTask):
         if not has_scores or first.target is None:
             return None
-        errors = np.array([task.errors(first.target, one) for one in scores])
+        errors = np.array([task.errors(first.target, of_point) for of_point in scores])
         return NumberRows(errors, np.asarray(task.decode(first.target)))
     strata: Ints | None = None if first.strata is None else first.strata.astype(np.intp)
     if strata is None and task is not None and first.target is not None:
         strata = task.strata(first.target)
-    if strata is None or any(one.right is None for one in answers):
+    if strata is None or any(of_point.right is None for of_point in answers):
         return None
     labels = tuple(range(int(strata.max()) + 1)) if task is None else tuple(task.classes.tolist())
-    outputs = [task.outputs(one) for one in scores] if task is not None and has_scores else None
-    return ClassRows(np.array([one.right for one in answers], dtype=np.float64), strata, labels, outputs)
+    outputs = [task.outputs(of_point) for of_point in scores] if task is not None and has_scores else None
+    return ClassRows(
+        np.array([of_point.right for of_point in answers], dtype=np.float64), strata, labels, outputs
+    )
 
 
 def _measured(points: Sequence[tuple[Evidence, Floats]], task: Task | None) -> ClassRows | NumberRows:
@@ -248,13 +257,13 @@ def _measured(points: Sequence[tuple[Evidence, Floats]], task: Task | None) -> C
         )
     rows = answered_rows(task, first, [evidence.answers_at(point) for evidence, point in points])
     if rows is None:
-        what = (
+        reason = (
             "balanced accuracy and recall need the class of each row, and this evidence does not hold it"
             if task is None or isinstance(task, ClassTask)
             else "errors of numbers need the targets and the answers, which a fitted estimator does not keep"
         )
         raise InvalidInputError(
-            f"{what}. Ask the frontier of labelled rows: `frontier.on([evidence_of(estimator, X, y)])`."
+            f"{reason}. Ask the frontier of labelled rows: `frontier.on([evidence_of(estimator, X, y)])`."
         )
     return rows
 
@@ -278,7 +287,7 @@ def _areas(is_second: Bools, scores: Floats, counts: Floats) -> Floats:
 
 
 def with_classes(evidence: Evidence, task: Any) -> Evidence:
-    """The evidence with the class of every row and, where quality counts something else, which answers are right.
+    """The evidence with the class of every row and, where quality is another number, the answers that are right.
 
     One byte per row for up to 256 classes, and one more per row and place where answers are not just right or wrong.
     """
@@ -297,16 +306,16 @@ def recalls_at(evidence: Evidence, points: Floats, n_classes: int) -> Floats:
     right = evidence.quality if evidence.right is None else evidence.right
     if evidence.strata is None or right.dtype != bool:
         raise InvalidInputError(
-            "recall needs the class of each row that the operating points were judged on, and this evidence does not "
-            "hold it. Use the evidence of a fitted classifier."
+            "recall needs the class of each row that the operating points were evaluated on, and this evidence does "
+            "not hold it. Use the evidence of a fitted classifier."
         )
     total = np.bincount(evidence.strata, evidence.weights, n_classes)
-    found, judged = np.empty((len(points), n_classes)), replace(evidence, quality=right)
+    hits, by_right = np.empty((len(points), n_classes)), replace(evidence, quality=right)
     for place, point in enumerate(points):
-        _, _, answered = judged.at_point(point)
-        found[place] = np.bincount(evidence.strata, evidence.weights * answered, n_classes)
+        _, _, is_right = by_right.at_point(point)
+        hits[place] = np.bincount(evidence.strata, evidence.weights * is_right, n_classes)
     # A class without rows among these is never missed.
-    recalls: Floats = np.divide(found, total, out=np.ones_like(found), where=total > 0)
+    recalls: Floats = np.divide(hits, total, out=np.ones_like(hits), where=total > 0)
     return recalls
 
 
@@ -318,15 +327,15 @@ def check_floors(min_recall: Any, classes: Labels) -> dict[int, float]:
             f"must be a dict from labels to the least share of their rows to be found, such as "
             f"{{{classes.tolist()[-1]!r}: 0.9}}; got {min_recall!r}.",
         )
-    known, floors = classes.tolist(), {}
+    labels, floors = classes.tolist(), {}
     for label, floor in min_recall.items():
-        if label not in known:
+        if label not in labels:
             raise InvalidParameterError(
-                "min_recall", f"names {label!r}, which is not one of the labels {known}."
+                "min_recall", f"names {label!r}, which is not one of the labels {labels}."
             )
         if not isinstance(floor, int | float | np.number) or isinstance(floor, bool) or not 0 <= floor <= 1:
             raise InvalidParameterError("min_recall", f"of {label!r} must lie in [0, 1]; got {floor!r}.")
-        floors[known.index(label)] = float(floor)
+        floors[labels.index(label)] = float(floor)
     return floors
 
 
@@ -355,12 +364,12 @@ def within_floors(
     reached = (1 - share)[:, None] * recalls[lower] + share[:, None] * recalls[upper]
     affordable = np.ones(len(cost), dtype=bool) if budget is None else cost <= budget * (1 + SLACK)
     if not affordable.any():
-        policy.within(float(budget or 0.0))  # refuses, and says how much the cheapest point costs
+        policy.within(float(budget or 0.0))  # refuses, naming the cost of the cheapest point
     least = np.array(list(floors.values()))
-    there = reached[:, list(floors)]
-    allowed = np.flatnonzero(affordable & (there >= least - SLACK).all(axis=1))
+    limited = reached[:, list(floors)]
+    allowed = np.flatnonzero(affordable & (limited >= least - SLACK).all(axis=1))
     if not len(allowed):
-        raise _out_of_reach(there[affordable], cost[affordable], floors, budget, classes)
+        raise _out_of_reach(limited[affordable], cost[affordable], floors, budget, classes)
     wanted = -score if budget is not None else cost if price is None else cost - score
     best = allowed[np.lexsort((cost[allowed], wanted[allowed]))[0]]
     return policy.at(lower[best], upper[best], share[best])
@@ -371,7 +380,7 @@ def _corners(policy: Policy, recalls: Floats, floors: Mapping[int, float], budge
     mixes = [(float(place), 0.0) for place in range(len(policy))]
     for place in range(len(policy) - 1):
         limits = [(policy.cost, budget)] if budget is not None else []
-        limits += [(recalls[:, one], floor) for one, floor in floors.items()]
+        limits += [(recalls[:, number], floor) for number, floor in floors.items()]
         for values, limit in limits:
             step = float(values[place + 1] - values[place])
             share = (limit - float(values[place])) / step if step else 0.0
@@ -386,13 +395,15 @@ def _out_of_reach(
     """Error naming the point that misses the floors by least."""
     short = (np.array(list(floors.values())) - recalls).max(axis=1)
     nearest = int(np.lexsort((cost, short))[0])
-    labels = [classes[one].item() if hasattr(classes[one], "item") else classes[one] for one in floors]
+    labels = [classes.tolist()[number] for number in floors]
     wanted = ", ".join(f"{label!r}: {floor:g}" for label, floor in zip(labels, floors.values(), strict=True))
-    found = ", ".join(f"{label!r}: {one:.4g}" for label, one in zip(labels, recalls[nearest], strict=True))
+    reached = ", ".join(
+        f"{label!r}: {recall:.4g}" for label, recall in zip(labels, recalls[nearest], strict=True)
+    )
     within = "" if budget is None else f" within a budget of {budget!r}"
     return InvalidParameterError(
         "min_recall",
-        f"of {{{wanted}}} is not reached{within}: the point that comes nearest has {{{found}}} at a mean cost "
+        f"of {{{wanted}}} is not reached{within}: the point that comes nearest has {{{reached}}} at a mean cost "
         f"of {float(cost[nearest]):.6g}, on rows that its models have not seen. Ask for less, raise the budget, or fit "
         f"with a larger class_weight, or with a loss in which missing that class costs more.",
     )

@@ -1,4 +1,4 @@
-"""Queries as what evidence of a ranking counts: sums and measures of their documents.
+"""Queries as units of the evidence of a ranking: sums and measures of their documents.
 
 Documents of one query stop at different stages, so the measure of an order belongs to no single document or stage.
 Means, bootstrap and tests count queries, which are independent of each other, as documents of one query are not.
@@ -26,7 +26,7 @@ class RankedQueries:
     target : ndarray of shape (n_documents,)
         Queries and grades, as the task encodes them.
     task : RankingTask
-        How good an order is.
+        Measure of an order.
     against_full : bool
         Whether a query counts as 1 if its order is not worse than the full model's, else 0.
     """
