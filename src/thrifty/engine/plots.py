@@ -1,6 +1,6 @@
 """Every picture of thrifty, drawn with matplotlib, which is loaded when the first one is drawn.
 
-Functions take numbers and names. Estimators, frontiers, reports and commands decide what is shown and call them.
+Functions take numbers and names. Estimators, frontiers, reports and commands choose the numbers and call them.
 """
 
 import base64
@@ -63,7 +63,7 @@ def _new_axes(n_bars: int | None = None) -> Any:
 
 
 def _is_installed() -> bool:
-    """Whether matplotlib can be loaded."""
+    """Try to load matplotlib."""
     try:
         import matplotlib.figure  # noqa: F401 - is it there?
     except ModuleNotFoundError:
@@ -92,14 +92,14 @@ def save_figure(figure: Any, path: Path) -> Path:
 
 
 def as_html(draw: Any, title: str) -> str:
-    """An HTML image of what ``draw(ax)`` draws; nothing where matplotlib is not installed.
+    """An HTML image of a plot by ``draw(ax)``; empty where matplotlib is not installed.
 
     Parameters
     ----------
     draw : callable
         Called with the axes.
     title : str
-        What the picture shows, for readers who cannot see it.
+        Alternative text of the image.
     """
     if not _is_installed():
         return ""
@@ -238,7 +238,7 @@ def _plain(text: str) -> str:
 
 @dataclass(frozen=True)
 class _Bar:
-    """A horizontal bar: its name, where it begins and ends, and what is written behind it."""
+    """A horizontal bar: its name, its ends, and the note behind it."""
 
     name: str
     begin: float
@@ -247,7 +247,7 @@ class _Bar:
 
 
 def draw_route(way: Explanation, ax: Any = None) -> Any:
-    """Draw the way of a row: what it had paid before and after each stage, and what that stage would answer."""
+    """Draw the route of a row: its cost before and after each stage, and the answer of that stage."""
     bars, paid = [], 0.0
     for number, stage in enumerate(way.stages):
         note = answer_text(stage.answer, stage.probability) + (", goes on" if stage.goes_on else ", stops")
@@ -275,7 +275,7 @@ def purchased(prices: PriceList, bought: Bools, shares: Floats, names: Sequence[
     Parameters
     ----------
     prices : PriceList
-        Prices, and which columns are one purchase.
+        Prices, and the columns of each purchase.
     bought : ndarray of shape (n_places, n_features), bool
         Columns that a row holds at each place of its route; later places hold more.
     shares : ndarray of shape (n_places,)
@@ -283,7 +283,7 @@ def purchased(prices: PriceList, bought: Bools, shares: Floats, names: Sequence[
     names : sequence of str
         Names of the columns.
     """
-    found = []
+    purchases = []
     for group, price in enumerate(prices.prices.tolist()):
         columns = np.flatnonzero(prices.group_of == group)
         held: Bools = np.any(bought[:, columns], axis=1)
@@ -291,13 +291,16 @@ def purchased(prices: PriceList, bought: Bools, shares: Floats, names: Sequence[
         share = float(shares[held].sum())
         if share > 0.0:
             name = shortened([names[column] for column in columns.tolist()])
-            found.append((-share, first, group, Purchased(name, price, min(share, 1.0))))
-    return [one for *_, one in sorted(found)]
+            purchases.append((-share, first, group, Purchased(name, price, min(share, 1.0))))
+    return [purchase for *_, purchase in sorted(purchases)]
 
 
-def draw_purchases(found: Sequence[Purchased], ax: Any = None) -> Any:
-    """Draw what is bought how often."""
-    bars = [_Bar(one.name, 0.0, one.share, f"{one.share:.0%} of rows, price {one.price:g}") for one in found]
+def draw_purchases(purchases: Sequence[Purchased], ax: Any = None) -> Any:
+    """Draw the share of rows that make each purchase."""
+    bars = [
+        _Bar(purchase.name, 0.0, purchase.share, f"{purchase.share:.0%} of rows, price {purchase.price:g}")
+        for purchase in purchases
+    ]
     return _draw_bars(bars, "share of rows that buy it", "What is bought", ax)
 
 
@@ -305,15 +308,15 @@ def _draw_bars(bars: Sequence[_Bar], label: str, title: str, ax: Any) -> Any:
     """Bars from top to bottom."""
     ax = _new_axes(len(bars)) if ax is None else ax
     places = np.arange(len(bars))
-    ax.barh(places, [one.end - one.begin for one in bars], left=[one.begin for one in bars], height=0.62)
-    ax.set_yticks(places, [_plain(one.name) for one in bars])
+    ax.barh(places, [bar.end - bar.begin for bar in bars], left=[bar.begin for bar in bars], height=0.62)
+    ax.set_yticks(places, [_plain(bar.name) for bar in bars])
     ax.invert_yaxis()
-    for place, one in enumerate(bars):
+    for place, bar in enumerate(bars):
         beside = {"textcoords": "offset points", "va": "center", "fontsize": 8}
-        note = ax.annotate(_plain(one.note), (one.end, place), (5, 0), **beside)
+        note = ax.annotate(_plain(bar.note), (bar.end, place), (5, 0), **beside)
         # The layout would make the bars narrower for it, which does not make it shorter.
         note.set_in_layout(False)
-    longest = max((one.end for one in bars), default=1.0) or 1.0
+    longest = max((bar.end for bar in bars), default=1.0) or 1.0
     ax.set_xlim(0, _BARS_WIDTH * longest)
     ax.set_xticks([tick for tick in ax.get_xticks() if tick <= longest * (1 + 1e-9)])
     ax.set_xlabel(label)

@@ -67,17 +67,17 @@ class HttpSource(RetryingSource):
         largest = response_limit(len(keys) * len(names)) if self._max_bytes is None else self._max_bytes
         response = _run_in_event_loop(self._post(body, largest, seconds))
         try:
-            found = parse_json(response)
+            answer = parse_json(response)
         except ValueError as error:
             raise RemoteFailure(
                 "bad_json", f"the response must be JSON with different keys: {error}"
             ) from error
-        values = found.get("values") if isinstance(found, dict) else None
+        values = answer.get("values") if isinstance(answer, dict) else None
         if not isinstance(values, list) or not all(map(_is_row, values)):
             raise RemoteFailure(
-                "bad_json", f'the response must be {{"values": [[...], ...]}}; got {str(found)[:80]!r}'
+                "bad_json", f'the response must be {{"values": [[...], ...]}}; got {str(answer)[:80]!r}'
             )
-        failed = found.get("failed") or {}
+        failed = answer.get("failed") or {}
         row_of = {str(key): int(row) for key, row in zip(keys, rows, strict=True)}
         return Delivery(
             np.array(values, dtype=object).reshape(len(values), -1),
@@ -90,7 +90,7 @@ class HttpSource(RetryingSource):
 
 
 def _is_row(row: Any) -> bool:
-    """Whether a row of a response is a list of numbers, text, truth values and nulls."""
+    """True if a row of a response is a list of numbers, text, truth values and nulls."""
     return isinstance(row, list) and not any(isinstance(cell, list | dict) for cell in row)
 
 
@@ -101,11 +101,11 @@ def parse_json(text: bytes) -> Any:
     """Parse JSON; a key that an object has twice raises ``ValueError``, as everything that is no JSON."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        by_key = dict(pairs)
+        if len(by_key) < len(pairs):
             repeated, _ = Counter(key for key, _ in pairs).most_common(1)[0]
             raise ValueError(f"an object has the key {repeated[:60]!r} twice")
-        return found
+        return by_key
 
     return json.loads(text, object_pairs_hook=unique)
 

@@ -50,7 +50,7 @@ class Delivery:
     Attributes
     ----------
     values : array-like of shape (n_rows, n_columns)
-        What was asked for; NaN is a value that is missing, and is billed like any other.
+        Requested values; NaN is a value that is missing, and is billed like any other.
     failed : dict of int to str
         Rows that could not be delivered, by the numbers that they were asked for with, and why. Their values are
         ignored, and they are not billed.
@@ -72,12 +72,12 @@ class Delivery:
 class FeatureSource(Protocol):
     """Protocol of sources of features: a database, a lab, a paid service.
 
-    The name of the second parameter of ``fetch`` says what it is given: ``columns`` are numbers of columns, ``names``
+    The name of the second parameter of ``fetch`` decides its form: ``columns`` are numbers of columns, ``names``
     a list of their names, and ``group`` a tuple of the names that come in one purchase; the source is then asked for
     one purchase at a time. Where the fit knew no names, all of them are numbers.
 
-    A source that is asked by number may also say what its columns are called, in a list of text named ``columns``. They
-    are then compared with those of the fit, and asked for by the numbers that they have in that list.
+    A source that is asked by number may also list the names of its columns, as text, in an attribute ``columns``. They
+    are then compared with those of the fit, and asked for by their numbers in that list.
     """
 
     def __len__(self) -> int:
@@ -94,7 +94,7 @@ class Reader(Protocol):
     """Protocol of readers, through which a chain reads features."""
 
     is_at_hand: bool
-    """Whether any cell may be read, at no price."""
+    """True if any cell may be read, at no price."""
 
     ledger: "Ledger | None"
     """Keeps what fails and lets the other rows go on; None lets every error pass."""
@@ -129,7 +129,7 @@ class CellReader(Table):
     table : Table
         The rows as the full model reads them.
     full_needs : str, optional
-        What the full model is called, where it reads no missing values.
+        Name of the full model in errors, where it reads no missing values.
     """
 
     # Only cells that a row needs must be readable.
@@ -158,7 +158,7 @@ class CellReader(Table):
 def amounts_of(
     price_list: PriceList, reader: Reader, rows: Ints, used: Bools, names: Sequence[str] | None
 ) -> Floats | None:
-    """What rows pay for the purchases whose price differs by row; None where no price does.
+    """Amounts that rows pay for the purchases whose price differs by row; None where no price does.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ class _AdaptedSource:
     n_rows : int
         Rows that can be asked about.
     ask : callable
-        ``ask(rows, columns)`` puts the question in the words of the source.
+        ``ask(rows, columns)`` sends the request in the form of the source.
     by_group : bool
         Whether the source is asked for one purchase at a time.
     """
@@ -217,7 +217,7 @@ def as_source(
     Parameters
     ----------
     source : FeatureSource, mapping or callable
-        What a user gave.
+        Source in any form.
     names : sequence of str or None
         Names of the columns of the fit.
     price_list : PriceList
@@ -243,18 +243,18 @@ def as_source(
     length = _length(len(source) if hasattr(source, "__len__") else None, n_rows)
     if callable(getattr(source, "check", None)):
         source.check(_called(needed, names))
-    given = _second_parameter(fetch)
-    if given == "names":
+    parameter = _second_parameter(fetch)
+    if parameter == "names":
         return _AdaptedSource(length, lambda rows, columns: fetch(rows, _called(columns, names)))
-    if given == "group":
+    if parameter == "group":
         return _AdaptedSource(
             length, lambda rows, columns: fetch(rows, tuple(_called(columns, names))), by_group=True
         )
-    own = getattr(source, "columns", None)
-    own = [] if own is None or callable(own) else list(own)
-    if names is None or not own or not all(isinstance(name, str) for name in own):
+    columns = getattr(source, "columns", None)
+    columns = [] if columns is None or callable(columns) else list(columns)
+    if names is None or not columns or not all(isinstance(name, str) for name in columns):
         return _AdaptedSource(length, fetch)
-    places = places_of_fit(own, names, "the source")
+    places = places_of_fit(columns, names, "the source")
     return _AdaptedSource(
         length, fetch if places is None else lambda rows, columns: fetch(rows, places[columns])
     )
@@ -269,7 +269,7 @@ def _of_mapping(
 ) -> _AdaptedSource:
     """A mapping from a column, or a tuple of columns of one purchase, to values or to a function of rows."""
     for key in source:
-        columns = [find_column(one, names, price_list.n_features, "the source") for one in _parts(key)]
+        columns = [find_column(name, names, price_list.n_features, "the source") for name in _parts(key)]
         if len(set(price_list.group_of[columns].tolist())) > 1:
             raise InvalidInputError(
                 f"the source offers {key!r} together, and these columns are different purchases. Offer each purchase "
@@ -335,8 +335,8 @@ def side_by_side(offers: Sequence[tuple[Any, int]], rows: Ints) -> Delivery:
     columns = []
     for offer, place in offers:
         if id(offer) not in answers:
-            found = offer(rows.copy()) if callable(offer) else offer[rows]
-            answers[id(offer)] = found if isinstance(found, Delivery) else Delivery(found)
+            answer = offer(rows.copy()) if callable(offer) else offer[rows]
+            answers[id(offer)] = answer if isinstance(answer, Delivery) else Delivery(answer)
             failed.update(answers[id(offer)].failed)
         values = as_array(answers[id(offer)].values)
         if values.shape[:1] != (len(rows),) or values.ndim > 2 or place >= (*values.shape[1:], 1)[0]:
@@ -355,14 +355,16 @@ def _called(columns: Ints, names: Sequence[str] | None) -> list[Any]:
     return columns.tolist() if names is None else [names[column] for column in columns]
 
 
-def _length(own: int | None, n_rows: int | None) -> int:
-    if own is None and n_rows is None:
+def _length(of_source: int | None, n_rows: int | None) -> int:
+    if of_source is None and n_rows is None:
         raise InvalidInputError(
             "n_rows must say how many rows to ask about, because this source does not say how many it has."
         )
-    if own is not None and n_rows not in (None, own):
-        raise InvalidInputError(f"n_rows must be the number of rows of the source, {own}; got {n_rows!r}.")
-    length = own if n_rows is None else n_rows
+    if of_source is not None and n_rows not in (None, of_source):
+        raise InvalidInputError(
+            f"n_rows must be the number of rows of the source, {of_source}; got {n_rows!r}."
+        )
+    length = of_source if n_rows is None else n_rows
     if not isinstance(length, int | np.integer) or length < 0:
         raise InvalidInputError(f"n_rows must be a whole number of rows; got {length!r}.")
     return int(length)
@@ -391,7 +393,7 @@ class Ledger:
     Parameters
     ----------
     on_failure : {"answer", "skip", "raise"}
-        Whether a row is answered with what it holds, goes on without what it lacks, or is the last that is asked for.
+        Whether a row is answered with the columns it holds, goes on without those it lacks, or ends all requests.
     batch_size : int, optional
         Rows per question; None asks about all of them together.
     full_timeout : float, optional
@@ -400,9 +402,9 @@ class Ledger:
     Attributes
     ----------
     reasons : dict of int to str
-        What went wrong first, by row.
+        Reason of the first failure, by row.
     errors : list of Exception
-        What was raised.
+        Errors that were raised.
     full_failed : set of int
         Rows that the full model was asked about in vain, and with which nothing had gone wrong before.
     interrupted : bool
@@ -436,14 +438,14 @@ class Ledger:
 
     @property
     def is_closed(self) -> bool:
-        """Whether no further requests are made, after a failure with ``on_failure="raise"``."""
+        """True if no further requests are made, after a failure with ``on_failure="raise"``."""
         return self.interrupted or (self.on_failure == "raise" and bool(self.reasons))
 
     def note(self, rows: Ints, reason: str, error: Exception | None = None) -> None:
         """Record why some rows failed; the first reason of a row stays."""
         # A model that cannot do without what another failure left out is not to blame.
         new = [row for row in rows.tolist() if row not in self.reasons]
-        if any(error is one for one in self._full_errors):
+        if any(error is full_error for full_error in self._full_errors):
             self.full_failed.update(new)
         self.reasons.update(dict.fromkeys(new, reason))
         if error is not None:
@@ -464,8 +466,8 @@ class Ledger:
     def ask_full(self, rows: Ints, ask: Callable[[], Floats]) -> Floats:
         """Call the full model for some rows; invalid answers are billed, too.
 
-        Rows are asked about again where the answers of others made no sense, but only once: a model that answers at
-        random would otherwise be paid for ever.
+        Rows are asked about again where answers to others were invalid, but only once: a model that answers at random
+        would otherwise be paid for ever.
         """
         if self.is_closed:
             self.note(rows, "the full model was not asked, because something else had failed before")
@@ -495,9 +497,9 @@ class Ledger:
             rows_named = getattr(error, "rows", []) if isinstance(error, InvalidInputError) else []
             named = np.intersect1d(rows, np.asarray(rows_named, dtype=np.intp))
             with_holes = rows if len(named) else rows[~is_whole()]
-            guilty = named if len(named) else with_holes if len(with_holes) else rows
-            self.note(guilty, error_text(error), error)
-            raise RowsLeftBehindError(guilty) from error
+            blamed = named if len(named) else with_holes if len(with_holes) else rows
+            self.note(blamed, error_text(error), error)
+            raise RowsLeftBehindError(blamed) from error
 
 
 def error_text(error: Exception) -> str:
@@ -516,7 +518,7 @@ def run_for_readable_rows(
     reader : Reader
         Where the rows are read from; one without a ledger lets every error pass.
     rows, columns : ndarray of int
-        What is read.
+        Cells that are read.
     act : callable
         The function, given the places of these rows in ``rows``.
     """

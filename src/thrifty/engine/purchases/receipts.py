@@ -1,7 +1,7 @@
 """Purchases from a source, made when a route needs them and never twice, and the receipt of a batch.
 
 A purchase delivers all columns of its group. Deliveries and failures are both kept: neither is requested again. This
-module alone computes what a row pays, from what was delivered to it.
+module alone computes the cost of a row, from the purchases that were delivered to it.
 """
 
 import copy
@@ -31,8 +31,8 @@ class Purchase:
     name : str
         Name of the model, or of the columns.
     price : float
-        What it adds to what was paid: for columns the price of this row where prices differ by row, less what a
-        discount saves; for an answer its price, or what it is expected to cost.
+        Increase of the cost of the row: for columns the price of this row where prices differ by row, less what a
+        discount saves; for an answer its price, or its expected cost.
     columns : tuple
         Columns that it brings: their names, or their numbers where the fit knew no names. Empty for an answer.
     why : str
@@ -52,15 +52,15 @@ class _Delivered:
     Attributes
     ----------
     rows, columns : ndarray of int
-        What was asked for.
+        Cells that were asked for.
     values : ndarray of shape (n_rows, n_columns)
-        What was delivered; NaN where nothing was.
+        Values as numbers; NaN where nothing was delivered.
     failed : ndarray of shape (n_rows,), bool
         Rows that nothing was delivered for.
     paid : ndarray of shape (n_rows, n_columns), bool
         Cells that the source bills.
     raw : ndarray of shape (n_rows, n_columns), object, or None
-        What was delivered as it came, where columns hold text or categories.
+        Values as they were delivered, where columns hold text or categories.
     """
 
     rows: Ints
@@ -75,16 +75,16 @@ class PurchaseReader:
     """Reader that buys from a source what a route needs, when it needs it, once.
 
     A purchase delivers all columns of its group, so the source is asked for all of them together. Memory is taken for
-    what was delivered, not for the whole table.
+    the cells delivered, not for the whole table.
 
     Parameters
     ----------
     source : FeatureSource
-        What is asked; one that is asked for a single purchase at a time says so with a true ``by_group``, and one
-        behind which there are several sellers tells the number of each column's in an array ``seller_of``: they are
-        asked apart, so that what one cannot deliver is not lost with what another has delivered.
+        Source of the values. A true ``by_group`` marks one that is asked for a single purchase at a time; an array
+        ``seller_of`` numbers the seller of each column, where there are several: they are asked separately, so that a
+        failure of one does not lose the delivery of another.
     price_list : PriceList
-        Which columns come in one purchase, and what it costs.
+        Columns of each purchase, and its price.
     names : sequence of str, optional
         Names of the columns, by which a data frame is read that a source answers with.
     ledger : Ledger, optional
@@ -109,7 +109,7 @@ class PurchaseReader:
         row_keys: Words | None = None,
     ) -> None:
         self._schema = schema
-        # Text that the fit has not seen has no number, and the full model may make something of it.
+        # Text that the fit has not seen has no number, but the full model may read it.
         self._keeps_raw = schema is not None and schema.levels is not None
         self._source = source
         self._price_list = price_list
@@ -147,8 +147,8 @@ class PurchaseReader:
         columns = np.arange(len(self._group_of)) if columns is None else columns
         numbers = self.block(rows, columns)
         raw = np.full(numbers.shape, None, dtype=object)
-        for kept, cells, there in self._found(rows, columns) if self._keeps_raw else ():
-            raw[cells] = kept.raw[there]
+        for kept, cells, places in self._requests(rows, columns) if self._keeps_raw else ():
+            raw[cells] = kept.raw[places]
         if self._schema is None:
             return Table(None, numbers)
         texts = dict(zip(columns.tolist(), raw.T, strict=True)) if self._keeps_raw else None
@@ -162,7 +162,7 @@ class PurchaseReader:
         """Keys of these rows as words."""
         return self._keys[rows]
 
-    # -- what came of it ---------------------------------------------------------------------------
+    # -- deliveries and costs ---------------------------------------------------------------------------
 
     def is_whole(self, rows: Ints, columns: Ints) -> Bools:
         """Rows that have a value in every one of some columns."""
@@ -170,12 +170,12 @@ class PurchaseReader:
         return whole
 
     def cells(self, rows: Ints) -> tuple[Bools, Bools]:
-        """Which columns of some rows were delivered and which failed, each of shape (n_rows, n_features)."""
+        """Masks of the columns of some rows that were delivered, and that failed: (n_rows, n_features) each."""
         everything = np.arange(len(self._group_of))
         return self._delivered(rows, everything)[1], self._marked(rows, lambda kept: kept.failed[:, None])
 
     def spent(self, rows: Ints, calls: Ints) -> Floats:
-        """What some rows paid: the purchases that were delivered and billed, and the calls of the full model."""
+        """Cost of some rows: the purchases that were delivered and billed, and the calls of the full model."""
         paid = self._marked(rows, lambda kept: kept.paid & ~kept.failed[:, None])
         cost = self._price_list.cost_of_rows(paid, calls > 0, self.amounts(rows))
         again: Floats = cost + self._price_list.full_cost * np.maximum(calls - 1, 0)
@@ -189,26 +189,26 @@ class PurchaseReader:
     def _marked(self, rows: Ints, mark: Callable[[_Delivered], Bools]) -> Bools:
         marked = np.zeros((len(rows), len(self._group_of)), dtype=bool)
         for kept in self._kept:
-            row, row_there = _places(kept.rows, rows)
-            marked[row[:, None], kept.columns] |= mark(kept)[row_there]
+            row, row_place = _places(kept.rows, rows)
+            marked[row[:, None], kept.columns] |= mark(kept)[row_place]
         return marked
 
     def _delivered(self, rows: Ints, columns: Ints) -> tuple[Floats, Bools]:
         """Values of some cells, NaN where nothing was bought, and which were bought."""
         values = np.full((len(rows), len(columns)), np.nan)
         bought = np.zeros(values.shape, dtype=bool)
-        for kept, cells, there in self._found(rows, columns):
-            values[cells] = kept.values[there]
-            bought[cells] = ~kept.failed[there[0]]
+        for kept, cells, places in self._requests(rows, columns):
+            values[cells] = kept.values[places]
+            bought[cells] = ~kept.failed[places[0]]
         return values, bought
 
-    def _found(self, rows: Ints, columns: Ints) -> Iterator[tuple[_Delivered, Any, Any]]:
+    def _requests(self, rows: Ints, columns: Ints) -> Iterator[tuple[_Delivered, Any, Any]]:
         """Requests that delivered some of these cells, and the places of the cells in them."""
         for kept in self._kept:
-            row, row_there = _places(kept.rows, rows)
-            column, column_there = _places(kept.columns, columns)
+            row, row_place = _places(kept.rows, rows)
+            column, column_place = _places(kept.columns, columns)
             if row.size and column.size:
-                yield kept, (row[:, None], column), (row_there[:, None], column_there)
+                yield kept, (row[:, None], column), (row_place[:, None], column_place)
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class PurchaseReader:
         return np.flatnonzero(self._price_list.bought_groups(columns)[self._group_of])
 
     def _with_prices(self, rows: Ints, columns: Ints) -> Ints:
-        """Look up what some purchases cost each row, and return the rows that have a price for all of them."""
+        """Look up the prices of some purchases for each row, and return the rows that have all of them."""
         by_row, group_of = self._price_list.by_row, self._group_of
         assert by_row is not None  # asked for only where prices differ by row
         places = np.flatnonzero(np.isin(by_row.purchases, group_of[columns]))
@@ -253,10 +253,10 @@ class PurchaseReader:
                 self._amounts[asked, place] = self._price_of(by_row.take([place]), asked)
         return self._amounts[np.ix_(rows, places)]
 
-    def _price_of(self, one: RowPrices, rows: Ints) -> Floats:
+    def _price_of(self, price: RowPrices, rows: Ints) -> Floats:
         """Price of one purchase for some rows; an error of the user's price function is a failure of these rows."""
         try:
-            found = one.amounts(
+            amounts = price.amounts(
                 len(rows),
                 lambda columns: self._delivered(rows, columns)[0],
                 lambda columns: self.part(rows, columns).native,
@@ -266,7 +266,7 @@ class PurchaseReader:
                 raise
             self.ledger.note(rows, error_text(error), error)
             return np.full(len(rows), np.nan)
-        return found[:, 0]
+        return amounts[:, 0]
 
     def _buy(self, rows: Ints, columns: Ints) -> None:
         lacking = ~self._delivered(rows, columns)[1]
@@ -279,10 +279,10 @@ class PurchaseReader:
         else:
             patterns, pattern_of = np.unique(lacking, axis=0, return_inverse=True)
         for number, pattern in enumerate(patterns):
-            here = rows if len(patterns) == 1 else rows[pattern_of.reshape(-1) == number]
+            waiting = rows if len(patterns) == 1 else rows[pattern_of.reshape(-1) == number]
             for question in self._questions(columns[pattern]):
-                if len(question) and len(here):
-                    here = self._fetch(here, question)
+                if len(question) and len(waiting):
+                    waiting = self._fetch(waiting, question)
 
     def _questions(self, columns: Ints) -> list[Ints]:
         """Columns that the source is asked for together."""
@@ -356,7 +356,7 @@ class PurchaseReader:
 
     def read(self, rows: Ints, columns: Ints) -> _Delivered:
         """Request some cells and parse the answer; nothing is kept."""
-        # Copies: a source may use the arrays that it is given as it likes, and the one that it answers with again.
+        # Copies: a source may change the arrays that it receives, and reuse the one that it answers with.
         answer = self._source.fetch(rows.copy(), columns.copy())
         delivery = answer if isinstance(answer, Delivery) else Delivery(answer)
         in_order, raw = self._in_order(Table.of(delivery.values), columns), None
@@ -374,8 +374,8 @@ class PurchaseReader:
                 f"of that shape; got {values.shape}."
             )
         failed = self._failed(delivery, rows)
-        for one in unreadable.values():
-            failed |= self._unread(one, one.rows & ~failed, rows)
+        for cells in unreadable.values():
+            failed |= self._unread(cells, cells.rows & ~failed, rows)
         infinite = np.isinf(values) & ~failed[:, None]
         if infinite.any():
             failed |= self._refused(infinite, values, rows, columns)
@@ -422,17 +422,17 @@ class PurchaseReader:
 
     def _in_order(self, answer: Table, columns: Ints) -> Table:
         """The answer with its columns in the requested order, where it names them."""
-        given = answer.columns if answer.kind else []
-        if self._names is None or not given or not all(isinstance(name, str) for name in given):
+        labels = answer.columns if answer.kind else []
+        if self._names is None or not labels or not all(isinstance(name, str) for name in labels):
             return answer
         asked = [self._names[column] for column in columns]
-        if sorted(given) != sorted(asked):
+        if sorted(labels) != sorted(asked):
             raise InvalidInputError(
                 f"the source was asked for the columns {asked[:5]} and answered with a data frame of the columns "
-                f"{given[:5]}; both must be the same. Answer with those columns, or with an array in the order asked "
+                f"{labels[:5]}; both must be the same. Answer with those columns, or with an array in the order asked "
                 f"for."
             )
-        return answer.with_columns([given.index(name) for name in asked])
+        return answer.with_columns([labels.index(name) for name in asked])
 
     def _name(self, column: int) -> str:
         return f"column {column}" if self._names is None else f"column {self._names[column]!r}"
@@ -458,11 +458,11 @@ def _joined(parts: Sequence[_Delivered]) -> _Delivered:
     )
 
 
-def _places(known: Ints, wanted: Ints) -> tuple[Ints, Ints]:
-    """Places in ``wanted`` of the values that are in ``known`` (sorted), and their places there."""
-    place = np.minimum(known.searchsorted(wanted), len(known) - 1)
-    found = (known[place] == wanted).nonzero()[0]
-    return found, place[found]
+def _places(sorted_values: Ints, wanted: Ints) -> tuple[Ints, Ints]:
+    """Places in ``wanted`` of the values that are in ``sorted_values``, and their places in the latter."""
+    place = np.minimum(sorted_values.searchsorted(wanted), len(sorted_values) - 1)
+    is_in = (sorted_values[place] == wanted).nonzero()[0]
+    return is_in, place[is_in]
 
 
 # -- the receipt of a batch ------------------------------------------------------------------------
@@ -483,13 +483,13 @@ class Receipt:
     route : ndarray of shape (n_rows,)
         The stage that answered; the number of stages is the full model, and -1 is no answer.
     cost : ndarray of shape (n_rows,)
-        What was really paid: purchases that were delivered, and calls of the full model that came back.
+        Amount that was really paid: purchases that were delivered, and calls of the full model that returned.
     bought, failed : ndarray of shape (n_rows, n_features), bool
         Columns that were delivered, and columns that were asked for in vain.
     full_failed : ndarray of shape (n_rows,), bool
         Rows that the full model was asked about in vain: it raised an error, took too long or answered nonsense.
     reason : ndarray of shape (n_rows,)
-        What went wrong first, in words; None for a row with which nothing did.
+        Reason of the first failure; None for a row without one.
     names : tuple
         Names of the columns, or their numbers.
     """
@@ -538,7 +538,7 @@ class Receipt:
         return getattr(self, name)
 
     def to_pandas(self) -> Any:
-        """The table as a data frame; what was bought and what failed, the full model too, as tuples of names."""
+        """The table as a data frame; purchases and failures, also of the full model, as tuples of names."""
         import pandas as pd
 
         columns = {name: self[name] for name in self.keys()}
@@ -564,7 +564,7 @@ def answer_text(answer: Any, probability: float = np.nan) -> str:
 
 
 def decision_text(probability: float, *, goes_on: bool) -> str:
-    """Why a row goes on, or stops."""
+    """Reason why a row goes on, or stops."""
     if np.isnan(probability):  # predicted numbers have no probability
         return "more would help" if goes_on else "more would help little"
     return "not sure enough" if goes_on else "sure enough"

@@ -114,7 +114,7 @@ class CircuitBreaker:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """One call: refused with a ``RemoteFailure``, or counted by how it ends."""
+        """One call: refused with a ``RemoteFailure``, or counted by its result."""
         with self._lock:
             if self.in_flight >= self._max_in_flight:
                 raise RemoteFailure(
@@ -123,17 +123,17 @@ class CircuitBreaker:
             if not self._allows():
                 raise RemoteFailure("breaker_open", "it failed so often that it is not asked for a while")
             self.in_flight += 1
-        ended = self._abandoned
+        count = self._abandoned
         try:
             yield
-            ended = self._succeeded
+            count = self._succeeded
         except Exception:
-            ended = self._failed
+            count = self._failed
             raise
         finally:
             with self._lock:
                 self.in_flight -= 1
-                ended()
+                count()
 
     def _allows(self) -> bool:
         state = self.state
@@ -188,7 +188,7 @@ class RetryingSource:
     Attributes
     ----------
     keys : list
-        What the source knows its rows by, where it has keys.
+        Keys of the rows, where the source has them.
     breaker : CircuitBreaker, optional
         Refuses questions while the source fails again and again; None asks always.
     n_questions : int
@@ -270,14 +270,14 @@ class RetryingSource:
         for pattern in lacking[:1] if alike else np.unique(lacking, axis=0):
             if not pattern.any():
                 continue
-            here = np.flatnonzero((lacking == pattern).all(axis=1))
+            places = np.flatnonzero((lacking == pattern).all(axis=1))
             wanted = [name for name, is_lacking in zip(names, pattern, strict=True) if is_lacking]
-            chunks = np.split(here, np.arange(self._chunk_size, len(here), self._chunk_size))
+            chunks = np.split(places, np.arange(self._chunk_size, len(places), self._chunk_size))
             questions = [(rows[chunk], wanted, ends) for chunk in chunks]
-            for chunk, (found, gone_wrong) in zip(chunks, self._side_by_side(questions), strict=True):
-                values = _with_room_for(values, found)
-                values[np.ix_(chunk, np.flatnonzero(pattern))] = found
-                failed.update(gone_wrong)
+            for chunk, (bought, reasons) in zip(chunks, self._side_by_side(questions), strict=True):
+                values = _with_room_for(values, bought)
+                values[np.ix_(chunk, np.flatnonzero(pattern))] = bought
+                failed.update(reasons)
         return Delivery(values, failed, paid=lacking)
 
     @contextmanager
@@ -321,12 +321,12 @@ class RetryingSource:
         waiting, reasons = np.arange(len(rows)), dict[int, str]()
         for pause in attempts(self._retries, ends):
             time.sleep(pause)
-            found, reasons, was_tried = self._ask_once(rows[waiting], names, ends)
-            values = _with_room_for(values, found)
-            values[waiting] = found
+            answers, reasons, was_tried = self._ask_once(rows[waiting], names, ends)
+            values = _with_room_for(values, answers)
+            values[waiting] = answers
             failed = np.isin(rows[waiting], list(reasons))
-            if self._keeps:  # before anything else happens: what was delivered has been paid for
-                self.keep(rows[waiting[~failed]], names, found[~failed])
+            if self._keeps:  # before anything else: deliveries are paid for
+                self.keep(rows[waiting[~failed]], names, answers[~failed])
             waiting = waiting[failed]
             if not len(waiting) or not was_tried:
                 break
@@ -362,9 +362,9 @@ class RetryingSource:
         held = np.zeros(values.shape, dtype=bool)
         for place, name in enumerate(names):
             if name in self._cached:
-                column, known = self._cached[name]
+                column, is_cached = self._cached[name]
                 values = _with_room_for(values, column)
-                values[:, place], held[:, place] = column[rows], known[rows]
+                values[:, place], held[:, place] = column[rows], is_cached[rows]
         return values, held
 
     def keep(self, rows: Ints, names: Sequence[Any], values: Floats) -> None:
@@ -373,10 +373,10 @@ class RetryingSource:
             for place, name in enumerate(names):
                 if name not in self._cached:
                     self._cached[name] = np.full(self._n_rows, np.nan), np.zeros(self._n_rows, dtype=bool)
-                column, known = self._cached[name]
+                column, is_cached = self._cached[name]
                 column = _with_room_for(column, values)
-                column[rows], known[rows] = values[:, place], True
-                self._cached[name] = column, known
+                column[rows], is_cached[rows] = values[:, place], True
+                self._cached[name] = column, is_cached
 
 
 def _as_array(values: Any) -> Any:

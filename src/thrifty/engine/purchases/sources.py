@@ -39,7 +39,7 @@ class DictSource(RetryingSource):
         super().__init__(length, **options)
 
     def check(self, names: Sequence[Any]) -> None:
-        """Refuse columns that are not there."""
+        """Refuse columns that the mapping does not have."""
         for name in names:
             if name not in self._offers:
                 raise InvalidInputError(
@@ -74,8 +74,8 @@ class RefusesUnseen:
         columns = np.array([self._schema.names.index(name) for name in names], dtype=np.intp)
         _, unreadable = self._schema.read(delivery.values, columns, unseen_is_missing=False)
         failed = {
-            int(rows[place]): one.why(one.values[place], None)
-            for one in unreadable.values()
-            for place in np.flatnonzero(one.rows)
+            int(rows[place]): cells.why(cells.values[place], None)
+            for cells in unreadable.values()
+            for place in np.flatnonzero(cells.rows)
         }
         return Delivery(delivery.values, {**failed, **delivery.failed}, delivery.paid)

@@ -83,16 +83,16 @@ class SqlSource(RetryingSource):
         try:
             with closing(self._connect()) as connection, closing(connection.cursor()) as cursor:
                 cursor.execute(f"SELECT * FROM {self._quoted(self._table)} WHERE 1 = 0")
-                known = [column[0] for column in cursor.description]
+                columns = [column[0] for column in cursor.description]
         except Exception as error:  # every driver has errors of its own
             raise InvalidInputError(
                 f"the table {self._table!r} must be there to buy from; the database says {type(error).__name__}: "
                 f"{error}. Check connect and table."
             ) from error
         for wanted in [self._key, *(self._column(name) for name in names)]:
-            if wanted not in known:
-                near = get_close_matches(str(wanted), known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, known[:8]))}."
+            if wanted not in columns:
+                near = get_close_matches(str(wanted), columns, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, columns[:8]))}."
                 raise InvalidInputError(
                     f"the table {self._table!r} has no column {wanted!r}; {hint} Where names differ, say so in "
                     f"columns={{name: column}}."
@@ -108,13 +108,13 @@ class SqlSource(RetryingSource):
         )
         with closing(self._connect()) as connection, closing(connection.cursor()) as cursor:
             cursor.execute(query, keys)
-            found = {line[0]: line[1:] for line in cursor.fetchall()}
+            by_key = {line[0]: line[1:] for line in cursor.fetchall()}
         nothing = (None,) * len(names)
-        values = np.array([found.get(key, nothing) for key in keys], dtype=object).reshape(len(keys), -1)
+        values = np.array([by_key.get(key, nothing) for key in keys], dtype=object).reshape(len(keys), -1)
         lacking = {
             int(row): f"{self._table} has no row with {self._key} = {key!r}"
             for row, key in zip(rows, keys, strict=True)
-            if key not in found
+            if key not in by_key
         }
         return Delivery(values, lacking)
 
