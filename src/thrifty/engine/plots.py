@@ -65,7 +65,7 @@ def _new_axes(n_bars: int | None = None) -> Any:
 def _is_installed() -> bool:
     """Try to load matplotlib."""
     try:
-        import matplotlib.figure  # noqa: F401 - is it there?
+        import matplotlib.figure  # noqa: F401 - only tried
     except ModuleNotFoundError:
         return False
     return True
@@ -144,7 +144,7 @@ def draw_frontier(
     Parameters
     ----------
     ax : matplotlib axes or None
-        Where to draw.
+        Axes to draw on.
     cost, score : ndarray of shape (n_points,)
         The points, by rising cost.
     labels : tuple of two str

@@ -4,14 +4,14 @@
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from thrifty.arrays import Bools, Floats, Numbers
 
-__all__ = ["Averages", "CorrectedAverages", "GateAverages", "Means", "RouteAverages"]
+__all__ = ["CorrectedAverages", "GateAverages", "Means", "RouteAverages"]
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,6 @@ class Means:
     cost: Floats
     share: Floats
     score: Floats
-
-
-class Averages(Protocol):
-    """Means of some operating points as a function of the weights of the rows."""
-
-    def under(self, weights: Floats | None = None) -> "Means":
-        """Means under weights of shape (n_rows, n_weightings); every row once, and flat answers, if None."""
 
 
 class GateAverages:
@@ -63,7 +56,7 @@ class GateAverages:
         self._steps: dict[str, sparse.csr_array] = {}
 
     def under(self, weights: Floats | None = None) -> "Means":
-        """Means under some weightings of the rows."""
+        """Means under weights of shape (n_rows, n_weightings); every row once, and flat means, if None."""
         total = float(self._n_rows) if weights is None else weights.sum(axis=0)
         sent = self._sums("share", weights)
         if self._flat_cost is not None:
@@ -131,7 +124,7 @@ class RouteAverages:
 class CorrectedAverages:
     """Means of operating points whose scores are too high by a known amount each."""
 
-    plain: Averages
+    plain: "GateAverages | RouteAverages | CorrectedAverages"
     optimism: Floats
 
     def under(self, weights: Floats | None = None) -> "Means":

@@ -29,7 +29,7 @@ from thrifty.arrays import (
     has_shape,
     plain_settings,
 )
-from thrifty.engine.evidence.averages import Averages, CorrectedAverages, GateAverages, Means, RouteAverages
+from thrifty.engine.evidence.averages import CorrectedAverages, GateAverages, Means, RouteAverages
 from thrifty.engine.evidence.queries import RankedQueries
 from thrifty.engine.tasks.ranking import RankingTask, queries_of
 from thrifty.engine.tasks.task import Task
@@ -361,7 +361,7 @@ class Evidence:
             points = np.arange(self.quality.shape[1], dtype=np.float64)[:, None]
         return points, self.averages(points).under()
 
-    def averages(self, points: Floats) -> "Averages":
+    def averages(self, points: Floats) -> GateAverages | RouteAverages | CorrectedAverages:
         """Means at some points, shape (n_points, n_parameters), for any weights of the units."""
         if self.optimism is not None:
             plain = replace(self, optimism=None).averages(points)

@@ -45,7 +45,6 @@ __all__ = [
     "betting_tests",
     "binomial_tests",
     "check_confidence",
-    "check_duplicates",
     "check_enough_rows",
     "check_max_loss",
     "clopper_pearson_bound",
@@ -435,7 +434,11 @@ def trials_of(
     counted : ndarray, optional
         Fingerprints, with labels, of rows that are counted elsewhere, in another partition of the table.
     """
-    check_duplicates(duplicates)
+    if duplicates not in DUPLICATES:
+        raise InvalidInputError(
+            f"duplicates must be one of {', '.join(DUPLICATES)}; got {duplicates!r}. It is the treatment of rows that "
+            f"equal rows of the fit, or each other."
+        )
     all_rows = np.ones(n_rows, dtype=bool)
     if rows is None:
         return Trials(all_rows, all_rows, None, None)
@@ -462,15 +465,6 @@ def trials_of(
 def digest_of(words: Words) -> str:
     """Fingerprint of a table from those of its rows, in any order."""
     return hashlib.sha256(np.sort(words).tobytes()).hexdigest()[:16]
-
-
-def check_duplicates(duplicates: Any) -> None:
-    """Refuse an unknown value of ``duplicates``."""
-    if duplicates not in DUPLICATES:
-        raise InvalidInputError(
-            f"duplicates must be one of {', '.join(DUPLICATES)}; got {duplicates!r}. It is the treatment of rows that "
-            f"equal rows of the fit, or each other."
-        )
 
 
 def check_confidence(confidence: Any) -> float:

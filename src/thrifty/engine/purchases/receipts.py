@@ -272,9 +272,8 @@ class PurchaseReader:
         lacking = ~self._delivered(rows, columns)[1]
         if self.ledger is not None and self.ledger.reasons:
             lacking &= ~self._marked(rows, lambda kept: kept.failed[:, None])[:, columns]
-        if (
-            len(rows) == 1 or (lacking == lacking[0]).all()
-        ):  # in a chain always, and cheaper than to sort the rows
+        # In a chain always, and cheaper than to sort the rows.
+        if len(rows) == 1 or (lacking == lacking[0]).all():
             patterns, pattern_of = lacking[:1], np.zeros(len(rows), dtype=np.intp)
         else:
             patterns, pattern_of = np.unique(lacking, axis=0, return_inverse=True)
@@ -329,11 +328,8 @@ class PurchaseReader:
             None if kept.raw is None else kept.raw[rising],
         )
         last = self._kept[-1] if self._kept else None
-        if (
-            last is not None
-            and np.array_equal(last.rows, kept.rows)
-            and np.array_equal(last.failed, kept.failed)
-        ):
+        is_alike = last is not None and np.array_equal(last.rows, kept.rows)
+        if last is not None and is_alike and np.array_equal(last.failed, kept.failed):
             columns = np.concatenate([last.columns, kept.columns])
             order = np.argsort(columns)
             values, paid = np.hstack([last.values, kept.values]), np.hstack([last.paid, kept.paid])

@@ -179,7 +179,7 @@ class RetryingSource:
     timeout : float, optional
         Seconds that one question may take; None waits.
     retries : int
-        How often a question that failed is asked again, for the rows that failed.
+        Number of times that a failed question is asked again, for the rows that failed.
     deadline : float, optional
         Seconds after which nothing is asked again; None is when the retries are used up.
     cache : bool

@@ -34,9 +34,9 @@ class SqlSource(RetryingSource):
     columns : dict of name to str, optional
         Columns of the table, by the names of the fit, where they differ.
     placeholder : str, default="?"
-        How the driver writes a parameter: "?" for sqlite3, "%s" for most others.
+        Parameter in the syntax of the driver: "?" for sqlite3, "%s" for most others.
     quote : str, default='"'
-        What the database puts around names.
+        Quotes around names in the database.
     **options
         ``chunk_size``, ``threads``, ``timeout``, ``retries``, ``deadline`` and ``cache`` of ``RetryingSource``; a chunk
         is one query.
@@ -92,7 +92,9 @@ class SqlSource(RetryingSource):
         for wanted in [self._key, *(self._column(name) for name in names)]:
             if wanted not in columns:
                 near = get_close_matches(str(wanted), columns, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, columns[:8]))}."
+                hint = (
+                    f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, columns[:8]))}."
+                )
                 raise InvalidInputError(
                     f"the table {self._table!r} has no column {wanted!r}; {hint} Where names differ, say so in "
                     f"columns={{name: column}}."

@@ -73,7 +73,16 @@ class BuyingMixin:
         reader = chain.buyer(source, ledger, n_rows, row_key)
         rows = np.arange(reader.n_samples)
         receipt = _receipt_of_all(ledger, lambda: chain.receipt(reader, rows))
-        _warn_of_full(ledger, len(receipt))
+        if ledger.full_failed:
+            row = min(ledger.full_failed)
+            reason = ledger.reasons[row].rstrip(".")
+            warnings.warn(
+                f"the full model failed on {len(ledger.full_failed):,} of {len(receipt):,} rows, which were answered "
+                f"by the last stage that they got to, if any. Row {row}: {reason}. The receipt says so of each row in "
+                f"full_failed and reason.",
+                FullModelFailedWarning,
+                stacklevel=2,
+            )
         return receipt
 
     def start(self, key: Any = None, *, prices: Mapping[Any, Any] | None = None) -> ChainSession:
@@ -215,19 +224,3 @@ def _receipt_of_answers(sessions: Sequence[ModelSession], names: Sequence[str], 
         tuple(names),
         np.zeros(len(sessions), dtype=bool),
     )
-
-
-# -- warnings --------------------------------------------------------------------------------------
-
-
-def _warn_of_full(ledger: Ledger, n_rows: int) -> None:
-    if ledger.full_failed:
-        row = min(ledger.full_failed)
-        reason = ledger.reasons[row].rstrip(".")
-        warnings.warn(
-            f"the full model failed on {len(ledger.full_failed):,} of {n_rows:,} rows, which were answered by the last "
-            f"stage that they got to, if any. Row {row}: {reason}. The receipt says so of each row in full_failed and "
-            f"reason.",
-            FullModelFailedWarning,
-            stacklevel=3,
-        )

@@ -69,7 +69,7 @@ class Chain(BuyingMixin):
     base : ndarray of shape (n_scores,), optional
         Scores that a row carries into the first stage; None is zero.
     blend : ndarray, optional
-        How the task blends the last stage's scores with the full model's; None is the full model alone.
+        Blend of the scores of the last stage with those of the full model; None is the full model alone.
     names : tuple of str, optional
         Names of the columns.
     kind : {"pandas", "polars"}, optional

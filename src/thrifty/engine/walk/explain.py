@@ -25,7 +25,7 @@ class StageView:
     bought : tuple of str
         Columns that were new at this stage, in the order of purchase.
     cost : float
-        What the row had paid by the end of this stage.
+        Cost of the row by the end of this stage.
     answer : object
         The answer that the stage would have given.
     probability : float
@@ -58,9 +58,9 @@ class Explanation:
     asked_full : bool
         Whether it went on to the full model.
     answer, probability : object, float
-        What was answered, and the probability of that answer.
+        The answer and its probability.
     cost, saved : float
-        What the row paid, and how much less that is than the full model for every row.
+        Cost of the row, and by how much less it is than that of the full model alone.
     """
 
     stages: tuple[StageView, ...]
@@ -130,9 +130,6 @@ def explain_rows(chain: Chain, reader: Reader, names: Sequence[str]) -> list[Exp
 def _costs(chain: Chain, reader: Reader, n_rows: int) -> tuple[Sequence[Floats], Floats]:
     """Cost of each row by the end of each stage, and at the full model alone."""
     prices = chain.price_list
-    if prices.by_row is None and not chain.has_forks:
-        flat = (np.broadcast_to(cost, n_rows) for cost in chain.cost_by_place)
-        return list(flat), np.full(n_rows, prices.cost_of_full)
     by_stage = chain.spent_by_stage(reader)
     if prices.by_row is None:
         return by_stage, np.full(n_rows, prices.cost_of_full)

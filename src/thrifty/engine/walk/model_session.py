@@ -1,13 +1,13 @@
 """Session of a router: one row that asks one model after another."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
-from thrifty.arrays import Bools, Floats
+from thrifty.arrays import Floats
 from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.prices.models import ModelPrice, price_of_answer
 from thrifty.engine.purchases.receipts import Purchase
@@ -15,7 +15,7 @@ from thrifty.engine.walk.next_model import Log, Rules, Step
 from thrifty.engine.walk.session import Session
 from thrifty.errors import InvalidInputError
 
-__all__ = ["ModelExplanation", "ModelSession", "PricedModels", "sessions_of"]
+__all__ = ["ModelExplanation", "ModelSession", "PricedModels"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class ModelExplanation:
     answer : str or None
         The model whose answer is taken; the first one to ask where the row has no answer yet.
     cost : float
-        What the row paid; what it is expected to pay where nothing is known but the first model to ask.
+        Cost of the row; its expected cost where no model was asked yet.
     """
 
     lines: tuple[str, ...]
@@ -227,7 +227,7 @@ class ModelSession(Session):
         answer : object
             Its answer; None where nothing could be parsed.
         cost : float, optional
-            What was billed; unless given, by the price of the model, or what it was expected to cost.
+            Billed amount; by default that of the price of the model, or the expected cost.
         evidence : float, optional
             As in ``fit``.
         """
@@ -281,13 +281,3 @@ class ModelSession(Session):
         value = np.clip(self.value, 0.0, 1.0)
         sure = "" if np.isnan(value) else f", expected quality {value:.3f}"
         return f"answered by {self.model} for {self.cost:.3g}{sure}"
-
-
-def sessions_of(
-    models: PricedModels, rows: Sequence[Any], log: Log, follows_upper: Bools
-) -> list[ModelSession]:
-    """Sessions of many rows, whose expectations are in a log."""
-    return [
-        ModelSession(models, x, log.rows(np.array([row])), follows_upper=bool(follows_upper[row]))
-        for row, x in enumerate(rows)
-    ]

@@ -32,7 +32,7 @@ class Log:
     prior, expected : ndarray
         Expected quality and cost, before any model is asked.
     quality, cost : ndarray
-        What was measured and billed.
+        Measured quality and billed cost.
     answers : ndarray of int, optional
         Equal numbers within a row are equal answers; -1 could not be parsed.
     evidence : ndarray, optional

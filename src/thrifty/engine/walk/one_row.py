@@ -180,7 +180,7 @@ class StackedTrees:
     roots : ndarray of shape (n_trees,)
         First node of each tree, or ``~leaf`` of a tree without splits.
     parts : ndarray of shape (n_ensembles + 1,)
-        Where the trees of each ensemble begin.
+        First tree of each ensemble.
     values : ndarray of shape (n_leaves, n_outputs)
         Values of the leaves.
     sets : LevelSets, optional

@@ -109,9 +109,9 @@ class Walker:
     stages : tuple of Stage
         The cheapest first.
     task : Task
-        What is answered.
+        Kind of answer.
     base : ndarray of shape (n_scores,) or None
-        What a row carries into the first stage; None is zero.
+        Scores that a row carries into the first stage; None is zero.
     n_features : int
         Columns of the table.
     """

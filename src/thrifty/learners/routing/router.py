@@ -27,7 +27,7 @@ from thrifty.engine.prices.models import ModelPrice, check_models, check_price
 from thrifty.engine.purchases.readers import Ledger
 from thrifty.engine.purchases.receipts import Receipt
 from thrifty.engine.walk.buying import buy_answers
-from thrifty.engine.walk.model_session import ModelExplanation, ModelSession, PricedModels, sessions_of
+from thrifty.engine.walk.model_session import ModelExplanation, ModelSession, PricedModels
 from thrifty.engine.walk.next_model import Log, Replay, walk
 from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidInputError, InvalidParameterError
@@ -661,7 +661,11 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
     def _sessions(self, X: Any, new: NewLog) -> list[ModelSession]:
         """A session of each row, which functions that tell prices read as they were given."""
         rows: Any = X if self.reads_texts else np.asarray(X)
-        return sessions_of(self._priced_models(), rows, new.log, self.policy_.follows_upper(new.keys))
+        models, follows_upper = self._priced_models(), self.policy_.follows_upper(new.keys)
+        return [
+            ModelSession(models, x, new.log.rows(np.array([row])), follows_upper=bool(follows_upper[row]))
+            for row, x in enumerate(rows)
+        ]
 
     def start(self, x: Any) -> ModelSession:
         """Start a session of one row: a text, or the numbers of a row."""
