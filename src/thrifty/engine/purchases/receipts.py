@@ -230,15 +230,13 @@ class PurchaseReader:
         able = made.is_priced(amounts)
         for place in np.flatnonzero(~able & has_price):
             refused = made.refusal(amounts[place], int(rows[place]), self._names)
-            if self.ledger is None:
-                raise refused
-            if int(rows[place]) not in self.ledger.reasons:
-                self.ledger.note(rows[[place]], str(refused), refused)
+            if self.ledger is None or int(rows[place]) not in self.ledger.reasons:
+                self._fail(rows[[place]], refused)
         # Nothing is bought at a price that is not known.
         unpriced = np.flatnonzero(np.isin(group_of, made.purchases))
         left = rows[~able & ~self._marked(rows, lambda kept: kept.failed[:, None])[:, unpriced].all(axis=1)]
         if len(left):
-            self._keep(_nothing(left, unpriced, has_raw=self._keeps_raw))
+            self._keep([_nothing(left, unpriced, has_raw=self._keeps_raw)])
         return rows if self.ledger is None or self.ledger.on_failure == "skip" else rows[able]
 
     def _looked_up(self, rows: Ints, has_price: Bools, places: Ints) -> Floats:
@@ -292,41 +290,26 @@ class PurchaseReader:
 
     def _fetch(self, rows: Ints, columns: Ints) -> Ints:
         """Request some columns of some rows, and return the rows that did not fail."""
-        ledger = self.ledger
-        if ledger is None:
-            kept = self.read(rows, columns)
-        else:
-            parts: list[_Delivered] = []
-            try:
-                for part in ledger.parts(rows):
-                    if ledger.is_closed:
-                        ledger.note(
-                            part, "nothing more was asked for, because something else had failed before"
-                        )
-                    else:
-                        parts.append(self._asked_within(ledger, part, columns))
-            except BaseException:
-                # What was delivered before an interrupt has been paid for.
-                if parts:
-                    self._keep(_joined(parts))
-                raise
-            if not parts:
-                return rows[:0]
-            kept = parts[0] if len(parts) == 1 else _joined(parts)
-        self._keep(kept)
-        return rows if ledger is None or ledger.on_failure == "skip" else kept.rows[~kept.failed]
+        ledger, parts = self.ledger, list[_Delivered]()
+        try:
+            for part in [rows] if ledger is None else ledger.parts(rows):
+                if ledger is None:
+                    parts.append(self.read(part, columns))
+                elif ledger.is_closed:
+                    ledger.note(part, "nothing more was asked for, because something else had failed before")
+                else:
+                    parts.append(self._asked_within(ledger, part, columns))
+        finally:
+            # Also before an interrupt: deliveries have been paid for.
+            if parts:
+                self._keep(parts)
+        if parts and (ledger is None or ledger.on_failure == "skip"):
+            return rows
+        return np.concatenate([rows[:0], *(part.rows[~part.failed] for part in parts)])
 
-    def _keep(self, kept: _Delivered) -> None:
-        """Keep a delivery, joined with earlier ones of the same rows, which makes look-ups faster."""
-        rising = np.argsort(kept.rows, kind="stable")
-        kept = _Delivered(
-            kept.rows[rising],
-            kept.columns,
-            kept.values[rising],
-            kept.failed[rising],
-            kept.paid[rising],
-            None if kept.raw is None else kept.raw[rising],
-        )
+    def _keep(self, parts: Sequence[_Delivered]) -> None:
+        """Keep the parts of a delivery, joined with an earlier one of the same rows, which makes look-ups faster."""
+        kept = _joined(parts)
         last = self._kept[-1] if self._kept else None
         is_alike = last is not None and np.array_equal(last.rows, kept.rows)
         if last is not None and is_alike and np.array_equal(last.failed, kept.failed):
@@ -371,7 +354,10 @@ class PurchaseReader:
             )
         failed = self._failed(delivery, rows)
         for cells in unreadable.values():
-            failed |= self._unread(cells, cells.rows & ~failed, rows)
+            bad = cells.rows & ~failed
+            for place in np.flatnonzero(bad).tolist():
+                self._fail(rows[[place]], InvalidInputError(cells.why(cells.values[place], None)))
+            failed |= bad
         infinite = np.isinf(values) & ~failed[:, None]
         if infinite.any():
             failed |= self._refused(infinite, values, rows, columns)
@@ -395,26 +381,23 @@ class PurchaseReader:
         return failed
 
     def _refused(self, infinite: Bools, values: Floats, rows: Ints, columns: Ints) -> Bools:
-        """Record rows with an infinite value as failed, and return their mask; raise without a ledger."""
+        """Record rows with an infinite value as failed, and return their mask."""
         row, column = np.argwhere(infinite)[0]
-        refusal = InvalidInputError(
-            f"the source must answer with finite numbers; got {values[row, column]} for row {rows[row]} of "
-            f"{self._name(columns[column])}. Where a value is missing, answer with NaN."
-        )
-        if self.ledger is None:
-            raise refusal
         failed: Bools = np.any(infinite, axis=1)
-        self.ledger.note(rows[failed], str(refusal), refusal)
+        self._fail(
+            rows[failed],
+            InvalidInputError(
+                f"the source must answer with finite numbers; got {values[row, column]} for row {rows[row]} of "
+                f"{self._name(columns[column])}. Where a value is missing, answer with NaN."
+            ),
+        )
         return failed
 
-    def _unread(self, cells: Unreadable, bad: Bools, rows: Ints) -> Bools:
-        """Rows of which a cell of one column cannot be read: a failure of each row alone."""
-        for place in np.flatnonzero(bad).tolist():
-            refusal = InvalidInputError(cells.why(cells.values[place], None))
-            if self.ledger is None:
-                raise refusal
-            self.ledger.note(rows[[place]], str(refusal), refusal)
-        return bad
+    def _fail(self, rows: Ints, error: Exception) -> None:
+        """Record an error as a failure of some rows; raise it where there is no ledger."""
+        if self.ledger is None:
+            raise error
+        self.ledger.note(rows, str(error), error)
 
     def _in_order(self, answer: Table, columns: Ints) -> Table:
         """The answer with its columns in the requested order, where it names them."""
@@ -443,15 +426,15 @@ def _nothing(rows: Ints, columns: Ints, *, has_raw: bool) -> _Delivered:
 
 
 def _joined(parts: Sequence[_Delivered]) -> _Delivered:
-    """Join the parts of one request: look-ups take longer with more requests."""
-    return _Delivered(
-        np.concatenate([part.rows for part in parts]),
-        parts[0].columns,
-        np.concatenate([part.values for part in parts]),
-        np.concatenate([part.failed for part in parts]),
-        np.concatenate([part.paid for part in parts]),
-        None if parts[0].raw is None else np.concatenate([part.raw for part in parts]),
+    """Join the parts of one request, with their rows in rising order."""
+    rows = np.concatenate([part.rows for part in parts])
+    rising = np.argsort(rows, kind="stable")
+    values, failed, paid = (
+        np.concatenate([getattr(part, name) for part in parts])[rising]
+        for name in ("values", "failed", "paid")
     )
+    raw = None if parts[0].raw is None else np.concatenate([part.raw for part in parts])[rising]
+    return _Delivered(rows[rising], parts[0].columns, values, failed, paid, raw)
 
 
 def _places(sorted_values: Ints, wanted: Ints) -> tuple[Ints, Ints]:
