@@ -15,7 +15,7 @@ from thrifty.arrays import Bools, Floats, Ints, Words, finite_numbers
 from thrifty.engine.evidence.averages import Means
 from thrifty.engine.evidence.bootstrap import check_bootstrap, resampled, tails
 from thrifty.engine.evidence.evidence import Evidence, means_at
-from thrifty.engine.evidence.measures import Measure, measures_along
+from thrifty.engine.evidence.measures import measures_along
 from thrifty.engine.plots import draw_frontier
 from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.tasks.task import Task
@@ -288,8 +288,27 @@ class Frontier:
         return int(np.argmin(self.chosen.cost - self.chosen.score))
 
     def to_frame(self) -> Any:
-        """Return a pandas data frame with one line per point."""
-        return _points_frame(self)
+        """Return a pandas data frame with one line per point, and one column per number and per setting."""
+        pd, threshold = _pandas("to_frame"), self.threshold.astype(object)
+        missing = np.isnan(self.threshold)
+        threshold[missing] = None
+        columns: dict[str, Any] = {
+            "cost": self.cost,
+            "score": self.score,
+            "share": self.share,
+            "threshold": threshold if missing.any() else self.threshold,
+            "n_features": np.array([len(system.features) for system in self.evidence])[self.source],
+            "source": self.source,
+            "chosen_cost": self.chosen.cost,
+            "chosen_score": self.chosen.score,
+        }
+        systems = [self.evidence[place] for place in self.source]
+        names = dict.fromkeys(
+            name for place in np.unique(self.source) for name in self.evidence[place].settings
+        )
+        for name in names:
+            columns[f"setting.{name}"] = pd.Series([system.settings.get(name) for system in systems])
+        return pd.DataFrame(columns)
 
     def measures(
         self,
@@ -319,18 +338,23 @@ class Frontier:
                 "one made without against_full."
             )
         low, high = self.chosen.cost[0], self.chosen.cost[-1]
-        asked = (
-            np.linspace(low, high, _LINES) if budgets is None else np.ravel(np.asarray(budgets, dtype=float))
-        )
-        asked = np.array([check_amount("budgets", budget) for budget in asked])
-        places = np.unique(self.within(asked)).tolist()
-        systems = [self.evidence[self.source[place]] for place in places]
+        asked = np.linspace(low, high, _LINES) if budgets is None else np.asarray(budgets, dtype=float)
+        asked = np.array([check_amount("budgets", budget) for budget in np.ravel(asked)])
+        of_budgets = self.within(asked)
+        places = np.unique(of_budgets)
+        systems = [self.evidence[source] for source in self.source[places]]
         points = [
             (system, self.thresholds[place, : system.n_parameters])
             for place, system in zip(places, systems, strict=True)
         ]
         measures = measures_along(points, self.task, level=level, n_boot=n_boot, seed=seed)
-        return _measures_frame(self, asked, dict(zip(places, measures, strict=True)))
+        lines = []
+        for budget, place in zip(asked.tolist(), of_budgets, strict=True):
+            line = {"budget": budget, "cost": float(self.cost[place])}
+            for name, measure in measures[int(np.searchsorted(places, place))].items():
+                line |= {name: measure.value, f"{name}_low": measure.low, f"{name}_high": measure.high}
+            lines.append(line)
+        return _pandas("measures").DataFrame(lines)
 
     def within(self, budgets: Floats) -> Ints:
         """Place of the point for each budget: the dearest it affords on the rows the points were chosen on."""
@@ -545,43 +569,3 @@ def _pandas(method: str) -> Any:
     except ModuleNotFoundError:
         raise InvalidInputError(f"{method} needs pandas; install it with `pip install pandas`.") from None
     return pd
-
-
-def _points_frame(frontier: Frontier) -> Any:
-    """One line per point, one column per number and per setting; needs pandas."""
-    pd, source = _pandas("to_frame"), frontier.source
-    bought = np.array([len(system.features) for system in frontier.evidence])
-    threshold: Any = frontier.threshold
-    missing = np.isnan(threshold)
-    if missing.any():  # None instead of the missing ones
-        threshold = threshold.astype(object)
-        threshold[missing] = None
-    columns: dict[str, Any] = {
-        "cost": frontier.cost,
-        "score": frontier.score,
-        "share": frontier.share,
-        "threshold": threshold,
-        "n_features": bought[source],
-        "source": source,
-        "chosen_cost": frontier.chosen.cost,
-        "chosen_score": frontier.chosen.score,
-    }
-    used = np.unique(source)
-    names = dict.fromkeys(name for place in used for name in frontier.evidence[place].settings)
-    for name in names:
-        values = [system.settings.get(name) for system in frontier.evidence]
-        columns[f"setting.{name}"] = pd.Series([values[place] for place in source])
-    return pd.DataFrame(columns)
-
-
-def _measures_frame(
-    frontier: Frontier, budgets: Floats, measures: Mapping[int, Mapping[str, Measure]]
-) -> Any:
-    """One line per budget: the budget, the cost of its point, and every measure with the ends of its interval."""
-    lines = []
-    for budget, place in zip(budgets.tolist(), frontier.within(budgets).tolist(), strict=True):
-        line = {"budget": budget, "cost": float(frontier.cost[place])}
-        for name, measure in measures[place].items():
-            line |= {name: measure.value, f"{name}_low": measure.low, f"{name}_high": measure.high}
-        lines.append(line)
-    return _pandas("measures").DataFrame(lines)

@@ -1,7 +1,7 @@
 """Explanations of rows: purchases in their order, the answer of each stage, why the row stopped, and the savings."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -184,11 +184,6 @@ def _add_views(
                 )
             )
     if chain.behind and walk.behind is not None:
-        inner = Walk(
-            walk.behind.rows,
-            walk.behind.route + first + chain.n_own_stages,
-            walk.behind.scores,
-            walk.behind.behind,
-            walk.behind.node,
-        )
-        _add_views(views, chain.behind, reader, inner, held, names, cost, first + chain.n_own_stages)
+        n_before = first + chain.n_own_stages
+        inner = replace(walk.behind, route=walk.behind.route + n_before)
+        _add_views(views, chain.behind, reader, inner, held, names, cost, n_before)

@@ -3,7 +3,7 @@
 A purchase is the answer of a model: the router buys answers one after another, looks at whether they agree, and stops
 for each row when another answer is not worth its price. Rows go through rules in ``engine.walk.next_model``,
 one row at a time in sessions (``engine.walk.model_session``). Here, ``quality`` has what is expected before asking,
-``policy`` how rules are learned, ``state`` what a fit knows, ``logs`` the checks of what a log holds. Operating points,
+``learn`` how rules are learned, ``state`` what a fit knows, ``logs`` the checks of what a log holds. Operating points,
 budgets, bills and certificates are those of cascades.
 """
 
