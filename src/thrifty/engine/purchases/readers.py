@@ -11,8 +11,7 @@ names, the rows that lack a value which the others have, all rows of the request
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -191,22 +190,18 @@ class _AdaptedSource:
     ----------
     n_rows : int
         Rows that can be asked about.
-    ask : callable
-        ``ask(rows, columns)`` sends the request in the form of the source.
+    fetch : callable
+        ``fetch(rows, columns)`` sends a request in the form of the source.
     by_group : bool
         Whether the source is asked for one purchase at a time.
     """
 
     n_rows: int
-    ask: Callable[[Ints, Ints], Any]
+    fetch: Callable[[Ints, Ints], Any]
     by_group: bool = False
 
     def __len__(self) -> int:
         return self.n_rows
-
-    def fetch(self, rows: Ints, columns: Ints) -> Any:
-        """Fetch columns by the names or numbers of the source."""
-        return self.ask(rows, columns)
 
 
 def as_source(
@@ -486,20 +481,14 @@ class Ledger:
         self._called.append(rows)
         return outputs
 
-    @contextmanager
-    def blaming(self, rows: Ints, is_whole: Callable[[], Bools]) -> Iterator[None]:
-        """Context in which an error stops only the rows to blame."""
-        try:
-            yield
-        except RowsLeftBehindError:
-            raise
-        except Exception as error:  # a user's model may raise anything
-            rows_named = getattr(error, "rows", []) if isinstance(error, InvalidInputError) else []
-            named = np.intersect1d(rows, np.asarray(rows_named, dtype=np.intp))
-            with_holes = rows if len(named) else rows[~is_whole()]
-            blamed = named if len(named) else with_holes if len(with_holes) else rows
-            self.note(blamed, error_text(error), error)
-            raise RowsLeftBehindError(blamed) from error
+    def blame(self, rows: Ints, error: Exception, is_whole: Callable[[Ints], Bools]) -> Ints:
+        """Record an error as a failure of the rows to blame, and return them; ``is_whole`` finds missing values."""
+        rows_named = getattr(error, "rows", []) if isinstance(error, InvalidInputError) else []
+        named = np.intersect1d(rows, np.asarray(rows_named, dtype=np.intp))
+        with_holes = rows if len(named) else rows[~is_whole(rows)]
+        blamed = named if len(named) else with_holes if len(with_holes) else rows
+        self.note(blamed, error_text(error), error)
+        return blamed
 
 
 def error_text(error: Exception) -> str:
@@ -527,10 +516,11 @@ def run_for_readable_rows(
         return None, act(slice(None))
     able = np.ones(len(rows), dtype=bool)
     while able.any():
-        kept = rows[able]
         try:
-            with ledger.blaming(kept, lambda kept=kept: reader.is_whole(kept, columns)):  # type: ignore[misc]  # mypy does not infer the default
-                return (None if able.all() else able), act(np.flatnonzero(able))
+            return (None if able.all() else able), act(np.flatnonzero(able))
         except RowsLeftBehindError as left:
-            able[np.isin(rows, left.rows) if len(rows) > 1 else 0] = False
+            blamed = left.rows
+        except Exception as error:  # a user's model may raise anything
+            blamed = ledger.blame(rows[able], error, lambda kept: reader.is_whole(kept, columns))
+        able[np.isin(rows, blamed) if len(rows) > 1 else 0] = False
     return able, None
