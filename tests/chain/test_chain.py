@@ -16,6 +16,7 @@ from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.prices.prices import Prices, check_price_list
 from thrifty.engine.purchases.readers import FeatureSource
 from thrifty.engine.purchases.receipts import PurchaseReader
+from thrifty.engine.table.reader import Schema
 from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import CLIP, BinaryTask
 from thrifty.engine.walk.chain import Chain
@@ -415,7 +416,7 @@ def test_rows_that_hold_different_purchases_are_asked_about_separately():
     prices = PriceList(np.ones(3), np.arange(3))
     X = np.arange(12.0).reshape(4, 3)
     source = StrictSource(X, np.ones(X.shape, dtype=bool))
-    reader = PurchaseReader(source, prices)
+    reader = PurchaseReader(source, prices, Schema(None, ("a", "b", "c"), None, None))
     reader.block(np.array([0, 1]), np.array([0]))
     np.testing.assert_array_equal(reader.block(np.arange(4), np.array([0, 1])), X[:, :2])
     np.testing.assert_array_equal(reader.part(np.array([2])).native, X[[2]])

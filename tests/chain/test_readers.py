@@ -8,6 +8,7 @@ from scipy import sparse
 
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.purchases.receipts import PurchaseReader
+from thrifty.engine.table.reader import Schema
 from thrifty.engine.table.table import Table
 from thrifty.errors import InvalidInputError
 
@@ -31,7 +32,8 @@ class Source:
 
 def reader_of(source, table=X, names=NAMES):
     prices = PriceList(np.ones(table.shape[1]), np.arange(table.shape[1]))
-    return PurchaseReader(source, prices, names)
+    columns = tuple(names or [""] * table.shape[1])
+    return PurchaseReader(source, prices, Schema(None, columns, None, None), names)
 
 
 def bought(answer, names=NAMES):

@@ -15,7 +15,7 @@ from scipy import sparse
 from thrifty.arrays import Bools, Floats, Ints, Labels, Words
 from thrifty.engine.prices.billing import PriceList, RowPrices
 from thrifty.engine.purchases.readers import Delivery, FeatureSource, Ledger, error_text
-from thrifty.engine.table.reader import Schema, Unreadable
+from thrifty.engine.table.reader import Schema
 from thrifty.engine.table.table import Table
 from thrifty.errors import FULL_MODEL, InvalidInputError, PurchaseFailedError, RowsLeftBehindError
 
@@ -85,13 +85,12 @@ class PurchaseReader:
         failure of one does not lose the delivery of another.
     price_list : PriceList
         Columns of each purchase, and its price.
+    schema : Schema
+        Columns of the fit, by which answers are read, and made into the table that the full model reads.
     names : sequence of str, optional
         Names of the columns, by which a data frame is read that a source answers with.
     ledger : Ledger, optional
         Keeps what fails; without one, every error is raised as it is.
-    schema : Schema, optional
-        Columns of the fit, by which answers are read, and made into the table that the full model reads; None where
-        everything is numbers.
     row_keys : ndarray of shape (n_rows,), optional
         Keys of the rows as words; their places in the source, unless given.
     """
@@ -103,14 +102,14 @@ class PurchaseReader:
         self,
         source: FeatureSource,
         price_list: PriceList,
+        schema: Schema,
         names: Sequence[str] | None = None,
         ledger: Ledger | None = None,
-        schema: Schema | None = None,
         row_keys: Words | None = None,
     ) -> None:
         self._schema = schema
         # Text that the fit has not seen has no number, but the full model may read it.
-        self._keeps_raw = schema is not None and schema.levels is not None
+        self._keeps_raw = schema.levels is not None
         self._source = source
         self._price_list = price_list
         self._group_of = price_list.group_of
@@ -149,8 +148,6 @@ class PurchaseReader:
         raw = np.full(numbers.shape, None, dtype=object)
         for kept, cells, places in self._requests(rows, columns) if self._keeps_raw else ():
             raw[cells] = kept.raw[places]
-        if self._schema is None:
-            return Table(None, numbers)
         texts = dict(zip(columns.tolist(), raw.T, strict=True)) if self._keeps_raw else None
         return Table(None, self._schema.table(numbers, columns, texts))
 
@@ -339,11 +336,7 @@ class PurchaseReader:
         answer = self._source.fetch(rows.copy(), columns.copy())
         delivery = answer if isinstance(answer, Delivery) else Delivery(answer)
         in_order, raw = self._in_order(Table.of(delivery.values), columns), None
-        unreadable: dict[int, Unreadable] = {}
-        if self._schema is None:
-            numbers = in_order.as_numbers("what a source answers")
-        else:
-            numbers, unreadable = self._schema.read(in_order, columns)
+        numbers, unreadable = self._schema.read(in_order, columns)
         if self._keeps_raw:
             raw = np.array(in_order.native, dtype=object)
         values = numbers.toarray() if sparse.issparse(numbers) else np.array(numbers)

@@ -491,7 +491,7 @@ class Chain(BuyingMixin):
 
     def buying(self, source: Any, ledger: Ledger | None, row_keys: Words | None = None) -> PurchaseReader:
         """Read from a source that counts its columns as the fit does."""
-        return PurchaseReader(source, self.price_list, self.names, ledger, self.schema, row_keys)
+        return PurchaseReader(source, self.price_list, self.schema, self.names, ledger, row_keys)
 
     def receipt(self, reader: PurchaseReader, rows: Ints) -> Receipt:
         """Receipt of some rows whose features are bought."""
