@@ -25,6 +25,7 @@ from thrifty.engine.walk.stage import LinearStage
 
 create_app = pytest.importorskip("thrifty.serve.app").create_app
 NeedsKey = pytest.importorskip("thrifty.serve.middleware").NeedsKey
+server = pytest.importorskip("thrifty.serve.server")
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"
@@ -96,9 +97,9 @@ def test_the_proxy_limits_clients_and_never_asks_more_than_the_gateway_has_room_
     config = gateway.state.gateway.config
     assert settings["client_max_body_size"] == f"{config.max_body_bytes // 2**20}m"
     most = int(re.search(r"max_conns=(\d+)", NGINX)[1])
-    assert most < min(config.max_in_flight + config.max_queued, config.max_connections)
+    assert most < server.MAX_CONNECTIONS
     idle = re.search(r"upstream gateway \{.*?keepalive_timeout (\d+)s", NGINX, re.DOTALL)
-    assert int(idle[1]) < config.keep_alive
+    assert int(idle[1]) < server.KEEP_ALIVE
     ports = {int(one) for one in re.findall(r"listen (\d+) ssl", NGINX)}
     assert ports == {int(one.rsplit(":", 1)[1]) for one in COMPOSE["proxy"]["ports"]}
 

@@ -6,7 +6,7 @@
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ from thrifty.serve.middleware import (
     json_response,
     operation,
 )
-from thrifty.serve.model import Model
+from thrifty.serve.model import BATCH_BYTES, Model
 
 __all__ = ["create_admin", "create_app"]
 
@@ -216,19 +216,12 @@ class _Predictions:
     async def _answer(
         self, model: Model, request: Request, body: bytes, read: Callable[[], InferRequest]
     ) -> tuple[InferRequest, Answered]:
-        """Read and answer a request; a large one has a place in the queue of batches."""
+        """Read and answer a request; a long body is read in the thread of batches."""
         began = time.perf_counter()
-        async with AsyncExitStack() as stack:
-            if len(body) > self._config.batch_bytes:
-                await stack.enter_async_context(self._gateway.batches)
-                asked = await model.in_batch_thread(read)
-            else:
-                asked = read()
-                if model.is_batch(asked.cells):
-                    await stack.enter_async_context(self._gateway.batches)
-            request_id = asked.id or request.headers.get("x-request-id", "")[:200] or None
-            cells = model.rows.with_request_id(asked.cells, request_id)
-            answered = await model.answer(cells, asks_full="thrifty-model" in request.headers)
+        asked = await model.in_batch_thread(read) if len(body) > BATCH_BYTES else read()
+        request_id = asked.id or request.headers.get("x-request-id", "")[:200] or None
+        cells = model.rows.with_request_id(asked.cells, request_id)
+        answered = await model.answer(cells, asks_full="thrifty-model" in request.headers)
         facts = facts_of(request)
         facts |= {"version": model.version, "rows": len(cells)}
         if answered.n_sent:

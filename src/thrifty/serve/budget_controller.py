@@ -19,12 +19,12 @@ What rows have paid is a ``Spending``, which outlives reloads and may be shared 
 import os
 import sys
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,8 @@ from thrifty.errors import InvalidInputError
 
 __all__ = ["BudgetController", "Spending", "cost_at_hand", "joined"]
 
+Result = TypeVar("Result")
+
 HORIZONS = 20
 """Debts are paid back within the window's rows over this number."""
 
@@ -48,7 +50,6 @@ _STATE = np.dtype(
     [
         ("is_begun", "f8"),
         ("n_seen", "f8"),
-        ("n_capped", "f8"),
         ("capped", "f8"),
         ("debt", "f8"),
         ("correction", "f8"),
@@ -60,7 +61,7 @@ _STATE = np.dtype(
 
 
 class Spending:
-    """What the latest rows of a stream have paid, and what a controller has learned from it.
+    """Payments of the latest rows of a stream, and what a controller has learned from them.
 
     Several processes share it through a file that they map into memory, and lock. The operating system opens the lock
     of a process that is killed; rows that the process had begun are counted as begun until ``settle`` takes them for
@@ -86,7 +87,7 @@ class Spending:
 
     def __init__(self, window: int, path: Path | None = None, n_workers: int = 1, worker: int = 0) -> None:
         size = _STATE.itemsize // 8 + 2 * n_workers + window
-        self._turn, self.window, self._worker = Lock(), window, worker
+        self._lock, self.window, self._worker = Lock(), window, worker
         self._file: int | None = None
         values: Any = np.zeros(size)
         if path is not None:
@@ -101,7 +102,7 @@ class Spending:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One thread of one process at a time."""
-        with self._turn:
+        with self._lock:
             if self._file is None:
                 yield
                 return
@@ -115,15 +116,14 @@ class Spending:
 
     def begin(self, n_rows: int, most: float) -> None:
         """Count rows as under way, each of which costs so much at most."""
-        own = self.begun[self._worker]
-        own[1] += n_rows * most
-        own[0] += n_rows
+        self.begun[self._worker, 1] += n_rows * most
+        self.begun[self._worker, 0] += n_rows
 
     def end(self, n_rows: int, most: float) -> None:
         """Count rows as done; their costs were added before."""
-        own = self.begun[self._worker]
-        own[0] -= n_rows
-        own[1] = own[1] - n_rows * most if own[0] > 0 else 0.0
+        begun = self.begun[self._worker]
+        begun[0] -= n_rows
+        begun[1] = begun[1] - n_rows * most if begun[0] > 0 else 0.0
 
     def add(self, costs: Floats) -> None:
         """Add the costs of rows in their order."""
@@ -244,11 +244,6 @@ class BudgetController:
         return int(self._state["n_seen"])
 
     @property
-    def n_capped(self) -> int:
-        """Rows that were made to stop because of the cap."""
-        return int(self._state["n_capped"])
-
-    @property
     def capped(self) -> bool:
         """Whether the latest rows were made to stop because of the cap."""
         return bool(self._state["capped"])
@@ -269,45 +264,62 @@ class BudgetController:
     # -- rows --------------------------------------------------------------------------------------
 
     def walk(self, reader: Reader, rows: Ints | None = None, beyond: Chain | None = None) -> Walk:
-        """Send every row as far as the budget allows, and take note of what its route costs.
+        """Send rows, all of them by default, as far as the budget allows, and count what their routes cost.
 
-        Large batches go in pieces, each at a point of its own. Routes are noted at their price before it is known
-        whether the full model will answer: were a failed call worth nothing, the controller would answer an outage by
-        sending ever more rows to a remote that is down. ``rows`` are all rows unless given; they follow ``beyond``, if
-        it is given, wherever the cap leaves room for it.
+        Routes are counted at their price before it is known whether the full model will answer: were a failed call
+        worth nothing, the controller would answer an outage by sending ever more rows to a remote that is down.
         """
-        walks: list[Walk] = []
-        rows = np.arange(reader.n_samples) if rows is None else rows
-        first, by_row = 0, self._chain.price_list.by_row is not None
-        while first < len(rows) or not walks:
+
+        def walked(chain: Chain, rows: Ints) -> tuple[Walk, Floats]:
+            walk = chain.walk(reader, rows)
+            has_own_prices = chain.price_list.by_row is not None
+            return walk, chain.spent(reader, walk) if has_own_prices else self._cost_by_place[
+                chain.places(walk)
+            ]
+
+        return joined(self.in_pieces(np.arange(reader.n_samples) if rows is None else rows, walked, beyond))
+
+    def in_pieces(
+        self, rows: Ints, run: Callable[[Chain, Ints], tuple[Result, Floats]], beyond: Chain | None = None
+    ) -> list[Result]:
+        """Run rows in pieces, each at an operating point of its own.
+
+        Parameters
+        ----------
+        rows : ndarray
+            Rows of a request.
+        run : callable
+            From the chain at a point and the rows of a piece to a result and what each row costs.
+        beyond : Chain, optional
+            Chain that rows follow wherever the cap leaves room for it, instead of the one at the setpoint.
+        """
+        results: list[Result] = []
+        first = 0
+        while first < len(rows) or not results:
             n_rows, chain = self.begin(len(rows) - first, beyond)
             costs = np.zeros(0)
             try:
-                walks.append(chain.walk(reader, rows[first : first + n_rows]))
-                walk = walks[-1]
-                costs = chain.spent(reader, walk) if by_row else self._cost_by_place[chain.places(walk)]
+                result, costs = run(chain, rows[first : first + n_rows])
+                results.append(result)
             finally:
                 self.end(n_rows, costs)
             first += n_rows
-        return joined(walks)
+        return results
 
     def begin(self, n_rows: int, beyond: Chain | None = None) -> tuple[int, Chain]:
-        """How many of some rows go next, and the chain at the point that they follow; ``end`` must follow.
+        """Number of rows that go next, and the chain at the point that they follow; ``end`` must follow.
 
         No request waits for rows under way. Until it is known what they pay, the cap takes it for as much as a row can.
         """
         with self._spending.locked():
             n_free = self._n_free
             n_rows = min(n_rows, max(min(n_free, self._window // (2 * HORIZONS)), 1))
-            is_capped = n_rows > n_free
-            self._state["capped"] = is_capped
-            if is_capped:
-                self._state["n_capped"] += n_rows
+            self._state["capped"] = is_capped = n_rows > n_free
             self._spending.begin(n_rows, self._most)
             return n_rows, self._stopping if is_capped else beyond or self.chain_at_setpoint
 
     def end(self, n_rows: int, costs: Floats) -> None:
-        """Take note that rows which had begun are done, and of what they paid; without costs, they were refused."""
+        """Count rows that had begun as done, and what they paid; without costs, they were refused."""
         with self._spending.locked():
             if len(costs):
                 self._spending.add(costs)
@@ -318,7 +330,7 @@ class BudgetController:
     # -- the law of control ------------------------------------------------------------------------
 
     def _move(self, n_rows: int) -> None:
-        """Find the setpoint for the rows that follow, after some rows were paid for."""
+        """Set the setpoint for the rows that follow, after some rows were paid for."""
         state, target = self._state, self.target
         state["n_together"] = n_together = max(n_rows, float(state["n_together"]) - 1)
         horizon = max(self._window / HORIZONS, n_together)
@@ -347,7 +359,7 @@ class BudgetController:
 
     @property
     def _n_free(self) -> int:
-        """How many rows keep the cap even if each of them pays as much as a row can."""
+        """Number of rows that keep the cap even if each of them pays as much as a row can."""
         if self._cap is None:
             return sys.maxsize
         latest, (n_begun, reserved) = self._spending.latest, self._spending.begun.sum(axis=0)
@@ -360,7 +372,7 @@ class BudgetController:
 
 
 def cost_at_hand(chain: Chain, *, is_free: bool) -> Floats:
-    """What a row pays that came with its columns, by the place that answered it; 0 at -1, where none did."""
+    """Cost of a row that came with its columns, by the place that answered it; 0 at -1, where none did."""
     paid = chain.cost_by_place
     if is_free:
         nothing = np.zeros_like(chain.bought_by_place)

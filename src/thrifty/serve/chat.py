@@ -15,7 +15,7 @@ import uuid
 from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -71,8 +71,12 @@ class ChatRequest:
         Hash of the messages up to the first one of the user.
     is_first : bool
         Whether the conversation begins with this request.
+    max_tokens : int
+        Limit of the tokens of an answer.
     n_bytes : int
         Upper bound of the tokens of the prompt.
+    is_stream, has_usage : bool
+        Whether the answer comes in parts, and whether the last of them has the tokens of all calls.
     """
 
     fields: dict[str, Any]
@@ -93,38 +97,41 @@ class ChatRequest:
 
 def read_chat(body: bytes, max_tokens: int) -> ChatRequest:
     """Read a request; ``max_tokens`` is the limit of an answer where it names none."""
-    given = read_json(body)
-    unknown = sorted(set(given) - _PASSED - _READ)
+    request = read_json(body)
+    unknown = sorted(set(request) - _PASSED - _READ)
     if unknown:
         raise InvalidInputError(
             f"{unknown[0][:60]!r} is not supported.{closest(unknown[0], _PASSED | _READ)}"
         )
-    name, _, budget = str(given.get("model")).partition(":budget=")
+    name, _, budget = str(request.get("model")).partition(":budget=")
     try:
         amount = float(budget) if budget else None
     except ValueError:
         amount = float("nan")
     if name != NAME or not (amount is None or 0.0 < amount < float("inf")):
         raise Refusal(
-            404, f"model must be {NAME!r} or '{NAME}:budget=NUMBER'; got {str(given.get('model'))[:60]!r}."
+            404, f"model must be {NAME!r} or '{NAME}:budget=NUMBER'; got {str(request.get('model'))[:60]!r}."
         )
-    messages = given.get("messages")
+    messages = request.get("messages")
     if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
         raise InvalidInputError("messages must be a list of at least one object with role and content.")
     texts = [_text_of(message) for message in messages]
     users = [place for place, message in enumerate(messages) if message["role"] == "user"]
     if not users:
         raise InvalidInputError('messages must have at least one of the role "user".')
-    limits = [given[one] for one in ("max_completion_tokens", "max_tokens") if given.get(one) is not None]
+    limits = [request[one] for one in ("max_completion_tokens", "max_tokens") if request.get(one) is not None]
     limit = limits[0] if limits else max_tokens
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= 10**7:
         raise InvalidInputError(f"max_tokens must be a whole number >= 1; got {limit!r}.")
-    if given.get("n") not in (None, 1):
-        raise InvalidInputError(f"n must be 1; got {given['n']!r}.")
-    options = given.get("stream_options") or {}
-    if not isinstance(given.get("stream", False), bool | None) or not isinstance(options, dict):
+    if request.get("n") not in (None, 1):
+        raise InvalidInputError(f"n must be 1; got {request['n']!r}.")
+    options = request.get("stream_options") or {}
+    if not isinstance(request.get("stream", False), bool | None) or not isinstance(options, dict):
         raise InvalidInputError("stream must be true or false, and stream_options an object.")
-    fields = {"messages": messages, **{name: given[name] for name in _PASSED if given.get(name) is not None}}
+    fields = {
+        "messages": messages,
+        **{name: request[name] for name in _PASSED if request.get(name) is not None},
+    }
     return ChatRequest(
         fields,
         texts[users[-1]],
@@ -133,7 +140,7 @@ def read_chat(body: bytes, max_tokens: int) -> ChatRequest:
         not any(message["role"] == "assistant" for message in messages),
         limit,
         len(orjson.dumps(fields)),
-        bool(given.get("stream")),
+        bool(request.get("stream")),
         bool(options.get("include_usage")),
     )
 
@@ -341,7 +348,8 @@ class ChatCall:
     """
 
     def __init__(self, gateway: ChatGateway, chat: ChatRequest) -> None:
-        self._gateway, self._chat, self.id = gateway, chat, f"chatcmpl-{uuid.uuid4().hex}"
+        self._gateway, self._chat = gateway, chat
+        self.id, self.created = f"chatcmpl-{uuid.uuid4().hex}", int(time.time())
         served = gateway.model
         self._router: ModelRouter = served.router if chat.budget is None else served.at(chat.budget)
         self._session = self._router.start(chat.text)
@@ -572,49 +580,10 @@ async def _chained(first: Any, parts: AsyncGenerator[Any, None]) -> AsyncGenerat
 # -- responses -------------------------------------------------------------------------------------
 
 
-@dataclass
-class Choice:
-    """A choice of a completion: a whole message."""
-
-    message: dict[str, Any]
-    finish_reason: str
-    index: int = 0
-
-
-@dataclass
-class ChatCompletion:
-    """A whole response, as OpenAI's protocol has it."""
-
-    id: str
-    model: str
-    choices: list[Choice]
-    usage: dict[str, int]
-    object: str = "chat.completion"
-    created: int = field(default_factory=lambda: int(time.time()))
-
-
-@dataclass
-class ChunkChoice:
-    """A choice of a part of a stream: what it adds to the message."""
-
-    delta: dict[str, Any]
-    finish_reason: str | None = None
-    index: int = 0
-
-
-@dataclass
-class ChatChunk:
-    """One part of a stream."""
-
-    id: str
-    model: str
-    choices: list[ChunkChoice]
-    created: int
-    object: str = "chat.completion.chunk"
-
-    def event(self, **more: Any) -> bytes:
-        """The part as a server-sent event."""
-        return b"data: %b\n\n" % orjson.dumps({**asdict(self), **more})
+def _response(call: ChatCall, kind: str, choices: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """A whole response, or a part of a stream, as OpenAI's protocol has it."""
+    named = {"id": call.id, "object": kind, "created": call.created, "model": call.model}
+    return {**named, "choices": choices, **more}
 
 
 async def _complete(gateway: ChatGateway, request: Request) -> Response:
@@ -628,10 +597,9 @@ async def _complete(gateway: ChatGateway, request: Request) -> Response:
             return StreamingResponse(
                 _events(call, chat, answer), headers=headers, media_type="text/event-stream"
             )
-        choice = Choice(answer.message, answer.finish_reason)
-        return json_response(
-            ChatCompletion(call.id, call.model, [choice], call.usage), headers=call.headers()
-        )
+        choice = {"index": 0, "message": answer.message, "finish_reason": answer.finish_reason}
+        response = _response(call, "chat.completion", [choice], usage=call.usage)
+        return json_response(response, headers=call.headers())
     finally:
         facts = facts_of(request)
         facts |= {"models": call.asked, "cost": call.cost}
@@ -641,33 +609,36 @@ async def _complete(gateway: ChatGateway, request: Request) -> Response:
 
 async def _events(call: ChatCall, chat: ChatRequest, answer: Any) -> AsyncGenerator[bytes, None]:
     """Server-sent events of an answer. Where a model breaks off, the answer of another one follows an empty line."""
-    created = int(time.time())
 
-    def event(delta: dict[str, Any], reason: str | None = None, **more: Any) -> bytes:
-        return ChatChunk(call.id, call.model, [ChunkChoice(delta, reason)], created).event(**more)
+    def event(content: Any) -> bytes:
+        return b"data: %b\n\n" % orjson.dumps(content)
+
+    def part(delta: dict[str, Any], reason: str | None = None, **more: Any) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        return event(_response(call, "chat.completion.chunk", [choice], **more))
 
     try:
-        yield event({"role": "assistant", "content": ""})
+        yield part({"role": "assistant", "content": ""})
         if isinstance(answer, Completion):
-            yield event(_delta(answer))
+            yield part(_delta(answer))
         else:
             try:
-                async with aclosing(answer) as parts:
-                    async for part in parts:
-                        if isinstance(part, str):
-                            yield event({"content": part})
+                async with aclosing(answer) as texts:
+                    async for text in texts:
+                        if isinstance(text, str):
+                            yield part({"content": text})
                         else:
-                            answer = part
+                            answer = text
             except RemoteFailure:
                 answer = await call.answer(live=False)
-                yield event({"content": "\n\n"})
-                yield event(_delta(answer))
-        yield event({}, answer.finish_reason, thrifty=call.summary())
+                yield part({"content": "\n\n"})
+                yield part(_delta(answer))
+        yield part({}, answer.finish_reason, thrifty=call.summary())
         if chat.has_usage:
-            yield ChatChunk(call.id, call.model, [], created).event(usage=call.usage)
+            yield event(_response(call, "chat.completion.chunk", [], usage=call.usage))
         yield b"data: [DONE]\n\n"
     except Refusal as error:
-        yield b"data: %b\n\n" % orjson.dumps(chat_error(str(error), error.status))
+        yield event(chat_error(str(error), error.status))
     finally:
         call.end()
 

@@ -31,14 +31,21 @@ Settings = TypeVar("Settings")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 """Addresses that only this machine reaches."""
 
-_LEFT_TO_PROXY = {
-    name: f"The proxy in front of the gateway has it: {directive} in deploy/nginx.conf."
-    for name, directive in (
-        ("head_timeout", "client_header_timeout"),
-        ("body_timeout", "client_body_timeout"),
-        ("max_connections_per_address", "limit_conn"),
-    )
+_INSTEAD = {
+    **{
+        name: f"The proxy in front of the gateway has it: {directive} in deploy/nginx.conf."
+        for name, directive in (
+            ("head_timeout", "client_header_timeout"),
+            ("body_timeout", "client_body_timeout"),
+            ("max_connections_per_address", "limit_conn"),
+        )
+    },
+    **dict.fromkeys(
+        ("breaker_failures", "breaker_share", "breaker_window", "breaker_pause", "retry_budget"),
+        "The circuit breaker is that of all services, and limits retries.",
+    ),
 }
+"""Settings of earlier versions, and what took their place."""
 
 
 def _number(default: Any, least: float, most: float = math.inf) -> Any:
@@ -65,16 +72,11 @@ class RemoteSettings:
         Seconds until a connection must be open, and until the response must be complete, retry included.
     max_retries : int
         Most retries of one call.
-    retry_budget : float
-        Most retries as a share of the calls.
     max_in_flight : int
         Most calls at the same time; one more is refused at once.
     max_bytes : int
         Size of the largest response that is read; less is read where few numbers were asked for: 64 KiB, and 1 KiB
         for each number.
-    breaker_failures, breaker_share, breaker_window, breaker_pause : int, float, int, float
-        The circuit breaker opens after so many failures in a row, or such a share of failures among so many calls, and
-        lets one probe through after so many seconds.
     input_name : str, optional
         Name of the one tensor with all columns, shape (n_rows, n_columns); None, or empty, sends a tensor per column.
     output_name : str, optional
@@ -87,13 +89,8 @@ class RemoteSettings:
     connect_timeout: float = _number(0.1, 1e-3, 3600)
     total_timeout: float = _number(0.25, 1e-3, 3600)
     max_retries: int = _number(1, 0)
-    retry_budget: float = _number(0.2, 0)
     max_in_flight: int = _number(64, 1)
     max_bytes: int = _number(8 * 2**20, 1)
-    breaker_failures: int = _number(5, 1)
-    breaker_share: float = _number(0.5, 1e-6, 1)
-    breaker_window: int = _number(20, 1)
-    breaker_pause: float = _number(1.0, 0)
     input_name: str | None = "X"
     output_name: str | None = None
     datatype: str = _choice("FP64", "FP32")
@@ -260,7 +257,7 @@ class Config:
     workers : int
         Processes that answer; they share the port and the budget. Limits on requests and connections are those of each.
     tls_cert, tls_key : str, optional
-        PEM files of a certificate chain and its private key, with which both ports speak HTTPS; read again on a reload.
+        PEM files of a certificate chain and its private key, with which both ports speak HTTPS.
     full : str, optional
         Address of the full model behind the Open Inference Protocol, up to and with its name:
         ``http://HOST:PORT/v2/models/NAME``. None asks the full model in the file.
@@ -291,18 +288,8 @@ class Config:
         Larger requests are refused.
     max_in_flight : int
         Requests under way at once; others wait for room.
-    max_queued, max_delay : int, float
-        Requests that may wait for room, and the seconds that they do before they are refused with 503.
-    batch_rows, batch_bytes : int
-        Requests of more rows, or with longer bodies, are read and answered in the thread of batches.
-    max_batches : int
-        Batches under way at once; as many may wait for room.
-    max_connections : int
-        Connections, and requests, at once; more are refused with 503 by the server.
-    keep_alive : int
-        Seconds for which an idle connection is kept: longer than the proxy keeps its own.
-    backlog : int
-        Connections that the operating system queues.
+    max_delay : float
+        Seconds that a request waits for room before it is refused with 503.
     retry_after : int
         Seconds after which a client that was refused should ask again.
     explore : float
@@ -346,14 +333,7 @@ class Config:
     max_body_bytes: int = _number(2**20, 1, 2**30)
     max_rows: int = _number(10_000, 1, 10**6)
     max_in_flight: int = _number(256, 1, 10**6)
-    max_queued: int = _number(1024, 0, 10**6)
     max_delay: float = _number(0.1, 0, 3600)
-    batch_rows: int = _number(32, 1, 10**6)
-    batch_bytes: int = _number(2**16, 1, 2**30)
-    max_batches: int = _number(8, 1, 10**6)
-    max_connections: int = _number(2048, 1, 10**6)
-    keep_alive: int = _number(75, 0, 3600)
-    backlog: int = _number(2048, 1, 65_535)
     retry_after: int = _number(1, 0, 3600)
     explore: float = _number(0.0, 0, 1)
     models: Mapping[str, Any] = _table()
@@ -486,8 +466,7 @@ def _settings_of(kind: type[Settings], table: Any, where: str) -> Settings:
     known = {one.name for one in fields}
     for name in table:
         if name not in known:
-            instead = _LEFT_TO_PROXY.get(name) if kind is Config else None
-            hint = closest(name, known) if instead is None else f" {instead}"
+            hint = f" {_INSTEAD[name]}" if name in _INSTEAD else closest(name, known)
             raise InvalidInputError(f"{where} sets {name!r}, which is no setting.{hint}")
     for one in fields:
         is_optional = one.default is not dataclasses.MISSING or one.default_factory is not dataclasses.MISSING

@@ -70,16 +70,14 @@ class BaseGateway(ABC, Generic[InForce]):
         What serves.
     budget : float, optional
         Mean cost per row that is to be spent; None is the operating point of the file.
-    room, batches : Room
-        Places of requests, and of batches.
+    room : Room
+        Places of requests.
     """
 
     def __init__(self, system: Any, config: Config, load: Callable[[], Loaded] | None = None) -> None:
         self.config, self.metrics, self.keys = config, Metrics(), Keys(config)
-        self.room = Room("in_flight", config.max_in_flight, config.max_queued, config, self.metrics)
-        self.batches = Room("batches", config.max_batches, config.max_batches, config, self.metrics)
+        self.room = Room(config, self.metrics)
         self.is_ready, self.budget = False, config.budget
-        self.on_reload: Callable[[], None] = lambda: None
         self._load = load
         self._tasks: set[asyncio.Task[Any]] = set()
         self._changing = asyncio.Lock()
@@ -156,7 +154,6 @@ class BaseGateway(ABC, Generic[InForce]):
         async with self._changing:
             try:
                 self.keys.read()
-                self.on_reload()
                 # Not the thread that answers: requests go on meanwhile.
                 model = await asyncio.to_thread(lambda: self._made(read()))
                 await self._take_over(model)

@@ -64,7 +64,7 @@ class Metrics:
             return Counter(f"thrifty_{name}", about, labels, registry=self.registry)
 
         self.requests = counter("requests", "Requests, by operation and status.", "operation", "status")
-        self.rejected = counter("rejected", "Requests for which there was no room, by reason.", "reason")
+        self.rejected = counter("rejected", "Requests for which there was no room.")
         self.rows = counter("rows", "Rows answered, by route.", "route")
         about = "Rows that the full model did not answer, or for which a purchase failed, by reason."
         self.degraded = counter("degraded_rows", about, "reason")
@@ -176,7 +176,7 @@ def status_of(collected: Iterable[Metric], routes: Iterable[str]) -> dict[str, A
         "requests": sums("requests_total", "status"),
         "in_flight": total("in_flight"),
         "is_ready": bool(total("ready")),
-        "rejected": sums("rejected_total", "reason"),
+        "rejected": total("rejected_total"),
         "rows": sum(rows.values()),
         "routes": [{"route": route, "rows": rows.get(route, 0)} for route in routes],
         "degraded": sums("degraded_rows_total", "reason"),

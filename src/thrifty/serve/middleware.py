@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import orjson
 from starlette.exceptions import HTTPException
@@ -22,7 +22,6 @@ from thrifty.serve.logs import LOG, failure_place
 from thrifty.serve.metrics import Metrics
 
 __all__ = [
-    "Admission",
     "Errors",
     "Keys",
     "NeedsKey",
@@ -284,18 +283,14 @@ class WholeBody:
 
 
 class Room:
-    """Places for requests: one more waits a moment in a bounded queue, and is refused afterwards.
+    """Places for the requests of a gateway: one more waits a moment for a place, and is refused afterwards.
 
     A refusal that came at once would make clients ask again at once.
 
     Parameters
     ----------
-    reason : str
-        Word for the metric of refusals.
-    n_places, max_queued : int
-        Requests that have a place, and those that may wait for one.
     config : Config
-        ``max_delay``, the seconds that a request waits, and ``retry_after``.
+        ``max_in_flight`` places, ``max_delay``, the seconds that a request waits, and ``retry_after``.
     metrics : Metrics
         Counts refusals.
 
@@ -305,47 +300,37 @@ class Room:
         Places that are taken.
     """
 
-    def __init__(self, reason: str, n_places: int, max_queued: int, config: Config, metrics: Metrics) -> None:
-        self._places = asyncio.Semaphore(n_places)
-        self._reason, self._max_queued, self._config, self._metrics = reason, max_queued, config, metrics
-        self.n_taken = self.n_queued = 0
+    def __init__(self, config: Config, metrics: Metrics) -> None:
+        self._places = asyncio.Semaphore(config.max_in_flight)
+        self._config, self._metrics = config, metrics
+        self.n_taken = 0
 
-    async def __aenter__(self) -> Self:
-        if self._places.locked():
-            await self._wait()
-        else:
+    def __call__(self, app: ASGIApp) -> ASGIApp:
+        """The application, which answers a request once there is a place for it."""
+
+        async def admitted(scope: Scope, receive: Receive, send: Send) -> None:
+            await self._take_place()
+            self.n_taken += 1
+            try:
+                await app(scope, receive, send)
+            finally:
+                self.n_taken -= 1
+                self._places.release()
+
+        return admitted
+
+    async def _take_place(self) -> None:
+        if not self._places.locked():  # sooner than by a timeout that is not needed
             await self._places.acquire()
-        self.n_taken += 1
-        return self
-
-    async def _wait(self) -> None:
-        self.n_queued += 1
+            return
         try:
-            async with asyncio.timeout(self._config.max_delay if self.n_queued <= self._max_queued else 0.0):
+            async with asyncio.timeout(self._config.max_delay):
                 await self._places.acquire()
         except TimeoutError:
-            self._metrics.rejected.labels(self._reason).inc()
+            self._metrics.rejected.inc()
             raise Refusal(
                 503, "there is too much to do. Ask again later.", self._config.retry_after
             ) from None
-        finally:
-            self.n_queued -= 1
-
-    async def __aexit__(self, *_: object) -> None:
-        self.n_taken -= 1
-        self._places.release()
-
-
-class Admission:
-    """Answers a request once there is room for it."""
-
-    def __init__(self, app: ASGIApp, room: Room) -> None:
-        self._app, self._room = app, room
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        async with self._room:
-            await self._app(scope, receive, send)
 
 
 def operation(
@@ -367,5 +352,5 @@ def operation(
     layers = [] if is_open else [Middleware(NeedsKey, keys=gateway.keys, role="clients")]
     if is_limited:
         layers.append(Middleware(WholeBody, max_bytes=gateway.config.max_body_bytes))
-        layers.append(Middleware(Admission, room=gateway.room))
+        layers.append(Middleware(gateway.room))
     return Route(path, run, methods=[method], middleware=layers)

@@ -6,7 +6,6 @@ meanwhile and a row does not wait behind batches.
 """
 
 import asyncio
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -34,7 +33,6 @@ from thrifty.errors import (
     FullModelFailedError,
     InvalidAnswerError,
     InvalidInputError,
-    ThriftyError,
 )
 from thrifty.learners.table_fit import record_of
 from thrifty.rows import key_chance
@@ -42,10 +40,14 @@ from thrifty.serve.budget_controller import BudgetController, cost_at_hand, join
 from thrifty.serve.config import Config
 from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows
 from thrifty.serve.metrics import Drift
-from thrifty.serve.providers import Buyer, Provider, RowResults, failure_reason
+from thrifty.serve.providers import Buyer, Provider, RowResults, failure_reason, to_full
 from thrifty.serve.remote import RemoteModel
 
-__all__ = ["MicroBatcher", "Model"]
+__all__ = ["BATCH_BYTES", "Model"]
+
+BATCH_ROWS, BATCH_BYTES = 32, 2**16
+"""Rows and bytes of the largest request that is answered in the event loop; larger ones, batches, have a thread of
+their own. ``python benchmarks/serve.py batches`` shows how long a row waits beside them."""
 
 _NOTHING_TO_READ = Table(np.zeros((0, 0)), np.zeros((0, 0)))
 """For answers of stages, whose rows have been read on their walk."""
@@ -110,7 +112,7 @@ class Model:
         self.controller: BudgetController | None = None
         self.drift: Drift | None = None
         self.routes = (*map(str, range(self.chain.n_stages)), "full", "none")  # -1 is the last one
-        self._explore, self._batch_rows = config.explore, config.batch_rows
+        self._explore = config.explore
         self.cost_of_full = self.chain.price_list.cost_of_full
         self.cost_by_place = cost_at_hand(self.chain, is_free=bool(providers))
         self._on_failure = config.on_remote_failure
@@ -119,7 +121,6 @@ class Model:
         if providers:
             how = config.on_provider_failure, config.purchase_deadline
             self._buyer = Buyer(self.chain, self.rows, providers, *how)
-        self._batcher = MicroBatcher(self.chain, self._send)
         self._refuses_missing = bool(self.chain.refuses_missing)
         if not self.chain.n_stages and self._on_failure == "local":
             self._on_failure = "error"  # no stage can answer
@@ -154,7 +155,7 @@ class Model:
 
     def is_batch(self, cells: Cells) -> bool:
         """Whether rows are answered in the thread of batches."""
-        return len(cells) > self._batch_rows
+        return len(cells) > BATCH_ROWS
 
     async def answer(self, cells: RequestCells, *, asks_full: bool = False) -> Answered:
         """Answer the rows of a request.
@@ -173,10 +174,8 @@ class Model:
             return self._answered_by_full(results, explored)
         if self.is_batch(cells):
             walk = await self.in_batch_thread(lambda: self._send(self._reader(cells), chain, explored))
-        elif asks_full or explored is not None or self._may_be_refused(cells):
-            walk = self._send(self._reader(cells), chain, explored)
         else:
-            walk = await self._batcher.walk(cells)
+            walk = self._send(self._reader(cells), chain, explored)
         route = walk.route.tolist()  # for one row, a few times sooner than numpy
         if self.chain.n_stages in route:
             answered = self._answered_by_full(await self._with_full(cells, walk), explored)
@@ -187,15 +186,15 @@ class Model:
     @cached_property
     def _to_full(self) -> Chain:
         """The chain at an operating point that sends every row to the full model."""
-        return self.chain.at(Policy.of(np.full(len(self.chain.stages), -np.inf)))
+        return to_full(self.chain)
 
-    def _send(self, reader: Reader, chain: Chain | None = None, explored: Bools | None = None) -> Walk:
+    def _send(self, reader: Reader, chain: Chain, explored: Bools | None) -> Walk:
         """Send rows as far as the operating point, or the budget, says, and explored ones to the full model."""
 
         def walk(rows: Ints | None, beyond: Chain | None = None) -> Walk:
             if self.controller is not None:
                 return self.controller.walk(reader, rows, beyond)
-            return (beyond or chain or self.chain).walk(reader, rows)
+            return (beyond or chain).walk(reader, rows)
 
         if explored is None:
             return walk(None)
@@ -359,75 +358,6 @@ class Model:
         """Result of a call in the thread of batches, while other requests are read."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._batch_thread, call)
-
-
-ROWS_PER_STAGE = 1.5
-"""Rows for each stage from which a batch is faster than rows one by one: alone, a row visits several stages at once."""
-
-_Waiting = tuple[Cells, asyncio.Future[Walk]]
-
-
-class MicroBatcher:
-    """Walks rows of concurrent requests as one batch; each row goes the way that it would go alone.
-
-    A stage is called once for all of them, which pays where there are more rows than stages. Where there are fewer,
-    they walk one after the other, which is still sooner than each between the parsing of one request and of the next.
-    No request waits for others to come: a batch are those that were read in the same turn of the event loop. Every
-    cell of them must be readable.
-
-    Parameters
-    ----------
-    chain : Chain
-        What they walk through; with a chain behind it, each row walks alone.
-    send : callable
-        From a reader to the walk of its rows.
-    """
-
-    def __init__(self, chain: Chain, send: Callable[[Reader], Walk]) -> None:
-        self._min_rows = math.inf if chain.behind is not None else max(ROWS_PER_STAGE * chain.n_stages, 2)
-        self._send = send
-        self._waiting: list[_Waiting] = []
-
-    def walk(self, cells: Cells) -> asyncio.Future[Walk]:
-        """The walk of some rows, in one batch with those of other requests in this turn of the event loop."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Walk] = loop.create_future()
-        if not self._waiting:
-            loop.call_soon(self._flush)
-        self._waiting.append((cells, future))
-        return future
-
-    def _flush(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        is_worth_it = len(waiting) > 1 and sum(len(cells) for cells, _ in waiting) >= self._min_rows
-        if not (is_worth_it and self._walk_together(waiting)):
-            for cells, future in waiting:
-                self._walk_alone(cells, future)
-
-    def _walk_together(self, waiting: list[_Waiting]) -> bool:
-        """Walk as one batch; False where some row is refused, so that all walk alone."""
-        try:
-            numbers = np.concatenate([cells.numbers for cells, _ in waiting])
-            keys = np.concatenate([cells.row_keys for cells, _ in waiting])
-            walk = self._send(Table(numbers, numbers, row_keys=keys))
-        except (ThriftyError, ArithmeticError, ValueError):
-            return False
-        first = 0
-        for cells, future in waiting:
-            own = slice(first, first + len(cells))
-            first = own.stop
-            if not future.done():
-                node = None if walk.node is None else walk.node[own]
-                future.set_result(Walk(np.arange(len(cells)), walk.route[own], walk.scores[own], node=node))
-        return True
-
-    def _walk_alone(self, cells: Cells, future: asyncio.Future[Walk]) -> None:
-        if future.done():  # its client is gone
-            return
-        try:
-            future.set_result(self._send(_plain_reader(cells)))
-        except Exception as error:
-            future.set_exception(error)
 
 
 def _plain_reader(cells: Cells) -> Table:

@@ -28,7 +28,7 @@ from thrifty.serve.budget_controller import BudgetController
 from thrifty.serve.config import ProviderSettings, closest
 from thrifty.serve.inference_protocol import RequestCells, RequestRows
 
-__all__ = ["Buyer", "Provider", "RowResults", "failure_reason"]
+__all__ = ["Buyer", "Provider", "RowResults", "failure_reason", "to_full"]
 
 AskFull = Callable[[Any, Any], Floats]
 
@@ -118,33 +118,28 @@ class Buyer:
         Explored rows, which come last, buy everything.
         """
         chain = self._chain.with_innermost(_CallableFull(ask_full)).at(policy)
-        to_full = chain.at(Policy.of(np.full(policy.n_stages, -np.inf)))
         ledger, everyone = Ledger(self._on_failure), np.arange(len(cells))
-        order = everyone if explored is None else np.argsort(explored, kind="stable")
-        n_plain = len(cells) if explored is None else int((~explored).sum())
         source = _RequestSource(self, cells, chain, time.monotonic() + self._deadline)
         reader = chain.buying(source, ledger, cells.row_keys)
-        routes, outputs, sent, first = [], [], [], 0
-        while first < len(cells):
-            beyond = None if first < n_plain else to_full
-            n_rows, point = (n_plain if beyond is None else len(cells)) - first, beyond or chain
+
+        def run(point: Chain, rows: Ints) -> tuple[tuple[Ints, Ints, Floats, Bools], Floats]:
+            walk = point.walk(reader, rows)
+            sent = walk.route == chain.n_stages
+            route, outputs = chain.route_and_outputs(reader, rows, walk)
+            if source.refusal is not None:
+                raise source.refusal
+            # Calls count as answered: were a failed one worth nothing, an outage would send ever more rows on.
+            return (rows, route, outputs, sent), reader.spent(rows, sent.astype(np.intp))
+
+        parts: list[tuple[Ints, Chain | None]] = [(everyone, None)]
+        if explored is not None:
+            parts = [(np.flatnonzero(~explored), None), (np.flatnonzero(explored), to_full(chain))]
+        pieces = []
+        for rows, beyond in parts:
             if controller is not None:
-                n_rows, point = controller.begin(n_rows, beyond)
-            rows, costs = order[first : first + n_rows], np.zeros(0)
-            try:
-                walk = point.walk(reader, rows)
-                sent.append(walk.route == chain.n_stages)
-                route, output = chain.route_and_outputs(reader, rows, walk)
-                if source.refusal is not None:
-                    raise source.refusal
-                # Calls count as answered: were a failed one worth nothing, an outage would send ever more rows on.
-                costs = reader.spent(rows, sent[-1].astype(np.intp))
-            finally:
-                if controller is not None:
-                    controller.end(n_rows, costs)
-            routes.append(route)
-            outputs.append(output)
-            first += n_rows
+                pieces += controller.in_pieces(rows, run, beyond)
+            else:
+                pieces.append(run(beyond or chain, rows)[0])
         if self._on_failure == "raise" and source.failed_by:
             names = ", ".join(dict.fromkeys(source.failed_by.values())).replace("provider_", "")
             raise PurchaseFailedError(
@@ -153,9 +148,9 @@ class Buyer:
         cost = reader.spent(everyone, ledger.calls(everyone))
         by_full = next(map(failure_reason, ledger.errors), "failed")
         reasons = {row: source.failed_by.get(row, by_full) for row in ledger.reasons}
+        order, route, outputs, sent = map(np.concatenate, zip(*pieces, strict=True))
         in_order = np.argsort(order)
-        route, output, was_sent = (np.concatenate(parts)[in_order] for parts in (routes, outputs, sent))
-        return RowResults(route, output, cost, was_sent, reasons)
+        return RowResults(route[in_order], outputs[in_order], cost, sent[in_order], reasons)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,6 +162,11 @@ class _CallableFull:
     def outputs(self, table: Any, numbers: Any) -> Floats:
         """Outputs of the function."""
         return self.ask(table, numbers)
+
+
+def to_full(chain: Chain) -> Chain:
+    """The chain at an operating point that sends every row to the full model."""
+    return chain.at(Policy.of(np.full(len(chain.stages), -np.inf)))
 
 
 def failure_reason(error: Exception) -> str:

@@ -1,8 +1,7 @@
 """The remote full model: called over HTTP within a deadline, and every response checked.
 
 Every failure is a ``RemoteFailure`` with a short reason that can be counted. A failure that may be temporary is retried
-once, if the deadline allows it and if retries are few among all calls, so that a failing remote does not get more work
-than usual.
+once, if the deadline and the circuit breaker allow it.
 """
 
 import math
@@ -24,9 +23,6 @@ from thrifty.serve.inference_protocol import parse_unique
 
 __all__ = ["RemoteModel", "answer_of", "request_of"]
 
-MAX_SAVED_RETRIES = 10.0
-"""Largest number of retries that successful calls can save up, to limit the load on a remote that breaks down."""
-
 _PASSING = frozenset({"connect", "closed", "status_500", "status_502", "status_503", "status_504"})
 """Failures that are retried; an overloaded remote (429) is not called again."""
 
@@ -44,7 +40,7 @@ class RemoteModel:
         Numbers per row that it answers with: 1 is a number, more are the probabilities of so many classes. Of two
         classes it may give the probability of the second alone.
     settings : RemoteSettings
-        Deadlines, retries, the breaker and caps.
+        Deadlines, retries and caps.
     api_key : str, optional
         Sent as ``Authorization: Bearer``.
 
@@ -70,16 +66,9 @@ class RemoteModel:
         url = url.rstrip("/")
         self.url = url if url.endswith("/infer") else f"{url}/infer"
         self.columns, self.n_outputs, self.settings = tuple(columns), n_outputs, settings
-        self.breaker = CircuitBreaker(
-            settings.breaker_failures,
-            settings.breaker_share,
-            settings.breaker_window,
-            settings.breaker_pause,
-            settings.max_in_flight,
-        )
+        self.breaker = CircuitBreaker(max_in_flight=settings.max_in_flight)
         self.calls = self.retries = 0
         self.failures: Counter[str] = Counter()
-        self._saved_retries = 0.0
         self._headers = {"Content-Type": "application/json"}
         if api_key is not None:
             self._headers["Authorization"] = f"Bearer {api_key}"
@@ -114,11 +103,12 @@ class RemoteModel:
         body = request_of(rows, self.columns, self.settings)
         failure: RemoteFailure | None = None
         for _ in attempts(self.settings.max_retries, ends, first_pause=0.0):
-            if failure is not None and (self._saved_retries < 1.0 or self.breaker.state == "open"):
+            if failure is not None and self.breaker.state == "open":
                 break
             try:
                 with self.breaker.attempt():
-                    self._count(is_retry=failure is not None)
+                    self.calls += failure is None
+                    self.retries += failure is not None
                     return await self._ask_once(body, len(rows), ends)
             except RemoteFailure as error:
                 self.failures[error.reason] += 1
@@ -127,14 +117,6 @@ class RemoteModel:
                     break
         assert failure is not None  # the first attempt is always made
         raise failure
-
-    def _count(self, *, is_retry: bool) -> None:
-        if is_retry:
-            self.retries += 1
-            self._saved_retries -= 1.0
-        else:
-            self.calls += 1
-            self._saved_retries = min(self._saved_retries + self.settings.retry_budget, MAX_SAVED_RETRIES)
 
     async def _ask_once(self, body: bytes, n_rows: int, ends: float) -> Floats:
         if self._session is None:

@@ -16,7 +16,7 @@ import socket
 import ssl
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,10 @@ __all__ = ["serve_alone", "serve_workers"]
 
 Load = Callable[[], Loaded]
 
+KEEP_ALIVE, MAX_CONNECTIONS = 75, 2048
+"""Seconds that an idle connection is kept, and connections beyond which uvicorn refuses: both more than nginx asks for
+(``keepalive_timeout`` and ``max_conns`` of its upstream)."""
+
 _RESTART_PAUSE, _ANSWER_TIMEOUT = 1.0, 60.0
 """Seconds before a worker is replaced that ended soon after its start, and that an answer to the supervisor takes."""
 
@@ -58,7 +62,6 @@ def serve_alone(load: Load, config: Config, announce: Callable[[], None]) -> Non
     app = create_app(load(), config, load=load)
     gateway: BaseGateway[Any] = app.state.gateway
     public, admin = _server(config, app, lifespan="on"), _admin(config, gateway)
-    gateway.on_reload = lambda: _read_certificates(config, public, admin)
     listening = _listening(config)
     announce()
 
@@ -85,16 +88,21 @@ def _server(config: Config, app: Any, **how: Any) -> uvicorn.Server:
         "server_header": False,
         "proxy_headers": False,  # nothing depends on the address of a client
         "timeout_graceful_shutdown": max(1, round(config.drain)),
-        "timeout_keep_alive": config.keep_alive,
-        "limit_concurrency": config.max_connections,
+        "timeout_keep_alive": KEEP_ALIVE,
+        "limit_concurrency": MAX_CONNECTIONS,
         "ws": "none",
         "lifespan": "off",
         "ssl_certfile": config.tls_cert,
         "ssl_keyfile": config.tls_key,
     }
     server = uvicorn.Server(uvicorn.Config(app, **{**settings, **how}))
-    with _readable_certificate(config):
+    try:
         server.config.load()
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidInputError(
+            f"tls_cert and tls_key must be PEM files of a certificate and its key; reading {config.tls_cert!r} and "
+            f"{config.tls_key!r} ended in {type(error).__name__}: {error}."
+        ) from error
     return server
 
 
@@ -105,7 +113,7 @@ def _admin(config: Config, control: Any) -> uvicorn.Server:
 def _listening(config: Config) -> socket.socket:
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     try:
-        listening = socket.create_server((config.host, config.port), family=family, backlog=config.backlog)
+        listening = socket.create_server((config.host, config.port), family=family, backlog=MAX_CONNECTIONS)
     except OSError:
         raise _occupied(config) from None
     # asyncio sets it only on sockets that name their protocol; without it a response in two pieces waits 40 ms.
@@ -144,25 +152,6 @@ def _on_hangup(control: Any) -> None:
 
     with contextlib.suppress(NotImplementedError, AttributeError):  # Windows has no such signal
         loop.add_signal_handler(signal.SIGHUP, start)
-
-
-def _read_certificates(config: Config, *servers: uvicorn.Server) -> None:
-    """Use the certificate in the files for connections from now on."""
-    with _readable_certificate(config):
-        for server in servers:
-            if server.config.ssl is not None:
-                server.config.ssl.load_cert_chain(str(config.tls_cert), str(config.tls_key))
-
-
-@contextlib.contextmanager
-def _readable_certificate(config: Config) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidInputError(
-            f"tls_cert and tls_key must be PEM files of a certificate and its key; reading {config.tls_cert!r} and "
-            f"{config.tls_key!r} ended in {type(error).__name__}: {error}."
-        ) from error
 
 
 def _occupied(config: Config) -> InvalidInputError:
@@ -216,7 +205,6 @@ def _work(number: int, load: Load, config: Config, folder: Path, listening: sock
         pipe.send(str(error))
         return
     gateway = app.state.gateway
-    gateway.on_reload = lambda: _read_certificates(config, public)
     orders: dict[str, Callable[..., Any]] = {"reload": gateway.reload, "budget": gateway.change_budget}
     pipe.send(None)
 
@@ -295,7 +283,6 @@ class Supervisor:
         self._asking = asyncio.Lock()
         self._shared = CollectorRegistry()
         self._collector = MultiProcessCollector(self._shared, path=str(folder))  # type: ignore[no-untyped-call]
-        self._admin: uvicorn.Server | None = None
 
     def start(self) -> None:
         """Start all workers; an error of the first one that fails is raised here."""
@@ -327,9 +314,8 @@ class Supervisor:
         """Replace workers that end, and answer operators, until a signal."""
         watching = [asyncio.ensure_future(self._watch(number)) for number in range(self.config.workers)]
         _on_hangup(self)
-        self._admin = _admin(self.config, self)
         try:
-            await self._admin.serve()
+            await _admin(self.config, self).serve()
         finally:
             for task in watching:
                 task.cancel()
@@ -381,8 +367,6 @@ class Supervisor:
     async def reload(self) -> str:
         """Let all workers read the files again."""
         self.keys.read()
-        if self._admin is not None:
-            _read_certificates(self.config, self._admin)
         return str((await self._ask("reload"))[0])
 
     async def change_budget(self, budget: Any) -> None:

@@ -73,45 +73,33 @@ def test_requests_over_the_limit_get_503_in_a_moment_while_others_wait_and_healt
         assert one.said == {"error": "there is too much to do. Ask again later."}
     assert 0.1 <= took < 2.0
     assert [one.status for one in (healthy, *answered, after)] == [200, 200, 200, 200]
-    assert gateway.counts("rejected") == {"in_flight": 3}
+    assert gateway.counts("rejected") == {(): 3}
     assert gateway.counts("requests") == {("live", "200"): 1, ("predict", "200"): 3, ("predict", "503"): 3}
-    assert (room.n_taken, room.n_queued) == (0, 0)
+    assert room.n_taken == 0
     assert "thrifty_in_flight 0.0" in gateway.admin("/metrics").said.decode()
 
 
 def test_a_request_that_waits_is_answered_as_soon_as_there_is_room(stalled, question, one_row):
-    under_test = stalled(max_in_flight=1)
+    under_test = stalled(max_in_flight=1, max_delay=60.0)
 
     async def crowd():
         first, second = asking(under_test.gateway, question, one_row)
-        await until(lambda: under_test.room.n_queued == 1)
+        await until(lambda: under_test.room.n_taken == 1)
+        await asyncio.sleep(0.02)
+        assert not second.done()
         under_test.release.set()
         return await asyncio.gather(first, second)
 
     assert [one.status for one in under_test.gateway.run(crowd())] == [200, 200]
 
 
-def test_a_queue_that_is_full_refuses_at_once(stalled, question, one_row):
-    under_test = stalled(max_in_flight=1, max_queued=1, max_delay=60.0)
-
-    async def crowd():
-        waiting = asking(under_test.gateway, question, one_row)
-        await until(lambda: under_test.room.n_queued == 1)
-        refused = await asyncio.wait_for(under_test.gateway.call("/predict", one_row), 5)
-        under_test.release.set()
-        return refused, await asyncio.gather(*waiting)
-
-    refused, answered = under_test.gateway.run(crowd())
-    assert refused.status == 503
-    assert [one.status for one in answered] == [200, 200]
-
-
 def test_a_client_that_leaves_before_its_answer_leaves_its_place(stalled, question, one_row):
-    under_test = stalled(max_in_flight=1)
+    under_test = stalled(max_in_flight=1, max_delay=60.0)
 
     async def leaves():
         first, second = asking(under_test.gateway, question, one_row)
-        await until(lambda: under_test.room.n_queued == 1)
+        await until(lambda: under_test.room.n_taken == 1)
+        await asyncio.sleep(0.02)
         for one in (second, first):
             one.cancel()
         await asyncio.wait([first, second])
@@ -119,7 +107,7 @@ def test_a_client_that_leaves_before_its_answer_leaves_its_place(stalled, questi
         return await under_test.gateway.call("/predict", question)
 
     assert under_test.gateway.run(leaves()).status == 200
-    assert (under_test.room.n_taken, under_test.room.n_queued) == (0, 0)
+    assert under_test.room.n_taken == 0
 
 
 def test_clients_that_ask_again_at_once_are_all_answered(open_gateway, numbers, one_row):
@@ -134,25 +122,27 @@ def test_clients_that_ask_again_at_once_are_all_answered(open_gateway, numbers, 
     assert {status for statuses in gateway.run(storm()) for status in statuses} == {200}
 
 
-def test_batches_wait_for_those_before_them_and_no_row_waits(open_gateway, numbers, question, one_row):
+def test_batches_wait_for_those_before_them_and_no_row_waits_behind_them(
+    open_gateway, numbers, question, one_row
+):
     always_full = numbers.chain_.at(Policy.of(np.full(numbers.chain_.n_stages, -np.inf)))
-    gateway = open_gateway(always_full, max_batches=2, max_delay=0.1)
+    gateway = open_gateway(always_full)
     held = threading.Event()
 
     async def crowd():
         try:
             busy = asyncio.ensure_future(gateway.serving.model.in_batch_thread(held.wait))
             batches = asking(gateway, *[question] * 6)
-            await until(lambda: gateway.counts("rejected").get("batches") == 4)
+            await until(lambda: gateway.serving.room.n_taken == 6)
             row = await asyncio.wait_for(gateway.call("/predict", one_row), 10)
+            assert not any(one.done() for one in batches)
         finally:
             held.set()
         await busy
         return row, await asyncio.gather(*batches)
 
     row, batches = gateway.run(crowd())
-    assert [one.status for one in batches] == 2 * [200] + 4 * [503]
+    assert [one.status for one in batches] == 6 * [200]
     assert row.said["answers"][0]["route"] == numbers.chain_.n_stages
-    assert gateway.ask("/predict", question).status == 200
     # A body that is long is a batch before its rows are counted.
     assert gateway.ask("/predict", json.dumps(one_row).encode() + b" " * 2**17).status == 200
