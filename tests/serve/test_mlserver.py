@@ -82,14 +82,16 @@ def test_a_classifier_in_mlserver_answers_with_its_probabilities(mlserver):
 
     async def run():
         settings = RemoteSettings(total_timeout=5.0, output_name="predict_proba")
-        remote = RemoteModel(url, columns=("a", "b"), n_outputs=3, settings=settings)
-        labels = RemoteModel(url, columns=("a", "b"), n_outputs=3, settings=RemoteSettings(total_timeout=5.0))
+        remote = RemoteModel(url, settings=settings)
+        labels = RemoteModel(url, settings=RemoteSettings(total_timeout=5.0))
         await remote.start()
         await labels.start()
         try:
             with pytest.raises(RemoteFailure, match="datatype.*INT64"):
-                await labels.ask(X)  # a classifier that is not asked for probabilities gives labels
-            return await asyncio.gather(remote.ask(X), remote.ask(X[:1]))
+                await labels.ask(
+                    X, ("a", "b"), 3
+                )  # a classifier that is not asked for probabilities gives labels
+            return await asyncio.gather(remote.ask(X, ("a", "b"), 3), remote.ask(X[:1], ("a", "b"), 3))
         finally:
             await remote.close()
             await labels.close()

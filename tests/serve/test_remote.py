@@ -28,11 +28,11 @@ def address(port, mode, n_classes=3):
     return f"http://127.0.0.1:{port}/{mode}/v2/models/{n_classes}"
 
 
-def with_remote(url, use, settings=SETTINGS, n_outputs=3):
+def with_remote(url, use, settings=SETTINGS):
     """What ``await use(remote)`` returns, and the remote."""
 
     async def run():
-        remote = RemoteModel(url, columns=COLUMNS, n_outputs=n_outputs, settings=settings)
+        remote = RemoteModel(url, settings=settings)
         await remote.start()
         try:
             return await use(remote), remote
@@ -46,7 +46,7 @@ async def reason_of(remote, rows=ROWS):
     """The reason of the failure of one call, None if there is none, and the seconds it took."""
     start = time.perf_counter()
     try:
-        await remote.ask(rows)
+        await remote.ask(rows, COLUMNS, 3)
     except RemoteFailure as failure:
         return failure.reason, time.perf_counter() - start
     return None, time.perf_counter() - start
@@ -58,7 +58,7 @@ async def reasons_of(remote, n_calls):
 
 def test_a_remote_that_behaves_answers_with_checked_probabilities(misbehaving_port):
     async def use(remote):
-        return await remote.ask(ROWS), await remote.ask(ROWS[:0])
+        return await remote.ask(ROWS, COLUMNS, 3), await remote.ask(ROWS[:0], COLUMNS, 3)
 
     (outputs, none), remote = with_remote(address(misbehaving_port, "good"), use, PATIENT)
     np.testing.assert_allclose(outputs, np.column_stack([ROWS[:, 0], *[(1 - ROWS[:, 0]) / 2] * 2]))
@@ -173,7 +173,7 @@ def test_a_cancelled_probe_does_not_lock_the_breaker(misbehaving_port):
         remote.breaker = CircuitBreaker(pause=0.0)
         await reasons_of(remote, 5)
         remote.url = address(misbehaving_port, "slow") + "/infer"
-        probe = asyncio.create_task(remote.ask(ROWS))
+        probe = asyncio.create_task(remote.ask(ROWS, COLUMNS, 3))
         await asyncio.sleep(0.02)
         probe.cancel()
         await asyncio.wait([probe])
@@ -198,9 +198,9 @@ def test_one_call_too_many_at_the_same_time_is_refused_at_once(misbehaving_port)
 
 
 def test_a_remote_that_was_not_started_says_so():
-    remote = RemoteModel(address(1, "good"), columns=COLUMNS, n_outputs=3, settings=SETTINGS)
+    remote = RemoteModel(address(1, "good"), settings=SETTINGS)
     with pytest.raises(RemoteFailure, match="not_started.*`start` comes before calls"):
-        asyncio.run(remote.ask(ROWS))
+        asyncio.run(remote.ask(ROWS, COLUMNS, 3))
 
 
 def test_an_answer_with_a_key_twice_is_none():

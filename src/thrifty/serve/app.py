@@ -5,13 +5,15 @@
 
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
@@ -25,6 +27,8 @@ from thrifty.serve.chat import ChatGateway, chat_error, chat_routes
 from thrifty.serve.config import LOOPBACK, Config
 from thrifty.serve.gateway import Gateway, Loaded
 from thrifty.serve.inference_protocol import (
+    OUTPUT_TYPES,
+    OUTPUTS,
     Answered,
     InferRequest,
     RequestRows,
@@ -43,6 +47,7 @@ from thrifty.serve.middleware import (
     facts_of,
     json_response,
     operation,
+    plain_error,
 )
 from thrifty.serve.model import BATCH_BYTES, Model
 
@@ -62,7 +67,7 @@ def create_app(system: Any, config: Config | None = None, **how: Any) -> Starlet
     config : Config, optional
         Settings.
     **how
-        As ``Gateway`` takes it: ``load``, ``connect`` and ``sources``.
+        As ``Gateway`` takes it: ``load``, ``remote`` and ``sources``.
     """
     config = config or Config()
     is_router = isinstance(system.system if isinstance(system, Loaded) else system, ModelRouter)
@@ -77,7 +82,7 @@ def create_app(system: Any, config: Config | None = None, **how: Any) -> Starlet
             await gateway.close()
 
     routes = chat_routes(gateway) if is_router else _Predictions(gateway).routes
-    errors = Errors(config.retry_after, chat_error) if is_router else Errors(config.retry_after)
+    errors = Errors(config.retry_after, chat_error if is_router else plain_error)
     app = _application([*routes, *_health(gateway)], gateway, errors, lifespan=lifespan)
     app.state.gateway = gateway
     return app
@@ -88,7 +93,10 @@ def _application(
 ) -> Starlette:
     log = Middleware(RequestLog, metrics=control.metrics, errors=errors, writes=control.config.log_requests)
     return Starlette(
-        routes=routes, middleware=[log, *layers], exception_handlers=errors.handlers, lifespan=lifespan
+        routes=routes,
+        middleware=[log, *layers],
+        exception_handlers={HTTPException: errors},  # others are answered by the log
+        lifespan=lifespan,
     )
 
 
@@ -172,21 +180,19 @@ class _Predictions:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway, self._config = gateway, gateway.config
         model = f"/v2/models/{self._config.name}"
+        route = partial(operation, gateway)
         version, post = f"{model}/versions/{{version}}", {"method": "POST", "is_limited": True}
         self.routes = [  # the busiest first
-            self._route(f"{model}/infer", self._infer, **post),
-            self._route("/predict", self._predict, **post),
-            self._route(f"{version}/infer", self._infer, **post),
-            self._route(model, self._metadata),
-            self._route(version, self._metadata),
-            self._route(f"{model}/ready", self._model_ready, is_open=True),
-            self._route(f"{version}/ready", self._model_ready, is_open=True),
-            self._route("/v2", self._server),
-            self._route("/openapi.json", self._openapi),
+            route(f"{model}/infer", self._infer, **post),
+            route("/predict", self._predict, **post),
+            route(f"{version}/infer", self._infer, **post),
+            route(model, self._metadata),
+            route(version, self._metadata),
+            route(f"{model}/ready", self._model_ready, is_open=True),
+            route(f"{version}/ready", self._model_ready, is_open=True),
+            route("/v2", self._server),
+            route("/openapi.json", self._openapi),
         ]
-
-    def _route(self, path: str, run: Callable[[Request], Awaitable[Response]], **how: Any) -> Route:
-        return operation(self._gateway, path, run, **how)
 
     async def _infer(self, request: Request) -> Response:
         """Answer rows given as tensors."""
@@ -201,12 +207,9 @@ class _Predictions:
         """Answer rows by the names of their columns."""
         model, body = self._model(request), await request.body()
         _, answered = await self._answer(model, request, body, lambda: _read_rows(body, model.rows))
-        columns = {"answer": answered.answer, "probability": answered.probability, "route": answered.route}
-        columns |= {"cost": answered.cost, "degraded": answered.degraded}
         lists = {
             name: values.tolist() if hasattr(values, "tolist") else values
-            for name, values in columns.items()
-            if values is not None
+            for name, values in answered.columns(OUTPUTS).items()
         }
         rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
         return json_response(
@@ -254,7 +257,7 @@ class _Predictions:
     # -- descriptions ------------------------------------------------------------------------------
 
     async def _model_ready(self, request: Request) -> Response:
-        """Whether the model answers."""
+        """Readiness of the model."""
         self._model(request)
         return _ready(self._gateway)
 
@@ -274,7 +277,7 @@ class _Predictions:
                 {"name": name, "datatype": "BYTES" if rows.is_text(name) else "FP64", "shape": [-1]}
                 for name in rows.names
             ]
-        types = {"answer": _answer_type(model), "route": "INT64", "degraded": "BOOL"}
+        types = {"answer": _answer_type(model), **OUTPUT_TYPES}
         outputs = [
             {
                 "name": name,

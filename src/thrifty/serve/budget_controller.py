@@ -16,6 +16,7 @@ The same rows in the same order give the same points: neither time nor random nu
 What rows have paid is a ``Spending``, which outlives reloads and may be shared by several processes.
 """
 
+import fcntl
 import os
 import sys
 import weakref
@@ -43,7 +44,7 @@ HORIZONS = 20
 """Debts are paid back within the window's rows over this number."""
 
 PATIENCE = 4.0
-"""How many times slower than the debt the correction moves: the least at which the two do not swing."""
+"""Ratio of the speeds of debt and correction: the least at which the two do not swing."""
 
 
 _STATE = np.dtype(
@@ -106,8 +107,6 @@ class Spending:
             if self._file is None:
                 yield
                 return
-            import fcntl
-
             fcntl.flock(self._file, fcntl.LOCK_EX)
             try:
                 yield
@@ -245,7 +244,7 @@ class BudgetController:
 
     @property
     def capped(self) -> bool:
-        """Whether the latest rows were made to stop because of the cap."""
+        """True if the latest rows were made to stop because of the cap."""
         return bool(self._state["capped"])
 
     def _check_cap(self) -> None:
@@ -270,14 +269,14 @@ class BudgetController:
         worth nothing, the controller would answer an outage by sending ever more rows to a remote that is down.
         """
 
-        def walked(chain: Chain, rows: Ints) -> tuple[Walk, Floats]:
+        def walk(chain: Chain, rows: Ints) -> tuple[Walk, Floats]:
             walk = chain.walk(reader, rows)
             has_own_prices = chain.price_list.by_row is not None
             return walk, chain.spent(reader, walk) if has_own_prices else self._cost_by_place[
                 chain.places(walk)
             ]
 
-        return joined(self.in_pieces(np.arange(reader.n_samples) if rows is None else rows, walked, beyond))
+        return joined(self.in_pieces(np.arange(reader.n_samples) if rows is None else rows, walk, beyond))
 
     def in_pieces(
         self, rows: Ints, run: Callable[[Chain, Ints], tuple[Result, Floats]], beyond: Chain | None = None

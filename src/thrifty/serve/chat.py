@@ -46,7 +46,7 @@ _PASSED = {
     *("temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "logit_bias", "user"),
     *("tools", "tool_choice", "parallel_tool_calls", "response_format", "reasoning_effort", "verbosity"),
 }
-"""Fields that are handed on to models; none of them makes an answer cost more than its limit of tokens."""
+"""Fields that are passed to models; none of them makes an answer cost more than its limit of tokens."""
 
 _READ = {"model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n"}
 _ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -62,7 +62,7 @@ class ChatRequest:
     Attributes
     ----------
     fields : dict
-        What is handed on to models.
+        Fields of the request to models.
     text : str
         The last message of the user, which the router reads.
     budget : float, optional
@@ -91,7 +91,7 @@ class ChatRequest:
 
     @property
     def may_stream_live(self) -> bool:
-        """Whether parts of an answer may be passed on: another answer can follow a text, but no half of a JSON."""
+        """True if parts of an answer may be passed on: another answer can follow a text, but no half of a JSON."""
         return self.is_stream and not {"tools", "response_format"} & set(self.fields)
 
 
@@ -156,8 +156,8 @@ def _text_of(message: dict[str, Any]) -> str:
         return ""
     if isinstance(content, list) and content:
         parts = [
-            one.get("text") if isinstance(one, dict) and one.get("type") == "text" else None
-            for one in content
+            part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
+            for part in content
         ]
         if all(isinstance(part, str) for part in parts):
             return "\n".join(map(str, parts))
@@ -237,7 +237,7 @@ class ChatGateway(BaseGateway[ServedRouter]):
                 f"a router is served by one process, which keeps its ledger and its conversations; got workers = "
                 f"{config.workers}. Leave --workers out."
             )
-        self.settings = settings = config.chat_settings
+        self.settings = settings = config.chat
         self.models: dict[str, LanguageModel] = {}
         self.session: Any = None
         self._conversations: OrderedDict[bytes, str] = OrderedDict()
@@ -249,7 +249,7 @@ class ChatGateway(BaseGateway[ServedRouter]):
         self._log = None if settings.log is None else _open_log(Path(settings.log))
 
     def _serving(self, loaded: Loaded) -> ServedRouter:
-        served, tables = ServedRouter(loaded, self.budget), self.config.model_settings
+        served, tables = ServedRouter(loaded, self.budget), self.config.models
         prices = loaded.system.model_prices
         for name in tables:
             if name not in prices:
@@ -501,7 +501,7 @@ class ChatCall:
         return policy or 1.0
 
     def headers(self, *, is_over: bool = True) -> dict[str, str]:
-        """What was asked and paid; what is paid in the end is not known before the end."""
+        """Models that were asked and their cost, which is not known before the end."""
         headers = {
             "x-request-id": self.id,
             "x-thrifty-models": ",".join(map(quote, self.asked if is_over else [*self.asked, self.model])),
@@ -517,7 +517,7 @@ class ChatCall:
         return self._best_cost - self.cost
 
     def summary(self) -> dict[str, Any]:
-        """What the last part of a stream says of it."""
+        """Facts about the request in the last part of a stream."""
         return {
             "models": self.asked,
             "model": self.model,
@@ -549,7 +549,7 @@ class ChatCall:
 
     @property
     def _chances(self) -> tuple[float, float]:
-        """Whether the conversation is explored, and by which model, drawn by its key."""
+        """Numbers drawn by the key of the conversation, which decide whether it is explored, and by which model."""
         key = np.frombuffer(self._chat.conversation, dtype=np.uint64)[:1]
         return float(key_chance(key, 1)[0]), float(key_chance(key, 2)[0])
 

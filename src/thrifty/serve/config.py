@@ -153,7 +153,7 @@ class ProviderSettings:
         named = self.columns if isinstance(self.columns, Mapping | list) else []
         if not named or not all(isinstance(one, str) for one in [*named, *self.names.values()]):
             raise InvalidInputError(f"columns must be a list of names of columns; got {self.columns!r}.")
-        if self.url is not None and any(name != own for name, own in self.names.items()):
+        if self.url is not None and any(name != column for name, column in self.names.items()):
             raise InvalidInputError("a service is asked by the names of the model: columns must be a list.")
 
     @property
@@ -261,13 +261,13 @@ class Config:
     full : str, optional
         Address of the full model behind the Open Inference Protocol, up to and with its name:
         ``http://HOST:PORT/v2/models/NAME``. None asks the full model in the file.
-    remote : dict
-        Deadlines and limits of the calls of that full model, by the names of ``RemoteSettings``.
+    remote : RemoteSettings or dict
+        Deadlines and limits of the calls of that full model.
     on_remote_failure : {"local", "error", "abstain"}
         How a row is treated whose full model does not answer: it gets the last stage's answer, the request is refused
         with 503, or the row gets no answer. Answers of the first and third kind are marked degraded.
-    providers : dict of str to dict
-        Providers of columns that a request does not carry, by the names of ``ProviderSettings``.
+    providers : dict of str to ProviderSettings or dict
+        Providers of columns that a request does not carry.
     on_provider_failure : {"answer", "skip", "raise"}
         How a row is treated for which a purchase fails: it is answered with what it holds, it goes on without what it
         lacks, or the request is refused with 503. Rows of the first two kinds are marked degraded.
@@ -295,10 +295,10 @@ class Config:
     explore : float
         Share of rows, drawn by their keys, that go on buying beyond their stop: to the full model, or of a router's
         conversations to one more model, drawn evenly. It is their ``propensity`` in the log.
-    models : dict of str to dict
-        Language models of a router, by the names of ``ModelSettings``.
-    chat : dict
-        Ceilings and log of chat completions, by the names of ``ChatSettings``.
+    models : dict of str to ModelSettings or dict
+        Language models of a router.
+    chat : ChatSettings or dict
+        Ceilings and log of chat completions.
     row_key : str, optional
         Column of requests with the keys of their rows, which decide between two operating points where they are mixed.
         None is the column that the fit named; without one, the id of a request is the key of its row.
@@ -319,7 +319,7 @@ class Config:
     tls_cert: str | None = None
     tls_key: str | None = None
     full: str | None = None
-    remote: Mapping[str, Any] = _table()
+    remote: Any = dataclasses.field(default_factory=RemoteSettings)
     on_remote_failure: str = _choice("local", "error", "abstain")
     providers: Mapping[str, Any] = _table(repr=False)  # headers may hold keys
     on_provider_failure: str = _choice("answer", "skip", "raise")
@@ -337,7 +337,7 @@ class Config:
     retry_after: int = _number(1, 0, 3600)
     explore: float = _number(0.0, 0, 1)
     models: Mapping[str, Any] = _table()
-    chat: Mapping[str, Any] = _table()
+    chat: Any = dataclasses.field(default_factory=ChatSettings)
     row_key: str | None = None
     unseen: str = _choice("refuse", "missing")
     drain: float = _number(10.0, 0, 3600)
@@ -367,54 +367,34 @@ class Config:
         for name in ("api_key", "remote_api_key"):
             if getattr(self, name) is not None:
                 _check_key(name, getattr(self, name))
-        # Checked before anything starts.
-        _ = self.remote_settings, self.provider_settings, self.model_settings, self.chat_settings
-
-    @property
-    def remote_settings(self) -> RemoteSettings:
-        """The table ``[remote]``."""
-        return _settings_of(RemoteSettings, self.remote, "[remote]")
-
-    @property
-    def provider_settings(self) -> dict[str, ProviderSettings]:
-        """The tables ``[providers.NAME]``; a column is sold by one of them."""
-        found: dict[str, ProviderSettings] = {}
-        for name, table in self.providers.items():
-            where = f"[providers.{name}]"
-            settings = _settings_of(ProviderSettings, table, where)
-            twice = [one for other in found.values() for one in other.names if one in settings.names]
-            if twice:
-                raise InvalidInputError(
-                    f"{where} sells {twice[0]!r}, which another provider sells. Choose one."
-                )
-            found[name] = settings
-        return found
-
-    @property
-    def model_settings(self) -> dict[str, ModelSettings]:
-        """The tables ``[models.NAME]``."""
-        return {
-            name: _settings_of(ModelSettings, table, f"[models.{name}]")
-            for name, table in self.models.items()
-        }
-
-    @property
-    def chat_settings(self) -> ChatSettings:
-        """The table ``[chat]``."""
-        return _settings_of(ChatSettings, self.chat, "[chat]")
+        tables: dict[str, Any] = {"remote": RemoteSettings, "chat": ChatSettings}
+        for name, kind in tables.items():
+            object.__setattr__(self, name, _settings_of(kind, getattr(self, name), f"[{name}]"))
+        tables = {"providers": ProviderSettings, "models": ModelSettings}
+        for name, kind in tables.items():
+            named = getattr(self, name).items()
+            settings = {key: _settings_of(kind, table, f"[{name}.{key}]") for key, table in named}
+            object.__setattr__(self, name, settings)
+        sellers: dict[str, str] = {}
+        for name, provider in self.providers.items():
+            for column in provider.names:
+                if sellers.setdefault(column, name) != name:
+                    raise InvalidInputError(
+                        f"[providers.{name}] sells {column!r}, which another provider sells. Choose one."
+                    )
 
     def with_changes(self, **changes: Any) -> "Config":
         """The settings with those of the changes that are not None."""
-        return dataclasses.replace(self, **{name: one for name, one in changes.items() if one is not None})
+        return dataclasses.replace(self, **{name: new for name, new in changes.items() if new is not None})
 
 
 def read_config(path: Path) -> Config:
     """Read settings from a TOML file; unknown names are refused."""
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path} must be a TOML file: {error}. Correct it there.") from error
-    return _settings_of(Config, found, str(path))
+    return _settings_of(Config, table, str(path))
 
 
 def read_keys(path: Path | None) -> dict[str, list[str]]:
@@ -422,10 +402,10 @@ def read_keys(path: Path | None) -> dict[str, list[str]]:
     if path is None:
         return {"clients": [], "metrics": [], "admin": []}
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path} must be a TOML file of keys: {error}. Correct it there.") from error
-    keys = {**read_keys(None), **found}
+    keys = {**read_keys(None), **table}
     for name, listed in keys.items():
         if name not in ("clients", "metrics", "admin") or not isinstance(listed, list):
             raise InvalidInputError(
@@ -460,18 +440,19 @@ def closest(name: str, known: Collection[str]) -> str:
 
 def _settings_of(kind: type[Settings], table: Any, where: str) -> Settings:
     """Settings in a table; unknown names and broken rules are refused with the place of the table."""
+    if isinstance(table, kind):
+        return table
     if not isinstance(table, Mapping):
         raise InvalidInputError(f"{where} must be a table of settings; got {type(table).__name__}.")
     fields = dataclasses.fields(kind)  # type: ignore[arg-type]  # a dataclass: mypy sees a type
-    known = {one.name for one in fields}
+    known = {field.name for field in fields}
     for name in table:
         if name not in known:
             hint = f" {_INSTEAD[name]}" if name in _INSTEAD else closest(name, known)
             raise InvalidInputError(f"{where} sets {name!r}, which is no setting.{hint}")
-    for one in fields:
-        is_optional = one.default is not dataclasses.MISSING or one.default_factory is not dataclasses.MISSING
-        if not is_optional and one.name not in table:
-            raise InvalidInputError(f"{where} must set {one.name!r}.")
+    for field in fields:
+        if field.default is field.default_factory and field.name not in table:  # both are missing
+            raise InvalidInputError(f"{where} must set {field.name!r}.")
     try:
         return kind(**table)
     except InvalidInputError as error:
@@ -489,8 +470,8 @@ _TYPES: dict[Any, tuple[tuple[type, ...], str]] = {
 def _check(settings: Any) -> None:
     """Refuse values of another type than declared, outside of their interval, or that are none of the choices."""
     hints = get_type_hints(type(settings))
-    for one in dataclasses.fields(settings):
-        name, value, hint = one.name, getattr(settings, one.name), hints[one.name]
+    for field in dataclasses.fields(settings):
+        name, value, hint = field.name, getattr(settings, field.name), hints[field.name]
         plain = next((kind for kind in _TYPES if hint in (kind, kind | None)), None)
         if hint is Any or (value is None and plain is not hint):
             continue
@@ -499,11 +480,11 @@ def _check(settings: Any) -> None:
         if not is_right or (isinstance(value, float) and not math.isfinite(value)):
             shown = "" if name.endswith("api_key") else f"; got {value!r}"
             raise InvalidInputError(f"{name} must be {words}{shown}. Write it so in serve.toml.")
-        least, most = one.metadata.get("range", (-math.inf, math.inf))
+        least, most = field.metadata.get("range", (-math.inf, math.inf))
         if plain in (int, float) and not least <= value <= most:
             interval = f"lie in [{least:g}, {most:g}]" if math.isfinite(most) else f"be at least {least:g}"
             raise InvalidInputError(f"{name} must {interval}; got {value!r}.")
-        choices = one.metadata.get("choices", (value,))
+        choices = field.metadata.get("choices", (value,))
         if value not in choices:
             listed = ", ".join(map(repr, choices))
             raise InvalidInputError(

@@ -1,11 +1,10 @@
-"""The gateway: what serves now, reloads and changes of the budget.
+"""The gateway: the model in force, reloads and changes of the budget.
 
-A request looks up what serves once, when it starts. On a reload the old one serves until the new one is whole; a file
+A request looks up the model once, when it starts. On a reload the old one serves until the new one is whole; a file
 that cannot be read, or that cannot hold the budget, changes nothing.
 """
 
 import asyncio
-import contextlib
 import hashlib
 import time
 from abc import ABC, abstractmethod
@@ -53,7 +52,7 @@ def load_version(path: Path, public_key: Path | None) -> Loaded:
 
 
 class BaseGateway(ABC, Generic[InForce]):
-    """What serves, and what outlives a reload: metrics, room for requests, keys.
+    """The model in force, and what outlives a reload: metrics, room for requests, keys.
 
     Parameters
     ----------
@@ -156,7 +155,6 @@ class BaseGateway(ABC, Generic[InForce]):
                 self.keys.read()
                 # Not the thread that answers: requests go on meanwhile.
                 model = await asyncio.to_thread(lambda: self._made(read()))
-                await self._take_over(model)
             except Exception as error:
                 self.metrics.reloads.labels("refused").inc()
                 LOG.warning("the file was not taken: %s", error)
@@ -167,9 +165,6 @@ class BaseGateway(ABC, Generic[InForce]):
             self.metrics.reloads.labels("done").inc()
             return model.version
 
-    async def _take_over(self, model: InForce) -> None:
-        """Give a new model what the old one leaves to it."""
-
 
 class Gateway(BaseGateway[Model]):
     """Serves a chain of stages.
@@ -178,8 +173,8 @@ class Gateway(BaseGateway[Model]):
     ----------
     system, config, load
         As of ``BaseGateway``.
-    connect : callable, optional
-        Makes the remote full model for a model; None makes the one of ``config.full``.
+    remote : RemoteModel, optional
+        The remote full model; None is the one of ``config.full``.
     sources : dict of str to RetryingSource, optional
         Sources of providers by name, instead of those that ``config.providers`` describes: they are asked ``over`` the
         keys of each request.
@@ -193,34 +188,34 @@ class Gateway(BaseGateway[Model]):
         config: Config,
         *,
         load: Callable[[], Loaded] | None = None,
-        connect: Callable[[Model], RemoteModel] | None = None,
+        remote: RemoteModel | None = None,
         sources: Mapping[str, RetryingSource] | None = None,
         spending: Spending | None = None,
     ) -> None:
-        self._connect = connect if connect is not None or config.full is None else self._remote_model
+        if remote is None and config.full is not None:
+            remote = RemoteModel(config.full, settings=config.remote, api_key=config.remote_api_key)
+        self.remote = remote
         self._spending = Spending(config.budget_window) if spending is None else spending
         self._batch_thread = ThreadPoolExecutor(1, thread_name_prefix="thrifty-batch")
         self._full_thread = ThreadPoolExecutor(1, thread_name_prefix="thrifty-full")
         # A request waits for no other one's purchases; threads are started as they are needed.
         self._buyers = ThreadPoolExecutor(config.max_in_flight, thread_name_prefix="thrifty-buy")
         self.providers = tuple(
-            Provider(name, settings, (sources or {}).get(name))
-            for name, settings in config.provider_settings.items()
+            Provider(name, settings, (sources or {}).get(name)) for name, settings in config.providers.items()
         )
         super().__init__(system, config, load)
-        self.model.remote = None if self._connect is None else self._connect(self.model)
 
     async def start(self) -> None:
         """Start to answer requests."""
-        if self.model.remote is not None:
-            await self.model.remote.start()
+        if self.remote is not None:
+            await self.remote.start()
         await super().start()
 
     async def close(self) -> None:
         """Stop to answer requests, and close connections."""
         await super().close()
-        if self.model.remote is not None:
-            await self.model.remote.close()
+        if self.remote is not None:
+            await self.remote.close()
         for pool in (self._batch_thread, self._full_thread, self._buyers):
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -240,7 +235,7 @@ class Gateway(BaseGateway[Model]):
             metrics.publish(
                 metrics.purchase_failures, {(provider.name, key): n for key, n in failures.items()}
             )
-        if (remote := model.remote) is not None:
+        if (remote := self.remote) is not None:
             metrics.publish(metrics.remote_calls, {(): remote.calls})
             metrics.publish(metrics.remote_retries, {(): remote.retries})
             metrics.publish(metrics.remote_failures, {(reason,): n for reason, n in remote.failures.items()})
@@ -278,22 +273,6 @@ class Gateway(BaseGateway[Model]):
                 controller.target = budget
         self.model.controller, self.budget = controller, budget
 
-    async def _take_over(self, model: Model) -> None:
-        """Give a new model the connection of the old one, or another if the full model reads other columns."""
-        old = self.model
-        if (model.full_names, model.n_outputs) == (old.full_names, old.n_outputs) or self._connect is None:
-            model.remote = old.remote
-            return
-        model.remote = self._connect(model)
-        await model.remote.start()
-        if old.remote is not None:
-            self.in_background(self._close_later(old.remote))
-
-    async def _close_later(self, remote: RemoteModel) -> None:
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(self.config.drain)
-        await remote.close()
-
     def _serving(self, loaded: Loaded) -> Model:
         model = Model(
             loaded.system,
@@ -303,6 +282,7 @@ class Gateway(BaseGateway[Model]):
             full_thread=self._full_thread,
             buyers=self._buyers,
             providers=self.providers,
+            remote=self.remote,
         )
         model.warm_up()
         spread = Spread.of_system(model.system)
@@ -319,13 +299,4 @@ class Gateway(BaseGateway[Model]):
             cap=self.config.budget_cap,
             is_at_hand_free=bool(self.providers),
             spending=self._spending,
-        )
-
-    def _remote_model(self, model: Model) -> RemoteModel:
-        return RemoteModel(
-            str(self.config.full),
-            columns=model.full_names,
-            n_outputs=model.n_outputs,
-            settings=self.config.remote_settings,
-            api_key=self.config.remote_api_key,
         )

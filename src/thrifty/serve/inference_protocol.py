@@ -29,6 +29,7 @@ from thrifty.serve.config import closest
 
 __all__ = [
     "OUTPUTS",
+    "OUTPUT_TYPES",
     "Answered",
     "InferRequest",
     "RequestCells",
@@ -57,22 +58,15 @@ _NUMPY_TYPES = {
 }
 """Types of tensors that hold numbers or truth values, as numpy calls them."""
 
-_WRITTEN = {
-    "answer": ("answer", None),
-    "probability": ("probability", "FP64"),
-    "probabilities": ("outputs", "FP64"),
-    "route": ("route", "INT64"),
-    "cost": ("cost", "FP64"),
-    "degraded": ("degraded", "BOOL"),
-}
-"""Attribute of ``Answered`` and type of each output; the type of answers depends on the model."""
+OUTPUT_TYPES = {"route": "INT64", "degraded": "BOOL"}
+"""Types of outputs that are not FP64; that of answers depends on the model."""
 
 _DATATYPES = frozenset({"BYTES", *_NUMPY_TYPES})
 
 
 @dataclass(frozen=True)
 class InferRequest:
-    """What a client asks.
+    """Rows of a request and the outputs that it asks for.
 
     Attributes
     ----------
@@ -91,14 +85,14 @@ class InferRequest:
 
 def parse_unique(text: bytes) -> Any:
     """Parse JSON with finite numbers; a key that an object has twice raises ``ValueError`` too."""
-    found = orjson.loads(text)
+    parsed = orjson.loads(text)
     # orjson keeps the last of repeated keys. Every key has a colon: with no more colons than keys, none is repeated.
     try:
-        if text.count(b":") != _count_keys(found):
+        if text.count(b":") != _count_keys(parsed):
             parse_json(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    return found
+    return parsed
 
 
 def _count_keys(value: Any) -> int:
@@ -113,14 +107,14 @@ def _count_keys(value: Any) -> int:
 def read_json(body: bytes) -> dict[str, Any]:
     """The JSON object of a request."""
     try:
-        found = parse_unique(body)
+        request = parse_unique(body)
     except ValueError as error:
         raise InvalidInputError(
             f"the body must be JSON with finite numbers and different keys: {error}. A missing value is null."
         ) from None
-    if not isinstance(found, dict):
-        raise InvalidInputError(f"the body must be a JSON object; got {type(found).__name__}.")
-    return found
+    if not isinstance(request, dict):
+        raise InvalidInputError(f"the body must be a JSON object; got {type(request).__name__}.")
+    return request
 
 
 def read_infer(
@@ -145,14 +139,11 @@ def infer_response(
     answered: "Answered", request: InferRequest, name: str, version: str, answer_type: str
 ) -> bytes:
     """The answer as JSON."""
-    n_rows = len(answered.route)
-    outputs = []
-    for output in request.outputs:
-        name_of, fixed = _WRITTEN[output]
-        data = getattr(answered, name_of)
-        shape = [n_rows, data.shape[1]] if output == "probabilities" else [n_rows]
+    outputs, types = [], {"answer": answer_type, **OUTPUT_TYPES}
+    for output, data in answered.columns(request.outputs).items():
+        shape = data.shape if output == "probabilities" else (len(data),)
         data = data.reshape(-1) if output == "probabilities" else data
-        outputs.append({"name": output, "datatype": fixed or answer_type, "shape": shape, "data": data})
+        outputs.append({"name": output, "datatype": types.get(output, "FP64"), "shape": shape, "data": data})
     response: dict[str, Any] = {"model_name": name, "model_version": version, "outputs": outputs}
     if request.id is not None:
         response["id"] = request.id
@@ -178,7 +169,7 @@ def _tensors(inputs: Any, tail: memoryview) -> list[_Tensor]:
         raise InvalidInputError(
             f"inputs must be a list of tensors: one named {TABLE!r} with all columns, or one for each column."
         )
-    found, at = [], 0
+    tensors, at = [], 0
     for tensor in inputs:
         if not isinstance(tensor, dict) or not isinstance(tensor.get("name"), str):
             raise InvalidInputError(
@@ -200,13 +191,13 @@ def _tensors(inputs: Any, tail: memoryview) -> list[_Tensor]:
                 raise InvalidInputError(f"input {name[:60]!r} names more bytes than follow the JSON.")
             data = _from_bytes(name, tail[at : at + size], shape, datatype)
             at += size
-        found.append(_Tensor(name, shape, data))
+        tensors.append(_Tensor(name, shape, data))
     if at != len(tail):
         raise InvalidInputError(f"{len(tail) - at} bytes follow the JSON that belong to no input.")
-    names = [tensor.name for tensor in found]
+    names = [tensor.name for tensor in tensors]
     if len(set(names)) < len(names):
         raise InvalidInputError("two inputs have the same name. Send each column once.")
-    return found
+    return tensors
 
 
 def _shape(name: str, shape: Any) -> tuple[int, ...]:
@@ -226,18 +217,18 @@ def _flat(name: str, data: Any, shape: tuple[int, ...], datatype: str) -> list[A
         data = list(chain.from_iterable(data))
     n_values = math.prod(shape)
     if not isinstance(data, list) or len(data) != n_values:
-        found = f"{len(data)} values" if isinstance(data, list) else "no list"
+        size = f"{len(data)} values" if isinstance(data, list) else "no list"
         raise InvalidInputError(
-            f"input {name[:60]!r} has the shape {list(shape)} and must have {n_values} data; got {found}."
+            f"input {name[:60]!r} has the shape {list(shape)} and must have {n_values} data; got {size}."
         )
     if datatype == "BOOL" and not set(map(type, data)) <= {bool, type(None)}:
         raise InvalidInputError(
             f"input {name[:60]!r} is BOOL and must hold true or false. Send numbers as FP64."
         )
     if "INT" in datatype:
-        limits, numbers = np.iinfo(_NUMPY_TYPES[datatype]), [one for one in data if one is not None]
+        limits, numbers = np.iinfo(_NUMPY_TYPES[datatype]), [number for number in data if number is not None]
         is_whole = set(map(type, numbers)) <= {int}
-        if not is_whole or any(not limits.min <= one <= limits.max for one in numbers):
+        if not is_whole or any(not limits.min <= number <= limits.max for number in numbers):
             raise InvalidInputError(
                 f"input {name[:60]!r} is {datatype} and must hold whole numbers from {limits.min} to {limits.max}. "
                 f"Send others as FP64."
@@ -325,11 +316,11 @@ def _wanted(outputs: Any, known: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def read_id(given: Any) -> str | None:
+def read_id(request_id: Any) -> str | None:
     """The id of a request, or a refusal."""
-    if given is not None and (not isinstance(given, str) or len(given) > 200):
+    if request_id is not None and (not isinstance(request_id, str) or len(request_id) > 200):
         raise InvalidInputError("id must be text of at most 200 characters.")
-    return given
+    return request_id
 
 
 _JSON_NUMBERS = {float, int, type(None)}
@@ -362,7 +353,7 @@ class RequestCells(Cells):
 
 
 class RequestRows:
-    """How rows of requests are read.
+    """Reader of the rows of requests.
 
     Parameters
     ----------
@@ -400,11 +391,11 @@ class RequestRows:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether no column holds text."""
+        """True if no column holds text."""
         return self._schema.levels is None
 
     def is_text(self, name: str) -> bool:
-        """Whether a column holds text."""
+        """True if a column holds text."""
         return self._schema.is_level(self._known[name])
 
     def json_types(self, name: str) -> list[str]:
@@ -422,9 +413,9 @@ class RequestRows:
     def place_of(self, name: Any) -> int:
         """Place of a column, or a refusal of a name that is not known."""
         if not isinstance(name, str) or name not in self._known:
-            known = {*self._known, *self.keys}
             raise InvalidInputError(
-                f"{_shown(name)} is no column of the model.{closest(str(name)[:100], known)}"
+                f"{_shown(name)} is no column of the model."
+                f"{closest(str(name)[:100], {*self._known, *self.keys})}"
             )
         return self._known[name]
 
@@ -480,7 +471,7 @@ class RequestRows:
                 is_absent = np.array([value is _ABSENT for value in values])
                 absent[place] = is_absent
                 unreadable[place] = Unreadable(is_absent, np.full(n_rows, None), self._why_absent(place))
-                values = [None if one is _ABSENT else one for one in values]
+                values = [None if value is _ABSENT else value for value in values]
             if place in self._numbers:
                 numbers[:, place] = self._json_numbers(place, values)
             else:
@@ -488,19 +479,19 @@ class RequestRows:
         texts = {}
         if len(self._others):
             unseen = self._unseen_is_missing
-            numbers[:, self._others], found = self._schema.read(
+            numbers[:, self._others], refused = self._schema.read(
                 others, self._others, unseen_is_missing=unseen
             )
-            for place, one in found.items():
+            for place, cells in refused.items():
                 column = int(self._others[place])
-                unreadable[column] = _either(unreadable.get(column), one)
+                unreadable[column] = _either(unreadable.get(column), cells)
             columns_of_text = enumerate(map(int, self._others))
             texts = {column: others[:, at] for at, column in columns_of_text if self._schema.is_level(column)}
-        known = {key: [_key(key, one) for one in values] for key, values in (keys or {}).items()}
+        checked = {key: [_key(key, value) for value in values] for key, values in (keys or {}).items()}
         row_keys = _drawn_keys(n_rows)
         if self.row_key:
             row_keys = key_words(
-                known.get(self.row_key, [None] * n_rows), f"{self.row_key!r}, the key of a row,"
+                checked.get(self.row_key, [None] * n_rows), f"{self.row_key!r}, the key of a row,"
             )
         return RequestCells(
             self.names,
@@ -510,7 +501,7 @@ class RequestRows:
             unreadable,
             texts,
             absent,
-            known,
+            checked,
         )
 
     def with_request_id(self, cells: RequestCells, request_id: str | None) -> RequestCells:
@@ -535,10 +526,10 @@ class RequestRows:
                     else:
                         wrong.setdefault(row, "what came is no finite number")
                 continue
-            unseen, one = self._unseen_is_missing, values[:, [place]]
-            read, found = self._schema.read(one, columns[[place]], unseen_is_missing=unseen)
+            unseen, cells = self._unseen_is_missing, values[:, [place]]
+            read, refused = self._schema.read(cells, columns[[place]], unseen_is_missing=unseen)
             numbers[:, place] = read[:, 0]
-            for unreadable in found.values():
+            for unreadable in refused.values():
                 for row in np.flatnonzero(unreadable.rows).tolist():
                     wrong.setdefault(row, unreadable.why(unreadable.values[row], None))
         return numbers, wrong
@@ -611,7 +602,7 @@ def _shown(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Answered:
-    """What became of the rows of a request.
+    """Answers to the rows of a request, and what they cost.
 
     Attributes
     ----------
@@ -645,3 +636,8 @@ class Answered:
     n_sent: int = 0
     n_explored: int = 0
     n_agreed: int = 0
+
+    def columns(self, names: Collection[str]) -> dict[str, Any]:
+        """Values of outputs by their names; numbers that are predicted have no probability."""
+        values = {name: self.outputs if name == "probabilities" else getattr(self, name) for name in names}
+        return {name: column for name, column in values.items() if column is not None}

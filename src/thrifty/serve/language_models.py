@@ -2,12 +2,13 @@
 
 The most that a call can cost is reserved before it is sent: a token has at least one byte, so that a prompt has at most
 as many tokens as bytes, and every call carries a limit of tokens of its answer. What the server reports as used is then
-counted in its place; without such a report, the reservation is. A call counts nothing only where the server was not
+counted instead; without such a report, the reservation is. A call counts nothing only where the server was not
 reached, or refused it.
 """
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping
@@ -19,7 +20,7 @@ import numpy as np
 import orjson
 
 from thrifty.engine.prices.models import ModelPrice, check_price
-from thrifty.engine.purchases.http import open_post
+from thrifty.engine.purchases.http import open_post, read_body
 from thrifty.engine.purchases.retry import NOT_TRIED, CircuitBreaker
 from thrifty.errors import InvalidInputError, RemoteFailure
 from thrifty.serve.config import ModelSettings
@@ -41,7 +42,7 @@ _DAY = 86_400
 
 @dataclass
 class Completion:
-    """What a model answered.
+    """Answer of a model.
 
     Attributes
     ----------
@@ -65,7 +66,7 @@ class Completion:
 
 @dataclass
 class Bill:
-    """What one call costs: what was reserved, until the server reports what was used."""
+    """Cost of one call: what was reserved, until the server reports what was used."""
 
     amount: float
 
@@ -96,16 +97,13 @@ class DayLedger:
             return
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         os.ftruncate(self._file, 16)
-        with contextlib.suppress(ModuleNotFoundError):  # Windows has no such locks
-            import fcntl
-
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                self.close()
-                raise InvalidInputError(
-                    f"the ledger {path} must belong to one gateway; another one holds it. Name another file."
-                ) from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.close()
+            raise InvalidInputError(
+                f"the ledger {path} must belong to one gateway; another one holds it. Name another file."
+            ) from None
         self._state = np.memmap(path, np.float64, "r+", shape=(2,))
 
     def close(self) -> None:
@@ -130,7 +128,7 @@ class DayLedger:
         return int(_DAY - self._clock() % _DAY) + 1
 
     def has_room(self, amount: float, *, later: bool = False) -> bool:
-        """Whether so much may be reserved; or may be once the calls under way are counted."""
+        """True if an amount may be reserved; with ``later``, once the calls under way are counted."""
         left = self.today - (self.in_flight if later else 0.0) + amount
         return self._limit is None or left <= self._limit
 
@@ -168,13 +166,13 @@ class LanguageModel:
     """
 
     def __init__(self, name: str, settings: ModelSettings, price: ModelPrice) -> None:
-        given = check_price(name, price if settings.price is None else settings.price)
-        if given is None or callable(given):
+        checked = check_price(name, price if settings.price is None else settings.price)
+        if checked is None or callable(checked):
             raise InvalidInputError(
                 f"[models.{name}] must set price, dollars per call or [in, out] per million tokens: the router knows "
                 f"none."
             )
-        self.name, self.price, self.settings = name, given, settings
+        self.name, self.price, self.settings = name, checked, settings
         self.breaker = CircuitBreaker(max_in_flight=settings.max_in_flight)
         self._resumes = 0.0
         self._headers = {"Content-Type": "application/json"}
@@ -197,10 +195,10 @@ class LanguageModel:
         return self._price_of(n_bytes + self.settings.extra_tokens, max_tokens)
 
     def _count(self, usage: Any, bill: Bill) -> dict[str, int]:
-        """Put what the server reports in the place of the reservation."""
+        """Replace the reservation by what the server reports."""
         names = "prompt_tokens", "completion_tokens"
         counts: list[Any] = [usage.get(name) if isinstance(usage, dict) else None for name in names]
-        if not all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in counts):
+        if not all(type(count) is int and count >= 0 for count in counts):
             return {}
         bill.amount = self._price_of(*counts)
         return {**dict(zip(names, counts, strict=True)), "total_tokens": sum(counts)}
@@ -233,15 +231,9 @@ class LanguageModel:
     async def ask(self, session: Any, fields: Mapping[str, Any], max_tokens: int, bill: Bill) -> Completion:
         """A whole answer; its bill is counted."""
         async with self._call(session, fields, max_tokens) as (response, _):
-            content = bytearray()
-            while part := await response.content.readany():
-                content += part
-                if len(content) > MAX_RESPONSE:
-                    response.close()
-                    raise RemoteFailure("too_large", f"the response is larger than {MAX_RESPONSE:,} bytes")
-            found = _parsed(bytes(content))
-            usage = self._count(found.get("usage"), bill)
-            choice = _first_choice(found)
+            answer = _parsed(await read_body(response, MAX_RESPONSE))
+            usage = self._count(answer.get("usage"), bill)
+            choice = _first_choice(answer)
             message = choice.get("message")
             if not isinstance(message, dict) or not (
                 (isinstance(message.get("content"), str) and message["content"].strip())
@@ -267,11 +259,11 @@ class LanguageModel:
                 data = line.strip().removeprefix(b"data:").strip()
                 if not line.startswith(b"data:") or data == b"[DONE]":
                     continue
-                found = _parsed(data)
-                usage = self._count(found.get("usage"), bill) or usage
-                if not found.get("choices") and "error" not in found:
+                chunk = _parsed(data)
+                usage = self._count(chunk.get("usage"), bill) or usage
+                if not chunk.get("choices") and "error" not in chunk:
                     continue
-                choice = _first_choice(found)
+                choice = _first_choice(chunk)
                 delta = choice.get("delta")
                 part = delta.get("content") if isinstance(delta, dict) else None
                 reason = choice.get("finish_reason") or reason
@@ -293,16 +285,16 @@ async def _line(response: Any) -> bytes:
 
 def _parsed(content: bytes) -> dict[str, Any]:
     try:
-        found = orjson.loads(content)
+        answer = orjson.loads(content)
     except ValueError as error:
         raise RemoteFailure("bad_json", f"its answer is no JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(answer, dict):
         raise RemoteFailure("nonsense", "its answer is no JSON object")
-    return found
+    return answer
 
 
-def _first_choice(found: dict[str, Any]) -> dict[str, Any]:
-    choices = found.get("choices")
+def _first_choice(answer: dict[str, Any]) -> dict[str, Any]:
+    choices = answer.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise RemoteFailure("nonsense", "its answer has no choices")
     return choices[0]

@@ -23,7 +23,7 @@ _BLOCK = 256
 
 
 class Served(Protocol):
-    """What metrics and the status page ask of a model or router in force.
+    """Facts that metrics and the status page show of a model or router in force.
 
     Attributes
     ----------

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from thrifty.errors import FullModelDownError, InvalidInputError, PurchaseFailedError, ThriftyError
+from thrifty.errors import FullModelDownError, InvalidInputError, PurchaseFailedError
 from thrifty.serve.config import LOOPBACK, Config, read_keys
 from thrifty.serve.logs import LOG, failure_place
 from thrifty.serve.metrics import Metrics
@@ -32,6 +32,7 @@ __all__ = [
     "facts_of",
     "json_response",
     "operation",
+    "plain_error",
 ]
 
 
@@ -74,11 +75,6 @@ class Errors:
 
     def __init__(self, retry_after: int, shape: Callable[[str, int], Any] = plain_error) -> None:
         self._retry_after, self._shape = retry_after, shape
-
-    @property
-    def handlers(self) -> dict[Any, Any]:
-        """Handlers of exceptions, as Starlette takes them."""
-        return dict.fromkeys((HTTPException, Refusal, ThriftyError), self)
 
     async def __call__(self, request: Request, error: Exception) -> Response:
         """Response to an error."""
@@ -131,7 +127,7 @@ class RequestLog:
     metrics : Metrics
         Counts requests.
     errors : Errors
-        Response to errors that no handler takes: those of the gateway itself.
+        Response to errors.
     writes : bool
         Whether lines are written.
     """
@@ -202,11 +198,11 @@ class Keys:
         self._keys = {role: [key.encode() for key in listed] for role, listed in keys.items()}
 
     def are_needed(self, role: str) -> bool:
-        """Whether requests of a role must carry a key."""
+        """True if requests of a role must carry a key."""
         return bool(self._keys[role])
 
     def allow(self, role: str, headers: Mapping[bytes, bytes]) -> bool:
-        """Whether a request carries a key of a role, or needs none."""
+        """True if a request carries a key of a role, or needs none."""
         keys = self._keys[role]
         if not keys:
             return True

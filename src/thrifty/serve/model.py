@@ -71,6 +71,8 @@ class Model:
         Threads that wait for providers.
     providers : sequence of Provider
         Providers of columns that requests do not carry. Rows then pay for what is bought, not for what they come with.
+    remote : RemoteModel, optional
+        The full model; None is the one in the file.
     config : Config
         Limits, and how rows are treated for which something fails.
     """
@@ -85,6 +87,7 @@ class Model:
         full_thread: Executor,
         buyers: Executor,
         providers: Sequence[Provider] = (),
+        remote: RemoteModel | None = None,
     ) -> None:
         self.system, self.chain = system, chain_of(system)
         self.version = version
@@ -99,7 +102,7 @@ class Model:
         by_row = self.chain.price_list.by_row
         if by_row is not None and any(by_row.functions):
             raise InvalidInputError(
-                "a function tells prices of this system, and the gateway reads prices from a column of the request. "
+                "prices of this system come from a function, and the gateway reads them from a column of the request. "
                 "Write the prices into a column, name it in by_row, and fit again."
             )
         if by_row is not None and providers:
@@ -108,7 +111,7 @@ class Model:
                 "providers out, or fit it with one price for each purchase."
             )
         self.is_number = len(self.chain.classes) == 0
-        self.remote: RemoteModel | None = None
+        self.remote = remote
         self.controller: BudgetController | None = None
         self.drift: Drift | None = None
         self.routes = (*map(str, range(self.chain.n_stages)), "full", "none")  # -1 is the last one
@@ -136,12 +139,12 @@ class Model:
         with_probability = ("answer", "probability", "probabilities", "route", "cost", "degraded")
         return ("answer", "route", "cost", "degraded") if self.is_number else with_probability
 
-    @property
+    @cached_property
     def full_names(self) -> tuple[str, ...]:
         """Columns that the full model reads."""
         return tuple(self.rows.names[column] for column in self.chain.price_list.read_by_full)
 
-    @property
+    @cached_property
     def n_outputs(self) -> int:
         """Numbers with which the full model answers a row."""
         return int(self.chain.task.outputs(np.zeros((1, self.chain.task.n_scores))).shape[1])
@@ -154,7 +157,7 @@ class Model:
             self.chain.answer(reader, _without_full(self.chain, self.chain.walk(reader)))
 
     def is_batch(self, cells: Cells) -> bool:
-        """Whether rows are answered in the thread of batches."""
+        """True for more rows than are answered in the event loop."""
         return len(cells) > BATCH_ROWS
 
     async def answer(self, cells: RequestCells, *, asks_full: bool = False) -> Answered:
@@ -165,7 +168,7 @@ class Model:
         cells : RequestCells
             The rows.
         asks_full : bool, default=False
-            Whether a device has walked the stages, and asks the full model: without a budget, every row goes there.
+            True if a device has run the stages and asks the full model: without a budget, every row goes there.
         """
         chain = self._to_full if asks_full else self.chain
         explored = None if asks_full else self._explored(cells)
@@ -249,7 +252,8 @@ class Model:
         probability: Any = None if self.is_number else self.chain.task.confidence(outputs)
         if not is_whole:
             unanswered = route < 0
-            answer = [None if lost else one for one, lost in zip(answer.tolist(), unanswered, strict=True)]
+            labels = zip(answer.tolist(), unanswered, strict=True)
+            answer = [None if is_unanswered else label for label, is_unanswered in labels]
             outputs = np.where(unanswered[:, None], np.nan, outputs)  # written as null
             if probability is not None:
                 probability[unanswered] = np.nan
@@ -266,20 +270,19 @@ class Model:
         loop = asyncio.get_running_loop()
 
         def ask_full(table: Any, numbers: Any) -> Floats:
-            if self.remote is None:
-                thread = self._batch_thread if self.is_batch(cells) else self._full_thread
-                outputs: Floats = thread.submit(self.chain.innermost.outputs, table, numbers).result()
-                return outputs
-            outputs = asyncio.run_coroutine_threadsafe(self.remote.ask(numbers), loop).result()
-            return models_of(self.chain.task).read_outputs(outputs, len(numbers), FULL_MODEL)
+            if self.remote is not None:
+                return asyncio.run_coroutine_threadsafe(self._ask_remote(self.remote, numbers), loop).result()
+            innermost = self.chain.innermost
+            outputs: Floats = self._thread_for(cells).submit(innermost.outputs, table, numbers).result()
+            return outputs
 
         results = await loop.run_in_executor(
             self._buyers, lambda: buyer.answer(cells, ask_full, self.controller, policy, explored)
         )
         failed = results.failed_by_full()
         if failed.size and self.remote is None and self._refuses_missing:
-            given = [one for one in self.chain.price_list.read_by_full if one not in cells.absent]
-            cells.refuse_missing(failed, np.array(given, dtype=np.intp), "the full model")
+            columns = [column for column in self.chain.price_list.read_by_full if column not in cells.absent]
+            cells.refuse_missing(failed, np.array(columns, dtype=np.intp), "the full model")
         return results
 
     # -- the full model ----------------------------------------------------------------------------
@@ -307,7 +310,7 @@ class Model:
         return RowResults(walk.route, outputs, cost, sent, dict.fromkeys(rows.tolist(), reason))
 
     def _cost(self, cells: Cells, walk: Walk) -> Floats:
-        """What rows pay on their way, by the prices of each row where they differ."""
+        """Cost of the rows on their way, by the prices of each row where they differ."""
         if self.chain.price_list.by_row is None:
             return self.cost_by_place[self.chain.places(walk)]
         return self.chain.spent(self._reader(cells), walk)
@@ -316,18 +319,20 @@ class Model:
         """Outputs of the full model for some rows, or why there are none."""
         try:
             if self.remote is None:
-                if self.is_batch(cells):
-                    return await self.in_batch_thread(lambda: self._ask_file(cells, rows)), ""
                 loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(self._full_thread, self._ask_file, cells, rows), ""
-            reader = self._reader(cells)
-            outputs = await self.remote.ask(reader.block(rows, self.chain.price_list.read_by_full))
-            return models_of(self.chain.task).read_outputs(outputs, len(rows), FULL_MODEL), ""
+                return await loop.run_in_executor(self._thread_for(cells), self._ask_file, cells, rows), ""
+            numbers = self._reader(cells).block(rows, self.chain.price_list.read_by_full)
+            return await self._ask_remote(self.remote, numbers), ""
         except Exception as error:
             is_of_request = isinstance(error, InvalidInputError)
             if is_of_request and not isinstance(error, InvalidAnswerError | FullModelFailedError):
                 raise
             return None, failure_reason(error)
+
+    async def _ask_remote(self, remote: RemoteModel, numbers: Floats) -> Floats:
+        """Outputs of the remote full model, checked."""
+        outputs = await remote.ask(numbers, self.full_names, self.n_outputs)
+        return models_of(self.chain.task).read_outputs(outputs, len(numbers), FULL_MODEL)
 
     def _ask_file(self, cells: Cells, rows: Ints) -> Floats:
         """Outputs of the full model in the file."""
@@ -339,7 +344,7 @@ class Model:
     # -- readers -----------------------------------------------------------------------------------
 
     def _may_be_refused(self, cells: Cells) -> bool:
-        """Whether a cell could be refused once a stage reads it."""
+        """True if a cell could be refused once a stage reads it."""
         return bool(cells.unreadable) or (self._refuses_missing and bool(np.isnan(cells.numbers).any()))
 
     def _reader(self, cells: Cells) -> Table:
@@ -353,6 +358,10 @@ class Model:
         if cells.unreadable or self._refuses_missing:
             return self.chain.reader(cells)
         return self.chain.schema.table_of(cells)
+
+    def _thread_for(self, cells: Cells) -> Executor:
+        """Thread in which the full model in the file answers rows."""
+        return self._batch_thread if self.is_batch(cells) else self._full_thread
 
     async def in_batch_thread(self, call: Callable[[], Any]) -> Any:
         """Result of a call in the thread of batches, while other requests are read."""
@@ -373,7 +382,7 @@ def _without_full(chain: Chain, walk: Walk) -> Walk:
     return replace(walk, route=route, behind=_without_full(chain.behind, walk.behind))
 
 
-def _agree(one: Labels, other: Labels, is_number: bool) -> Bools:
-    """Whether answers are the same; numbers, to one part in a hundred."""
-    same: Bools = np.isclose(one, other, rtol=0.01) if is_number else one == other
+def _agree(first: Labels, second: Labels, is_number: bool) -> Bools:
+    """Rows to which both give the same answer; of numbers, to one part in a hundred."""
+    same: Bools = np.isclose(first, second, rtol=0.01) if is_number else first == second
     return same

@@ -93,7 +93,7 @@ class Buyer:
                 self._seller_of[rows.place_of(name)] = number
 
     def is_needed(self, cells: RequestCells) -> bool:
-        """Whether a request lacks something that can be bought."""
+        """True if a request lacks something that can be bought."""
         return any(self._seller_of[column] >= 0 for column in cells.absent)
 
     def sells(self, cells: RequestCells, column: int) -> Bools:
@@ -212,15 +212,15 @@ class _RequestSource:
     def _refuse_unreadable(self, rows: Ints, columns: Ints) -> None:
         """Refuse cells that came and cannot be read, and those that no provider sells, where the route reads them."""
         for column in columns.tolist():
-            one = self._cells.unreadable.get(column)
-            if one is None or not self._needed[column]:
+            unreadable = self._cells.unreadable.get(column)
+            if unreadable is None or not self._needed[column]:
                 continue
-            bad = one.rows[rows]
+            bad = unreadable.rows[rows]
             if self.seller_of[column] >= 0 and column in self._cells.absent:
                 bad = bad & ~self._cells.absent[column][rows]
             if bad.any():
                 row = int(rows[bad.argmax()])
-                raise InvalidInputError(one.why(one.values[row], row + 1))
+                raise InvalidInputError(unreadable.why(unreadable.values[row], row + 1))
 
     def _delivered(self, rows: Ints, columns: Ints) -> Delivery:
         values = self._cells.numbers[np.ix_(rows, columns)]
@@ -260,12 +260,12 @@ class _RequestSource:
         bought = provider.buy(list(first), names, self._ends)
         numbers, wrong = self._rows.read_bought(bought.values, columns[lacking])
         is_text = [self._keeps_text and self._rows.is_text(name) for name in names]
-        found = np.where(is_text, bought.values, numbers)
+        delivered = np.where(is_text, bought.values, numbers)
         place_of = {key: place for place, key in enumerate(first)}
         for number, key in enumerate(keys):
             place, row = place_of[key], int(rows[here[number]])
             why = bought.failed.get(place, wrong.get(place))
-            values[here[number], lacking] = found[place]
+            values[here[number], lacking] = delivered[place]
             if why is not None:
                 failed[row] = why
                 self.failed_by[row] = f"provider_{provider.name}"
@@ -274,8 +274,8 @@ class _RequestSource:
 
     def _keys(self, provider: "Provider", rows: Ints, column: int) -> list[Any]:
         key = provider.settings.key
-        given = self._cells.keys.get(key, ())
-        keys = [given[row] if len(given) else None for row in rows.tolist()]
+        sent = self._cells.keys.get(key, ())
+        keys = [sent[row] if len(sent) else None for row in rows.tolist()]
         if None in keys:
             row, name = int(rows[keys.index(None)]) + 1, self._rows.names[column]
             raise InvalidInputError(
@@ -322,10 +322,10 @@ class Provider:
         source = self._source.over(keys, deadline=max(ends - time.monotonic(), 0.0))
         held = self._from_cache(keys)
         for name in names:
-            known = [place for place, found in enumerate(held) if name in found]
-            if known:
-                values = np.array([held[place][name] for place in known], dtype=object)
-                source.keep(np.array(known), [name], values[:, None])
+            cached = [place for place, cells in enumerate(held) if name in cells]
+            if cached:
+                values = np.array([held[place][name] for place in cached], dtype=object)
+                source.keep(np.array(cached), [name], values[:, None])
         delivery = source.fetch(np.arange(len(keys)), names)
         is_new = delivery.paid.any(axis=1)
         with self._lock:
@@ -342,8 +342,8 @@ class Provider:
     def _from_cache(self, keys: Sequence[Any]) -> list[dict[str, Any]]:
         now, nothing = time.monotonic(), (0.0, dict[str, Any]())
         with self._lock:
-            found = [self._kept.get(key, nothing) for key in keys]
-        return [values if until > now else {} for until, values in found]
+            kept = [self._kept.get(key, nothing) for key in keys]
+        return [values if until > now else {} for until, values in kept]
 
     def _to_cache(self, key: Any, values: dict[str, Any]) -> None:
         with self._lock:
@@ -388,12 +388,12 @@ class _FileSource(RetryingSource):
                 f"{settings.path} has a value of {settings.key!r} twice. Keys must differ."
             )
         self._line_of = {key: line for line, key in enumerate(keys)}
-        self._columns = {name: frame[own].to_numpy() for name, own in settings.names.items()}
+        self._columns = {name: frame[column].to_numpy() for name, column in settings.names.items()}
 
     def ask(self, rows: Ints, names: Sequence[Any]) -> Delivery:
         """Look the lines up."""
         lines = [self._line_of.get(self.keys[row]) for row in rows.tolist()]
         unknown = [row for row, line in zip(rows.tolist(), lines, strict=True) if line is None]
-        there = np.array([line or 0 for line in lines])
-        values = np.column_stack([self._columns[name][there].astype(object) for name in names])
+        places = np.array([line or 0 for line in lines])
+        values = np.column_stack([self._columns[name][places].astype(object) for name in names])
         return Delivery(values, dict.fromkeys(unknown, "the file has no line with this key"))

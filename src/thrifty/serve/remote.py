@@ -34,11 +34,6 @@ class RemoteModel:
     ----------
     url : str
         Address of the model, ``http://HOST/v2/models/NAME``, with or without ``/versions/V`` and ``/infer``.
-    columns : sequence of str
-        Names of the columns that it is sent, in order.
-    n_outputs : int
-        Numbers per row that it answers with: 1 is a number, more are the probabilities of so many classes. Of two
-        classes it may give the probability of the second alone.
     settings : RemoteSettings
         Deadlines, retries and caps.
     api_key : str, optional
@@ -54,18 +49,10 @@ class RemoteModel:
         Tries that failed, and calls that were not sent, by reason.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        columns: Sequence[str],
-        n_outputs: int,
-        settings: RemoteSettings,
-        api_key: str | None = None,
-    ) -> None:
+    def __init__(self, url: str, *, settings: RemoteSettings, api_key: str | None = None) -> None:
         url = url.rstrip("/")
         self.url = url if url.endswith("/infer") else f"{url}/infer"
-        self.columns, self.n_outputs, self.settings = tuple(columns), n_outputs, settings
+        self.settings = settings
         self.breaker = CircuitBreaker(max_in_flight=settings.max_in_flight)
         self.calls = self.retries = 0
         self.failures: Counter[str] = Counter()
@@ -89,18 +76,23 @@ class RemoteModel:
             await self._session.close()
             self._session = None
 
-    async def ask(self, rows: Floats) -> Floats:
+    async def ask(self, rows: Floats, columns: Sequence[str], n_outputs: int) -> Floats:
         """Outputs of some rows, shape (n_rows, n_outputs), checked; or a ``RemoteFailure`` in time.
 
         Parameters
         ----------
         rows : ndarray of shape (n_rows, n_columns)
             Rows; NaN is missing, and is sent as null.
+        columns : sequence of str
+            Names of the columns.
+        n_outputs : int
+            Numbers per row that it answers with: 1 is a number, more are the probabilities of so many classes. Of two
+            classes it may give the probability of the second alone.
         """
         if len(rows) == 0:
-            return np.zeros((0, self.n_outputs))
+            return np.zeros((0, n_outputs))
         ends = time.monotonic() + self.settings.total_timeout
-        body = request_of(rows, self.columns, self.settings)
+        body = request_of(rows, columns, self.settings)
         failure: RemoteFailure | None = None
         for _ in attempts(self.settings.max_retries, ends, first_pause=0.0):
             if failure is not None and self.breaker.state == "open":
@@ -109,7 +101,8 @@ class RemoteModel:
                 with self.breaker.attempt():
                     self.calls += failure is None
                     self.retries += failure is not None
-                    return await self._ask_once(body, len(rows), ends)
+                    response = await self._ask_once(body, len(rows) * n_outputs, ends)
+                    return answer_of(response, len(rows), n_outputs, self.settings.output_name)
             except RemoteFailure as error:
                 self.failures[error.reason] += 1
                 failure = error
@@ -118,20 +111,18 @@ class RemoteModel:
         assert failure is not None  # the first attempt is always made
         raise failure
 
-    async def _ask_once(self, body: bytes, n_rows: int, ends: float) -> Floats:
+    async def _ask_once(self, body: bytes, n_values: int, ends: float) -> bytes:
         if self._session is None:
             raise RemoteFailure(
                 "not_started", "no connections are open: `start` comes before calls, `close` after them"
             )
-        largest = min(response_limit(n_rows * self.n_outputs), self.settings.max_bytes)
-        seconds = ends - time.monotonic()
-        response = await post(self._session, self.url, body, max_bytes=largest, seconds=seconds)
-        return answer_of(response, n_rows, self.n_outputs, self.settings.output_name)
+        largest = min(response_limit(n_values), self.settings.max_bytes)
+        return await post(self._session, self.url, body, max_bytes=largest, seconds=ends - time.monotonic())
 
 
 _USUAL_NAMES = {False: ("probabilities", "predict_proba"), True: ("answer", "predict")}
-"""What a thrifty gateway and MLServer call the outputs that are wanted, by whether they are numbers. A gateway also
-gives the probability of each answer, which is that of the second class only where that is the answer."""
+"""Names of the outputs of a thrifty gateway and of MLServer, by whether they are numbers. A gateway also gives the
+probability of each answer, which is that of the second class only where that is the answer."""
 
 _WHO = "the remote model"
 
@@ -190,9 +181,9 @@ def _output(parsed: Any, name: str | None, n_outputs: int) -> dict[str, Any]:
         raise RemoteFailure("bad_json", "its answer has no list of `outputs`")
     names: list[Any] = [output.get("name") for output in outputs]
     wanted = _USUAL_NAMES[n_outputs == 1] if name is None else (name,)
-    found = next((usual for usual in wanted if usual in names), None)
-    if found is not None:
-        return dict(outputs[names.index(found)])
+    chosen = next((usual for usual in wanted if usual in names), None)
+    if chosen is not None:
+        return dict(outputs[names.index(chosen)])
     if name is None and len(outputs) == 1:
         return dict(outputs[0])
     raise RemoteFailure("shape", f"none of its outputs, {names}, is the one; name it as output_name")
@@ -220,7 +211,7 @@ def _floats(data: Any) -> Floats:
         # Text that looks like numbers is text; null among numbers is an object.
         if values.dtype.kind in "iufO":
             return values.astype(np.float64)
-        found = f"{values.dtype} values"
+        reason = f"{values.dtype} values"
     except (TypeError, ValueError) as error:
-        found = str(error)
-    raise RemoteFailure("bad_json", f"the data of its output must be numbers; got {found}")
+        reason = str(error)
+    raise RemoteFailure("bad_json", f"the data of its output must be numbers; got {reason}")

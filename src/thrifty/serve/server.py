@@ -1,7 +1,7 @@
 """The processes of the gateway: one that answers and administers, or workers on one port and a supervisor.
 
 uvicorn serves, by its public settings; a proxy in front of it takes slow clients and idle connections
-(``deploy/nginx.conf``). The supervisor starts workers, replaces those that end, and hands on what operators ask: each
+(``deploy/nginx.conf``). The supervisor starts workers, replaces those that end, and passes on what operators ask: each
 worker has a pipe to it. Counts of workers are one: prometheus_client keeps them in files of a folder.
 """
 
@@ -67,7 +67,7 @@ def serve_alone(load: Load, config: Config, announce: Callable[[], None]) -> Non
 
     async def serve() -> None:
         _on_hangup(gateway)
-        # A signal ends the server that started last, which hands it on to the other one: both end, the public one last.
+        # A signal ends the server that started last, which sends it to the other one: both end, the public one last.
         both = [asyncio.ensure_future(public.serve([listening])), asyncio.ensure_future(admin.serve())]
         try:
             await both[0]
@@ -150,8 +150,7 @@ def _on_hangup(control: Any) -> None:
         tasks.add(task := loop.create_task(reload()))
         task.add_done_callback(tasks.discard)
 
-    with contextlib.suppress(NotImplementedError, AttributeError):  # Windows has no such signal
-        loop.add_signal_handler(signal.SIGHUP, start)
+    loop.add_signal_handler(signal.SIGHUP, start)
 
 
 def _occupied(config: Config) -> InvalidInputError:
@@ -166,12 +165,6 @@ def _occupied(config: Config) -> InvalidInputError:
 
 def serve_workers(load: Load, config: Config, announce: Callable[[], None]) -> None:
     """Serve in several processes on one port; parameters as of ``serve_alone``."""
-    try:
-        import fcntl  # noqa: F401 - is it there?
-    except ModuleNotFoundError:
-        raise InvalidInputError(
-            "workers share a budget through file locks of Unix. Leave --workers out."
-        ) from None
     log_as_json()
     keys, listening = Keys(config), _listening(config)
     folder = Path(tempfile.mkdtemp(prefix="thrifty-"))

@@ -126,7 +126,7 @@ class FakeRemote:
     async def close(self):
         pass
 
-    async def ask(self, rows):
+    async def ask(self, rows, columns, n_outputs):
         self.calls += 1
         self.asked.append(np.array(rows))
         return self.says(rows)

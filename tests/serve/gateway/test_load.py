@@ -29,12 +29,12 @@ def stalled(open_gateway, numbers, fake_remote):
     def opened(**settings):
         remote, release = fake_remote(None), asyncio.Event()
 
-        async def ask(rows):
+        async def ask(rows, *_):
             await release.wait()
             return np.tile([0.5, 0.5], (len(rows), 1))
 
         remote.ask = ask
-        gateway = open_gateway(numbers, {"connect": lambda model: remote}, **settings)
+        gateway = open_gateway(numbers, {"remote": remote}, **settings)
         return SimpleNamespace(gateway=gateway, room=gateway.serving.room, release=release)
 
     return opened

@@ -28,7 +28,7 @@ def question(numbers, make_table):
 
 def with_remote(fake_remote, says):
     remote = fake_remote(says)
-    return remote, {"connect": lambda model: remote}
+    return remote, {"remote": remote}
 
 
 def test_a_remote_full_model_is_asked_about_the_rows_sent_on_and_about_no_other(
@@ -171,7 +171,7 @@ def test_a_request_under_way_is_answered_by_the_model_it_started_with(
     gateway = open_gateway(Loaded(numbers, "a"), {**how, "load": lambda: Loaded(numbers, "b")})
     waiting = asyncio.Event()
 
-    async def slow(rows):
+    async def slow(rows, *_):
         await waiting.wait()
         return np.tile([0.5, 0.5], (len(rows), 1))
 

@@ -218,7 +218,7 @@ def test_a_full_model_that_fails_rows_that_were_bought_for_follows_its_own_polic
     def fails(_):
         raise type("Down", (Exception,), {"reason": "connect"})
 
-    how = {"sources": {"lab": made}, "connect": lambda _: fake_remote(fails)}
+    how = {"sources": {"lab": made}, "remote": fake_remote(fails)}
     n_stages, rows = numbers.chain_.n_stages, known_by_key(table)
     bought = numbers.chain_.price_list.cost_of(np.flatnonzero(numbers.chain_.bought_by_place[-1]))
     for policy, route in (("local", n_stages - 1), ("abstain", -1)):

@@ -16,7 +16,7 @@ from thrifty.engine.purchases.readers import Delivery
 from thrifty.engine.purchases.retry import RetryingSource, python_values
 from thrifty.errors import InvalidInputError, RemoteFailure
 
-__all__ = ["HttpSource", "http_session", "open_post", "parse_json", "post", "response_limit"]
+__all__ = ["HttpSource", "http_session", "open_post", "parse_json", "post", "read_body", "response_limit"]
 
 
 class HttpSource(RetryingSource):
@@ -143,14 +143,19 @@ def http_session(headers: Mapping[str, str], **limits: Any) -> Any:
 async def post(session: Any, url: str, body: bytes, *, max_bytes: int, seconds: float | None) -> bytes:
     """Return the body of the response to a POST; raise a ``RemoteFailure`` with a countable reason without one."""
     async with open_post(session, url, body, seconds=seconds) as (response, _):
-        content, is_too_large = bytearray(), (response.content_length or 0) > max_bytes
-        while not is_too_large and (part := await response.content.readany()):
-            content += part
-            is_too_large = len(content) > max_bytes
-        if is_too_large:
-            response.close()  # else the rest would be read before the connection is used again
-            raise RemoteFailure("too_large", f"the response is larger than {max_bytes:,} bytes")
-        return bytes(content)
+        return await read_body(response, max_bytes)
+
+
+async def read_body(response: Any, max_bytes: int) -> bytes:
+    """Return the body of a response; raise a ``RemoteFailure`` if it is larger than a limit."""
+    content, is_too_large = bytearray(), (response.content_length or 0) > max_bytes
+    while not is_too_large and (part := await response.content.readany()):
+        content += part
+        is_too_large = len(content) > max_bytes
+    if is_too_large:
+        response.close()  # else the rest would be read before the connection is used again
+        raise RemoteFailure("too_large", f"the response is larger than {max_bytes:,} bytes")
+    return bytes(content)
 
 
 @asynccontextmanager
