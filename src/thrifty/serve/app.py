@@ -181,7 +181,8 @@ class _Predictions:
         self._gateway, self._config = gateway, gateway.config
         model = f"/v2/models/{self._config.name}"
         route = partial(operation, gateway)
-        version, post = f"{model}/versions/{{version}}", {"method": "POST", "is_limited": True}
+        version = f"{model}/versions/{{version}}"
+        post: dict[str, Any] = {"method": "POST", "is_limited": True}
         self.routes = [  # the busiest first
             route(f"{model}/infer", self._infer, **post),
             route("/predict", self._predict, **post),
