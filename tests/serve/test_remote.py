@@ -138,17 +138,30 @@ def test_a_connection_that_does_not_come_about_is_given_up_before_the_deadline()
     assert seconds < 1.0
 
 
-def test_a_passing_failure_is_tried_again_until_the_breaker_opens(misbehaving_port):
-    # Every second answer fails, and its retry does not; half of twenty calls that fail open the breaker.
-    reasons, remote = with_remote(
-        address(misbehaving_port, "flapping"), lambda remote: reasons_of(remote, 30), PATIENT
-    )
-    n_failed = remote.failures["status_500"]
-    assert 9 <= n_failed <= 11
-    assert n_failed - 1 <= remote.retries <= n_failed
-    assert reasons.count(None) >= n_failed - 1
-    assert set(reasons[:9]) == {None}
-    assert reasons[-1] == "breaker_open"
+def test_a_passing_failure_is_tried_again_but_no_more_than_every_fifth_call_is(misbehaving_port):
+    n_calls = 30
+
+    async def use(remote):
+        remote.breaker = CircuitBreaker(failures=1000, share=1.0, window=1000)
+        return await reasons_of(remote, n_calls)
+
+    reasons, remote = with_remote(address(misbehaving_port, "flapping"), use, PATIENT)
+    assert remote.calls == n_calls
+    assert 4 <= remote.retries <= 0.2 * n_calls
+    # Every second answer fails: a retry that was made turns a failure into an answer.
+    assert remote.failures["status_500"] == reasons.count("status_500") + remote.retries
+    assert reasons.count(None) > n_calls / 2
+
+
+def test_a_long_good_time_saves_up_only_a_few_retries(misbehaving_port):
+    async def use(remote):
+        remote.breaker = CircuitBreaker(failures=1000, window=1000)
+        await reasons_of(remote, 80)  # would be worth sixteen
+        remote.url = address(misbehaving_port, "500") + "/infer"
+        await reasons_of(remote, 10)
+
+    _, remote = with_remote(address(misbehaving_port, "good"), use, PATIENT)
+    assert remote.retries == 10
 
 
 def test_an_open_breaker_asks_nobody_and_closes_after_a_good_probe(misbehaving_port):

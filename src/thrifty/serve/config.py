@@ -41,9 +41,10 @@ _INSTEAD = {
         )
     },
     **dict.fromkeys(
-        ("breaker_failures", "breaker_share", "breaker_window", "breaker_pause", "retry_budget"),
-        "The circuit breaker is that of all services, and limits retries.",
+        ("breaker_failures", "breaker_share", "breaker_window", "breaker_pause"),
+        "The circuit breaker is that of all services.",
     ),
+    "retry_budget": "Retries are at most a fifth of the calls; max_retries = 0 makes none.",
 }
 """Settings of earlier versions, and what took their place."""
 

@@ -301,7 +301,7 @@ def test_pages_of_others_cannot_reach_the_administration(open_gateway, numbers):
             "head_timeout = 5.0",
             "no setting. The proxy in front of the gateway has it: client_header_timeout in",
         ),
-        ("[remote]\nretry_budget = 0.1", "no setting. The circuit breaker is that of all services"),
+        ("[remote]\nretry_budget = 0.1", "no setting. Retries are at most a fifth of the calls"),
     ],
 )
 def test_a_file_of_settings_that_breaks_a_rule_is_refused(tmp_path, text, words):
