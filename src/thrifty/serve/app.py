@@ -3,10 +3,11 @@
 ``middleware`` has the layers of every request; ``/openapi.json`` describes every operation of a model.
 """
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,13 @@ __all__ = ["create_admin", "create_app"]
 
 _PAGE, _OPENAPI = Path(__file__).with_name("status.html"), Path(__file__).with_name("openapi.json")
 """The status page, which updates once a second, and the description of all operations."""
+
+
+MAX_LONG_BODIES = 8
+"""Long bodies that are held parsed at a time: each takes some MiB, and one thread answers them. See ``python
+benchmarks/serve.py batches``."""
+
+_UNLIMITED: AbstractAsyncContextManager[None] = nullcontext()
 
 
 def create_app(system: Any, config: Config | None = None, **how: Any) -> Starlette:
@@ -179,6 +187,7 @@ class _Predictions:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway, self._config = gateway, gateway.config
+        self._long_bodies = asyncio.Semaphore(MAX_LONG_BODIES)
         model = f"/v2/models/{self._config.name}"
         route = partial(operation, gateway)
         version = f"{model}/versions/{{version}}"
@@ -222,10 +231,12 @@ class _Predictions:
     ) -> tuple[InferRequest, Answered]:
         """Read and answer a request; a long body is read in the thread of batches."""
         began = time.perf_counter()
-        asked = await model.in_batch_thread(read) if len(body) > BATCH_BYTES else read()
-        request_id = asked.id or request.headers.get("x-request-id", "")[:200] or None
-        cells = model.rows.with_request_id(asked.cells, request_id)
-        answered = await model.answer(cells, asks_full="thrifty-model" in request.headers)
+        is_long = len(body) > BATCH_BYTES
+        async with self._long_bodies if is_long else _UNLIMITED:
+            asked = await model.in_batch_thread(read) if is_long else read()
+            request_id = asked.id or request.headers.get("x-request-id", "")[:200] or None
+            cells = model.rows.with_request_id(asked.cells, request_id)
+            answered = await model.answer(cells, asks_full="thrifty-model" in request.headers)
         facts = facts_of(request)
         facts |= {"version": model.version, "rows": len(cells)}
         if answered.n_sent:
