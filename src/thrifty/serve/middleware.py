@@ -157,7 +157,7 @@ class RequestLog:
             if not status:
                 await response(scope, receive, watched)
         operation = getattr(scope.get("endpoint"), "__name__", "unknown").strip("_")
-        self._metrics.requests.labels(operation, status).inc()
+        self._metrics.requests_of(operation, status).inc()
         if self._writes and LOG.isEnabledFor(logging.INFO):
             facts = {"operation": operation, "status": status, **scope.get("thrifty.facts", {})}
             facts["ms"] = round(1e3 * (time.perf_counter() - began), 3)
