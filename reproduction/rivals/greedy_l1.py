@@ -13,7 +13,7 @@ from thrifty.engine.tasks.classes import class_task
 from thrifty.engine.walk.stage import LinearStage
 from thrifty.errors import InvalidInputError
 from thrifty.learners.dynamod.gated import GatedClassifier, PairProblem
-from thrifty.learners.dynamod.group_lasso import LinearScores, group_lasso
+from thrifty.learners.dynamod.group_lasso import LinearCoefficients, group_lasso
 from thrifty.learners.dynamod.linear import label_fit, linear_stage, scaled
 from thrifty.learners.dynamod.objective import NEVER
 from thrifty.learners.estimators.checks import check_count, check_share
@@ -109,7 +109,7 @@ class GreedyL1Classifier(GatedClassifier):
         gate = _fit_gate(X[:, support], wrong, emphasis)
         coef = np.zeros((X.shape[1], 1 + task.n_scores))
         coef[support] = np.column_stack([gate.coef, cheap.coef])
-        return linear_stage(LinearScores(coef, np.r_[gate.intercept, cheap.intercept]), scale)
+        return linear_stage(LinearCoefficients(coef, np.r_[gate.intercept, cheap.intercept]), scale)
 
     def _support(self, X: Any, problem: PairProblem) -> NDArray[np.intp]:
         if self.features is not None:
@@ -125,10 +125,10 @@ class GreedyL1Classifier(GatedClassifier):
         return np.sort(order[: min(np.count_nonzero(weights), most)])
 
 
-def _fit_gate(X: Any, wrong: Bools, emphasis: Floats) -> LinearScores:
+def _fit_gate(X: Any, wrong: Bools, emphasis: Floats) -> LinearCoefficients:
     """The gate; with no weight on any row it has nothing to learn and sends nobody."""
     if not emphasis.any():
-        return LinearScores(np.zeros((X.shape[1], 1)), np.array([NEVER]))
+        return LinearCoefficients(np.zeros((X.shape[1], 1)), np.array([NEVER]))
     return fit_logistic(X, np.where(wrong, 1.0, -1.0), emphasis, l2=1.0)
 
 
@@ -141,7 +141,7 @@ def fit_logistic(
     l1: float = 0.0,
     l2: float = 0.0,
     prices: Floats | None = None,
-) -> LinearScores:
+) -> LinearCoefficients:
     """One logistic regression on labels, scaled as scikit-learn scales it with C = 1 / l1 or 1 / l2.
 
         min_f  sum_i weight_i loss(y_i, f(x_i)) + l1 sum_a c_a ||f_a|| + (l2 / 2) ||f||^2

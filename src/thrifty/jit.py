@@ -163,7 +163,7 @@ _logged: set[str] = set()
 
 @functools.cache
 def is_first_of_installation(folder: str | None) -> bool:
-    """Whether this installation compiles for the first time; writes a mark beside the compiled code.
+    """Tell a first compilation of this installation from later ones; writes a mark beside the compiled code.
 
     A process that needs a function that no earlier one called compiles again, for a moment. Without a folder to write
     to every process compiles, and is the first.

@@ -1,4 +1,4 @@
-"""What ``thrifty.jit`` uses of numba that is no public interface of it: the reason for the cap in ``pyproject.toml``.
+"""Private parts of numba that ``thrifty.jit`` uses: the reason for the cap in ``pyproject.toml``.
 
 Processor seconds of a first fit from an empty cache, and of the same fit again (500 x 10, default settings):
 

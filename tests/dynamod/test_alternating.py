@@ -6,7 +6,7 @@ from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.tasks.classes import BinaryTask
 from thrifty.engine.tasks.logistic import softplus
 from thrifty.learners.dynamod.alternating import Problem, alternate
-from thrifty.learners.dynamod.group_lasso import LinearScores
+from thrifty.learners.dynamod.group_lasso import LinearCoefficients
 from thrifty.learners.dynamod.linear import LinearPair
 from thrifty.learners.dynamod.objective import NEVER
 
@@ -23,7 +23,7 @@ def problem(seed, n=300, p=5):
 
 def fresh_pair(distance, seed=0, gamma=0.02, p=5):
     rng = np.random.default_rng(seed)
-    start = LinearScores(rng.normal(size=(p, 2)), rng.normal(size=2))
+    start = LinearCoefficients(rng.normal(size=(p, 2)), rng.normal(size=2))
     prices = PriceList(np.linspace(0.5, 2.0, p), np.arange(p))
     return LinearPair(gamma, prices, distance=distance, start=start)
 

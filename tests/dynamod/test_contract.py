@@ -25,7 +25,7 @@ from thrifty.learners.dynamod import (
     q_step_kl,
 )
 from thrifty.learners.dynamod.boosted import BoostedPair
-from thrifty.learners.dynamod.group_lasso import LinearScores
+from thrifty.learners.dynamod.group_lasso import LinearCoefficients
 from thrifty.learners.dynamod.leaf import LeafPair
 from thrifty.learners.dynamod.linear import LinearPair
 from thrifty.learners.trees.boosting import Boosting
@@ -39,7 +39,9 @@ PRICES = PriceList(np.ones(3), np.arange(3))
 
 
 def linear(distance="kl"):
-    return LinearPair(0.001, PRICES, distance=distance, start=LinearScores(np.zeros((3, 2)), np.zeros(2)))
+    return LinearPair(
+        0.001, PRICES, distance=distance, start=LinearCoefficients(np.zeros((3, 2)), np.zeros(2))
+    )
 
 
 def boosted(distance):
@@ -91,7 +93,7 @@ class Broken(LinearPair):
 )
 def test_what_is_no_pair_is_refused_in_words(method, does, words, monkeypatch):
     monkeypatch.setattr(Broken, method, does)
-    pair = Broken(0.001, PRICES, start=LinearScores(np.zeros((3, 2)), np.zeros(2)))
+    pair = Broken(0.001, PRICES, start=LinearCoefficients(np.zeros((3, 2)), np.zeros(2)))
     with pytest.raises(InvalidInputError, match=words):
         check_pair(pair, X, Y, task=TASK)
 

@@ -12,7 +12,7 @@ from thrifty import DynaModLinClassifier, Prices
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.tasks.classes import MulticlassTask
 from thrifty.errors import InvalidInputError
-from thrifty.learners.dynamod.group_lasso import LinearScores
+from thrifty.learners.dynamod.group_lasso import LinearCoefficients
 from thrifty.learners.dynamod.linear import LinearPair
 
 SMALL = {"cv": 2, "random_state": 0, "max_iter": 10, "tol": 1e-2}
@@ -78,7 +78,7 @@ def test_the_penalty_of_the_pair_is_the_group_norm_over_all_heads(rows):
     X, y = rows
     task = MulticlassTask(np.unique(y))
     prices = PriceList(np.array([1.0, 3.0]), np.repeat([0, 1], 4))
-    pair = LinearPair(0.05, prices, l2=0.1, start=LinearScores(np.zeros((8, 4)), np.zeros(4)))
+    pair = LinearPair(0.05, prices, l2=0.1, start=LinearCoefficients(np.zeros((8, 4)), np.zeros(4)))
     pair.fit(X, task.encode("y", y, len(y)), np.full(len(y), -1.0), np.full(len(y), 1.0 / len(y)))
     coef = pair.linear.coef
     norms = np.linalg.norm(coef[:4]), np.linalg.norm(coef[4:])

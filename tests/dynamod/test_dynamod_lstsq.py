@@ -15,7 +15,7 @@ from thrifty.engine.tasks.classes import BinaryTask
 from thrifty.engine.trees.other_libraries import additive_trees
 from thrifty.errors import InvalidInputError
 from thrifty.learners.dynamod import LeafOptions, LinearOptions
-from thrifty.learners.dynamod.group_lasso import LinearScores
+from thrifty.learners.dynamod.group_lasso import LinearCoefficients
 from thrifty.learners.dynamod.leaf import LeafPair
 from thrifty.learners.dynamod.linear import LinearPair
 from thrifty.learners.dynamod.ridge import LeafDesign
@@ -105,7 +105,7 @@ def test_the_gate_over_leaves_agrees_with_the_group_lasso_solver():
     gate = pair._fit_gate(log_odds, weight).value
     design = LeafDesign(local.trees.apply(X_LEARN), len(local.trees.values))
     free = PriceList(np.zeros(design.n_leaves), np.arange(design.n_leaves))
-    start = LinearScores(np.zeros((design.n_leaves, 2)), np.zeros(2))
+    start = LinearCoefficients(np.zeros((design.n_leaves, 2)), np.zeros(2))
     other = LinearPair(0.0, free, l2=0.01, start=start, tol=1e-10)
     theirs, _ = other.fit(design.indicators, signs, log_odds, weight).scores(design.indicators)
     np.testing.assert_allclose(design.dot(gate.leaf) + gate.dense[1], theirs, atol=1e-5)

@@ -10,7 +10,7 @@ from reproduction.settings import estimator_of
 from thrifty import DynaModGbrtClassifier, DynaModLinClassifier, DynaModLstsqClassifier
 from thrifty.engine.prices.billing import PriceList
 from thrifty.learners.dynamod.alternating import CrossFittedPair, Fold
-from thrifty.learners.dynamod.group_lasso import LinearScores
+from thrifty.learners.dynamod.group_lasso import LinearCoefficients
 from thrifty.learners.dynamod.linear import LinearPair
 
 RNG = np.random.default_rng(0)
@@ -24,7 +24,7 @@ FAMILIES = {
 
 
 def test_the_cheap_model_that_answers_for_a_row_is_fitted_without_it():
-    start = LinearScores(np.zeros((4, 2)), np.zeros(2))
+    start = LinearCoefficients(np.zeros((4, 2)), np.zeros(2))
     pair = LinearPair(0.01, PriceList(np.ones(4), np.arange(4)), start=start)
     rows, y, weight = X[:, :4], np.where(Y == 1, 1.0, -1.0), np.full(120, 1 / 120)
     shares, parts = np.linspace(-3, 0, 120), [np.arange(0, 120, 2), np.arange(1, 120, 2)]

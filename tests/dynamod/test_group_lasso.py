@@ -5,7 +5,7 @@ from scipy import sparse
 from scipy.special import expit
 
 from tests.dynamod.lasso import gamma_max, kkt_residual, norms_of_groups, objective
-from thrifty.learners.dynamod.group_lasso import LinearScores, group_lasso
+from thrifty.learners.dynamod.group_lasso import LinearCoefficients, group_lasso
 from thrifty.learners.dynamod.objective import FARTHEST_INTERCEPT, LogisticFit, SquaredFit
 
 
@@ -64,7 +64,7 @@ def fista(X, fits, group_of, prices, gamma, n_iter=20_000):
             break
         following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
         V, W, t = new + (t - 1.0) / following * (new - W), new, following
-    return LinearScores(W[:-1], W[-1])
+    return LinearCoefficients(W[:-1], W[-1])
 
 
 SINGLE = np.arange(8)
@@ -196,7 +196,7 @@ def test_a_warm_start_reaches_the_same_objective(name):
 def test_the_objective_never_rises_from_a_start(seed, size):
     *problem, _ = make(**list(PROBLEMS.values())[seed], seed=seed)
     rng = np.random.default_rng(seed)
-    start = LinearScores(size * rng.normal(size=(8, 2)), size * rng.normal(size=2))
+    start = LinearCoefficients(size * rng.normal(size=(8, 2)), size * rng.normal(size=2))
     values = [objective(*problem, start)]
     for max_iter in (0, 1, 2, 3, 5, 10):
         answer = group_lasso(*problem, start=start, max_iter=max_iter)
@@ -211,8 +211,8 @@ def test_scores_of_ten_thousand_in_the_start_do_not_overflow():
     answer = group_lasso(*problem, tol=1e-10).value
     for size in (1e4, -1e4, 1e150, 1e300):
         for start in (
-            LinearScores(np.full((8, 2), size), np.array([size, -size])),
-            LinearScores(np.zeros((8, 2)), np.array([size, -size])),
+            LinearCoefficients(np.full((8, 2), size), np.array([size, -size])),
+            LinearCoefficients(np.zeros((8, 2)), np.array([size, -size])),
         ):
             found = group_lasso(*problem, start=start, tol=1e-10)
             assert found.converged
@@ -225,7 +225,7 @@ def test_a_saturated_start_that_beats_the_empty_model_still_converges():
     y = np.r_[1.0, np.zeros(19), np.ones(20)]
     fit = LogisticFit(y, np.full(40, 1.0 / 40))
     problem = (x[:, None], [fit], [0], [1.0], 1e-8)
-    start = LinearScores(np.array([[14.0]]), np.array([0.0]))
+    start = LinearCoefficients(np.array([[14.0]]), np.array([0.0]))
     assert objective(*problem, start) < fit.value(np.zeros(40) + fit.best_intercept()) * 10
     found = group_lasso(*problem, start=start, tol=1e-12)
     assert found.converged
@@ -292,7 +292,7 @@ def test_a_one_sided_head_buys_nothing_and_leaves_the_other_alone(label, sign):
 def test_heads_in_which_no_row_counts_are_zero():
     X, fits, group_of, prices, gamma, _ = make()
     idle = LogisticFit(fits[1].target, np.zeros(80))
-    start = LinearScores(np.ones((8, 2)), np.ones(2))
+    start = LinearCoefficients(np.ones((8, 2)), np.ones(2))
     for one in ([fits[0], idle], [idle, idle], [SquaredFit(fits[0].target, np.zeros(80)), idle]):
         solution = group_lasso(X, one, group_of, prices, gamma, start=start)
         assert solution.converged

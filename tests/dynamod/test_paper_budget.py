@@ -24,7 +24,7 @@ from thrifty.engine.trees import bin_columns
 from thrifty.errors import InvalidInputError, UnspentBudgetWarning
 from thrifty.learners.dynamod import Problem, alternate
 from thrifty.learners.dynamod.boosted import BoostedPair
-from thrifty.learners.dynamod.group_lasso import LinearScores
+from thrifty.learners.dynamod.group_lasso import LinearCoefficients
 from thrifty.learners.dynamod.linear import LinearPair
 from thrifty.learners.dynamod.objective import DISTANCES
 from thrifty.learners.dynamod.qstep import q_step_kl, q_step_squared
@@ -85,7 +85,7 @@ def test_the_charge_is_what_a_dearer_pair_costs_the_best_shares(distance, q_step
 def pair_of(family, columns):
     free = PriceList(np.zeros(len(columns)), np.arange(len(columns)))
     if family == "linear":
-        start = LinearScores(np.zeros((len(columns), 2)), np.zeros(2))
+        start = LinearCoefficients(np.zeros((len(columns), 2)), np.zeros(2))
         return LinearPair(0.0, free, l2=1e-3, start=start), X[:, columns]
     return BoostedPair(bin_columns(X[:, columns]), free, 0.0, BOOSTING, TASK), None
 

@@ -7,7 +7,7 @@ from scipy import sparse
 from scipy.special import expit
 
 from tests.dynamod.lasso import gamma_max, kkt_residual, objective
-from thrifty.learners.dynamod.group_lasso import LinearScores, group_lasso
+from thrifty.learners.dynamod.group_lasso import LinearCoefficients, group_lasso
 from thrifty.learners.dynamod.group_quadratic import Gradient, JointHessian
 from thrifty.learners.dynamod.objective import LogisticFit, SoftmaxFit, SquaredFit
 
@@ -92,7 +92,7 @@ def test_what_is_not_bought_is_exactly_zero_in_the_gate_and_in_every_class():
 def test_a_sparse_table_and_a_start_elsewhere_give_the_same_answer():
     X, fits, group_of, prices, gamma, _ = problem()
     plain = group_lasso(X, fits, group_of, prices, gamma).value
-    start = LinearScores(
+    start = LinearCoefficients(
         np.random.default_rng(1).normal(size=(6, 1 + N_CLASSES)) * 20, np.zeros(1 + N_CLASSES)
     )
     for table in (sparse.csr_array(X), X):

@@ -1,1 +1,1 @@
-"""What decides and bills: tables, prices, tasks, the full model, purchases, the walk, evidence. Imports no learner."""
+"""The engine decides and bills: tables, prices, tasks, full models, purchases, walks, evidence. No learner in it."""

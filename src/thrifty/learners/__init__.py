@@ -1,1 +1,1 @@
-"""What learns the systems that the engine runs: trees, cascades, the paper's methods, routers."""
+"""Learners make the systems that the engine runs: trees, cascades, the methods of the paper, routers."""

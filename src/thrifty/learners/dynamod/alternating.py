@@ -110,7 +110,7 @@ class Pair(Protocol):
         """``(g, f1)``, of shapes (n_samples,) and (n_samples, n_scores)."""
 
     def penalty(self) -> float:
-        """What is paid for complexity, the paper's Omega(f1, g) times gamma."""
+        """Price of complexity, the paper's Omega(f1, g) times gamma."""
 
 
 class BuyingPair(Pair, Protocol):
@@ -517,7 +517,7 @@ class CrossFittedPair(Generic[AnyPair]):
 
     @property
     def charge(self) -> float:
-        """What the objective charges for a unit of price, in all folds."""
+        """Charge of the objective for a unit of price, in all folds."""
         charge: float = self.pair.charge  # type: ignore[attr-defined]  # of those that buy
         return charge
 
@@ -546,7 +546,7 @@ class CrossFittedPair(Generic[AnyPair]):
         return g, f1
 
     def penalty(self) -> float:
-        """What the pair itself pays for complexity."""
+        """Price of the pair's own complexity."""
         return self.pair.penalty()
 
 
@@ -582,7 +582,7 @@ def check_pair(
 def _rules_of_pairs(
     pair: Pair, X: Any, y: Floats, task: Task, distance: DistanceName | Distance, seed: int
 ) -> Iterator[tuple[bool, str]]:
-    """Whether a pair keeps to each rule, and the rule; later rules are tried only if the earlier ones hold."""
+    """Truth of each rule for a pair, and the rule; later rules are tried only if the earlier ones hold."""
     apart = DISTANCES[distance] if isinstance(distance, str) else distance
     rng, weight, of_label = np.random.default_rng(seed), np.full(len(y), 1.0 / len(y)), task.loss(y)
     g, f1 = pair.scores(X)

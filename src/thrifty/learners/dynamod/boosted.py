@@ -76,7 +76,7 @@ class BoostedPair:
 
     @property
     def charge(self) -> float:
-        """What the objective, a mean over rows, charges for a unit of price."""
+        """Charge of the objective, a mean over rows, for a unit of price."""
         return self._grower.gamma / self._total
 
     @charge.setter

@@ -481,7 +481,7 @@ class AlternatingEstimator(GatedEstimator):
 
     @property
     def _follows_budget(self) -> bool:
-        """Whether gamma follows from the budget, (OPT1)."""
+        """True if gamma follows from the budget, (OPT1)."""
         return self.gamma is None and self.budget is not None and self.p_full is None
 
     def _report(self, run: Solution[Alternation[Any]]) -> None:

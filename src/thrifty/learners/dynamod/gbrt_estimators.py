@@ -142,7 +142,7 @@ class DynaModGbrtClassifier(GatedClassifier, _DynaModGbrt):
 class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
     """A boosted gate and a boosted regressor that share their bought features.
 
-    The paper's (OPT2) with the error of a number in place of the loss of a label. Errors count in units of the spread
+    The paper's (OPT2) with the error of a number instead of the loss of a label. Errors count in units of the spread
     of ``y``, so that ``gamma`` does not depend on the unit of ``y``. A predicted number carries no uncertainty: the
     gate learns from the bought features where the cheap model errs by more than the full model.
 

@@ -38,7 +38,7 @@ from thrifty.learners.dynamod.solution import Solution
 
 
 @dataclass(frozen=True)
-class Point:
+class Iterate:
     """Coefficients, and what follows from them.
 
     Attributes
@@ -98,18 +98,18 @@ class LinearHeads:
         X = self.X if whole else self.X[:, columns]
         return replace(self, X=X, columns=None, first=first, penalties=self.penalties[groups])
 
-    def at(self, coef: Floats, intercept: Floats) -> Point:
+    def at(self, coef: Floats, intercept: Floats) -> Iterate:
         """The point with these coefficients."""
         # A start may be absurd; what overflows is worse than anything else and is never kept.
         with np.errstate(over="ignore", invalid="ignore"):
             return self.with_scores(coef, intercept, self.scores(coef) + intercept[:, None])
 
-    def with_scores(self, coef: Floats, intercept: Floats, scores: Floats) -> Point:
+    def with_scores(self, coef: Floats, intercept: Floats, scores: Floats) -> Iterate:
         """The point with these coefficients, whose scores are known."""
         pulls = np.empty_like(scores)
         for fit, heads in self._by_fit():
             pulls[heads] = fit.gradient(scores[heads])
-        return Point(coef, intercept, scores, pulls, self.value(coef, scores))
+        return Iterate(coef, intercept, scores, pulls, self.value(coef, scores))
 
     def _by_fit(self) -> Iterator[tuple[AnyFit, int | slice]]:
         """Every fit with the place of its heads: one, or one for each class."""
@@ -135,23 +135,23 @@ class LinearHeads:
         """``sum_G penalty_G ||B_G||_F``."""
         return float(self.penalties @ group_norms(coef, self.first))
 
-    def gradient(self, point: Point) -> Gradient:
+    def gradient(self, point: Iterate) -> Gradient:
         """Gradient of the smooth part of ``F``."""
         pulls = point.pulls
         coef = (self.X.T @ pulls.T).T if sparse.issparse(self.X) else pulls @ self.X
         coef = coef if self.columns is None else coef[:, self.columns]
         return Gradient(coef + self.l2 * point.coef, pulls.sum(axis=1))
 
-    def residuals(self, point: Point, gradient: Gradient) -> Floats:
-        """How far each group is from optimal, shape (n_groups,)."""
+    def residuals(self, point: Iterate, gradient: Gradient) -> Floats:
+        """Distance of each group from optimality, shape (n_groups,)."""
         return group_residuals(point.coef, gradient.coef, self.first, self.penalties)
 
-    def residual(self, point: Point, gradient: Gradient) -> float:
-        """How far the worst group or intercept is from optimal."""
+    def residual(self, point: Iterate, gradient: Gradient) -> float:
+        """Distance of the worst group or intercept from optimality."""
         worst = self.residuals(point, gradient).max(initial=0.0)
         return float(max(worst, np.abs(gradient.intercept).max(initial=0.0)))
 
-    def hessian(self, point: Point, *, majorise: bool = False) -> Hessian | JointHessian:
+    def hessian(self, point: Iterate, *, majorise: bool = False) -> Hessian | JointHessian:
         """Second derivatives of the fits at ``point``, or those of parabolas that lie above them everywhere."""
         scores = point.scores
         found = [
@@ -197,14 +197,14 @@ class WorkingSet:
 class Descent:
     """Result of a descent: its last point, KKT residual, steps, and the working set to continue from."""
 
-    point: Point
+    point: Iterate
     residual: float
     n_iter: int
     last: WorkingSet | None = None
 
 
 def descend(
-    heads: LinearHeads, point: Point, tol: float, max_iter: int, last: WorkingSet | None = None
+    heads: LinearHeads, point: Iterate, tol: float, max_iter: int, last: WorkingSet | None = None
 ) -> Descent:
     """``argmin F``, from ``point``: Newton steps on a growing set of groups, until those left out agree."""
     n_iter, groups = 0, np.zeros(len(heads.penalties), dtype=bool)
@@ -222,7 +222,7 @@ def descend(
     return Descent(point, residual, n_iter, last)
 
 
-def descend_on(work: WorkingSet, heads: LinearHeads, point: Point, tol: float, max_iter: int) -> Descent:
+def descend_on(work: WorkingSet, heads: LinearHeads, point: Iterate, tol: float, max_iter: int) -> Descent:
     """``argmin F`` over the groups of a working set; the other groups of ``point`` must be zero."""
     columns = heads.columns_of(work.groups)
     part = replace(point, coef=np.ascontiguousarray(point.coef[:, columns]))
@@ -232,7 +232,7 @@ def descend_on(work: WorkingSet, heads: LinearHeads, point: Point, tol: float, m
     return replace(found, point=replace(found.point, coef=coef))
 
 
-def _worth_solving(heads: LinearHeads, point: Point, gradient: Gradient, tol: float) -> Bools:
+def _worth_solving(heads: LinearHeads, point: Iterate, gradient: Gradient, tol: float) -> Bools:
     """Groups in use or free, and the worst of those that are zero but should not be."""
     inside = (group_norms(point.coef, heads.first) > 0.0) | (heads.penalties == 0.0)
     excess = np.where(inside, 0.0, heads.residuals(point, gradient))
@@ -242,7 +242,7 @@ def _worth_solving(heads: LinearHeads, point: Point, gradient: Gradient, tol: fl
     return np.asarray(inside)
 
 
-def proximal_newton(work: WorkingSet, point: Point, tol: float, max_iter: int) -> Descent:
+def proximal_newton(work: WorkingSet, point: Iterate, tol: float, max_iter: int) -> Descent:
     """``argmin F`` of a working set, from a ``point`` that holds its groups alone; the objective never rises.
 
     Stops when no group or intercept is farther than ``tol`` from optimal, when ``max_iter`` steps are
@@ -266,8 +266,12 @@ def proximal_newton(work: WorkingSet, point: Point, tol: float, max_iter: int) -
 
 
 def _follow(
-    heads: LinearHeads, point: Point, gradient: Gradient, residual: float, last: Hessian | JointHessian | None
-) -> tuple[Point, Hessian | JointHessian] | None:
+    heads: LinearHeads,
+    point: Iterate,
+    gradient: Gradient,
+    residual: float,
+    last: Hessian | JointHessian | None,
+) -> tuple[Iterate, Hessian | JointHessian] | None:
     """The next point and the Hessian that led there: the last one if it serves, else a new one.
 
     Far from the optimum, where the logistic Hessian has died out, Newton's step is far too long. Then it is
@@ -291,8 +295,8 @@ def _follow(
 # A step that is far too long may overflow: it is then refused like any other that does not help.
 @np.errstate(over="ignore", invalid="ignore")
 def _step(
-    heads: LinearHeads, point: Point, gradient: Gradient, hessian: Hessian | JointHessian, residual: float
-) -> tuple[Point, float] | None:
+    heads: LinearHeads, point: Iterate, gradient: Gradient, hessian: Hessian | JointHessian, residual: float
+) -> tuple[Iterate, float] | None:
     """A lower point towards the model's minimiser and how far it is on the way, or None if there is none."""
     accuracy = MODEL_ACCURACY * residual
     coef, drift = hessian.minimiser(gradient, point.coef, heads.first, heads.penalties, heads.l2, accuracy)
@@ -316,8 +320,8 @@ def _step(
 
 
 def _walk(
-    heads: LinearHeads, point: Point, coef: Floats, drift: Floats, path: Floats, length: float
-) -> Point:
+    heads: LinearHeads, point: Iterate, coef: Floats, drift: Floats, path: Floats, length: float
+) -> Iterate:
     """The point ``length`` of the way to ``coef``; a whole step keeps its exact zeros."""
     coef = coef if length == 1.0 else point.coef + length * (coef - point.coef)
     return heads.with_scores(coef, point.intercept + length * drift, point.scores + length * path)
@@ -327,7 +331,7 @@ NULL_TOL = 1e-10  # accuracy of the model without purchases, from which a fit st
 
 
 @dataclass(frozen=True)
-class LinearScores:
+class LinearCoefficients:
     """Linear scores ``X @ coef + intercept``.
 
     Attributes
@@ -352,10 +356,10 @@ def group_lasso(
     gamma: float,
     *,
     l2: float = 0.0,
-    start: LinearScores | None = None,
+    start: LinearCoefficients | None = None,
     tol: float = 1e-8,
     max_iter: int = 200,
-) -> Solution[LinearScores]:
+) -> Solution[LinearCoefficients]:
     """Fit linear heads that share what they buy: paper (OPT4).
 
         argmin_{B, b0}  sum_k fit_k(X B_k + b0_k) + gamma sum_G price_G ||B_G||_F + (l2 / 2) ||B||_F^2
@@ -382,7 +386,7 @@ def group_lasso(
         Weight of the prices.
     l2 : float
         Weight of the squared norm of all coefficients.
-    start : LinearScores, optional
+    start : LinearCoefficients, optional
         Where to begin, such as the answer for a nearby ``gamma``.
     tol : float
         Largest KKT residual of an answer called converged.
@@ -392,7 +396,7 @@ def group_lasso(
 
     Returns
     -------
-    Solution of LinearScores
+    Solution of LinearCoefficients
         ``residual`` is the KKT residual: with ``D`` the gradient of the smooth terms, the largest of
         ``||D_G + gamma price_G B_G / ||B_G|| ||_F`` over purchases in use,
         ``||D_G||_F - gamma price_G`` over purchases not in use, and ``|D_b0|`` over intercepts.
@@ -412,7 +416,7 @@ def group_lasso(
     return Solution(value, found.residual, found.n_iter + spent, bool(found.residual <= tol))
 
 
-def _null(heads: LinearHeads, nothing: Point, max_iter: int) -> Descent:
+def _null(heads: LinearHeads, nothing: Iterate, max_iter: int) -> Descent:
     """The best model that pays for nothing: intercepts, and the purchases whose price is 0."""
     free = heads.penalties == 0.0
     if not free.any():
@@ -420,7 +424,7 @@ def _null(heads: LinearHeads, nothing: Point, max_iter: int) -> Descent:
     return descend_on(WorkingSet.of(heads, free), heads, nothing, NULL_TOL, max_iter)
 
 
-def _intercepts_only(heads: LinearHeads) -> Point:
+def _intercepts_only(heads: LinearHeads) -> Iterate:
     intercept = _best_intercepts(heads.fits)
     scores = np.repeat(intercept[:, None], heads.X.shape[0], axis=1)
     return heads.with_scores(np.zeros((len(intercept), heads.first[-1])), intercept, scores)
@@ -430,26 +434,26 @@ def _best_intercepts(fits: Sequence[AnyFit]) -> Floats:
     return np.array([one for fit in fits for one in np.atleast_1d(fit.best_intercept())], dtype=np.float64)
 
 
-def _better(heads: LinearHeads, point: Point, nothing: Point) -> Point:
+def _better(heads: LinearHeads, point: Iterate, nothing: Iterate) -> Iterate:
     """``point`` at the prices of ``heads``, unless buying nothing is better or ``point`` has overflowed."""
     with np.errstate(over="ignore", invalid="ignore"):
         value = heads.value(point.coef, point.scores)
     return replace(point, value=value) if value <= nothing.value else nothing
 
 
-def _point_of(heads: LinearHeads, scores: LinearScores, live: Bools) -> Point:
+def _point_of(heads: LinearHeads, scores: LinearCoefficients, live: Bools) -> Iterate:
     coef = scores.coef if heads.columns is None else scores.coef[heads.columns]
     return heads.at(np.ascontiguousarray(coef[:, live].T), scores.intercept[live])
 
 
-def _scores_of(heads: LinearHeads, point: Point, fits: Sequence[AnyFit], live: Bools) -> LinearScores:
+def _scores_of(heads: LinearHeads, point: Iterate, fits: Sequence[AnyFit], live: Bools) -> LinearCoefficients:
     """The answer for all heads, in the order of the columns of ``X``."""
     columns = np.arange(heads.first[-1]) if heads.columns is None else heads.columns
     coef = np.zeros((len(columns), len(live)))
     coef[np.ix_(columns, live)] = point.coef.T
     intercept = _best_intercepts(fits)
     intercept[live] = point.intercept
-    return LinearScores(coef, intercept)
+    return LinearCoefficients(coef, intercept)
 
 
 def _linear_heads(

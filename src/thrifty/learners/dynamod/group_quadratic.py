@@ -8,7 +8,7 @@ columns, of all heads.
 *Hessians.* The Hessian of a head is a weighted Gram matrix, with the intercept eliminated. ``X' diag(weight) X`` is the
 dearest operation of a second-order method on a tall table, so a Hessian of independent heads remembers the row
 weights it was made with and can be carried over to a slightly different set of columns at the price of the new ones
-only. The scores of a softmax are coupled: row ``i`` has a matrix ``W_i = diag(d_i) - u_i u_i'`` in place of a weight,
+only. The scores of a softmax are coupled: row ``i`` has a matrix ``W_i = diag(d_i) - u_i u_i'`` instead of a weight,
 and the Hessian a block for every pair of heads.
 
 *Minimiser.* The heads are coupled only by the norms. Blocks are minimised exactly, one group after the other, which is
@@ -272,7 +272,7 @@ def apply(matrices: Floats, vectors: Floats) -> Floats:
 
 
 def group_residuals(b: Floats, gradient: Floats, first: Ints, penalties: Floats) -> Floats:
-    """How far each group is from optimal: ``dist(-gradient_G, penalty_G * subdifferential of ||b_G||)``.
+    """Distance of each group from optimality: ``dist(-gradient_G, penalty_G * subdifferential of ||b_G||)``.
 
     That is ``||gradient_G + penalty_G b_G / ||b_G|| ||`` where the group is not zero, and
     ``max(0, ||gradient_G|| - penalty_G)`` where it is.

@@ -52,7 +52,7 @@ class LeafPair:
     X : ndarray of shape (n_samples, n_features)
         Training rows; ``fit`` and ``scores`` are about these very rows.
     distance : {"squared", "kl"}
-        How the gate is compared with q; "kl" is DynaMod-Lin over leaves, a logistic regression in place of (OPT6).
+        How the gate is compared with q; "kl" is DynaMod-Lin over leaves, a logistic regression instead of (OPT6).
     ridge : float
         Pull of f1's leaves towards the trees' own values, of the gate's towards zero and of the margin's weight
         towards -1, for weights that sum to 1.

@@ -10,12 +10,12 @@ from thrifty.arrays import Floats, Ints
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.tasks.classes import soft_labels
 from thrifty.engine.walk.stage import CHEAP, GATE, LinearStage
-from thrifty.learners.dynamod.group_lasso import LinearScores, group_lasso
+from thrifty.learners.dynamod.group_lasso import LinearCoefficients, group_lasso
 from thrifty.learners.dynamod.objective import DistanceName, LogisticFit, SoftmaxFit, SquaredFit
 from thrifty.learners.dynamod.solution import Solution
 
 
-def linear_stage(linear: LinearScores, scale: Floats) -> LinearStage:
+def linear_stage(linear: LinearCoefficients, scale: Floats) -> LinearStage:
     """Stage that serves: the columns with a weight, on the original scale."""
     columns = np.flatnonzero(np.any(linear.coef != 0.0, axis=1))
     return LinearStage(columns, linear.coef[columns] / scale[columns, None], linear.intercept.copy())
@@ -47,7 +47,7 @@ class LinearPair:
         How the gate is compared with q.
     l2 : float
         Ridge on the slopes, which keeps free or separable directions bounded.
-    start : LinearScores
+    start : LinearCoefficients
         Where to begin; its heads are g and the scores of f1.
     tol, max_iter
         Tolerance and rounds of the group-lasso solver; ``solution`` holds its certificate.
@@ -60,7 +60,7 @@ class LinearPair:
         *,
         distance: DistanceName = "kl",
         l2: float = 0.0,
-        start: LinearScores,
+        start: LinearCoefficients,
         tol: float = 1e-8,
         max_iter: int = 100,
     ) -> None:
@@ -70,16 +70,16 @@ class LinearPair:
         self._l2 = l2
         self._tol = tol
         self._max_iter = max_iter
-        self.solution: Solution[LinearScores] = Solution(start, np.inf, 0, False)
+        self.solution: Solution[LinearCoefficients] = Solution(start, np.inf, 0, False)
 
     @property
-    def linear(self) -> LinearScores:
+    def linear(self) -> LinearCoefficients:
         """The current weights."""
         return self.solution.value
 
     @property
     def charge(self) -> float:
-        """What the objective charges for a unit of price: gamma."""
+        """Charge of the objective for a unit of price: gamma."""
         return self._gamma
 
     @charge.setter
@@ -168,7 +168,7 @@ class MarginGate:
         self._distance = distance
         self._l2 = l2
         self._scale = float(np.std(margin)) or 1.0
-        self.linear = LinearScores(np.zeros((0, 1)), np.zeros(1))
+        self.linear = LinearCoefficients(np.zeros((0, 1)), np.zeros(1))
 
     @property
     def margin(self) -> float:
@@ -184,7 +184,7 @@ class MarginGate:
         """Begin with the gate by confidence: g is minus the margin."""
         coef = np.zeros((n_columns + 1, 1))
         coef[-1] = -self._scale
-        self.linear = LinearScores(coef, np.zeros(1))
+        self.linear = LinearCoefficients(coef, np.zeros(1))
         return self
 
     def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:  # noqa: ARG002 - f1 is fixed

@@ -12,7 +12,7 @@ from thrifty.engine.walk.stage import CHEAP, GATE
 from thrifty.errors import InvalidInputError
 from thrifty.learners.dynamod.alternating import Alternation, Fold
 from thrifty.learners.dynamod.gated import AlternatingEstimator, GatedClassifier, Learned, PairProblem
-from thrifty.learners.dynamod.group_lasso import LinearScores, group_lasso
+from thrifty.learners.dynamod.group_lasso import LinearCoefficients, group_lasso
 from thrifty.learners.dynamod.linear import (
     LinearPair,
     MarginGate,
@@ -58,7 +58,7 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
     feature_costs : array-like of shape (n_features,), number, dict by column name or Series, default=None
         Price per column; None is 1 each.
     prices : Prices or path, default=None
-        All prices, in the place of ``feature_costs``: groups, discounts, the price of a call of the full model and the
+        All prices, instead of ``feature_costs``: groups, discounts, the price of a call of the full model and the
         columns that it reads; see ``thrifty.Prices``. Discounts are billed, but not learned with: the group lasso
         weighs every purchase by its full price.
     budget : float, default=None
@@ -191,7 +191,7 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
         # No fold has a gate that reads margins.
         return Learned(stage) if options.gate_reads_margin else Learned.by(stage, last)
 
-    def _pair(self, start: LinearScores, prices: PriceList, l2: float) -> LinearPair:
+    def _pair(self, start: LinearCoefficients, prices: PriceList, l2: float) -> LinearPair:
         gamma = DEFAULT_GAMMA if self.gamma is None else float(self.gamma)
         return LinearPair(gamma, prices, distance=self._options.distance, l2=l2, start=start)
 
@@ -205,21 +205,21 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
         return self._alternate(pair, problem, X, without=without, chosen=chosen)
 
     def _refitted(
-        self, chosen: LinearScores, X: Any, problem: PairProblem
-    ) -> tuple[LinearScores, Solution[Alternation[LinearPair]]]:
+        self, chosen: LinearCoefficients, X: Any, problem: PairProblem
+    ) -> tuple[LinearCoefficients, Solution[Alternation[LinearPair]]]:
         """Run the alternation again on the chosen columns, now free."""
         columns = np.flatnonzero(np.any(chosen.coef != 0.0, axis=1))
         free = PriceList(np.zeros(len(columns)), np.arange(len(columns)))
-        start = LinearScores(chosen.coef[columns], chosen.intercept)
+        start = LinearCoefficients(chosen.coef[columns], chosen.intercept)
         pair = self._pair(start, free, 1.0 / problem.rows.weight.sum())
         run = self._alternate_linear(pair, X[:, columns], problem, columns)
         coef = np.zeros_like(chosen.coef)
         coef[columns] = run.value.pair.linear.coef
-        return LinearScores(coef, run.value.pair.linear.intercept), run
+        return LinearCoefficients(coef, run.value.pair.linear.intercept), run
 
     def _margin_gate(
-        self, chosen: LinearScores, X: Any, problem: PairProblem
-    ) -> tuple[LinearScores, float, Solution[Alternation[MarginGate]]]:
+        self, chosen: LinearCoefficients, X: Any, problem: PairProblem
+    ) -> tuple[LinearCoefficients, float, Solution[Alternation[MarginGate]]]:
         """Learn the gate again, on the chosen columns and the margin of the fixed f1."""
         columns = np.flatnonzero(np.any(chosen.coef != 0.0, axis=1))
         f1 = chosen.scores(X)[:, CHEAP]
@@ -230,12 +230,14 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
         coef = chosen.coef.copy()
         coef[columns, GATE] = gate.linear.coef[:-1, 0]
         intercept = np.r_[gate.linear.intercept, chosen.intercept[CHEAP]]
-        return LinearScores(coef, intercept), gate.margin, run
+        return LinearCoefficients(coef, intercept), gate.margin, run
 
-    def _starts(self, X: Any, scale: Floats, problem: PairProblem) -> list[LinearScores]:
+    def _starts(self, X: Any, scale: Floats, problem: PairProblem) -> list[LinearCoefficients]:
         shape, options = (X.shape[1], 1 + problem.rows.task.n_scores), self._options
         noise = np.random.default_rng(problem.seed)
-        starts = [LinearScores(noise.normal(size=shape), np.zeros(shape[1])) for _ in range(options.n_init)]
+        starts = [
+            LinearCoefficients(noise.normal(size=shape), np.zeros(shape[1])) for _ in range(options.n_init)
+        ]
         if not isinstance(options.init, str):
             starts[0] = _given_start(options.init, scale)
             if starts[0].coef.shape != shape:
@@ -253,7 +255,7 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
         warn_unless_converged(worst, self._options.tol)
 
 
-def _given_start(init: Any, scale: Floats) -> LinearScores:
+def _given_start(init: Any, scale: Floats) -> LinearCoefficients:
     try:
         gate, cheap = (np.asarray(part, dtype=np.float64) for part in init)
         # A row for each class, as in `cheap_coef_`; of two classes one row, however it is written.
@@ -269,12 +271,12 @@ def _given_start(init: Any, scale: Floats) -> LinearScores:
             f"them or not; got shape {slopes.T.shape}."
         )
     intercept = slopes[len(scale) :].sum(axis=0)
-    return LinearScores(slopes[: len(scale)] * scale[:, None], intercept)
+    return LinearCoefficients(slopes[: len(scale)] * scale[:, None], intercept)
 
 
-def _logistic_start(X: Any, problem: PairProblem) -> LinearScores:
+def _logistic_start(X: Any, problem: PairProblem) -> LinearCoefficients:
     """``g = 0`` and f1 the L2-regularised logistic regression on all features, C = 1: the paper's start."""
     rows, total, n_features = problem.rows, problem.rows.weight.sum(), X.shape[1]
     fit = label_fit(rows.y, rows.weight / total, rows.task.n_scores)
     f1 = group_lasso(X, [fit], np.arange(n_features), np.ones(n_features), 0.0, l2=1.0 / total).value
-    return LinearScores(np.column_stack([np.zeros(n_features), f1.coef]), np.r_[0.0, f1.intercept])
+    return LinearCoefficients(np.column_stack([np.zeros(n_features), f1.coef]), np.r_[0.0, f1.intercept])

@@ -98,7 +98,7 @@ class LogisticFit:
 
     @property
     def needs_no_coefficients(self) -> bool:
-        """Whether every row that counts wants the same certain answer, or no row counts.
+        """True if every row that counts wants the same certain answer, or no row counts.
 
         The infimum, 0, is then at an infinite intercept for any coefficients; at the farthest
         intercept with coefficients of exactly 0 the fit is within 1e-17 of it and pays for nothing.
@@ -165,7 +165,7 @@ class SquaredFit:
 
     @property
     def needs_no_coefficients(self) -> bool:
-        """Whether no row counts."""
+        """True if no row counts."""
         return bool(self.weight.sum() == 0.0)
 
     def value(self, score: Floats) -> float:
@@ -214,7 +214,7 @@ class SoftmaxFit:
 
     @property
     def needs_no_coefficients(self) -> bool:
-        """Whether every row that counts is of one class for certain, or no row counts."""
+        """True if every row that counts is of one class for certain, or no row counts."""
         return int(np.count_nonzero(self.target @ self.weight)) <= 1
 
     def value(self, score: Floats) -> float:

@@ -169,7 +169,7 @@ class BoostedOptions(PairOptions):
         super().check()
 
     def boosting(self) -> Boosting:
-        """How trees are grown."""
+        """Settings of the trees."""
         return Boosting(
             n_trees=self.n_trees,
             max_depth=self.max_depth,
@@ -231,7 +231,7 @@ class LeafOptions(PairOptions):
         super().check()
 
     def boosting(self, n_trees: int, max_leaves: int) -> Boosting:
-        """How trees are grown, so many of so many leaves."""
+        """Settings of trees, so many of so many leaves."""
         return Boosting(
             n_trees=n_trees,
             max_depth=self.max_depth,

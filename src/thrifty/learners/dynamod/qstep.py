@@ -273,7 +273,7 @@ def _narrow(over: _Overspend, low: _Point, high: _Point) -> tuple[_Point, _Point
 
 
 def _interpolate(new: _Point, old: _Point, third: _Point) -> float | None:
-    """Where in [new, old] the inverse parabola through three points vanishes; None if it is too curved."""
+    """Root in [new, old] of the inverse parabola through three points; None if it is too curved."""
     if old.over == third.over or new.over == third.over:
         return None
     xi = (new.eta - old.eta) / (third.eta - old.eta)
@@ -536,7 +536,7 @@ def _derivative(t: Floats, a: Floats, g: Floats) -> Floats:
 
 
 def _is_convex_between(a: Floats, lower: Floats, upper: Floats) -> Bools:
-    """Whether ``h'' > 0`` on all of ``[lower, upper]``.
+    """True if ``h'' > 0`` on all of ``[lower, upper]``.
 
     ``a s''`` peaks at ``-c sign(a)`` and falls off on both sides while it is positive: the point nearest to the
     peak decides.
@@ -549,7 +549,7 @@ def _is_convex_between(a: Floats, lower: Floats, upper: Floats) -> Bools:
 
 
 def _inflections(tilt: Floats) -> tuple[Floats, Floats]:
-    """Where ``h''`` changes sign, ``t1 <= t2 < 0``; both ``-c``, where it is smallest, if it never does.
+    """Places where ``h''`` changes sign, ``t1 <= t2 < 0``; both ``-c``, where it is smallest, if it never does.
 
     With ``u = expit(t) - 1/2``, ``h'' = 0`` reads ``u^3 - u / 4 = 1 / a``: three real roots, by cosines.
     """

@@ -371,7 +371,7 @@ def _series(cells: Sequence[Planned]) -> list[list[int]]:
 
 
 def _starts_from_neighbour(estimator: Any) -> bool:
-    """Whether a neighbour's weights are a start: those of a refit or of a margin gate solve another problem."""
+    """True if a neighbour's weights are a start: those of a refit or of a margin gate solve another problem."""
     return (
         isinstance(estimator, DynaModLinClassifier)
         and isinstance(estimator._options.init, str)
@@ -530,7 +530,7 @@ def _innermost(model: FullModel) -> FullModel:
 
 
 def _with_seen(cell: Cell, theirs: Any) -> Cell:
-    """The cell, whose evidence knows the rows that a system in the place of the full model was fitted on, too."""
+    """The cell, whose evidence knows the rows that a system behind the stages was fitted on, too."""
     ours = cell.evidence.seen
     if theirs is None:
         return cell

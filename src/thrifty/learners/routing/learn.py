@@ -1,4 +1,4 @@
-"""How the rules of a router are learned, compared out of fold, and which of them are worth mixing.
+"""Learning of a router's rules, their comparison out of fold, and those worth mixing.
 
 There are four families of rules, each learned for the same list of prices ``lambda`` of a unit of cost, to maximise
 ``quality - lambda * cost``:

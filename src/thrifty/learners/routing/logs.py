@@ -24,11 +24,11 @@ _MIN_SUPPORT = 0.5
 """Least sum of the weights of rows that were asked, as a share of the rows."""
 
 _COMPLETE_SHARE = 0.8
-"""Where this share of the rows knows every model, the other rows are left out rather than estimated."""
+"""Share of rows that know every model from which on the other rows are left out rather than estimated."""
 
 
 def is_text(X: Any) -> bool:
-    """Whether rows are texts: a list, array or column of them."""
+    """True if rows are texts: a list, array or column of them."""
     if isinstance(X, str) or (hasattr(X, "ndim") and X.ndim != 1) or not hasattr(X, "__len__"):
         return False
     texts = [isinstance(one, str) for one in X]
@@ -102,7 +102,7 @@ def tokens_in(X: Any) -> Floats | None:
 
 
 def costs_of(X: Any, cost: Any, answers: Any, prices: Mapping[str, ModelPrice], n_rows: int) -> Floats:
-    """What each row was billed for each model, NaN where a model was not asked."""
+    """Cost billed for each row and model, NaN where a model was not asked."""
     names = list(prices)
     if cost is not None:
         billed = numbers("cost", cost, names, n_rows)

@@ -489,7 +489,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
 
     @property
     def reads_texts(self) -> bool:
-        """Whether rows are texts."""
+        """True if rows are texts."""
         return self._fitted().reader is not None
 
     @property
@@ -718,7 +718,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         evidence: Any = None,
         propensity: Any = None,
     ) -> Replay:
-        """What the policy would have asked, paid and got on a log, row by row; arguments as in ``fit``.
+        """Purchases, cost and quality of the policy on a log, row by row; arguments as in ``fit``.
 
         On a log in which not all models were asked, ``propensity`` gives estimates of the quality of a policy that asks
         one model about each row; costs that were not billed are those expected.
@@ -729,7 +729,7 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         return result if propensity is None else self._estimated(result, replay.model, new.log, propensity)
 
     def _estimated(self, replay: Replay, model: Ints, log: Log, propensity: Any) -> Replay:
-        """Doubly robust and inverse-propensity qualities in place of those that a log does not have."""
+        """Doubly robust and inverse-propensity qualities instead of those that a log does not have."""
         state, rows = self._fitted(), np.arange(len(log))
         if np.ndim(propensity) == 2:
             pool = [state.names.index(name) for name in state.pool]

@@ -1,4 +1,4 @@
-"""What a fit of a router learned, and how the policy is learned from it: rules out of fold, and their hull."""
+"""State of a fitted router, and how the policy is learned from it: rules out of fold, and their hull."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ MAX_POOL = 8
 
 @dataclass(frozen=True, eq=False)
 class RouterState:
-    """What a fit learned; a file holds it.
+    """State of a fitted router; a file holds it.
 
     Attributes
     ----------
