@@ -61,3 +61,22 @@ def test_every_refusal_is_a_value_error():
     assert issubclass(thrifty.errors.DataUnavailableError, thrifty.errors.InvalidInputError)
     assert issubclass(thrifty.errors.InvalidTypeError, thrifty.errors.InvalidInputError)
     assert issubclass(thrifty.errors.InvalidTypeError, TypeError)
+
+
+def test_a_module_that_moved_is_the_same_module_under_its_former_path():
+    code = """
+import importlib, sys, warnings
+from thrifty._moved import _MOVED
+warnings.simplefilter("ignore")
+for former, home in {**_MOVED, "thrifty.tasks.ranking": "thrifty.engine.tasks.ranking"}.items():
+    assert importlib.import_module(former) is importlib.import_module(home), former
+    assert sys.modules[home].__spec__.name == home
+warnings.simplefilter("error")
+try:
+    import thrifty.chain.stage
+except FutureWarning as warning:
+    assert "thrifty.chain.stage moved to thrifty.engine.walk.stage" in str(warning)
+else:
+    raise AssertionError("no warning")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

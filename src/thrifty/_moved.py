@@ -26,6 +26,9 @@ _MOVED = {
     "thrifty.sources": "thrifty.engine.purchases.sources",
     "thrifty.tables": "thrifty.engine.table",
     "thrifty.tasks": "thrifty.engine.tasks",
+    "thrifty.trees.binning": "thrifty.engine.trees.binning",
+    "thrifty.trees.ensemble": "thrifty.engine.trees.ensemble",
+    "thrifty.trees.other_libraries": "thrifty.engine.trees.other_libraries",
     "thrifty.trees": "thrifty.learners.trees",
 }
 
@@ -68,7 +71,8 @@ class _MovedModules(MetaPathFinder, Loader):
 def find_moved_modules() -> None:
     """Let imports find modules under their former names."""
     if not any(isinstance(finder, _MovedModules) for finder in sys.meta_path):
-        sys.meta_path.append(_MovedModules())
+        # In front: a package that moved has its new path, on which another copy of its modules would be found.
+        sys.meta_path.insert(0, _MovedModules())
 
 
 class FormerName:
