@@ -78,7 +78,10 @@ class _UniformRouter(GatedEstimator):
         columns = check_columns("features", self.features, rows.X.shape[1], names)
         seen = rows.with_columns(columns)
         cheap = cross_fit_full(
-            self._cheap(), replace(seen, table=seen.X), n_jobs=self.n_jobs, name="the cheap model"
+            self._cheap(),
+            replace(seen, table=seen.table.in_numbers()),
+            n_jobs=self.n_jobs,
+            name="the cheap model",
         )
         return UniformStage(columns, cheap.model, rows.task, problem.seed)
 
