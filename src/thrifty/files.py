@@ -1,6 +1,7 @@
 """Files that are written whole or not at all."""
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -13,8 +14,23 @@ from thrifty.errors import DataUnavailableError, InvalidInputError
 AnyPath = str | os.PathLike[str]
 
 
+def check_file_name(path: AnyPath) -> None:
+    """Refuse a path that no file can have: one that is too long, or holds a character without meaning in paths."""
+    try:
+        os.lstat(path)
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno != errno.ENAMETOOLONG:
+            return
+        reason, name = getattr(error, "strerror", None) or error, os.fspath(path)
+        name = name if len(name) <= 200 else f"{name[:200]}..."
+        raise InvalidInputError(
+            f"{name!r} cannot be the path of a file: {str(reason).lower()}. Name another file."
+        ) from error
+
+
 def check_output(path: AnyPath) -> Path:
     """Refuse a path that cannot be written, before the work for it is done; return it without symbolic links."""
+    check_file_name(path)
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         raise InvalidInputError(
@@ -73,6 +89,7 @@ def _flush_folder(folder: Path) -> None:
 
 def read_capped(path: AnyPath, max_bytes: int) -> bytes:
     """All bytes of a regular file, unless there are more than ``max_bytes``."""
+    check_file_name(path)
     try:
         # Without blocking: a pipe of this name would otherwise be waited for.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))

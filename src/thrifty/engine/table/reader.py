@@ -443,7 +443,7 @@ def _why_no_number(name: str) -> Callable[[Any, int | None], str]:
 
 def _truths(cells: Any) -> Bools:
     """Mask of the truth values of Python among objects; False where other cells are stored."""
-    if getattr(cells, "dtype", None) != object:
+    if getattr(getattr(cells, "dtype", None), "kind", "") != "O":
         return np.zeros(1, dtype=bool)
     return np.frompyfunc(lambda cell: isinstance(cell, bool), 1, 1)(np.asarray(cells)).astype(bool)
 
