@@ -172,7 +172,7 @@ class DayLedger:
 
 _MAGIC = b"thrifty\n"
 _RECORD = struct.Struct("<8sddI")
-"""What a ledger holds: what it is, day, dollars, and the checksum of these. A ledger of 0.3 is day and dollars alone."""
+"""A ledger: what it is, day, dollars, and the checksum of these. One of 0.3 is day and dollars alone."""
 
 
 def _read_ledger(content: bytes) -> tuple[float, float]:
