@@ -39,7 +39,7 @@ def without_signature(data: Any, public_key: Any = None) -> Any:
         if key is None:
             return data
         raise InvalidInputError(
-            "the bundle is not signed, and with `public_key` only signed ones are read. Save it with `private_key`, or "
+            "the file is not signed, and with `public_key` only signed ones are read. Save it with `private_key`, or "
             "leave `public_key` out if you know where the file comes from."
         )
     body, signature = view[:-_APPENDED], bytes(view[-_APPENDED : -_APPENDED + _SIGNATURE])
@@ -50,13 +50,13 @@ def without_signature(data: Any, public_key: Any = None) -> Any:
             key.verify(signature, bytes(body))
         except InvalidSignature:
             raise InvalidInputError(
-                "the signature of the bundle does not fit: it was changed after it was signed, or signed with a key "
+                "the signature of the file does not fit: it was changed after it was signed, or signed with a key "
                 "that does not belong to `public_key`. Ask its author for the file, or for the key."
             ) from None
     if hashlib.sha256(bytes(body[-_DIGEST:]) + signature).digest() != bytes(
         view[-_DIGEST - len(MARK) : -len(MARK)]
     ):
-        raise InvalidInputError("the bundle is damaged: its signature was changed. Save it again.")
+        raise InvalidInputError("the file is damaged: its signature was changed. Save it again.")
     return body
 
 
