@@ -1,6 +1,5 @@
 import gzip
 import io
-import re
 
 import numpy as np
 import pandas as pd
@@ -8,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thrifty import load
-from thrifty.engine.table.files import read_cost_matrix, read_table, table_bytes
+from thrifty.engine.table.files import read_table, table_bytes
 from thrifty.errors import DataUnavailableError, InvalidInputError, listed
-from thrifty.files import check_output, write_atomically
 
 
 def written(path, text):
@@ -183,19 +180,3 @@ def test_text_comes_back_as_it_was_from_raw_csv_and_from_parquet(tmp_path, name,
 def test_a_list_of_names_says_how_many_it_leaves_out(names):
     told = listed(names, 3)
     assert (f"and {len(names) - 3} more" in told) == (len(names) > 3)
-
-
-@pytest.mark.parametrize(("path", "why"), [("a\0b.csv", "embedded null byte"), ("x" * 5000, "name too long")])
-def test_a_path_that_no_file_can_have_is_refused_with_the_path(path, why):
-    calls = (
-        read_table,
-        load,
-        check_output,
-        lambda path: read_cost_matrix(path, np.arange(2)),
-        lambda path: write_atomically(path, b""),
-    )
-    for call in calls:
-        with pytest.raises(
-            InvalidInputError, match=f"^{re.escape(repr(path)[:200])}.*cannot be the path .*: .*{why}"
-        ):
-            call(path)

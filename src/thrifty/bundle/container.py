@@ -110,7 +110,7 @@ def pack(contents: Contents) -> bytes:
 def _raw(array: Array) -> bytes:
     if not is_storable(array):
         raise InvalidInputError(
-            f"a bundle holds arrays of numbers, truth values or text; got the type {array.dtype}. Convert it first."
+            f"a file holds arrays of numbers, truth values or text; got the type {array.dtype}. Convert it first."
         )
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
     return little.tobytes("F" if _is_column_major(array) else "C")
@@ -123,25 +123,23 @@ def _is_column_major(array: Array) -> bool:
 def unpack(data: Any, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Contents:
     """Read the JSON and the arrays of a file, after its checksum."""
     if not isinstance(data, bytes | bytearray | memoryview):
-        raise InvalidInputError(
-            f"a bundle is read from bytes; got {type(data).__name__}. For a path use load."
-        )
+        raise InvalidInputError(f"a file is read from bytes; got {type(data).__name__}. For a path use load.")
     view = memoryview(data)
     if len(view) > max_bytes:
         raise InvalidInputError(
-            f"a bundle may have {max_bytes} bytes; this one has {len(view)}. If it is meant to, raise `max_bytes`."
+            f"a file may have {max_bytes} bytes; this one has {len(view)}. If it is meant to, raise `max_bytes`."
         )
     manifest_length = _check_header(view)
     if hashlib.sha256(view[:-_DIGEST]).digest() != bytes(view[-_DIGEST:]):
         raise InvalidInputError(
-            "the bundle is damaged: its checksum does not match its content. Save it again."
+            "the file is damaged: its checksum does not match its content. Save it again."
         )
     begin = _HEADER.size
     manifest = bytes(view[begin : begin + manifest_length])
     size, room = parsed_size(manifest), 4 * len(view) + _ROOM_FOR_FACTS
     if size > room:
         raise InvalidInputError(
-            f"the bundle's manifest would take up to {size} bytes of memory, and a file of {len(view)} bytes may take "
+            f"the file's manifest would take up to {size} bytes of memory, and a file of {len(view)} bytes may take "
             f"{room} for it. The file was not written by `save`."
         )
     facts = _parse(manifest)
@@ -180,16 +178,16 @@ def _check_header(view: memoryview) -> int:
     if not is_of_thrifty(view):
         raise InvalidInputError(f"these {len(view):,} bytes are not a file of thrifty. {OF_THRIFTY}")
     if len(view) < _HEADER.size + _DIGEST:
-        raise InvalidInputError(f"the bundle is cut off: it has only {len(view)} bytes. Copy it again.")
+        raise InvalidInputError(f"the file is cut off: it has only {len(view)} bytes. Copy it again.")
     _, version, length = _HEADER.unpack(view[: _HEADER.size])
     if version != FORMAT:
         raise InvalidInputError(
-            f"the bundle has format {version}, and this version of thrifty reads format {FORMAT}. "
+            f"the file has format {version}, and this version of thrifty reads format {FORMAT}. "
             f"{'Upgrade thrifty' if version > FORMAT else 'Fit again'}, or save again with this version."
         )
     if length > len(view) - _HEADER.size - _DIGEST:
         raise InvalidInputError(
-            f"the bundle is cut off: its manifest has {length} bytes, the file {len(view)}. Copy it again."
+            f"the file is cut off: its manifest has {length} bytes, the file {len(view)}. Copy it again."
         )
     return int(length)
 
@@ -198,9 +196,9 @@ def _parse(manifest: bytes) -> dict[str, Any]:
     try:
         facts = json.loads(manifest, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"the bundle's manifest is not proper JSON: {str(error)[:100]}.") from None
+        raise InvalidInputError(f"the file's manifest is not proper JSON: {str(error)[:100]}.") from None
     if not isinstance(facts, dict):
-        raise InvalidInputError(f"the bundle's manifest must be an object; got {type(facts).__name__}.")
+        raise InvalidInputError(f"the file's manifest must be an object; got {type(facts).__name__}.")
     return facts
 
 
@@ -210,20 +208,20 @@ def _refuse_constant(name: str) -> None:
 
 def _arrays(entries: Any, blobs: memoryview) -> Stored:
     if not isinstance(entries, list):
-        raise InvalidInputError(f"the bundle must list its arrays; got {type(entries).__name__}.")
+        raise InvalidInputError(f"the file must list its arrays; got {type(entries).__name__}.")
     described, offset, room = [], 0, EXPANSION * len(blobs) + _ROOM_FOR_ARRAYS
     for number, entry in enumerate(entries):
         dtype, shape, length = _check_entry(entry, number, offset, len(blobs))
         room -= math.prod(shape) * dtype.itemsize
         if room < 0:
             raise InvalidInputError(
-                f"the bundle's arrays would take more than {EXPANSION} times the memory of the file. It was not "
+                f"the file's arrays would take more than {EXPANSION} times the memory of the file. It was not "
                 f"written by `save`."
             )
         described.append((blobs[offset : offset + length], dtype, shape, entry, number))
         offset += length
     if offset != len(blobs):
-        raise InvalidInputError(f"the bundle holds {len(blobs) - offset} bytes that belong to no array.")
+        raise InvalidInputError(f"the file holds {len(blobs) - offset} bytes that belong to no array.")
     return Stored([partial(_array, *arguments) for arguments in described])
 
 
@@ -288,7 +286,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _bad_entry(number: int, problem: str) -> InvalidInputError:
-    return InvalidInputError(f"array {number} of the bundle {problem}. The file was not written by `save`.")
+    return InvalidInputError(f"array {number} of the file {problem}. The file was not written by `save`.")
 
 
 # -- compression -----------------------------------------------------------------------------------

@@ -135,7 +135,7 @@ class SavedTrees:
         # Differences of offsets out of range would wrap around, look harmless and claim any amount of memory.
         rises = nodes.ndim == 1 and len(nodes) and nodes[0] == 0 and bool(np.all(nodes[1:] >= nodes[:-1]))
         if not rises or self.is_leaf.shape != (nodes[-1], 2) or len(self.leaf_offsets) != len(nodes):
-            raise InvalidInputError("trees of the bundle must have offsets that rise from 0 to their nodes.")
+            raise InvalidInputError("trees of the file must have offsets that rise from 0 to their nodes.")
         return TreeEnsemble(**parts, children=children_of(self.is_leaf, nodes)).validate()
 
 
@@ -174,7 +174,7 @@ class NotStored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
     def fit(self, X: Any, y: Any = None) -> NoReturn:  # noqa: ARG002 - refuses
         """Refuse."""
         raise InvalidInputError(
-            f"a {self.what[:100]} among the parameters was not stored in the bundle, so this estimator cannot be "
+            f"a {self.what[:100]} among the parameters was not stored in the file, so this estimator cannot be "
             f"fitted again. Give it first, with set_params."
         )
 
@@ -392,7 +392,7 @@ register(SavedRouter, infinite=("budget",))
 
 def _not_saved(name: str) -> InvalidInputError:
     return InvalidInputError(
-        f"a bundle holds a Chain, a model whose arrays are known, or one of {', '.join(sorted(_ESTIMATORS))}; got "
+        f"a file holds a Chain, a model whose arrays are known, or one of {', '.join(sorted(_ESTIMATORS))}; got "
         f"{name}. Save its chain_, or make the class known with thrifty.bundle.register_estimator."
     )
 
@@ -435,7 +435,7 @@ def _about(evidence: Evidence, chain: Chain) -> Evidence:
     }
     for rule, holds in rules.items():
         if not holds:
-            raise InvalidInputError(f"evidence in the bundle must {rule}.")
+            raise InvalidInputError(f"evidence in the file must {rule}.")
     return replace(
         evidence,
         features=tuple(chain.columns.tolist()),
@@ -446,7 +446,7 @@ def _about(evidence: Evidence, chain: Chain) -> Evidence:
 
 
 def _refused(name: str, rule: str, value: Any) -> InvalidInputError:
-    return InvalidInputError(f"{name[:60]} in the bundle must {rule}; got {str(value)[:60]}.")
+    return InvalidInputError(f"{name[:60]} in the file must {rule}; got {str(value)[:60]}.")
 
 
 # -- to bytes, and back ----------------------------------------------------------------------------------
@@ -500,12 +500,12 @@ class _Lowering:
             is_data = type(cheap) in (EstimatorFull, PrecomputedFull, AbsentFull)
             if isinstance(stage, ForeignStage) and not is_data:
                 raise InvalidInputError(
-                    f"a {type(cheap).__name__} is code, and a bundle holds only data: a cheap model must be an "
+                    f"a {type(cheap).__name__} is code, and a file holds only data: a cheap model must be an "
                     f"estimator."
                 )
             if known_name(stage) is None:
                 raise InvalidInputError(
-                    f"a bundle has no form for the stage {type(stage).__name__}. Make it a dataclass of arrays, and "
+                    f"a file has no form for the stage {type(stage).__name__}. Make it a dataclass of arrays, and "
                     f"known with thrifty.bundle.register."
                 )
         full, outside = full_to_store(chain, self.full)
@@ -565,7 +565,7 @@ def _with_checked_models(chain: Chain) -> Chain:
         _check_model(full, chain, *columns_of_full(chain))
     if isinstance(full, PrecomputedFull):
         full = replace(
-            full, values=models_of(chain.task).read_outputs(full.values, None, "values in the bundle")
+            full, values=models_of(chain.task).read_outputs(full.values, None, "values in the file")
         )
     for stage in chain.stages:
         if isinstance(stage, ForeignStage) and isinstance(stage.cheap, EstimatorFull):
@@ -585,7 +585,7 @@ def _check_nested(thing: Any, level: int = 0) -> None:
     """Refuse deeply nested chains: they predict by recursion, which must not exhaust the interpreter."""
     if level >= _MAX_NESTED:
         raise InvalidInputError(
-            f"a bundle holds at most {_MAX_NESTED} chains and estimators within one another; here are more. "
+            f"a file holds at most {_MAX_NESTED} chains and estimators within one another; here are more. "
             f"Make them one chain of stages."
         )
     chain = getattr(thing, "chain_", thing)
@@ -636,12 +636,12 @@ def from_bytes(
         contents = unpack(without_signature(data, public_key), max_bytes=max_bytes)
         thing = ObjectReader(contents.facts.get("objects"), contents.arrays, _lifted).root()
     except RecursionError:
-        raise InvalidInputError("the bundle is nested too deep to be one that `save` wrote.") from None
+        raise InvalidInputError("the file is nested too deep to be one that `save` wrote.") from None
     if full is None and isinstance(thing, StoredModel | ModelRouter | Chain | ChainEstimator):
         return thing
     if isinstance(thing, Chain):
         return with_given_full(thing, full, wrap)
     if not isinstance(thing, ChainEstimator):
-        raise InvalidInputError(f"the bundle must hold a chain or an estimator; got {type(thing).__name__}.")
+        raise InvalidInputError(f"the file must hold a chain or an estimator; got {type(thing).__name__}.")
     thing._change_chain(lambda chain: with_given_full(chain, full, wrap))
     return thing

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from thrifty.errors import DataUnavailableError, InvalidInputError
+from thrifty.files import check_path
 
 MARK = b"ed25519\x00"
 _SIGNATURE = 64
@@ -38,7 +39,7 @@ def without_signature(data: Any, public_key: Any = None) -> Any:
         if key is None:
             return data
         raise InvalidInputError(
-            "the bundle is not signed, and with `public_key` only signed ones are read. Save it with `private_key`, or "
+            "the file is not signed, and with `public_key` only signed ones are read. Save it with `private_key`, or "
             "leave `public_key` out if you know where the file comes from."
         )
     body, signature = view[:-_APPENDED], bytes(view[-_APPENDED : -_APPENDED + _SIGNATURE])
@@ -49,13 +50,13 @@ def without_signature(data: Any, public_key: Any = None) -> Any:
             key.verify(signature, bytes(body))
         except InvalidSignature:
             raise InvalidInputError(
-                "the signature of the bundle does not fit: it was changed after it was signed, or signed with a key "
+                "the signature of the file does not fit: it was changed after it was signed, or signed with a key "
                 "that does not belong to `public_key`. Ask its author for the file, or for the key."
             ) from None
     if hashlib.sha256(bytes(body[-_DIGEST:]) + signature).digest() != bytes(
         view[-_DIGEST - len(MARK) : -len(MARK)]
     ):
-        raise InvalidInputError("the bundle is damaged: its signature was changed. Save it again.")
+        raise InvalidInputError("the file is damaged: its signature was changed. Save it again.")
     return body
 
 
@@ -100,6 +101,7 @@ def check_key(name: str, key: Any) -> Any:
 def _pem(name: str, key: bytes | str | os.PathLike[str]) -> bytes:
     if isinstance(key, bytes):
         return key
+    check_path(key)
     try:
         with Path(key).open("rb") as file:
             return file.read(_LONGEST_KEY)

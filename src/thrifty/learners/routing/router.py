@@ -908,7 +908,11 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             ]
         best = state.best_single
         rules, share = [state.rules[point] for point in (policy.lower, policy.upper)], policy.share
-        words = rules[0] if share == 0.0 else f"{rules[0]} for {1 - share:.0%} of rows, else {rules[1]}"
+        words = rules[0]
+        if share > 0.0 and rules[0] == rules[1]:
+            words = f"{words}; {1 - share:.0%} of rows follow the cheaper of two operating points"
+        elif share > 0.0:
+            words = f"{words} for {1 - share:.0%} of rows, else {rules[1]}"
         return (
             f"expected quality {self.expected_score_:.3f} for {self.expected_cost_:.3g} a row ({words}); "
             f"{state.names[best]} alone has {state.single_quality[best]:.3f} for {state.single_cost[best]:.3g}"
