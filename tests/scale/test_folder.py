@@ -98,6 +98,25 @@ def test_any_partition_answers_byte_for_byte_as_one_table(place, tmp_path, monke
     assert_equal(tmp_path / "out", expected)
 
 
+def test_rows_with_the_key_of_another_are_counted_over_all_files_also_on_resume(place, tmp_path, capsys):
+    folder, table, _ = place
+    # One key is twice in a file, and another in two files.
+    repeated = pd.concat([table.head(100), table.iloc[[5, 70]]], ignore_index=True)
+    (tmp_path / "rows").mkdir()
+    repeated.iloc[:60].to_parquet(tmp_path / "rows" / "a.parquet")
+    repeated.iloc[60:].to_parquet(tmp_path / "rows" / "b.parquet")
+    command = ["predict", str(folder / "mixed.thrifty"), str(tmp_path / "rows"), "--row-key", "id"]
+    command += ["-o", str(tmp_path / "out"), "--json"]
+    for more in ([], ["--resume"]):
+        assert main([*command, *more]) == 0
+        said = capsys.readouterr()
+        assert "a key of its own for each row; 2 rows have the key of another row" in " ".join(
+            said.err.split()
+        )
+        assert json.loads(said.out)["repeated_keys"] == 2
+        next((tmp_path / "out").glob("b-*.parquet")).unlink()
+
+
 def test_a_scorer_is_small_reads_only_what_routes_need_and_loads_once_per_process(place, monkeypatch):
     folder, table, _ = place
     scorer = Scorer(folder / "mixed.thrifty", row_key="id")

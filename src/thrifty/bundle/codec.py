@@ -371,8 +371,9 @@ def _problem(value: Any, hint: Any, infinite: bool) -> str | None:
         return next((p for v, h in pairs if (p := _problem(v, h, infinite))), None)
     kind = origin or hint
     if getattr(kind, "_is_protocol", False):
-        wanted = [name for name in vars(kind) if not name.startswith("_")]
-        is_right = all(hasattr(value, name) for name in wanted)
+        # By the class: a property of the object would run on parts that nothing has checked yet.
+        held = {*dir(type(value)), *getattr(type(value), "__dataclass_fields__", ())}
+        is_right = held.issuperset(name for name in vars(kind) if not name.startswith("_"))
         return None if is_right else f"be a {kind.__name__}"
     if not isinstance(kind, type) or not isinstance(value, kind):
         return f"be a {getattr(kind, '__name__', kind)}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from thrifty.errors import DataUnavailableError, InvalidInputError
+from thrifty.files import check_path
 
 MARK = b"ed25519\x00"
 _SIGNATURE = 64
@@ -100,6 +101,7 @@ def check_key(name: str, key: Any) -> Any:
 def _pem(name: str, key: bytes | str | os.PathLike[str]) -> bytes:
     if isinstance(key, bytes):
         return key
+    check_path(key)
     try:
         with Path(key).open("rb") as file:
             return file.read(_LONGEST_KEY)

@@ -23,7 +23,7 @@ from thrifty.engine.trees import TreeEnsemble
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidInputError
-from thrifty.files import AnyPath, parse_bytes, write_atomically
+from thrifty.files import AnyPath, check_path, parse_bytes, write_atomically
 
 __all__ = ["Exported", "export", "identity_of"]
 
@@ -240,7 +240,7 @@ def identity_of(chain: Chain) -> str:
 
 
 def _empty_folder(folder: AnyPath) -> Path:
-    target = Path(os.path.realpath(folder))
+    target = Path(os.path.realpath(check_path(folder)))
     if target.exists() and not target.is_dir():
         raise InvalidInputError(f"{folder} is a file. Name a folder for the source.")
     if target.is_dir() and any(target.iterdir()):

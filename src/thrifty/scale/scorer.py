@@ -210,10 +210,14 @@ class Scorer:
     @cached_property
     def copied(self) -> list[str]:
         """Columns that the answers copy from the rows: the row key, and the query of a ranking."""
-        key = self.row_key or record_of(self.system).row_key
         is_ranking = self.router is None and isinstance(self.chain.task, RankingTask)
         query = getattr(self.system, "query_name_", None) if is_ranking else None
-        return list(dict.fromkeys(name for name in (key, query) if name))
+        return list(dict.fromkeys(name for name in (self.key_column, query) if name))
+
+    @property
+    def key_column(self) -> str | None:
+        """Column with the keys of the rows: that of the scorer, else that of the fit; None where rows are numbered."""
+        return self.row_key or record_of(self.system).row_key or None
 
     def schema(self, rows: Any) -> Any:
         """Arrow schema of the answers to rows of a given schema."""
@@ -311,8 +315,8 @@ class Scorer:
         return answers
 
     def _keys(self, batch: Any, first_row: int) -> Words:
-        key = self.row_key or record_of(self.system).row_key
-        if not key:
+        key = self.key_column
+        if key is None:
             return np.arange(first_row, first_row + batch.num_rows, dtype=np.uint64)
         column = batch.column(key)
         is_whole = not column.null_count and str(column.type).startswith(("int", "uint"))

@@ -18,6 +18,7 @@ import numpy as np
 from thrifty.arrays import Floats, Labels
 from thrifty.engine.tasks.mistakes import read_loss
 from thrifty.errors import DataUnavailableError, InvalidInputError, listed
+from thrifty.files import check_path
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Cells of a CSV file that are missing values."""
@@ -130,7 +131,7 @@ def name_of(path: str | os.PathLike[str]) -> str:
 
 
 def _existing(path: str | os.PathLike[str]) -> Path:
-    path = Path(path)
+    path = Path(check_path(path))
     if not path.exists():
         raise DataUnavailableError(f"{path} does not exist. Name a CSV or parquet file.")
     if path.is_dir():
