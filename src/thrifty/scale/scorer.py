@@ -333,7 +333,7 @@ class CachedFull:
     """A full model that is asked about the same content once, however often a part is scored again.
 
     Answers are kept by the content of the columns that the model reads, a line each with its checksum, in a file for
-    each process. They reach the disk before they are used, and before the next call; SIGTERM and Ctrl-C wait until then.
+    each process. They reach the disk before they are used, and before the next call; SIGTERM and Ctrl-C wait for that.
     A process that ends in another way loses the answers of the call under way.
 
     Parameters

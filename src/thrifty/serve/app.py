@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import orjson
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -50,7 +51,7 @@ from thrifty.serve.middleware import (
     operation,
     plain_error,
 )
-from thrifty.serve.model import BATCH_BYTES, Model
+from thrifty.serve.model import BATCH_BYTES, BATCH_ROWS, Model
 
 __all__ = ["create_admin", "create_app"]
 
@@ -209,34 +210,51 @@ class _Predictions:
         model, body = self._model(request), await request.body()
         length = request.headers.get("inference-header-content-length")
         arguments = body, None if length is None else length.encode("latin-1"), model.rows, model.output_names
-        asked, answered = await self._answer(model, request, body, lambda: read_infer(*arguments))
-        response = infer_response(answered, asked, self._config.name, model.version, _answer_type(model))
-        return json_response(response)
+        about = self._config.name, model.version, _answer_type(model)
+        return await self._answer(
+            model,
+            request,
+            len(body) > BATCH_BYTES,
+            lambda: read_infer(*arguments),
+            lambda asked, answered: infer_response(answered, asked, *about),
+        )
 
     async def _predict(self, request: Request) -> Response:
         """Answer rows by the names of their columns."""
         model, body = self._model(request), await request.body()
-        _, answered = await self._answer(model, request, body, lambda: _read_rows(body, model.rows))
-        lists = {
-            name: values.tolist() if hasattr(values, "tolist") else values
-            for name, values in answered.columns(OUTPUTS).items()
-        }
-        rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
-        return json_response(
-            {"model_name": self._config.name, "model_version": model.version, "answers": rows}
-        )
+
+        def write(_: InferRequest, answered: Answered) -> bytes:
+            lists = {
+                name: values.tolist() if hasattr(values, "tolist") else values
+                for name, values in answered.columns(OUTPUTS).items()
+            }
+            rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+            named = {"model_name": self._config.name, "model_version": model.version}
+            return orjson.dumps({**named, "answers": rows})
+
+        is_long = len(body) > BATCH_BYTES or body.count(b"{") > BATCH_ROWS + 1
+        return await self._answer(model, request, is_long, lambda: _read_rows(body, model.rows), write)
 
     async def _answer(
-        self, model: Model, request: Request, body: bytes, read: Callable[[], InferRequest]
-    ) -> tuple[InferRequest, Answered]:
-        """Read and answer a request; a long body is read in the thread of batches."""
+        self,
+        model: Model,
+        request: Request,
+        is_long: bool,
+        read: Callable[[], InferRequest],
+        write: Callable[[InferRequest, Answered], bytes],
+    ) -> Response:
+        """Read and answer a request; a long one is read and written in the thread of batches."""
         began = time.perf_counter()
-        is_long = len(body) > BATCH_BYTES
         async with self._long_bodies if is_long else _UNLIMITED:
             asked = await model.in_batch_thread(read) if is_long else read()
             request_id = asked.id or request.headers.get("x-request-id", "")[:200] or None
             cells = model.rows.with_request_id(asked.cells, request_id)
             answered = await model.answer(cells, asks_full="thrifty-model" in request.headers)
+            text = (
+                await model.in_batch_thread(lambda: write(asked, answered))
+                if is_long
+                else write(asked, answered)
+            )
         facts = facts_of(request)
         facts |= {"version": model.version, "rows": len(cells)}
         if answered.n_sent:
@@ -249,7 +267,7 @@ class _Predictions:
             facts |= {"explored": answered.n_explored, "propensity": self._config.explore}
             metrics.explored.labels("compared").inc(answered.n_explored)
             metrics.explored.labels("agreed").inc(answered.n_agreed)
-        return asked, answered
+        return json_response(text)
 
     def _model(self, request: Request) -> Model:
         model, version = self._gateway.model, request.path_params.get("version")

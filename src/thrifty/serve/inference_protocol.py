@@ -10,6 +10,7 @@ they are read as. A column that a request leaves out, or text that the fit has n
 route reads it.
 """
 
+import gc
 import math
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -85,23 +86,18 @@ class InferRequest:
 
 def parse_unique(text: bytes) -> Any:
     """Parse JSON with finite numbers; a key that an object has twice raises ``ValueError`` too."""
-    parsed = orjson.loads(text)
-    # orjson keeps the last of repeated keys. Every key has a colon: with no more colons than keys, none is repeated.
+    gc.disable()  # it would look through lists again and again while they are made: most of the time of a large body
     try:
-        if text.count(b":") != _count_keys(parsed):
-            parse_json(text)
-    except RecursionError:
+        parsed = orjson.loads(text)
+        # orjson keeps the last of repeated keys: written again, the colons of the others are gone.
+        is_unique = text.count(b":") == orjson.dumps(parsed).count(b":")
+    except TypeError:
         raise ValueError("it is nested too deeply") from None
+    finally:
+        gc.enable()
+    if not is_unique or b"\\u003" in text:  # a colon may be written as its number
+        parse_json(text)
     return parsed
-
-
-def _count_keys(value: Any) -> int:
-    """Number of keys in nested objects; those in a list that begins with a plain value are not looked for."""
-    if isinstance(value, dict):
-        return len(value) + sum(map(_count_keys, value.values()))
-    if isinstance(value, list) and value and isinstance(value[0], dict | list):
-        return sum(map(_count_keys, value))
-    return 0
 
 
 def read_json(body: bytes) -> dict[str, Any]:
