@@ -74,11 +74,10 @@ from thrifty.learners.cascade.estimators import (
     BudgetedRegressor,
     StageOptions,
 )
-from thrifty.learners.dynamod.gated import AlternatingEstimator
-from thrifty.learners.dynamod.gbrt_estimators import DynaModGbrtClassifier, DynaModGbrtRegressor
-from thrifty.learners.dynamod.linear_estimator import DynaModLinClassifier
-from thrifty.learners.dynamod.lstsq_estimator import DynaModLstsqClassifier
-from thrifty.learners.dynamod.options import BoostedOptions, LeafOptions, LinearOptions, gather_options
+from thrifty.learners.dynamod.boosted import BoostedOptions, DynaModGbrtClassifier, DynaModGbrtRegressor
+from thrifty.learners.dynamod.gated import AlternatingEstimator, gather_options
+from thrifty.learners.dynamod.leaf import DynaModLstsqClassifier, LeafOptions
+from thrifty.learners.dynamod.linear import DynaModLinClassifier, LinearOptions
 from thrifty.learners.estimators.base import ChainEstimator
 from thrifty.learners.routing.confidence import ConfidenceRouter
 from thrifty.learners.routing.quality import QualityModel, TextReader
