@@ -235,10 +235,6 @@ class NothingSavedWarning(UserWarning):
     """A loss can be bounded only by sending every row to the full model."""
 
 
-class DamagedAnswersWarning(UserWarning):
-    """Some of the answers that a full model was paid for were damaged on disk, and are asked for again."""
-
-
 class OtherVersionWarning(UserWarning):
     """A pickle was written by another version of thrifty; files of ``save`` are kept between versions."""
 

@@ -19,7 +19,7 @@ from sklearn.linear_model import Ridge
 
 from thrifty import BudgetedClassifier, BudgetedRanker, ModelRouter, StageOptions, load, save
 from thrifty.cli import main
-from thrifty.errors import DamagedAnswersWarning, InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.scale import Scorer
 from thrifty.scale import folder as folder_module
 from thrifty.scale import scorer as scorer_module
@@ -284,38 +284,40 @@ def test_a_signal_waits_until_the_answers_of_a_call_are_kept_and_a_line_that_is_
         signal.signal(signal.SIGTERM, before)
 
 
-@pytest.mark.parametrize("version", ["0.3", "now"])
-def test_a_flipped_bit_in_the_answers_of_a_full_model_costs_one_more_question(tmp_path, version):
+def test_an_answer_that_was_changed_in_the_folder_is_paid_for_again_and_no_other(tmp_path):
     asked = []
 
     class Paid:
         def outputs(self, table, numbers):
             asked.extend(table[:, 0].tolist())
-            return np.column_stack([numbers[:, 0] / 3, 1 - numbers[:, 0] / 3])
+            return numbers[:, :1] / 3
 
     rows = np.arange(10.0).reshape(5, 2)
     first = CachedFull(Paid(), tmp_path, 5).outputs(rows, rows)
     (path,) = tmp_path.iterdir()
-    lines = path.read_bytes().splitlines()
-    if version == "0.3":
-        path.unlink()
-        path, lines = path.with_suffix(".answers"), [line.partition(b" ")[2] for line in lines]
-    whole = b"".join(line + b"\n" for line in lines)
-    path.write_bytes(whole)
-    assert (CachedFull(Paid(), tmp_path, 5).outputs(rows, rows) == first).all()
-    assert len(asked) == 5
-    place = whole.index(lines[2]) + (lines[2].rindex(b" ") if version == "0.3" else len(lines[2]) - 1)
-    for bit in range(8):
-        damaged = bytearray(whole)
-        damaged[place] ^= 1 << bit
-        path.write_bytes(damaged)
-        del asked[:]
-        with pytest.warns(DamagedAnswersWarning, match=f"{path.name} has damaged answers in line 3"):
+    kept = path.read_bytes()
+    second = kept.splitlines(keepends=True)[1]
+    for place in range(len(second)):
+        changed = bytearray(kept)
+        changed[kept.index(second) + place] ^= 1
+        path.write_bytes(changed)
+        asked.clear()
+        with pytest.warns(UserWarning, match="was changed: [12] of its lines"):
             again = CachedFull(Paid(), tmp_path, 5).outputs(rows, rows)
         assert (again == first).all()
-        assert asked == [4.0]
+        # Without the end of its line the next one is lost with it.
+        assert asked == ([2.0, 4.0] if place == len(second) - 1 else [2.0])
         for other in set(tmp_path.iterdir()) - {path}:
             other.unlink()
+    # Version 0.3 wrote no checksums.
+    path.write_bytes(b"".join(line.rpartition(b" #")[0] + b"\n" for line in kept.splitlines()))
+    asked.clear()
+    assert (CachedFull(Paid(), tmp_path, 5).outputs(rows, rows) == first).all()
+    assert not asked
+    # One bit turns the mark of a checksum into a digit.
+    path.write_bytes(b"1f 0.5 312345678\n")
+    with pytest.warns(UserWarning, match="was changed: 1 of its lines"):
+        CachedFull(Paid(), tmp_path, 5).outputs(rows, rows)
 
 
 _PAID = """

@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import warnings
-from collections import Counter
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
-from zlib import crc32
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from thrifty.engine.full.model import FullModel
 from thrifty.engine.table.reader import Cells
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.walk.chain import Chain
-from thrifty.errors import DamagedAnswersWarning, InvalidInputError, listed
+from thrifty.errors import InvalidInputError, listed
 from thrifty.files import read_capped
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.table_fit import record_of
@@ -333,10 +332,9 @@ _loading = threading.Lock()
 class CachedFull:
     """A full model that is asked about the same content once, however often a part is scored again.
 
-    Answers are kept by the content of the columns that the model reads, a line each, in a file for each process. They
-    reach the disk before they are used, and before the next call. SIGTERM and Ctrl-C wait until then; a process that
-    ends in another way loses the answers of the call under way. A line that is damaged, by its checksum, is named in a
-    warning, and its row is asked about again; files of 0.3, ``*.answers``, have no checksums.
+    Answers are kept by the content of the columns that the model reads, a line each with its checksum, in a file for
+    each process. They reach the disk before they are used, and before the next call; SIGTERM and Ctrl-C wait for that.
+    A process that ends in another way loses the answers of the call under way.
 
     Parameters
     ----------
@@ -353,9 +351,8 @@ class CachedFull:
         self.folder = Path(folder)
         self.batch_size = batch_size
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._own = self.folder / f"{uuid4().hex}.checked"
-        # Bytes and lines read of each file.
-        self._n_read: dict[Path, tuple[int, int]] = {}
+        self._own = self.folder / f"{uuid4().hex}.answers"
+        self._n_read: dict[Path, int] = {}
         self._known: dict[int, Floats] = {}
         self._writing = threading.Lock()
 
@@ -377,62 +374,56 @@ class CachedFull:
 
     def _keep(self, answers: dict[int, Floats]) -> None:
         self._known.update(answers)
-        answer_lines = [f"{key:x} {' '.join(map(repr, of_row.tolist()))}" for key, of_row in answers.items()]
-        lines = "".join(f"{crc32(line.encode()):08x} {line}\n" for line in answer_lines)
+        lines = [f"{key:x} {' '.join(map(repr, outputs.tolist()))}" for key, outputs in answers.items()]
         try:
             with self._writing, open(self._own, "ab") as file:
-                file.write(lines.encode())
+                file.write("".join(f"{line} #{_checksum(line)}\n" for line in lines).encode())
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
             # A line that is cut must be the last of its file.
-            self._own = self._own.with_name(f"{uuid4().hex}.checked")
+            self._own = self._own.with_name(f"{uuid4().hex}.answers")
             raise InvalidInputError(
                 f"answers of the full model cannot be kept in {self.folder}: {error.strerror}. Make room, and go on."
             ) from error
 
     def _read_new_lines(self) -> None:
         """Read the answers that processes have kept meanwhile; a line that is not finished is left for later."""
-        for path in sorted([*self.folder.glob("*.answers"), *self.folder.glob("*.checked")]):
-            n_read, n_lines = self._n_read.get(path, (0, 0))
-            if path.stat().st_size <= n_read:
-                continue
-            with open(path, "rb") as file:
-                file.seek(n_read)
-                data = file.read()
-            lines = data[: data.rfind(b"\n") + 1].split(b"\n")[:-1]
-            self._n_read[path] = n_read + sum(map(len, lines)) + len(lines), n_lines + len(lines)
-            answers = [_answer_of_line(line, is_checked=path.suffix == ".checked") for line in lines]
-            readable = [answer for answer in answers if answer is not None]
-            # In a file without checksums, a number that was cut in two or joined with the next.
-            width = Counter(len(outputs) for _, outputs in readable).most_common(1)[0][0] if readable else 0
-            self._known.update(answer for answer in readable if len(answer[1]) == width)
-            damaged = [
-                n_lines + place
-                for place, answer in enumerate(answers, 1)
-                if answer is None or len(answer[1]) != width
-            ]
-            if damaged:
-                warnings.warn(
-                    f"{path} has damaged answers in line {', '.join(map(str, damaged[:5]))}"
-                    f"{', ...' if len(damaged) > 5 else ''} ({len(damaged):,} of {len(lines):,} lines): these rows are "
-                    f"asked about again.",
-                    DamagedAnswersWarning,
-                    stacklevel=2,
-                )
+        for path in self.folder.glob("*.answers"):
+            n_read = self._n_read.get(path, 0)
+            if path.stat().st_size > n_read:
+                with open(path, "rb") as file:
+                    file.seek(n_read)
+                    data = file.read()
+                whole = data[: data.rfind(b"\n") + 1]
+                self._n_read[path] = n_read + len(whole)
+                answers = [_answer_of(line) for line in whole.decode(errors="replace").split("\n")[:-1]]
+                self._known.update(answer for answer in answers if answer is not None)
+                n_damaged = sum(answer is None for answer in answers)
+                if n_damaged:
+                    warnings.warn(
+                        f"{path} was changed: {n_damaged:,} of its lines are no answers of the full model any more. "
+                        f"It is asked about their rows again.",
+                        stacklevel=2,
+                    )
 
 
-def _answer_of_line(line: bytes, *, is_checked: bool) -> tuple[int, Floats] | None:
-    """Key and outputs of a kept answer; None if the line is damaged."""
-    checksum, _, rest = line.partition(b" ") if is_checked else (b"", b"", line)
+def _answer_of(line: str) -> tuple[int, Floats] | None:
+    """Key and outputs in a line; None where it was changed. Lines of version 0.3 have no checksum."""
+    text, _, checksum = line.rpartition(" #")
+    if text and checksum != _checksum(text):
+        return None
     try:
-        if is_checked and int(checksum, 16) != crc32(rest):
-            return None
-        key, *numbers = rest.split()
-        outputs = np.array(list(map(float, numbers)))
-        return int(key, 16), outputs
+        key, *numbers = (text or line).split()
+        outputs = list(map(float, numbers))
+        # As they were written: a checksum whose mark was changed is no number.
+        return (int(key, 16), np.array(outputs)) if list(map(repr, outputs)) == numbers else None
     except ValueError:
         return None
+
+
+def _checksum(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 @contextmanager
