@@ -11,11 +11,16 @@ from types import ModuleType
 from typing import Any
 
 _MOVED = {
+    "thrifty.auditing.columns_read": "thrifty.auditing.audit",
+    "thrifty.bundle.signing": "thrifty.bundle.container",
     "thrifty.cascade": "thrifty.learners.cascade",
     "thrifty.chain.operating_points": "thrifty.engine.walk.policy",
     "thrifty.chain.purchases": "thrifty.engine.purchases.receipts",
     "thrifty.chain.readers": "thrifty.engine.purchases.readers",
     "thrifty.chain": "thrifty.engine.walk",
+    "thrifty.cli.audit": "thrifty.cli.tables",
+    "thrifty.cli.route": "thrifty.cli.fit",
+    "thrifty.device.size_limit": "thrifty.device.export",
     "thrifty.dynamod.gbrt_estimators": "thrifty.learners.dynamod.boosted",
     "thrifty.dynamod.linear_estimator": "thrifty.learners.dynamod.linear",
     "thrifty.dynamod.lstsq_estimator": "thrifty.learners.dynamod.leaf",
