@@ -28,21 +28,6 @@ from thrifty.errors import InvalidInputError, listed
 from thrifty.rows import key_words
 from thrifty.serve.config import closest
 
-__all__ = [
-    "OUTPUTS",
-    "OUTPUT_TYPES",
-    "Answered",
-    "InferRequest",
-    "RequestCells",
-    "RequestRows",
-    "datatype_of",
-    "infer_response",
-    "parse_unique",
-    "read_id",
-    "read_infer",
-    "read_json",
-]
-
 TABLE = "X"
 """Name of the tensor that holds all columns."""
 

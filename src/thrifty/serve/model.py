@@ -43,8 +43,6 @@ from thrifty.serve.metrics import Drift
 from thrifty.serve.providers import Buyer, Provider, RowResults, failure_reason, to_full
 from thrifty.serve.remote import RemoteModel
 
-__all__ = ["BATCH_BYTES", "Model"]
-
 BATCH_ROWS, BATCH_BYTES = 32, 2**16
 """Rows and bytes of the largest request that is answered in the event loop; larger ones, batches, have a thread of
 their own. ``python benchmarks/serve.py batches`` shows how long a row waits beside them."""

@@ -28,8 +28,6 @@ from thrifty.serve.budget_controller import BudgetController
 from thrifty.serve.config import ProviderSettings, closest
 from thrifty.serve.inference_protocol import RequestCells, RequestRows
 
-__all__ = ["Buyer", "Provider", "RowResults", "failure_reason", "to_full"]
-
 AskFull = Callable[[Any, Any], Floats]
 
 
