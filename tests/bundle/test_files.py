@@ -13,9 +13,8 @@ import pytest
 
 import thrifty
 from thrifty import files
-from thrifty.bundle.container import Contents, pack, unpack
+from thrifty.bundle.container import Contents, check_key, pack, unpack
 from thrifty.bundle.save_load import load_model
-from thrifty.bundle.signing import check_key
 from thrifty.cli import main
 from thrifty.engine.table.files import read_table
 from thrifty.errors import DataUnavailableError, InvalidInputError

@@ -284,6 +284,38 @@ def test_a_signal_waits_until_the_answers_of_a_call_are_kept_and_a_line_that_is_
         signal.signal(signal.SIGTERM, before)
 
 
+def test_an_answer_that_was_changed_in_the_folder_is_paid_for_again_and_no_other(tmp_path):
+    asked = []
+
+    class Paid:
+        def outputs(self, table, numbers):
+            asked.extend(table[:, 0].tolist())
+            return numbers[:, :1] / 3
+
+    rows = np.arange(10.0).reshape(5, 2)
+    first = CachedFull(Paid(), tmp_path, 5).outputs(rows, rows)
+    (path,) = tmp_path.iterdir()
+    kept = path.read_bytes()
+    second = kept.splitlines(keepends=True)[1]
+    for place in range(len(second)):
+        changed = bytearray(kept)
+        changed[kept.index(second) + place] ^= 1
+        path.write_bytes(changed)
+        asked.clear()
+        with pytest.warns(UserWarning, match="was changed: [12] of its lines"):
+            again = CachedFull(Paid(), tmp_path, 5).outputs(rows, rows)
+        assert (again == first).all()
+        # Without the end of its line the next one is lost with it.
+        assert asked == ([2.0, 4.0] if place == len(second) - 1 else [2.0])
+        for other in set(tmp_path.iterdir()) - {path}:
+            other.unlink()
+    # Version 0.3 wrote no checksums.
+    path.write_bytes(b"".join(line.rpartition(b" #")[0] + b"\n" for line in kept.splitlines()))
+    asked.clear()
+    assert (CachedFull(Paid(), tmp_path, 5).outputs(rows, rows) == first).all()
+    assert not asked
+
+
 _PAID = """
 import os
 import time

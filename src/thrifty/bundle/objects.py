@@ -16,10 +16,17 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty._version import __version__
-from thrifty.arrays import Bools, Floats, Int32s
+from thrifty.arrays import Bools, Codes, Floats, Int32s, Numbers, Words
 from thrifty.bundle.codec import NotPlainError, ObjectReader, ObjectWriter, known_name, register
-from thrifty.bundle.container import DEFAULT_MAX_BYTES, Contents, pack, unpack
-from thrifty.bundle.former import Former
+from thrifty.bundle.container import (
+    DEFAULT_MAX_BYTES,
+    Contents,
+    check_key,
+    pack,
+    sign,
+    unpack,
+    without_signature,
+)
 from thrifty.bundle.full_models import (
     FullMode,
     as_stored,
@@ -28,7 +35,6 @@ from thrifty.bundle.full_models import (
     full_to_store,
     with_given_full,
 )
-from thrifty.bundle.signing import check_key, sign, without_signature
 from thrifty.engine.evidence.budgets import CostCertificate
 from thrifty.engine.evidence.certificate import Certificate
 from thrifty.engine.evidence.evidence import Evidence
@@ -448,6 +454,82 @@ def _refused(name: str, rule: str, value: Any) -> InvalidInputError:
     return InvalidInputError(f"{name[:60]} in the file must {rule}; got {str(value)[:60]}.")
 
 
+# -- objects as files of version 0.3 hold them --------------------------------------------------------
+# Such a class has the name and the fields of the former one.
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class QueryEvidence:
+    """Evidence of a ranking, with the queries among its fields; see ``Evidence`` and ``RankedQueries``."""
+
+    gate: Floats
+    quality: Numbers
+    cost: Floats
+    task: RankingTask
+    document_targets: Floats
+    full_quality: Numbers | None = None
+    points: Floats | None = None
+    weight: Floats | None = None
+    features: tuple[int, ...] = ()
+    rows: Words | None = None
+    seen: Words | None = None
+    strata: Codes | None = None
+    right: Bools | None = None
+    tolerance: float = 0.0
+    optimism: Floats | None = None
+    against: bool = False
+
+    def restored(self) -> Evidence:
+        """The evidence, with its queries as units."""
+        names = set(self.__dataclass_fields__) - {"document_targets", "against"}
+        unit = RankedQueries(self.document_targets, self.task, self.against).validate()
+        return Evidence(**{name: getattr(self, name) for name in names}, unit=unit)
+
+
+register(QueryEvidence, infinite=("points",))
+
+
+@register
+@dataclass(frozen=True)
+class RouterCertificate:
+    """Certificate of a router; see ``Certificate`` and ``CostCertificate``."""
+
+    measure: str
+    bound: float
+    limit: float
+    confidence: float
+    n_rows: int
+    against: str = ""
+    n_next: int = 0
+
+    def restored(self) -> Certificate | CostCertificate:
+        """The certificate; equal rows counted as independent ones."""
+        if self.measure == "bill":
+            return CostCertificate(self.limit, self.bound, self.confidence, self.n_rows, self.n_next)
+        return Certificate(
+            max_loss=self.limit,
+            confidence=self.confidence,
+            n_rows=self.n_rows,
+            n_losses=None,
+            bound=self.bound,
+            n_candidates=1,
+            n_tested=1,
+            failed_losses=None,
+            failed_bound=None,
+            point=None,
+            is_fallback=False,
+            n_given=self.n_rows,
+            n_repeated=None,
+            n_seen=None,
+            duplicates="count",
+            issued="",
+            rows=None,
+            largest=1.0,
+            against=self.against,
+        )
+
+
 # -- to bytes, and back ----------------------------------------------------------------------------------
 
 
@@ -547,7 +629,7 @@ def _without_functions(prices: PriceList, names: tuple[str, ...] | None) -> Pric
 
 def _lifted(thing: Any) -> Any:
     """Final form of an object that was read."""
-    if isinstance(thing, SavedTrees | SavedEstimator | SavedRouter | Former):
+    if isinstance(thing, SavedTrees | SavedEstimator | SavedRouter | QueryEvidence | RouterCertificate):
         return thing.restored()
     if isinstance(thing, Chain):
         _check_nested(thing)
