@@ -58,9 +58,10 @@ from thrifty.engine.trees import TreeEnsemble
 from thrifty.engine.trees.binning import LevelSets
 from thrifty.engine.trees.ensemble import children_of
 from thrifty.engine.trees.other_libraries import ForeignTrees
+from thrifty.engine.walk.calibration import Calibration
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.kernel_neighbours import Neighbours, NeighbourStage, NeighbourTurn, TurnByNeighbours
-from thrifty.engine.walk.next_model import Cascades, Log, Programme, Routes
+from thrifty.engine.walk.next_model import Cascades, Log, Programme, Routes, Thresholds
 from thrifty.engine.walk.policy import Policy
 from thrifty.engine.walk.stage import (
     BoostedStage,
@@ -98,7 +99,7 @@ _PLAIN: tuple[type, ...] = (
     *(NeighbourStage, NeighbourTurn, TurnByNeighbours, TurnByValue, Chain, ColumnType, Levels),
     *(PriceList, Discounts, ForgottenFunction, RowPrices, CostMatrix, ProbabilityLoss),
     *(AbsentFull, PrecomputedFull, StoredModel, Impute, Scale, KernelScores, LinearScores),
-    *(Cascades, Log, Programme, Routes, QualityModel, TextReader, CostCertificate),
+    *(Cascades, Log, Programme, Routes, Calibration, QualityModel, TextReader, CostCertificate),
     *(ForeignTrees, LevelSets, StageOptions, Prices, Certificate, ClassLoss, RankedQueries, FitRecord),
     *(BoostedOptions, LeafOptions, LinearOptions),
 )
@@ -111,6 +112,7 @@ register(Evidence, left_out=_OF_MEASURES, infinite=("points",))
 register(OperatingPoint, infinite=("thresholds",))
 register(Policy, infinite=("thresholds", "cost", "score"))
 register(EstimatorFull, check=check_stored)
+register(Thresholds, infinite=("cuts",))
 register(RouterState, renamed={"silent": "models_without_answers"})
 register(TreeEnsemble, infinite=("threshold",))
 register(Spread, infinite=("edges",))

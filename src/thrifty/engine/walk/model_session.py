@@ -11,6 +11,7 @@ from thrifty.arrays import Floats
 from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.prices.models import ModelPrice, price_of_answer
 from thrifty.engine.purchases.receipts import Purchase, decision_text
+from thrifty.engine.walk.calibration import UNCOMPARED, UNPARSED, Calibration, class_probabilities
 from thrifty.engine.walk.next_model import Log, Rules, Step
 from thrifty.engine.walk.session import Session
 from thrifty.errors import InvalidInputError
@@ -33,11 +34,13 @@ class PricedModels:
     mean_cost : dict of str to float
         Mean cost of each model, also of those that are never asked.
     evidence_mean : ndarray of shape (n_models,)
-        Imputed where evidence is missing.
+        Imputed where evidence is missing and not calibrated.
     without_answers : frozenset of str
         Models whose answers are not compared.
     normalise : callable
         Canonical form in which answers are compared, None where nothing could be parsed.
+    calibration : Calibration or None
+        Maps from evidence to confidence, where the fit had evidence.
     """
 
     names: tuple[str, ...]
@@ -47,6 +50,7 @@ class PricedModels:
     evidence_mean: Floats
     without_answers: frozenset[str]
     normalise: Callable[[Any], Any]
+    calibration: Calibration | None = None
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,7 @@ class ModelSession(Session):
         _, self._rules, self._place = models.mixed_rules[int(follows_upper)]
         self._returned: list[tuple[int, Any, float]] = []
         self._failed: set[int] = set()
+        self._compared: dict[int, str] = {}
         self._is_substitute = False
         self._forms: list[Any] = []
         self.cost = 0.0
@@ -128,6 +133,10 @@ class ModelSession(Session):
     def _decide(self) -> None:
         if not self._is_substitute:
             self._step: Step = self._rules.decide(self._place, self._asked, self._log)
+            if self._step.bar is not None and self._returned:
+                value, bar = self._step.value[0], self._step.bar[0]
+                words = f"sure enough: {value:.3f} above" if value > bar else f"not sure enough: {value:.3f}, needs"
+                self._compared[self._returned[-1][0]] = f"{words} {bar:.3f}"
         ask, best = int(self._step.ask[0]), int(self._step.answer[0])
         if best in self._failed:
             answered = [model for model in self._asked if model not in self._failed]
@@ -157,7 +166,7 @@ class ModelSession(Session):
             return None
         at_hand = "no answer yet" if self.model is None else f"the answer of {self.model} is not sure enough"
         why = self._mix_text() or at_hand
-        return Purchase(self._models.names[self._next], float(self._log.expected[0, self._next]), why=why)
+        return Purchase(self._models.names[self._next], self._expected(self._next), why=why)
 
     @property
     def next_ask(self) -> str | None:
@@ -185,12 +194,14 @@ class ModelSession(Session):
         """Models that gave no answer."""
         return tuple(self._models.names[model] for model in sorted(self._failed))
 
+    def _expected(self, model: int) -> float:
+        """Expected cost of a model after those asked so far."""
+        return float(self._log.expected[0, model]) * self._log.share_after(model, self._asked)
+
     def expected_cost(self, name: str) -> float:
         """Expected cost of asking a model about this row; its mean where the policy never asks it."""
         names = self._models.names
-        return float(
-            self._log.expected[0, names.index(name)] if name in names else self._models.mean_cost[name]
-        )
+        return self._expected(names.index(name)) if name in names else self._models.mean_cost[name]
 
     @property
     def takes_next(self) -> bool:
@@ -233,7 +244,7 @@ class ModelSession(Session):
             self._failed.add(self._next)
         return self.give(None, cost=cost)
 
-    def give(self, answer: Any, cost: float | None = None, evidence: float | None = None) -> Self:
+    def give(self, answer: Any, cost: float | None = None, evidence: Any = None) -> Self:
         """Give the answer of the model that ``next_purchase`` names.
 
         Parameters
@@ -242,30 +253,65 @@ class ModelSession(Session):
             Its answer; None where nothing could be parsed.
         cost : float, optional
             Billed amount; by default that of the price of the model, or the expected cost.
-        evidence : float, optional
-            As in ``fit``.
+        evidence : float or array-like of shape (n_classes,), optional
+            As in ``fit``: a number, or class probabilities.
         """
         if self._next is None:
             raise InvalidInputError(
                 f"the row is answered, by {self.model!r}; no further answer can be given."
             )
         models, model = self._models, self._next
-        price = price_of_answer(models.prices[model], self._x, answer) if cost is None else None
-        paid = float(self._log.expected[0, model]) if price is None else price
+        price, share = None, self._log.share_after(model, self._asked)
+        if cost is None:
+            price = price_of_answer(models.prices[model], self._x, answer)
+        paid = self._expected(model) if price is None else price * share
         paid = paid if cost is None else check_amount("cost", cost)
-        self._log.cost[0, model] = paid
+        self._log.cost[0, model] = paid / share if share > 0.0 else self._log.expected[0, model]
+        is_failed = model in self._failed
         if self._log.answers is not None:
-            form = None if models.names[model] in models.without_answers else models.normalise(answer)
-            if form is not None and form not in self._forms:
-                self._forms.append(form)
-            self._log.answers[0, model] = -1 if form is None else self._forms.index(form)
+            self._log.answers[0, model] = self._code(model, answer)
         if self._log.evidence is not None:
-            missing = evidence is None or not np.isfinite(evidence)
-            self._log.evidence[0, model] = models.evidence_mean[model] if missing else evidence
+            self._read_evidence(model, None if is_failed else evidence, is_failed=is_failed)
         self._returned.append((model, answer, paid))
         self.cost += paid
         self._decide()
         return self
+
+    def _code(self, model: int, answer: Any) -> int:
+        """Number of an answer, equal where answers are."""
+        models = self._models
+        if models.names[model] in models.without_answers:
+            return UNPARSED if models.calibration is None else UNCOMPARED
+        form = models.normalise(answer)
+        if form is None:
+            return UNPARSED
+        if form not in self._forms:
+            self._forms.append(form)
+        return self._forms.index(form)
+
+    def _read_evidence(self, model: int, evidence: Any, *, is_failed: bool) -> None:
+        """Write the confidence of an answer, and with class probabilities its class, into the log."""
+        log, calibration = self._log, self._models.calibration
+        assert log.evidence is not None
+        if calibration is None:
+            missing = evidence is None or not np.isfinite(evidence)
+            log.evidence[0, model] = self._models.evidence_mean[model] if missing else evidence
+        elif log.classes is None or log.answers is None:
+            value = np.nan if evidence is None else float(evidence)
+            log.evidence[0, model] = 0.0 if is_failed else calibration.of_numbers(model, np.array([value]))[0]
+        else:
+            chance = np.full(calibration.n_classes, np.nan)
+            if evidence is not None:
+                chance = class_probabilities(evidence)
+            if chance.shape != (calibration.n_classes,):
+                raise InvalidInputError(
+                    f"evidence of {self._models.names[model]} must be a probability of each of {calibration.n_classes} "
+                    f"classes, as in fit; got shape {chance.shape}."
+                )
+            confidence, classes, code = calibration.of_classes(model, chance[None])
+            log.evidence[0, model], log.classes[0, model] = confidence[0], classes[0]
+            # An answer that is not given is the class of the largest probability.
+            log.answers[0, model] = UNPARSED if is_failed else code[0]
 
     def explanation(self, quality: float | None = None) -> ModelExplanation:
         """Explanation of the row so far, with the quality of its answer where that is known."""
@@ -279,6 +325,7 @@ class ModelSession(Session):
         for number, (model, _, paid) in enumerate(self._returned):
             prior = np.clip(self._log.prior[0, model], 0.0, 1.0)
             words = f"asked {names[model]} (paid {paid:.3g}), expected quality {prior:.3f}"
+            words += f"; {self._compared[model]}" if model in self._compared else ""
             before = [other for other, _, _ in self._returned[:number]]
             if codes is not None and codes[0, model] < 0:
                 words += "; its answer could not be parsed"

@@ -1,14 +1,14 @@
 """Rules that decide which model a row asks next, and when it stops: the rules of a router.
 
 A purchase is the answer of a model here. The state of a row is the set of models asked so far and what they returned:
-whether their answers agree, whether they could be parsed, how long (expensive) they were, and evidence such as a
-log-probability. A rule maps the state to a ``Step``: the next model to ask, or a stop with the answer of a model that
-was asked. ``walk`` follows a rule over a ``Log`` that holds what every model returned; ``ModelSession`` does the same
-for one row whose answers come one after another. ``learners/routing/learn.py`` learns the rules.
+whether their answers agree, whether they could be parsed, how long (expensive) they were, and how sure they are of
+them. A rule maps the state to a ``Step``: the next model to ask, or a stop with the answer of a model that was asked.
+``walk`` follows a rule over a ``Log`` that holds what every model returned; ``ModelSession`` does the same for one row
+whose answers come one after another. ``learners/routing/learn.py`` learns the rules.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any, NamedTuple, Protocol
@@ -16,11 +16,18 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
+from thrifty.engine.walk.calibration import UNCOMPARED, UNPARSED
 
-__all__ = ["Cascades", "Log", "Programme", "Replay", "Routes", "Rules", "Step", "walk"]
+__all__ = ["Cascades", "Log", "Programme", "Replay", "Routes", "Rules", "Step", "Thresholds", "walk"]
 
 DIGITS = 6
 """Scores are rounded before they are compared: the last bits of a BLAS decide nothing."""
+
+N_ANSWERS = 10
+"""Different answers that a model might give, where votes are combined without class probabilities."""
+
+_HINGES = (0.5, 0.7, 0.85, 0.95)
+"""Confidences at which the gain of asking on may bend."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +41,13 @@ class Log:
     quality, cost : ndarray
         Measured quality and billed cost.
     answers : ndarray of int, optional
-        Equal numbers within a row are equal answers; -1 could not be parsed.
+        Equal numbers within a row are equal answers; -1 could not be parsed, -2 is not compared.
     evidence : ndarray, optional
-        Numbers known after asking.
+        Confidence of each answer, known after asking: the calibrated probability that it is right.
+    classes : ndarray of shape (n_rows, n_models, n_classes), optional
+        Calibrated class probabilities; ``answers`` are the classes.
+    after : ndarray of shape (n_models, n_models), optional
+        Share of its cost that a model (row) takes where another one (column) was asked before.
     """
 
     prior: Floats
@@ -45,6 +56,8 @@ class Log:
     cost: Floats
     answers: Ints | None = None
     evidence: Floats | None = None
+    classes: Floats | None = None
+    after: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.prior)
@@ -60,12 +73,25 @@ class Log:
 
     def take(self, models: Ints) -> "Log":
         """These models only."""
-        return self._each(lambda array: array[:, models])
+        after = None if self.after is None else self.after[np.ix_(models, models)]
+        return replace(self._each(lambda array: array[:, models]), after=after)
 
     def _each(self, change: Callable[[Any], Any]) -> "Log":
-        arrays = self.prior, self.expected, self.quality, self.cost, self.answers, self.evidence
-        changed: list[Any] = [None if array is None else change(array) for array in arrays]
-        return Log(*changed)
+        names = ("prior", "expected", "quality", "cost", "answers", "evidence", "classes")
+        arrays = {name: getattr(self, name) for name in names}
+        return replace(
+            self, **{name: change(array) for name, array in arrays.items() if array is not None}
+        )
+
+    def share_after(self, model: int, asked: Sequence[int]) -> float:
+        """Share of its cost that a model takes after others."""
+        if self.after is None or not len(asked):
+            return 1.0
+        return float(self.after[model, list(asked)].min())
+
+    def shares_after(self, asked: Sequence[int]) -> Floats:
+        """Share of its cost that each model takes after others."""
+        return np.array([self.share_after(model, asked) for model in range(self.n_models)])
 
 
 class Step(NamedTuple):
@@ -77,6 +103,8 @@ class Step(NamedTuple):
     """Model whose answer is best at hand; -1 before any was asked."""
     value: Floats
     """Expected quality of that answer; NaN where the rule has no estimate."""
+    bar: Floats | None = None
+    """Confidence from which on the rule stops, where it compares with one."""
 
 
 class Rules(Protocol):
@@ -146,6 +174,57 @@ class Cascades:
 
 
 @dataclass(frozen=True, eq=False)
+class Thresholds:
+    """Sequences of models: ask one after another until the best answer at hand is sure enough.
+
+    Attributes
+    ----------
+    models : ndarray of shape (n_rules, max_asks)
+        The models of each rule in their order, -1 behind the last.
+    cuts : ndarray of shape (n_rules, max_asks - 1)
+        A row goes on to the next model iff the confidence of the best answer at hand is not above this.
+    """
+
+    models: Ints
+    cuts: Floats
+
+    @property
+    def n_rules(self) -> int:
+        """Number of rules."""
+        return len(self.models)
+
+    def suits(self, log: Log) -> bool:
+        """True if each rule names different models of the log, and the log has their confidence."""
+        models, shape = self.models, self.models.shape
+        if log.evidence is None or len(shape) != 2 or self.cuts.shape != (shape[0], shape[1] - 1):
+            return False
+        is_model = models >= 0
+        named = [line[line >= 0] for line in models]
+        return (
+            bool(((models >= -1) & (models < log.n_models)).all() and is_model[:, 0].all())
+            and bool((is_model[:, 1:] <= is_model[:, :-1]).all())
+            and all(len(np.unique(line)) == len(line) for line in named)
+            and not np.isnan(self.cuts).any()
+        )
+
+    def decide(self, place: int, asked: tuple[int, ...], log: Log) -> Step:
+        """Decide by the confidence of the best answer at hand."""
+        sequence, n_rows, n_asked = self.models[place], len(log), len(asked)
+        if not asked:
+            return Step(np.full(n_rows, sequence[0]), np.full(n_rows, -1), np.full(n_rows, np.nan))
+        answer, confidence = best_at_hand(log, asked)
+        if n_asked == len(sequence) or sequence[n_asked] < 0:
+            return Step(np.full(n_rows, -1), answer, confidence)
+        bar = self.cuts[place, n_asked - 1]
+        ask = np.where(confidence > bar, -1, sequence[n_asked])
+        return Step(ask, answer, confidence, np.full(n_rows, bar))
+
+    def takes_next(self, place: int, asked: tuple[int, ...]) -> bool:  # noqa: ARG002
+        """True for single models; among several, the surest answer is taken."""
+        return bool((self.models[place, 1:] < 0).all())
+
+
+@dataclass(frozen=True, eq=False)
 class Routes:
     """One model for each row: the largest ``prior - price * expected cost``."""
 
@@ -191,6 +270,8 @@ class Programme:
         For each set of 1 to ``max_asks`` models, in the order of their size: quality of each answer at hand.
     gain : tuple of ndarray of shape (n_columns, n_other_models, n_prices)
         For each set of 0 to ``max_asks - 1`` models: gain of asking each further model, before its own cost.
+    reads_confidence : bool
+        Whether evidence is the calibrated confidence of answers; programmes of version 0.3 read it as it was given.
     """
 
     prices: Floats
@@ -199,6 +280,7 @@ class Programme:
     reads_row: bool
     stop: tuple[Floats, ...]
     gain: tuple[Floats, ...]
+    reads_confidence: bool = False
 
     @cached_property
     def _places(self) -> dict[tuple[int, ...], int]:
@@ -207,7 +289,7 @@ class Programme:
     def decide(self, place: int, asked: tuple[int, ...], log: Log) -> Step:
         """Decide by the gain over stopping."""
         number = self._places[asked]
-        columns = state_columns(log, asked, self.reads_row)
+        columns = self.columns(log, asked)
         n_rows = len(log)
         answer, value = np.full(n_rows, -1), np.full(n_rows, np.nan)
         if asked:
@@ -217,7 +299,7 @@ class Programme:
         if len(asked) == self.max_asks:
             return Step(np.full(n_rows, -1), answer, value)
         others = others_of(asked, log.n_models)
-        cost = self.expected_cost(log)[:, others]
+        cost = self.expected_cost(log, asked)[:, others]
         gain = columns @ self.gain[number][:, :, place] - self.prices[place] * cost
         best = first_largest(gain)
         go = np.round(gain[np.arange(n_rows), best], DIGITS) > 0.0
@@ -227,9 +309,15 @@ class Programme:
         """True if one model is asked; among several the best answer is taken."""
         return self.max_asks == 1
 
-    def expected_cost(self, log: Log) -> Floats:
-        """Expected cost of each model, shape (n_rows, n_models)."""
-        return log.expected if self.reads_row else np.broadcast_to(self.mean_cost, log.expected.shape)
+    def expected_cost(self, log: Log, asked: tuple[int, ...] = ()) -> Floats:
+        """Expected cost of each model after others, shape (n_rows, n_models)."""
+        cost = log.expected if self.reads_row else np.broadcast_to(self.mean_cost, log.expected.shape)
+        return cost if log.after is None else cost * log.shares_after(asked)
+
+    def columns(self, log: Log, asked: tuple[int, ...]) -> Floats:
+        """Features of a state that the programme reads."""
+        columns = state_columns(log, asked, self.reads_row, reads_evidence=not self.reads_confidence)
+        return np.column_stack([columns, *confidence_columns(log, asked)]) if self.reads_confidence else columns
 
     @property
     def n_rules(self) -> int:
@@ -241,7 +329,9 @@ class Programme:
         if self.mean_cost.shape != (log.n_models,) or not 0 < self.max_asks <= log.n_models or not len(log):
             return False
         sets, row = sets_of(log.n_models, self.max_asks), log.rows(np.arange(1))
-        sizes = [(state_columns(row, asked, self.reads_row).shape[1], len(asked)) for asked in sets]
+        if self.reads_confidence and log.evidence is None:
+            return False
+        sizes = [(self.columns(row, asked).shape[1], len(asked)) for asked in sets]
         stop = [size for size in sizes if size[1]]
         gain = [(n, log.n_models - size, self.n_rules) for n, size in sizes if size < self.max_asks]
         return [array.shape for array in self.stop] == stop and [array.shape for array in self.gain] == gain
@@ -262,7 +352,66 @@ def first_largest(values: Floats, axis: int = -1) -> Ints:
     return largest
 
 
-def state_columns(log: Log, asked: tuple[int, ...], reads_row: bool) -> Floats:
+def answers_at_hand(log: Log, asked: tuple[int, ...]) -> Floats:
+    """Probability that each answer at hand is right, shape (n_rows, n_asked): of all that was returned so far.
+
+    Class probabilities are averaged over the models asked. Without them, answers are votes whose weights are the
+    log-odds of their confidence (naive Bayes over ``N_ANSWERS`` answers). An answer that could not be parsed is wrong.
+    """
+    assert log.evidence is not None
+    models = list(asked)
+    confidence = log.evidence[:, models]
+    if log.answers is None:
+        return np.round(confidence, DIGITS)
+    answers = log.answers[:, models]
+    alone = np.where(answers == UNPARSED, 0.0, confidence)
+    if len(models) == 1:
+        return np.round(alone, DIGITS)
+    if log.classes is not None:
+        total = log.classes[:, models[0]]
+        for model in models[1:]:
+            total = total + log.classes[:, model]
+        chance = total[np.arange(len(log))[:, None], np.maximum(answers, 0)] / len(models)
+        return np.round(np.where(answers == UNCOMPARED, alone, np.where(answers < 0, 0.0, chance)), DIGITS)
+    is_parsed = answers != UNPARSED
+    confidence = np.clip(confidence, 1e-4, 1.0 - 1e-4)
+    weights = np.where(is_parsed, np.log(confidence / (1.0 - confidence) * (N_ANSWERS - 1)), 0.0)
+    equal = (answers[:, :, None] == answers[:, None, :]) & (answers >= 0)[:, :, None]
+    equal |= np.eye(len(models), dtype=bool) & is_parsed[:, :, None]
+    odds = np.where(is_parsed, np.exp((equal * weights[:, None, :]).sum(axis=2)), 0.0)
+    n_equal = np.maximum(equal.sum(axis=2), 1)
+    n_other = np.maximum(N_ANSWERS - (is_parsed / n_equal).sum(axis=1), 1.0)
+    return np.round(odds / ((odds / n_equal).sum(axis=1) + n_other)[:, None], DIGITS)
+
+
+def best_at_hand(log: Log, asked: tuple[int, ...]) -> tuple[Ints, Floats]:
+    """Model whose answer is most probably right, and that probability, each of shape (n_rows,)."""
+    chance = answers_at_hand(log, asked)
+    best = chance.argmax(axis=1)
+    return np.array(asked)[best], chance[np.arange(len(log)), best]
+
+
+def confidence_columns(log: Log, asked: tuple[int, ...]) -> list[Floats]:
+    """Features of how sure the answers at hand are: a linear spline of the surest, and each alone and combined.
+
+    Of class probabilities also the margin to the second class and the entropy.
+    """
+    if not asked:
+        return []
+    assert log.evidence is not None
+    chance, models = answers_at_hand(log, asked), list(asked)
+    best = chance.max(axis=1)
+    columns = [best, best * best, *(np.maximum(best - hinge, 0.0) for hinge in _HINGES)]
+    if len(asked) > 1:
+        columns += [*chance.T, *log.evidence[:, models].T]
+    if log.classes is not None:
+        mean = log.classes[:, models].mean(axis=1)
+        second = np.sort(mean, axis=1)[:, -2]
+        columns += [best - second, -(mean * np.log(np.maximum(mean, 1e-9))).sum(axis=1)]
+    return columns
+
+
+def state_columns(log: Log, asked: tuple[int, ...], reads_row: bool, *, reads_evidence: bool = True) -> Floats:
     """Features of a state, shape (n_rows, n_columns): they grow with what was asked, not with the number of models.
 
     A constant; expected quality of the asked models, the mean over all and the best of the others; for each answer
@@ -283,7 +432,7 @@ def state_columns(log: Log, asked: tuple[int, ...], reads_row: bool) -> Floats:
         for model in asked
     ]
     columns += [column for column in surprise if column is not None]
-    if log.evidence is not None:
+    if log.evidence is not None and reads_evidence:
         columns += [log.evidence[:, model] for model in asked]
     if log.answers is None or not asked:
         return np.column_stack(columns)
@@ -326,14 +475,14 @@ def walk(rules: Rules, place: int, log: Log) -> Replay:
     for depth in range(log.n_models + 1):
         following: dict[tuple[int, ...], list[Ints]] = {}
         for held, members in groups.items():
-            rows = np.concatenate(members)
-            step = rules.decide(place, held, log.rows(rows))
+            rows = np.sort(np.concatenate(members))
+            step = rules.decide(place, held, log if len(rows) == n_rows else log.rows(rows))
             ends = step.ask < 0
             model[rows[ends]] = step.answer[ends]
             for next_model in np.unique(step.ask[~ends]):
                 to_ask = rows[step.ask == next_model]
                 asked[to_ask, depth] = next_model
-                cost[to_ask] += log.cost[to_ask, next_model]
+                cost[to_ask] += log.share_after(next_model, held) * log.cost[to_ask, next_model]
                 following.setdefault(tuple(sorted((*held, int(next_model)))), []).append(to_ask)
         groups = following
     n_asks = max(1, int((asked >= 0).sum(axis=1).max(initial=1)))

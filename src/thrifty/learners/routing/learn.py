@@ -1,17 +1,18 @@
 """Learning of a router's rules, their comparison out of fold, and those worth mixing.
 
-There are four families of rules, each learned for the same list of prices ``lambda`` of a unit of cost, to maximise
+There are five families of rules, each learned for the same list of prices ``lambda`` of a unit of cost, to maximise
 ``quality - lambda * cost``:
 
 * single models, and fixed cascades (ask two; if they disagree, ask a third), the best of the log at each price;
+* thresholds: a sequence of models, each asked unless the best answer at hand is sure enough (``thresholds.py``);
 * routing: the model of the largest expected ``quality - lambda * cost``, once;
 * programmes: dynamic programming over sets of asked models, with and without the features of the row. For each set one
   small ridge regression estimates, from one Gram matrix, the quality of each answer at hand, and for each further model
   and price the gain of asking it over stopping. Backward induction runs from the largest sets to the empty one.
 
-Rows that rules were not learned from tell their quality; gains over fixed rules (single models and cascades), which are
-chosen from few and hardly overfit, are shrunk by their noise. Rows are mixed between the points on the convex hull of
-cost and quality, so that any budget is spent.
+Rows that rules were not learned from tell their quality; gains over simpler rules (single models and cascades, which
+are chosen from few and hardly overfit; of programmes and routing, also thresholds) are shrunk by their noise. Rows are
+mixed between the points on the convex hull of cost and quality, so that any budget is spent.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,10 +34,10 @@ from thrifty.engine.walk.next_model import (
     first_largest,
     others_of,
     sets_of,
-    state_columns,
     walk,
 )
 from thrifty.learners.routing.quality import ridge
+from thrifty.learners.routing.thresholds import learn_thresholds
 
 N_PRICES = 20
 COST_ONLY = 1e9
@@ -66,7 +67,9 @@ def learn_cascades(log: Log, prices: Floats, max_asks: int) -> Cascades:
                 models.append((i, j, k))
                 best.append(better)
                 quality.append(agreed + float((apart * log.quality[:, k]).mean()))
-                costs.append(cost[i] + cost[j] + float((apart * log.cost[:, k]).mean()))
+                further = cost[j] * log.share_after(j, (i,))
+                third = log.cost[:, k] * log.share_after(k, (i, j))
+                costs.append(cost[i] + further + float((apart * third).mean()))
     value = np.array(quality) - prices[:, None] * np.array(costs)
     found = first_largest(value)
     return Cascades(np.array(models)[found], np.array(best)[found])
@@ -76,15 +79,15 @@ def learn_programme(log: Log, prices: Floats, max_asks: int, *, reads_row: bool)
     """Learn by backward induction, from the largest sets of asked models to the empty one."""
     n_rows, n_models, n_prices = len(log), log.n_models, len(prices)
     rows = np.arange(n_rows)
-    empty = Programme(prices, log.cost.mean(axis=0), max_asks, reads_row, (), ())
-    cost = empty.expected_cost(log)
+    mean_cost, reads_confidence = log.cost.mean(axis=0), log.evidence is not None
+    empty = Programme(prices, mean_cost, max_asks, reads_row, (), (), reads_confidence)
     value: dict[
         tuple[int, ...], Floats
     ] = {}  # quality less price * cost from each set on, (n_rows, n_prices)
     stop: dict[tuple[int, ...], Floats] = {}
     gain: dict[tuple[int, ...], Floats] = {}
     for asked in reversed(sets_of(n_models, max_asks)):
-        columns = state_columns(log, asked, reads_row)
+        columns = empty.columns(log, asked)
         at_hand = np.zeros(n_rows)
         if asked:
             stop[asked] = ridge(columns, log.quality[:, asked], _ALPHA)
@@ -99,12 +102,12 @@ def learn_programme(log: Log, prices: Floats, max_asks: int, *, reads_row: bool)
         after = np.stack([value[tuple(sorted((*asked, int(other))))] for other in others], axis=1)
         target = after - at_hand[:, None, None]
         coefficients = ridge(columns, target.reshape(n_rows, -1), _ALPHA)
+        cost = empty.expected_cost(log, asked)
         estimate = (columns @ coefficients).reshape(target.shape) - cost[:, others, None] * prices
         best = first_largest(estimate, axis=1)
         go = np.round(np.take_along_axis(estimate, best[:, None], 1)[:, 0], DIGITS) > 0.0
-        then = (
-            np.take_along_axis(after, best[:, None], 1)[:, 0] - prices * log.cost[rows[:, None], others[best]]
-        )
+        paid = (log.cost * log.shares_after(asked))[rows[:, None], others[best]]
+        then = np.take_along_axis(after, best[:, None], 1)[:, 0] - prices * paid
         value[asked] = np.where(go | (not asked), then, at_hand[:, None])
         gain[asked] = coefficients.reshape(-1, len(others), n_prices)
     sets = sets_of(n_models, max_asks)
@@ -122,16 +125,22 @@ def prices_of(log: Log, n_prices: int) -> Floats:
     return np.array([0.0, *steps, COST_ONLY / cost.min()])
 
 
-def learn_families(log: Log, max_asks: int) -> Iterator[tuple[str, Callable[[Log], Rules]]]:
+def learn_families(
+    log: Log, max_asks: int, *, has_columns: bool = True
+) -> Iterator[tuple[str, Callable[[Log], Rules]]]:
     """Names of the families that suit a log, simple ones first, and how each is learned."""
     max_asks = min(max_asks, log.n_models)
     few, many = prices_of(log, N_PRICES), prices_of(log, 3 * N_PRICES)
     yield "single model", lambda rows: learn_cascades(rows, many, 1)
     if max_asks >= 3 and log.answers is not None:
         yield "fixed cascade", lambda rows: learn_cascades(rows, many, max_asks)
-    yield "routing", lambda _: Routes(many)
+    if max_asks >= 2 and log.evidence is not None:
+        yield "thresholds", lambda rows: learn_thresholds(rows, many, max_asks)
+    if has_columns:
+        yield "routing", lambda _: Routes(many)
     if max_asks >= 2 and len(log) >= MIN_ROWS and (log.answers is not None or log.evidence is not None):
-        yield "programme", lambda rows: learn_programme(rows, few, max_asks, reads_row=True)
+        if has_columns:
+            yield "programme", lambda rows: learn_programme(rows, few, max_asks, reads_row=True)
         yield "programme without features", lambda rows: learn_programme(rows, few, max_asks, reads_row=False)
 
 

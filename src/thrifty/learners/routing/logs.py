@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.arrays import Bools, Floats, Ints
+from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.engine.prices.models import TOKEN_CHARACTERS, ModelPrice
+from thrifty.engine.walk.calibration import class_probabilities
 from thrifty.errors import InvalidInputError, MissingSupportWarning
 from thrifty.learners.routing.quality import floored, ridge
+from thrifty.rows import fingerprints, mix
 
 MIN_ROWS = 30
 _MAX_WEIGHT = 20.0
@@ -57,7 +59,7 @@ def matrix(name: str, given: Any, models: Sequence[str], n_rows: int | None) -> 
     return array
 
 
-def numbers(name: str, given: Any, models: Sequence[str], n_rows: int) -> Floats:
+def numbers(name: str, given: Any, models: Sequence[str], n_rows: int | None) -> Floats:
     """A matrix of numbers."""
     try:
         return matrix(name, given, models, n_rows).astype(np.float64)
@@ -67,6 +69,18 @@ def numbers(name: str, given: Any, models: Sequence[str], n_rows: int) -> Floats
         raise InvalidInputError(
             f"{name} must hold numbers, NaN where a model was not asked: {error}"
         ) from error
+
+
+def check_evidence(given: Any, models: Sequence[str], n_rows: int | None) -> Floats:
+    """Evidence as numbers of shape (n_rows, n_models), or class probabilities of shape (n_rows, n_models, n_classes)."""
+    if np.ndim(given) != 3:
+        return numbers("evidence", given, models, n_rows)
+    shape = np.shape(given)
+    if shape[1] != len(models) or (n_rows is not None and shape[0] != n_rows) or shape[2] < 2:
+        raise InvalidInputError(
+            f"evidence with classes must have shape ({n_rows}, {len(models)}, n_classes); got {shape}."
+        )
+    return class_probabilities(given)
 
 
 def qualities(given: Any, models: Sequence[str], n_rows: int) -> Floats:
@@ -150,6 +164,48 @@ def check_billed(costs: Floats, models: Sequence[str]) -> None:
                 f"{name!r} is free in every row of cost. A model that is free needs no router: give what its time is "
                 f"worth."
             )
+
+
+def row_keys(n_rows: int, quality: Any) -> Words:
+    """Keys of rows of which nothing is known before a model is asked: their numbers in this log.
+
+    Rows of two logs are different ones, unless the logs hold the same qualities.
+    """
+    if quality is None:
+        return np.arange(n_rows, dtype=np.uint64)
+    log = fingerprints(np.asarray(quality, dtype=np.float64)).sum(dtype=np.uint64)
+    return mix(np.arange(1, n_rows + 1, dtype=np.uint64) + mix(log[None]))
+
+
+def means_of_others(values: Floats, folds: Ints) -> Floats:
+    """Mean of each model over the rows of other folds: what is expected where nothing is known of a row."""
+    means = np.empty_like(values)
+    for fold in np.unique(folds):
+        means[folds == fold] = values[folds != fold].mean(axis=0)
+    return means
+
+
+def shares_after(after: Any, models: Sequence[str], mean_cost: Floats) -> Floats | None:
+    """Share of its cost that each model (row) takes where another one (column) was asked before."""
+    if not after:
+        return None
+    shares = np.ones((len(models), len(models)))
+    rule = "after must be a dict from models to dicts from models asked before to prices"
+    for name, prices in after.items():
+        if name not in models or not isinstance(prices, Mapping):
+            raise InvalidInputError(f"{rule}; got {name!r}: {prices!r}.")
+        place = list(models).index(name)
+        for before, price in prices.items():
+            if before not in models or before == name:
+                raise InvalidInputError(f"{rule}; {name!r} has one after {before!r}.")
+            cost = float(mean_cost[place])
+            if not (isinstance(price, int | float) and 0.0 <= price <= cost * (1.0 + 1e-9)):
+                raise InvalidInputError(
+                    f"the price of {name!r} after {before!r} must lie in [0, {cost:g}], its mean cost alone; got "
+                    f"{price!r}."
+                )
+            shares[place, list(models).index(before)] = min(price / cost, 1.0)
+    return shares
 
 
 def normalise(answer: Any) -> Any:

@@ -8,6 +8,7 @@ budgets, bills and certificates are those of cascades.
 """
 
 import copy
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
@@ -27,6 +28,7 @@ from thrifty.engine.prices.models import ModelPrice, check_models, check_price
 from thrifty.engine.purchases.readers import Ledger
 from thrifty.engine.purchases.receipts import Receipt
 from thrifty.engine.walk.buying import buy_answers
+from thrifty.engine.walk.calibration import UNCOMPARED, UNPARSED
 from thrifty.engine.walk.model_session import ModelExplanation, ModelSession, PricedModels
 from thrifty.engine.walk.next_model import Log, Replay, walk
 from thrifty.engine.walk.policy import Policy
@@ -39,6 +41,7 @@ from thrifty.learners.routing.logs import (
     MIN_ROWS,
     answer_codes,
     check_billed,
+    check_evidence,
     check_propensity,
     check_quality,
     complete,
@@ -47,15 +50,19 @@ from thrifty.learners.routing.logs import (
     inverse_propensity,
     is_text,
     matrix,
+    means_of_others,
     normalise,
     numbers,
     qualities,
+    row_keys,
+    shares_after,
     tokens_in,
     warn_of_support,
     whole_rows,
 )
-from thrifty.learners.routing.quality import crossfit, learn_text_reader, ridge
+from thrifty.learners.routing.quality import QualityModel, crossfit, learn_text_reader, ridge
 from thrifty.learners.routing.state import MAX_POOL, NO_POLICY, RouterState, learn_policy
+from thrifty.learners.routing.thresholds import calibrated
 from thrifty.rows import fingerprints, key_chance, key_words
 from thrifty.threads import limited_threads
 
@@ -91,8 +98,9 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
     """Many models with prices, one budget: which models to ask about each row, and whose answer to take.
 
     Learned from a log: what each model answered to each row, whether that was right, and what it cost. Single models,
-    routing by the row, fixed cascades (ask two, a third where they disagree) and a dynamic programme over sets of asked
-    models are compared out of fold and mixed, so that the mean cost per row is the budget.
+    routing by the row, fixed cascades (ask two, a third where they disagree), thresholds (ask the next one unless the
+    answer is sure enough) and a dynamic programme over sets of asked models are compared out of fold and mixed, so that
+    the mean cost per row is the budget.
 
     Parameters
     ----------
@@ -108,6 +116,9 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         budget, as estimated from the rows of the fit; ``certified`` does so from new ones. None keeps no margin.
     random_state : int, RandomState or None, default=0
         Seed of folds and trees.
+    after : dict of str to dict, default=None
+        Prices that depend on what was asked: ``{"exit2": {"exit1": 8.5}}`` is the price of exit2 after exit1, in the
+        unit of ``cost``; the least applies. Exits of one network, heads on one embedding, a cached prompt.
 
     Attributes
     ----------
@@ -154,12 +165,14 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         max_asks: int = 3,
         confidence: float | None = None,
         random_state: Any = 0,
+        after: Any = None,
     ) -> None:
         self.models = models
         self.budget = budget
         self.max_asks = max_asks
         self.confidence = confidence
         self.random_state = random_state
+        self.after = after
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -184,8 +197,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
 
         Parameters
         ----------
-        X : list of str, or table of shape (n_rows, n_features)
-            Texts, or numbers: a table or embeddings.
+        X : list of str, or table of shape (n_rows, n_features), or None
+            Texts, or numbers: a table or embeddings. None where nothing is known of a row before a model is asked.
         quality : array-like of shape (n_rows, n_models)
             In [0, 1], or right and wrong; NaN where a model was not asked. Columns of data frames are found by name.
         cost : array-like of shape (n_rows, n_models), optional
@@ -193,8 +206,9 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         answers : array-like of shape (n_rows, n_models), optional
             Texts, or labels that are equal within a row where answers are; None, NaN, "" or a negative number where
             nothing could be parsed. Without them and without evidence one model is asked about each row.
-        evidence : array-like of shape (n_rows, n_models), optional
-            A number known after asking, such as a log-probability.
+        evidence : array-like of shape (n_rows, n_models) or (n_rows, n_models, n_classes), optional
+            A number known after asking, such as a log-probability; or class probabilities or their logarithms, of which
+            the largest is the answer. It is calibrated for each model, by isotonic regression of quality.
         propensity : array-like of shape (n_rows, n_models) or (n_rows,), optional
             Probability with which each model was asked, for logs in which not all were.
         """
@@ -204,8 +218,11 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         self._check_goal(self.budget, self.confidence)
         names = tuple(prices)
         with all_or_nothing(self), limited_threads(openmp=1, blas=1):
-            is_texts = is_text(X)
-            rows = list(X) if is_texts else validated(self, X, reset=True)
+            is_texts, rows = X is not None and is_text(X), X
+            if X is None:
+                rows = row_keys(len(quality), quality)
+            else:
+                rows = list(X) if is_texts else validated(self, X, reset=True)
             n_rows = len(rows)
             if n_rows < MIN_ROWS:
                 raise InvalidInputError(
@@ -215,7 +232,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             costs = costs_of(X, cost, answers, prices, n_rows)
             check_billed(costs, names)
             codes = None if answers is None else answer_codes(answers, names, n_rows, self.normalise)
-            shown = None if evidence is None else numbers("evidence", evidence, names, n_rows)
+            shown = None if evidence is None else check_evidence(evidence, names, n_rows)
             known = ~np.isnan(scores)
             asked = check_propensity(propensity, known, names)
             kept, partial = whole_rows(scores, costs, propensity)
@@ -224,34 +241,33 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 scores, costs, asked = scores[kept], costs[kept], asked[kept]
                 codes = None if codes is None else codes[kept]
                 shown = None if shown is None else shown[kept]
-            keys = key_words(rows) if is_texts else fingerprints(rows)
+            keys = key_words(rows) if is_texts or X is None else fingerprints(rows)
             folds = np.unique(key_chance(keys, seed), return_inverse=True)[1] % N_FOLDS
             if len(np.unique(folds)) < N_FOLDS:
                 raise InvalidInputError(
                     f"X must have at least {N_FOLDS} different rows; got {len(np.unique(keys))}."
                 )
             reader = learn_text_reader(rows, seed) if is_texts else None
-            Z: Floats = np.asarray(rows) if reader is None else reader.transform(rows)
+            Z: Floats = np.empty((len(rows), 0))
+            if X is not None:
+                Z = np.asarray(rows) if reader is None else reader.transform(rows)
             if partial:
                 scores, costs = complete(Z, scores, costs, asked, folds, names)
                 codes = shown = None
+            names_in = None if X is None else getattr(self, "feature_names_in_", None)
+            discounts = shares_after(self.after, names, costs.mean(axis=0))
             pool = choose_pool(names, scores, costs, codes, MAX_POOL)
-            model, prior, expected = crossfit(Z, scores[:, pool], costs[:, pool], folds, seed)
-            evidence_mean = np.zeros(len(pool))
-            names_in = getattr(self, "feature_names_in_", None)
+            model: QualityModel | None = None
+            if X is None:
+                prior, expected = (means_of_others(part[:, pool], folds) for part in (scores, costs))
+            else:
+                model, prior, expected = crossfit(Z, scores[:, pool], costs[:, pool], folds, seed)
+            calibration, classes = None, None
+            codes = None if codes is None else codes[:, pool]
             if shown is not None:
-                shown = shown[:, pool]
-                evidence_mean = np.array(
-                    [one[np.isfinite(one)].mean() if np.isfinite(one).any() else 0.0 for one in shown.T]
-                )
-                shown = np.where(np.isfinite(shown), shown, evidence_mean)
+                calibration, shown, classes, codes = calibrated(shown[:, pool], codes, scores[:, pool], folds)
             log = Log(
-                prior,
-                expected,
-                scores[:, pool],
-                costs[:, pool],
-                None if codes is None else codes[:, pool],
-                shown,
+                prior, expected, scores[:, pool], costs[:, pool], codes, shown, classes, None if discounts is None else discounts[np.ix_(pool, pool)]
             )
             self.state_ = learn_policy(
                 RouterState(
@@ -263,11 +279,12 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                     folds=folds,
                     keys=keys,
                     tokens=tokens_in(rows) if is_texts else None,
-                    evidence_mean=evidence_mean,
+                    evidence_mean=np.zeros(len(pool)),
                     single_cost=costs.mean(axis=0),
                     single_quality=scores.mean(axis=0),
                     n_features=0 if is_texts else int(Z.shape[1]),
                     columns=None if is_texts or names_in is None else tuple(map(str, names_in)),
+                    calibration=calibration,
                     **NO_POLICY,
                 ),
                 max_asks,
@@ -378,7 +395,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             state,
             log=replace(log, cost=costs, expected=expected),
             single_cost=single,
-            model=state.model.with_costs(factor),
+            model=None if state.model is None else state.model.with_costs(factor),
         )
         return self._relearned(
             changed, {**old, **{name: check_price(name, one) for name, one in prices.items()}}
@@ -409,7 +426,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             raise InvalidInputError(
                 f"name must be that of a new model; {name!r} is known. Fit again to change it."
             )
-        prior = self._unasked(X).log.prior
+        prior = self._unasked(row_keys(len(quality), None) if X is None else X).log.prior
         scores = check_quality(np.reshape(quality, (-1, 1)), [name], len(prior))[:, 0]
         if len(scores) < _FEW_ROWS or np.isnan(scores).any():
             raise InvalidInputError(
@@ -423,15 +440,29 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         log, n_rows = state.log, len(state.log)
         expected = found[0] + log.prior @ found[1:]
         constant = np.full(n_rows, spent)
+        quality_of_new, is_calibrated = np.clip(expected, 0.0, 1.0), state.calibration is not None
+        evidence = np.full(n_rows, quality_of_new.mean()) if is_calibrated else np.zeros(n_rows)
+        classes = log.classes
+        if classes is not None:
+            classes = np.append(classes, np.full_like(classes[:, :1], 1.0 / classes.shape[2]), axis=1)
+        after = None if log.after is None else np.pad(log.after, (0, 1), constant_values=1.0)
+        code = UNCOMPARED if is_calibrated else UNPARSED
         whole = Log(
             np.column_stack([log.prior, expected]),
             np.column_stack([log.expected, constant]),
-            np.column_stack([log.quality, np.clip(expected, 0.0, 1.0)]),
+            np.column_stack([log.quality, quality_of_new]),
             np.column_stack([log.cost, constant]),
-            None if log.answers is None else np.column_stack([log.answers, np.full(n_rows, -1)]),
-            None if log.evidence is None else np.column_stack([log.evidence, np.zeros(n_rows)]),
+            None if log.answers is None else np.column_stack([log.answers, np.full(n_rows, code)]),
+            None if log.evidence is None else np.column_stack([log.evidence, evidence]),
+            classes,
+            after,
         )
-        model = state.model.with_combination(float(found[0]), found[1:], spent)
+        model = state.model
+        if model is not None:
+            model = model.with_combination(float(found[0]), found[1:], spent)
+        calibration = state.calibration
+        if calibration is not None:
+            calibration = calibration.with_model(float(quality_of_new.mean()))
         pool, kept = (*state.pool, name), np.arange(len(state.pool) + 1)
         if len(pool) > MAX_POOL:
             best = choose_pool(pool[:-1], log.quality, log.cost, log.answers, MAX_POOL - 1)
@@ -440,7 +471,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             state,
             names=(*state.names, name),
             pool=tuple(pool[one] for one in kept),
-            model=model.take(kept),
+            model=None if model is None else model.take(kept),
+            calibration=None if calibration is None else calibration.take(kept),
             log=whole.take(kept),
             evidence_mean=np.append(state.evidence_mean, 0.0)[kept],
             single_cost=np.append(state.single_cost, spent),
@@ -515,6 +547,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
     def _read(self, X: Any) -> tuple[Floats, Words]:
         """Rows as numbers, and their keys."""
         state = self._fitted()
+        if state.model is None:
+            return np.empty((len(X), 0)), key_words(X)
         if state.reader is None:
             # One row of a session has no names; scikit-learn would warn of it.
             plain = state.columns is not None and isinstance(X, np.ndarray) and X.dtype.kind == "f"
@@ -528,18 +562,32 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
     def _unasked(self, X: Any) -> NewLog:
         """Rows of which no model was asked yet."""
         state, (Z, keys) = self._fitted(), self._read(X)
-        prior, expected = state.model.predict(Z)
-        unknown = np.full_like(prior, np.nan)
-        answers = None if state.log.answers is None else np.full(prior.shape, -1)
-        evidence = None if state.log.evidence is None else unknown.copy()
-        log = Log(prior, expected, unknown, unknown.copy(), answers, evidence)
+        known = state.log
+        if state.model is None:
+            shape = len(keys), len(state.pool)
+            prior, expected = (np.broadcast_to(part.mean(axis=0), shape) for part in (known.quality, known.cost))
+        else:
+            prior, expected = state.model.predict(Z)
+        unknown = np.full(prior.shape, np.nan)
+        answers = None if known.answers is None else np.full(prior.shape, UNPARSED)
+        evidence = None if known.evidence is None else unknown.copy()
+        classes = None if known.classes is None else np.zeros((*prior.shape, known.classes.shape[2]))
+        log = Log(prior, expected, unknown, unknown.copy(), answers, evidence, classes, known.after)
         return NewLog(log, keys)
 
     def read_log(
         self, X: Any, quality: Any = None, cost: Any = None, answers: Any = None, evidence: Any = None
     ) -> NewLog:
         """Read a log of new rows, as in ``fit``; costs that were not billed are those expected."""
-        state, new, n_rows = self._fitted(), self._unasked(X), len(X)
+        state = self._fitted()
+        if X is None and state.model is None:
+            if quality is None and cost is None and answers is None and evidence is None:
+                raise InvalidInputError(
+                    "a router without columns needs a log, or the keys of the rows as X, to know how many there are."
+                )
+            n_rows = next((len(part) for part in (quality, cost, answers, evidence) if part is not None), 0)
+            X = row_keys(n_rows, quality)
+        new, n_rows = self._unasked(X), len(X)
         log, names, pool = new.log, state.names, [state.names.index(name) for name in state.pool]
         scores = log.quality if quality is None else qualities(quality, names, n_rows)[:, pool]
         prices = self.model_prices
@@ -549,20 +597,31 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             if is_billed or quality is not None
             else log.cost
         )
-        codes, shown = log.answers, log.evidence
-        if codes is not None:
+        codes, shown, classes = log.answers, log.evidence, log.classes
+        if codes is not None and (classes is None or answers is not None):
             if answers is None:
                 raise InvalidInputError(
                     "the router was fitted with answers, and looks at them: give answers=."
                 )
             codes = answer_codes(answers, names, n_rows, self.normalise, may_be_unparsed=True)[:, pool]
-            codes[:, [name in state.models_without_answers for name in state.pool]] = -1
+            not_compared = [name in state.models_without_answers for name in state.pool]
+            codes[:, not_compared] = UNPARSED if state.calibration is None else UNCOMPARED
         if shown is not None:
+            shown = np.full(shown.shape if classes is None else classes.shape, np.nan)
             if evidence is not None:
-                shown = numbers("evidence", evidence, names, n_rows)[:, pool]
-            shown = np.where(np.isfinite(shown), shown, state.evidence_mean)
+                shown = check_evidence(evidence, names, n_rows)
+                if state.calibration is not None:
+                    state.calibration.check_shape(shown, names)
+                shown = shown[:, pool]
+            if state.calibration is None:
+                shown = np.where(np.isfinite(shown), shown, state.evidence_mean)
+            else:
+                own = None if answers is None else codes
+                shown, classes, codes = state.calibration.of_log(shown, own)
         costs = np.where(np.isnan(costs), log.expected, costs)
-        return new._replace(log=Log(log.prior, log.expected, scores, costs, codes, shown))
+        return new._replace(
+            log=replace(log, quality=scores, cost=costs, answers=codes, evidence=shown, classes=classes)
+        )
 
     def walk(self, new: NewLog, point: int | None = None) -> Replay:
         """Walk rows of a log, each under the operating point that it follows, or all under one of the frontier.
@@ -656,6 +715,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             state.evidence_mean,
             frozenset(state.models_without_answers),
             self.normalise,
+            state.calibration,
         )
 
     def _sessions(self, X: Any, new: NewLog) -> list[ModelSession]:
@@ -667,9 +727,12 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             for row, x in enumerate(rows)
         ]
 
-    def start(self, x: Any) -> ModelSession:
-        """Start a session of one row: a text, or the numbers of a row."""
-        new = self._unasked([x] if isinstance(x, str) else np.asarray(x)[None])
+    def start(self, x: Any = None) -> ModelSession:
+        """Start a session of one row: a text, or the numbers of a row; without columns its key, which may be drawn."""
+        if self._fitted().model is None:
+            new = self._unasked([random.getrandbits(63) if x is None else x])
+        else:
+            new = self._unasked([x] if isinstance(x, str) else np.asarray(x)[None])
         return ModelSession(
             self._priced_models(), x, new.log, follows_upper=bool(self.policy_.follows_upper(new.keys)[0])
         )
@@ -892,7 +955,11 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         if X is not None:
             given = {"quality": quality, "cost": cost, "answers": answers, "evidence": evidence}
             log = {
-                name: matrix(name, one, state.names, len(X)) for name, one in given.items() if one is not None
+                name: check_evidence(one, state.names, len(X))
+                if name == "evidence"
+                else matrix(name, one, state.names, len(X))
+                for name, one in given.items()
+                if one is not None
             }
             new = self._unasked(X)
             sessions = self._sessions(X, new)

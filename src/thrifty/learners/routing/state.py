@@ -10,7 +10,8 @@ import numpy as np
 from thrifty.arrays import Floats, Ints, Words
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.thresholds import convex_hull
-from thrifty.engine.walk.next_model import Cascades, Log, Rules
+from thrifty.engine.walk.calibration import Calibration
+from thrifty.engine.walk.next_model import Cascades, Log, Rules, Thresholds
 from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidInputError
 from thrifty.learners.routing.learn import (
@@ -37,14 +38,14 @@ class RouterState:
         All models, and those that the policy chooses from, cheapest first.
     reader : TextReader or None
         Reads texts; None where rows are tables.
-    model : QualityModel
-        Expected quality and cost.
+    model : QualityModel or None
+        Expected quality and cost; None where rows have no columns, and means stand for them.
     log, folds, keys : Log, ndarray, ndarray
         Training rows with what was expected of them out of fold, their folds, and fingerprints of their content.
     tokens : ndarray or None
         Tokens of each text.
     evidence_mean : ndarray of shape (n_pool,)
-        Stands for evidence that is missing.
+        Stands for evidence that is missing, in files of version 0.3, which do not calibrate it.
     families, family_names : tuple
         Rules, learned from all rows.
     point_family, point_place : ndarray of shape (n_points,)
@@ -59,12 +60,14 @@ class RouterState:
         Their names, where they have any.
     models_without_answers : tuple of str
         Models that were added later: the log does not know their answers, which are not compared.
+    calibration : Calibration or None
+        Maps from evidence to confidence, where the fit has evidence.
     """
 
     names: tuple[str, ...]
     pool: tuple[str, ...]
     reader: TextReader | None
-    model: QualityModel
+    model: QualityModel | None
     log: Log
     folds: Ints
     keys: Words
@@ -81,6 +84,7 @@ class RouterState:
     n_features: int
     columns: tuple[str, ...] | None = None
     models_without_answers: tuple[str, ...] = ()
+    calibration: Calibration | None = None
 
     def first_asked(self, point: int, log: Log) -> Ints:
         """First model that each row of a log asks under a point."""
@@ -144,7 +148,9 @@ class RouterState:
             raise InvalidInputError(f"a router must choose from 2 to {MAX_POOL} models; got {n_pool}.")
         rules = {
             "have pool models among its models": set(self.pool) <= set(self.names),
-            "have expectations of each pool model": len(self.model.mean) == n_pool,
+            "have expectations of each pool model": self.model is None or len(self.model.mean) == n_pool,
+            "have calibrated evidence of each pool model": self.calibration is None
+            or (self.log.evidence is not None and len(self.calibration.knots) == n_pool),
             "know the family and the rule of each point": n_points > 0
             and len(self.families) == len(self.family_names)
             and self.point_place.shape == self.point_family.shape
@@ -183,15 +189,15 @@ def learn_policy(state: RouterState, max_asks: int) -> RouterState:
     names: list[str] = []
     families: list[Rules] = []
     cross_fitted: list[CrossFittedRules] = []
-    for name, learn in learn_families(state.log, max_asks):
+    for name, learn in learn_families(state.log, max_asks, has_columns=state.model is not None):
         family, own = cross_fit_rules(learn, state.log, state.folds)
         if not isinstance(family, Cascades):
-            fixed = [
+            simpler = [
                 rules
                 for rules, other in zip(cross_fitted, families, strict=True)
-                if isinstance(other, Cascades)
+                if isinstance(other, Cascades | Thresholds)
             ]
-            own = shrunk(own, _together(fixed))
+            own = shrunk(own, _together(simpler))
         names.append(name)
         families.append(family)
         cross_fitted.append(own)
