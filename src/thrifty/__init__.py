@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from thrifty.learners.dynamod.linear import DynaModLinClassifier as DynaModLinClassifier
     from thrifty.learners.dynamod.sweep import sweep as sweep
     from thrifty.learners.routing.confidence import ConfidenceRouter as ConfidenceRouter
+    from thrifty.learners.routing.model_cascade import CascadeClassifier as CascadeClassifier
+    from thrifty.learners.routing.model_cascade import CascadeRegressor as CascadeRegressor
     from thrifty.learners.routing.router import ModelRouter as ModelRouter
     from thrifty.learners.table_fit import fit_table as fit_table
     from thrifty.reporting.page import report as report
@@ -67,6 +69,7 @@ _NAMES_OF = {
     "learners.dynamod.linear": "DynaModLinClassifier",
     "learners.dynamod.sweep": "sweep",
     "learners.routing.confidence": "ConfidenceRouter",
+    "learners.routing.model_cascade": "CascadeClassifier CascadeRegressor",
     "learners.routing.router": "ModelRouter",
     "learners.table_fit": "fit_table",
     "reporting.page": "report",

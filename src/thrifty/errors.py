@@ -241,3 +241,7 @@ class OtherVersionWarning(UserWarning):
 
 class DoubtfulRowsWarning(UserWarning):
     """Training rows are too few, or hold numbers or dates that are written as text."""
+
+
+class SlowModelWarning(UserWarning):
+    """An estimator took far longer than was measured at the fit."""

@@ -503,7 +503,7 @@ def test_where_the_key_decides_between_two_points_a_session_of_a_router_says_so(
     policy = replace(router.policy_, lower=0, upper=len(router.policy_) - 1, share=0.5)
     mixed = copy.copy(router)
     mixed.policy_ = policy
-    follows, reasons = policy.follows_upper(mixed._unasked(X[:40]).keys), set()
+    follows, reasons = policy.follows_upper(mixed.unasked(X[:40]).keys), set()
     for x, codes, upper in zip(X[:40], answers, follows, strict=False):
         session, routes = mixed.start(x), []
         for point in (policy.lower, policy.upper):

@@ -18,7 +18,18 @@ import numpy as np
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.engine.walk.calibration import UNCOMPARED, UNPARSED
 
-__all__ = ["Cascades", "Log", "Programme", "Replay", "Routes", "Rules", "Step", "Thresholds", "walk"]
+__all__ = [
+    "Cascades",
+    "Log",
+    "Programme",
+    "Replay",
+    "Routes",
+    "Rules",
+    "Step",
+    "Thresholds",
+    "walk",
+    "walk_mixed",
+]
 
 DIGITS = 6
 """Scores are rounded before they are compared: the last bits of a BLAS decide nothing."""
@@ -79,9 +90,7 @@ class Log:
     def _each(self, change: Callable[[Any], Any]) -> "Log":
         names = ("prior", "expected", "quality", "cost", "answers", "evidence", "classes")
         arrays = {name: getattr(self, name) for name in names}
-        return replace(
-            self, **{name: change(array) for name, array in arrays.items() if array is not None}
-        )
+        return replace(self, **{name: change(array) for name, array in arrays.items() if array is not None})
 
     def share_after(self, model: int, asked: Sequence[int]) -> float:
         """Share of its cost that a model takes after others."""
@@ -317,7 +326,9 @@ class Programme:
     def columns(self, log: Log, asked: tuple[int, ...]) -> Floats:
         """Features of a state that the programme reads."""
         columns = state_columns(log, asked, self.reads_row, reads_evidence=not self.reads_confidence)
-        return np.column_stack([columns, *confidence_columns(log, asked)]) if self.reads_confidence else columns
+        return (
+            np.column_stack([columns, *confidence_columns(log, asked)]) if self.reads_confidence else columns
+        )
 
     @property
     def n_rules(self) -> int:
@@ -411,7 +422,9 @@ def confidence_columns(log: Log, asked: tuple[int, ...]) -> list[Floats]:
     return columns
 
 
-def state_columns(log: Log, asked: tuple[int, ...], reads_row: bool, *, reads_evidence: bool = True) -> Floats:
+def state_columns(
+    log: Log, asked: tuple[int, ...], reads_row: bool, *, reads_evidence: bool = True
+) -> Floats:
     """Features of a state, shape (n_rows, n_columns): they grow with what was asked, not with the number of models.
 
     A constant; expected quality of the asked models, the mean over all and the best of the others; for each answer
@@ -466,24 +479,45 @@ class Replay(NamedTuple):
     """With ``propensity``, terms of the self-normalised inverse-propensity estimate of quality, which is their mean."""
 
 
+Asker = Callable[[int, Ints], None]
+"""Asks a model, by its place, about rows, and writes what it returned into the log."""
+
+
 def walk(rules: Rules, place: int, log: Log) -> Replay:
     """Follow one rule on a log that holds what every model returned."""
+    return walk_mixed([(np.arange(len(log)), rules, place)], log)
+
+
+def walk_mixed(parts: Sequence[tuple[Ints, Rules, int]], log: Log, ask: Asker | None = None) -> Replay:
+    """Follow rules, each on its rows of a log; ``ask`` is called for what the log does not hold yet.
+
+    Each model is asked once at each depth, about all rows that need it then.
+    """
     n_rows = len(log)
     asked = np.full((n_rows, log.n_models), -1)
     model, cost = np.full(n_rows, -1), np.zeros(n_rows)
-    groups: dict[tuple[int, ...], list[Ints]] = {(): [np.arange(n_rows)]}
+    groups: dict[tuple[int, tuple[int, ...]], list[Ints]] = {
+        (part, ()): [rows] for part, (rows, _, _) in enumerate(parts)
+    }
     for depth in range(log.n_models + 1):
-        following: dict[tuple[int, ...], list[Ints]] = {}
-        for held, members in groups.items():
+        following: dict[tuple[int, tuple[int, ...]], list[Ints]] = {}
+        asks: list[tuple[int, tuple[int, ...], Ints]] = []
+        for (part, held), members in groups.items():
+            _, rules, place = parts[part]
             rows = np.sort(np.concatenate(members))
             step = rules.decide(place, held, log if len(rows) == n_rows else log.rows(rows))
             ends = step.ask < 0
             model[rows[ends]] = step.answer[ends]
-            for next_model in np.unique(step.ask[~ends]):
+            for next_model in np.unique(step.ask[~ends]).tolist():
                 to_ask = rows[step.ask == next_model]
                 asked[to_ask, depth] = next_model
-                cost[to_ask] += log.share_after(next_model, held) * log.cost[to_ask, next_model]
-                following.setdefault(tuple(sorted((*held, int(next_model)))), []).append(to_ask)
+                asks.append((next_model, held, to_ask))
+                following.setdefault((part, tuple(sorted((*held, next_model)))), []).append(to_ask)
+        if ask is not None:
+            for next_model in sorted({one for one, _, _ in asks}):
+                ask(next_model, np.sort(np.concatenate([rows for one, _, rows in asks if one == next_model])))
+        for next_model, held, to_ask in asks:
+            cost[to_ask] += log.share_after(next_model, held) * log.cost[to_ask, next_model]
         groups = following
     n_asks = max(1, int((asked >= 0).sum(axis=1).max(initial=1)))
     return Replay(asked[:, :n_asks], model, cost, log.quality[np.arange(n_rows), model])

@@ -30,7 +30,7 @@ from thrifty.engine.purchases.receipts import Receipt
 from thrifty.engine.walk.buying import buy_answers
 from thrifty.engine.walk.calibration import UNCOMPARED, UNPARSED
 from thrifty.engine.walk.model_session import ModelExplanation, ModelSession, PricedModels
-from thrifty.engine.walk.next_model import Log, Replay, walk
+from thrifty.engine.walk.next_model import Asker, Log, Replay, walk_mixed
 from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidInputError, InvalidParameterError
 from thrifty.learners.estimators.base import PickledWithVersion, all_or_nothing
@@ -267,7 +267,14 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             if shown is not None:
                 calibration, shown, classes, codes = calibrated(shown[:, pool], codes, scores[:, pool], folds)
             log = Log(
-                prior, expected, scores[:, pool], costs[:, pool], codes, shown, classes, None if discounts is None else discounts[np.ix_(pool, pool)]
+                prior,
+                expected,
+                scores[:, pool],
+                costs[:, pool],
+                codes,
+                shown,
+                classes,
+                None if discounts is None else discounts[np.ix_(pool, pool)],
             )
             self.state_ = learn_policy(
                 RouterState(
@@ -426,7 +433,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             raise InvalidInputError(
                 f"name must be that of a new model; {name!r} is known. Fit again to change it."
             )
-        prior = self._unasked(row_keys(len(quality), None) if X is None else X).log.prior
+        prior = self.unasked(row_keys(len(quality), None) if X is None else X).log.prior
         scores = check_quality(np.reshape(quality, (-1, 1)), [name], len(prior))[:, 0]
         if len(scores) < _FEW_ROWS or np.isnan(scores).any():
             raise InvalidInputError(
@@ -559,13 +566,15 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             raise InvalidInputError(f"X must be a list of texts, as in fit; got {type(X).__name__}.")
         return state.reader.transform(list(X)), key_words(list(X))
 
-    def _unasked(self, X: Any) -> NewLog:
+    def unasked(self, X: Any) -> NewLog:
         """Rows of which no model was asked yet."""
         state, (Z, keys) = self._fitted(), self._read(X)
         known = state.log
         if state.model is None:
             shape = len(keys), len(state.pool)
-            prior, expected = (np.broadcast_to(part.mean(axis=0), shape) for part in (known.quality, known.cost))
+            prior, expected = (
+                np.broadcast_to(part.mean(axis=0), shape) for part in (known.quality, known.cost)
+            )
         else:
             prior, expected = state.model.predict(Z)
         unknown = np.full(prior.shape, np.nan)
@@ -587,7 +596,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 )
             n_rows = next((len(part) for part in (quality, cost, answers, evidence) if part is not None), 0)
             X = row_keys(n_rows, quality)
-        new, n_rows = self._unasked(X), len(X)
+        new, n_rows = self.unasked(X), len(X)
         log, names, pool = new.log, state.names, [state.names.index(name) for name in state.pool]
         scores = log.quality if quality is None else qualities(quality, names, n_rows)[:, pool]
         prices = self.model_prices
@@ -623,22 +632,19 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             log=replace(log, quality=scores, cost=costs, answers=codes, evidence=shown, classes=classes)
         )
 
-    def walk(self, new: NewLog, point: int | None = None) -> Replay:
+    def walk(self, new: NewLog, point: int | None = None, ask: Asker | None = None) -> Replay:
         """Walk rows of a log, each under the operating point that it follows, or all under one of the frontier.
 
-        Models of the result are places in ``pool_``, -1 behind the last one asked.
+        Models of the result are places in ``pool_``, -1 behind the last one asked. ``ask(model, rows)`` writes into the
+        log what a model returns; without it, the log holds what every model returned.
         """
         state = self._fitted()
-        if point is not None:
-            return walk(state.families[state.point_family[point]], int(state.point_place[point]), new.log)
-        parts = [(mask, self.walk(new.rows(mask), place)) for mask, place in self._parts(new.keys)]
-        n_rows, width = len(new.log), max(part.asked.shape[1] for _, part in parts)
-        asked = np.full((n_rows, width), -1)
-        replay = Replay(asked, np.empty(n_rows, np.intp), np.empty(n_rows), np.empty(n_rows))
-        for mask, part in parts:
-            asked[mask, : part.asked.shape[1]] = part.asked
-            replay.model[mask], replay.cost[mask], replay.quality[mask] = part.model, part.cost, part.quality
-        return replay
+        masks = self._parts(new.keys) if point is None else [(np.ones(len(new.log), dtype=bool), point)]
+        parts = [
+            (np.flatnonzero(mask), state.families[state.point_family[place]], int(state.point_place[place]))
+            for mask, place in masks
+        ]
+        return walk_mixed(parts, new.log, ask)
 
     def _parts(self, keys: Words) -> list[tuple[Bools, int]]:
         """Masks of the rows that follow each of the points in force, if any do, and the points."""
@@ -661,7 +667,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
 
     def predict(self, X: Any) -> Labels:
         """First model to ask about each row; equal rows are treated alike."""
-        new, state = self._unasked(X), self._fitted()
+        new, state = self.unasked(X), self._fitted()
         first = np.empty(len(new.log), np.intp)
         for mask, point in self._parts(new.keys):
             first[mask] = state.first_asked(point, new.log.rows(mask))
@@ -669,7 +675,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
 
     def first_asked(self, X: Any) -> tuple[Labels, Floats]:
         """First model to ask about each row, and what the row is expected to pay, as ``predict`` and ``cost`` say."""
-        first, cost = self._first(self._unasked(X))
+        first, cost = self._first(self.unasked(X))
         return np.array(self._fitted().pool, dtype=object)[first], cost
 
     def route(self, X: Any, cost: Any = None, answers: Any = None, evidence: Any = None) -> Ints:
@@ -678,7 +684,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         Without a log (``cost``, ``answers`` and ``evidence`` as in ``fit``), the first model that is asked.
         """
         if cost is None and answers is None and evidence is None:
-            return self._first(self._unasked(X))[0]
+            return self._first(self.unasked(X))[0]
         route: Ints = self.walk(self.read_log(X, None, cost, answers, evidence)).model
         return route
 
@@ -689,12 +695,12 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         same one first. Arguments as in ``fit``.
         """
         if cost is None and answers is None and evidence is None:
-            return self._first(self._unasked(X))[1]
+            return self._first(self.unasked(X))[1]
         return self.walk(self.read_log(X, None, cost, answers, evidence)).cost
 
     def expected_cost(self, X: Any) -> Floats:
         """Expected cost of asking each model of ``pool_`` about each row, shape (n_rows, n_pool)."""
-        return self._unasked(X).log.expected
+        return self.unasked(X).log.expected
 
     def score(
         self, X: Any, quality: Any, cost: Any = None, answers: Any = None, evidence: Any = None
@@ -718,7 +724,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             state.calibration,
         )
 
-    def _sessions(self, X: Any, new: NewLog) -> list[ModelSession]:
+    def sessions(self, X: Any, new: NewLog) -> list[ModelSession]:
         """A session of each row, which functions that tell prices read as they were given."""
         rows: Any = X if self.reads_texts else np.asarray(X)
         models, follows_upper = self._priced_models(), self.policy_.follows_upper(new.keys)
@@ -730,9 +736,9 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
     def start(self, x: Any = None) -> ModelSession:
         """Start a session of one row: a text, or the numbers of a row; without columns its key, which may be drawn."""
         if self._fitted().model is None:
-            new = self._unasked([random.getrandbits(63) if x is None else x])
+            new = self.unasked([random.getrandbits(63) if x is None else x])
         else:
-            new = self._unasked([x] if isinstance(x, str) else np.asarray(x)[None])
+            new = self.unasked([x] if isinstance(x, str) else np.asarray(x)[None])
         return ModelSession(
             self._priced_models(), x, new.log, follows_upper=bool(self.policy_.follows_upper(new.keys)[0])
         )
@@ -762,8 +768,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         batch_size : int, optional
             Most rows in one question; None asks about all rows that need a model together.
         """
-        ledger, new = Ledger(on_failure, batch_size), self._unasked(X)
-        sessions = self._sessions(X, new)
+        ledger, new = Ledger(on_failure, batch_size), self.unasked(X)
+        sessions = self.sessions(X, new)
 
         def rows_of(rows: Ints) -> Any:
             if hasattr(X, "iloc"):
@@ -961,8 +967,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 for name, one in given.items()
                 if one is not None
             }
-            new = self._unasked(X)
-            sessions = self._sessions(X, new)
+            new = self.unasked(X)
+            sessions = self.sessions(X, new)
             if not log:
                 expected = self._first(new)[1].tolist()
                 return [

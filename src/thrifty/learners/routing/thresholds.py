@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import permutations
 
 import numpy as np
+from scipy.stats import spearmanr
 from sklearn.isotonic import IsotonicRegression
 
 from thrifty.arrays import Bools, Floats, Ints
@@ -49,12 +50,12 @@ def _isotonic_knots(shown: Floats, quality: Floats, mean: float) -> Floats:
         return np.array([[0.0], [mean]])
     values, place, count = np.unique(shown[known], return_inverse=True, return_counts=True)
     average = np.bincount(place, quality[known]) / count
-    fitted = IsotonicRegression(increasing="auto").fit(values, average, count).predict(values)
+    rises = len(values) < 2 or bool(spearmanr(values, average).statistic >= 0.0)
+    fitted = IsotonicRegression(increasing=rises).fit(values, average, count).predict(values)
     step = np.r_[0, np.cumsum(np.abs(np.diff(fitted)) > 1e-12)]
     n_rows = np.bincount(step, count)
     centre = np.bincount(step, count * values) / n_rows
     level = (np.bincount(step, count * average) + mean) / (n_rows + 1.0)
-    rises = len(fitted) < 2 or fitted[-1] >= fitted[0]
     level = np.maximum.accumulate(level) if rises else np.minimum.accumulate(level)
     distinct = np.r_[True, np.diff(centre) > 0.0]
     return np.stack([centre[distinct], level[distinct]])
@@ -148,7 +149,8 @@ def learn_thresholds(log: Log, prices: Floats, max_asks: int) -> Thresholds:
             for price in np.flatnonzero(reached > best + _TOLERANCE):
                 cells = np.unravel_index(place[price], quality.shape)
                 cuts = [
-                    states.after(sequence[: n + 1]).cut(int(cell)) for n, cell in enumerate(cells[: length - 1])
+                    states.after(sequence[: n + 1]).cut(int(cell))
+                    for n, cell in enumerate(cells[: length - 1])
                 ]
                 rules[price] = sequence, np.array(cuts)
             best = np.maximum(best, reached)
@@ -274,7 +276,9 @@ def _longer(states: _States, rules: list[Rule], prices: Floats, length: int) -> 
                     best, longer = value, rule
         for number in numbers if longer is not None else []:
             rule = _refined(states, longer, float(prices[number]))  # type: ignore[arg-type]  # not None here
-            if _value(states, rule, float(prices[number])) > _value(states, rules[number], float(prices[number])):
+            if _value(states, rule, float(prices[number])) > _value(
+                states, rules[number], float(prices[number])
+            ):
                 result[number] = rule
     return result
 

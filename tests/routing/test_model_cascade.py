@@ -1,0 +1,220 @@
+"""Cascades of models of one's own: what is asked, what it costs, and what scikit-learn expects."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import load_digits, make_friedman1
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from thrifty import CascadeClassifier, CascadeRegressor
+from thrifty.errors import InvalidInputError, NothingSavedWarning, SlowModelWarning
+
+PRICES = {"bayes": 1.0, "tree": 2.0, "forest": 20.0}
+
+
+def models():
+    return [
+        ("bayes", GaussianNB()),
+        ("tree", DecisionTreeClassifier(max_depth=8, random_state=0)),
+        ("forest", ExtraTreesClassifier(40, random_state=0)),
+    ]
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X[:900], y[:900], X[900:], y[900:]
+
+
+@pytest.fixture(scope="module")
+def cascade(digits):
+    X, y, _, _ = digits
+    return CascadeClassifier(models(), model_prices=PRICES, budget=12.0, random_state=0).fit(X, y)
+
+
+class Recorder(ClassifierMixin, BaseEstimator):
+    """A fitted classifier that counts the rows it is asked about."""
+
+    def __init__(self, model=None):
+        self.model = model
+
+    def fit(self, X, y):
+        self.fitted_, self.rows_ = clone(self.model).fit(X, y), 0
+        self.classes_ = self.fitted_.classes_
+        return self
+
+    def predict_proba(self, X):
+        self.rows_ += len(X)
+        return self.fitted_.predict_proba(X)
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+def test_each_estimator_sees_only_the_rows_that_reach_it_and_these_are_what_is_paid(digits):
+    X, y, new, _ = digits
+    recorders = [(name, Recorder(model).fit(X[:500], y[:500])) for name, model in models()]
+    cascade = CascadeClassifier(recorders, model_prices=PRICES, budget=8.0, cv="prefit", random_state=0)
+    cascade.fit(X[500:], y[500:])
+    for _, recorder in recorders:
+        recorder.rows_ = 0
+    paid = cascade.cost(new)
+    assert paid.sum() == pytest.approx(sum(PRICES[name] * one.rows_ for name, one in recorders))
+    assert 0 < recorders[2][1].rows_ < len(new)
+
+
+def test_a_run_is_what_a_replay_of_all_answers_says(cascade, digits):
+    _, _, new, y = digits
+    replay = cascade.router_.replay(**cascade.log_of(new, y))
+    everything = cascade.router_.at(budget=12.0)
+    assert everything.expected_cost_ == cascade.expected_cost_
+    assert abs(replay.cost.mean() - cascade.cost(new).mean()) < 1.0
+    assert abs(replay.quality.mean() - cascade.score(new, y)) < 0.02
+    single = cascade.at(budget=1.0)  # no mix by lot: key or no key
+    assert np.array_equal(single.cost(new), np.ones(len(new)))
+    assert np.array_equal(single.predict(new), cascade.models_["bayes"].estimator.predict(new))
+
+
+def test_a_row_alone_goes_the_way_that_it_goes_in_a_table(cascade, digits):
+    _, _, new, _ = digits
+    together = cascade.cost(new[:40], row_key=np.arange(40))
+    alone = [cascade.cost(new[row : row + 1], row_key=[row])[0] for row in range(40)]
+    assert np.array_equal(together, alone)
+
+
+def test_explanations_name_the_estimators_that_were_asked_and_add_up_to_the_cost(cascade, digits):
+    _, _, new, _ = digits
+    explanations = cascade.explain(new[:40])
+    assert [one.cost for one in explanations] == pytest.approx(cascade.cost(new[:40]).tolist())
+    assert [one.answer for one in explanations] == cascade.route(new[:40]).tolist()
+
+
+def test_budgets_are_shares_of_the_price_of_the_most_accurate_estimator(cascade, digits):
+    _, _, new, y = digits
+    assert cascade.at(share=0.5).budget == pytest.approx(10.0)
+    costs = [cascade.at(share=share).cost(new).mean() for share in (0.1, 0.3, 0.6)]
+    assert costs == sorted(costs)
+    assert cascade.at(share=0.6).score(new, y) > cascade.at(share=0.05).score(new, y)
+    with pytest.raises(InvalidInputError, match="share must be given, and not both"):
+        cascade.at(budget=3.0, share=0.5)
+
+
+def test_the_same_prices_give_the_same_plan(cascade, digits):
+    X, y, _, _ = digits
+    again = CascadeClassifier(models(), model_prices=PRICES, random_state=0).fit(X, y)
+    assert np.array_equal(again.frontier_.cost, cascade.frontier_.cost)
+    dearer = cascade.with_prices({"forest": 40.0})
+    assert dearer.model_prices_["forest"] == 40.0
+    assert dearer.expected_cost_ <= 12.0 + 1e-9
+
+
+def test_a_certificate_bounds_the_loss_against_the_best_estimator(cascade, digits):
+    _, _, new, y = digits
+    certified = cascade.certified(new, y, max_loss=0.1)
+    assert certified.certificate_.bound <= 0.1
+    assert cascade.certificate_ is None
+
+
+def test_answers_of_a_fitted_estimator_take_the_place_of_labels(digits):
+    X, y, new, _ = digits
+    fitted = [(name, model.fit(X[:500], y[:500])) for name, model in models()]
+    cascade = CascadeClassifier(fitted, model_prices=PRICES, cv="prefit", random_state=0)
+    cascade.fit(X[500:], reference="forest")
+    agreement = np.mean(cascade.predict(new) == fitted[2][1].predict(new))
+    assert abs(agreement - cascade.expected_score_) < 0.05
+    assert cascade.reference_ == "forest"
+    with pytest.raises(InvalidInputError, match="Leave one out"):
+        cascade.fit(X, y, reference="forest")
+    with pytest.raises(InvalidInputError, match="must be fitted"):
+        CascadeClassifier(models()).fit(X, reference="forest")
+
+
+def test_scikit_learn_clones_searches_and_chains_it(digits):
+    X, y, new, labels = digits
+    cascade = CascadeClassifier(models()[:2], model_prices={"bayes": 1, "tree": 2}, random_state=0)
+    assert clone(cascade).get_params()["tree__max_depth"] == 8
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NothingSavedWarning)
+        search = GridSearchCV(cascade, {"tree__max_depth": [1, 8]}, cv=2).fit(X, y)
+        chained = make_pipeline(StandardScaler(), cascade).fit(X, y)
+    assert search.best_params_ == {"tree__max_depth": 8}
+    assert chained.score(new, labels) > 0.7
+    assert cascade.set_params(tree=GaussianNB()).estimators[1][1].__class__ is GaussianNB
+
+
+def test_seconds_are_measured_where_no_prices_are_given(digits):
+    X, y, _, _ = digits
+    cascade = CascadeClassifier([models()[0], models()[2]], random_state=0).fit(X, y)
+    assert cascade.model_prices_["forest"] > cascade.model_prices_["bayes"] > 0.0
+    assert set(cascade.seconds_) == {"bayes", "forest"}
+
+
+def test_an_estimator_that_becomes_slow_is_named(digits):
+    X, y, new, _ = digits
+
+    class Slow(Recorder):
+        delay = 0.0
+
+        def predict_proba(self, X):
+            __import__("time").sleep(self.delay)
+            return super().predict_proba(X)
+
+    slow = Slow(ExtraTreesClassifier(20, random_state=0)).fit(X[:450], y[:450])
+    bayes = GaussianNB().fit(X[:450], y[:450])
+    cascade = CascadeClassifier([("bayes", bayes), ("forest", slow)], cv="prefit", random_state=0).fit(
+        X[450:], y[450:]
+    )
+    slow.delay = 1.0
+    with pytest.warns(SlowModelWarning, match="'forest' took"):
+        cascade.predict(new)
+
+
+def test_numbers_are_predicted_within_a_budget():
+    X, y = make_friedman1(1200, random_state=0)
+    estimators = [("ridge", Ridge()), ("forest", ExtraTreesRegressor(60, random_state=0))]
+    cascade = CascadeRegressor(estimators, model_prices={"ridge": 1, "forest": 20}, random_state=0)
+    cascade.fit(X[:600], y[:600])
+    half = cascade.at(budget=10.0)
+    scores = [one.score(X[600:], y[600:]) for one in (cascade.at(budget=1.0), half, cascade)]
+    assert scores == sorted(scores)
+    assert abs(half.expected_score_ - scores[1]) < 0.1
+    assert half.cost(X[600:]).mean() < 13.0
+
+
+@pytest.mark.parametrize(
+    ("estimators", "how", "message"),
+    [
+        (None, {}, "at least two"),
+        ([("a", GaussianNB())], {}, "at least two"),
+        ([("a", GaussianNB()), ("a", GaussianNB())], {}, "different names"),
+        ([("budget", GaussianNB()), ("a", GaussianNB())], {}, "'budget'"),
+        (models(), {"model_prices": {"bayes": 1.0}}, "a price for each estimator"),
+        (models(), {"model_prices": {**PRICES, "bayes": 0.0}}, "must be positive; got 0 for 'bayes'"),
+    ],
+)
+def test_bad_parameters_are_named(digits, estimators, how, message):
+    X, y, _, _ = digits
+    with pytest.raises(InvalidInputError, match=message):
+        CascadeClassifier(estimators, **how).fit(X, y)
+
+
+def test_an_estimator_that_answers_nothing_is_named(digits):
+    X, y, _, _ = digits
+
+    class Broken(Recorder):
+        def predict_proba(self, X):
+            return np.full((len(X), 10), np.nan)
+
+    broken = FrozenEstimator(Broken(GaussianNB()).fit(X[:450], y[:450]))
+    estimators = [("bayes", GaussianNB()), ("broken", broken)]
+    with pytest.raises(InvalidInputError, match="the estimator 'broken'"):
+        CascadeClassifier(estimators, model_prices={"bayes": 1, "broken": 2}).fit(X[450:], y[450:])
