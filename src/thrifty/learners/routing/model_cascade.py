@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -258,9 +259,7 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
         if given is None:
             places = np.arange(min(len(rows.y), batch_size))
             for name in self.models_:
-                self.seconds_[name] = measure_seconds(
-                    lambda part, name=name: self._ask(name, rows.table, places[part]), len(places)
-                )
+                self.seconds_[name] = measure_seconds(partial(self._ask, name, rows.table), len(places))
             return {name: one.of_row(batch_size) for name, one in self.seconds_.items()}
         lacking = [name for name in self.models_ if not isinstance(given, Mapping) or name not in given]
         if lacking or len(given) > len(self.models_):
@@ -463,7 +462,8 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
             seconds[model] += time.perf_counter() - began
             counts[model] += len(rows)
             evidence = self._evidence_of(outputs[rows, model : model + 1], [pool[model]])[:, 0]
-            if log.classes is None:
+            assert log.evidence is not None
+            if log.classes is None or log.answers is None:
                 log.evidence[rows, model] = calibration.of_numbers(model, evidence)
             else:
                 parts = calibration.of_classes(model, evidence)
@@ -624,7 +624,7 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
         return regression_of(y, "squared", weight, tolerance=0.01, quantile=None)
 
     def _learn_scale(self, rows: TrainingRows, outputs: Floats) -> None:
-        loss = 1.0 - np.column_stack([self.task_.quality(rows.y, one) for one in outputs.swapaxes(0, 1)])
+        loss = self._loss(rows.y, outputs)
         self.largest_loss_ = float(max(_LARGEST_LOSS * loss.mean(axis=0).min(), np.finfo(np.float64).tiny))
         quality = self._quality(rows.y, outputs)
         self.error_curves_ = {
@@ -633,8 +633,11 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
         }
 
     def _quality(self, y: Floats, outputs: Floats) -> Floats:
-        loss = 1.0 - np.column_stack([self.task_.quality(y, one) for one in outputs.swapaxes(0, 1)])
-        return np.clip(1.0 - loss / self.largest_loss_, 0.0, 1.0)
+        return np.clip(1.0 - self._loss(y, outputs) / self.largest_loss_, 0.0, 1.0)
+
+    def _loss(self, y: Floats, outputs: Floats) -> Floats:
+        quality: Floats = np.column_stack([self.task_.quality(y, one) for one in outputs.swapaxes(0, 1)])
+        return 1.0 - quality
 
     def _evidence_of(self, outputs: Floats, names: Sequence[str] | None = None) -> Floats:
         return np.column_stack(

@@ -11,7 +11,6 @@ from functools import cached_property
 from itertools import permutations
 
 import numpy as np
-from scipy.stats import spearmanr
 from sklearn.isotonic import IsotonicRegression
 
 from thrifty.arrays import Bools, Floats, Ints
@@ -50,7 +49,8 @@ def _isotonic_knots(shown: Floats, quality: Floats, mean: float) -> Floats:
         return np.array([[0.0], [mean]])
     values, place, count = np.unique(shown[known], return_inverse=True, return_counts=True)
     average = np.bincount(place, quality[known]) / count
-    rises = len(values) < 2 or bool(spearmanr(values, average).statistic >= 0.0)
+    ranks = np.cumsum(count) - 0.5 * count
+    rises = bool(np.average((ranks - np.average(ranks, weights=count)) * average, weights=count) >= 0.0)
     fitted = IsotonicRegression(increasing=rises).fit(values, average, count).predict(values)
     step = np.r_[0, np.cumsum(np.abs(np.diff(fitted)) > 1e-12)]
     n_rows = np.bincount(step, count)
