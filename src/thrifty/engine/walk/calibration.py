@@ -90,9 +90,7 @@ class Calibration:
 
     def take(self, models: Ints) -> "Calibration":
         """The maps of these models only."""
-        return replace(
-            self, knots=tuple(self.knots[model] for model in models), missing=self.missing[models]
-        )
+        return replace(self, knots=tuple(self.knots[model] for model in models), missing=self.missing[models])
 
     def with_model(self, quality: float) -> "Calibration":
         """The maps with that of a further model, of which no evidence is known."""

@@ -135,7 +135,11 @@ class ModelSession(Session):
             self._step: Step = self._rules.decide(self._place, self._asked, self._log)
             if self._step.bar is not None and self._returned:
                 value, bar = self._step.value[0], self._step.bar[0]
-                words = f"sure enough: {value:.3f} above" if value > bar else f"not sure enough: {value:.3f}, needs"
+                words = (
+                    f"sure enough: {value:.3f} above"
+                    if value > bar
+                    else f"not sure enough: {value:.3f}, needs"
+                )
                 self._compared[self._returned[-1][0]] = f"{words} {bar:.3f}"
         ask, best = int(self._step.ask[0]), int(self._step.answer[0])
         if best in self._failed:

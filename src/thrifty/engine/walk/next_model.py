@@ -79,9 +79,7 @@ class Log:
     def _each(self, change: Callable[[Any], Any]) -> "Log":
         names = ("prior", "expected", "quality", "cost", "answers", "evidence", "classes")
         arrays = {name: getattr(self, name) for name in names}
-        return replace(
-            self, **{name: change(array) for name, array in arrays.items() if array is not None}
-        )
+        return replace(self, **{name: change(array) for name, array in arrays.items() if array is not None})
 
     def share_after(self, model: int, asked: Sequence[int]) -> float:
         """Share of its cost that a model takes after others."""
@@ -317,7 +315,9 @@ class Programme:
     def columns(self, log: Log, asked: tuple[int, ...]) -> Floats:
         """Features of a state that the programme reads."""
         columns = state_columns(log, asked, self.reads_row, reads_evidence=not self.reads_confidence)
-        return np.column_stack([columns, *confidence_columns(log, asked)]) if self.reads_confidence else columns
+        return (
+            np.column_stack([columns, *confidence_columns(log, asked)]) if self.reads_confidence else columns
+        )
 
     @property
     def n_rules(self) -> int:
@@ -411,7 +411,9 @@ def confidence_columns(log: Log, asked: tuple[int, ...]) -> list[Floats]:
     return columns
 
 
-def state_columns(log: Log, asked: tuple[int, ...], reads_row: bool, *, reads_evidence: bool = True) -> Floats:
+def state_columns(
+    log: Log, asked: tuple[int, ...], reads_row: bool, *, reads_evidence: bool = True
+) -> Floats:
     """Features of a state, shape (n_rows, n_columns): they grow with what was asked, not with the number of models.
 
     A constant; expected quality of the asked models, the mean over all and the best of the others; for each answer

@@ -307,7 +307,11 @@ def floored(cost: Floats) -> Floats:
 def crossfit(
     Z: Floats, quality: Floats, cost: Floats, folds: Ints, seed: int
 ) -> tuple[QualityModel, Floats, Floats]:
-    """Fit on all rows, with weights that are best out of fold; return expected quality and cost out of fold, too."""
+    """Fit on all rows, with weights that are best out of fold; return expected quality and cost out of fold, too.
+
+    What is expected out of fold are deviations from the mean of all rows: means that differ from fold to fold would let
+    rules tell the folds apart.
+    """
     parts, expected = np.empty((*quality.shape, 3)), np.empty_like(cost)
     means = np.empty_like(quality)
     for fold in np.unique(folds):
@@ -317,4 +321,4 @@ def crossfit(
         means[held] = model.mean
     weights = nnls(parts.reshape(-1, 3), (quality - means).ravel())[0]
     model = replace(fit_quality_model(Z, quality, cost, seed), weights=weights)
-    return model, means + parts @ weights, expected
+    return model, quality.mean(axis=0) + parts @ weights, expected

@@ -50,7 +50,7 @@ from thrifty.learners.routing.logs import (
     inverse_propensity,
     is_text,
     matrix,
-    means_of_others,
+    means_of,
     normalise,
     numbers,
     qualities,
@@ -62,7 +62,7 @@ from thrifty.learners.routing.logs import (
 )
 from thrifty.learners.routing.quality import QualityModel, crossfit, learn_text_reader, ridge
 from thrifty.learners.routing.state import MAX_POOL, NO_POLICY, RouterState, learn_policy
-from thrifty.learners.routing.thresholds import calibrated
+from thrifty.learners.routing.thresholds import learn_calibration
 from thrifty.rows import fingerprints, key_chance, key_words
 from thrifty.threads import limited_threads
 
@@ -259,15 +259,23 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             pool = choose_pool(names, scores, costs, codes, MAX_POOL)
             model: QualityModel | None = None
             if X is None:
-                prior, expected = (means_of_others(part[:, pool], folds) for part in (scores, costs))
+                prior, expected = means_of(scores[:, pool]), means_of(costs[:, pool])
             else:
                 model, prior, expected = crossfit(Z, scores[:, pool], costs[:, pool], folds, seed)
             calibration, classes = None, None
             codes = None if codes is None else codes[:, pool]
             if shown is not None:
-                calibration, shown, classes, codes = calibrated(shown[:, pool], codes, scores[:, pool], folds)
+                calibration = learn_calibration(shown[:, pool], scores[:, pool])
+                shown, classes, codes = calibration.of_log(shown[:, pool], codes)
             log = Log(
-                prior, expected, scores[:, pool], costs[:, pool], codes, shown, classes, None if discounts is None else discounts[np.ix_(pool, pool)]
+                prior,
+                expected,
+                scores[:, pool],
+                costs[:, pool],
+                codes,
+                shown,
+                classes,
+                None if discounts is None else discounts[np.ix_(pool, pool)],
             )
             self.state_ = learn_policy(
                 RouterState(
@@ -548,6 +556,10 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         """Rows as numbers, and their keys."""
         state = self._fitted()
         if state.model is None:
+            if X is None:
+                raise InvalidInputError(
+                    "a router without columns needs a log, or the keys of the rows as X, to know how many there are."
+                )
             return np.empty((len(X), 0)), key_words(X)
         if state.reader is None:
             # One row of a session has no names; scikit-learn would warn of it.
@@ -565,7 +577,9 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         known = state.log
         if state.model is None:
             shape = len(keys), len(state.pool)
-            prior, expected = (np.broadcast_to(part.mean(axis=0), shape) for part in (known.quality, known.cost))
+            prior, expected = (
+                np.broadcast_to(part.mean(axis=0), shape) for part in (known.quality, known.cost)
+            )
         else:
             prior, expected = state.model.predict(Z)
         unknown = np.full(prior.shape, np.nan)
@@ -581,12 +595,8 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         """Read a log of new rows, as in ``fit``; costs that were not billed are those expected."""
         state = self._fitted()
         if X is None and state.model is None:
-            if quality is None and cost is None and answers is None and evidence is None:
-                raise InvalidInputError(
-                    "a router without columns needs a log, or the keys of the rows as X, to know how many there are."
-                )
-            n_rows = next((len(part) for part in (quality, cost, answers, evidence) if part is not None), 0)
-            X = row_keys(n_rows, quality)
+            logged = next((part for part in (quality, cost, answers, evidence) if part is not None), None)
+            X = None if logged is None else row_keys(len(logged), quality)
         new, n_rows = self._unasked(X), len(X)
         log, names, pool = new.log, state.names, [state.names.index(name) for name in state.pool]
         scores = log.quality if quality is None else qualities(quality, names, n_rows)[:, pool]

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.engine.walk.calibration import UNPARSED, Calibration
+from thrifty.engine.walk.calibration import Calibration
 from thrifty.engine.walk.next_model import Log, Thresholds, best_at_hand
 
 N_CELLS = 64
@@ -32,7 +32,9 @@ Rule = tuple[tuple[int, ...], Floats]
 def learn_calibration(evidence: Floats, quality: Floats) -> Calibration:
     """Isotonic regression of quality on evidence for each model, joined linearly between the centres of its steps.
 
-    The direction is that of the rank correlation. Steps are shrunk to the mean by one row.
+    The direction is that of the correlation with the rank. Steps are shrunk to the mean by one row. All rows are used:
+    the order of rows, which thresholds look at, is not changed, and maps that differ from fold to fold would let them
+    tell the folds apart.
     """
     mean = quality.mean(axis=0)
     shown = evidence if evidence.ndim == 2 else evidence.max(axis=2)
@@ -49,32 +51,16 @@ def _isotonic_knots(shown: Floats, quality: Floats, mean: float) -> Floats:
         return np.array([[0.0], [mean]])
     values, place, count = np.unique(shown[known], return_inverse=True, return_counts=True)
     average = np.bincount(place, quality[known]) / count
-    fitted = IsotonicRegression(increasing="auto").fit(values, average, count).predict(values)
+    rank = np.arange(len(values)) - np.average(np.arange(len(values)), weights=count)
+    rises = bool(count * rank @ average >= 0.0)
+    fitted = IsotonicRegression(increasing=rises).fit(values, average, count).predict(values)
     step = np.r_[0, np.cumsum(np.abs(np.diff(fitted)) > 1e-12)]
     n_rows = np.bincount(step, count)
     centre = np.bincount(step, count * values) / n_rows
     level = (np.bincount(step, count * average) + mean) / (n_rows + 1.0)
-    rises = len(fitted) < 2 or fitted[-1] >= fitted[0]
     level = np.maximum.accumulate(level) if rises else np.minimum.accumulate(level)
     distinct = np.r_[True, np.diff(centre) > 0.0]
     return np.stack([centre[distinct], level[distinct]])
-
-
-def calibrated(
-    evidence: Floats, answers: Ints | None, quality: Floats, folds: Ints
-) -> tuple[Calibration, Floats, Floats | None, Ints | None]:
-    """Calibration on all rows, and confidence, class probabilities and answers of the rows out of fold."""
-    confidence = np.empty(quality.shape)
-    classes = None if evidence.ndim == 2 else np.empty(evidence.shape)
-    codes = answers if evidence.ndim == 2 else np.empty(quality.shape, dtype=np.intp)
-    for fold in np.unique(folds):
-        held = folds == fold
-        maps = learn_calibration(evidence[~held], quality[~held])
-        own = None if answers is None else answers[held]
-        confidence[held], some, told = maps.of_log(evidence[held], own)
-        if classes is not None and codes is not None:
-            classes[held], codes[held] = some, told
-    return learn_calibration(evidence, quality), confidence, classes, codes
 
 
 # -- thresholds ------------------------------------------------------------------------------------
@@ -148,7 +134,8 @@ def learn_thresholds(log: Log, prices: Floats, max_asks: int) -> Thresholds:
             for price in np.flatnonzero(reached > best + _TOLERANCE):
                 cells = np.unravel_index(place[price], quality.shape)
                 cuts = [
-                    states.after(sequence[: n + 1]).cut(int(cell)) for n, cell in enumerate(cells[: length - 1])
+                    states.after(sequence[: n + 1]).cut(int(cell))
+                    for n, cell in enumerate(cells[: length - 1])
                 ]
                 rules[price] = sequence, np.array(cuts)
             best = np.maximum(best, reached)
@@ -274,9 +261,8 @@ def _longer(states: _States, rules: list[Rule], prices: Floats, length: int) -> 
                     best, longer = value, rule
         for number in numbers if longer is not None else []:
             rule = _refined(states, longer, float(prices[number]))  # type: ignore[arg-type]  # not None here
-            if _value(states, rule, float(prices[number])) > _value(states, rules[number], float(prices[number])):
+            if _value(states, rule, float(prices[number])) > _value(
+                states, rules[number], float(prices[number])
+            ):
                 result[number] = rule
     return result
-
-
-__all__ = ["UNPARSED", "calibrated", "learn_calibration", "learn_thresholds"]
