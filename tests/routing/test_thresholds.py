@@ -140,7 +140,8 @@ def test_calibration_is_the_isotonic_regression_at_the_centre_of_its_steps_whate
     x, p = maps.knots[0]
     isotonic = IsotonicRegression().fit(shown, right)
     np.testing.assert_allclose(p, isotonic.predict(x), atol=0.02)
-    assert (np.diff(p) >= 0).all() and (np.diff(maps.knots[1][1]) <= 0).all()
+    assert (np.diff(p) >= 0).all()
+    assert (np.diff(maps.knots[1][1]) <= 0).all()
     np.testing.assert_allclose(maps.of_numbers(1, -shown), maps.of_numbers(0, shown), atol=1e-12)
     order = rng.permutation(3000)
     again = learn_calibration(evidence[order], quality[order])
@@ -171,7 +172,8 @@ def test_two_networks_that_are_combined_are_right_more_often_than_the_better_one
     both = chance[:, 1:].mean(axis=1).argmax(axis=1)
     is_one_of_them = (answers[:, 1:] == both[:, None]).any(axis=1)
     taken = answers[np.arange(4000), asked]
-    assert (taken == both)[is_one_of_them].all() and is_one_of_them.mean() > 0.98
+    assert (taken == both)[is_one_of_them].all()
+    assert is_one_of_them.mean() > 0.98
 
 
 def test_logarithms_of_class_probabilities_are_the_same_evidence():
@@ -259,7 +261,8 @@ def test_an_answer_that_is_sure_enough_is_explained_with_both_numbers(router):
     short = next(text for row, text in zip(rows, first, strict=True) if len(row.bought) == 1)
     long = next(text for row, text in zip(rows, first, strict=True) if len(row.bought) > 1)
     value, bar = (float(word) for word in short.partition("sure enough: ")[2].split(" above "))
-    assert value > bar and "not" not in short
+    assert value > bar
+    assert "not" not in short
     value, bar = (float(word) for word in long.partition("not sure enough: ")[2].split(", needs "))
     assert value <= bar
 

@@ -72,7 +72,7 @@ def numbers(name: str, given: Any, models: Sequence[str], n_rows: int | None) ->
 
 
 def check_evidence(given: Any, models: Sequence[str], n_rows: int | None) -> Floats:
-    """Evidence as numbers of shape (n_rows, n_models), or class probabilities of shape (n_rows, n_models, n_classes)."""
+    """Evidence of shape (n_rows, n_models), or class probabilities of shape (n_rows, n_models, n_classes)."""
     if np.ndim(given) != 3:
         return numbers("evidence", given, models, n_rows)
     shape = np.shape(given)
