@@ -10,8 +10,8 @@ from scipy.special import expit
 
 from thrifty.arrays import Floats
 from thrifty.errors import InvalidInputError
+from thrifty.learners.dynamod.objective import Solution
 from thrifty.learners.dynamod.qstep import SpendingProblem, check_spending, q_step_kl
-from thrifty.learners.dynamod.solution import Solution
 
 __all__ = ["q_step_squared_admm"]
 

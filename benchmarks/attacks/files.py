@@ -22,6 +22,7 @@ import struct
 import sys
 import warnings
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 from sklearn.ensemble import (
@@ -38,9 +39,18 @@ from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.svm import SVC, SVR, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from thrifty import DynaModGbrtClassifier, DynaModGbrtRegressor, DynaModLinClassifier
+from thrifty import (
+    BudgetedClassifier,
+    DynaModGbrtClassifier,
+    DynaModGbrtRegressor,
+    DynaModLinClassifier,
+    StageOptions,
+)
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.container import FORMAT
+from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.policy import Policy
+from thrifty.engine.walk.stage import ForkStage, TurnByValue
 from thrifty.errors import ThriftyError
 
 HEADER = struct.Struct("<8sIQ")
@@ -67,6 +77,7 @@ ODD_NUMBERS = (
     -np.inf,
     np.nan,
 )
+FORK = "fork"
 DTYPES = ("|b1", "|i1", "|u1", "<i2", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8", "<U1", "<U2")
 
 
@@ -117,14 +128,26 @@ def bundles(X, y, wanted=None):
         models["xgboost, categories"] = coded, y
     found = {}
     front = DynaModLinClassifier(LogisticRegression(), gamma=0.02, p_full=0.5, random_state=0).fit(X, y)
-    for name in wanted or models:
+    for name in (name for name in models if wanted is None or name in wanted):
         model, labels = models[name]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fitted = FrozenEstimator(model.fit(X, labels))
             whole = front.with_full(fitted) if labels is y else as_chain(fitted, X, labels)
         found[name] = to_bytes(whole)
+    if wanted is None or FORK in wanted:
+        found[FORK] = to_bytes(forked(X, y))
     return found
+
+
+def forked(X, y):
+    """A chain whose second stage has two nodes, chosen by the first column."""
+    stages = StageOptions(max_stages=1, sizes=[(3, 2)], structure="line")
+    chain = BudgetedClassifier(LogisticRegression(), stages=stages, cv=2, random_state=0).fit(X, y).chain_
+    stage = chain.stages[0]
+    first = replace(stage, turn=TurnByValue(0, np.array([0.0]), np.array([0, 1, 0])))
+    policy = Policy(np.array([[-0.5, -0.5, -0.5]]), np.ones(1), np.ones(1))
+    return replace(chain, stages=(first, ForkStage((stage, stage)), stage), policy=policy, blend=None)
 
 
 def as_chain(fitted, X, labels):
@@ -372,10 +395,12 @@ def questions(system, X):
     yield lambda: system.predict(X)
     yield lambda: system.route(X)
     yield lambda: system.cost(X)
+    yield lambda: to_bytes(system)
+    if isinstance(system, Chain):
+        return
     yield lambda: system.at(threshold=-np.inf).predict(X)
     yield lambda: system.explain(X[:2])
     yield lambda: system.frontier_
-    yield lambda: to_bytes(system)
 
 
 # -- the run ---------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import resource
+import selectors
 import signal
 import socket
 import ssl
@@ -120,7 +121,7 @@ class Server:
     ``proxy`` puts nginx in front, with or without TLS ("tls" or "plain").
     """
 
-    def __init__(self, cases, folder, max_descriptors=1024, proxy=None, **settings):
+    def __init__(self, cases, folder, max_descriptors=1024, proxy=None, hurry=10, **settings):
         self._cases, self._folder, self._max_descriptors = cases, folder, max_descriptors
         self.port, self.admin_port, own_port = free_port(), free_port(), free_port()
         self._own_port = own_port if proxy else self.port
@@ -130,7 +131,7 @@ class Server:
             "max_delay": 60.0,
             **settings,
         }
-        self._proxy, self._processes = proxy, contextlib.ExitStack()
+        self._hurry, self._proxy, self._processes = hurry, proxy, contextlib.ExitStack()
         self._nginx = self._context = None
 
     def __enter__(self):
@@ -157,7 +158,7 @@ class Server:
             from proxy import proxied
 
             folder = self._folder / "nginx"
-            how = {"tls": self._proxy == "tls", "hurry": 10, "preexec_fn": end_with_parent}
+            how = {"tls": self._proxy == "tls", "hurry": self._hurry, "preexec_fn": end_with_parent}
             self._nginx = self._processes.enter_context(proxied(folder, self.port, self._own_port, **how))
             if self._proxy == "tls":
                 self._context = ssl.create_default_context(cafile=str(folder / "cert.pem"))
@@ -279,6 +280,11 @@ def good_request(folder, n_rows=1):
     """A well-meant request as bytes."""
     raw = json.dumps({"rows": table(folder)[:n_rows].to_dict("records")}).encode()
     return b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(raw) + raw
+
+
+def closing(raw):
+    """A request after which the connection is closed."""
+    return raw.replace(b"Host: x", b"Host: x\r\nConnection: close", 1)
 
 
 # -- heads -------------------------------------------------------------------------------------------
@@ -469,6 +475,74 @@ def connections(cases, folder, _):
         for client in deaf:
             client.close()
         ends("all of them")
+    with Server(cases, folder, proxy="plain", hurry=1) as server, crowd(server, 5000, 200, 200) as n_opened:
+        for name, ask in (
+            ("health", lambda: server.status(closing(HEALTH))),
+            ("health of another address", lambda: server.status(closing(HEALTH), address="127.0.0.2")),
+            ("predictions", lambda: server.status(closing(begin))),
+            ("the administration", lambda: server.admin("GET", "/status.json")[0]),
+        ):
+            with cases.case(
+                f"{name} beside 5,000 idle, 200 slow and 200 reopening connections of one address"
+            ):
+                seconds, began = [], time.monotonic()
+                while time.monotonic() < began + 6.0:  # together beyond client_header_timeout
+                    start = time.perf_counter()
+                    assert ask() == 200
+                    seconds.append(time.perf_counter() - start)
+                median, worst = np.median(seconds), max(seconds)
+                print(
+                    f"{name}: {len(seconds)} asked, {1e3 * median:.0f} ms in the middle, {1e3 * worst:.0f} at most"
+                )
+                assert worst < 2.0, worst
+        with cases.case("connections were opened all the time"):
+            print(f"{n_opened[0]:,} connections opened")
+            assert n_opened[0] > 6000, n_opened
+
+
+@contextlib.contextmanager
+def crowd(server, n_idle, n_slow, n_reopening):
+    """Hold connections of one address: silent ones, heads of a byte a second, and some that are opened again."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2 * n_idle), hard))
+    n_opened, stop, ready, selector = [0], threading.Event(), threading.Event(), selectors.DefaultSelector()
+
+    def opened(kind):
+        client = socket.create_connection((HOST, server.port), 20)
+        client.setblocking(False)
+        selector.register(client, selectors.EVENT_READ, kind)
+        n_opened[0] += 1
+
+    def hold():
+        for kind in ["idle"] * n_idle + ["slow"] * n_slow + ["reopening"] * n_reopening:
+            opened(kind)
+        ready.set()
+        while not stop.is_set():
+            closed = {key.fileobj: key.data for key, _ in selector.select(0)}
+            for client, kind in [(key.fileobj, key.data) for key in selector.get_map().values()]:
+                if kind == "slow" and client not in closed:
+                    with contextlib.suppress(OSError):
+                        client.send(b"G")
+                elif kind == "reopening":
+                    closed[client] = kind
+            for client, kind in closed.items():
+                selector.unregister(client)
+                client.close()
+                with contextlib.suppress(OSError):
+                    opened(kind)
+            stop.wait(1.0)
+
+    holding = threading.Thread(target=hold)
+    holding.start()
+    try:
+        assert ready.wait(60), n_opened
+        yield n_opened
+    finally:
+        stop.set()
+        holding.join()
+        for key in list(selector.get_map().values()):
+            key.fileobj.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 # -- smuggling ---------------------------------------------------------------------------------------

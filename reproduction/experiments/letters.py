@@ -30,8 +30,7 @@ from reproduction.experiments.selection import Candidate, Claim
 from reproduction.rivals.greedy_l1 import GreedyL1Classifier, fit_logistic
 from reproduction.settings import estimator_of
 from thrifty.arrays import Floats
-from thrifty.learners.dynamod.linear import scaled
-from thrifty.learners.dynamod.linear_estimator import DynaModLinClassifier
+from thrifty.learners.dynamod.linear import DynaModLinClassifier, scaled
 
 __all__ = ["BOOSTED_LETTERS", "LINEAR_LETTERS"]
 

@@ -32,8 +32,8 @@ from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import route_by
 from thrifty.errors import InvalidInputError
 from thrifty.learners.cascade.estimators import BudgetedClassifier
-from thrifty.learners.dynamod.gbrt_estimators import DynaModGbrtClassifier
-from thrifty.learners.dynamod.linear_estimator import DynaModLinClassifier
+from thrifty.learners.dynamod.boosted import DynaModGbrtClassifier
+from thrifty.learners.dynamod.linear import DynaModLinClassifier
 
 __all__ = ["METHODS", "Priced", "SweepSettings", "plan_fits"]
 

@@ -20,7 +20,7 @@ from thrifty.engine.evidence.frontier import efficient
 from thrifty.engine.evidence.thresholds import threshold_curve
 from thrifty.engine.plots import draw_tradeoff, new_figure, save_figure
 from thrifty.learners.dynamod import LinearOptions
-from thrifty.learners.dynamod.linear_estimator import DynaModLinClassifier
+from thrifty.learners.dynamod.linear import DynaModLinClassifier
 from thrifty.progress import Progress
 
 __all__ = ["run"]

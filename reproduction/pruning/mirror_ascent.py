@@ -27,7 +27,7 @@ import numpy as np
 
 from reproduction.pruning.closure import Closure, Pruning, choose_worthwhile, collect_worth, compiled
 from thrifty.arrays import Bools, Floats
-from thrifty.learners.dynamod.solution import Solution
+from thrifty.learners.dynamod.objective import Solution
 
 __all__ = ["ascend"]
 

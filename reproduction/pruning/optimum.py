@@ -16,7 +16,7 @@ from reproduction.pruning.closure import Closure, Pruning
 from reproduction.pruning.mirror_ascent import ascend
 from thrifty.arrays import Ints
 from thrifty.errors import ThriftyError
-from thrifty.learners.dynamod.solution import Solution
+from thrifty.learners.dynamod.objective import Solution
 
 __all__ = ["SOLVERS", "Solver", "prune_along", "solve", "solve_linear_program"]
 

@@ -24,7 +24,7 @@ from thrifty.engine.plots import draw_purchases, purchased
 from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.tasks.classes import classification
 from thrifty.errors import InvalidInputError
-from thrifty.learners.dynamod.solution import Solution
+from thrifty.learners.dynamod.objective import Solution
 from thrifty.learners.estimators.base import all_or_nothing
 from thrifty.learners.estimators.checks import check_count, check_seed, validated
 from thrifty.threads import limited_threads, threads_of

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Bools, Floats
-from thrifty.engine.prices.billing import check_amount
+from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.prices.prices import check_columns
 from thrifty.engine.tasks.classes import class_task
 from thrifty.engine.walk.stage import LinearStage
@@ -95,8 +95,8 @@ class GreedyL1Classifier(GatedClassifier):
             check_count("n_features", self.n_features, min_value=0)
         check_share("send_weight", self.send_weight, meaning="the weight of rows that f1 gets wrong")
 
-    def _check_against(self, n_features: int, names: Any) -> None:
-        check_columns("features", self.features, n_features, names)
+    def _check_against(self, prices: PriceList, budget: float | None) -> None:  # noqa: ARG002 - any budget will do
+        check_columns("features", self.features, prices.n_features, getattr(self, "feature_names_in_", None))
 
     def _learn(self, problem: PairProblem) -> LinearStage:
         rows = problem.rows

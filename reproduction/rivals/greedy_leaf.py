@@ -7,15 +7,15 @@ import numpy as np
 from sklearn.ensemble import GradientBoostingClassifier
 
 from thrifty.arrays import Bools, Floats
-from thrifty.engine.prices.billing import check_amount
+from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.prices.prices import Prices
 from thrifty.engine.tasks.classes import class_task
 from thrifty.engine.trees.other_libraries import AdditiveTrees
 from thrifty.engine.walk.stage import LeafStage
 from thrifty.learners.dynamod.gated import GatedClassifier, PairProblem
 from thrifty.learners.dynamod.leaf import as_local, given_trees, leaf_stage
+from thrifty.learners.dynamod.objective import Solution
 from thrifty.learners.dynamod.ridge import LeafDesign, LeafWeights, ridge_logistic
-from thrifty.learners.dynamod.solution import Solution
 from thrifty.learners.estimators.base import unwrap_frozen
 
 __all__ = ["GreedyLeafClassifier"]
@@ -88,8 +88,8 @@ class GreedyLeafClassifier(GatedClassifier):
     def _check_parameters(self) -> None:
         check_amount("ridge", self.ridge)
 
-    def _check_against(self, n_features: int, names: Any) -> None:  # noqa: ARG002
-        given_trees(self._local(), n_features)
+    def _check_against(self, prices: PriceList, budget: float | None) -> None:  # noqa: ARG002 - any budget will do
+        given_trees(self._local(), prices.n_features)
 
     def _other_models(self) -> list[Any]:
         return [*super()._other_models(), unwrap_frozen(self._local())]

@@ -12,7 +12,7 @@ from thrifty.engine.full.model import AbsentFull
 from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.trees import bin_columns
 from thrifty.engine.walk.stage import ConfidentStage
-from thrifty.learners.dynamod.boosted import boost_alone
+from thrifty.learners.dynamod.boosted import BoostedOptions, boost_alone
 from thrifty.learners.dynamod.gated import (
     GatedClassifier,
     GatedEstimator,
@@ -20,7 +20,6 @@ from thrifty.learners.dynamod.gated import (
     Learned,
     PairProblem,
 )
-from thrifty.learners.dynamod.options import BoostedOptions
 
 __all__ = ["GreedyMiserClassifier", "GreedyMiserRegressor"]
 

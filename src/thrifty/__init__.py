@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from thrifty.learners.cascade.estimators import BudgetedRanker as BudgetedRanker
     from thrifty.learners.cascade.estimators import BudgetedRegressor as BudgetedRegressor
     from thrifty.learners.cascade.estimators import StageOptions as StageOptions
-    from thrifty.learners.dynamod.gbrt_estimators import DynaModGbrtClassifier as DynaModGbrtClassifier
-    from thrifty.learners.dynamod.gbrt_estimators import DynaModGbrtRegressor as DynaModGbrtRegressor
-    from thrifty.learners.dynamod.linear_estimator import DynaModLinClassifier as DynaModLinClassifier
-    from thrifty.learners.dynamod.lstsq_estimator import DynaModLstsqClassifier as DynaModLstsqClassifier
+    from thrifty.learners.dynamod.boosted import DynaModGbrtClassifier as DynaModGbrtClassifier
+    from thrifty.learners.dynamod.boosted import DynaModGbrtRegressor as DynaModGbrtRegressor
+    from thrifty.learners.dynamod.leaf import DynaModLstsqClassifier as DynaModLstsqClassifier
+    from thrifty.learners.dynamod.linear import DynaModLinClassifier as DynaModLinClassifier
     from thrifty.learners.dynamod.sweep import sweep as sweep
     from thrifty.learners.routing.confidence import ConfidenceRouter as ConfidenceRouter
     from thrifty.learners.routing.router import ModelRouter as ModelRouter
@@ -62,9 +62,9 @@ _NAMES_OF = {
     "engine.walk.policy": "Policy",
     "engine.walk.session": "Session",
     "learners.cascade.estimators": "BudgetedClassifier BudgetedRanker BudgetedRegressor StageOptions",
-    "learners.dynamod.gbrt_estimators": "DynaModGbrtClassifier DynaModGbrtRegressor",
-    "learners.dynamod.linear_estimator": "DynaModLinClassifier",
-    "learners.dynamod.lstsq_estimator": "DynaModLstsqClassifier",
+    "learners.dynamod.boosted": "DynaModGbrtClassifier DynaModGbrtRegressor",
+    "learners.dynamod.leaf": "DynaModLstsqClassifier",
+    "learners.dynamod.linear": "DynaModLinClassifier",
     "learners.dynamod.sweep": "sweep",
     "learners.routing.confidence": "ConfidenceRouter",
     "learners.routing.router": "ModelRouter",

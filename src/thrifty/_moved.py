@@ -11,12 +11,22 @@ from types import ModuleType
 from typing import Any
 
 _MOVED = {
+    "thrifty.auditing.columns_read": "thrifty.auditing.audit",
+    "thrifty.bundle.signing": "thrifty.bundle.container",
     "thrifty.cascade": "thrifty.learners.cascade",
     "thrifty.chain.operating_points": "thrifty.engine.walk.policy",
     "thrifty.chain.purchases": "thrifty.engine.purchases.receipts",
     "thrifty.chain.readers": "thrifty.engine.purchases.readers",
     "thrifty.chain": "thrifty.engine.walk",
+    "thrifty.cli.audit": "thrifty.cli.tables",
+    "thrifty.cli.route": "thrifty.cli.fit",
+    "thrifty.device.size_limit": "thrifty.device.export",
+    "thrifty.dynamod.gbrt_estimators": "thrifty.learners.dynamod.boosted",
+    "thrifty.dynamod.linear_estimator": "thrifty.learners.dynamod.linear",
+    "thrifty.dynamod.lstsq_estimator": "thrifty.learners.dynamod.leaf",
+    "thrifty.dynamod.solution": "thrifty.learners.dynamod.objective",
     "thrifty.dynamod": "thrifty.learners.dynamod",
+    "thrifty.estimators.operating_points": "thrifty.learners.estimators.base",
     "thrifty.estimators": "thrifty.learners.estimators",
     "thrifty.evidence": "thrifty.engine.evidence",
     "thrifty.full": "thrifty.engine.full",
@@ -29,6 +39,9 @@ _MOVED = {
     "thrifty.trees.binning": "thrifty.engine.trees.binning",
     "thrifty.trees.ensemble": "thrifty.engine.trees.ensemble",
     "thrifty.trees.other_libraries": "thrifty.engine.trees.other_libraries",
+    "thrifty.trees.builder": "thrifty.learners.trees.grow",
+    "thrifty.trees.histogram": "thrifty.learners.trees.split",
+    "thrifty.trees.rounds": "thrifty.learners.trees.grow",
     "thrifty.trees": "thrifty.learners.trees",
 }
 

@@ -1,6 +1,7 @@
 """Files that are written whole or not at all."""
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -11,11 +12,29 @@ from pathlib import Path
 from thrifty.errors import DataUnavailableError, InvalidInputError
 
 AnyPath = str | os.PathLike[str]
+_SHOWN_LETTERS = 100
+"""Letters that an error shows of a path that is too long."""
+
+
+def check_path(path: AnyPath) -> AnyPath:
+    """Refuse a path that no file can have, because it is too long or holds a zero byte; return it."""
+    try:
+        os.lstat(path)
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno != errno.ENAMETOOLONG:
+            return path  # what is missing or locked is refused where it is opened
+        text = os.fspath(path)
+        shown = text if len(text) <= _SHOWN_LETTERS else f"{text[:_SHOWN_LETTERS]}..."
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise InvalidInputError(
+            f"{shown!r} can be the path of no file: {reason}. Name another one."
+        ) from None
+    return path
 
 
 def check_output(path: AnyPath) -> Path:
     """Refuse a path that cannot be written, before the work for it is done; return it without symbolic links."""
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(check_path(path)))
     if not target.parent.is_dir():
         raise InvalidInputError(
             f"{path} cannot be written: there is no folder {target.parent}. Make it first."
@@ -73,6 +92,7 @@ def _flush_folder(folder: Path) -> None:
 
 def read_capped(path: AnyPath, max_bytes: int) -> bytes:
     """All bytes of a regular file, unless there are more than ``max_bytes``."""
+    check_path(path)
     try:
         # Without blocking: a pipe of this name would otherwise be waited for.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))

@@ -30,7 +30,7 @@ from xgboost import Booster as XgboostBooster
 from xgboost import XGBClassifier, XGBRegressor
 
 from thrifty import Audit, BudgetedClassifier, Prices, StageOptions, audit, save
-from thrifty.auditing.columns_read import columns_read
+from thrifty.auditing.audit import columns_read
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cli import main
 from thrifty.errors import InvalidInputError

@@ -1,6 +1,7 @@
 import errno
 import os
 import random
+import re
 import signal
 import stat
 import subprocess
@@ -12,8 +13,13 @@ import pytest
 
 import thrifty
 from thrifty import files
-from thrifty.bundle.container import Contents, pack, unpack
+from thrifty.bundle.container import Contents, check_key, pack, unpack
+from thrifty.bundle.save_load import load_model
+from thrifty.cli import main
+from thrifty.engine.table.files import read_table
 from thrifty.errors import DataUnavailableError, InvalidInputError
+from thrifty.scale import Scorer
+from thrifty.scale.folder import find_files
 
 
 def test_a_full_disk_leaves_the_old_file_as_it_was(fitted, small_disk, tmp_path):
@@ -26,6 +32,29 @@ def test_a_full_disk_leaves_the_old_file_as_it_was(fitted, small_disk, tmp_path)
         assert path.read_bytes() == before
         assert os.listdir(folder) == [path.name]
         assert isinstance(thrifty.load(path), thrifty.ConfidenceRouter)
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [("a\0b.txt", "embedded null byte"), (f"{'x' * 300}.txt", os.strerror(errno.ENAMETOOLONG))],
+)
+def test_a_path_that_no_file_can_have_is_named_wherever_it_is_given(fitted, path, reason):
+    system, rule = fitted["linear"], f"{re.escape(repr(path)[:9])}.* can be the path of no file: .*{reason}"
+    doors = [
+        *(thrifty.load, load_model, Scorer, find_files, read_table, thrifty.Prices.read),
+        lambda path: thrifty.save(system, path),
+        lambda path: thrifty.export(system, path),
+        lambda path: check_key("public_key", path),
+    ]
+    for door in doors:
+        with pytest.raises(InvalidInputError, match=rule):
+            door(path)
+    for command in (
+        ["fit", path, "--target", "y", "-o", "s"],
+        ["explain", path, "rows.csv"],
+        ["audit", path, "r"],
+    ):
+        assert main(command) == 2
 
 
 KILLED = """

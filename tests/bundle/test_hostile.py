@@ -382,4 +382,4 @@ def test_a_certificate_that_is_none_is_refused(name, value, proved, forge):
     def change(manifest):
         forge.objects(manifest, "Certificate")[0][name] = value
 
-    refused(forge.with_fact(proved, change), f"{name} of Certificate in the bundle must")
+    refused(forge.with_fact(proved, change), f"{name} of Certificate in the file must")

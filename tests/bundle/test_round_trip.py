@@ -379,7 +379,7 @@ def test_what_has_no_form_in_a_bundle_is_refused_when_saving(fitted, rows):
 
     with pytest.raises(
         InvalidInputError,
-        match="a bundle holds a Chain, a model whose arrays are known, or one of .*; got LogisticRegression",
+        match="a file holds a Chain, a model whose arrays are known, or one of .*; got LogisticRegression",
     ):
         to_bytes(LogisticRegression())
     with pytest.raises(InvalidInputError, match="got Unknown"):
@@ -391,7 +391,7 @@ def test_what_has_no_form_in_a_bundle_is_refused_when_saving(fitted, rows):
     ):
         to_bytes(fitted["linear"], full="beside")
     stage = ForeignStage(np.arange(2), CallableFull(lambda block: block[:, 0], TASK), TASK)
-    with pytest.raises(InvalidInputError, match="a CallableFull is code, and a bundle holds only data"):
+    with pytest.raises(InvalidInputError, match="a CallableFull is code, and a file holds only data"):
         to_bytes(chain_of(stage))
 
 

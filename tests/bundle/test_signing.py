@@ -80,14 +80,14 @@ def test_what_is_not_signed_or_not_by_the_right_key_is_refused_before_it_is_read
     changed[50] ^= 1
     cut_off = signed[:-1]
     for data, key, words in (
-        (plain, PUBLIC, "the bundle is not signed"),
-        (cut_off, PUBLIC, "the bundle is not signed"),
-        (signed[-APPENDED:], PUBLIC, "the bundle is not signed"),
-        (b"", PUBLIC, "the bundle is not signed"),
-        ("text", PUBLIC, "the bundle is not signed"),
-        (signed, stranger, "signature of the bundle does not fit"),
-        (bytes(changed), PUBLIC, "signature of the bundle does not fit"),
-        (plain + signed[-APPENDED:], PUBLIC, "signature of the bundle does not fit"),
+        (plain, PUBLIC, "the file is not signed"),
+        (cut_off, PUBLIC, "the file is not signed"),
+        (signed[-APPENDED:], PUBLIC, "the file is not signed"),
+        (b"", PUBLIC, "the file is not signed"),
+        ("text", PUBLIC, "the file is not signed"),
+        (signed, stranger, "signature of the file does not fit"),
+        (bytes(changed), PUBLIC, "signature of the file does not fit"),
+        (plain + signed[-APPENDED:], PUBLIC, "signature of the file does not fit"),
     ):
         with pytest.raises(InvalidInputError, match=words):
             from_bytes(data, public_key=key)

@@ -23,6 +23,7 @@ from thrifty import (
     StageOptions,
 )
 from thrifty.engine.full.model import CallableFull
+from thrifty.engine.walk.explain import explain_rows
 from thrifty.engine.walk.stage import CascadeStage
 from thrifty.errors import (
     FullModelFailedError,
@@ -459,6 +460,32 @@ def test_a_session_tells_with_which_chance_the_mixed_points_buy_a_column(fitted)
         chance = session.propensity(NAMES[new])
         assert chance == pytest.approx((routes[row] > place) @ [1.0 - policy.share, policy.share])
     assert len(apart)
+
+
+def test_where_the_key_decides_between_two_points_explanations_say_so_and_not_that_the_row_is_sure(fitted):
+    X, _ = rows_of("cancer")
+    chain = fitted["cancer"].chain_
+    gate = chain.visit_all(chain.reader(X)).gate[:, 0]
+    points = [np.full(chain.n_stages, threshold) for threshold in np.quantile(gate, [0.8, 0.3]) + 1e-9]
+    chain = chain.at(Policy.of(*points, share=0.5))
+    (row,) = np.flatnonzero((gate > points[1][0]) & (gate <= points[0][0]))[:1]
+    cells, keys = X.iloc[row], np.arange(20)
+    same = pd.DataFrame([cells] * len(keys))
+    reader, why = chain.reader(chain.reader(same, row_key=keys)), set()
+    for key, row_explained in zip(keys, explain_rows(chain, reader, NAMES), strict=True):
+        first = row_explained.stages[0]
+        session = chain.start(key=int(key))
+        session.give({name: cells[name] for name in session.next_purchase.columns})
+        point = "dearer" if first.goes_on else "cheaper"
+        reason = f"the mix of two operating points: this key follows the {point} one"
+        assert first.point == row_explained.as_dict()["stages"][0]["point"] == point
+        assert reason in str(row_explained).splitlines()[0]
+        assert reason in session.explain().splitlines()[0]
+        assert session.is_settled or session.next_purchase.why.endswith(reason)
+        why.add(reason)
+    assert len(why) == 2
+    sure = chain.at(chain.policy.at(0))
+    assert "sure enough" in str(explain_rows(sure, sure.reader(same), NAMES)[0])
 
 
 @pytest.mark.parametrize(

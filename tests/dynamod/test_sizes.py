@@ -9,7 +9,7 @@ from sklearn.naive_bayes import GaussianNB
 from reproduction.settings import estimator_of
 from thrifty import DynaModLstsqClassifier
 from thrifty.errors import InvalidInputError
-from thrifty.learners.dynamod.lstsq_estimator import shapes_within
+from thrifty.learners.dynamod.leaf import shapes_within
 
 X, Y = load_breast_cancer(return_X_y=True)
 X, Y = X[:250, :8], Y[:250]

@@ -26,7 +26,6 @@ from thrifty.errors import InvalidInputError, PurchaseFailedError
 from thrifty.learners.dynamod import BoostedOptions
 from thrifty.serve.budget_controller import BudgetController
 from thrifty.serve.config import Config
-from thrifty.serve.gateway import Gateway
 
 NAMES = ["age", "pulse", "ecg", "ecg_price"]
 LISTED = {"age": 1.0, "pulse": 2.0}
@@ -291,11 +290,14 @@ class Down:
 
 
 def test_the_gateway_bills_prices_of_rows_though_the_full_model_is_down(hearts, cascade):
+    gateway = pytest.importorskip(
+        "thrifty.serve.gateway", reason="needs thrifty[serve]", exc_type=ImportError
+    )
     table, wide_open = hearts[0][300:320], copy.copy(cascade)
     wide_open.chain_ = cascade.chain_.at(Policy.of(np.full(cascade.n_stages_, -np.inf)))
 
     async def ask():
-        serving = Gateway(wide_open, Config())
+        serving = gateway.Gateway(wide_open, Config())
         await serving.start()
         serving.model.remote = Down()
         answered = await serving.model.answer(serving.model.rows.from_records(table.to_dict("records")))

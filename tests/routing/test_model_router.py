@@ -1,3 +1,5 @@
+import copy
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -494,6 +496,39 @@ def test_evidence_that_is_known_after_asking_is_used():
     assert session.next_purchase.name == "tiny"
     assert session.give("x", evidence=1.0).next_purchase is None
     assert router.start(X[0]).give("x", evidence=0.0).next_purchase.name == "small"
+
+
+def test_where_the_key_decides_between_two_points_a_session_of_a_router_says_so(router, log):
+    X, answers = log[0], log[3]
+    policy = replace(router.policy_, lower=0, upper=len(router.policy_) - 1, share=0.5)
+    mixed = copy.copy(router)
+    mixed.policy_ = policy
+    follows, reasons = policy.follows_upper(mixed._unasked(X[:40]).keys), set()
+    for x, codes, upper in zip(X[:40], answers, follows, strict=False):
+        session, routes = mixed.start(x), []
+        for point in (policy.lower, policy.upper):
+            alone = copy.copy(router)
+            alone.policy_ = policy.at(point)
+            routes.append(alone.start(x).next_purchase.name)
+        reason = f"this key follows the {'dearer' if upper else 'cheaper'} one"
+        assert (reason in session.next_purchase.why) == (routes[0] != routes[1])
+        while (wanted := session.next_purchase) is not None:
+            session.give(int(codes[router.pool_.index(wanted.name)]))
+        if routes[0] != routes[1]:
+            assert session.explain().endswith(reason)
+            reasons.add(reason)
+    assert len(reasons) == 2
+
+
+def test_a_router_that_mixes_two_points_of_one_rule_names_the_rule_once(router):
+    state, policy = router.state_, router.policy_
+    upper = next(point for point in range(1, len(policy)) if state.rules[point] == state.rules[point - 1])
+    mixed = copy.copy(router)
+    mixed.policy_ = policy.at(upper - 1, upper, 0.94)
+    assert f"({state.rules[upper]}; 6% of rows follow the cheaper of two operating points)" in mixed.explain()
+    assert repr(router.frontier_).startswith(
+        f"Frontier({len(router.frontier_)} points of 1 system on 600 rows: "
+    )
 
 
 # -- what is proved ----------------------------------------------------------------------------------

@@ -98,6 +98,25 @@ def test_any_partition_answers_byte_for_byte_as_one_table(place, tmp_path, monke
     assert_equal(tmp_path / "out", expected)
 
 
+def test_rows_with_the_key_of_another_are_counted_over_all_files_also_on_resume(place, tmp_path, capsys):
+    folder, table, _ = place
+    # One key is twice in a file, and another in two files.
+    repeated = pd.concat([table.head(100), table.iloc[[5, 70]]], ignore_index=True)
+    (tmp_path / "rows").mkdir()
+    repeated.iloc[:60].to_parquet(tmp_path / "rows" / "a.parquet")
+    repeated.iloc[60:].to_parquet(tmp_path / "rows" / "b.parquet")
+    command = ["predict", str(folder / "mixed.thrifty"), str(tmp_path / "rows"), "--row-key", "id"]
+    command += ["-o", str(tmp_path / "out"), "--json"]
+    for more in ([], ["--resume"]):
+        assert main([*command, *more]) == 0
+        said = capsys.readouterr()
+        assert "a key of its own for each row; 2 rows have the key of another row" in " ".join(
+            said.err.split()
+        )
+        assert json.loads(said.out)["repeated_keys"] == 2
+        next((tmp_path / "out").glob("b-*.parquet")).unlink()
+
+
 def test_a_scorer_is_small_reads_only_what_routes_need_and_loads_once_per_process(place, monkeypatch):
     folder, table, _ = place
     scorer = Scorer(folder / "mixed.thrifty", row_key="id")
@@ -263,6 +282,42 @@ def test_a_signal_waits_until_the_answers_of_a_call_are_kept_and_a_line_that_is_
         assert asked == [[0, 2], [4, 6], [8], [8]]
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_an_answer_that_was_changed_in_the_folder_is_paid_for_again_and_no_other(tmp_path):
+    asked = []
+
+    class Paid:
+        def outputs(self, table, numbers):
+            asked.extend(table[:, 0].tolist())
+            return numbers[:, :1] / 3
+
+    rows = np.arange(10.0).reshape(5, 2)
+    first = CachedFull(Paid(), tmp_path, 5).outputs(rows, rows)
+    (path,) = tmp_path.iterdir()
+    kept = path.read_bytes()
+    second = kept.splitlines(keepends=True)[1]
+    for place in range(len(second)):
+        changed = bytearray(kept)
+        changed[kept.index(second) + place] ^= 1
+        path.write_bytes(changed)
+        asked.clear()
+        with pytest.warns(UserWarning, match="was changed: [12] of its lines"):
+            again = CachedFull(Paid(), tmp_path, 5).outputs(rows, rows)
+        assert (again == first).all()
+        # Without the end of its line the next one is lost with it.
+        assert asked == ([2.0, 4.0] if place == len(second) - 1 else [2.0])
+        for other in set(tmp_path.iterdir()) - {path}:
+            other.unlink()
+    # Version 0.3 wrote no checksums.
+    path.write_bytes(b"".join(line.rpartition(b" #")[0] + b"\n" for line in kept.splitlines()))
+    asked.clear()
+    assert (CachedFull(Paid(), tmp_path, 5).outputs(rows, rows) == first).all()
+    assert not asked
+    # One bit turns the mark of a checksum into a digit.
+    path.write_bytes(b"1f 0.5 312345678\n")
+    with pytest.warns(UserWarning, match="was changed: 1 of its lines"):
+        CachedFull(Paid(), tmp_path, 5).outputs(rows, rows)
 
 
 _PAID = """

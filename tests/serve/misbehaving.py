@@ -6,6 +6,7 @@ The name of the model is the number of its classes; the probability of the first
 import asyncio
 import json
 import sys
+from urllib.parse import unquote
 
 SEEN = {}
 
@@ -27,6 +28,8 @@ def said(mode, rows, n_classes):
     """The bytes that a mode answers with, if it answers at once and whole."""
     good = answer(rows, n_classes)
     data = good["outputs"][0]["data"]
+    if mode.startswith("after-"):
+        return whole(b"sorry", f"429 Sorry\r\nRetry-After: {unquote(mode[6:])}")
     if mode.isdigit():
         return whole(b"sorry", f"{mode} Sorry")
     if mode == "flapping":

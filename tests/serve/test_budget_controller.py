@@ -14,7 +14,7 @@ from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import Policy
 from thrifty.engine.walk.stage import LinearStage
 from thrifty.errors import InvalidInputError, RowsLeftBehindError
-from thrifty.serve.budget_controller import BudgetController, Spending
+from thrifty.serve.budget_controller import BudgetController, Spending, shared_memory
 
 WINDOW = 2000
 
@@ -213,10 +213,10 @@ def test_controllers_of_two_processes_hold_one_cap_and_rows_of_a_killed_one_coun
     chain, tmp_path
 ):
     window, cap = 40, 2.05
-    path = tmp_path / "spending"
+    shared = shared_memory(window, 2), tmp_path / "lock", 2
 
     def controller(worker):
-        spending = Spending(window, path, n_workers=2, worker=worker)
+        spending = Spending(window, *shared, worker)
         return BudgetController(chain, target=2.0, cap=cap, window=window, spending=spending)
 
     both, X = [controller(0), controller(1)], np.full((300, 3), 9.0)  # every row would go to the full model
@@ -225,7 +225,7 @@ def test_controllers_of_two_processes_hold_one_cap_and_rows_of_a_killed_one_coun
         costs.append(stream(both[turn % 2], chain, row[None])[0])
         if turn == 3:
             assert both[1].begin(1)[0] == 1  # killed before it is known what this row pays
-            Spending(window, path, n_workers=2).settle(1)
+            Spending(window, *shared).settle(1)
             costs.append(chain.cost_by_place.max())
             both[1] = controller(1)
     assert means(np.array(costs), window).max() <= cap * (1 + 1e-9)
@@ -234,7 +234,8 @@ def test_controllers_of_two_processes_hold_one_cap_and_rows_of_a_killed_one_coun
 
 
 def test_rows_under_way_in_another_process_count_against_the_cap(chain, tmp_path):
-    spendings = [Spending(20, tmp_path / "spending", n_workers=2, worker=worker) for worker in range(2)]
+    memory, lock = shared_memory(20, 2), tmp_path / "lock"
+    spendings = [Spending(20, memory, lock, 2, worker) for worker in range(2)]
     one, other = (
         BudgetController(chain, target=2.0, cap=2.0, window=20, spending=spending) for spending in spendings
     )
@@ -244,3 +245,13 @@ def test_rows_under_way_in_another_process_count_against_the_cap(chain, tmp_path
     other.begin(1)
     assert begun > 1
     assert other.capped
+
+
+def test_a_file_that_is_cut_or_a_full_disk_ends_no_process(chain, tmp_path):
+    memory = shared_memory(WINDOW, 2)
+    spending = Spending(WINDOW, memory, tmp_path / "lock", 2)
+    for path in tmp_path.iterdir():
+        path.write_bytes(b"")  # memory mapped from it would end the process at the next row
+    costs = stream(BudgetController(chain, target=2.0, spending=spending), chain, rows(100, 12))
+    assert Spending(WINDOW, memory, tmp_path / "lock", 2, 1).latest.sum() == spending.latest.sum()
+    assert spending.state["n_seen"] == len(costs) == 100

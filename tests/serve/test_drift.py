@@ -100,5 +100,5 @@ def test_a_file_with_a_spread_that_is_none_is_refused(bike_system, part):
     fewer = copy.copy(bike_system)
     fewer.record_ = replace(fewer.record_, spread=Spread(spread.edges[1:], spread.shares[1:]))
     data = to_bytes(fewer)
-    with pytest.raises(InvalidInputError, match="spread in the bundle must be of the columns of the chain"):
+    with pytest.raises(InvalidInputError, match="spread in the file must be of the columns of the chain"):
         from_bytes(data)

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from thrifty.engine.purchases.http import MAX_RETRY_AFTER
 from thrifty.engine.purchases.retry import CircuitBreaker
 from thrifty.errors import InvalidInputError, RemoteFailure
 from thrifty.serve.config import Config, RemoteSettings
@@ -103,6 +104,20 @@ def test_every_fault_has_its_reason_within_the_deadline_and_is_counted(misbehavi
     assert tries[-1][1] <= DEADLINE + SLACK
     assert remote.failures == Counter(found for found, _ in tries)
     assert remote.breaker.in_flight == 0
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("7", 7.0), ("9" * 400, MAX_RETRY_AFTER), ("%C2%B2", None), ("-1", None), ("1e9", None)],
+)
+def test_a_remote_cannot_say_for_long_that_it_is_not_to_be_asked(misbehaving_port, header, seconds):
+    async def use(remote):
+        with pytest.raises(RemoteFailure) as failed:
+            await remote.ask(ROWS, COLUMNS, 3)
+        return failed.value
+
+    failure, _ = with_remote(address(misbehaving_port, f"after-{header}"), use, PATIENT)
+    assert (failure.reason, failure.retry_after) == ("status_429", seconds)
 
 
 @pytest.mark.slow

@@ -227,7 +227,7 @@ class ObjectReader:
         self, objects: Any, arrays: Sequence[Labels], lifted: Callable[[Any], Any] = lambda thing: thing
     ) -> None:
         if not isinstance(objects, list) or not 0 < len(objects) <= _MAX_OBJECTS:
-            raise InvalidInputError(f"the bundle must list from 1 to {_MAX_OBJECTS} objects.")
+            raise InvalidInputError(f"the file must list from 1 to {_MAX_OBJECTS} objects.")
         self._listed, self._arrays, self._lifted = objects, arrays, lifted
         self._made: list[Any] = []
         self._used: set[tuple[str, int]] = set()
@@ -243,7 +243,7 @@ class ObjectReader:
         registered = _REGISTERED.get(name) if isinstance(name, str) else None
         if registered is None:
             raise InvalidInputError(
-                f"object {number} of the bundle must be one of the known classes; got {str(name)[:60]!r}. The file was "
+                f"object {number} of the file must be one of the known classes; got {str(name)[:60]!r}. The file was "
                 f"not written by `save`, or by a version with other classes."
             )
         facts = {registered.renamed.get(key, key): value for key, value in facts.items()}
@@ -267,10 +267,10 @@ class ObjectReader:
                 registered.check(made)
             return self._lifted(made)
         except InvalidInputError as error:
-            raise InvalidInputError(f"{registered.cls.__name__} in the bundle: {error}") from None
+            raise InvalidInputError(f"{registered.cls.__name__} in the file: {error}") from None
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise InvalidInputError(
-                f"{registered.cls.__name__} in the bundle does not hold together: {type(error).__name__}: "
+                f"{registered.cls.__name__} in the file does not hold together: {type(error).__name__}: "
                 f"{str(error)[:150]}"
             ) from error
 
@@ -317,12 +317,12 @@ class ObjectReader:
         """Refuse a reference that is invalid or was used before, so that a file cannot expand into a larger object."""
         if type(number) is not int or not 0 <= number < n_known:
             raise InvalidInputError(
-                f"the bundle refers to {kind} {str(number)[:30]}, and holds {n_known} of them at that place. The file "
+                f"the file refers to {kind} {str(number)[:30]}, and holds {n_known} of them at that place. The file "
                 f"was not written by `save`."
             )
         if (kind, number) in self._used:
             raise InvalidInputError(
-                f"the bundle refers to {kind} {number} from several places. The file was not written by `save`."
+                f"the file refers to {kind} {number} from several places. The file was not written by `save`."
             )
         self._used.add((kind, number))
 
@@ -371,8 +371,9 @@ def _problem(value: Any, hint: Any, infinite: bool) -> str | None:
         return next((p for v, h in pairs if (p := _problem(v, h, infinite))), None)
     kind = origin or hint
     if getattr(kind, "_is_protocol", False):
-        wanted = [name for name in vars(kind) if not name.startswith("_")]
-        is_right = all(hasattr(value, name) for name in wanted)
+        # By the class: a property of the object would run on parts that nothing has checked yet.
+        held = {*dir(type(value)), *getattr(type(value), "__dataclass_fields__", ())}
+        is_right = held.issuperset(name for name in vars(kind) if not name.startswith("_"))
         return None if is_right else f"be a {kind.__name__}"
     if not isinstance(kind, type) or not isinstance(value, kind):
         return f"be a {getattr(kind, '__name__', kind)}"
@@ -401,12 +402,12 @@ def _object_array(items: list[Any]) -> Labels:
 
 
 def _bad_value(value: Any) -> InvalidInputError:
-    return InvalidInputError(f"the bundle holds a value in a form it must not have: {str(value)[:60]}.")
+    return InvalidInputError(f"the file holds a value in a form it must not have: {str(value)[:60]}.")
 
 
 def _refusal(registered: _Registered, name: str, rule: str, value: Any) -> InvalidInputError:
     shown = f"{value.dtype} of shape {value.shape}" if isinstance(value, np.ndarray) else str(value)[:60]
     return InvalidInputError(
-        f"{name[:60]} of {registered.cls.__name__} in the bundle must {rule}; got {shown}. The file was not written by "
+        f"{name[:60]} of {registered.cls.__name__} in the file must {rule}; got {shown}. The file was not written by "
         f"`save`, or by a version that differs."
     )

@@ -7,6 +7,12 @@ so every byte belongs to something. No memory is allocated on the word of the fi
 the bytes that are there, text is measured before it is parsed, and all arrays together may not take more than
 ``EXPANSION`` times the size of the file and a little more. An array is decoded when it is first used.
 
+A file that is signed (ed25519) has the signature behind it:
+
+    file | signature of it (64) | SHA-256 of the file's own checksum and the signature (32) | mark (8)
+
+The signature covers the whole file; the checksum after it detects accidental changes without a key.
+
 Large arrays are compressed without loss, unless they would not shrink:
 
     narrow numbers -> their first bytes, their second bytes, ... -> DEFLATE
@@ -18,18 +24,21 @@ with few distinct values as values and codes, and booleans as bits.
 import hashlib
 import json
 import math
+import os
 import re
 import struct
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.errors import InvalidInputError
+from thrifty.errors import DataUnavailableError, InvalidInputError
+from thrifty.files import check_path
 
 Array = NDArray[Any]
 
@@ -110,7 +119,7 @@ def pack(contents: Contents) -> bytes:
 def _raw(array: Array) -> bytes:
     if not is_storable(array):
         raise InvalidInputError(
-            f"a bundle holds arrays of numbers, truth values or text; got the type {array.dtype}. Convert it first."
+            f"a file holds arrays of numbers, truth values or text; got the type {array.dtype}. Convert it first."
         )
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
     return little.tobytes("F" if _is_column_major(array) else "C")
@@ -123,25 +132,23 @@ def _is_column_major(array: Array) -> bool:
 def unpack(data: Any, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Contents:
     """Read the JSON and the arrays of a file, after its checksum."""
     if not isinstance(data, bytes | bytearray | memoryview):
-        raise InvalidInputError(
-            f"a bundle is read from bytes; got {type(data).__name__}. For a path use load."
-        )
+        raise InvalidInputError(f"a file is read from bytes; got {type(data).__name__}. For a path use load.")
     view = memoryview(data)
     if len(view) > max_bytes:
         raise InvalidInputError(
-            f"a bundle may have {max_bytes} bytes; this one has {len(view)}. If it is meant to, raise `max_bytes`."
+            f"a file may have {max_bytes} bytes; this one has {len(view)}. If it is meant to, raise `max_bytes`."
         )
     manifest_length = _check_header(view)
     if hashlib.sha256(view[:-_DIGEST]).digest() != bytes(view[-_DIGEST:]):
         raise InvalidInputError(
-            "the bundle is damaged: its checksum does not match its content. Save it again."
+            "the file is damaged: its checksum does not match its content. Save it again."
         )
     begin = _HEADER.size
     manifest = bytes(view[begin : begin + manifest_length])
     size, room = parsed_size(manifest), 4 * len(view) + _ROOM_FOR_FACTS
     if size > room:
         raise InvalidInputError(
-            f"the bundle's manifest would take up to {size} bytes of memory, and a file of {len(view)} bytes may take "
+            f"the file's manifest would take up to {size} bytes of memory, and a file of {len(view)} bytes may take "
             f"{room} for it. The file was not written by `save`."
         )
     facts = _parse(manifest)
@@ -180,16 +187,16 @@ def _check_header(view: memoryview) -> int:
     if not is_of_thrifty(view):
         raise InvalidInputError(f"these {len(view):,} bytes are not a file of thrifty. {OF_THRIFTY}")
     if len(view) < _HEADER.size + _DIGEST:
-        raise InvalidInputError(f"the bundle is cut off: it has only {len(view)} bytes. Copy it again.")
+        raise InvalidInputError(f"the file is cut off: it has only {len(view)} bytes. Copy it again.")
     _, version, length = _HEADER.unpack(view[: _HEADER.size])
     if version != FORMAT:
         raise InvalidInputError(
-            f"the bundle has format {version}, and this version of thrifty reads format {FORMAT}. "
+            f"the file has format {version}, and this version of thrifty reads format {FORMAT}. "
             f"{'Upgrade thrifty' if version > FORMAT else 'Fit again'}, or save again with this version."
         )
     if length > len(view) - _HEADER.size - _DIGEST:
         raise InvalidInputError(
-            f"the bundle is cut off: its manifest has {length} bytes, the file {len(view)}. Copy it again."
+            f"the file is cut off: its manifest has {length} bytes, the file {len(view)}. Copy it again."
         )
     return int(length)
 
@@ -198,9 +205,9 @@ def _parse(manifest: bytes) -> dict[str, Any]:
     try:
         facts = json.loads(manifest, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"the bundle's manifest is not proper JSON: {str(error)[:100]}.") from None
+        raise InvalidInputError(f"the file's manifest is not proper JSON: {str(error)[:100]}.") from None
     if not isinstance(facts, dict):
-        raise InvalidInputError(f"the bundle's manifest must be an object; got {type(facts).__name__}.")
+        raise InvalidInputError(f"the file's manifest must be an object; got {type(facts).__name__}.")
     return facts
 
 
@@ -210,20 +217,20 @@ def _refuse_constant(name: str) -> None:
 
 def _arrays(entries: Any, blobs: memoryview) -> Stored:
     if not isinstance(entries, list):
-        raise InvalidInputError(f"the bundle must list its arrays; got {type(entries).__name__}.")
+        raise InvalidInputError(f"the file must list its arrays; got {type(entries).__name__}.")
     described, offset, room = [], 0, EXPANSION * len(blobs) + _ROOM_FOR_ARRAYS
     for number, entry in enumerate(entries):
         dtype, shape, length = _check_entry(entry, number, offset, len(blobs))
         room -= math.prod(shape) * dtype.itemsize
         if room < 0:
             raise InvalidInputError(
-                f"the bundle's arrays would take more than {EXPANSION} times the memory of the file. It was not "
+                f"the file's arrays would take more than {EXPANSION} times the memory of the file. It was not "
                 f"written by `save`."
             )
         described.append((blobs[offset : offset + length], dtype, shape, entry, number))
         offset += length
     if offset != len(blobs):
-        raise InvalidInputError(f"the bundle holds {len(blobs) - offset} bytes that belong to no array.")
+        raise InvalidInputError(f"the file holds {len(blobs) - offset} bytes that belong to no array.")
     return Stored([partial(_array, *arguments) for arguments in described])
 
 
@@ -288,7 +295,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _bad_entry(number: int, problem: str) -> InvalidInputError:
-    return InvalidInputError(f"array {number} of the bundle {problem}. The file was not written by `save`.")
+    return InvalidInputError(f"array {number} of the file {problem}. The file was not written by `save`.")
 
 
 # -- compression -----------------------------------------------------------------------------------
@@ -358,3 +365,103 @@ def _inflated(blob: memoryview, length: int) -> bytes:
     if len(data) != length or not stream.eof or stream.unused_data:
         raise InvalidInputError(f"must decompress to {length} bytes, and does not")
     return data
+
+
+# -- signatures ------------------------------------------------------------------------------------
+
+MARK = b"ed25519\x00"
+_SIGNATURE = 64
+_APPENDED = _SIGNATURE + _DIGEST + len(MARK)
+_LONGEST_KEY = 1 << 16
+
+
+def sign(data: bytes, private_key: Any) -> bytes:
+    """A file with its signature appended."""
+    signature: bytes = check_key("private_key", private_key).sign(data)
+    return b"".join([data, signature, hashlib.sha256(data[-_DIGEST:] + signature).digest(), MARK])
+
+
+def without_signature(data: Any, public_key: Any = None) -> Any:
+    """The file itself; with ``public_key``, only if the owner of the private key has signed it as it is.
+
+    Nothing in the file is read before the signature is checked, not even how long its parts are.
+    """
+    key = None if public_key is None else check_key("public_key", public_key)
+    is_bytes = isinstance(data, bytes | bytearray | memoryview)
+    view = memoryview(data if is_bytes else b"")
+    if bytes(view[-len(MARK) :]) != MARK or len(view) < _APPENDED + _DIGEST:
+        if key is None:
+            return data
+        raise InvalidInputError(
+            "the file is not signed, and with `public_key` only signed ones are read. Save it with `private_key`, or "
+            "leave `public_key` out if you know where the file comes from."
+        )
+    body, signature = view[:-_APPENDED], bytes(view[-_APPENDED : -_APPENDED + _SIGNATURE])
+    if key is not None:
+        from cryptography.exceptions import InvalidSignature
+
+        try:
+            key.verify(signature, bytes(body))
+        except InvalidSignature:
+            raise InvalidInputError(
+                "the signature of the file does not fit: it was changed after it was signed, or signed with a key "
+                "that does not belong to `public_key`. Ask its author for the file, or for the key."
+            ) from None
+    if hashlib.sha256(bytes(body[-_DIGEST:]) + signature).digest() != bytes(
+        view[-_DIGEST - len(MARK) : -len(MARK)]
+    ):
+        raise InvalidInputError("the file is damaged: its signature was changed. Save it again.")
+    return body
+
+
+def check_key(name: str, key: Any) -> Any:
+    """The key as an object of ``cryptography``, from that, from PEM bytes or from the path of a PEM file.
+
+    ``name`` is "private_key" or "public_key".
+    """
+    try:
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ModuleNotFoundError:
+        raise InvalidInputError(
+            "signatures need cryptography; install it with `pip install thrifty[signing]`."
+        ) from None
+    is_private = name == "private_key"
+    if isinstance(key, bytes | str | os.PathLike):
+        pem = _pem(name, key)
+        try:
+            key = (
+                serialization.load_pem_private_key(pem, password=None)
+                if is_private
+                else serialization.load_pem_public_key(pem)
+            )
+        except TypeError:
+            raise InvalidInputError(
+                "private_key is encrypted. Open it with "
+                "cryptography.hazmat.primitives.serialization.load_pem_private_key and give what that returns."
+            ) from None
+        except (ValueError, UnsupportedAlgorithm) as error:
+            raise InvalidInputError(f"{name} must be an ed25519 key in PEM form: {error}.") from None
+    wanted = ed25519.Ed25519PrivateKey if is_private else ed25519.Ed25519PublicKey
+    if not isinstance(key, wanted):
+        raise InvalidInputError(
+            f"{name} must be an {wanted.__name__} of cryptography, its PEM bytes, or the path of a PEM file; got "
+            f"{type(key).__name__}."
+        )
+    return key
+
+
+def _pem(name: str, key: bytes | str | os.PathLike[str]) -> bytes:
+    if isinstance(key, bytes):
+        return key
+    check_path(key)
+    try:
+        with Path(key).open("rb") as file:
+            return file.read(_LONGEST_KEY)
+    except FileNotFoundError:
+        raise DataUnavailableError(
+            f"{name} {str(key)!r} does not exist. Give the path of a PEM file."
+        ) from None
+    except OSError as error:
+        raise InvalidInputError(f"{name} {str(key)!r} cannot be read: {error.strerror}.") from error

@@ -39,11 +39,11 @@ def as_stored(full: EstimatorFull) -> EstimatorFull | None:
 def check_stored(full: EstimatorFull) -> None:
     """Refuse a model of a file that is none, or whose calibration does not suit its task."""
     if not isinstance(full.estimator, StoredModel | ChainEstimator):
-        raise InvalidInputError(f"a model in the bundle must be one; got {type(full.estimator).__name__}.")
+        raise InvalidInputError(f"a model in the file must be one; got {type(full.estimator).__name__}.")
     shape = models_of(full.task).no_calibration.shape
     if full.calibration is not None and full.calibration.shape != shape:
         raise InvalidInputError(
-            f"calibration of a model in the bundle must have the shape {shape}; got {full.calibration.shape}."
+            f"calibration of a model in the file must have the shape {shape}; got {full.calibration.shape}."
         )
 
 

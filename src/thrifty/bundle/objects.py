@@ -16,10 +16,17 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty._version import __version__
-from thrifty.arrays import Bools, Floats, Int32s
+from thrifty.arrays import Bools, Codes, Floats, Int32s, Numbers, Words
 from thrifty.bundle.codec import NotPlainError, ObjectReader, ObjectWriter, known_name, register
-from thrifty.bundle.container import DEFAULT_MAX_BYTES, Contents, pack, unpack
-from thrifty.bundle.former import Former
+from thrifty.bundle.container import (
+    DEFAULT_MAX_BYTES,
+    Contents,
+    check_key,
+    pack,
+    sign,
+    unpack,
+    without_signature,
+)
 from thrifty.bundle.full_models import (
     FullMode,
     as_stored,
@@ -28,7 +35,6 @@ from thrifty.bundle.full_models import (
     full_to_store,
     with_given_full,
 )
-from thrifty.bundle.signing import check_key, sign, without_signature
 from thrifty.engine.evidence.budgets import CostCertificate
 from thrifty.engine.evidence.certificate import Certificate
 from thrifty.engine.evidence.evidence import Evidence
@@ -75,11 +81,10 @@ from thrifty.learners.cascade.estimators import (
     BudgetedRegressor,
     StageOptions,
 )
-from thrifty.learners.dynamod.gated import AlternatingEstimator
-from thrifty.learners.dynamod.gbrt_estimators import DynaModGbrtClassifier, DynaModGbrtRegressor
-from thrifty.learners.dynamod.linear_estimator import DynaModLinClassifier
-from thrifty.learners.dynamod.lstsq_estimator import DynaModLstsqClassifier
-from thrifty.learners.dynamod.options import BoostedOptions, LeafOptions, LinearOptions, gather_options
+from thrifty.learners.dynamod.boosted import BoostedOptions, DynaModGbrtClassifier, DynaModGbrtRegressor
+from thrifty.learners.dynamod.gated import AlternatingEstimator, gather_options
+from thrifty.learners.dynamod.leaf import DynaModLstsqClassifier, LeafOptions
+from thrifty.learners.dynamod.linear import DynaModLinClassifier, LinearOptions
 from thrifty.learners.estimators.base import ChainEstimator
 from thrifty.learners.routing.confidence import ConfidenceRouter
 from thrifty.learners.routing.quality import QualityModel, TextReader
@@ -137,7 +142,7 @@ class SavedTrees:
         # Differences of offsets out of range would wrap around, look harmless and claim any amount of memory.
         rises = nodes.ndim == 1 and len(nodes) and nodes[0] == 0 and bool(np.all(nodes[1:] >= nodes[:-1]))
         if not rises or self.is_leaf.shape != (nodes[-1], 2) or len(self.leaf_offsets) != len(nodes):
-            raise InvalidInputError("trees of the bundle must have offsets that rise from 0 to their nodes.")
+            raise InvalidInputError("trees of the file must have offsets that rise from 0 to their nodes.")
         return TreeEnsemble(**parts, children=children_of(self.is_leaf, nodes)).validate()
 
 
@@ -176,7 +181,7 @@ class NotStored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
     def fit(self, X: Any, y: Any = None) -> NoReturn:  # noqa: ARG002 - refuses
         """Refuse."""
         raise InvalidInputError(
-            f"a {self.what[:100]} among the parameters was not stored in the bundle, so this estimator cannot be "
+            f"a {self.what[:100]} among the parameters was not stored in the file, so this estimator cannot be "
             f"fitted again. Give it first, with set_params."
         )
 
@@ -398,7 +403,7 @@ register(SavedRouter, infinite=("budget",))
 
 def _not_saved(name: str) -> InvalidInputError:
     return InvalidInputError(
-        f"a bundle holds a Chain, a model whose arrays are known, or one of {', '.join(sorted(_ESTIMATORS))}; got "
+        f"a file holds a Chain, a model whose arrays are known, or one of {', '.join(sorted(_ESTIMATORS))}; got "
         f"{name}. Save its chain_, or make the class known with thrifty.bundle.register_estimator."
     )
 
@@ -441,7 +446,7 @@ def _about(evidence: Evidence, chain: Chain) -> Evidence:
     }
     for rule, holds in rules.items():
         if not holds:
-            raise InvalidInputError(f"evidence in the bundle must {rule}.")
+            raise InvalidInputError(f"evidence in the file must {rule}.")
     return replace(
         evidence,
         features=tuple(chain.columns.tolist()),
@@ -452,7 +457,83 @@ def _about(evidence: Evidence, chain: Chain) -> Evidence:
 
 
 def _refused(name: str, rule: str, value: Any) -> InvalidInputError:
-    return InvalidInputError(f"{name[:60]} in the bundle must {rule}; got {str(value)[:60]}.")
+    return InvalidInputError(f"{name[:60]} in the file must {rule}; got {str(value)[:60]}.")
+
+
+# -- objects as files of version 0.3 hold them --------------------------------------------------------
+# Such a class has the name and the fields of the former one.
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class QueryEvidence:
+    """Evidence of a ranking, with the queries among its fields; see ``Evidence`` and ``RankedQueries``."""
+
+    gate: Floats
+    quality: Numbers
+    cost: Floats
+    task: RankingTask
+    document_targets: Floats
+    full_quality: Numbers | None = None
+    points: Floats | None = None
+    weight: Floats | None = None
+    features: tuple[int, ...] = ()
+    rows: Words | None = None
+    seen: Words | None = None
+    strata: Codes | None = None
+    right: Bools | None = None
+    tolerance: float = 0.0
+    optimism: Floats | None = None
+    against: bool = False
+
+    def restored(self) -> Evidence:
+        """The evidence, with its queries as units."""
+        names = set(self.__dataclass_fields__) - {"document_targets", "against"}
+        unit = RankedQueries(self.document_targets, self.task, self.against).validate()
+        return Evidence(**{name: getattr(self, name) for name in names}, unit=unit)
+
+
+register(QueryEvidence, infinite=("points",))
+
+
+@register
+@dataclass(frozen=True)
+class RouterCertificate:
+    """Certificate of a router; see ``Certificate`` and ``CostCertificate``."""
+
+    measure: str
+    bound: float
+    limit: float
+    confidence: float
+    n_rows: int
+    against: str = ""
+    n_next: int = 0
+
+    def restored(self) -> Certificate | CostCertificate:
+        """The certificate; equal rows counted as independent ones."""
+        if self.measure == "bill":
+            return CostCertificate(self.limit, self.bound, self.confidence, self.n_rows, self.n_next)
+        return Certificate(
+            max_loss=self.limit,
+            confidence=self.confidence,
+            n_rows=self.n_rows,
+            n_losses=None,
+            bound=self.bound,
+            n_candidates=1,
+            n_tested=1,
+            failed_losses=None,
+            failed_bound=None,
+            point=None,
+            is_fallback=False,
+            n_given=self.n_rows,
+            n_repeated=None,
+            n_seen=None,
+            duplicates="count",
+            issued="",
+            rows=None,
+            largest=1.0,
+            against=self.against,
+        )
 
 
 # -- to bytes, and back ----------------------------------------------------------------------------------
@@ -506,12 +587,12 @@ class _Lowering:
             is_data = type(cheap) in (EstimatorFull, PrecomputedFull, AbsentFull)
             if isinstance(stage, ForeignStage) and not is_data:
                 raise InvalidInputError(
-                    f"a {type(cheap).__name__} is code, and a bundle holds only data: a cheap model must be an "
+                    f"a {type(cheap).__name__} is code, and a file holds only data: a cheap model must be an "
                     f"estimator."
                 )
             if known_name(stage) is None:
                 raise InvalidInputError(
-                    f"a bundle has no form for the stage {type(stage).__name__}. Make it a dataclass of arrays, and "
+                    f"a file has no form for the stage {type(stage).__name__}. Make it a dataclass of arrays, and "
                     f"known with thrifty.bundle.register."
                 )
         full, outside = full_to_store(chain, self.full)
@@ -554,7 +635,7 @@ def _without_functions(prices: PriceList, names: tuple[str, ...] | None) -> Pric
 
 def _lifted(thing: Any) -> Any:
     """Final form of an object that was read."""
-    if isinstance(thing, SavedTrees | SavedEstimator | SavedRouter | Former):
+    if isinstance(thing, SavedTrees | SavedEstimator | SavedRouter | QueryEvidence | RouterCertificate):
         return thing.restored()
     if isinstance(thing, Chain):
         _check_nested(thing)
@@ -571,7 +652,7 @@ def _with_checked_models(chain: Chain) -> Chain:
         _check_model(full, chain, *columns_of_full(chain))
     if isinstance(full, PrecomputedFull):
         full = replace(
-            full, values=models_of(chain.task).read_outputs(full.values, None, "values in the bundle")
+            full, values=models_of(chain.task).read_outputs(full.values, None, "values in the file")
         )
     for stage in chain.stages:
         if isinstance(stage, ForeignStage) and isinstance(stage.cheap, EstimatorFull):
@@ -591,7 +672,7 @@ def _check_nested(thing: Any, level: int = 0) -> None:
     """Refuse deeply nested chains: they predict by recursion, which must not exhaust the interpreter."""
     if level >= _MAX_NESTED:
         raise InvalidInputError(
-            f"a bundle holds at most {_MAX_NESTED} chains and estimators within one another; here are more. "
+            f"a file holds at most {_MAX_NESTED} chains and estimators within one another; here are more. "
             f"Make them one chain of stages."
         )
     chain = getattr(thing, "chain_", thing)
@@ -642,12 +723,12 @@ def from_bytes(
         contents = unpack(without_signature(data, public_key), max_bytes=max_bytes)
         thing = ObjectReader(contents.facts.get("objects"), contents.arrays, _lifted).root()
     except RecursionError:
-        raise InvalidInputError("the bundle is nested too deep to be one that `save` wrote.") from None
+        raise InvalidInputError("the file is nested too deep to be one that `save` wrote.") from None
     if full is None and isinstance(thing, StoredModel | ModelRouter | Chain | ChainEstimator):
         return thing
     if isinstance(thing, Chain):
         return with_given_full(thing, full, wrap)
     if not isinstance(thing, ChainEstimator):
-        raise InvalidInputError(f"the bundle must hold a chain or an estimator; got {type(thing).__name__}.")
+        raise InvalidInputError(f"the file must hold a chain or an estimator; got {type(thing).__name__}.")
     thing._change_chain(lambda chain: with_given_full(chain, full, wrap))
     return thing

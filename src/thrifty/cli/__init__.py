@@ -8,13 +8,11 @@ from typing import Annotated
 import typer
 
 from thrifty._version import __version__
-from thrifty.cli.audit import audit
 from thrifty.cli.console import print_error, progress
 from thrifty.cli.database import buy
 from thrifty.cli.deploy import export, serve
-from thrifty.cli.fit import fit
-from thrifty.cli.route import route
-from thrifty.cli.tables import explain, frontier, predict, report
+from thrifty.cli.fit import fit, route
+from thrifty.cli.tables import audit, explain, frontier, predict, report
 from thrifty.errors import InvalidParameterError, ThriftyError
 
 __all__ = ["app", "main"]

@@ -25,7 +25,7 @@ from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.plots import draw_tradeoff, new_figure, save_figure
 from thrifty.learners.cascade.estimators import BudgetedClassifier
 from thrifty.learners.dynamod import BoostedOptions
-from thrifty.learners.dynamod.gbrt_estimators import DynaModGbrtClassifier
+from thrifty.learners.dynamod.boosted import DynaModGbrtClassifier
 from thrifty.learners.routing.confidence import ConfidenceRouter
 from thrifty.progress import Progress, silent
 from thrifty.reporting.measure import measure

@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -23,11 +24,12 @@ from threading import Thread
 from time import monotonic, perf_counter, sleep
 from typing import Any
 
+import numpy as np
 from joblib import Parallel, delayed
 
 from thrifty.engine.table.files import MISSING, need_parquet
 from thrifty.errors import DataUnavailableError, InvalidInputError, ThriftyError, listed
-from thrifty.files import write_atomically
+from thrifty.files import check_path, write_atomically
 from thrifty.progress import Progress, silent
 from thrifty.scale.fit import Each
 from thrifty.scale.scorer import Scorer
@@ -93,7 +95,7 @@ class Part:
 
 def find_files(pattern: str | os.PathLike[str]) -> list[str]:
     """Files of a folder, or that match a pattern such as ``folder/*.parquet``, in the order of their names."""
-    text = os.fspath(pattern)
+    text = os.fspath(check_path(pattern))
     paths = glob.glob(os.path.join(glob.escape(text), "*") if os.path.isdir(text) else text, recursive=True)
     files = sorted(
         path for path in paths if os.path.isfile(path) and not os.path.basename(path).startswith(("_", "."))
@@ -295,8 +297,8 @@ def predict_files(
     Returns
     -------
     totals : dict
-        Number of rows, parts and parts scored by this run; mean cost, and share of rows sent to the full model, of
-        the rows of this run.
+        Number of rows, of rows whose key another row has, of parts, and of parts scored by this run; mean cost, and
+        share of rows sent to the full model, of the rows of this run.
 
     Raises
     ------
@@ -338,12 +340,18 @@ def predict_files(
             + " Correct them, and go on with --resume."
         )
     n_rows = sum(result["n_rows"] for result in results.values())
+    answered = [out / part.name for part in parts if (out / part.name).exists()]
+    n_repeated = 0 if scorer.key_column is None else _n_repeated(answered, scorer.key_column)
+    if n_repeated:
+        warnings.warn(
+            f"column {scorer.key_column!r} must hold a key of its own for each row; {n_repeated:,} rows have the key "
+            f"of another row, so that their answers cannot be told apart by it, and follow one operating point. "
+            f"Use another column as row key, or leave repeated rows out.",
+            stacklevel=2,
+        )
     totals = {
-        "rows": sum(
-            need_parquet().read_metadata(out / part.name).num_rows
-            for part in parts
-            if (out / part.name).exists()
-        ),
+        "rows": sum(need_parquet().read_metadata(path).num_rows for path in answered),
+        "repeated_keys": n_repeated,
         "parts": len(parts),
         "scored_parts": len(results),
         "mean_cost": sum(result["cost"] for result in results.values()) / max(n_rows, 1),
@@ -354,6 +362,22 @@ def predict_files(
         out / MANIFEST, json.dumps({**plan, **totals, "parts": list(map(asdict, parts))}, indent=1).encode()
     )
     return totals
+
+
+def _n_repeated(answered: Sequence[Path], key: str) -> int:
+    """Rows of files of answers whose key an earlier row has; eight bytes of memory for each row."""
+    from pandas.util import hash_array
+
+    words = [np.empty(0, np.uint64)]
+    for path in answered:
+        with need_parquet().ParquetFile(path) as file:
+            words += [
+                hash_array(batch.column(0).to_pandas().to_numpy(), categorize=False)
+                for batch in file.iter_batches(PART_ROWS, columns=[key])
+            ]
+    every = np.concatenate(words)
+    every.sort()
+    return int(np.count_nonzero(every[1:] == every[:-1]))
 
 
 def _open_folder(out: Path, plan: dict[str, Any], resume: bool, names: set[str]) -> None:

@@ -4,6 +4,8 @@ import hashlib
 import os
 import signal
 import threading
+import warnings
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -210,10 +212,14 @@ class Scorer:
     @cached_property
     def copied(self) -> list[str]:
         """Columns that the answers copy from the rows: the row key, and the query of a ranking."""
-        key = self.row_key or record_of(self.system).row_key
         is_ranking = self.router is None and isinstance(self.chain.task, RankingTask)
         query = getattr(self.system, "query_name_", None) if is_ranking else None
-        return list(dict.fromkeys(name for name in (key, query) if name))
+        return list(dict.fromkeys(name for name in (self.key_column, query) if name))
+
+    @property
+    def key_column(self) -> str | None:
+        """Column with the keys of the rows: that of the scorer, else that of the fit; None where rows are numbered."""
+        return self.row_key or record_of(self.system).row_key or None
 
     def schema(self, rows: Any) -> Any:
         """Arrow schema of the answers to rows of a given schema."""
@@ -311,8 +317,8 @@ class Scorer:
         return answers
 
     def _keys(self, batch: Any, first_row: int) -> Words:
-        key = self.row_key or record_of(self.system).row_key
-        if not key:
+        key = self.key_column
+        if key is None:
             return np.arange(first_row, first_row + batch.num_rows, dtype=np.uint64)
         column = batch.column(key)
         is_whole = not column.null_count and str(column.type).startswith(("int", "uint"))
@@ -326,9 +332,9 @@ _loading = threading.Lock()
 class CachedFull:
     """A full model that is asked about the same content once, however often a part is scored again.
 
-    Answers are kept by the content of the columns that the model reads, a line each, in a file for each process. They
-    reach the disk before they are used, and before the next call. SIGTERM and Ctrl-C wait until then; a process that
-    ends in another way loses the answers of the call under way.
+    Answers are kept by the content of the columns that the model reads, a line each with its checksum, in a file for
+    each process. They reach the disk before they are used, and before the next call; SIGTERM and Ctrl-C wait for that.
+    A process that ends in another way loses the answers of the call under way.
 
     Parameters
     ----------
@@ -368,12 +374,10 @@ class CachedFull:
 
     def _keep(self, answers: dict[int, Floats]) -> None:
         self._known.update(answers)
-        lines = "".join(
-            f"{key:x} {' '.join(map(repr, outputs.tolist()))}\n" for key, outputs in answers.items()
-        )
+        lines = [f"{key:x} {' '.join(map(repr, outputs.tolist()))}" for key, outputs in answers.items()]
         try:
             with self._writing, open(self._own, "ab") as file:
-                file.write(lines.encode())
+                file.write("".join(f"{line} #{_checksum(line)}\n" for line in lines).encode())
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -393,9 +397,33 @@ class CachedFull:
                     data = file.read()
                 whole = data[: data.rfind(b"\n") + 1]
                 self._n_read[path] = n_read + len(whole)
-                for line in whole.decode().splitlines():
-                    key, *numbers = line.split()
-                    self._known[int(key, 16)] = np.array(list(map(float, numbers)))
+                answers = [_answer_of(line) for line in whole.decode(errors="replace").split("\n")[:-1]]
+                self._known.update(answer for answer in answers if answer is not None)
+                n_damaged = sum(answer is None for answer in answers)
+                if n_damaged:
+                    warnings.warn(
+                        f"{path} was changed: {n_damaged:,} of its lines are no answers of the full model any more. "
+                        f"It is asked about their rows again.",
+                        stacklevel=2,
+                    )
+
+
+def _answer_of(line: str) -> tuple[int, Floats] | None:
+    """Key and outputs in a line; None where it was changed. Lines of version 0.3 have no checksum."""
+    text, _, checksum = line.rpartition(" #")
+    if text and checksum != _checksum(text):
+        return None
+    try:
+        key, *numbers = (text or line).split()
+        outputs = list(map(float, numbers))
+        # As they were written: a checksum whose mark was changed is no number.
+        return (int(key, 16), np.array(outputs)) if list(map(repr, outputs)) == numbers else None
+    except ValueError:
+        return None
+
+
+def _checksum(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 @contextmanager

@@ -4,14 +4,17 @@
 """
 
 import asyncio
+import contextlib
 import json
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import orjson
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -41,22 +44,20 @@ from thrifty.serve.inference_protocol import (
 )
 from thrifty.serve.middleware import (
     Errors,
-    NeedsKey,
     Refusal,
     RequestLog,
-    WholeBody,
     facts_of,
     json_response,
     operation,
     plain_error,
 )
-from thrifty.serve.model import BATCH_BYTES, Model
-
-__all__ = ["create_admin", "create_app"]
+from thrifty.serve.model import BATCH_BYTES, BATCH_ROWS, Model
 
 _PAGE, _OPENAPI = Path(__file__).with_name("status.html"), Path(__file__).with_name("openapi.json")
-"""The status page, which updates once a second, and the description of all operations."""
+"""The status page, and the description of all operations."""
 
+N_KEPT, STATUS_PAUSE = 60, 2.0
+"""States of the last minutes that are kept for charts, and seconds between them, as in the page."""
 
 MAX_LONG_BODIES = 8
 """Long bodies that are held parsed at a time: each takes some MiB, and one thread answers them. See ``python
@@ -118,8 +119,8 @@ def _health(gateway: Any) -> list[Route]:
         return _ready(gateway)
 
     return [
-        operation(gateway, "/v2/health/live", live, is_open=True),
-        operation(gateway, "/v2/health/ready", ready, is_open=True),
+        operation(gateway, "/v2/health/live", live, role=None),
+        operation(gateway, "/v2/health/ready", ready, role=None),
     ]
 
 
@@ -147,8 +148,25 @@ def create_admin(control: Any) -> Starlette:
     async def metrics(_: Request) -> Response:
         return Response(await control.prometheus(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
-    async def status(_: Request) -> Response:
-        return json_response(await control.status())
+    history: deque[dict[str, Any]] = deque(maxlen=N_KEPT)
+
+    async def watch() -> None:
+        while True:
+            with contextlib.suppress(InvalidInputError):  # workers that are being replaced
+                history.append(await control.status())
+            await asyncio.sleep(STATUS_PAUSE)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        watching = asyncio.ensure_future(watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
+
+    async def status(request: Request) -> Response:
+        before = {"history": list(history)} if "history" in request.query_params else {}
+        return json_response({**await control.status(), **before})
 
     async def budget(request: Request) -> Response:
         change = read_json(await request.body())
@@ -160,23 +178,21 @@ def create_admin(control: Any) -> Starlette:
     async def reload(_: Request) -> Response:
         return json_response({"version": await control.reload()})
 
-    config, keys = control.config, control.keys
-    watching = [Middleware(NeedsKey, keys=keys, role="metrics")]
+    config = control.config
     # A page in a browser cannot send JSON without a preflight, which is refused.
-    json_only = Middleware(WholeBody, max_bytes=config.max_body_bytes, media_type=b"application/json")
-    changing = [Middleware(NeedsKey, keys=keys, role="admin"), json_only]
+    change: dict[str, Any] = {"method": "POST", "role": "admin", "media_type": "application/json"}
     # Against DNS rebinding: a page in a browser on this machine must not reach it by another name. Elsewhere
     # everything needs a key.
     hosts = ["127.0.0.1", "localhost", "[::1]"] if config.admin_host in LOOPBACK else ["*"]
     routes = [
         Route("/", page),
-        Route("/status.json", status, middleware=watching),
-        Route("/metrics", metrics, middleware=watching),
-        Route("/budget", budget, methods=["POST"], middleware=changing),
-        Route("/reload", reload, methods=["POST"], middleware=changing),
+        operation(control, "/status.json", status, role="metrics"),
+        operation(control, "/metrics", metrics, role="metrics"),
+        operation(control, "/budget", budget, **change),
+        operation(control, "/reload", reload, **change),
     ]
     trusted = Middleware(TrustedHostMiddleware, allowed_hosts=hosts)
-    return _application(routes, control, Errors(config.retry_after), trusted)
+    return _application(routes, control, Errors(config.retry_after), trusted, lifespan=lifespan)
 
 
 # -- predictions -----------------------------------------------------------------------------------
@@ -198,8 +214,8 @@ class _Predictions:
             route(f"{version}/infer", self._infer, **post),
             route(model, self._metadata),
             route(version, self._metadata),
-            route(f"{model}/ready", self._model_ready, is_open=True),
-            route(f"{version}/ready", self._model_ready, is_open=True),
+            route(f"{model}/ready", self._model_ready, role=None),
+            route(f"{version}/ready", self._model_ready, role=None),
             route("/v2", self._server),
             route("/openapi.json", self._openapi),
         ]
@@ -209,34 +225,51 @@ class _Predictions:
         model, body = self._model(request), await request.body()
         length = request.headers.get("inference-header-content-length")
         arguments = body, None if length is None else length.encode("latin-1"), model.rows, model.output_names
-        asked, answered = await self._answer(model, request, body, lambda: read_infer(*arguments))
-        response = infer_response(answered, asked, self._config.name, model.version, _answer_type(model))
-        return json_response(response)
+        about = self._config.name, model.version, _answer_type(model)
+        return await self._answer(
+            model,
+            request,
+            len(body) > BATCH_BYTES,
+            lambda: read_infer(*arguments),
+            lambda asked, answered: infer_response(answered, asked, *about),
+        )
 
     async def _predict(self, request: Request) -> Response:
         """Answer rows by the names of their columns."""
         model, body = self._model(request), await request.body()
-        _, answered = await self._answer(model, request, body, lambda: _read_rows(body, model.rows))
-        lists = {
-            name: values.tolist() if hasattr(values, "tolist") else values
-            for name, values in answered.columns(OUTPUTS).items()
-        }
-        rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
-        return json_response(
-            {"model_name": self._config.name, "model_version": model.version, "answers": rows}
-        )
+
+        def write(_: InferRequest, answered: Answered) -> bytes:
+            lists = {
+                name: values.tolist() if hasattr(values, "tolist") else values
+                for name, values in answered.columns(OUTPUTS).items()
+            }
+            rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+            named = {"model_name": self._config.name, "model_version": model.version}
+            return orjson.dumps({**named, "answers": rows})
+
+        is_long = len(body) > BATCH_BYTES or body.count(b"{") > BATCH_ROWS + 1
+        return await self._answer(model, request, is_long, lambda: _read_rows(body, model.rows), write)
 
     async def _answer(
-        self, model: Model, request: Request, body: bytes, read: Callable[[], InferRequest]
-    ) -> tuple[InferRequest, Answered]:
-        """Read and answer a request; a long body is read in the thread of batches."""
+        self,
+        model: Model,
+        request: Request,
+        is_long: bool,
+        read: Callable[[], InferRequest],
+        write: Callable[[InferRequest, Answered], bytes],
+    ) -> Response:
+        """Read and answer a request; a long one is read and written in the thread of batches."""
         began = time.perf_counter()
-        is_long = len(body) > BATCH_BYTES
         async with self._long_bodies if is_long else _UNLIMITED:
             asked = await model.in_batch_thread(read) if is_long else read()
             request_id = asked.id or request.headers.get("x-request-id", "")[:200] or None
             cells = model.rows.with_request_id(asked.cells, request_id)
             answered = await model.answer(cells, asks_full="thrifty-model" in request.headers)
+            text = (
+                await model.in_batch_thread(lambda: write(asked, answered))
+                if is_long
+                else write(asked, answered)
+            )
         facts = facts_of(request)
         facts |= {"version": model.version, "rows": len(cells)}
         if answered.n_sent:
@@ -249,7 +282,7 @@ class _Predictions:
             facts |= {"explored": answered.n_explored, "propensity": self._config.explore}
             metrics.explored.labels("compared").inc(answered.n_explored)
             metrics.explored.labels("agreed").inc(answered.n_agreed)
-        return asked, answered
+        return json_response(text)
 
     def _model(self, request: Request) -> Model:
         model, version = self._gateway.model, request.path_params.get("version")

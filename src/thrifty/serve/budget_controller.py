@@ -17,6 +17,7 @@ What rows have paid is a ``Spending``, which outlives reloads and may be shared 
 """
 
 import fcntl
+import multiprocessing
 import os
 import sys
 import weakref
@@ -35,8 +36,6 @@ from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import SLACK, Policy
 from thrifty.engine.walk.walk import Walk
 from thrifty.errors import InvalidInputError
-
-__all__ = ["BudgetController", "Spending", "cost_at_hand", "joined"]
 
 Result = TypeVar("Result")
 
@@ -61,20 +60,30 @@ _STATE = np.dtype(
 )
 
 
+def shared_memory(window: int, n_workers: int) -> Any:
+    """Memory for the ``Spending`` of several processes.
+
+    It is taken here as a whole and has no name in the file system: a process that writes to a mapped file is killed
+    where another program has cut it, or the disk is full.
+    """
+    return multiprocessing.get_context("spawn").RawArray("d", _STATE.itemsize // 8 + 2 * n_workers + window)
+
+
 class Spending:
     """Payments of the latest rows of a stream, and what a controller has learned from them.
 
-    Several processes share it through a file that they map into memory, and lock. The operating system opens the lock
-    of a process that is killed; rows that the process had begun are counted as begun until ``settle`` takes them for
-    the dearest. Every change is made in an order in which an interrupted one counts rows as too dear, never as too
-    cheap.
+    Several processes share it as memory, and lock it. The operating system opens the lock of a process that is killed;
+    rows that the process had begun are counted as begun until ``settle`` takes them for the dearest. Every change is
+    made in an order in which an interrupted one counts rows as too dear, never as too cheap.
 
     Parameters
     ----------
     window : int
         Rows whose costs are kept.
-    path : Path, optional
-        File to share, which is made where it is not there; None shares nothing.
+    memory : array of ctypes, optional
+        What ``shared_memory`` returned; None shares nothing.
+    lock : Path, optional
+        File that processes lock, which is made where it is not there; it stays empty.
     n_workers, worker : int
         Processes that share it, and the number of this one.
 
@@ -86,16 +95,16 @@ class Spending:
         Rows under way of each process, and the most that they can cost together.
     """
 
-    def __init__(self, window: int, path: Path | None = None, n_workers: int = 1, worker: int = 0) -> None:
-        size = _STATE.itemsize // 8 + 2 * n_workers + window
+    def __init__(
+        self, window: int, memory: Any = None, lock: Path | None = None, n_workers: int = 1, worker: int = 0
+    ) -> None:
         self._lock, self.window, self._worker = Lock(), window, worker
         self._file: int | None = None
-        values: Any = np.zeros(size)
-        if path is not None:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        if lock is not None:
+            self._file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
             weakref.finalize(self, os.close, self._file)
-            os.ftruncate(self._file, 8 * size)
-            values = np.memmap(path, np.float64, "r+", shape=(size,))
+        size = _STATE.itemsize // 8 + 2 * n_workers + window
+        values: Any = np.zeros(size) if memory is None else np.frombuffer(memory)
         first, second = _STATE.itemsize // 8, size - window
         self.state: Any = values[:first].view(_STATE)[0]
         self.begun, self.latest = values[first:second].reshape(n_workers, 2), values[second:]

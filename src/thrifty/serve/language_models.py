@@ -9,14 +9,16 @@ reached, or refused it.
 import asyncio
 import contextlib
 import fcntl
+import math
 import os
+import struct
 import time
+import zlib
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
 
 from thrifty.engine.prices.models import ModelPrice, check_price
@@ -31,7 +33,7 @@ MAX_RESPONSE = 32 * 2**20
 REFUSALS = ("status_400", "status_413", "status_422")
 """Failures that are due to the request: they do not count against the model."""
 
-UNTRIED = (*NOT_TRIED, "paused", "ceiling")
+UNTRIED = (*NOT_TRIED, "paused", "ceiling", "ledger")
 """Failures in which nothing was sent."""
 
 _PAUSE = 1.0
@@ -91,20 +93,25 @@ class DayLedger:
 
     def __init__(self, limit: float | None, path: Path | None = None, clock: Any = time.time) -> None:
         self._limit, self._clock, self.in_flight = limit, clock, 0.0
-        self._state: Any = np.zeros(2)  # day and sum
+        self._day = self._sum = 0.0
         self._file: int | None = None
         if path is None:
             return
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        os.ftruncate(self._file, 16)
         try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self.close()
-            raise InvalidInputError(
-                f"the ledger {path} must belong to one gateway; another one holds it. Name another file."
-            ) from None
-        self._state = np.memmap(path, np.float64, "r+", shape=(2,))
+            self._day, self._sum = _read_ledger(os.pread(self._file, _RECORD.size + 1, 0))
+            self._write()
+        except BlockingIOError:
+            words = "belong to one gateway; another one holds it"
+        except OSError as error:
+            words = f"be a file that can be written: {error}"
+        except ValueError as error:
+            words = f"hold the dollars of one day; {error}"
+        else:
+            return
+        self.close()
+        raise InvalidInputError(f"the ledger {path} must {words}. Name another file.") from None
 
     def close(self) -> None:
         """Leave the file to another gateway."""
@@ -112,15 +119,19 @@ class DayLedger:
             os.close(self._file)
             self._file = None
 
+    def _write(self) -> None:
+        """Write day and sum at once, so that a process that is killed leaves no half of them."""
+        if self._file is not None:
+            numbers = _RECORD.pack(_MAGIC, self._day, self._sum, 0)[:-4]
+            os.pwrite(self._file, numbers + zlib.crc32(numbers).to_bytes(4, "little"), 0)
+
     @property
     def today(self) -> float:
         """Dollars of this day."""
         day = float(self._clock() // _DAY)
-        if self._state[0] != day:
-            # In this order, a process that is killed in between leaves a sum of yesterday that is too small.
-            self._state[1] = self.in_flight = 0.0
-            self._state[0] = day
-        return float(self._state[1])
+        if self._day != day:
+            self._day, self._sum, self.in_flight = day, 0.0, 0.0
+        return self._sum
 
     @property
     def seconds_left(self) -> int:
@@ -137,8 +148,13 @@ class DayLedger:
         """Reserve the most that a call can cost until it is counted."""
         if not self.has_room(most):
             raise RemoteFailure("ceiling", f"{most:.3g} would exceed max_cost_per_day")
-        day, bill = self._state[0], Bill(most)
-        self._state[1] += most
+        day, bill = self._day, Bill(most)
+        self._sum += most
+        try:
+            self._write()
+        except OSError as error:
+            self._sum -= most
+            raise RemoteFailure("ledger", f"the ledger cannot be written: {error}") from error
         self.in_flight += most
         try:
             yield bill
@@ -147,9 +163,33 @@ class DayLedger:
                 bill.amount = 0.0
             raise
         finally:
-            if self.today >= 0.0 and self._state[0] == day:  # else it was charged to a day that is over
-                self._state[1] += bill.amount - most
+            if self.today >= 0.0 and self._day == day:  # else it was charged to a day that is over
+                self._sum += bill.amount - most
                 self.in_flight = max(self.in_flight - most, 0.0)
+                with contextlib.suppress(OSError):  # the file then holds what was reserved, which is more
+                    self._write()
+
+
+_MAGIC = b"thrifty\n"
+_RECORD = struct.Struct("<8sddI")
+"""A ledger: what it is, day, dollars, and the checksum of these. One of 0.3 is day and dollars alone."""
+
+
+def _read_ledger(content: bytes) -> tuple[float, float]:
+    """Day and dollars in a ledger; ``ValueError`` says what is wrong with them."""
+    if not content:
+        return 0.0, 0.0
+    if len(content) == 16:
+        day, dollars = struct.unpack("=dd", content)
+    elif len(content) != _RECORD.size or not content.startswith(_MAGIC):
+        raise ValueError("this file is none, and stays as it is")
+    else:
+        _, day, dollars, checksum = _RECORD.unpack(content)
+        if checksum != zlib.crc32(content[:-4]):
+            raise ValueError("this one is damaged")
+    if not (day >= 0.0 and day.is_integer() and 0.0 <= dollars < math.inf):
+        raise ValueError(f"got {dollars!r} dollars of the day {day!r}")
+    return day, dollars
 
 
 class LanguageModel:

@@ -27,14 +27,11 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 
 from thrifty.errors import InvalidInputError
 from thrifty.serve.app import create_admin, create_app
-from thrifty.serve.budget_controller import Spending
+from thrifty.serve.budget_controller import Spending, shared_memory
 from thrifty.serve.config import Config
 from thrifty.serve.gateway import BaseGateway, Loaded
-from thrifty.serve.logs import LOG, log_as_json
 from thrifty.serve.metrics import Metrics, status_of
-from thrifty.serve.middleware import Keys
-
-__all__ = ["serve_alone", "serve_workers"]
+from thrifty.serve.middleware import LOG, Keys, log_as_json
 
 Load = Callable[[], Loaded]
 
@@ -107,7 +104,9 @@ def _server(config: Config, app: Any, **how: Any) -> uvicorn.Server:
 
 
 def _admin(config: Config, control: Any) -> uvicorn.Server:
-    return _server(config, create_admin(control), host=config.admin_host, port=config.admin_port)
+    return _server(
+        config, create_admin(control), lifespan="on", host=config.admin_host, port=config.admin_port
+    )
 
 
 def _listening(config: Config) -> socket.socket:
@@ -187,11 +186,13 @@ def serve_workers(load: Load, config: Config, announce: Callable[[], None]) -> N
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _work(number: int, load: Load, config: Config, folder: Path, listening: socket.socket, pipe: Any) -> None:
+def _work(
+    number: int, load: Load, config: Config, folder: Path, listening: socket.socket, memory: Any, pipe: Any
+) -> None:
     """Load the file, report that, and serve; answer the supervisor until it ends."""
     log_as_json()
     try:
-        spending = Spending(config.budget_window, folder / "spending", config.workers, number)
+        spending = Spending(config.budget_window, memory, folder / "lock", config.workers, number)
         app = create_app(load(), config, load=load, spending=spending)
         public = _server(config, app, lifespan="on")
     except Exception as error:
@@ -261,7 +262,7 @@ class Supervisor:
     keys : Keys
         Keys of operators.
     folder : Path
-        Where workers share what rows have paid, and their metrics.
+        Where workers share metrics, and a lock.
     listening : socket
         The port that they share.
     """
@@ -271,7 +272,8 @@ class Supervisor:
     ) -> None:
         self.config, self.keys, self.metrics = config, keys, Metrics()
         self._load, self._folder, self._listening = load, folder, listening
-        self._spending = Spending(config.budget_window, folder / "spending", config.workers)
+        self._memory = shared_memory(config.budget_window, config.workers)
+        self._spending = Spending(config.budget_window, self._memory, folder / "lock", config.workers)
         self._workers: list[_Worker] = []
         self._asking = asyncio.Lock()
         self._shared = CollectorRegistry()
@@ -290,7 +292,7 @@ class Supervisor:
             worker.is_ready = True
 
     def _started(self, number: int) -> _Worker:
-        return _Worker(number, self._load, self.config, self._folder, self._listening)
+        return _Worker(number, self._load, self.config, self._folder, self._listening, self._memory)
 
     def stop(self) -> None:
         """End all workers; requests under way are answered first."""

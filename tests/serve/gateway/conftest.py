@@ -54,8 +54,8 @@ def _gateway(system, how, settings):
         life = app.router.lifespan_context(app)
         runner.run(life.__aenter__())
 
-        def ask(path, body=None, *, method=None, headers=(), app=app):
-            return runner.run(call(app, path, body, method, headers))
+        def ask(path, body=None, *, method=None, headers=(), query="", app=app):
+            return runner.run(call(app, path, body, method, headers, query))
 
         yield SimpleNamespace(
             ask=ask,
@@ -65,6 +65,7 @@ def _gateway(system, how, settings):
             call=lambda path, body: call(app, path, body),
             counts=lambda name: counts(getattr(app.state.gateway.metrics, name)),
             app=app,
+            administration=admin,
         )
         runner.run(life.__aexit__(None, None, None))
 
@@ -76,7 +77,7 @@ def counts(counter):
     return {labels[0] if len(labels) == 1 else labels: value for labels, value in by_labels.items()}
 
 
-async def call(app, path, body=None, method=None, headers=()):
+async def call(app, path, body=None, method=None, headers=(), query=""):
     """Send one request to an application; returns status, headers and, where it is JSON, what was said."""
     raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     given = {b"host": b"127.0.0.1", b"content-type": b"application/json"}
@@ -87,7 +88,7 @@ async def call(app, path, body=None, method=None, headers=()):
         "path": path,
         "raw_path": path.encode(),
         "root_path": "",
-        "query_string": b"",
+        "query_string": query.encode(),
         "headers": list(given.items()),
         "http_version": "1.1",
         "scheme": "http",

@@ -1,11 +1,15 @@
 """Requests that nobody means well with: each is answered or refused in words, and nothing of ours fails."""
 
+import gc
 import importlib.util
 import json
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from thrifty.serve.inference_protocol import parse_unique
 
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "attacks" / "requests.py"
 OPERATIONS = {"/predict": "predict", "/v2/models/thrifty/infer": "infer"}
@@ -53,6 +57,34 @@ def test_deep_and_repetitive_json_is_refused(open_gateway, numbers):
     gateway = open_gateway(numbers)
     for body in (b"[" * 100_000, b'{"rows":' * 50_000, b'{"rows": [' + b"{}," * 100_000 + b"{}]}"):
         assert gateway.ask("/predict", body).status == 400
+
+
+def test_repeated_keys_are_refused_however_their_colons_are_written():
+    for text in (b'{"a": 1, "a": 2}', b'{"a": 1, "a": 2, "b": "\\u003a"}', b'[1, {"b": {"a": 1, "a": 2}}]'):
+        with pytest.raises(ValueError, match="'a' twice"):
+            parse_unique(text)
+    for text in (b'{"a": ":::", "b": "\\u003A"}', b'[{"a": 1}, {"a": 1}]', b'{"\\u003a": [1]}'):
+        assert parse_unique(text) == json.loads(text)
+
+
+def test_a_large_body_is_read_without_a_search_for_garbage_and_many_rows_not_in_the_event_loop(
+    open_gateway, numbers
+):
+    phases = []
+    gc.callbacks.append(lambda phase, _: phases.append(phase))
+    try:
+        parse_unique(b"[" + b"[[]]," * 50_000 + b"[]]")
+    finally:
+        gc.callbacks.pop()
+    assert phases == []
+    gateway = open_gateway(numbers)
+    rows, threads = gateway.serving.model.rows, []
+    read = rows.from_records
+    rows.from_records = lambda given: threads.append(threading.current_thread().name) or read(given)
+    for n_rows in (2, 40):  # 40 rows in 1 KB took as long as batches do
+        gateway.ask("/predict", {"rows": [{}] * n_rows})
+    assert threads[0] == "MainThread"
+    assert threads[1].startswith("thrifty-batch")
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ from thrifty.engine.prices.billing import (
     is_price,
 )
 from thrifty.errors import InvalidInputError, listed
+from thrifty.files import check_path
 
 FeatureCosts = Any  # ArrayLike | Mapping[str, float] | None, or a table of prices of some other library
 FeatureGroups = Sequence[object] | Mapping[str, object] | None
@@ -113,7 +114,7 @@ class Prices:
             prices all that are not named. Or a JSON file: an object of prices by name, or one with the parts costs,
             default, groups, discounts, by_row, full and full_features.
         """
-        path = Path(path)
+        path = Path(check_path(path))
         try:
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:

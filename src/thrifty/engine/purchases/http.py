@@ -18,6 +18,9 @@ from thrifty.errors import InvalidInputError, RemoteFailure
 
 __all__ = ["HttpSource", "http_session", "open_post", "parse_json", "post", "read_body", "response_limit"]
 
+MAX_RETRY_AFTER = 60.0
+"""Seconds after which a service is asked again at the latest, whatever its Retry-After says."""
+
 
 class HttpSource(RetryingSource):
     """A service that takes a POST of ``{"rows": [keys], "columns": [names]}``; needs aiohttp (``thrifty[serve]``).
@@ -173,10 +176,11 @@ async def open_post(session: Any, url: str, body: bytes, *, seconds: float | Non
         ):
             if response.status != 200:
                 after = response.headers.get("Retry-After", "")
+                is_number = after.isascii() and after.isdigit()  # "²" is a digit, and no number
                 raise RemoteFailure(
                     f"status_{response.status}",
                     f"the status was {response.status}",
-                    float(after) if after.isdigit() else None,
+                    min(float(after), MAX_RETRY_AFTER) if is_number else None,
                 )
             yield response, deadline
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:

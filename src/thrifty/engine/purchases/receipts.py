@@ -535,8 +535,10 @@ def answer_text(answer: Any, probability: float = np.nan) -> str:
     return f"{answer!r}" + ("" if np.isnan(probability) else f" with probability {probability:.3f}")
 
 
-def decision_text(probability: float, *, goes_on: bool) -> str:
-    """Reason why a row goes on, or stops."""
+def decision_text(probability: float, *, goes_on: bool, point: str = "") -> str:
+    """Reason why a row goes on, or stops; ``point`` is that of two mixed ones which decided, as its key has it."""
+    if point:
+        return f"the mix of two operating points: this key follows the {point} one"
     if np.isnan(probability):  # predicted numbers have no probability
         return "more would help" if goes_on else "more would help little"
     return "not sure enough" if goes_on else "sure enough"

@@ -18,6 +18,7 @@ import numpy as np
 from thrifty.arrays import Floats, Labels
 from thrifty.engine.tasks.mistakes import read_loss
 from thrifty.errors import DataUnavailableError, InvalidInputError, listed
+from thrifty.files import check_path
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Cells of a CSV file that are missing values."""
@@ -74,7 +75,7 @@ def read_cost_matrix(path: str | os.PathLike[str], classes: Labels) -> Floats:
     CSV: a line of names, the first cell of which is free, then a line for each true class, its name first. JSON: an
     object of true classes, each an object of answers and what they cost.
     """
-    names, path = [str(label) for label in classes.tolist()], Path(path)
+    names, path = [str(label) for label in classes.tolist()], Path(check_path(path))
     try:
         text = path.read_text(encoding="utf-8-sig")
         if path.suffix.lower() == ".json":
@@ -130,7 +131,7 @@ def name_of(path: str | os.PathLike[str]) -> str:
 
 
 def _existing(path: str | os.PathLike[str]) -> Path:
-    path = Path(path)
+    path = Path(check_path(path))
     if not path.exists():
         raise DataUnavailableError(f"{path} does not exist. Name a CSV or parquet file.")
     if path.is_dir():

@@ -32,6 +32,8 @@ class StageView:
         Probability of that answer, by the stage.
     gate, threshold : float
         The row went on iff its gate score exceeded the threshold.
+    point : {"", "cheaper", "dearer"}
+        Operating point that decided, where two are mixed of which only one sends the row on: its key follows this one.
     """
 
     bought: tuple[str, ...]
@@ -40,6 +42,7 @@ class StageView:
     probability: float
     gate: float
     threshold: float
+    point: str = ""
 
     @property
     def goes_on(self) -> bool:
@@ -76,12 +79,14 @@ class Explanation:
         return tuple(name for stage in self.stages for name in stage.bought)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, ready for a JSON file: answers that are numbers have no probability, infinity is text."""
+        """Everything, ready for JSON: no probability of numbers, infinity as text, a point only where it decided."""
         entries = asdict(self)
         for entry in (entries, *entries["stages"]):
             if np.isnan(entry["probability"]):
                 del entry["probability"]
         for stage in entries["stages"]:
+            if not stage["point"]:
+                del stage["point"]
             stage["goes_on"] = stage["gate"] > stage["threshold"]
             if np.isinf(stage["threshold"]):
                 stage["threshold"] = str(stage["threshold"])
@@ -91,7 +96,7 @@ class Explanation:
         lines = []
         for number, stage in enumerate(self.stages):
             names = ", ".join(stage.bought) or "nothing new"
-            why = decision_text(stage.probability, goes_on=stage.goes_on)
+            why = decision_text(stage.probability, goes_on=stage.goes_on, point=stage.point)
             answer = answer_text(stage.answer, stage.probability)
             then = "goes on" if stage.goes_on else "stops"
             lines.append(f"stage {number}: {names} (paid {stage.cost:g}); {answer}; {why}, {then}")
@@ -167,7 +172,8 @@ def _add_views(
         outputs = task.outputs(visit.scores)
         gate = chain.walker.gate_of(visit)
         answers, sure = task.answers(outputs).tolist(), task.confidence(outputs)
-        thresholds = np.broadcast_to(policy.thresholds_at(place, follows[visitors]), len(visitors))
+        upper = follows[visitors]
+        thresholds = np.broadcast_to(policy.thresholds_at(place, upper), len(visitors))
         at = first + place
         columns_of = [node.columns for node in nodes_of(stage)]
         for number, row in enumerate(rows[visitors]):
@@ -181,6 +187,7 @@ def _add_views(
                     float(sure[number]),
                     float(gate[number]),
                     float(thresholds[number]),
+                    policy.deciding_point(place, gate[number], follows_upper=bool(upper[number])),
                 )
             )
     if chain.behind and walk.behind is not None:

@@ -10,7 +10,7 @@ import numpy as np
 from thrifty.arrays import Floats
 from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.prices.models import ModelPrice, price_of_answer
-from thrifty.engine.purchases.receipts import Purchase
+from thrifty.engine.purchases.receipts import Purchase, decision_text
 from thrifty.engine.walk.calibration import UNCOMPARED, UNPARSED, Calibration, class_probabilities
 from thrifty.engine.walk.next_model import Log, Rules, Step
 from thrifty.engine.walk.session import Session
@@ -116,7 +116,7 @@ class ModelSession(Session):
     """
 
     def __init__(self, models: PricedModels, x: Any, log: Log, *, follows_upper: bool) -> None:
-        self._models, self._x, self._log = models, x, log
+        self._models, self._x, self._log, self._follows_upper = models, x, log, follows_upper
         _, self._rules, self._place = models.mixed_rules[int(follows_upper)]
         self._returned: list[tuple[int, Any, float]] = []
         self._failed: set[int] = set()
@@ -169,7 +169,8 @@ class ModelSession(Session):
         if self._next is None:
             return None
         at_hand = "no answer yet" if self.model is None else f"the answer of {self.model} is not sure enough"
-        return Purchase(self._models.names[self._next], self._expected(self._next), why=at_hand)
+        why = self._mix_text() or at_hand
+        return Purchase(self._models.names[self._next], self._expected(self._next), why=why)
 
     @property
     def next_ask(self) -> str | None:
@@ -216,17 +217,30 @@ class ModelSession(Session):
 
         A point that would first ask a model whose answer is not known counts as one that does not ask ``name``.
         """
-        wanted, total = self._models.names.index(name), 0.0
-        with_answers = {*self._asked, wanted}
-        for weight, rules, place in self._models.mixed_rules:
-            asked: tuple[int, ...] = ()
-            while wanted not in asked:
-                ask = int(rules.decide(place, asked, self._log).ask[0])
-                if ask not in with_answers:
-                    break
-                asked = tuple(sorted((*asked, ask)))
-            total += weight * (wanted in asked)
-        return total
+        wanted = self._models.names.index(name)
+        return sum(
+            weight * (wanted in self._asked_by(rules, place))
+            for weight, rules, place in self._models.mixed_rules
+        )
+
+    def _asked_by(self, rules: Rules, place: int) -> tuple[int, ...]:
+        """Models that a rule asks, as far as answers are known, then the next one, or -1 where it stops."""
+        asked: tuple[int, ...] = ()
+        while True:
+            ask = int(rules.decide(place, tuple(sorted(asked)), self._log).ask[0])
+            asked = (*asked, ask)
+            if ask not in self._asked:
+                return asked
+
+    def _mix_text(self) -> str:
+        """The point that decided, where two are mixed which ask different models next; else empty."""
+        mixed = self._models.mixed_rules
+        if self._is_substitute or not 0.0 < mixed[0][0] < 1.0:
+            return ""
+        cheaper, dearer = (self._asked_by(rules, place)[-1] for _, rules, place in mixed)
+        if cheaper == dearer:
+            return ""
+        return decision_text(np.nan, goes_on=True, point="dearer" if self._follows_upper else "cheaper")
 
     def fail(self, cost: float = 0.0) -> Self:
         """Report that the model gave no answer, and what that cost; another one is asked instead."""
@@ -331,4 +345,5 @@ class ModelSession(Session):
     def _last_line(self) -> str:
         value = np.clip(self.value, 0.0, 1.0)
         sure = "" if np.isnan(value) else f", expected quality {value:.3f}"
-        return f"answered by {self.model} for {self.cost:.3g}{sure}"
+        reason = self._mix_text()
+        return f"answered by {self.model} for {self.cost:.3g}{sure}" + (f"; {reason}" if reason else "")

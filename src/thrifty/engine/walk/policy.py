@@ -167,6 +167,13 @@ class Policy:
         follows: Bools = key_chance(keys, self.seed) < self.share
         return follows
 
+    def deciding_point(self, place: int, gate: float, *, follows_upper: bool) -> str:
+        """The point of a mix that a row follows, "cheaper" or "dearer"; empty where both decide alike at a stage."""
+        lower_goes_on, upper_goes_on = gate > self.thresholds[[self.lower, self.upper], place]
+        if lower_goes_on == upper_goes_on or not 0.0 < self.share < 1.0:
+            return ""
+        return "dearer" if follows_upper else "cheaper"
+
     def thresholds_at(self, place: int, follows_upper: Bools) -> Floats | np.float64:
         """Threshold of a stage for each row, or one for all of them where both points agree."""
         lower: np.float64 = self.thresholds[self.lower, place]

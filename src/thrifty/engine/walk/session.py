@@ -234,7 +234,7 @@ class ChainSession(Session):
         if source.delivered:
             self._steps.append(
                 f"{self._name_of(source.delivered)} (paid {self.cost:g}); {self._answered() or 'no answer yet'}; "
-                f"{decision_text(self.probability, goes_on=bool(source.lacking))}"
+                f"{self._decision(goes_on=bool(source.lacking))}"
             )
 
     def _why(self) -> str:
@@ -244,7 +244,19 @@ class ChainSession(Session):
         if self.route < 0:
             return f"{reader} reads it, where every row starts"
         answer = answer_text(self.answer, self.probability)
-        return f"{reader} reads it: stage {self.route} says {answer}; {decision_text(self.probability, goes_on=True)}"
+        return f"{reader} reads it: stage {self.route} says {answer}; {self._decision(goes_on=True)}"
+
+    def _decision(self, *, goes_on: bool) -> str:
+        """Reason why the row goes on from its last stage, or stops."""
+        chain, place, visited = self._chain, self.route, self._reader.visited or {}
+        while chain.behind and place >= chain.n_own_stages:
+            chain, place = chain.behind, place - chain.n_own_stages
+        point = ""
+        if 0 <= place < chain.n_own_stages:
+            _, gate = visited[id(chain.stages[place])]
+            follows_upper = bool(chain.policy.follows_upper(self._reader.keys(_ROW))[0])
+            point = chain.policy.deciding_point(place, float(gate[0]), follows_upper=follows_upper)
+        return decision_text(self.probability, goes_on=goes_on, point=point)
 
     def _name_of(self, columns: Sequence[int]) -> str:
         return ", ".join(map(str, self._called(columns)))

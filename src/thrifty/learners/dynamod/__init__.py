@@ -24,10 +24,12 @@ from thrifty.learners.dynamod.alternating import (
     alternate,
     check_pair,
 )
-from thrifty.learners.dynamod.objective import Distance, kl_divergence, squared_distance
-from thrifty.learners.dynamod.options import BoostedOptions, LeafOptions, LinearOptions, PairOptions
+from thrifty.learners.dynamod.boosted import BoostedOptions
+from thrifty.learners.dynamod.gated import PairOptions
+from thrifty.learners.dynamod.leaf import LeafOptions
+from thrifty.learners.dynamod.linear import LinearOptions
+from thrifty.learners.dynamod.objective import Distance, Solution, kl_divergence, squared_distance
 from thrifty.learners.dynamod.qstep import q_step_kl, q_step_squared
-from thrifty.learners.dynamod.solution import Solution
 
 __all__ = [
     "Alternation",

@@ -42,9 +42,15 @@ from thrifty.engine.walk.policy import SLACK, Policy
 from thrifty.engine.walk.stage import LinearStage
 from thrifty.engine.walk.walk import Walk
 from thrifty.errors import InvalidInputError
-from thrifty.learners.dynamod.objective import DISTANCES, NEVER, Distance, DistanceName, check_distance
+from thrifty.learners.dynamod.objective import (
+    DISTANCES,
+    NEVER,
+    Distance,
+    DistanceName,
+    Solution,
+    check_distance,
+)
 from thrifty.learners.dynamod.qstep import q_step_kl, q_step_squared
-from thrifty.learners.dynamod.solution import Solution
 
 MIN_SHARE = 0.01
 """Share of rows that may always be sent during learning: under the KL distance a closed gate would stay closed."""

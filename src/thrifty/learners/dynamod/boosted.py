@@ -1,4 +1,4 @@
-"""Boosted pairs (g, f1) by Algorithm 2, and a boosted gate that reads the scores of f1.
+"""DynaMod-Gbrt: the paper's Algorithm 2, a boosted gate and a boosted model on one set of bought features.
 
 Given the shares q sent on, each round adds one tree to f1 and one to g. A tree fits the negative gradient of
 
@@ -11,7 +11,7 @@ in the range it sweeps would buy anything.
 ``ScoreReadingGate`` grows the gate again with the scores of f1 as further columns, which cost nothing once computed.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -23,11 +23,244 @@ from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.tasks.logistic import excess_loss, logistic_derivatives
 from thrifty.engine.tasks.task import Loss, Task
 from thrifty.engine.trees import BinnedTable, TreeEnsemble, bin_columns
+from thrifty.engine.trees.binning import MAX_BINS
 from thrifty.engine.walk.stage import CHEAP, GATE, BoostedStage
-from thrifty.learners.dynamod.alternating import Q_STEPS, Alternation
+from thrifty.errors import InvalidInputError
+from thrifty.learners.dynamod.alternating import Q_STEPS, Alternation, Fold
+from thrifty.learners.dynamod.gated import (
+    AlternatingEstimator,
+    GatedClassifier,
+    GatedRegressor,
+    Learned,
+    PairOptions,
+    PairProblem,
+    accept_former_settings,
+)
 from thrifty.learners.dynamod.objective import NEVER, DistanceName
+from thrifty.learners.estimators.checks import check_count
 from thrifty.learners.trees import EnsembleBuilder, TreeGrower
 from thrifty.learners.trees.boosting import Boosting, counts_of
+
+
+@dataclass(eq=False, repr=False)
+class BoostedOptions(PairOptions):
+    """Settings of the two DynaMod-Gbrt estimators.
+
+    Parameters
+    ----------
+    distance, cross_fit
+        As in ``LinearOptions``.
+    max_iter, tol : int, float, default=10, 1e-3
+        Rounds of the alternation, and the change of the objective below which it stops. Trees are
+        greedy, so the objective may rise; what is kept is the last round.
+    n_trees : int, default=100
+        Trees of g and of f1 each.
+    max_depth : int, default=4
+        Levels of splits, at most 12.
+    learning_rate : float, default=0.1
+        Factor on every leaf.
+    step : {"newton", "gradient"}, default="newton"
+        Leaves that divide by the curvature, or the paper's least squares on the gradient.
+    l2 : float, default=1.0
+        Added to the curvature of a leaf (Newton steps only).
+    min_child_weight, min_child_samples : float, int, default=0.0, 1
+        Least curvature and least rows of a leaf.
+    max_bins : int, default=255
+        Bins per feature.
+    gate_reads_score : bool, default=False
+        After the alternation, grow the gate once more with f1's own score as a further, free feature; the scores it
+        learns from are out of fold.
+    """
+
+    max_iter: int = 10
+    tol: float = 1e-3
+    n_trees: int = 100
+    max_depth: int = 4
+    learning_rate: float = 0.1
+    step: Literal["gradient", "newton"] = "newton"
+    l2: float = 1.0
+    min_child_weight: float = 0.0
+    min_child_samples: int = 1
+    max_bins: int = 255
+    gate_reads_score: bool = False
+
+    _amounts = ("l2", "min_child_weight", "learning_rate", "tol")
+
+    def check(self) -> None:
+        """Refuse settings out of their range."""
+        check_count("n_trees", self.n_trees)
+        check_count("max_depth", self.max_depth, max_value=12)
+        check_count("min_child_samples", self.min_child_samples)
+        check_count("max_bins", self.max_bins, min_value=2, max_value=MAX_BINS)
+        if self.step not in ("gradient", "newton"):
+            raise InvalidInputError(f"step must be 'gradient' or 'newton'; got {self.step!r}.")
+        super().check()
+
+    def boosting(self) -> Boosting:
+        """Settings of the trees."""
+        return Boosting(
+            n_trees=self.n_trees,
+            max_depth=self.max_depth,
+            learning_rate=self.learning_rate,
+            step=self.step,
+            l2=self.l2,
+            min_child_weight=self.min_child_weight,
+            min_child_samples=self.min_child_samples,
+        )
+
+
+DEFAULT_GAMMA = 1.0
+"""Gain that one unit of price must bring, without a budget."""
+
+
+@dataclass(eq=False, repr=False)
+class _DynaModGbrt(AlternatingEstimator):
+    """Base class of both DynaMod-Gbrt estimators: the alternation over a boosted gate and a boosted model."""
+
+    _accepts_missing = True
+    _accepts_sparse = False
+    _accepts_several = True
+    _accepts_levels = True
+    _options_class = BoostedOptions
+
+    _: KW_ONLY
+    gamma: float | None = None
+
+    def _learn(self, problem: PairProblem) -> Learned:
+        rows, options, boosting = problem.rows, self._options, self._options.boosting()
+        table = bin_columns(rows.X, rows.weight, self._categorical, max_bins=options.max_bins)
+
+        def started(table: BinnedTable, some: Ints) -> BoostedPair:
+            # The weights of some rows count as much as those of all, or gamma and l2 would weigh more.
+            total = float(rows.weight.sum())
+            gamma = DEFAULT_GAMMA if self.gamma is None else float(self.gamma)
+            of = (problem.price_list, gamma, boosting, rows.task, options.distance)
+            return BoostedPair(table, *of, total=total).start(rows.y[some], rows.weight[some])
+
+        def without(train: Ints, out: Ints) -> Fold[BoostedPair]:
+            unseen = table.take(out)
+            pair = started(table.take(train), train)
+            return Fold(pair, None, train, out, lambda pair: pair.scores_of(unseen))
+
+        pair = started(table, np.arange(len(rows.y)))
+        run = self._alternate(pair, problem, without=without)
+        self.gamma_ = pair.charge * float(rows.weight.sum())
+        self._report(run)
+        if options.max_iter > 1:
+            self._warn_unless_converged(run)
+        stage = pair.stage()
+        limit, extra = problem.limit_at(self.p_full, stage.columns)
+        if options.gate_reads_score and limit > 0 and len(stage.columns):
+            gate = ScoreReadingGate(
+                boosting, options.distance, options.max_bins, limit, extra, self._categorical
+            )
+            return Learned(gate.regrow(stage, run.value, rows, problem.full.loss(rows.y)))
+        return Learned.by(stage, run)
+
+
+@accept_former_settings
+@dataclass(eq=False, repr=False)
+class DynaModGbrtClassifier(GatedClassifier, _DynaModGbrt):
+    """A boosted gate and a boosted classifier that share their bought features.
+
+    Minimises, by alternation, the paper's (OPT2) over the shares q sent to f0 and over two ensembles g
+    and f1 whose trees are grown in turn; a split on a feature that neither has used pays ``gamma`` times its price.
+    Every round of the alternation regrows both ensembles from nothing.
+
+    Parameters
+    ----------
+    full, feature_costs, prices, budget
+        As in ``DynaModLinClassifier``.
+    p_full, cv, n_jobs, random_state, verbose
+        As in ``DynaModLinClassifier``. Missing values (NaN) are allowed; sparse tables are not.
+    gamma : float, default=None
+        Gain that one unit of price must bring, on the scale of a sum over rows. None follows from ``budget``, as in
+        ``DynaModLinClassifier``, and is 1 without one.
+    options : BoostedOptions, default=None
+        How it learns: number and limits of the trees, distance, cross-fitting, rounds of the alternation; see
+        ``thrifty.learners.dynamod.BoostedOptions``.
+
+    Attributes
+    ----------
+    classes_, chain_, evidence_, frontier_, certificate_
+        As in ``DynaModLinClassifier``.
+    expected_cost_, expected_score_, expected_cost_interval_, expected_score_interval_
+        As in ``DynaModLinClassifier``.
+    features_ : ndarray
+        Columns that the gate and the cheap model buy.
+    gamma_ : float
+        The gain in force.
+    threshold_ : float
+        Rows with ``g > threshold_`` go to the full model.
+    trace_ : ndarray of shape (n_rounds, 2)
+        The objective after the q-step and after the pair-step of every round.
+    excess_ : float
+        Mean loss of the cheap model minus that of the full model, as learning sees it: on the rows of the fit, or, with
+        ``cross_fit``, out of fold.
+    n_iter_ : int
+        Rounds of the alternation.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from thrifty import DynaModGbrtClassifier
+    >>> from thrifty.learners.dynamod import BoostedOptions
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> full = make_pipeline(StandardScaler(), LogisticRegression())
+    >>> few = BoostedOptions(n_trees=20, tol=1.0)
+    >>> clf = DynaModGbrtClassifier(full, gamma=5, budget=8, options=few, random_state=0).fit(X[::2], y[::2])
+    >>> bool(clf.score(X[1::2], y[1::2]) > 0.9), bool(clf.cost(X[1::2]).mean() < 10)
+    (True, True)
+    """
+
+
+@accept_former_settings
+@dataclass(eq=False, repr=False)
+class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
+    """A boosted gate and a boosted regressor that share their bought features.
+
+    The paper's (OPT2) with the error of a number instead of the loss of a label. Errors count in units of the spread
+    of ``y``, so that ``gamma`` does not depend on the unit of ``y``. A predicted number carries no uncertainty: the
+    gate learns from the bought features where the cheap model errs by more than the full model.
+
+    Parameters
+    ----------
+    full : regressor, FrozenEstimator, callable, array of numbers or Chain, default=None
+        The full model (f0). An unfitted regressor is cloned, fitted and cross-fitted; None is a
+        ``HistGradientBoostingRegressor`` of the same loss.
+    loss : {"squared", "absolute"}, default="squared"
+        The error that counts: half of its square, or its size.
+    gamma, p_full, feature_costs, prices, budget, options, cv, n_jobs, random_state, verbose
+        As in ``DynaModGbrtClassifier``.
+
+    Attributes
+    ----------
+    chain_, features_, gamma_, threshold_, trace_, excess_, n_iter_
+        As in ``DynaModGbrtClassifier``.
+    evidence_, frontier_, certificate_
+        As in ``DynaModLinClassifier``; the score is one minus the error in units of the spread of ``y``.
+    expected_cost_, expected_score_, expected_cost_interval_, expected_score_interval_
+        As in ``DynaModLinClassifier``; the score is one minus the error in units of the spread of ``y``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> from thrifty import DynaModGbrtRegressor
+    >>> from thrifty.learners.dynamod import BoostedOptions
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> few = BoostedOptions(n_trees=30, tol=1.0)
+    >>> model = DynaModGbrtRegressor(Ridge(0.01), gamma=1, budget=5, options=few, random_state=0)
+    >>> model = model.fit(X[::2], y[::2])
+    >>> bool(model.score(X[1::2], y[1::2]) > 0.2), bool(model.cost(X[1::2]).mean() < 6)
+    (True, True)
+    """
+
+    _: KW_ONLY
+    loss: str = "squared"
 
 
 class BoostedPair:

@@ -1,16 +1,19 @@
-"""Base class of the estimators with one gate: ``fit``, the alternation, and thresholds.
+"""Base classes of the estimators with one gate: ``fit``, thresholds, and the alternation with its options.
 
 A subclass implements how its stage (g, f1) is learned; everything else is here or in the base class. ``fit`` is all or
 nothing: if it raises, the estimator is exactly as before.
 """
 
+import functools
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Floats, Ints
@@ -36,8 +39,7 @@ from thrifty.learners.dynamod.alternating import (
     alternate,
     alternate_under_budget,
 )
-from thrifty.learners.dynamod.options import PairOptions, in_options
-from thrifty.learners.dynamod.solution import Solution
+from thrifty.learners.dynamod.objective import DistanceName, Solution, check_distance
 from thrifty.learners.estimators.base import (
     ChainClassifier,
     ChainEstimator,
@@ -47,6 +49,7 @@ from thrifty.learners.estimators.base import (
 )
 from thrifty.learners.estimators.checks import (
     check_cap,
+    check_count,
     check_goal,
     check_seed,
     check_share,
@@ -56,15 +59,7 @@ from thrifty.learners.estimators.checks import (
 from thrifty.progress import progress_printer
 from thrifty.threads import limited_threads, threads_of
 
-__all__ = [
-    "AlternatingEstimator",
-    "GatedClassifier",
-    "GatedEstimator",
-    "GatedRegressor",
-    "Learned",
-    "PairProblem",
-    "extra_cost_of",
-]
+AnyClass = TypeVar("AnyClass", bound="type[Any]")
 
 UNSPENT = 0.8
 """A fit that spends less than this part of its budget, although more would buy accuracy, warns."""
@@ -206,15 +201,13 @@ class GatedEstimator(ChainEstimator):
             seed = check_seed(self.random_state)
             rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
             names = getattr(self, "feature_names_in_", None)
-            n_features = rows.X.shape[1]
             prices = self._price_list(rows)
-            self._check_against(n_features, names)
-            self._check_budget(budget, prices)
-            judged = self._cross_fit_full(rows, prices, self.n_jobs)
+            self._check_against(prices, budget)
+            cross_fitted = self._cross_fit_full(rows, prices, self.n_jobs)
             report("judging the full model", 1, 1)
             behind = Chain(
                 (),
-                unwrap_chain(judged.model, prices, rows.task),
+                unwrap_chain(cross_fitted.model, prices, rows.task),
                 prices,
                 rows.task,
                 Policy.of(np.empty(0), seed=seed),
@@ -223,7 +216,9 @@ class GatedEstimator(ChainEstimator):
                 levels=self._levels,
                 types=column_types(rows.table),
             )
-            problem = PairProblem(rows, judged, prices, extra_cost_of(behind, rows), seed, behind, budget)
+            problem = PairProblem(
+                rows, cross_fitted, prices, extra_cost_of(behind, rows), seed, behind, budget
+            )
             learned = self._learn(problem)
             if not isinstance(learned, Learned):
                 learned = Learned(learned)
@@ -245,11 +240,8 @@ class GatedEstimator(ChainEstimator):
     def _check_parameters(self) -> None:
         """Refuse bad constructor arguments before anything is computed."""
 
-    def _check_against(self, n_features: int, names: Any) -> None:
-        """Refuse constructor arguments that do not suit the table, before anything is computed."""
-
-    def _check_budget(self, budget: float | None, prices: PriceList) -> None:
-        """Refuse a budget that no pair can keep to, before anything is computed."""
+    def _check_against(self, prices: PriceList, budget: float | None) -> None:
+        """Refuse what does not suit the table, and a budget that no pair can keep to, before anything is computed."""
 
     def _check_spend(self, budget: float | None) -> None:
         """Warn of a budget that is left unspent."""
@@ -380,13 +372,61 @@ class GatedRegressor(ChainRegressor, GatedEstimator):
     """A regressor with one cheap stage in front of the full model."""
 
 
-class AlternatingEstimator(GatedEstimator):
-    """Base of the estimators that learn a pair by alternation; see the subclasses."""
+@dataclass(eq=False, repr=False)
+class PairOptions(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """Settings of every alternation; its parameters are read and set as those of an estimator.
 
-    gamma: float | None = 0.0
-    p_full: float | None
-    options: Any
+    Parameters
+    ----------
+    distance : {"kl", "squared"}
+        How the gate is compared with the shares.
+    cross_fit : bool, default=False
+        Evaluate the cheap model while learning on rows that it was not fitted on, as the full model is: one more pair
+        for each fold of ``cv``, which takes as many times as long. The threshold that spends a budget, and the
+        evidence, are then out of fold too. False is the paper.
+    max_iter, tol : int, float
+        Rounds of the alternation, and the change of the objective below which it stops.
+    """
+
+    _: KW_ONLY
+    distance: DistanceName = "kl"
+    cross_fit: bool = False
+    max_iter: int = 50
+    tol: float = 1e-4
+
+    _min_iter: ClassVar[int] = 1
+    _amounts: ClassVar[tuple[str, ...]] = ("tol",)
+
+    def check(self) -> None:
+        """Refuse settings out of their range."""
+        check_distance(self.distance)
+        check_count("max_iter", self.max_iter, min_value=self._min_iter)
+        for name in self._amounts:
+            check_amount(name, getattr(self, name))
+
+
+@dataclass(eq=False, repr=False)
+class AlternatingEstimator(GatedEstimator):
+    """Base of the estimators that learn a pair by alternation, with their parameters; see the subclasses."""
+
     _options_class: ClassVar[type[PairOptions]]
+
+    full: Any = None
+    _: KW_ONLY
+    p_full: float | None = None
+    feature_costs: Any = None
+    prices: Any = None
+    budget: float | None = None
+    options: Any = None
+    cv: Any = 5
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: int = 0
+
+    @property
+    def _gamma(self) -> float | None:
+        """Weight of the prices; None follows from the budget or a default. 0 where no columns are chosen."""
+        return getattr(self, "gamma", 0.0)
 
     @property
     def _options(self) -> Any:
@@ -409,8 +449,8 @@ class AlternatingEstimator(GatedEstimator):
             )
         self._options.check()
         check_cap(self.p_full)
-        if self.gamma is not None:
-            check_amount("gamma", self.gamma)
+        if self._gamma is not None:
+            check_amount("gamma", self._gamma)
 
     def _alternate(
         self,
@@ -450,7 +490,7 @@ class AlternatingEstimator(GatedEstimator):
             **rounds,
         )
 
-    def _check_budget(self, budget: float | None, prices: PriceList) -> None:
+    def _check_against(self, prices: PriceList, budget: float | None) -> None:
         least = self._least_price(prices)
         if budget is not None and budget < least:
             raise InvalidParameterError(
@@ -482,9 +522,77 @@ class AlternatingEstimator(GatedEstimator):
     @property
     def _follows_budget(self) -> bool:
         """True if gamma follows from the budget, (OPT1)."""
-        return self.gamma is None and self.budget is not None and self.p_full is None
+        return self._gamma is None and self.budget is not None and self.p_full is None
 
     def _report(self, run: Solution[Alternation[Any]]) -> None:
         """Keep the rounds of an alternation."""
         self.trace_ = np.array([[step.after_shares, step.after_pair] for step in run.value.rounds])
         self.n_iter_, self.excess_ = run.n_iter, run.value.excess
+
+    def _warn_unless_converged(self, *runs: Solution[Alternation[Any]]) -> None:
+        """Warn once, about the alternation farthest from convergence."""
+        worst = max(runs, key=lambda run: 0.0 if run.converged else run.residual)
+        if not worst.converged:
+            warnings.warn(
+                f"alternate did not reach tol={self._options.tol:g} in {worst.n_iter} rounds (last change "
+                f"{worst.residual:.0e}). Raise `max_iter` or `tol` of the options.",
+                ConvergenceWarning,
+                stacklevel=4,  # this method, _learn, fit of the base class, and then the user
+            )
+
+
+def accept_former_settings(estimator: AnyClass) -> AnyClass:
+    """Accept the settings in ``options`` as constructor arguments too, as version 0.3 did, with a warning.
+
+    A decorator of estimators. The signature stays that of the decorated constructor, which ``get_params`` reads.
+    """
+    init = estimator.__init__
+
+    @functools.wraps(init)
+    def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
+        settings = {name: kwargs.pop(name) for name in former_settings(estimator, kwargs)}
+        init(self, *args, **kwargs)
+        if settings:
+            _warn(estimator, settings)
+            self.options = (
+                estimator._options_class(**settings)
+                if self.options is None
+                else type(self.options)(**self.options.get_params(deep=False) | settings)
+            )
+
+    estimator.__init__ = initialise
+    return estimator
+
+
+def former_settings(estimator: type[Any], names: Any) -> list[str]:
+    """Those of some names that were constructor arguments in version 0.3 and are settings in ``options`` now."""
+    settings = {field.name for field in fields(estimator._options_class)}
+    return [name for name in names if name in settings]
+
+
+def gather_options(estimator: type[Any], parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of an estimator in a file of version 0.3, with their settings in ``options``."""
+    former = former_settings(estimator, parameters)
+    if not former:
+        return parameters
+    options = estimator._options_class(**{name: parameters[name] for name in former})
+    return {name: value for name, value in parameters.items() if name not in former} | {"options": options}
+
+
+def in_options(estimator: type[Any], parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of ``set_params``, with settings of version 0.3 as ``options__name``."""
+    former = former_settings(estimator, parameters)
+    if former:
+        _warn(estimator, {name: parameters[name] for name in former}, stacklevel=4)
+    return {f"options__{name}" if name in former else name: value for name, value in parameters.items()}
+
+
+def _warn(estimator: type[Any], settings: dict[str, Any], *, stacklevel: int = 3) -> None:
+    listed = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+    warnings.warn(
+        f"{', '.join(settings)}: settings of {estimator.__name__} are in its options, "
+        f"options={estimator._options_class.__name__}({listed}). "
+        f"The former arguments go with the next release.",
+        FutureWarning,
+        stacklevel=stacklevel,
+    )

@@ -33,8 +33,7 @@ from thrifty.learners.dynamod.group_quadratic import (
     group_norms,
     group_residuals,
 )
-from thrifty.learners.dynamod.objective import AnyFit, SoftmaxFit
-from thrifty.learners.dynamod.solution import Solution
+from thrifty.learners.dynamod.objective import AnyFit, SoftmaxFit, Solution
 
 
 @dataclass(frozen=True)

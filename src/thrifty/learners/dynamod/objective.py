@@ -25,7 +25,7 @@ touches the fit there and lies above it; ``best_intercept``, the constant score 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 from scipy.special import expit, logsumexp, softmax
@@ -246,3 +246,32 @@ class SoftmaxFit:
 
 
 AnyFit = LogisticFit | SquaredFit | SoftmaxFit
+
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Solution(Generic[Value]):
+    """An answer, its residual, and whether the solver converged.
+
+    Attributes
+    ----------
+    value : object
+        The minimiser.
+    residual : float
+        How far from optimal it can be at most, in the solver's own measure: a KKT residual,
+        a duality gap or a last change. The solver's docstring says which.
+    n_iter : int
+        Iterations spent.
+    converged : bool
+        Whether ``residual`` fell below the tolerance asked for. Solvers never warn; estimators do.
+    multiplier : float
+        Multiplier of the constraint, where there is one: what a unit more of its limit would save.
+    """
+
+    value: Value
+    residual: float
+    n_iter: int
+    converged: bool
+    multiplier: float = 0.0

@@ -51,7 +51,7 @@ from scipy.special import expit, logit
 
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.errors import InvalidInputError
-from thrifty.learners.dynamod.solution import Solution
+from thrifty.learners.dynamod.objective import Solution
 
 EPS = sys.float_info.epsilon
 # A sum of n shares carries about this relative error; a limit missed by less is met.

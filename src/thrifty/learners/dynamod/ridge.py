@@ -28,7 +28,7 @@ from scipy.special import expit, logsumexp, softmax
 
 from thrifty.arrays import Floats, Int32s
 from thrifty.engine.tasks.logistic import logistic_hessian, soft_logistic_loss
-from thrifty.learners.dynamod.solution import Solution
+from thrifty.learners.dynamod.objective import Solution
 
 # Least ridge, relative to the mean diagonal: leaves of one tree sum to a constant, so without it nothing is unique.
 _SMALLEST = 1e-12

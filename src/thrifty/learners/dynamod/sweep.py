@@ -59,7 +59,7 @@ from thrifty.errors import (
     OptimisticFullModelWarning,
     renumber_rows_in_errors,
 )
-from thrifty.learners.dynamod.linear_estimator import DynaModLinClassifier
+from thrifty.learners.dynamod.linear import DynaModLinClassifier
 from thrifty.learners.estimators.base import ChainEstimator, chain_behind, columns_of, unwrap_chain
 from thrifty.learners.estimators.checks import check_seed, check_training_rows, known_levels, validated
 from thrifty.progress import Progress, silent

@@ -11,6 +11,7 @@ from thrifty.arrays import Floats
 from thrifty.engine.evidence.thresholds import threshold_curve
 from thrifty.engine.full.crossfit import cross_fit_full
 from thrifty.engine.full.model import is_estimator
+from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.prices.prices import check_columns
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.stage import ForeignStage
@@ -96,8 +97,8 @@ class ConfidenceRouter(GatedClassifier):
     def _check_parameters(self) -> None:
         check_share("p_full", self.p_full, meaning="the share of samples allowed to reach the full model")
 
-    def _check_against(self, n_features: int, names: Any) -> None:
-        check_columns("features", self.features, n_features, names)
+    def _check_against(self, prices: PriceList, budget: float | None) -> None:  # noqa: ARG002 - any budget will do
+        check_columns("features", self.features, prices.n_features, getattr(self, "feature_names_in_", None))
 
     def _other_models(self) -> list[Any]:
         return [*super()._other_models(), self._cheap()]

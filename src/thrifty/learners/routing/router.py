@@ -33,7 +33,7 @@ from thrifty.engine.walk.model_session import ModelExplanation, ModelSession, Pr
 from thrifty.engine.walk.next_model import Log, Replay, walk
 from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidInputError, InvalidParameterError
-from thrifty.learners.estimators.base import all_or_nothing
+from thrifty.learners.estimators.base import PickledWithVersion, all_or_nothing
 from thrifty.learners.estimators.checks import check_count, check_goal, check_seed, validated
 from thrifty.learners.routing.frontier import RouterFrontier
 from thrifty.learners.routing.learn import choose_pool
@@ -94,7 +94,7 @@ class NewLog(NamedTuple):
         return NewLog(self.log.rows(rows), self.keys[rows])
 
 
-class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Many models with prices, one budget: which models to ask about each row, and whose answer to take.
 
     Learned from a log: what each model answered to each row, whether that was right, and what it cost. Single models,
@@ -985,7 +985,11 @@ class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             ]
         best = state.best_single
         rules, share = [state.rules[point] for point in (policy.lower, policy.upper)], policy.share
-        words = rules[0] if share == 0.0 else f"{rules[0]} for {1 - share:.0%} of rows, else {rules[1]}"
+        words = rules[0]
+        if share > 0.0 and rules[0] == rules[1]:
+            words = f"{words}; {1 - share:.0%} of rows follow the cheaper of two operating points"
+        elif share > 0.0:
+            words = f"{words} for {1 - share:.0%} of rows, else {rules[1]}"
         return (
             f"expected quality {self.expected_score_:.3f} for {self.expected_cost_:.3g} a row ({words}); "
             f"{state.names[best]} alone has {state.single_quality[best]:.3f} for {state.single_cost[best]:.3g}"
