@@ -33,6 +33,8 @@ def is_text(X: Any) -> bool:
     """True if rows are texts: a list, array or column of them."""
     if isinstance(X, str) or (hasattr(X, "ndim") and X.ndim != 1) or not hasattr(X, "__len__"):
         return False
+    if isinstance(X, np.ndarray) and X.dtype.kind in "iufb":
+        return False
     texts = [isinstance(one, str) for one in X]
     if any(texts) and not all(texts):
         row = texts.index(False)

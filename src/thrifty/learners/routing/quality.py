@@ -164,10 +164,16 @@ class QualityModel:
             [self._of_neighbours(standard), linear[:, :n_models], self.trees.predict(Z) / self.trees.n_trees],
             axis=2,
         )
-        cost: Floats = np.exp(np.clip(linear[:, n_models:], -700.0, 700.0)) * self.cost_factor
-        if self.cost_range is not None:
-            cost = np.clip(cost, *self.cost_range)
-        return quality - self.mean[:, None], cost
+        return quality - self.mean[:, None], self._cost(linear[:, n_models:])
+
+    def _cost(self, logs: Floats) -> Floats:
+        cost: Floats = np.exp(np.clip(logs, -700.0, 700.0)) * self.cost_factor
+        return cost if self.cost_range is None else np.clip(cost, *self.cost_range)
+
+    def expected_cost(self, Z: Floats) -> Floats:
+        """Expected cost alone, shape (n_rows, n_models)."""
+        linear = (self._filled(Z) - self.centre) * self.scale @ self.coefficients[1:] + self.coefficients[0]
+        return self._cost(linear[:, len(self.mean) :])
 
     def predict(self, Z: Floats) -> tuple[Floats, Floats]:
         """Expected quality and cost, each of shape (n_rows, n_models)."""

@@ -143,11 +143,11 @@ def learn_thresholds(log: Log, prices: Floats, max_asks: int) -> Thresholds:
     for length in range(4, max_asks + 1):
         refined = _longer(states, refined, prices, length)
     models = np.full((len(prices), max_asks), -1)
-    cuts = np.full((len(prices), max_asks - 1), np.inf)
+    thresholds = np.full((len(prices), max_asks - 1), np.inf)
     for place, (sequence, own) in enumerate(refined):
         models[place, : len(sequence)] = sequence
-        cuts[place, : len(own)] = own
-    return Thresholds(models, cuts)
+        thresholds[place, : len(own)] = own
+    return Thresholds(models, thresholds)
 
 
 def _tables(states: _States, sequence: tuple[int, ...]) -> tuple[Floats, Floats]:
@@ -251,14 +251,14 @@ def _longer(states: _States, rules: list[Rule], prices: Floats, length: int) -> 
             continue
         at = numbers[len(numbers) // 2]
         price = float(prices[at])
-        best, longer = _value(states, rules[at], price) + _TOLERANCE, None
+        highest, longer = _value(states, rules[at], price) + _TOLERANCE, None
         for model in set(range(n_models)) - set(sequence):
             for place in range(length):
                 cuts = np.insert(rules[at][1], min(place, length - 2), np.inf)
                 rule = _refined(states, ((*sequence[:place], model, *sequence[place:]), cuts), price)
                 value = _value(states, rule, price)
-                if value > best:
-                    best, longer = value, rule
+                if value > highest:
+                    highest, longer = value, rule
         for number in numbers if longer is not None else []:
             rule = _refined(states, longer, float(prices[number]))  # type: ignore[arg-type]  # not None here
             if _value(states, rule, float(prices[number])) > _value(
