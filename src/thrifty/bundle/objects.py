@@ -364,6 +364,7 @@ class SavedRouter:
     high: int
     share: float
     certificate: Certificate | CostCertificate | None
+    after: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, router: ModelRouter) -> "SavedRouter":
@@ -381,6 +382,7 @@ class SavedRouter:
             router.policy_.upper,
             router.policy_.share,
             router.certificate_,
+            router.after,
         )
 
     def restored(self) -> ModelRouter:
@@ -390,7 +392,9 @@ class SavedRouter:
             raise _refused("models", "be those that the router learned of", "others")
         if not (0 <= self.low < n_points and 0 <= self.high < n_points and 0.0 <= self.share <= 1.0):
             raise _refused("share", "mix two points of the frontier", self.share)
-        router = ModelRouter(prices, self.budget, self.max_asks, self.confidence, self.random_state)
+        router = ModelRouter(
+            prices, self.budget, self.max_asks, self.confidence, self.random_state, self.after
+        )
         return router.restored(self.state, (self.low, self.high, self.share), self.certificate)
 
 

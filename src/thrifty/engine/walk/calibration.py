@@ -20,20 +20,17 @@ _SUM_TOLERANCE = 0.02
 
 def class_probabilities(given: Any, name: str = "evidence") -> Floats:
     """Class probabilities along the last axis, from probabilities or their logarithms; NaN where one is missing."""
-    values = np.asarray(given, dtype=np.float64)
-    missing = np.isnan(values).any(axis=-1, keepdims=True)
-    known = np.where(missing, 1.0 / values.shape[-1], values)
-    chance = np.exp(known) if (known < 0.0).any() else known
-    if missing.any():
-        chance = np.where(missing, 1.0 / values.shape[-1], chance)
-    total = chance.sum(axis=-1)
+    chance = np.asarray(given, dtype=np.float64)
+    if (chance < 0.0).any():
+        chance = np.exp(chance)
+    total = chance.sum(axis=-1)  # NaN where one is missing, which stays
     wrong = np.abs(total - 1.0) > _SUM_TOLERANCE
     if wrong.any():
         raise InvalidInputError(
             f"{name} with classes must hold class probabilities, which add up to 1, or their logarithms; got a sum of "
             f"{total[wrong][0]:.3g}. Give one number for each answer instead."
         )
-    result: Floats = np.where(missing, np.nan, chance / total[..., None])
+    result: Floats = chance / total[..., None]
     return result
 
 
@@ -66,8 +63,9 @@ class Calibration:
 
         The largest probability is calibrated, the others keep their proportions.
         """
+        # A sum over the classes was the divisor: all of them are missing, or none.
         missing, rows = np.isnan(chance[:, 0]), np.arange(len(chance))
-        answer = np.where(missing, 0, chance.argmax(axis=1))
+        answer = chance.argmax(axis=1)
         top = chance[rows, answer]
         confidence = self.of_numbers(model, top)
         scaled = chance * ((1.0 - confidence) / np.maximum(1.0 - top, 1e-9))[:, None]

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.engine.walk.calibration import UNCOMPARED, UNPARSED
+from thrifty.engine.walk.calibration import UNPARSED
 
 __all__ = [
     "Cascades",
@@ -123,6 +123,10 @@ class Rules(Protocol):
     def n_rules(self) -> int:
         """Number of rules."""
 
+    @property
+    def reads_row(self) -> bool:
+        """True if the rules look at what is expected of a row before any model is asked."""
+
     def suits(self, log: Log) -> bool:
         """True if the rules fit a log of this shape; files are checked with it."""
 
@@ -147,6 +151,8 @@ class Cascades:
 
     models: Ints
     best: Ints
+
+    reads_row: ClassVar[bool] = False
 
     @property
     def n_rules(self) -> int:
@@ -197,6 +203,8 @@ class Thresholds:
     models: Ints
     cuts: Floats
 
+    reads_row: ClassVar[bool] = False
+
     @property
     def n_rules(self) -> int:
         """Number of rules."""
@@ -238,6 +246,8 @@ class Routes:
     """One model for each row: the largest ``prior - price * expected cost``."""
 
     prices: Floats
+
+    reads_row: ClassVar[bool] = True
 
     @property
     def n_rules(self) -> int:
@@ -372,27 +382,39 @@ def answers_at_hand(log: Log, asked: tuple[int, ...]) -> Floats:
     assert log.evidence is not None
     models = list(asked)
     confidence = log.evidence[:, models]
-    if log.answers is None:
-        return np.round(confidence, DIGITS)
-    answers = log.answers[:, models]
-    alone = np.where(answers == UNPARSED, 0.0, confidence)
-    if len(models) == 1:
-        return np.round(alone, DIGITS)
-    if log.classes is not None:
-        total = log.classes[:, models[0]]
-        for model in models[1:]:
-            total = total + log.classes[:, model]
-        chance = total[np.arange(len(log))[:, None], np.maximum(answers, 0)] / len(models)
-        return np.round(np.where(answers == UNCOMPARED, alone, np.where(answers < 0, 0.0, chance)), DIGITS)
+    chance = confidence
+    if log.answers is not None:
+        answers = log.answers[:, models]
+        chance = np.where(answers == UNPARSED, 0.0, confidence)
+        if len(models) > 1:
+            is_votes = log.classes is None
+            chance = _votes(answers, chance) if is_votes else _mean_of_classes(log, models, answers, chance)
+    rounded: Floats = np.round(chance, DIGITS)
+    return rounded
+
+
+def _mean_of_classes(log: Log, models: list[int], answers: Ints, alone: Floats) -> Floats:
+    """Mean class probability of each answer over the models asked."""
+    assert log.classes is not None
+    total = log.classes[:, models[0]]
+    for model in models[1:]:
+        total = total + log.classes[:, model]
+    mean = total[np.arange(len(log))[:, None], np.maximum(answers, 0)] / len(models)
+    return np.where(answers >= 0, mean, alone)
+
+
+def _votes(answers: Ints, alone: Floats) -> Floats:
+    """Posterior of each answer, where wrong ones are equally likely and models err independently."""
     is_parsed = answers != UNPARSED
-    confidence = np.clip(confidence, 1e-4, 1.0 - 1e-4)
+    confidence = np.clip(alone, 1e-4, 1.0 - 1e-4)
     weights = np.where(is_parsed, np.log(confidence / (1.0 - confidence) * (N_ANSWERS - 1)), 0.0)
     equal = (answers[:, :, None] == answers[:, None, :]) & (answers >= 0)[:, :, None]
-    equal |= np.eye(len(models), dtype=bool) & is_parsed[:, :, None]
+    equal |= np.eye(answers.shape[1], dtype=bool) & is_parsed[:, :, None]
     odds = np.where(is_parsed, np.exp((equal * weights[:, None, :]).sum(axis=2)), 0.0)
     n_equal = np.maximum(equal.sum(axis=2), 1)
     n_other = np.maximum(N_ANSWERS - (is_parsed / n_equal).sum(axis=1), 1.0)
-    return np.round(odds / ((odds / n_equal).sum(axis=1) + n_other)[:, None], DIGITS)
+    posterior: Floats = odds / ((odds / n_equal).sum(axis=1) + n_other)[:, None]
+    return posterior
 
 
 def best_at_hand(log: Log, asked: tuple[int, ...]) -> tuple[Ints, Floats]:

@@ -33,6 +33,8 @@ def is_text(X: Any) -> bool:
     """True if rows are texts: a list, array or column of them."""
     if isinstance(X, str) or (hasattr(X, "ndim") and X.ndim != 1) or not hasattr(X, "__len__"):
         return False
+    if isinstance(X, np.ndarray) and X.dtype.kind in "iufb":
+        return False
     texts = [isinstance(one, str) for one in X]
     if any(texts) and not all(texts):
         row = texts.index(False)
@@ -72,7 +74,7 @@ def numbers(name: str, given: Any, models: Sequence[str], n_rows: int | None) ->
 
 
 def check_evidence(given: Any, models: Sequence[str], n_rows: int | None) -> Floats:
-    """Evidence: a number for each row and model, or a probability for each class as well."""
+    """Evidence of shape (n_rows, n_models), or class probabilities of shape (n_rows, n_models, n_classes)."""
     if np.ndim(given) != 3:
         return numbers("evidence", given, models, n_rows)
     shape = np.shape(given)
@@ -177,12 +179,9 @@ def row_keys(n_rows: int, quality: Any) -> Words:
     return mix(np.arange(1, n_rows + 1, dtype=np.uint64) + mix(log[None]))
 
 
-def means_of_others(values: Floats, folds: Ints) -> Floats:
-    """Mean of each model over the rows of other folds: what is expected where nothing is known of a row."""
-    means = np.empty_like(values)
-    for fold in np.unique(folds):
-        means[folds == fold] = values[folds != fold].mean(axis=0)
-    return means
+def means_of(values: Floats) -> Floats:
+    """Mean of each model in every row: what is expected where nothing is known of a row."""
+    return np.tile(values.mean(axis=0), (len(values), 1))
 
 
 def shares_after(after: Any, models: Sequence[str], mean_cost: Floats) -> Floats | None:

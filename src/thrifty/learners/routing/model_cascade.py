@@ -383,7 +383,7 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
         """Explain rows: estimators asked in their order, how sure the answer was, and the cost."""
         run, table = self._run(X, row_key), self._table(X, row_key)
         evidence = self._evidence_of(run.asked_outputs)
-        log = self._unasked(table)
+        log = self._unasked(table, is_in_force=False)
         rows = zip(self.router_.sessions(table.numbers, log), evidence, strict=True)
         explanations = []
         for session, line in rows:
@@ -439,9 +439,9 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
             who=f"the estimator {name!r}",
         )
 
-    def _unasked(self, table: Table) -> NewLog:
+    def _unasked(self, table: Table, *, is_in_force: bool = True) -> NewLog:
         """Log of rows about which no estimator was asked: prices are known."""
-        new = self.router_.unasked(table.numbers)
+        new = self.router_.unasked(table.numbers, is_in_force=is_in_force)
         prices = [self.model_prices_[name] for name in self.router_.pool_]
         cost = np.broadcast_to(prices, new.log.cost.shape)
         return NewLog(replace(new.log, cost=cost), table.keys(np.arange(len(table))))

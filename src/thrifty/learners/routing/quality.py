@@ -164,10 +164,16 @@ class QualityModel:
             [self._of_neighbours(standard), linear[:, :n_models], self.trees.predict(Z) / self.trees.n_trees],
             axis=2,
         )
-        cost: Floats = np.exp(np.clip(linear[:, n_models:], -700.0, 700.0)) * self.cost_factor
-        if self.cost_range is not None:
-            cost = np.clip(cost, *self.cost_range)
-        return quality - self.mean[:, None], cost
+        return quality - self.mean[:, None], self._cost(linear[:, n_models:])
+
+    def _cost(self, logs: Floats) -> Floats:
+        cost: Floats = np.exp(np.clip(logs, -700.0, 700.0)) * self.cost_factor
+        return cost if self.cost_range is None else np.clip(cost, *self.cost_range)
+
+    def expected_cost(self, Z: Floats) -> Floats:
+        """Expected cost alone, shape (n_rows, n_models)."""
+        linear = (self._filled(Z) - self.centre) * self.scale @ self.coefficients[1:] + self.coefficients[0]
+        return self._cost(linear[:, len(self.mean) :])
 
     def predict(self, Z: Floats) -> tuple[Floats, Floats]:
         """Expected quality and cost, each of shape (n_rows, n_models)."""
@@ -307,7 +313,11 @@ def floored(cost: Floats) -> Floats:
 def crossfit(
     Z: Floats, quality: Floats, cost: Floats, folds: Ints, seed: int
 ) -> tuple[QualityModel, Floats, Floats]:
-    """Fit on all rows, with weights that are best out of fold; return expected quality and cost out of fold, too."""
+    """Fit on all rows, with weights that are best out of fold; return expected quality and cost out of fold, too.
+
+    What is expected out of fold are deviations from the mean of all rows: means that differ from fold to fold would let
+    rules tell the folds apart.
+    """
     parts, expected = np.empty((*quality.shape, 3)), np.empty_like(cost)
     means = np.empty_like(quality)
     for fold in np.unique(folds):
@@ -317,4 +327,4 @@ def crossfit(
         means[held] = model.mean
     weights = nnls(parts.reshape(-1, 3), (quality - means).ravel())[0]
     model = replace(fit_quality_model(Z, quality, cost, seed), weights=weights)
-    return model, means + parts @ weights, expected
+    return model, quality.mean(axis=0) + parts @ weights, expected

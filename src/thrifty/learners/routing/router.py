@@ -50,7 +50,7 @@ from thrifty.learners.routing.logs import (
     inverse_propensity,
     is_text,
     matrix,
-    means_of_others,
+    means_of,
     normalise,
     numbers,
     qualities,
@@ -62,7 +62,7 @@ from thrifty.learners.routing.logs import (
 )
 from thrifty.learners.routing.quality import QualityModel, crossfit, learn_text_reader, ridge
 from thrifty.learners.routing.state import MAX_POOL, NO_POLICY, RouterState, learn_policy
-from thrifty.learners.routing.thresholds import calibrated
+from thrifty.learners.routing.thresholds import learn_calibration
 from thrifty.rows import fingerprints, key_chance, key_words
 from thrifty.threads import limited_threads
 
@@ -259,13 +259,14 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             pool = choose_pool(names, scores, costs, codes, MAX_POOL)
             model: QualityModel | None = None
             if X is None:
-                prior, expected = (means_of_others(part[:, pool], folds) for part in (scores, costs))
+                prior, expected = means_of(scores[:, pool]), means_of(costs[:, pool])
             else:
                 model, prior, expected = crossfit(Z, scores[:, pool], costs[:, pool], folds, seed)
             calibration, classes = None, None
             codes = None if codes is None else codes[:, pool]
             if shown is not None:
-                calibration, shown, classes, codes = calibrated(shown[:, pool], codes, scores[:, pool], folds)
+                calibration = learn_calibration(shown[:, pool], scores[:, pool])
+                shown, classes, codes = calibration.of_log(shown[:, pool], codes)
             log = Log(
                 prior,
                 expected,
@@ -555,6 +556,10 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         """Rows as numbers, and their keys."""
         state = self._fitted()
         if state.model is None:
+            if X is None:
+                raise InvalidInputError(
+                    "a router without columns needs a log, or the keys of the rows as X, to know how many there are."
+                )
             return np.empty((len(X), 0)), key_words(X)
         if state.reader is None:
             # One row of a session has no names; scikit-learn would warn of it.
@@ -566,15 +571,24 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             raise InvalidInputError(f"X must be a list of texts, as in fit; got {type(X).__name__}.")
         return state.reader.transform(list(X)), key_words(list(X))
 
-    def unasked(self, X: Any) -> NewLog:
-        """Rows of which no model was asked yet."""
-        state, (Z, keys) = self._fitted(), self._read(X)
+    def unasked(self, X: Any, *, is_in_force: bool = False) -> NewLog:
+        """Rows of which no model was asked yet.
+
+        With ``is_in_force`` they follow the points in force only: where these do not look at what is expected of a
+        row, which takes longer than the decision, means stand for it.
+        """
+        state, (Z, keys), policy = self._fitted(), self._read(X), self.policy_
         known = state.log
         if state.model is None:
             shape = len(keys), len(state.pool)
             prior, expected = (
                 np.broadcast_to(part.mean(axis=0), shape) for part in (known.quality, known.cost)
             )
+        elif is_in_force and not any(
+            state.families[state.point_family[point]].reads_row for point in (policy.lower, policy.upper)
+        ):
+            expected = state.model.expected_cost(Z)
+            prior = np.broadcast_to(state.model.mean, expected.shape)
         else:
             prior, expected = state.model.predict(Z)
         unknown = np.full(prior.shape, np.nan)
@@ -585,18 +599,24 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         return NewLog(log, keys)
 
     def read_log(
-        self, X: Any, quality: Any = None, cost: Any = None, answers: Any = None, evidence: Any = None
+        self,
+        X: Any,
+        quality: Any = None,
+        cost: Any = None,
+        answers: Any = None,
+        evidence: Any = None,
+        *,
+        is_in_force: bool = False,
     ) -> NewLog:
-        """Read a log of new rows, as in ``fit``; costs that were not billed are those expected."""
+        """Read a log of new rows, as in ``fit``; costs that were not billed are those expected.
+
+        With ``is_in_force``, only the points in force may be followed on it.
+        """
         state = self._fitted()
         if X is None and state.model is None:
-            if quality is None and cost is None and answers is None and evidence is None:
-                raise InvalidInputError(
-                    "a router without columns needs a log, or the keys of the rows as X, to know how many there are."
-                )
-            n_rows = next((len(part) for part in (quality, cost, answers, evidence) if part is not None), 0)
-            X = row_keys(n_rows, quality)
-        new, n_rows = self.unasked(X), len(X)
+            logged = next((part for part in (quality, cost, answers, evidence) if part is not None), None)
+            X = None if logged is None else row_keys(len(logged), quality)
+        new, n_rows = self.unasked(X, is_in_force=is_in_force), len(X)
         log, names, pool = new.log, state.names, [state.names.index(name) for name in state.pool]
         scores = log.quality if quality is None else qualities(quality, names, n_rows)[:, pool]
         prices = self.model_prices
@@ -667,7 +687,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
 
     def predict(self, X: Any) -> Labels:
         """First model to ask about each row; equal rows are treated alike."""
-        new, state = self.unasked(X), self._fitted()
+        new, state = self.unasked(X, is_in_force=True), self._fitted()
         first = np.empty(len(new.log), np.intp)
         for mask, point in self._parts(new.keys):
             first[mask] = state.first_asked(point, new.log.rows(mask))
@@ -675,7 +695,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
 
     def first_asked(self, X: Any) -> tuple[Labels, Floats]:
         """First model to ask about each row, and what the row is expected to pay, as ``predict`` and ``cost`` say."""
-        first, cost = self._first(self.unasked(X))
+        first, cost = self._first(self.unasked(X, is_in_force=True))
         return np.array(self._fitted().pool, dtype=object)[first], cost
 
     def route(self, X: Any, cost: Any = None, answers: Any = None, evidence: Any = None) -> Ints:
@@ -684,8 +704,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         Without a log (``cost``, ``answers`` and ``evidence`` as in ``fit``), the first model that is asked.
         """
         if cost is None and answers is None and evidence is None:
-            return self._first(self.unasked(X))[0]
-        route: Ints = self.walk(self.read_log(X, None, cost, answers, evidence)).model
+            return self._first(self.unasked(X, is_in_force=True))[0]
+        route: Ints = self.walk(self.read_log(X, None, cost, answers, evidence, is_in_force=True)).model
         return route
 
     def cost(self, X: Any, cost: Any = None, answers: Any = None, evidence: Any = None) -> Floats:
@@ -695,8 +715,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         same one first. Arguments as in ``fit``.
         """
         if cost is None and answers is None and evidence is None:
-            return self._first(self.unasked(X))[1]
-        return self.walk(self.read_log(X, None, cost, answers, evidence)).cost
+            return self._first(self.unasked(X, is_in_force=True))[1]
+        return self.walk(self.read_log(X, None, cost, answers, evidence, is_in_force=True)).cost
 
     def expected_cost(self, X: Any) -> Floats:
         """Expected cost of asking each model of ``pool_`` about each row, shape (n_rows, n_pool)."""
@@ -792,7 +812,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         On a log in which not all models were asked, ``propensity`` gives estimates of the quality of a policy that asks
         one model about each row; costs that were not billed are those expected.
         """
-        new = self.read_log(X, quality, cost, answers, evidence)
+        new = self.read_log(X, quality, cost, answers, evidence, is_in_force=propensity is None)
         replay, names = self.walk(new), np.array([*self._fitted().pool, ""], dtype=object)
         result = replay._replace(asked=names[replay.asked], model=names[replay.model])
         return result if propensity is None else self._estimated(result, replay.model, new.log, propensity)

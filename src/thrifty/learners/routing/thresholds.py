@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.engine.walk.calibration import UNPARSED, Calibration
+from thrifty.engine.walk.calibration import Calibration
 from thrifty.engine.walk.next_model import Log, Thresholds, best_at_hand
 
 N_CELLS = 64
@@ -32,7 +32,9 @@ Rule = tuple[tuple[int, ...], Floats]
 def learn_calibration(evidence: Floats, quality: Floats) -> Calibration:
     """Isotonic regression of quality on evidence for each model, joined linearly between the centres of its steps.
 
-    The direction is that of the rank correlation. Steps are shrunk to the mean by one row.
+    The direction is that of the correlation with the rank. Steps are shrunk to the mean by one row. All rows are used:
+    the order of rows, which thresholds look at, is not changed, and maps that differ from fold to fold would let them
+    tell the folds apart.
     """
     mean = quality.mean(axis=0)
     shown = evidence if evidence.ndim == 2 else evidence.max(axis=2)
@@ -49,8 +51,8 @@ def _isotonic_knots(shown: Floats, quality: Floats, mean: float) -> Floats:
         return np.array([[0.0], [mean]])
     values, place, count = np.unique(shown[known], return_inverse=True, return_counts=True)
     average = np.bincount(place, quality[known]) / count
-    ranks = np.cumsum(count) - 0.5 * count
-    rises = bool(np.average((ranks - np.average(ranks, weights=count)) * average, weights=count) >= 0.0)
+    rank = np.arange(len(values)) - np.average(np.arange(len(values)), weights=count)
+    rises = bool(count * rank @ average >= 0.0)
     fitted = IsotonicRegression(increasing=rises).fit(values, average, count).predict(values)
     step = np.r_[0, np.cumsum(np.abs(np.diff(fitted)) > 1e-12)]
     n_rows = np.bincount(step, count)
@@ -59,23 +61,6 @@ def _isotonic_knots(shown: Floats, quality: Floats, mean: float) -> Floats:
     level = np.maximum.accumulate(level) if rises else np.minimum.accumulate(level)
     distinct = np.r_[True, np.diff(centre) > 0.0]
     return np.stack([centre[distinct], level[distinct]])
-
-
-def calibrated(
-    evidence: Floats, answers: Ints | None, quality: Floats, folds: Ints
-) -> tuple[Calibration, Floats, Floats | None, Ints | None]:
-    """Calibration on all rows, and confidence, class probabilities and answers of the rows out of fold."""
-    confidence = np.empty(quality.shape)
-    classes = None if evidence.ndim == 2 else np.empty(evidence.shape)
-    codes = answers if evidence.ndim == 2 else np.empty(quality.shape, dtype=np.intp)
-    for fold in np.unique(folds):
-        held = folds == fold
-        maps = learn_calibration(evidence[~held], quality[~held])
-        own = None if answers is None else answers[held]
-        confidence[held], some, told = maps.of_log(evidence[held], own)
-        if classes is not None and codes is not None:
-            classes[held], codes[held] = some, told
-    return learn_calibration(evidence, quality), confidence, classes, codes
 
 
 # -- thresholds ------------------------------------------------------------------------------------
@@ -158,11 +143,11 @@ def learn_thresholds(log: Log, prices: Floats, max_asks: int) -> Thresholds:
     for length in range(4, max_asks + 1):
         refined = _longer(states, refined, prices, length)
     models = np.full((len(prices), max_asks), -1)
-    cuts = np.full((len(prices), max_asks - 1), np.inf)
+    thresholds = np.full((len(prices), max_asks - 1), np.inf)
     for place, (sequence, own) in enumerate(refined):
         models[place, : len(sequence)] = sequence
-        cuts[place, : len(own)] = own
-    return Thresholds(models, cuts)
+        thresholds[place, : len(own)] = own
+    return Thresholds(models, thresholds)
 
 
 def _tables(states: _States, sequence: tuple[int, ...]) -> tuple[Floats, Floats]:
@@ -266,14 +251,14 @@ def _longer(states: _States, rules: list[Rule], prices: Floats, length: int) -> 
             continue
         at = numbers[len(numbers) // 2]
         price = float(prices[at])
-        best, longer = _value(states, rules[at], price) + _TOLERANCE, None
+        highest, longer = _value(states, rules[at], price) + _TOLERANCE, None
         for model in set(range(n_models)) - set(sequence):
             for place in range(length):
                 cuts = np.insert(rules[at][1], min(place, length - 2), np.inf)
                 rule = _refined(states, ((*sequence[:place], model, *sequence[place:]), cuts), price)
                 value = _value(states, rule, price)
-                if value > best:
-                    best, longer = value, rule
+                if value > highest:
+                    highest, longer = value, rule
         for number in numbers if longer is not None else []:
             rule = _refined(states, longer, float(prices[number]))  # type: ignore[arg-type]  # not None here
             if _value(states, rule, float(prices[number])) > _value(
@@ -281,6 +266,3 @@ def _longer(states: _States, rules: list[Rule], prices: Floats, length: int) -> 
             ):
                 result[number] = rule
     return result
-
-
-__all__ = ["UNPARSED", "calibrated", "learn_calibration", "learn_thresholds"]

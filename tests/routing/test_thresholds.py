@@ -1,0 +1,351 @@
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+from sklearn.isotonic import IsotonicRegression
+
+from thrifty import ModelRouter, load, save
+from thrifty.engine.walk.calibration import class_probabilities
+from thrifty.engine.walk.next_model import Log, Thresholds, answers_at_hand, walk
+from thrifty.errors import InvalidInputError
+from thrifty.learners.routing import learn
+from thrifty.learners.routing import quality as quality_models
+from thrifty.learners.routing.thresholds import N_CELLS, learn_calibration, learn_thresholds
+
+PRICES = {"tiny": 1.0, "small": 3.0, "large": 12.0}
+SKILL = np.array([1.5, 2.5, 4.5])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_trees():
+    """Fits in a third of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quality_models, "N_TREES", 10)
+        patch.setattr(learn, "N_PRICES", 10)
+        yield
+
+
+def networks(n_rows=600, seed=0, n_classes=4):
+    """Classes of rows, and class probabilities of three networks that are too sure of themselves."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n_classes, n_rows)
+    ease = rng.uniform(0.1, 1.0, n_rows)
+    logits = rng.normal(size=(n_rows, 3, n_classes))
+    logits[np.arange(n_rows), :, y] += SKILL * ease[:, None]
+    chance = np.exp(1.5 * logits)
+    chance /= chance.sum(axis=2, keepdims=True)
+    answers = chance.argmax(axis=2)
+    return (answers == y[:, None]).astype(float), answers, chance
+
+
+def fitted(form="classes", X=None, n_rows=600, **settings):
+    quality, answers, chance = networks(n_rows)
+    evidence = chance if form == "classes" else chance.max(axis=2)
+    return ModelRouter(PRICES, **settings).fit(X, quality, answers=answers, evidence=evidence)
+
+
+@pytest.fixture(scope="module")
+def router():
+    return fitted(budget=5.0)
+
+
+# -- the search ------------------------------------------------------------------------------------
+
+
+def tiny_log(seed, n_rows=9, after=None):
+    rng = np.random.default_rng(seed)
+    evidence = rng.integers(1, 6, (n_rows, 3)) / 6.0  # with ties
+    quality = (rng.random((n_rows, 3)) < evidence).astype(float)
+    cost = np.array([1.0, 2.0, 4.0]) * rng.uniform(0.5, 1.5, (n_rows, 3))
+    answers = rng.integers(0, 3, (n_rows, 3)) if seed % 2 else None
+    return Log(quality, cost, quality, cost, answers, evidence, after=after)
+
+
+def best_of_all(log, price):
+    """Largest mean of quality - price * cost over all sequences and thresholds, one after another."""
+    found = []
+    for length in (1, 2, 3):
+        for sequence in permutations(range(3), length):
+            cuts = []
+            for n_asked in range(1, length):
+                values = np.unique(answers_at_hand(log, tuple(sorted(sequence[:n_asked]))))
+                cuts.append([-np.inf, *values])
+            for chosen in product(*cuts):
+                rule = Thresholds(
+                    np.array([[*sequence, *[-1] * (3 - length)]]),
+                    np.array([[*chosen, *[np.inf] * (3 - length)]])[:, :2],
+                )
+                rows = walk(rule, 0, log)
+                found.append((rows.quality - price * rows.cost).mean())
+    return max(found)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("is_discounted", [False, True])
+def test_the_search_finds_the_best_sequence_and_thresholds_of_all_on_a_tiny_log(seed, is_discounted):
+    after = np.array([[1.0, 1.0, 1.0], [0.2, 1.0, 1.0], [0.5, 0.3, 1.0]]) if is_discounted else None
+    log, prices = tiny_log(seed, after=after), np.array([0.0, 0.02, 0.06, 0.15, 0.5])
+    rules = learn_thresholds(log, prices, 3)
+    for place, price in enumerate(prices):
+        rows = walk(rules, place, log)
+        assert (rows.quality - price * rows.cost).mean() == pytest.approx(best_of_all(log, price), abs=1e-8)
+
+
+def test_of_many_rows_no_threshold_alone_can_be_improved():
+    quality, answers, chance = networks(2000)
+    evidence = chance.max(axis=2)
+    cost = np.broadcast_to(list(PRICES.values()), quality.shape)
+    log, price = Log(quality, cost, quality, cost, answers, evidence, chance), 0.02
+    rules = learn_thresholds(log, np.array([price]), 3)
+    assert (rules.models[0] >= 0).sum() >= 2
+    rows = walk(rules, 0, log)
+    best = (rows.quality - price * rows.cost).mean()
+    for place in range((rules.models[0] >= 0).sum() - 1):
+        values = np.unique(answers_at_hand(log, tuple(sorted(rules.models[0, : place + 1]))))
+        assert len(values) > 2 * N_CELLS
+        for cut in values[:: len(values) // 150]:
+            cuts = rules.cuts.copy()
+            cuts[0, place] = cut
+            other = walk(Thresholds(rules.models, cuts), 0, log)
+            assert (other.quality - price * other.cost).mean() <= best + 1e-9
+
+
+def test_a_fourth_model_is_asked_where_that_pays():
+    rng = np.random.default_rng(0)
+    level = rng.choice(4, 4000, p=[0.4, 0.2, 0.2, 0.2])
+    right = level[:, None] <= np.arange(
+        4
+    )  # the model of this number and those after it are right, and sure of it
+    evidence = np.where(right, 0.99, 0.05)
+    cost = np.broadcast_to([1.0, 4.0, 16.0, 64.0], right.shape)
+    log = Log(evidence, cost, right.astype(float), cost, None, evidence)
+    values = []
+    for max_asks in (3, 4):
+        rows = walk(learn_thresholds(log, np.array([0.002]), max_asks), 0, log)
+        values.append((rows.quality - 0.002 * rows.cost).mean())
+    in_turn = np.array([1.0, 5.0, 21.0, 85.0])[level].mean()
+    assert values[1] == pytest.approx(1.0 - 0.002 * in_turn)
+    assert values[0] < values[1] - 1e-4
+
+
+# -- confidence ------------------------------------------------------------------------------------
+
+
+def test_calibration_is_the_isotonic_regression_at_the_centre_of_its_steps_whatever_the_order_of_rows():
+    rng = np.random.default_rng(0)
+    shown = rng.integers(0, 40, 3000) / 40.0
+    right = (rng.random(3000) < shown**2).astype(float)
+    evidence, quality = np.column_stack([shown, -shown]), np.column_stack([right, right])
+    maps = learn_calibration(evidence, quality)
+    x, p = maps.knots[0]
+    isotonic = IsotonicRegression().fit(shown, right)
+    np.testing.assert_allclose(p, isotonic.predict(x), atol=0.02)
+    assert (np.diff(p) >= 0).all()
+    assert (np.diff(maps.knots[1][1]) <= 0).all()
+    np.testing.assert_allclose(maps.of_numbers(1, -shown), maps.of_numbers(0, shown), atol=1e-12)
+    order = rng.permutation(3000)
+    again = learn_calibration(evidence[order], quality[order])
+    np.testing.assert_allclose(again.knots[0], maps.knots[0], atol=1e-12)
+    assert maps.of_numbers(0, np.array([np.nan]))[0] == right.mean()
+
+
+def test_votes_are_the_posterior_of_naive_bayes():
+    confidence = np.array([[0.7, 0.6, 0.55]])
+    answers = np.array([[3, 5, 5]])
+    found = answers_at_hand(
+        Log(confidence, confidence, confidence, confidence, answers, confidence), (0, 1, 2)
+    )
+    likelihood = [
+        np.prod(np.where(answers[0] == one, confidence[0], (1 - confidence[0]) / 9)) for one in range(10)
+    ]
+    posterior = likelihood / np.sum(likelihood)
+    np.testing.assert_allclose(found[0], posterior[answers[0]], atol=1e-6)
+
+
+def test_two_networks_that_are_combined_are_right_more_often_than_the_better_one():
+    quality, answers, chance = networks(4000)
+    good = quality[:, 1:].copy()
+    log = Log(quality, quality, quality, quality, answers, chance.max(axis=2), chance)
+    asked = np.array([1, 2])[answers_at_hand(log, (1, 2)).argmax(axis=1)]
+    assert quality[np.arange(4000), asked].mean() > good.mean(axis=0).max() + 0.005
+    # The answer that the mean of their probabilities has: nearly always one of the two.
+    both = chance[:, 1:].mean(axis=1).argmax(axis=1)
+    is_one_of_them = (answers[:, 1:] == both[:, None]).any(axis=1)
+    taken = answers[np.arange(4000), asked]
+    assert (taken == both)[is_one_of_them].all()
+    assert is_one_of_them.mean() > 0.98
+
+
+def test_logarithms_of_class_probabilities_are_the_same_evidence():
+    _, _, chance = networks(50)
+    np.testing.assert_allclose(class_probabilities(np.log(chance)), chance)
+    with pytest.raises(InvalidInputError, match="add up to 1, or their logarithms; got a sum of 0.5"):
+        class_probabilities(chance / 2)
+
+
+# -- routers ---------------------------------------------------------------------------------------
+
+
+def thresholds_by_hand(train, test, budget):
+    """Ask the first, and the second where the first is not sure: the best pair and share of rows on the log."""
+    cost, best = np.array(list(PRICES.values())), None
+    for first, second in permutations(range(3), 2):
+        if cost[first] > budget:
+            continue
+        share = min((budget - cost[first]) / cost[second], 1.0)
+        replies = []
+        for quality, _, chance in (train, test):
+            top = chance[:, first].max(axis=1)
+            goes = top <= np.quantile(train[2][:, first].max(axis=1), share)
+            replies.append(np.where(goes, quality[:, second], quality[:, first]).mean())
+        if best is None or replies[0] > best[0]:
+            best = replies
+    return best[1]
+
+
+@pytest.mark.parametrize("columns", [None, "noise"])
+@pytest.mark.parametrize("form", ["classes", "numbers"])
+def test_on_networks_the_router_is_not_behind_the_threshold_that_everyone_writes_first(form, columns):
+    n_rows, rng = 1500, np.random.default_rng(3)
+    train, test = networks(n_rows), networks(8000, seed=1)
+    X = [None, None] if columns is None else [rng.random((n_rows, 2)), rng.random((8000, 2))]
+    router = fitted(form, X[0], n_rows)
+    gains = []
+    for budget in (2.0, 4.0, 7.0, 12.0):
+        evidence = test[2] if form == "classes" else test[2].max(axis=2)
+        found = router.at(budget=budget).replay(X[1], test[0], answers=test[1], evidence=evidence)
+        assert found.cost.mean() < 1.06 * budget
+        gains.append(found.quality.mean() - thresholds_by_hand(train, test, budget))
+    assert np.mean(gains) > 0.0
+    assert min(gains) > -0.01
+
+
+@pytest.mark.parametrize("form", ["classes", "numbers"])
+def test_without_columns_sessions_ask_pay_and_answer_as_a_replay(form):
+    after = {"large": {"small": 9.5}, "small": {"tiny": 2.2}}
+    router = fitted(form, budget=6.0, after=after)
+    quality, answers, chance = networks(300, seed=1)
+    evidence = chance if form == "classes" else chance.max(axis=2)
+    keys = np.arange(300) + 1000
+    found, names = router.replay(keys, quality, answers=answers, evidence=evidence), list(PRICES)
+    assert (found.asked[:, 1] != "").mean() > 0.1
+    for row in range(0, 300, 7):
+        session = router.start(int(keys[row]))
+        price = 0.0
+        while session.next_purchase is not None:
+            price += session.next_purchase.price
+            model = names.index(session.next_purchase.name)
+            session.give(answers[row, model], evidence=evidence[row, model])
+        assert list(session.asked) == [name for name in found.asked[row] if name]
+        assert session.model == found.model[row]
+        assert session.cost == pytest.approx(found.cost[row]) == pytest.approx(price)
+        paid, asked = 0.0, []
+        for name in session.asked:
+            paid += min([PRICES[name], *(after.get(name, {}).get(other, np.inf) for other in asked)])
+            asked.append(name)
+        assert session.cost == pytest.approx(paid)
+    assert router.replay(None, quality, answers=answers, evidence=evidence).cost.mean() == pytest.approx(
+        6.0, rel=0.1
+    )
+    assert router.start().next_purchase.name in PRICES
+    with pytest.raises(InvalidInputError, match="needs a log, or the keys of the rows"):
+        router.cost(None)
+
+
+def test_an_answer_that_is_sure_enough_is_explained_with_both_numbers(router):
+    quality, answers, chance = networks(400, seed=1)
+    point = next(place for place, rule in enumerate(router.frontier_.rule) if rule == "thresholds")
+    one = router.at(budget=router.frontier_.cost[point])
+    rows = one.explain(np.arange(400), quality, answers=answers, evidence=chance)
+    first = [str(row).splitlines()[0] for row in rows]
+    short = next(text for row, text in zip(rows, first, strict=True) if len(row.bought) == 1)
+    long = next(text for row, text in zip(rows, first, strict=True) if len(row.bought) > 1)
+    value, bar = (float(word) for word in short.partition("sure enough: ")[2].split(" above "))
+    assert value > bar
+    assert "not" not in short
+    value, bar = (float(word) for word in long.partition("not sure enough: ")[2].split(", needs "))
+    assert value <= bar
+
+
+def test_a_later_exit_that_costs_only_the_rest_after_an_earlier_one_is_asked_after_it():
+    exits = {"large": {"tiny": 11.0, "small": 9.0}, "small": {"tiny": 2.0}}
+    exits |= {"tiny": {"small": 0.0, "large": 0.0}, "small": {"tiny": 2.0, "large": 0.0}}
+    plain, shared = fitted(budget=5.0), fitted(budget=5.0, after=exits)
+    assert shared.expected_score_ > plain.expected_score_
+    log = shared.state_.log
+    assert shared.policy_.cost[-1] <= 12.0 + 1e-9  # what all three exits cost together
+    assert shared.frontier_.single_cost == pytest.approx(list(PRICES.values()))
+    again = fitted(budget=5.0, after={"large": {"tiny": 12.0}})
+    np.testing.assert_array_equal(again.frontier_.score, plain.frontier_.score)
+    assert log.share_after(2, (0, 1)) == pytest.approx(9.0 / 12.0)
+    with pytest.raises(
+        InvalidInputError, match=r"price of 'large' after 'tiny' must lie in \[0, 12\].*got 13"
+    ):
+        fitted(after={"large": {"tiny": 13.0}})
+    with pytest.raises(InvalidInputError, match="'large' has one after 'huge'"):
+        fitted(after={"large": {"huge": 1.0}})
+
+
+def test_without_columns_a_router_is_proved_on_new_rows_and_refuses_those_of_the_fit(router):
+    quality, answers, chance = networks(3000, seed=5)
+    proved = router.certified(None, quality, answers=answers, evidence=chance, max_loss=0.05)
+    assert proved.certificate_.bound <= 0.05
+    assert proved.certificate_.n_rows == 3000
+    quality, answers, chance = networks()
+    with pytest.raises(InvalidInputError, match="600 of the 600 rows to prove with hold the same"):
+        router.certified(None, quality, answers=answers, evidence=chance, max_loss=0.05)
+
+
+def test_a_file_holds_a_router_without_columns_its_thresholds_and_its_calibration(router, tmp_path):
+    quality, answers, chance = networks(300, seed=2)
+    for one in (router, fitted("numbers", budget=4.0, after={"large": {"tiny": 8.0}})):
+        evidence = chance if one is router else chance.max(axis=2)
+        save(one, tmp_path / "router.thrifty")
+        again = load(tmp_path / "router.thrifty")
+        first, second = (
+            each.replay(None, quality, answers=answers, evidence=evidence) for each in (one, again)
+        )
+        assert first.model.tolist() == second.model.tolist()
+        np.testing.assert_array_equal(first.cost, second.cost)
+        assert again.get_params() == one.get_params()
+        cheaper = [each.with_prices({"large": 6.0}) for each in (one, again)]
+        assert cheaper[0].expected_score_ == cheaper[1].expected_score_
+    assert "thresholds" in router.frontier_.rule
+
+
+def test_the_class_of_the_largest_probability_is_the_answer_where_none_is_given(router):
+    quality, answers, chance = networks(300, seed=2)
+    without = ModelRouter(PRICES, budget=5.0).fit(None, *networks()[:1], evidence=networks()[2])
+    np.testing.assert_array_equal(without.frontier_.score, router.frontier_.score)
+    first = router.replay(None, quality, answers=answers, evidence=chance)
+    second = router.replay(None, quality, evidence=np.log(chance))
+    assert first.model.tolist() == second.model.tolist()
+    with pytest.raises(
+        InvalidInputError, match="must be probabilities of 4 classes, as in fit; got one number"
+    ):
+        router.replay(None, quality, answers=answers, evidence=chance.max(axis=2))
+    with pytest.raises(InvalidInputError, match="a probability of each of 4 classes, as in fit"):
+        router.start().give("a", evidence=[0.5, 0.5])
+    with pytest.raises(InvalidInputError, match=r"shape \(600, 3, n_classes\); got \(600, 2, 4\)"):
+        ModelRouter(PRICES).fit(None, networks()[0], evidence=networks()[2][:, :2])
+
+
+def test_a_model_that_fails_or_says_nothing_of_its_answer_is_passed_over(router):
+    session = router.start(1)
+    first = session.next_purchase.name
+    session.fail()
+    assert session.next_purchase.name != first
+    session.give("b", evidence=[0.97, 0.01, 0.01, 0.01])
+    assert session.model is not None
+    assert router.start(1).give("b").cost == PRICES[first]  # without evidence: as sure as it is on average
+
+
+def test_a_new_model_is_added_to_a_router_without_columns(router):
+    quality, answers, chance = networks(400, seed=8)
+    other = router.with_model("new", 0.5, None, quality[:60, 2])  # as good as the large one, for .5
+    assert other.expected_score_ > router.expected_score_ - 0.02
+    assert other.at(budget=0.6).start().next_purchase.name == "new"
+    columns = np.column_stack([quality, quality[:, 2]]), np.column_stack([answers, answers[:, 2]])
+    shown = np.concatenate([chance, np.full_like(chance[:, :1], np.nan)], axis=1)
+    found = other.replay(None, columns[0], answers=columns[1], evidence=shown)
+    assert found.quality.mean() > quality[:, 1].mean()
