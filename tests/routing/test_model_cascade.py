@@ -1,5 +1,6 @@
 """Cascades of models of one's own: what is asked, what it costs, and what scikit-learn expects."""
 
+import time
 import warnings
 
 import numpy as np
@@ -162,13 +163,13 @@ def test_an_estimator_that_becomes_slow_is_named(digits):
     X, y, new, _ = digits
 
     class Slow(Recorder):
-        delay = 0.0
+        delay = 0.02
 
         def predict_proba(self, X):
-            __import__("time").sleep(self.delay)
+            time.sleep(self.delay)
             return super().predict_proba(X)
 
-    slow = Slow(ExtraTreesClassifier(20, random_state=0)).fit(X[:450], y[:450])
+    slow = Slow(ExtraTreesClassifier(40, random_state=0)).fit(X[:450], y[:450])
     bayes = GaussianNB().fit(X[:450], y[:450])
     cascade = CascadeClassifier([("bayes", bayes), ("forest", slow)], cv="prefit", random_state=0).fit(
         X[450:], y[450:]

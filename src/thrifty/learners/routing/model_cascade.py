@@ -290,8 +290,9 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
         best = state.best_single
         price, alone = float(state.single_cost[best]), float(state.single_quality[best])
         name, reached = state.names[best], float(frontier.quality_at(_WORTH_IT * price))
-        of_best = state.log.quality[:, state.pool.index(name)]
-        if reached >= alone - of_best.std() / np.sqrt(len(of_best)):
+        # Qualities lie in [0, 1]: their variance is at most that of right and wrong.
+        variance = max(share * (1.0 - share) for share in (alone, np.nan_to_num(reached)))
+        if reached >= alone - np.sqrt(variance / len(state.log)):
             return
         others = (
             "the cheapest estimator is the best one"
