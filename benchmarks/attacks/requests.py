@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -30,24 +31,8 @@ HOST = "127.0.0.1"
 HEALTH = b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n"
 
 SCALARS = [
-    0,
-    -1,
-    1.5,
-    1e308,
-    -0.0,
-    2**63,
-    10**30,
-    True,
-    None,
-    "",
-    "1.5",
-    "red",
-    "\u0000",
-    "x" * 5000,
-    [],
-    {},
-    [[1]],
-]
+    0, -1, 1.5, 1e308, -0.0, 2**63, 10**30, True, None, "", "1.5", "red", "\u0000", "x" * 5000, [], {}, [[1]],
+]  # fmt: skip
 """What stands where something else is expected."""
 
 
@@ -714,6 +699,7 @@ def values(cases, folder, args):
             ("with a header beyond its body", {"Inference-Header-Content-Length": "99999999"}, 400),
             ("with a negative header", {"Inference-Header-Content-Length": "-1"}, 400),
             ("with a header that is no number", {"Inference-Header-Content-Length": "1e1"}, 400),
+            ("with a digit that is no number", {"Inference-Header-Content-Length": "\xb2"}, 400),
         ):
             with cases.case(f"a body {name}"):
                 body = b" " * 2**21 if expected == 413 else json.dumps({"inputs": [whole]}).encode()
@@ -722,7 +708,23 @@ def values(cases, folder, args):
                      "/v2/models/cancer/versions/%00/infer", "/" + "a/" * 5000, "//predict", "/predict/"):  # fmt: skip
             with cases.case(f"an address {path[:30]}"):
                 assert server.post(path, b"{}")[0] in (404, 405, 400, 307), server.post(path, b"{}")
+        _held_up(cases, server)
         _thousands(cases, server, names, args)
+
+
+def _held_up(cases, server):
+    """Large bodies that take long to read: others are answered meanwhile."""
+    for name, part in (("lists", b"[[]]"), ("deep lists", b"[" * 200 + b"]" * 200), ("rows", b"{}")):
+        body = b'{"rows": [' + b",".join([part] * (800_000 // (len(part) + 1))) + b"]}"
+        with cases.case(f"0.8 MB of {name} hold up nobody"), ThreadPoolExecutor(2) as pool:
+            asked, seconds = [pool.submit(server.post, "/predict", body) for _ in range(8)], []
+            while not all(one.done() for one in asked):
+                began = time.perf_counter()
+                assert server.status(closing(HEALTH)) == 200
+                seconds.append(time.perf_counter() - began)
+            print(f"0.8 MB of {name}: health within {1e3 * max(seconds):.0f} ms")
+            assert {one.result()[0] for one in asked} == {400}
+            assert max(seconds) < 1.0, max(seconds)
 
 
 def _thousands(cases, server, names, args):
