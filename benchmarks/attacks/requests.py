@@ -108,7 +108,9 @@ class Server:
 
     def __init__(self, cases, folder, max_descriptors=1024, proxy=None, hurry=10, **settings):
         self._cases, self._folder, self._max_descriptors = cases, folder, max_descriptors
-        self.port, self.admin_port, own_port = free_port(), free_port(), free_port()
+        from ports import free_ports
+
+        self.port, self.admin_port, own_port = free_ports(3)
         self._own_port = own_port if proxy else self.port
         self._settings = {
             "port": self._own_port,
@@ -234,11 +236,6 @@ class Server:
         return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in self._pids())
 
 
-def free_port():
-    with socket.create_server((HOST, 0)) as one:
-        return one.getsockname()[1]
-
-
 def is_whole(found):
     """Whether the first answer is there with its body."""
     head, end, body = found.partition(b"\r\n\r\n")
@@ -319,20 +316,14 @@ def heads(cases, folder, _):
             before = server.megabytes()
             assert _flooded(server, 40, 8) is None
             assert server.megabytes() - before < 60, server.megabytes() - before
-        with cases.case("800 unfinished heads are closed, and their memory is given back"):
-            _unfinished(server, 800)
+        right = b"x-api-key: " + KEY.encode() + b"\r\n"
         for name, headers, trailer, expected in (
             ("a key in a trailer", b"", b"x-api-key: " + KEY.encode(), 401),
             ("a bearer key in a trailer", b"", b"authorization: Bearer " + KEY.encode(), 401),
-            ("a wrong key in a trailer", b"x-api-key: " + KEY.encode() + b"\r\n", b"x-api-key: wrong", 200),
+            ("a wrong key in a trailer", right, b"x-api-key: wrong", 200),
             ("a right key in a trailer", b"x-api-key: wrong\r\n", b"x-api-key: " + KEY.encode(), 401),
-            ("a length in a trailer", b"x-api-key: " + KEY.encode() + b"\r\n", b"content-length: 9", 200),
-            (
-                "an encoding in a trailer",
-                b"x-api-key: " + KEY.encode() + b"\r\n",
-                b"content-encoding: gzip",
-                200,
-            ),
+            ("a length in a trailer", right, b"content-length: 9", 200),
+            ("an encoding in a trailer", right, b"content-encoding: gzip", 200),
         ):
             with cases.case(f"trailers are no headers: {name}"):
                 raw = good_request(folder).split(b"\r\n\r\n", 1)[1]
@@ -370,22 +361,6 @@ def _flooded(server, n_connections, megabytes):
                 client.sendall(b"a" * 2**16)
     for client in clients:
         client.close()
-
-
-def _unfinished(server, n_connections):
-    before, n_before = server.megabytes(), server.n_descriptors()
-    clients = []
-    for _ in range(n_connections):
-        with contextlib.suppress(OSError):
-            clients.append(server.connected())
-            clients[-1].sendall(b"GET / HTTP/1.1\r\nHost: x\r\nlong: " + b"a" * 6000)
-    try:
-        assert len(clients) > n_connections / 2
-        assert until(lambda: server.n_descriptors() <= n_before + 5, 20), server.n_descriptors()
-        assert server.megabytes() - before < 120, server.megabytes() - before
-    finally:
-        for client in clients:
-            client.close()
 
 
 # -- connections -------------------------------------------------------------------------------------
@@ -767,21 +742,12 @@ def keys(cases, folder, _):
         ):
             with cases.case(f"the right key as {name}"):
                 assert server.post("/predict", body, headers)[0] == 200
+        spoilt_keys = ["", " ", KEY[:-1], KEY + "x", KEY.upper(), KEY + "\x00", f"{KEY},{KEY}", "\xff" * 50]
+        schemes = ["Bearer", "Bearer ", f"bearer {KEY}x", f"Basic {KEY}", f"Bearer Bearer {KEY}"]
         for headers in (
             {},
-            {"X-API-Key": ""},
-            {"X-API-Key": " "},
-            {"X-API-Key": KEY[:-1]},
-            {"X-API-Key": KEY + "x"},
-            {"X-API-Key": KEY.upper()},
-            {"X-API-Key": KEY + "\x00"},
-            {"X-API-Key": f"{KEY},{KEY}"},
-            {"X-API-Key": "\xff" * 50},
-            {"Authorization": "Bearer"},
-            {"Authorization": "Bearer "},
-            {"Authorization": f"bearer {KEY}x"},
-            {"Authorization": f"Basic {KEY}"},
-            {"Authorization": f"Bearer Bearer {KEY}"},
+            *({"X-API-Key": key} for key in spoilt_keys),
+            *({"Authorization": scheme} for scheme in schemes),
             {"Cookie": f"X-API-Key={KEY}"},
             {"X-Api_Key": KEY},
         ):
@@ -792,18 +758,13 @@ def keys(cases, folder, _):
                 assert server.status(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()) == 401
         with cases.case("a key in the query is none"):
             assert server.post(f"/predict?api_key={KEY}", body)[0] == 401
+        text = {"X-API-Key": KEY, "Content-Type": "text/plain"}
         json_only = {"Content-Type": "application/json"}
+        with_key = json_only | {"X-API-Key": KEY}
         for name, method, path, sent, headers, refused in (
             ("a budget without a key", "POST", "/budget", b'{"budget": 1}', json_only, 401),
             ("a reload without a key", "POST", "/reload", b"{}", json_only, 401),
-            (
-                "a form from a page",
-                "POST",
-                "/reload",
-                b"{}",
-                {"X-API-Key": KEY, "Content-Type": "text/plain"},
-                415,
-            ),
+            ("a form from a page", "POST", "/reload", b"{}", text, 415),
             ("no type", "POST", "/reload", b"{}", {"X-API-Key": KEY}, 415),
             ("another host", "GET", "/metrics", None, {"Host": "evil.example"}, 400),
             (
@@ -815,24 +776,10 @@ def keys(cases, folder, _):
                 400,
             ),
             ("a page's preflight", "OPTIONS", "/reload", None, {"Origin": "http://evil"}, 405),
-            (
-                "a budget that is none",
-                "POST",
-                "/budget",
-                b'{"budget": "1"}',
-                json_only | {"X-API-Key": KEY},
-                400,
-            ),
-            ("a budget of NaN", "POST", "/budget", b'{"budget": NaN}', json_only | {"X-API-Key": KEY}, 400),
-            ("a negative budget", "POST", "/budget", b'{"budget": -1}', json_only | {"X-API-Key": KEY}, 400),
-            (
-                "a budget twice",
-                "POST",
-                "/budget",
-                b'{"budget": 1, "budget": 2}',
-                json_only | {"X-API-Key": KEY},
-                400,
-            ),
+            ("a budget that is none", "POST", "/budget", b'{"budget": "1"}', with_key, 400),
+            ("a budget of NaN", "POST", "/budget", b'{"budget": NaN}', with_key, 400),
+            ("a negative budget", "POST", "/budget", b'{"budget": -1}', with_key, 400),
+            ("a budget twice", "POST", "/budget", b'{"budget": 1, "budget": 2}', with_key, 400),
         ):
             with cases.case(f"administration: {name}"):
                 status, said = server.admin(method, path, sent, headers)
