@@ -330,7 +330,7 @@ def told(name, running, requests, *, seconds, rate=None, n_clients=None, n_rows=
         flush=True,
     )
     load.rate = load.statuses[200] * n_rows / seconds
-    load.per_core = load.statuses[200] / load.core
+    load.per_core = load.statuses[200] / max(load.core, 1e-9)
     return load
 
 
@@ -406,7 +406,8 @@ def _three_times(running, requests, usual, n_rows):
             p50, most = 1e3 * np.median(seconds), 1e3 * max(seconds)
             print(f"{'':<28}{name}: p50 {p50:.1f}  p99 {p99(seconds):.1f}  max {most:.1f} ms")
     share_of(usual, load, 0.9)
-    beside("refused within 200 ms", f"p99 {p99(load.refused):.1f} ms", p99(load.refused) <= 200)
+    if load.refused:
+        beside("refused within 200 ms", f"p99 {p99(load.refused):.1f} ms", p99(load.refused) <= 200)
 
 
 def _refusals(full, one, core_of_answer):
