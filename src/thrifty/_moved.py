@@ -26,6 +26,7 @@ _MOVED = {
     "thrifty.dynamod.lstsq_estimator": "thrifty.learners.dynamod.leaf",
     "thrifty.dynamod.solution": "thrifty.learners.dynamod.objective",
     "thrifty.dynamod": "thrifty.learners.dynamod",
+    "thrifty.estimators.operating_points": "thrifty.learners.estimators.base",
     "thrifty.estimators": "thrifty.learners.estimators",
     "thrifty.evidence": "thrifty.engine.evidence",
     "thrifty.full": "thrifty.engine.full",
@@ -38,6 +39,9 @@ _MOVED = {
     "thrifty.trees.binning": "thrifty.engine.trees.binning",
     "thrifty.trees.ensemble": "thrifty.engine.trees.ensemble",
     "thrifty.trees.other_libraries": "thrifty.engine.trees.other_libraries",
+    "thrifty.trees.builder": "thrifty.learners.trees.grow",
+    "thrifty.trees.histogram": "thrifty.learners.trees.split",
+    "thrifty.trees.rounds": "thrifty.learners.trees.grow",
     "thrifty.trees": "thrifty.learners.trees",
 }
 

@@ -7,7 +7,8 @@ import pytest
 
 from tests.trees.grown import grow, make_grower
 from thrifty.engine.trees import bin_columns
-from thrifty.learners.trees import EnsembleBuilder, rounds
+from thrifty.learners.trees import EnsembleBuilder
+from thrifty.learners.trees import grow as growing
 from thrifty.learners.trees.best_first import SMOOTHING
 
 
@@ -75,8 +76,8 @@ def test_trees_of_levels_do_not_depend_on_the_order_of_rows(n_levels):
 
 
 def test_a_tree_of_levels_is_grown_in_one_compiled_call(monkeypatch):
-    monkeypatch.setattr(rounds, "examine_levels", None)
-    monkeypatch.setattr(rounds, "run_lanes", None)
+    monkeypatch.setattr(growing, "examine_levels", None)
+    monkeypatch.setattr(growing, "run_lanes", None)
     X, y = table_of(20, n=300)
     trees, _ = boosted(bin_columns(X, categorical=[1]), y, n_trees=2)
     assert trees.sets is not None

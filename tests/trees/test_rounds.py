@@ -7,7 +7,8 @@ from thrifty.engine.tasks.classes import BinaryLoss
 from thrifty.engine.tasks.regression import SquaredLoss
 from thrifty.engine.trees import bin_columns
 from thrifty.errors import InvalidInputError
-from thrifty.learners.trees import EnsembleBuilder, rounds
+from thrifty.learners.trees import EnsembleBuilder
+from thrifty.learners.trees import grow as growing
 from thrifty.learners.trees.boosting import Boosting
 
 RNG = np.random.default_rng(0)
@@ -59,8 +60,8 @@ def test_trees_of_one_call_are_those_of_a_call_each(boosting, loss, counts, draw
 
 
 def test_trees_that_pay_nothing_take_one_call_together(monkeypatch):
-    calls, grow_trees = [], rounds.grow_trees
-    monkeypatch.setattr(rounds, "grow_trees", lambda *given: calls.append(1) or grow_trees(*given))
+    calls, grow_trees = [], growing.grow_trees
+    monkeypatch.setattr(growing, "grow_trees", lambda *given: calls.append(1) or grow_trees(*given))
     boosted(NEWTON, LOGISTIC, ONES, DRAWN, NUMBERS, 0.0)
     assert len(calls) == 1
 

@@ -13,8 +13,6 @@ from thrifty.arrays import Floats
 from thrifty.engine.table.drift import Spread
 from thrifty.serve.inference_protocol import Answered
 
-__all__ = ["BOUNDS", "Drift", "Metrics", "Served", "stability_index", "status_of"]
-
 BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Upper bounds of the buckets of latency, in seconds."""
 

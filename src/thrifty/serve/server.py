@@ -30,11 +30,8 @@ from thrifty.serve.app import create_admin, create_app
 from thrifty.serve.budget_controller import Spending, shared_memory
 from thrifty.serve.config import Config
 from thrifty.serve.gateway import BaseGateway, Loaded
-from thrifty.serve.logs import LOG, log_as_json
 from thrifty.serve.metrics import Metrics, status_of
-from thrifty.serve.middleware import Keys
-
-__all__ = ["serve_alone", "serve_workers"]
+from thrifty.serve.middleware import LOG, Keys, log_as_json
 
 Load = Callable[[], Loaded]
 

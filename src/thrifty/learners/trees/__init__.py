@@ -1,7 +1,6 @@
 """Price-aware histogram trees: how they grow. What they leave is ``thrifty.engine.trees``."""
 
-from thrifty.learners.trees.builder import EnsembleBuilder
 from thrifty.learners.trees.gradients import derivatives_along
-from thrifty.learners.trees.grow import TreeGrower
+from thrifty.learners.trees.grow import EnsembleBuilder, TreeGrower
 
 __all__ = ["EnsembleBuilder", "TreeGrower", "derivatives_along"]

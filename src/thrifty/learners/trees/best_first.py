@@ -35,16 +35,22 @@ from numpy.typing import NDArray
 from thrifty.arrays import Floats, Int32s, Int64s, Words
 from thrifty.engine.trees.binning import LEVEL_SET, BinnedTable
 from thrifty.jit import Number, Record, lean, lean_kernel
-from thrifty.learners.trees.histogram import BYTE, CARRIED_FROM, CHUNK, MAX_CARRIED, ROW, fill, subtract
 from thrifty.learners.trees.split import (
+    BYTE,
+    CARRIED_FROM,
+    CHUNK,
+    MAX_CARRIED,
+    ROW,
     can_pay,
     choose,
     examine,
     examine_rows,
+    fill,
     is_heavier,
     lanes_score,
     leaf_offset,
     may_split,
+    subtract,
 )
 from thrifty.learners.trees.workspace import Limits, Workspace
 

@@ -8,7 +8,6 @@ from thrifty.arrays import Bools, Floats
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.tasks.task import Loss
 from thrifty.engine.trees.binning import BinnedTable
-from thrifty.learners.trees.builder import EnsembleBuilder
 from thrifty.learners.trees.gradients import (
     CURVATURE_BITS,
     GRADIENT_BITS,
@@ -16,7 +15,7 @@ from thrifty.learners.trees.gradients import (
     derivatives_along,
     round_to,
 )
-from thrifty.learners.trees.grow import Step, TreeGrower
+from thrifty.learners.trees.grow import EnsembleBuilder, Step, TreeGrower
 from thrifty.learners.trees.workspace import Limits
 
 MAX_SUMMED = 2

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from thrifty.arrays import Bools, Floats, Int32s, Int64s, Words
 from thrifty.engine.trees.binning import WORD, BinnedTable
 from thrifty.learners.trees.gradients import Lanes
-from thrifty.learners.trees.histogram import TILE
 
 Records: TypeAlias = Any  # array of records, whose fields are attributes in compiled code
 
@@ -83,6 +82,7 @@ TREE = np.dtype(
         ("from_parent", np.int64),  # whether the histogram of ``big`` is what remains of their parent's
     ]
 )
+TILE = 512  # rows that are copied together while a histogram is built
 HISTOGRAM_BYTES = 24 * 2**20  # most that histograms and what is kept per leaf take, where that is possible
 COLUMN_BYTES = 8 * 2**20  # a table up to this size is kept by columns too: a split reads one column
 
@@ -143,7 +143,7 @@ class Workspace(NamedTuple):
         What a split on each feature would pay now: gamma times price, or zero.
     bought : bool, (n_groups,)
     rows, packed : (2, ...)
-        Rows of every leaf (``histogram.ROW``), one stretch each, with their gradients: first leaves of even depth, then
+        Rows of every leaf (``split.ROW``), one stretch each, with their gradients: first leaves of even depth, then
         of odd.
     leaf_of : int32, (n_rows,)
         Leaf of every row whose way ended with a last split.
