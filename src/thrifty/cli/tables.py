@@ -196,9 +196,11 @@ def frontier(
     import thrifty.cli.system as view
     from thrifty.bundle.save_load import load
 
-    kind = "png" if plot is None else check_output(plot).suffix.lower().lstrip(".") or "png"
-    if kind not in ("png", "svg", "pdf"):
-        raise InvalidInputError(f"--plot writes png, svg or pdf; got {plot.name!r}.")
+    kind = ""
+    if plot is not None:
+        kind = check_output(plot).suffix.lower().lstrip(".") or "png"
+        if kind not in ("png", "svg", "pdf"):
+            raise InvalidInputError(f"--plot writes png, svg or pdf; got {plot.name!r}.")
     with notes_of_warnings(), progress() as show:
         fitted = load(system, public_key=public_key)
         points, n_rows = view.frontier_on_table(fitted, table, target, n_jobs=jobs, progress=show)
