@@ -233,3 +233,11 @@ class UnspentBudgetWarning(UserWarning):
 
 class NothingSavedWarning(UserWarning):
     """A loss can be bounded only by sending every row to the full model."""
+
+
+class OtherVersionWarning(UserWarning):
+    """A pickle was written by another version of thrifty; files of ``save`` are kept between versions."""
+
+
+class DoubtfulRowsWarning(UserWarning):
+    """Training rows are too few, or hold numbers or dates that are written as text."""

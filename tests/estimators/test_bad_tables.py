@@ -7,13 +7,14 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import thrifty
 from thrifty import (
     BudgetedClassifier,
+    BudgetedRegressor,
     ConfidenceRouter,
     DynaModGbrtClassifier,
     DynaModLinClassifier,
@@ -21,7 +22,7 @@ from thrifty import (
     Prices,
     StageOptions,
 )
-from thrifty.errors import InvalidInputError, ThriftyError
+from thrifty.errors import DoubtfulRowsWarning, InvalidInputError, ThriftyError
 from thrifty.learners.dynamod import BoostedOptions, LeafOptions, LinearOptions
 
 N = 40
@@ -73,8 +74,8 @@ BAD_X = {
 }
 BAD_Y = {
     "one class": (np.zeros(N), "got 1 class"),
-    "a missing label": (np.where(ROW == 3, np.nan, Y), "y contains NaN"),
-    "a label that is None": (np.where(ROW == 3, None, Y), "y must hold distinct labels"),
+    "a missing label": (np.where(ROW == 3, np.nan, Y), "y contains NaN: .* row 3"),
+    "a label that is None": (np.where(ROW == 3, None, Y), "y contains NaN: .* row 3"),
     "a label too few": (Y[:-1], r"inconsistent numbers of samples: \[40, 39\]"),
     "numbers that are no labels": (X[:, 0], "continuous"),
     "no labels": (None, "y is None"),
@@ -282,3 +283,91 @@ def test_a_keyword_that_fit_does_not_take_is_refused_in_the_name_of_the_class(es
         way_out = rf"parameter of the constructor: write {called}\(\.\.\., budget=\.\.\.\)"
         with pytest.raises(InvalidInputError, match=way_out):
             clone(estimator).fit(X, Y, budget=3)
+
+
+SMALL = {"stages": StageOptions(max_stages=2, sizes=[(3, 2)]), **FOLDS}
+
+
+@pytest.mark.parametrize(
+    ("columns", "advice"),
+    [
+        (
+            "bca",
+            r"must be in the same order as they were in fit\.\nGive X\[clf.feature_names_in_\], which has",
+        ),
+        ("abcd", r"unseen at fit time:\n- d\nGive X\[clf.feature_names_in_\], which has"),
+        (
+            "bc",
+            r"yet now missing:\n- a\nAdd 'a', and give X\[clf.feature_names_in_\], in the order of the fit\.$",
+        ),
+        ("ab", r"- c\nAdd 'c', .* No stage reads 'c'; clf.features_ numbers what stages read: 'a', 'b'\.$"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["numbers", "text"])
+def test_an_error_of_other_columns_hands_over_the_line_that_helps(columns, advice, kind):
+    frame = FRAME.assign(b=np.where(X[:, 1] > 0, "x", "y")) if kind == "text" else FRAME
+    clf = BudgetedClassifier(prices=Prices(full_features=["a", "b"]), **SMALL).fit(frame, Y)
+    clf.features_ = np.array([0, 1])
+    with pytest.raises(InvalidInputError, match=advice):
+        clf.predict(frame.assign(d=1.0)[list(columns)])
+    with pytest.raises(InvalidInputError, match=r"Give X\[list\(clf.feature_names_in_\)\]"):
+        clf.predict(pl.from_pandas(frame[["b", "a", "c"]]))
+    assert clf.predict(pl.from_pandas(frame)[list(clf.feature_names_in_)]).shape == (N,)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        np.where(ROW == 7, np.nan, Y),
+        np.where(ROW == 7, None, Y.astype(object)),
+        np.where(ROW == 7, None, np.array(["n", "y"], dtype=object)[Y]),
+        np.where(ROW == 7, np.nan, np.array(["n", "y"], dtype=object)[Y]),
+        pd.Series(Y, dtype="Int64").where(ROW != 7),
+    ],
+)
+def test_a_missing_target_is_named_by_its_row(y):
+    with pytest.raises(InvalidInputError, match="y contains NaN: .* 1 of 40 rows, the first of them row 7"):
+        BudgetedClassifier(FULL, **SMALL).fit(X, y)
+    if y.dtype.kind == "f":
+        with pytest.raises(InvalidInputError, match="y contains infinity.* The first is in row 7"):
+            BudgetedRegressor(Ridge(), **SMALL).fit(X, np.where(ROW == 7, np.inf, Y))
+
+
+def test_a_list_of_dicts_is_refused_with_the_way_out():
+    records = FRAME.to_dict("records")
+    clf = BudgetedClassifier(FULL, **SMALL).fit(FRAME, Y)
+    for ask in (clf.predict, lambda rows: clf.fit(rows, Y)):
+        with pytest.raises(InvalidInputError, match=r"got a list of dicts.*pandas.DataFrame\(X\)"):
+            ask(records)
+
+
+@pytest.mark.filterwarnings("default::thrifty.errors.DoubtfulRowsWarning")
+def test_a_fit_on_ten_rows_warns():
+    with pytest.warns(DoubtfulRowsWarning, match="there are 10 rows, too few"):
+        BudgetedClassifier(FULL, **SMALL).fit(X[:10], Y[:10])
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize(
+    ("cells", "problem"),
+    [
+        (["12 %", "13 %", "14 %", "15 %"], "'b' holds numbers with separators or units such as '12 %'"),
+        (["13", "14", "x", "15"], "'b' holds numbers, but 'x' in row 2"),
+        (["31/12/2025", "1/1/2026", "2/1/2026", "3/1/2026"], "'b' holds dates such as"),
+        (["x", 1.0, 2.0, 3.0], "'b' holds numbers, but 'x' in row 0"),
+    ],
+)
+def test_numbers_that_become_categories_are_warned_of_unless_they_are_declared(library, cells, problem):
+    if library is pl.DataFrame and not isinstance(cells[1], str):
+        pytest.skip("polars has no column of text and numbers")
+    table = {"a": X[:, 0], "b": cells * (N // 4)}
+    clf = BudgetedClassifier(**SMALL)
+    with pytest.warns(DoubtfulRowsWarning, match=f"{problem}.*Every text is read as a category"):
+        clf.fit(library(table), Y)
+    if library is pd.DataFrame:
+        declared = pd.DataFrame(table).astype({"b": "category"})
+    else:
+        declared = pl.DataFrame(table).with_columns(pl.col("b").cast(pl.Categorical))
+    assert clf.fit(declared, Y).chain_.levels.columns == (1,)
+    plain = ["x", "y", "7 up", "u"] * (N // 4)
+    clf.fit(library({**table, "b": plain}), Y)

@@ -1,5 +1,7 @@
 """What every estimator with a chain offers once it is fitted, on all of them."""
 
+import copy
+import pickle
 import re
 
 import numpy as np
@@ -23,10 +25,12 @@ from thrifty import (
     DynaModLinClassifier,
     DynaModLstsqClassifier,
     Frontier,
+    ModelRouter,
     Prices,
     StageOptions,
+    __version__,
 )
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, OtherVersionWarning
 from thrifty.learners.dynamod import BoostedOptions, LeafOptions, LinearOptions
 from thrifty.learners.estimators.base import ChainClassifier
 
@@ -226,3 +230,19 @@ def test_a_verbose_fit_prints_a_line_for_each_phase_with_rising_seconds_and_lear
     assert len(told[2]) >= len(told[1])
     for other in found[1:]:
         np.testing.assert_array_equal(other, found[0])
+
+
+@pytest.mark.parametrize("estimator", [ConfidenceRouter(), BudgetedClassifier(), ModelRouter(["a", "b"])])
+def test_a_pickle_of_another_version_warns_and_one_of_this_version_does_not(estimator, monkeypatch):
+    pickled = pickle.dumps(estimator)
+    again = pickle.loads(pickled)
+    assert again.get_params() == estimator.get_params()
+    assert "_thrifty_version" not in vars(again) | vars(copy.copy(estimator))
+    without = pickle.dumps({**vars(estimator)})
+    monkeypatch.setattr("thrifty.learners.estimators.base.__version__", "99.0")
+    with pytest.warns(
+        OtherVersionWarning, match=rf"pickled by version {__version__} of thrifty, and 99\.0 reads it"
+    ):
+        pickle.loads(pickled)
+    with pytest.warns(OtherVersionWarning, match=r"by version 0\.3\.0 or an earlier one of thrifty"):
+        type(estimator).__new__(type(estimator)).__setstate__(pickle.loads(without))

@@ -3,6 +3,7 @@ from concurrent.futures import CancelledError
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn import config_context, get_config
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -11,10 +12,11 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import KFold
+from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from thrifty import BudgetedClassifier, DynaModLinClassifier
+from thrifty import BudgetedClassifier, DynaModLinClassifier, StageOptions
 from thrifty.engine.full.crossfit import TrainingRows, assign_folds, cross_fit_full
 from thrifty.engine.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull, as_full_model
 from thrifty.engine.table.table import Table
@@ -254,3 +256,25 @@ def test_an_error_of_the_full_model_stops_what_runs_beside_its_fits():
         report("finding orders", 1 // 0, 3)
     with pytest.raises(CancelledError):
         report("finding orders", 2, 3)
+
+
+@pytest.mark.parametrize("dtype", [pl.Categorical, pl.Enum(["u", "v", "w"])])
+def test_lightgbm_reads_categories_of_polars_and_does_not_end_the_process(dtype):
+    lightgbm = pytest.importorskip("lightgbm")
+    chance = np.random.default_rng(0)
+    a, c = chance.normal(size=200), chance.choice(["u", "v", "w"], 200)
+    y, small = (
+        (a + (c == "u") > 0).astype(int),
+        {"stages": StageOptions(sizes=[(3, 2)]), "cv": 2, "random_state": 0},
+    )
+    answers = []
+    for table in (
+        pl.DataFrame({"a": a, "c": pl.Series(c, dtype=dtype)}),
+        pd.DataFrame({"a": a, "c": pd.Categorical(c)}),
+    ):
+        full = lightgbm.LGBMClassifier(n_estimators=3, verbose=-1)
+        for model in (full, make_pipeline(full)):
+            clf = BudgetedClassifier(model, **small).fit(table, y)
+            assert (clf.route(table) == clf.n_stages_).any()
+            answers.append(clf.predict_proba(table))
+    np.testing.assert_allclose(answers, [answers[0]] * 4, rtol=1e-9)

@@ -314,6 +314,10 @@ def test_an_answer_that_was_changed_in_the_folder_is_paid_for_again_and_no_other
     asked.clear()
     assert (CachedFull(Paid(), tmp_path, 5).outputs(rows, rows) == first).all()
     assert not asked
+    # One bit turns the mark of a checksum into a digit.
+    path.write_bytes(b"1f 0.5 312345678\n")
+    with pytest.warns(UserWarning, match="was changed: 1 of its lines"):
+        CachedFull(Paid(), tmp_path, 5).outputs(rows, rows)
 
 
 _PAID = """

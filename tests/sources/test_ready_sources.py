@@ -83,6 +83,39 @@ def test_keys_and_columns_that_a_table_lacks_are_named(clf, database):
         source(threads=0)
 
 
+def test_a_key_that_a_table_has_twice_fails_for_its_row_alone():
+    table = TABLE[:5].assign(id=["k0", "k1", "k1", "k2", "k3"])
+
+    def connect():
+        connection = sqlite3.connect(":memory:")
+        table.to_sql("people", connection, index=False)
+        return connection
+
+    delivery = SqlSource(connect, "people", "id", KEYS[:4]).fetch(np.arange(4), ["age"])
+    assert delivery.failed == {1: "people has 2 rows, where one must be, with id = 'k1'"}
+    np.testing.assert_array_equal(delivery.values[[0, 2, 3], 0], TABLE["age"].to_numpy()[[0, 3, 4]])
+
+
+def test_a_column_that_sqlite_would_read_as_text_is_an_error(database):
+    def failed(key="id", column="age"):
+        source = SqlSource(lambda: sqlite3.connect(database), "people", key, KEYS[:2], retries=0)
+        return source.fetch(np.arange(2), [column]).failed
+
+    assert failed() == {}
+    assert "no such column: people.agee" in failed(column="agee")[0]
+    assert "no such column: people.idd" in failed(key="idd")[0]
+
+
+def test_a_truth_value_among_objects_is_no_number_of_a_source(clf):
+    values = np.array([True, 1.0], dtype=object)
+    receipt = clf.buy(DictSource(dict.fromkeys(NAMES, values)))
+    assert receipt.is_answered.tolist() == [False, True]
+    assert "must hold numbers; got True. Correct it" in receipt.reason[0]
+    # A column that is declared as truth values is one of 0 and 1.
+    declared = clf.buy(DictSource(dict.fromkeys(NAMES, np.array([True, True]))))
+    np.testing.assert_array_equal(declared.outputs, receipt.outputs[[1, 1]])
+
+
 SERVICE = """
 import json, sys, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -105,6 +138,7 @@ class Service(BaseHTTPRequestHandler):
         values = [[table[column][key] for column in asked["columns"]] for key in asked["rows"]]
         failed = {"k7": "sold out"} if self.path == "/short" else {}
         values = [[[1]] for _ in asked["rows"]] if self.path == "/lists" else values
+        values = [[True] * len(row) for row in values] if self.path == "/true" else values
         body = json.dumps({"values": values, "failed": failed}).encode()
         body = body.replace(b"{", b'{"values": [], ', 1) if self.path == "/twice" else body
         self.send_response(200)
@@ -142,6 +176,7 @@ def test_a_service_that_is_killed_and_comes_back_is_waited_for(clf, tmp_path):
         receipt = clf.buy(source)
         starter.join()
         short = clf.buy(HttpSource(f"http://127.0.0.1:{port}/short", KEYS[:20], retries=0))
+        truths = clf.buy(HttpSource(f"http://127.0.0.1:{port}/true", KEYS[:20], retries=0))
         reasons = {path: reason_at(f"http://127.0.0.1:{port}/{path}") for path in PATHS}
     finally:
         for service in services:
@@ -150,6 +185,8 @@ def test_a_service_that_is_killed_and_comes_back_is_waited_for(clf, tmp_path):
     np.testing.assert_array_equal(receipt.answer, clf.predict(TABLE))
     assert np.flatnonzero(~short.is_answered).tolist() == [7]
     assert short.reason[7] == "sold out"
+    assert not truths.is_answered.any()
+    assert "must hold numbers; got True" in truths.reason[0]
     assert reasons == {"moved": "status_307", "drip": "timeout", "lists": "bad_json", "twice": "bad_json"}
     assert not [one.name for one in threading.enumerate() if "HttpSource" in one.name]
     down = clf.buy(HttpSource(f"http://127.0.0.1:{port}", KEYS, retries=0))

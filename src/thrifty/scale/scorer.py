@@ -31,8 +31,6 @@ from thrifty.learners.table_fit import record_of
 from thrifty.rows import fingerprints, key_words
 from thrifty.threads import limited_threads
 
-__all__ = ["Scorer", "answers_of", "csv_types", "stage_names"]
-
 
 def answers_of(chain: Chain, cells: Cells) -> dict[str, Any]:
     """Answer, probability (of a label), number of the stage and cost of each row, in columns."""
@@ -415,7 +413,9 @@ def _answer_of(line: str) -> tuple[int, Floats] | None:
         return None
     try:
         key, *numbers = (text or line).split()
-        return int(key, 16), np.array(list(map(float, numbers)))
+        outputs = list(map(float, numbers))
+        # As they were written: a checksum whose mark was changed is no number.
+        return (int(key, 16), np.array(outputs)) if list(map(repr, outputs)) == numbers else None
     except ValueError:
         return None
 

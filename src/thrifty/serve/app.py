@@ -44,18 +44,14 @@ from thrifty.serve.inference_protocol import (
 )
 from thrifty.serve.middleware import (
     Errors,
-    NeedsKey,
     Refusal,
     RequestLog,
-    WholeBody,
     facts_of,
     json_response,
     operation,
     plain_error,
 )
 from thrifty.serve.model import BATCH_BYTES, BATCH_ROWS, Model
-
-__all__ = ["create_admin", "create_app"]
 
 _PAGE, _OPENAPI = Path(__file__).with_name("status.html"), Path(__file__).with_name("openapi.json")
 """The status page, and the description of all operations."""
@@ -123,8 +119,8 @@ def _health(gateway: Any) -> list[Route]:
         return _ready(gateway)
 
     return [
-        operation(gateway, "/v2/health/live", live, is_open=True),
-        operation(gateway, "/v2/health/ready", ready, is_open=True),
+        operation(gateway, "/v2/health/live", live, role=None),
+        operation(gateway, "/v2/health/ready", ready, role=None),
     ]
 
 
@@ -182,20 +178,18 @@ def create_admin(control: Any) -> Starlette:
     async def reload(_: Request) -> Response:
         return json_response({"version": await control.reload()})
 
-    config, keys = control.config, control.keys
-    watching = [Middleware(NeedsKey, keys=keys, role="metrics")]
+    config = control.config
     # A page in a browser cannot send JSON without a preflight, which is refused.
-    json_only = Middleware(WholeBody, max_bytes=config.max_body_bytes, media_type=b"application/json")
-    changing = [Middleware(NeedsKey, keys=keys, role="admin"), json_only]
+    change: dict[str, Any] = {"method": "POST", "role": "admin", "media_type": "application/json"}
     # Against DNS rebinding: a page in a browser on this machine must not reach it by another name. Elsewhere
     # everything needs a key.
     hosts = ["127.0.0.1", "localhost", "[::1]"] if config.admin_host in LOOPBACK else ["*"]
     routes = [
         Route("/", page),
-        Route("/status.json", status, middleware=watching),
-        Route("/metrics", metrics, middleware=watching),
-        Route("/budget", budget, methods=["POST"], middleware=changing),
-        Route("/reload", reload, methods=["POST"], middleware=changing),
+        operation(control, "/status.json", status, role="metrics"),
+        operation(control, "/metrics", metrics, role="metrics"),
+        operation(control, "/budget", budget, **change),
+        operation(control, "/reload", reload, **change),
     ]
     trusted = Middleware(TrustedHostMiddleware, allowed_hosts=hosts)
     return _application(routes, control, Errors(config.retry_after), trusted, lifespan=lifespan)
@@ -220,8 +214,8 @@ class _Predictions:
             route(f"{version}/infer", self._infer, **post),
             route(model, self._metadata),
             route(version, self._metadata),
-            route(f"{model}/ready", self._model_ready, is_open=True),
-            route(f"{version}/ready", self._model_ready, is_open=True),
+            route(f"{model}/ready", self._model_ready, role=None),
+            route(f"{version}/ready", self._model_ready, role=None),
             route("/v2", self._server),
             route("/openapi.json", self._openapi),
         ]

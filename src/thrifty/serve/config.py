@@ -12,17 +12,6 @@ from typing import Any, TypeVar, get_type_hints
 
 from thrifty.errors import InvalidInputError
 
-__all__ = [
-    "ChatSettings",
-    "Config",
-    "ModelSettings",
-    "ProviderSettings",
-    "RemoteSettings",
-    "closest",
-    "read_config",
-    "read_keys",
-]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ADDRESS = re.compile(r"https?://[^/\s?#]+(/[^\s?#]*)?/v2/models/[^/\s?#]+(/versions/[^/\s?#]+)?(/infer)?/?")
 

@@ -25,14 +25,11 @@ from thrifty.errors import InvalidInputError
 from thrifty.files import read_capped
 from thrifty.serve.budget_controller import BudgetController, Spending
 from thrifty.serve.config import Config
-from thrifty.serve.logs import LOG
 from thrifty.serve.metrics import Drift, Metrics, Served, status_of
-from thrifty.serve.middleware import Keys, Room
+from thrifty.serve.middleware import LOG, Keys, Room
 from thrifty.serve.model import Model
 from thrifty.serve.providers import Provider
 from thrifty.serve.remote import RemoteModel
-
-__all__ = ["BaseGateway", "Gateway", "Loaded", "load_version"]
 
 InForce = TypeVar("InForce", bound=Served)
 

@@ -13,8 +13,10 @@ route reads it.
 import gc
 import math
 import os
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -24,24 +26,10 @@ import orjson
 from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.engine.purchases.http import parse_json
 from thrifty.engine.table.reader import Cells, Schema, Unreadable
+from thrifty.engine.tasks.task import Task
 from thrifty.errors import InvalidInputError, listed
 from thrifty.rows import key_words
 from thrifty.serve.config import closest
-
-__all__ = [
-    "OUTPUTS",
-    "OUTPUT_TYPES",
-    "Answered",
-    "InferRequest",
-    "RequestCells",
-    "RequestRows",
-    "datatype_of",
-    "infer_response",
-    "parse_unique",
-    "read_id",
-    "read_infer",
-    "read_json",
-]
 
 TABLE = "X"
 """Name of the tensor that holds all columns."""
@@ -338,14 +326,17 @@ class RequestCells(Cells):
 
     Attributes
     ----------
-    absent : dict of int to ndarray of shape (n_rows,), bool
-        Rows that a column did not come with, for the columns of which there are such rows.
     keys : dict of str to sequence
         By the names of keys that came: what providers know each row by; None where a row has no such key.
     """
 
-    absent: Mapping[int, Bools] = field(default_factory=dict)
     keys: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    @cached_property
+    def absent(self) -> dict[int, Bools]:
+        """Rows that a column did not come with, for the columns of which there are such rows."""
+        rows = {column: cells.rows & (cells.values == _ABSENT) for column, cells in self.unreadable.items()}
+        return {column: is_absent for column, is_absent in rows.items() if is_absent.any()}
 
 
 class RequestRows:
@@ -460,13 +451,12 @@ class RequestRows:
         """Columns by their places, each a list, tuple or array of as many values as there are rows, and keys."""
         numbers = np.full((n_rows, len(self.names)), np.nan)
         others = np.full((n_rows, len(self._others)), None, dtype=object)
-        unreadable, absent = {}, {}
+        unreadable: dict[int, Unreadable] = {}
         for place in range(len(self.names)):
             values = columns.get(place, (_ABSENT,) * n_rows)
             if not isinstance(values, np.ndarray) and _ABSENT in values:
                 is_absent = np.array([value is _ABSENT for value in values])
-                absent[place] = is_absent
-                unreadable[place] = Unreadable(is_absent, np.full(n_rows, None), self._why_absent(place))
+                unreadable[place] = Unreadable(is_absent, np.full(n_rows, _ABSENT), self._why_absent(place))
                 values = [None if value is _ABSENT else value for value in values]
             if place in self._numbers:
                 numbers[:, place] = self._json_numbers(place, values)
@@ -496,7 +486,6 @@ class RequestRows:
             row_keys,
             unreadable,
             texts,
-            absent,
             checked,
         )
 
@@ -563,15 +552,14 @@ def _drawn_keys(n_rows: int) -> Words:
     return np.frombuffer(os.urandom(8 * n_rows), dtype=np.uint64)
 
 
-def _either(one: Unreadable | None, other: Unreadable) -> Unreadable:
-    """Cells of a column that cannot be read for either of two reasons."""
-    if one is None:
+def _either(absent: Unreadable | None, other: Unreadable) -> Unreadable:
+    """Cells of a column that did not come, or that cannot be read."""
+    if absent is None:
         return other
-    why = {True: one.why, False: other.why}
     return Unreadable(
-        one.rows | other.rows,
-        other.values,
-        lambda value, row: why[bool(one.rows[(row or 1) - 1])](value, row),
+        absent.rows | other.rows,
+        np.where(absent.rows, _ABSENT, other.values),
+        lambda value, row: (absent if value is _ABSENT else other).why(value, row),
     )
 
 
@@ -602,38 +590,84 @@ class Answered:
 
     Attributes
     ----------
-    answer : ndarray or list of length n_rows
-        Labels or numbers; None where a row has no answer.
-    probability : ndarray of shape (n_rows,), optional
-        Probability of the answer; None where numbers are predicted.
-    outputs : ndarray of shape (n_rows, n_outputs)
-        Probabilities of all classes, or the number.
+    task : Task
+        What is predicted.
     route : ndarray of shape (n_rows,)
         Place that answered; the number of stages is the full model, and -1 none.
+    outputs : ndarray of shape (n_rows, n_outputs)
+        Probabilities of all classes, or the number.
     cost : ndarray of shape (n_rows,)
         What each row paid.
-    degraded : ndarray of shape (n_rows,)
-        Whether the full model should have answered and did not, or a purchase failed.
-    reasons : dict of str to int
-        Why, and for how many rows.
-    n_sent : int
-        Rows that were sent on to the full model.
+    sent : ndarray of shape (n_rows,), bool
+        Rows that got to the full model.
+    failures : dict of int to str
+        Rows that the full model should have answered and did not ("connect"), or for which a purchase failed
+        ("provider_NAME"), and why.
     n_explored, n_agreed : int
         Rows that went on beyond their stop, and those of them to which their stop gives the same answer.
     """
 
-    answer: Any
-    probability: Any
-    outputs: Floats
+    task: Task
     route: Ints
+    outputs: Floats
     cost: Floats
-    degraded: Bools
-    reasons: Mapping[str, int] = field(default_factory=dict)
-    n_sent: int = 0
+    sent: Bools
+    failures: Mapping[int, str] = field(default_factory=dict)
     n_explored: int = 0
     n_agreed: int = 0
 
+    @property
+    def answer(self) -> Any:
+        """Labels or numbers; None where a row has no answer."""
+        answers = self.task.answers(self.outputs)
+        if self.is_whole:
+            return answers if answers.dtype.kind in "biuf" else answers.tolist()
+        return [
+            None if place < 0 else answer for answer, place in zip(answers.tolist(), self.route, strict=True)
+        ]
+
+    @property
+    def probability(self) -> Floats | None:
+        """Probability of each answer; None where numbers are predicted."""
+        return self._answered(self.task.confidence(self.outputs)) if len(self.task.classes) else None
+
+    @property
+    def probabilities(self) -> Floats:
+        """Outputs, NaN where a row has no answer."""
+        return self._answered(self.outputs.T).T
+
+    @property
+    def degraded(self) -> Bools:
+        """Rows that are answered otherwise than they should have been."""
+        rows = np.zeros(len(self.route), dtype=bool)
+        rows[list(self.failures)] = True
+        return rows
+
+    @property
+    def is_whole(self) -> bool:
+        """True if every row has an answer."""
+        return min(self.route.tolist()) >= 0
+
+    def _answered(self, values: Floats) -> Floats:
+        return values if self.is_whole else np.where(self.route < 0, np.nan, values)
+
+    @property
+    def n_sent(self) -> int:
+        """Number of rows that got to the full model."""
+        return int(self.sent.sum())
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Number of degraded rows by reason."""
+        return Counter(self.failures.values())
+
+    @property
+    def failed_by_full(self) -> Ints:
+        """Rows that only the full model failed."""
+        lost = [row for row, why in self.failures.items() if not why.startswith("provider_")]
+        return np.array(sorted(row for row in lost if self.sent[row]), dtype=np.intp)
+
     def columns(self, names: Collection[str]) -> dict[str, Any]:
         """Values of outputs by their names; numbers that are predicted have no probability."""
-        values = {name: self.outputs if name == "probabilities" else getattr(self, name) for name in names}
+        values = {name: getattr(self, name) for name in names}
         return {name: column for name, column in values.items() if column is not None}

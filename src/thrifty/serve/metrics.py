@@ -13,8 +13,6 @@ from thrifty.arrays import Floats
 from thrifty.engine.table.drift import Spread
 from thrifty.serve.inference_protocol import Answered
 
-__all__ = ["BOUNDS", "Drift", "Metrics", "Served", "stability_index", "status_of"]
-
 BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Upper bounds of the buckets of latency, in seconds."""
 
@@ -96,6 +94,7 @@ class Metrics:
         # Series by their labels: prometheus_client takes longer to find them than to count.
         self.requests_of = cache(self.requests.labels)
         self._rows_of, self._latency_of = cache(self.rows.labels), cache(self.latency.labels)
+        self._latency_of("local")  # shown as 0 from the start
 
     def count(self, model: Any, numbers: Floats, answered: Answered, seconds: float) -> None:
         """Count the rows of one request, by the place that answered them, and its latency."""

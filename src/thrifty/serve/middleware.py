@@ -1,16 +1,16 @@
-"""Concerns of every request, one to a class: its line in the log, its key, its body, room for it, and its refusal."""
+"""Concerns of every request: its refusal, its line in the log, its key, its body, and room for it."""
 
 import asyncio
 import hmac
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import orjson
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -18,23 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from thrifty.errors import FullModelDownError, InvalidInputError, PurchaseFailedError
 from thrifty.serve.config import LOOPBACK, Config, read_keys
-from thrifty.serve.logs import LOG, failure_place
 from thrifty.serve.metrics import Metrics
-
-__all__ = [
-    "Errors",
-    "Keys",
-    "NeedsKey",
-    "Refusal",
-    "RequestLog",
-    "Room",
-    "WholeBody",
-    "facts_of",
-    "json_response",
-    "operation",
-    "plain_error",
-]
-
 
 # -- refusals --------------------------------------------------------------------------------------
 
@@ -110,6 +94,42 @@ def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | 
 
 # -- the log ---------------------------------------------------------------------------------------
 
+LOG = logging.getLogger("thrifty.serve")
+
+_MAX_MESSAGE = 1000
+
+
+def log_as_json() -> None:
+    """Write the entries of all loggers to standard error as lines of JSON."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_JsonFormatter())
+    logging.basicConfig(handlers=[handler], force=True)
+    logging.captureWarnings(True)
+    LOG.setLevel(logging.INFO)
+
+
+def failure_place(error: BaseException) -> str:
+    """The type of an error and the line that raised it; its message may hold values."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    line = "" if trace is None else f" at {trace.tb_frame.f_code.co_qualname}:{trace.tb_lineno}"
+    return f"{type(error).__name__}{line}"
+
+
+class _JsonFormatter(logging.Formatter):
+    """One line of JSON; an entry about a request has its facts instead of a message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, Any] = {"time": record.created, "level": record.levelname.lower()}
+        facts = getattr(record, "facts", None)
+        if facts is None:
+            facts = {"logger": record.name, "message": record.getMessage()[:_MAX_MESSAGE]}
+        entry |= facts
+        if record.exc_info and record.exc_info[1] is not None:
+            entry["failure"] = failure_place(record.exc_info[1])
+        return orjson.dumps(entry, default=str).decode()
+
 
 def facts_of(request: Request) -> dict[str, Any]:
     """Facts about a request for its line in the log."""
@@ -156,7 +176,7 @@ class RequestLog:
             response = await self._errors(Request(scope), error)
             if not status:
                 await response(scope, receive, watched)
-        operation = getattr(scope.get("endpoint"), "__name__", "unknown").strip("_")
+        operation = getattr(scope.get("endpoint"), "__name__", "unknown")
         self._metrics.requests_of(operation, status).inc()
         if self._writes and LOG.isEnabledFor(logging.INFO):
             facts = {"operation": operation, "status": status, **scope.get("thrifty.facts", {})}
@@ -201,81 +221,20 @@ class Keys:
         """True if requests of a role must carry a key."""
         return bool(self._keys[role])
 
-    def allow(self, role: str, headers: Mapping[bytes, bytes]) -> bool:
-        """True if a request carries a key of a role, or needs none."""
+    def require(self, role: str, request: Request) -> None:
+        """Refuse a request that carries no key of a role, where one is needed."""
         keys = self._keys[role]
-        if not keys:
-            return True
-        sent = headers.get(b"x-api-key") or headers.get(b"authorization", b"").removeprefix(b"Bearer ")
+        sent = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix(
+            "Bearer "
+        )
         # Every key is compared, so that the time that it takes gives nothing away.
-        return sum(hmac.compare_digest(sent, key) for key in keys) > 0
-
-
-class NeedsKey:
-    """Refuses requests without a key of a role."""
-
-    def __init__(self, app: ASGIApp, keys: Keys, role: str) -> None:
-        self._app, self._keys, self._role = app, keys, role
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if not self._keys.allow(self._role, dict(scope["headers"])):
+        if keys and not sum(hmac.compare_digest(sent.encode("latin-1"), key) for key in keys):
             raise Refusal(
                 401, "a key is needed: send it as 'Authorization: Bearer KEY' or as 'X-API-Key: KEY'."
             )
-        await self._app(scope, receive, send)
 
 
-# -- bodies ----------------------------------------------------------------------------------------
-
-
-class WholeBody:
-    """Reads a body before anything else is done for its request; refuses large, compressed and foreign ones.
-
-    Parameters
-    ----------
-    app : callable
-        The application behind.
-    max_bytes : int
-        Bytes of the largest body.
-    media_type : bytes, optional
-        The only type that is taken. A page in a browser cannot send JSON without asking first, which is refused.
-    """
-
-    def __init__(self, app: ASGIApp, max_bytes: int, media_type: bytes | None = None) -> None:
-        self._app, self._max_bytes, self._media_type = app, max_bytes, media_type
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        headers = dict(scope["headers"])
-        if headers.get(b"content-encoding", b"identity") != b"identity":
-            raise Refusal(415, "the body must not be compressed. Leave out Content-Encoding.")
-        if self._media_type not in (None, headers.get(b"content-type", b"").split(b";")[0].strip()):
-            raise Refusal(415, f"send Content-Type: {(self._media_type or b'').decode()}.")
-        length, body, is_more = headers.get(b"content-length", b"0"), bytearray(), True
-        while is_more:
-            is_length = length.isdigit() and len(length) <= 18
-            # A length beyond the limit is refused before anything is read.
-            if len(body) > self._max_bytes or not is_length or int(length) > self._max_bytes:
-                raise Refusal(
-                    413, f"the body must have at most {self._max_bytes:,} bytes. Send fewer rows at a time."
-                )
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnect
-            body += message.get("body", b"")
-            is_more = message.get("more_body", False) or len(body) > self._max_bytes
-        whole: Message | None = {"type": "http.request", "body": bytes(body), "more_body": False}
-
-        async def replay() -> Message:
-            nonlocal whole
-            message, whole = whole, None
-            return await receive() if message is None else message
-
-        await self._app(scope, replay, send)
-
-
-# -- room ------------------------------------------------------------------------------------------
+# -- operations ------------------------------------------------------------------------------------
 
 
 class Room:
@@ -301,52 +260,98 @@ class Room:
         self._config, self._metrics = config, metrics
         self.n_taken = 0
 
-    def __call__(self, app: ASGIApp) -> ASGIApp:
-        """The application, which answers a request once there is a place for it."""
-
-        async def admitted(scope: Scope, receive: Receive, send: Send) -> None:
-            await self._take_place()
-            self.n_taken += 1
-            try:
-                await app(scope, receive, send)
-            finally:
-                self.n_taken -= 1
-                self._places.release()
-
-        return admitted
-
-    async def _take_place(self) -> None:
+    async def __aenter__(self) -> None:
         if not self._places.locked():  # sooner than by a timeout that is not needed
             await self._places.acquire()
-            return
-        try:
-            async with asyncio.timeout(self._config.max_delay):
-                await self._places.acquire()
-        except TimeoutError:
-            self._metrics.rejected.inc()
-            raise Refusal(
-                503, "there is too much to do. Ask again later.", self._config.retry_after
-            ) from None
+        else:
+            try:
+                async with asyncio.timeout(self._config.max_delay):
+                    await self._places.acquire()
+            except TimeoutError:
+                self._metrics.rejected.inc()
+                raise Refusal(
+                    503, "there is too much to do. Ask again later.", self._config.retry_after
+                ) from None
+        self.n_taken += 1
+
+    async def __aexit__(self, *_: object) -> None:
+        self.n_taken -= 1
+        self._places.release()
 
 
-def operation(
-    gateway: Any, path: str, run: Any, *, method: str = "GET", is_open: bool = False, is_limited: bool = False
-) -> Route:
-    """Route of one operation for clients, behind the layers that it needs.
+class Operation:
+    """An operation behind what it needs: a key, a whole body, room.
 
     Parameters
     ----------
-    gateway : Gateway
+    run : callable
+        From a request to a response.
+    control : Gateway or Supervisor
         Has keys, settings and room.
-    path, run, method : str, callable, str
-        Address, function of a request, and method of HTTP.
-    is_open : bool
-        Whether it needs no key.
-    is_limited : bool
-        Whether it has a body, and waits for room.
+    role : str, optional
+        Role whose key it needs; None needs none.
+    room : Room, optional
+        Where it waits for a place, which it holds until its response is sent.
+    media_type : str, optional
+        The only type of bodies that is taken.
     """
-    layers = [] if is_open else [Middleware(NeedsKey, keys=gateway.keys, role="clients")]
-    if is_limited:
-        layers.append(Middleware(WholeBody, max_bytes=gateway.config.max_body_bytes))
-        layers.append(Middleware(gateway.room))
-    return Route(path, run, methods=[method], middleware=layers)
+
+    def __init__(self, run: Any, control: Any, role: str | None, room: Any, media_type: str | None) -> None:
+        self.__name__ = run.__name__.strip("_")
+        self._run, self._control, self._role = run, control, role
+        self._room, self._media_type = _NO_ROOM if room is None else room, media_type
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        request = Request(scope, receive)
+        if self._role is not None:
+            self._control.keys.require(self._role, request)
+        if request.method == "POST":
+            request = await _with_whole_body(request, self._control.config.max_body_bytes, self._media_type)
+        async with self._room:
+            response = await self._run(request)
+            await response(scope, request.receive, send)
+
+
+_NO_ROOM: AbstractAsyncContextManager[None] = nullcontext()
+
+
+async def _with_whole_body(request: Request, max_bytes: int, media_type: str | None) -> Request:
+    """The request, once its body has come; large, compressed and foreign ones are refused."""
+    headers = request.headers
+    if headers.get("content-encoding", "identity") != "identity":
+        raise Refusal(415, "the body must not be compressed. Leave out Content-Encoding.")
+    if media_type not in (None, headers.get("content-type", "").split(";")[0].strip()):
+        raise Refusal(415, f"send Content-Type: {media_type}.")
+    too_large = Refusal(413, f"the body must have at most {max_bytes:,} bytes. Send fewer rows at a time.")
+    length, n_read = headers.get("content-length", "0"), 0
+    # A length beyond the limit is refused before anything is read; some digits are no numbers.
+    if not (length.isascii() and length.isdigit() and len(length) <= 18 and int(length) <= max_bytes):
+        raise too_large
+
+    async def receive() -> Message:
+        nonlocal n_read
+        message = await request.receive()
+        n_read += len(message.get("body", b""))
+        if n_read > max_bytes:
+            raise too_large
+        return message
+
+    whole = Request(request.scope, receive)
+    await whole.body()
+    return whole
+
+
+def operation(
+    control: Any,
+    path: str,
+    run: Any,
+    *,
+    method: str = "GET",
+    role: str | None = "clients",
+    is_limited: bool = False,
+    media_type: str | None = None,
+) -> Route:
+    """Route of an ``Operation``; ``is_limited`` waits for room."""
+    room = control.room if is_limited else None
+    return Route(path, Operation(run, control, role, room, media_type), methods=[method])

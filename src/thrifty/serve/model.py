@@ -6,7 +6,6 @@ meanwhile and a row does not wait behind batches.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -40,10 +39,8 @@ from thrifty.serve.budget_controller import BudgetController, cost_at_hand, join
 from thrifty.serve.config import Config
 from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows
 from thrifty.serve.metrics import Drift
-from thrifty.serve.providers import Buyer, Provider, RowResults, failure_reason, to_full
+from thrifty.serve.providers import Buyer, Provider, failure_reason, to_full
 from thrifty.serve.remote import RemoteModel
-
-__all__ = ["BATCH_BYTES", "Model"]
 
 BATCH_ROWS, BATCH_BYTES = 32, 2**16
 """Rows and bytes of the largest request that is answered in the event loop; larger ones, batches, have a thread of
@@ -183,8 +180,8 @@ class Model:
         if self.chain.n_stages in route:
             answered = self._answered_by_full(await self._with_full(cells, walk), explored)
             return answered if explored is None else self._compared(cells, answered, explored)
-        outputs = self.chain.answer(_NOTHING_TO_READ, walk)
-        return self._answered(walk.route, outputs, self._cost(cells, walk))
+        outputs, nothing = self.chain.answer(_NOTHING_TO_READ, walk), np.zeros(len(route), dtype=bool)
+        return Answered(self.chain.task, walk.route, outputs, self._cost(cells, walk), nothing)
 
     @cached_property
     def _to_full(self) -> Chain:
@@ -231,41 +228,24 @@ class Model:
         n_agreed = int(_agree(cheap, full, self.is_number).sum())
         return replace(answered, n_explored=len(stop.rows), n_agreed=n_agreed)
 
-    def _answered_by_full(self, results: RowResults, explored: Bools | None = None) -> Answered:
+    def _answered_by_full(self, answered: Answered, explored: Bools | None = None) -> Answered:
         """Answers where rows were sent to the full model; those that it failed are treated as the settings say."""
-        route, failed = results.route, results.failed_by_full()
+        failed = answered.failed_by_full
         if explored is not None:  # their stop could have answered them
             failed = failed[~explored[failed]]
-        if failed.size and self._on_failure == "error":
-            raise FullModelDownError(results.reasons[int(failed[0])])
-        if failed.size and self._on_failure == "abstain":
-            route = route.copy()
-            route[failed] = -1
-        answered = self._answered(route, results.outputs, results.cost)
-        answered.degraded[list(results.reasons)] = True
-        reasons = Counter(results.reasons.values())
-        return replace(answered, reasons=reasons, n_sent=int(results.sent.sum()))
-
-    def _answered(self, route: Ints, outputs: Floats, cost: Floats) -> Answered:
-        is_whole = min(route.tolist()) >= 0
-        answer: Any = self.chain.task.answers(outputs)
-        probability: Any = None if self.is_number else self.chain.task.confidence(outputs)
-        if not is_whole:
-            unanswered = route < 0
-            labels = zip(answer.tolist(), unanswered, strict=True)
-            answer = [None if is_unanswered else label for label, is_unanswered in labels]
-            outputs = np.where(unanswered[:, None], np.nan, outputs)  # written as null
-            if probability is not None:
-                probability[unanswered] = np.nan
-        elif answer.dtype.kind not in "biuf":
-            answer = answer.tolist()
-        return Answered(answer, probability, outputs, route, cost, np.zeros(len(route), dtype=bool))
+        if not failed.size or self._on_failure == "local":
+            return answered
+        if self._on_failure == "error":
+            raise FullModelDownError(answered.failures[int(failed[0])])
+        route = answered.route.copy()
+        route[failed] = -1
+        return replace(answered, route=route)
 
     # -- what is bought ------------------------------------------------------------------------------
 
     async def _bought(
         self, buyer: Buyer, cells: RequestCells, policy: Policy, explored: Bools | None
-    ) -> RowResults:
+    ) -> Answered:
         """Answer rows that lack something that can be bought."""
         loop = asyncio.get_running_loop()
 
@@ -279,7 +259,7 @@ class Model:
         results = await loop.run_in_executor(
             self._buyers, lambda: buyer.answer(cells, ask_full, self.controller, policy, explored)
         )
-        failed = results.failed_by_full()
+        failed = results.failed_by_full
         if failed.size and self.remote is None and self._refuses_missing:
             columns = [column for column in self.chain.price_list.read_by_full if column not in cells.absent]
             cells.refuse_missing(failed, np.array(columns, dtype=np.intp), "the full model")
@@ -287,7 +267,7 @@ class Model:
 
     # -- the full model ----------------------------------------------------------------------------
 
-    async def _with_full(self, cells: Cells, walk: Walk) -> RowResults:
+    async def _with_full(self, cells: Cells, walk: Walk) -> Answered:
         """Answer rows some of which were sent to the full model; without it they fall back to their last stage."""
         chain, sent = self.chain, walk.route == self.chain.n_stages
         rows = np.flatnonzero(sent)
@@ -297,7 +277,7 @@ class Model:
             answers = np.zeros((len(cells), self.n_outputs))
             answers[rows] = full
             answered = chain.with_innermost(PrecomputedFull(answers))
-            return RowResults(walk.route, answered.answer(_plain_reader(cells), walk), cost, sent, {})
+            return Answered(chain.task, walk.route, answered.answer(_plain_reader(cells), walk), cost, sent)
         walk = _without_full(chain, walk)
         cost = self._cost(cells, walk)
         if reason not in NOT_TRIED and not self.providers:
@@ -307,7 +287,7 @@ class Model:
             amounts = amounts_of(prices, self._reader(cells), rows, every, chain.names)
             cost[rows] = prices.cost_of_rows(bought, np.zeros(1, dtype=bool), amounts)
         outputs = chain.answer(_NOTHING_TO_READ, walk)
-        return RowResults(walk.route, outputs, cost, sent, dict.fromkeys(rows.tolist(), reason))
+        return Answered(chain.task, walk.route, outputs, cost, sent, dict.fromkeys(rows.tolist(), reason))
 
     def _cost(self, cells: Cells, walk: Walk) -> Floats:
         """Cost of the rows on their way, by the prices of each row where they differ."""

@@ -8,7 +8,7 @@ of failed purchases are those of ``buy``: the request is a source whose cells ar
 import sqlite3
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -26,37 +26,9 @@ from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidAnswerError, InvalidInputError, PurchaseFailedError
 from thrifty.serve.budget_controller import BudgetController
 from thrifty.serve.config import ProviderSettings, closest
-from thrifty.serve.inference_protocol import RequestCells, RequestRows
-
-__all__ = ["Buyer", "Provider", "RowResults", "failure_reason", "to_full"]
+from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows
 
 AskFull = Callable[[Any, Any], Floats]
-
-
-@dataclass(frozen=True)
-class RowResults:
-    """Routes, outputs and costs of the rows of a request.
-
-    Attributes
-    ----------
-    route, outputs, cost : ndarray
-        The place that answered each row, -1 where none did, its outputs, and what the row paid.
-    sent : ndarray of shape (n_rows,), bool
-        Rows that got to the full model.
-    reasons : dict of int to str
-        Why a row is degraded: "provider_NAME", or why the full model did not answer.
-    """
-
-    route: Ints
-    outputs: Floats
-    cost: Floats
-    sent: Bools
-    reasons: Mapping[int, str]
-
-    def failed_by_full(self) -> Ints:
-        """Rows that only the full model failed."""
-        lost = [row for row, why in self.reasons.items() if not why.startswith("provider_")]
-        return np.array(sorted(row for row in lost if self.sent[row]), dtype=np.intp)
 
 
 class Buyer:
@@ -112,7 +84,7 @@ class Buyer:
         controller: BudgetController | None,
         policy: Policy,
         explored: Bools | None = None,
-    ) -> RowResults:
+    ) -> Answered:
         """Answer the rows of a request, buying what they need by a policy, or by the controller of the budget.
 
         Explored rows, which come last, buy everything.
@@ -150,7 +122,7 @@ class Buyer:
         reasons = {row: source.failed_by.get(row, by_full) for row in ledger.reasons}
         order, route, outputs, sent = map(np.concatenate, zip(*pieces, strict=True))
         in_order = np.argsort(order)
-        return RowResults(route[in_order], outputs[in_order], cost, sent[in_order], reasons)
+        return Answered(chain.task, route[in_order], outputs[in_order], cost, sent[in_order], reasons)
 
 
 @dataclass(frozen=True, eq=False)

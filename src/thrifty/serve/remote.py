@@ -22,8 +22,6 @@ from thrifty.errors import InvalidAnswerError, InvalidInputError, RemoteFailure
 from thrifty.serve.config import RemoteSettings
 from thrifty.serve.inference_protocol import parse_unique
 
-__all__ = ["RemoteModel", "answer_of", "request_of"]
-
 RETRY_SHARE, MAX_SAVED_RETRIES = 0.2, 10.0
 """Most retries as a share of the calls, and most of them that calls can save up: ``python benchmarks/serve.py faults``
 holds calls and retries together to 1.2 for each request."""

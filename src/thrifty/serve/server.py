@@ -30,11 +30,8 @@ from thrifty.serve.app import create_admin, create_app
 from thrifty.serve.budget_controller import Spending, shared_memory
 from thrifty.serve.config import Config
 from thrifty.serve.gateway import BaseGateway, Loaded
-from thrifty.serve.logs import LOG, log_as_json
 from thrifty.serve.metrics import Metrics, status_of
-from thrifty.serve.middleware import Keys
-
-__all__ = ["serve_alone", "serve_workers"]
+from thrifty.serve.middleware import LOG, Keys, log_as_json
 
 Load = Callable[[], Loaded]
 
@@ -197,6 +194,8 @@ def _work(
     try:
         spending = Spending(config.budget_window, memory, folder / "lock", config.workers, number)
         app = create_app(load(), config, load=load, spending=spending)
+        app.state.gateway.refresh()
+        _take_disk(folder)
         public = _server(config, app, lifespan="on")
     except Exception as error:
         pipe.send(str(error))
@@ -224,6 +223,14 @@ def _work(
         await public.serve([listening])
 
     _run(config, public, serve())
+
+
+def _take_disk(folder: Path) -> None:
+    """Take the disk that metrics of this process need: a write to a mapped file ends a process if the disk is full."""
+    for path in folder.glob(f"*_{os.getpid()}.db"):
+        if hasattr(os, "posix_fallocate"):  # not on macOS
+            with path.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
 class _Worker:

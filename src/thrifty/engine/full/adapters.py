@@ -136,7 +136,11 @@ class _ClassModels(ModelAdapter):
             )
 
     def raw_outputs(self, model: Any, table: Any) -> Floats:
-        n_rows, who = table.shape[0], f"{FULL_MODEL} ({type(model).__name__})"
+        n_rows, who, table = (
+            table.shape[0],
+            f"{FULL_MODEL} ({type(model).__name__})",
+            as_read_by(model, table),
+        )
         if hasattr(model, "predict_proba"):
             return check_probabilities(model.predict_proba(table), n_rows, self.task.classes, who)
         return check_decisions(model.decision_function(table), n_rows, self.decision_widths, who)
@@ -245,7 +249,8 @@ class _RegressionModels(ModelAdapter):
             )
 
     def raw_outputs(self, model: Any, table: Any) -> Floats:
-        return check_numbers(model.predict(table), table.shape[0], f"{FULL_MODEL} ({type(model).__name__})")
+        answers = model.predict(as_read_by(model, table))
+        return check_numbers(answers, table.shape[0], f"{FULL_MODEL} ({type(model).__name__})")
 
     def check_outputs(self, outputs: Any, n_rows: int, who: str) -> Floats:
         return check_numbers(outputs, n_rows, who)
@@ -301,6 +306,21 @@ models_of.register(BinaryTask, _BinaryModels)
 models_of.register(MulticlassTask, _MulticlassModels)
 models_of.register(RegressionTask, _RegressionModels)
 models_of.register(RankingTask, _RankingModels)
+
+
+def as_read_by(model: Any, table: Any) -> Any:
+    """A table as a model of another library reads it: LightGBM ends the process on categories of polars.
+
+    They become categories of pandas, also for a model that holds one of LightGBM.
+    """
+    if not type(table).__module__.startswith("polars.") or not {"Categorical", "Enum"} & {
+        type(dtype).__name__ for dtype in table.dtypes
+    }:
+        return table
+    parts = [model, *getattr(model, "get_params", dict)().values()]
+    return (
+        table.to_pandas() if any(type(part).__module__.startswith("lightgbm.") for part in parts) else table
+    )
 
 
 def _takes_codes(model: Any) -> bool:

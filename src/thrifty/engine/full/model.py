@@ -19,7 +19,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Floats, Ints, Labels, Words
-from thrifty.engine.full.adapters import models_of
+from thrifty.engine.full.adapters import as_read_by, models_of
 from thrifty.engine.full.stored import StoredModel
 from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.task import Task
@@ -41,7 +41,7 @@ def fit_model(model: Any, table: Any, labels: Labels, **arguments: Any) -> Any:
     otherwise.
     """
     try:
-        return model.fit(table, labels, **arguments)
+        return model.fit(as_read_by(model, table), labels, **arguments)
     except (ThriftyError, AssertionError, MemoryError):
         raise  # the message is complete, or the rows are not the cause
     except Exception as error:

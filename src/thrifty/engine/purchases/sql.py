@@ -1,5 +1,6 @@
 """A table of a database as a source of features."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from difflib import get_close_matches
@@ -103,22 +104,27 @@ class SqlSource(RetryingSource):
     def ask(self, rows: Ints, names: Sequence[Any]) -> Delivery:
         """Send one query."""
         keys = [self.keys[row] for row in rows.tolist()]
-        listed = ", ".join(self._quoted(self._column(name)) for name in names)
+        table = self._quoted(self._table)
+        # With the name of the table: SQLite takes a quoted name of no column for text.
+        key_column, *columns = [
+            f"{table}.{self._quoted(column)}" for column in (self._key, *map(self._column, names))
+        ]
         query = (
-            f"SELECT {self._quoted(self._key)}, {listed} FROM {self._quoted(self._table)} "
-            f"WHERE {self._quoted(self._key)} IN ({', '.join([self._placeholder] * len(keys))})"
+            f"SELECT {', '.join([key_column, *columns])} FROM {table} "
+            f"WHERE {key_column} IN ({', '.join([self._placeholder] * len(keys))})"
         )
         with closing(self._connect()) as connection, closing(connection.cursor()) as cursor:
             cursor.execute(query, keys)
-            by_key = {line[0]: line[1:] for line in cursor.fetchall()}
+            lines = cursor.fetchall()
+        by_key, n_lines = {line[0]: line[1:] for line in lines}, Counter(line[0] for line in lines)
         nothing = (None,) * len(names)
         values = np.array([by_key.get(key, nothing) for key in keys], dtype=object).reshape(len(keys), -1)
-        lacking = {
-            int(row): f"{self._table} has no row with {self._key} = {key!r}"
-            for row, key in zip(rows, keys, strict=True)
-            if key not in by_key
-        }
-        return Delivery(values, lacking)
+        failed = {}
+        for row, key in zip(rows.tolist(), keys, strict=True):
+            if n_lines[key] != 1:
+                rule = f"{n_lines[key]} rows, where one must be," if n_lines[key] else "no row"
+                failed[row] = f"{self._table} has {rule} with {self._key} = {key!r}"
+        return Delivery(values, failed)
 
     def _column(self, name: Any) -> str:
         column = self._columns.get(name, name)

@@ -75,7 +75,7 @@ def read_cost_matrix(path: str | os.PathLike[str], classes: Labels) -> Floats:
     CSV: a line of names, the first cell of which is free, then a line for each true class, its name first. JSON: an
     object of true classes, each an object of answers and what they cost.
     """
-    names, path = [str(label) for label in classes.tolist()], Path(path)
+    names, path = [str(label) for label in classes.tolist()], Path(check_path(path))
     try:
         text = path.read_text(encoding="utf-8-sig")
         if path.suffix.lower() == ".json":

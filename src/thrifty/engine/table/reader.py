@@ -228,9 +228,12 @@ class Schema:
     def read(
         self, cells: Any, columns: Ints, *, unseen_is_missing: bool = True
     ) -> tuple[Any, dict[int, Unreadable]]:
-        """Numbers of the cells of some columns, in any form; and unreadable cells, by their place in ``columns``."""
+        """Numbers of the cells of some columns, in any form; and unreadable cells, by their place in ``columns``.
+
+        A truth value of Python among objects, ``true`` in JSON, is no number.
+        """
         table = Table.of(cells)
-        if self.reads_numbers or sparse.issparse(table.native):
+        if sparse.issparse(table.native) or (self.reads_numbers and not _truths(table.native).any()):
             return table.as_numbers("what a source answers"), {}
         if not isinstance(table.native, np.ndarray):
             table = table.as_objects()
@@ -240,6 +243,8 @@ class Schema:
         numbers, unreadable = np.empty(shape), {}
         for place, column in enumerate(columns.tolist()):
             numbers[:, place], bad = self._read_column(column, table, place, unseen_is_missing)
+            if self.is_number(column) and (truths := _truths(table.column(place))).any():
+                bad = Unreadable(truths, table.cells(place), _why_no_number(self.names[column]))
             if bad is not None:
                 unreadable[place] = bad
         return numbers, unreadable
@@ -414,19 +419,33 @@ def _read_numbers(name: str, table: Table, place: int) -> tuple[Floats, Unreadab
     if not bad.any():
         return numbers, None
 
+    bad_cells = Unreadable(bad, np.asarray(cells, dtype=object), _why_no_number(name))
+    return np.where(infinite, np.nan, numbers), bad_cells
+
+
+def _why_no_number(name: str) -> Callable[[Any, int | None], str]:
+    """Error messages for cells of a column of numbers."""
+
     def why(value: Any, row: int | None) -> str:
         if isinstance(value, str) or np.isscalar(value):
-            rule = "finite numbers" if is_number(value) else "numbers"
+            is_finite = isinstance(value, bool) or not is_number(value)
             return (
-                f"column {name!r} must hold {rule}; got {value!r}{_in_row(row)}. "
-                f"Correct it, or leave the cell empty."
+                f"column {name!r} must hold {'numbers' if is_finite else 'finite numbers'}; got {value!r}"
+                f"{_in_row(row)}. Correct it, or leave the cell empty."
             )
         return (
             f"column {name!r} must hold numbers or text; it holds {type(value).__name__} values. Leave it out with "
             f"--ignore, or write it as numbers."
         )
 
-    return np.where(infinite, np.nan, numbers), Unreadable(bad, np.asarray(cells, dtype=object), why)
+    return why
+
+
+def _truths(cells: Any) -> Bools:
+    """Mask of the truth values of Python among objects; False where other cells are stored."""
+    if getattr(getattr(cells, "dtype", None), "kind", "") != "O":
+        return np.zeros(1, dtype=bool)
+    return np.frompyfunc(lambda cell: isinstance(cell, bool), 1, 1)(np.asarray(cells)).astype(bool)
 
 
 def _read_each(

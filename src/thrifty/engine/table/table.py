@@ -19,7 +19,7 @@ from scipy import sparse
 
 from thrifty.arrays import Floats, Ints, Labels, Words, unmasked
 from thrifty.engine.table.names import places_of_fit
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, InvalidTypeError
 from thrifty.rows import key_words
 
 
@@ -75,6 +75,11 @@ class Table:
         """
         if isinstance(X, Table):
             return X
+        if isinstance(X, list) and X and isinstance(X[0], Mapping):
+            raise InvalidTypeError(
+                "X must be a table of rows and columns; got a list of dicts. Make a data frame of them: "
+                "pandas.DataFrame(X)."
+            )
         table = cls(None, X)
         if table.kind is not None:
             table._refuse_series()

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Floats, Labels
-from thrifty.engine.table.columns import level_text
+from thrifty.engine.table.columns import is_missing, level_text
 from thrifty.engine.table.names import is_number, refuse_unknown
 from thrifty.engine.table.reader import Cells, Schema
 from thrifty.engine.table.table import Table
@@ -106,8 +106,9 @@ def training_table(
     X = frame[names].reset_index(drop=True)
     dates = [name for name in names if _holds_dates(X[name])]
     for name in set(names) - set(dates):
-        if is_text_column(X[name]):
-            _check_categories(X[name])
+        problem = categories_problem(name, X[name].tolist(), 1) if is_text_column(X[name]) else None
+        if problem is not None:
+            raise InvalidInputError(problem)
     empty = [name for name in names if X[name].isna().all()]
     if empty:
         raise InvalidInputError(
@@ -149,29 +150,40 @@ def _too_few(rule: str, problem: str) -> InvalidInputError:
     )
 
 
-def _check_categories(column: Any) -> None:
-    """Refuse text columns that do not hold categories, such as notes, or numbers and dates written as text."""
-    texts = sorted({level_text(value) for value in column.dropna()})
+def categories_problem(name: Any, cells: Sequence[Any], first_row: int) -> str | None:
+    """What is wrong with a column of text that does not hold categories, but notes, or numbers or dates as text.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    cells : sequence
+        Its cells.
+    first_row : int
+        Number of the first row in messages.
+    """
+    rows = {level_text(cell): row for row, cell in reversed([*enumerate(cells)]) if not is_missing(cell)}
+    texts, n_cells = sorted(rows), sum(not is_missing(cell) for cell in cells)
     odd = [text for text in texts if not is_number(text)]
     if 0 < len(odd) < len(texts) / 2:
-        row = int(np.flatnonzero(column.astype("object").map(str) == odd[0])[0])
-        raise InvalidInputError(
-            f"column {column.name!r} holds numbers, but {odd[0]!r} in row {row + 1}. Correct it, or leave the cell "
-            f"empty."
+        return (
+            f"column {name!r} holds numbers, but {odd[0]!r} in row {first_row + rows[odd[0]]}. Correct it, or leave "
+            f"the cell empty."
         )
     for pattern, called, way_out in _DISGUISES:
         alike = [text for text in odd if pattern.fullmatch(text.strip())]
         if len(alike) > len(texts) / 2:
-            raise InvalidInputError(
-                f"column {column.name!r} holds {called} such as {alike[0]!r}, which would be read as names of "
+            return (
+                f"column {name!r} holds {called} such as {alike[0]!r}, which would be read as names of "
                 f"categories. {way_out}, or ignore the column."
             )
-    if len(texts) > max(MAX_CATEGORIES, column.notna().sum() / ROWS_PER_CATEGORY):
-        raise InvalidInputError(
-            f"column {column.name!r} holds text with {len(texts):,} different values in {len(column):,} rows; more "
+    if len(texts) > max(MAX_CATEGORIES, n_cells / ROWS_PER_CATEGORY):
+        return (
+            f"column {name!r} holds text with {len(texts):,} different values in {len(cells):,} rows; more "
             f"than {MAX_CATEGORIES} must be there {ROWS_PER_CATEGORY} times each on average. Ignore the "
             f"column, or group its values."
         )
+    return None
 
 
 def _holds_dates(column: Any) -> bool:

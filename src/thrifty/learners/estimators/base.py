@@ -17,6 +17,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty._moved import FormerName
+from thrifty._version import __version__
 from thrifty.arrays import Floats, Ints, Labels
 from thrifty.engine.evidence.averages import Means
 from thrifty.engine.evidence.budgets import CostBounds
@@ -51,7 +52,7 @@ from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.explain import Explanation, explain_rows
 from thrifty.engine.walk.policy import Policy, distinct_thresholds, route_by
 from thrifty.engine.walk.stage import nodes_of
-from thrifty.errors import InvalidInputError, NothingSavedWarning
+from thrifty.errors import InvalidInputError, NothingSavedWarning, OtherVersionWarning
 from thrifty.learners.estimators.checks import check_goal, validated
 
 _LEVEL = 0.95
@@ -110,7 +111,27 @@ def unwrap_frozen(full: Any) -> Any:
     return full.estimator if isinstance(full, EstimatorFull | FrozenEstimator) else full
 
 
-class ChainEstimator(BuyingMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class PickledWithVersion:
+    """Estimator whose pickles name the version of thrifty, as those of scikit-learn's own estimators do."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: Any = super().__getstate__()  # that of scikit-learn's BaseEstimator
+        return {**state, "_thrifty_version": __version__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        version = (state := dict(state)).pop("_thrifty_version", "0.3.0 or an earlier one")
+        if version != __version__:
+            warnings.warn(
+                f"this {type(self).__name__} was pickled by version {version} of thrifty, and {__version__} reads it: "
+                f"it may fail or answer otherwise. Fit again, or keep systems in files of `save`, which later versions "
+                f"read.",
+                OtherVersionWarning,
+                stacklevel=2,
+            )
+        super().__setstate__(state)  # type: ignore[misc]  # scikit-learn's
+
+
+class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Base class of estimators that predict with a ``chain_``; subclasses implement ``fit``.
 
     ``_learned`` is the chain with all operating points of the fit, ``chain_`` the same at the point in force, and

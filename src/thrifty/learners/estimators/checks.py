@@ -1,5 +1,6 @@
 """Validation of training rows, weights, targets and parameters; errors name the column, the row and the value."""
 
+import warnings
 from collections.abc import Mapping
 from numbers import Integral, Number
 from typing import Any
@@ -14,21 +15,23 @@ from thrifty.engine.evidence.hypothesis_tests import check_max_loss
 from thrifty.engine.full.crossfit import TrainingRows, assign_folds
 from thrifty.engine.full.model import is_estimator
 from thrifty.engine.prices.billing import check_amount
-from thrifty.engine.table.columns import Levels, learn_levels, plain_table
+from thrifty.engine.table.columns import Levels, is_missing, learn_levels, plain_table
 from thrifty.engine.table.table import Table
+from thrifty.engine.table.training import categories_problem
 from thrifty.engine.tasks.classes import one_class
 from thrifty.engine.walk.policy import check_threshold
-from thrifty.errors import InvalidInputError, InvalidTypeError
+from thrifty.errors import DoubtfulRowsWarning, InvalidInputError, InvalidTypeError, listed
 
 _OTHER_NAMES = "The feature names should match those that were passed during fit."
 """Beginning of scikit-learn's error for other column names or another order; ``check_estimator`` requires it."""
-
-_IN_ORDER = " Give X with those columns, in that order: X[list(estimator.feature_names_in_)]."
 
 _WAY_OUT = (
     " OneHotEncoder turns categories into columns of 0 and 1. The estimators whose names begin with Budgeted or "
     "DynaModGbrt, such as BudgetedClassifier, read text, categories and dates as they are."
 )
+
+FEW_ROWS = 20
+"""A fit on fewer rows warns: parts of fewer than four rows are held out of five."""
 
 MAX_RATIO = 1e100
 """Largest ratio of two weights: beyond it, sums of weighted rows lose the light ones."""
@@ -71,6 +74,13 @@ def check_training_rows(
     strata, query = task.strata(encoded), task.query_of(encoded)
     if len(np.unique(strata)) < 2:
         raise one_class(task.decode(encoded[:1]))
+    if len(kept) < FEW_ROWS:
+        warnings.warn(
+            f"there are {len(kept)} rows, too few to learn from some and to evaluate on the others: the costs and "
+            f"scores that are expected may not hold for new rows. Give {FEW_ROWS} rows or more.",
+            DoubtfulRowsWarning,
+            stacklevel=2,
+        )
     return TrainingRows(
         table=table,
         y=encoded,
@@ -94,6 +104,7 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
             return plain
     for labels in y:
         check_unmasked("y", labels)
+        _refuse_missing(labels)
     table = _plain_table(estimator, table, reset)
     all_tags = get_tags(estimator)
     tags = all_tags.input_tags
@@ -123,7 +134,9 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
             message = _who_reads_no_missing(estimator) or message
         message = message if message.endswith((".", "\n")) or not culprit else f"{message}."
         if message.startswith(_OTHER_NAMES):
-            message += _IN_ORDER
+            message += _columns_of_fit(estimator, table)
+        if message.startswith("Input y contains infinity"):
+            message += f" The first is in row {int(np.argmax(np.isinf(np.asarray(y[0], dtype=np.float64))))}."
         raise (InvalidTypeError if is_type else InvalidInputError)(f"{message}{culprit}") from error
 
 
@@ -210,6 +223,7 @@ def _plain_table(estimator: Any, table: Table, reset: bool) -> Table:
         model = getattr(full, "estimator", full)
         behind = getattr(getattr(model, "chain_", model), "levels", None)
         estimator._levels = learn_levels(table) if behind is None else behind
+        _warn_of_disguises(table, estimator._levels)
         return plain_table(table, estimator._levels)
     levels = known_levels(estimator)
     if levels is not None and table.kind and hasattr(estimator, "feature_names_in_"):
@@ -217,8 +231,51 @@ def _plain_table(estimator: Any, table: Table, reset: bool) -> Table:
         try:
             validate_data(estimator, table.native, reset=False, skip_check_array=True, ensure_2d=False)
         except ValueError as error:
-            raise InvalidInputError(f"{str(error).rstrip()}{_IN_ORDER}") from error
+            raise InvalidInputError(f"{str(error).rstrip()}{_columns_of_fit(estimator, table)}") from error
     return plain_table(table, levels)
+
+
+def _columns_of_fit(estimator: Any, table: Table) -> str:
+    """How to give the columns of the fit, for tables with others."""
+    names = estimator.feature_names_in_.tolist()
+    missing = [name for name in names if name not in table.columns]
+    in_order = f"X[{'list(clf.feature_names_in_)' if table.kind == 'polars' else 'clf.feature_names_in_'}]"
+    if not missing:
+        return f"\nGive {in_order}, which has the columns of the fit, in their order."
+    advice = f"\nAdd {listed(missing)}, and give {in_order}, in the order of the fit."
+    read = [names[column] for column in getattr(estimator, "features_", range(len(names)))]
+    unread = [name for name in missing if name not in read]
+    if unread:
+        advice += f" No stage reads {listed(unread)}; clf.features_ numbers what stages read: {listed(read)}."
+    return advice
+
+
+def _warn_of_disguises(table: Table, levels: Levels | None) -> None:
+    """Warn of columns of text that seem to hold something else than categories; declared categories do not."""
+    for column in () if levels is None else levels.columns:
+        if not table.types[column].startswith(("category", "categorical", "enum")):
+            problem = categories_problem(table.columns[column], table.values(column), 0)
+            if problem is not None:
+                warnings.warn(
+                    f"{problem} Every text is read as a category; declare the column as categories if that is meant.",
+                    DoubtfulRowsWarning,
+                    stacklevel=2,
+                )
+
+
+def _refuse_missing(y: Any) -> None:
+    """Refuse targets that are missing, by their first row."""
+    cells = np.asarray(y)
+    if cells.dtype.kind not in "fO" or cells.ndim not in (1, 2):
+        return
+    is_float = cells.dtype.kind == "f"
+    missing = np.isnan(cells) if is_float else np.vectorize(is_missing, otypes=[bool])(cells)
+    rows = np.flatnonzero(missing if cells.ndim == 1 else missing.any(axis=1))
+    if len(rows):
+        raise InvalidInputError(
+            f"Input y contains NaN: it is missing in {len(rows):,} of {len(cells):,} rows, the first of them row "
+            f"{rows[0]}. Leave those rows out."
+        )
 
 
 def known_levels(estimator: Any, reset: bool = False) -> Levels | None:

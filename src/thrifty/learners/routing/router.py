@@ -31,7 +31,7 @@ from thrifty.engine.walk.model_session import ModelExplanation, ModelSession, Pr
 from thrifty.engine.walk.next_model import Log, Replay, walk
 from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidInputError, InvalidParameterError
-from thrifty.learners.estimators.base import all_or_nothing
+from thrifty.learners.estimators.base import PickledWithVersion, all_or_nothing
 from thrifty.learners.estimators.checks import check_count, check_goal, check_seed, validated
 from thrifty.learners.routing.frontier import RouterFrontier
 from thrifty.learners.routing.learn import choose_pool
@@ -87,7 +87,7 @@ class NewLog(NamedTuple):
         return NewLog(self.log.rows(rows), self.keys[rows])
 
 
-class ModelRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Many models with prices, one budget: which models to ask about each row, and whose answer to take.
 
     Learned from a log: what each model answered to each row, whether that was right, and what it cost. Single models,
