@@ -94,6 +94,7 @@ class Metrics:
         # Series by their labels: prometheus_client takes longer to find them than to count.
         self.requests_of = cache(self.requests.labels)
         self._rows_of, self._latency_of = cache(self.rows.labels), cache(self.latency.labels)
+        self._latency_of("local")  # shown as 0 from the start
 
     def count(self, model: Any, numbers: Floats, answered: Answered, seconds: float) -> None:
         """Count the rows of one request, by the place that answered them, and its latency."""
