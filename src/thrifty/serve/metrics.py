@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import Metric
 
 from thrifty.arrays import Floats
-from thrifty.engine.table.drift import Spread
+from thrifty.engine.table.training import Spread
 from thrifty.serve.inference_protocol import Answered
 
 BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
