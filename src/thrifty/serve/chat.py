@@ -28,8 +28,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from thrifty.engine.purchases.http import http_session
-from thrifty.engine.purchases.retry import attempts
+from thrifty.engine.purchases.retry import attempts, http_session
 from thrifty.errors import InvalidInputError, RemoteFailure
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.rows import key_chance
