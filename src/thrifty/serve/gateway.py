@@ -118,6 +118,7 @@ class BaseGateway(ABC, Generic[InForce]):
             "version": self.model.version,
             "seconds": time.time() - self.metrics.started,
             "cost_of_full": self.model.cost_of_full,
+            "rival": "the full model",
             "budget": self.budget,
             "on_remote_failure": self.config.on_remote_failure,
             "breaker": None,
