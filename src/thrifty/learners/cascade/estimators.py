@@ -17,8 +17,7 @@ from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, held_out
 from thrifty.engine.full.model import FullModel
 from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.table.columns import column_types
-from thrifty.engine.tasks.classes import classification_of
-from thrifty.engine.tasks.mistakes import read_loss
+from thrifty.engine.tasks.classes import classification_of, read_loss
 from thrifty.engine.tasks.ranking import Queries, RankingTask, as_queries, ranking_of, with_queries
 from thrifty.engine.tasks.regression import default_regressor
 from thrifty.engine.tasks.task import Task

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from thrifty.arrays import Bools, Floats, Int32s, Int64s
 from thrifty.engine.prices.billing import PriceList
-from thrifty.engine.tasks.derivatives import LOGISTIC, Formula, write_derivatives
+from thrifty.engine.tasks.logistic import LOGISTIC, Formula, write_derivatives
 from thrifty.engine.trees.binning import LEVEL_SET, BinnedTable, LevelSets, Thresholds
 from thrifty.engine.trees.ensemble import TreeEnsemble, add_leaf_values
 from thrifty.errors import InvalidInputError
