@@ -337,7 +337,7 @@ def _features(model: Any, frame: Any, left_out: list[str]) -> Any:
     import numpy as np
 
     from thrifty.auditing.audit import names_of
-    from thrifty.engine.table.names import refuse_unknown
+    from thrifty.engine.table.table import refuse_unknown
 
     refuse_unknown("--target or --ignore", left_out, frame.columns)
     rows = frame.drop(columns=left_out)
