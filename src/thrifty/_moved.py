@@ -26,6 +26,7 @@ _MOVED = {
     "thrifty.dynamod.lstsq_estimator": "thrifty.learners.dynamod.leaf",
     "thrifty.dynamod.solution": "thrifty.learners.dynamod.objective",
     "thrifty.dynamod": "thrifty.learners.dynamod",
+    "thrifty.estimators.notebook": "thrifty.learners.estimators.base",
     "thrifty.estimators.operating_points": "thrifty.learners.estimators.base",
     "thrifty.estimators": "thrifty.learners.estimators",
     "thrifty.evidence.bootstrap": "thrifty.engine.evidence.measures",
