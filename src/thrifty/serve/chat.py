@@ -30,8 +30,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from thrifty.engine.purchases.http import http_session
-from thrifty.engine.purchases.retry import attempts
+from thrifty.engine.purchases.retry import attempts, http_session
 from thrifty.errors import InvalidInputError, RemoteFailure
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.rows import key_chance
