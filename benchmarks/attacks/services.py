@@ -345,6 +345,13 @@ PROVIDER = (
 )  # fmt: skip
 
 
+KEYS = (2**63, -(2**63) - 1, 2**64, 10**30, 1e30, 2.0**53 + 2, 1.5, True, [], {}, "", None, "x" * 10**5)
+SQL = (
+    *("' OR '1'='1", "a' --", "a'; DROP TABLE people; --", 'a"; DROP TABLE people; --', "') OR 1=1 --"),
+    *("a' UNION SELECT * FROM people --", "%", "*", "?", ":1", "a\x00"),
+)  # fmt: skip
+
+
 def providers(cases, folder, _):
     """Every fault of a provider, keys that are none, redirects, and SQL in keys."""
     from thrifty import load
@@ -401,21 +408,7 @@ def providers(cases, folder, _):
         assert any(b"hidden" in head for head in moved.heard)
         assert not other.heard
     with gateway(system, **sold(f"{url}/good", timeout=5.0) | {"purchase_deadline": 10.0}) as ask:
-        for key in (
-            2**63,
-            -(2**63) - 1,
-            2**64,
-            10**30,
-            1e30,
-            2.0**53 + 2,
-            1.5,
-            True,
-            [],
-            {},
-            "",
-            None,
-            "x" * 10**5,
-        ):
+        for key in KEYS:
             with cases.case(f"a key {str(key)[:25]!r} is the fault of its request"):
                 status, said = ask("/predict", {"rows": [{"id": "n1"}, {"id": key}]})
                 is_text = isinstance(key, str)
@@ -439,19 +432,7 @@ def _sql(cases, folder, system, names):
     with gateway(system, providers={"lab": where}, purchase_deadline=10.0) as ask:
         with cases.case("a key of the database is found"):
             assert not ask("/predict", {"rows": [{"id": "a"}]})[1]["answers"][0]["degraded"]
-        for key in (
-            "' OR '1'='1",
-            "a' --",
-            "a'; DROP TABLE people; --",
-            'a"; DROP TABLE people; --',
-            "a' UNION SELECT * FROM people --",
-            "%",
-            "*",
-            "?",
-            ":1",
-            "a\x00",
-            "') OR 1=1 --",
-        ):
+        for key in SQL:
             with cases.case(f"a key that is SQL: {key!r}"):
                 status, said = ask("/predict", {"rows": [{"id": key}]})
                 assert status in (200, 400)

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.engine.evidence.averages import Means
 from thrifty.engine.evidence.collect import evidence_of, learned_chain_of, point_of
-from thrifty.engine.evidence.evidence import Evidence, PointAnswers, means_at
+from thrifty.engine.evidence.evidence import Evidence, Means, PointAnswers, means_at
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.evidence.measures import (
     ClassRows,

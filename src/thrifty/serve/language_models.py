@@ -22,8 +22,7 @@ from typing import Any
 import orjson
 
 from thrifty.engine.prices.prices import ModelPrice, check_price
-from thrifty.engine.purchases.http import open_post, read_body
-from thrifty.engine.purchases.retry import NOT_TRIED, CircuitBreaker
+from thrifty.engine.purchases.retry import NOT_TRIED, CircuitBreaker, open_post, read_body
 from thrifty.errors import InvalidInputError, RemoteFailure
 from thrifty.serve.config import ModelSettings
 
