@@ -24,7 +24,7 @@ from starlette.routing import Route
 from benchmarks.ports import free_ports
 from thrifty import ModelRouter, load, save
 from thrifty.cli import main
-from thrifty.engine.purchases import http
+from thrifty.engine.purchases import retry
 from thrifty.errors import InvalidInputError
 from thrifty.learners.routing import learn
 from thrifty.learners.routing import quality as quality_models
@@ -470,7 +470,7 @@ def test_a_pause_that_a_model_asks_for_is_bounded_and_ends_with_a_reload(
         assert ask(client).model == "small"
         assert asyncio.run(client.gateway.reload()) == "2"
         assert ask(client).model == "tiny"
-        monkeypatch.setattr(http, "MAX_RETRY_AFTER", 0.1)
+        monkeypatch.setattr(retry, "MAX_RETRY_AFTER", 0.1)
         models["tiny"].mode = "429 after 1000"
         assert ask(client).model == "small"
         models["tiny"].mode = "good"
