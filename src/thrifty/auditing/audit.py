@@ -1,6 +1,6 @@
 """``audit``: what a fitted model spends per row, which purchases it hardly needs, and what a cascade would save.
 
-``full/convert.py`` reads the arrays of a model: a tree reads the columns on the path to the leaf that a row reaches, a
+``full/stored.py`` reads the arrays of a model: a tree reads the columns on the path to the leaf that a row reaches, a
 linear model the columns with nonzero coefficients, any other model every column. Preprocessing steps are traced as far
 as they tell which output column is made of which input columns.
 """
@@ -30,9 +30,8 @@ from sklearn.utils.validation import check_is_fitted
 from thrifty._moved import FormerName
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.engine.evidence.frontier import Frontier
-from thrifty.engine.full.convert import booster_model, is_booster, read_model
 from thrifty.engine.full.model import as_full_model, ask_model
-from thrifty.engine.full.stored import StoredModel
+from thrifty.engine.full.stored import StoredModel, booster_model, is_booster, read_model
 from thrifty.engine.plots import as_html, draw_in_force, html_table
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.prices.prices import Prices, check_price_list, resolve_prices

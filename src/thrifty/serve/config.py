@@ -1,7 +1,6 @@
 """Settings of the gateway, read from serve.toml and checked before it starts."""
 
 import dataclasses
-import difflib
 import math
 import re
 import tomllib
@@ -10,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from thrifty.errors import InvalidInputError
+from thrifty.engine.prices.prices import did_you_mean
+from thrifty.errors import InvalidInputError, listed
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ADDRESS = re.compile(r"https?://[^/\s?#]+(/[^\s?#]*)?/v2/models/[^/\s?#]+(/versions/[^/\s?#]+)?(/infer)?/?")
@@ -170,6 +170,8 @@ class ModelSettings:
         Dollars per call, or per million tokens in and out; those of the router by default.
     timeout : float
         Seconds that an answer may take, or, where it is passed on as it comes, each part of it.
+    stream_timeout : float
+        Seconds that an answer that is passed on may take in all.
     max_in_flight : int
         Most calls at the same time.
     max_tokens_name : {"max_tokens", "max_completion_tokens"}
@@ -183,6 +185,7 @@ class ModelSettings:
     key_env: str | None = None
     price: Any = None
     timeout: float = _number(60.0, 1e-3, 3600)
+    stream_timeout: float = _number(600.0, 1e-3, 86_400)
     max_in_flight: int = _number(256, 1)
     max_tokens_name: str = _choice("max_tokens", "max_completion_tokens")
     extra_tokens: int = _number(64, 0)
@@ -205,10 +208,12 @@ class ChatSettings:
         File that keeps what was spent today; without one, a restart begins at 0.
     log : str, optional
         CSV file to which a line is added for each call, as ``thrifty route`` reads it.
+    max_log_bytes : int
+        Size at which the log becomes ``LOG.1``, that one ``LOG.2``, up to ``LOG.9``, and a new one is begun.
     max_tokens : int
         Tokens of an answer where a request names no limit.
     deadline : float
-        Seconds in which models are asked again where all of them fail.
+        Seconds in which models are asked again where none answers and some are only busy.
     max_conversations : int
         Conversations whose model is kept; the oldest make room.
     answer_pattern : str, optional
@@ -219,6 +224,7 @@ class ChatSettings:
     max_cost_per_day: float | None = _number(None, 0)
     ledger: str | None = None
     log: str | None = None
+    max_log_bytes: int = _number(2**27, 1)
     max_tokens: int = _number(1024, 1)
     deadline: float = _number(60.0, 0, 3600)
     max_conversations: int = _number(100_000, 1)
@@ -396,12 +402,12 @@ def read_keys(path: Path | None) -> dict[str, list[str]]:
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path} must be a TOML file of keys: {error}. Correct it there.") from error
     keys = {**read_keys(None), **table}
-    for name, listed in keys.items():
-        if name not in ("clients", "metrics", "admin") or not isinstance(listed, list):
+    for name, of_role in keys.items():
+        if name not in ("clients", "metrics", "admin") or not isinstance(of_role, list):
             raise InvalidInputError(
                 f"{path} must hold lists of keys, called clients, metrics and admin; got {name!r}."
             )
-        for key in listed:
+        for key in of_role:
             _check_key(f"each key of {name!r} in {path}", key)
     if not keys["clients"]:
         raise InvalidInputError(
@@ -421,11 +427,7 @@ def _check_key(name: str, key: Any) -> None:
 
 def closest(name: str, known: Collection[str]) -> str:
     """A sentence that names the closest known name, or some of the known ones."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    if near:
-        return f" Did you mean {near[0]!r}?"
-    shown = sorted(known)[:10]
-    return f" Known are {', '.join(map(repr, shown))}{', ...' if len(known) > len(shown) else ''}."
+    return did_you_mean(name, known) or f" Known are {listed(sorted(known), 10)}."
 
 
 def _settings_of(kind: type[Settings], table: Any, where: str) -> Settings:
@@ -476,7 +478,6 @@ def _check(settings: Any) -> None:
             raise InvalidInputError(f"{name} must {interval}; got {value!r}.")
         choices = field.metadata.get("choices", (value,))
         if value not in choices:
-            listed = ", ".join(map(repr, choices))
             raise InvalidInputError(
-                f"{name} must be one of {listed}; got {value!r}.{closest(value, choices)}"
+                f"{name} must be one of {listed(choices)}; got {value!r}.{closest(value, choices)}"
             )

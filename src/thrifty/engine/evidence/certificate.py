@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Words
-from thrifty.engine.evidence.averages import Means
+from thrifty.engine.evidence.evidence import Means
 from thrifty.engine.evidence.frontier import Frontier, OperatingPoint
 from thrifty.engine.evidence.hypothesis_tests import (
     HELD_OUT,
@@ -40,8 +40,6 @@ from thrifty.engine.evidence.hypothesis_tests import (
 )
 from thrifty.errors import InvalidInputError
 from thrifty.rows import content_keys, query_keys
-
-__all__ = ["MEASURES", "Certificate", "CountedRows", "certify", "certify_counts", "check_hold_out"]
 
 MEASURES = ("share", "mean")
 """Risks that can be certified: the share of rows that are worse than with the full model, or the mean excess loss."""

@@ -5,20 +5,22 @@ Targets are class labels, numbers, or grades of documents. Text and booleans are
 another column names the query of each row.
 
 Text files do not declare dates: a text column that holds only dates of one format is read as dates here.
+
+``Spread`` has the deciles of each training column, which a file keeps to detect drift of new rows.
 """
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.arrays import Floats, Labels
-from thrifty.engine.table.columns import is_missing, level_text
-from thrifty.engine.table.names import is_number, refuse_unknown
+from thrifty.arrays import Floats, Int64s, Labels
+from thrifty.engine.table.columns import categories_problem
 from thrifty.engine.table.reader import Cells, Schema
-from thrifty.engine.table.table import Table
+from thrifty.engine.table.table import Table, is_number, refuse_unknown
 from thrifty.engine.tasks.ranking import GRADES
 from thrifty.errors import InvalidInputError, InvalidParameterError, listed
 from thrifty.rows import fingerprints
@@ -26,22 +28,7 @@ from thrifty.rows import fingerprints
 FEWEST = 30
 """Fewest distinct rows of each class, or queries, for a fit: three in each tenth part. Regression needs twice that."""
 
-MAX_CATEGORIES = 255
-"""Text columns with more distinct values than this hold names or notes, unless the values are repeated."""
-ROWS_PER_CATEGORY = 5
-
-_DRESSED = re.compile(
-    r"[+-]?[$€£¥]?\s?[+-]?(\d{1,3}([,' \u00a0\u202f]\d{3})+(\.\d+)?|\d{1,3}(\.\d{3})+,\d+|\d+([.,]\d+)?)\s?[%$€£¥]?"
-)
-_DATE = re.compile(
-    r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-.]\d{1,2}[-.]\d{4}|\d{1,2}/\d{1,2}/(\d{2}|\d{4}))([T ]\d{1,2}:\d{2}.*)?"
-)
 _PLAIN_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
-_DISGUISES = (
-    (_DRESSED, "numbers with separators or units", "Write them plainly, with a point before the decimals"),
-    (_DATE, "dates", "Write them as 2026-01-31, or with a time as 2026-01-31 12:30"),
-)
-
 MAX_NUMBERED = 30
 """A column with more distinct numbers than this holds numbers, not classes, unless the user gives the task."""
 
@@ -148,42 +135,6 @@ def _too_few(rule: str, problem: str) -> InvalidInputError:
     return InvalidInputError(
         f"the table must have at least {rule}, to learn from some and to evaluate on others; {problem}"
     )
-
-
-def categories_problem(name: Any, cells: Sequence[Any], first_row: int) -> str | None:
-    """What is wrong with a column of text that does not hold categories, but notes, or numbers or dates as text.
-
-    Parameters
-    ----------
-    name : str
-        Name of the column.
-    cells : sequence
-        Its cells.
-    first_row : int
-        Number of the first row in messages.
-    """
-    rows = {level_text(cell): row for row, cell in reversed([*enumerate(cells)]) if not is_missing(cell)}
-    texts, n_cells = sorted(rows), sum(not is_missing(cell) for cell in cells)
-    odd = [text for text in texts if not is_number(text)]
-    if 0 < len(odd) < len(texts) / 2:
-        return (
-            f"column {name!r} holds numbers, but {odd[0]!r} in row {first_row + rows[odd[0]]}. Correct it, or leave "
-            f"the cell empty."
-        )
-    for pattern, called, way_out in _DISGUISES:
-        alike = [text for text in odd if pattern.fullmatch(text.strip())]
-        if len(alike) > len(texts) / 2:
-            return (
-                f"column {name!r} holds {called} such as {alike[0]!r}, which would be read as names of "
-                f"categories. {way_out}, or ignore the column."
-            )
-    if len(texts) > max(MAX_CATEGORIES, n_cells / ROWS_PER_CATEGORY):
-        return (
-            f"column {name!r} holds text with {len(texts):,} different values in {len(cells):,} rows; more "
-            f"than {MAX_CATEGORIES} must be there {ROWS_PER_CATEGORY} times each on average. Ignore the "
-            f"column, or group its values."
-        )
-    return None
 
 
 def _holds_dates(column: Any) -> bool:
@@ -361,3 +312,74 @@ def _classes(labels: NDArray[Any], target: str) -> NDArray[Any]:
             f"{MAX_LABELS} look like numbers or names of rows. Put them into fewer classes."
         )
     return classes.astype(str) if classes.dtype == object else classes
+
+
+# -- spread of the training columns ----------------------------------------------------------------
+
+
+N_BINS = 10
+"""Bins of each column; with fewer different values, those with a share of their own."""
+
+MAX_ROWS = 100_000
+"""Rows that are looked at, spread evenly over the table: shares of tenths need no more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """Bins of every column, and the share of the training rows in each.
+
+    Attributes
+    ----------
+    edges : ndarray of shape (n_columns, N_BINS - 1)
+        Upper edges of all bins but the last, which belong to their bins; rising, and infinite where there are fewer.
+    shares : ndarray of shape (n_columns, N_BINS)
+        Shares of the values that are not missing; all zero in a column without any.
+    """
+
+    edges: Floats
+    shares: Floats
+
+    @classmethod
+    def of(cls, numbers: Floats) -> "Spread":
+        """Deciles of the columns of a table, shape (n_rows, n_columns); NaN is missing."""
+        numbers = numbers[:: max(len(numbers) // MAX_ROWS, 1)]
+        edges = np.full((numbers.shape[1], N_BINS - 1), np.inf)
+        for column, values in enumerate(numbers.T):
+            values = values[~np.isnan(values)]
+            if values.size:
+                tenths = np.linspace(0, 1, N_BINS + 1)[1:-1]
+                deciles = np.unique(np.quantile(values, tenths, method="inverted_cdf"))
+                edges[column, : len(deciles)] = deciles
+        counts = cls(edges, np.zeros((len(edges), N_BINS))).counts(numbers)
+        return cls(edges, counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
+
+    @classmethod
+    def of_system(cls, system: Any) -> "Spread | None":
+        """Spread in the ``record_`` of a fit from a table; None where there is none."""
+        spread = getattr(getattr(system, "record_", None), "spread", None)
+        return spread if isinstance(spread, cls) else None
+
+    def validate(self) -> "Spread":
+        """Refuse edges that do not rise, and shares that do not sum to 1. Returns itself."""
+        edges, shares = np.asarray(self.edges), np.asarray(self.shares)
+        is_whole = (
+            edges.shape == (len(edges), N_BINS - 1)
+            and shares.shape == (len(edges), N_BINS)
+            and edges.dtype == shares.dtype == np.float64
+            and bool(np.all(edges[:, :-1] <= edges[:, 1:]))
+            and bool(np.all(shares >= 0))
+            and bool(np.all(np.isclose(shares.sum(axis=1), 1) | (shares == 0).all(axis=1)))
+        )
+        if not is_whole:
+            raise InvalidInputError(
+                "a spread must hold edges that rise and shares that sum to 1 in every column. Fit the system again."
+            )
+        return self
+
+    def counts(self, numbers: Floats) -> Int64s:
+        """Number of values of each column in each bin, shape (n_columns, N_BINS); missing ones are in none."""
+        counts = np.zeros((len(self.edges), N_BINS), dtype=np.int64)
+        for column, (edges, values) in enumerate(zip(self.edges, numbers.T, strict=True)):
+            bins = np.searchsorted(edges, values[~np.isnan(values)])
+            counts[column] = np.bincount(bins, minlength=N_BINS)
+        return counts
