@@ -7,7 +7,7 @@ from sklearn.isotonic import IsotonicRegression
 from thrifty import ModelRouter, load, save
 from thrifty.engine.walk.calibration import class_probabilities
 from thrifty.engine.walk.next_model import Log, Thresholds, answers_at_hand, walk
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, MissingEvidenceWarning
 from thrifty.learners.routing import learn
 from thrifty.learners.routing import quality as quality_models
 from thrifty.learners.routing.thresholds import N_CELLS, learn_calibration, learn_thresholds
@@ -337,7 +337,11 @@ def test_a_model_that_fails_or_says_nothing_of_its_answer_is_passed_over(router)
     assert session.next_purchase.name != first
     session.give("b", evidence=[0.97, 0.01, 0.01, 0.01])
     assert session.model is not None
-    assert router.start(1).give("b").cost == PRICES[first]  # without evidence: as sure as it is on average
+    session = router.start(1)
+    with pytest.warns(MissingEvidenceWarning, match=f"'{first}' answered without evidence") as caught:
+        session.give("b")  # as sure as it is on average
+    assert caught[0].filename == __file__
+    assert session.cost == PRICES[first]
 
 
 def test_a_new_model_is_added_to_a_router_without_columns(router):

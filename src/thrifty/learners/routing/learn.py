@@ -46,6 +46,9 @@ COST_ONLY = 1e9
 MIN_ROWS = 500
 """Programmes are learned from this number of rows on."""
 
+_MARGIN = 1e-6
+"""By which rules that are not clearly better than the best single model come after it."""
+
 _ALPHA = 100.0
 _REALISED = 0.5
 """Weight of realised quality in the targets of the programme; the rest is expected quality, which is less noisy."""
@@ -196,6 +199,18 @@ def shrunk(rules: CrossFittedRules, fixed: CrossFittedRules) -> CrossFittedRules
     mean, variance = gain.mean(axis=0), gain.var(axis=0) / len(gain)
     noise = np.minimum(variance / np.maximum(mean, 1e-12), mean)
     return rules._replace(quality=rules.quality - np.where(mean > 0.0, noise, 0.0))
+
+
+def clearly_better(rules: CrossFittedRules, quality: Floats) -> CrossFittedRules:
+    """Rules whose quality is at most that of the best single model, unless it is larger by a standard error.
+
+    So a budget that affords that model is spent on it where nothing is clearly better, and buys no less than it has.
+    """
+    single = quality[:, first_largest(quality.mean(axis=0))]
+    gain = rules.quality - single[:, None]
+    mean, error = gain.mean(axis=0), gain.std(axis=0) / np.sqrt(len(gain))
+    excess = np.where(mean <= error, mean + _MARGIN, 0.0)
+    return rules._replace(quality=rules.quality - np.maximum(excess, 0.0))
 
 
 def rounded(values: Floats) -> Floats:

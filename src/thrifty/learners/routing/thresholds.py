@@ -243,26 +243,34 @@ def _longer(states: _States, rules: list[Rule], prices: Floats, length: int) -> 
     """Rules with a further model where that pays: put in at any place, first tried at one price of each sequence."""
     n_models = states.log.n_models
     places: dict[tuple[int, ...], list[int]] = {}
-    for price, (sequence, _) in enumerate(rules):
-        places.setdefault(sequence, []).append(price)
+    for number, (sequence, _) in enumerate(rules):
+        places.setdefault(sequence, []).append(number)
     result = list(rules)
     for sequence, numbers in places.items():
         if len(sequence) != length - 1:
             continue
         at = numbers[len(numbers) // 2]
-        price = float(prices[at])
-        highest, longer = _value(states, rules[at], price) + _TOLERANCE, None
-        for model in set(range(n_models)) - set(sequence):
-            for place in range(length):
-                cuts = np.insert(rules[at][1], min(place, length - 2), np.inf)
-                rule = _refined(states, ((*sequence[:place], model, *sequence[place:]), cuts), price)
-                value = _value(states, rule, price)
-                if value > highest:
-                    highest, longer = value, rule
-        for number in numbers if longer is not None else []:
-            rule = _refined(states, longer, float(prices[number]))  # type: ignore[arg-type]  # not None here
-            if _value(states, rule, float(prices[number])) > _value(
-                states, rules[number], float(prices[number])
-            ):
+        price, cuts = float(prices[at]), rules[at][1]
+        others = set(range(n_models)) - set(sequence)
+        longer = [
+            _refined(
+                states,
+                (
+                    (*sequence[:place], model, *sequence[place:]),
+                    np.insert(cuts, min(place, length - 2), np.inf),
+                ),
+                price,
+            )
+            for model in sorted(others)
+            for place in range(length)
+        ]
+        values = [_value(states, rule, price) for rule in longer]
+        if not values or max(values) <= _value(states, rules[at], price) + _TOLERANCE:
+            continue
+        best = longer[int(np.argmax(values))]
+        for number in numbers:
+            price = float(prices[number])
+            rule = _refined(states, best, price)
+            if _value(states, rule, price) > _value(states, rules[number], price) + _TOLERANCE:
                 result[number] = rule
     return result
