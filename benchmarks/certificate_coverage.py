@@ -48,7 +48,7 @@ from thrifty import (
     evidence_of,
 )
 from thrifty.engine.evidence.collect import training_fingerprints
-from thrifty.engine.tasks.mistakes import read_loss
+from thrifty.engine.tasks.classes import read_loss
 from thrifty.errors import InvalidInputError, NothingSavedWarning
 from thrifty.rows import fingerprints
 from thrifty.scale.fit import fit

@@ -18,7 +18,7 @@ import tracemalloc
 import lightgbm as lgb
 import numpy as np
 
-from thrifty.engine.tasks.derivatives import write_derivatives
+from thrifty.engine.tasks.logistic import write_derivatives
 from thrifty.engine.trees import bin_columns
 from thrifty.learners.trees import EnsembleBuilder, TreeGrower
 from thrifty.learners.trees.workspace import Limits

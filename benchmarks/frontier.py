@@ -1,7 +1,7 @@
 """Accuracy on test rows at mean test cost, for any data set, method and list of budgets.
 
     python benchmarks/frontier.py letters --methods cascade miser --budgets 3 4 5 6 7 8 10
-    python benchmarks/frontier.py heart pima hepatitis thyroid --methods cascade miser
+    python benchmarks/frontier.py heart pima hepatitis --methods cascade miser
     python benchmarks/frontier.py miniboone --methods cascade large-miser cegb dynamod recursion
 
 Data lies in THRIFTY_DATA (default ../shared/data). f0 is fitted and cross-fitted once, before the clock starts; every
@@ -103,11 +103,9 @@ def load_large(name):
 
 
 def load_priced(name):
-    file = {"heart": "heart_cleveland", "pima": "pima_diabetes", "thyroid": "ann_thyroid"}.get(name, name)
+    file = {"heart": "heart_cleveland", "pima": "pima_diabetes"}.get(name, name)
     arrays = np.load(DATA / f"cost_{file}.npz")
     X, y, costs = arrays["X"].astype(float), arrays["y"].astype(int), arrays["cost"].astype(float)
-    if name == "thyroid":
-        X, y, costs = X[:, :20], (y < 3).astype(int), costs[:20]
     y = (y > 0).astype(int)
     for train, test in StratifiedKFold(5, shuffle=True, random_state=0).split(X, y):
         yield Case(name, X[train], y[train], X[test], y[test], costs, forest())
@@ -120,7 +118,6 @@ BUDGETS = {
     "heart": [2, 5, 20, 50, 100, 200],
     "pima": [2, 5, 10, 20, 30],
     "hepatitis": [2, 4, 8, 15, 25],
-    "thyroid": [2, 10, 20, 25, 35],
 }
 
 

@@ -41,6 +41,8 @@ def configured(port, gateway_port, *, tls=True, hurry=1, per_address=256):
     for part, other in parts.items():
         assert text.count(part) == 1, part
         text = text.replace(part, other)
+    # Workers that root starts are of another user, who may not open the folder, where large bodies wait.
+    text = f"user root;\n{text}" if os.geteuid() == 0 else text
     return _TIMEOUT.sub(lambda timeout: f"{timeout[1]} {max(int(timeout[2]) // hurry, 1)}s", text)
 
 

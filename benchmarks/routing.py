@@ -1,7 +1,6 @@
 """Many models, one budget: ModelRouter against its rivals on public logs of language models.
 
     python benchmarks/routing.py [mmlupro routerbench_part zeroeval routellm llmrouter9] [--quick] [--seeds 3]
-    python benchmarks/routing.py routerbench_part --serve
 
 Logs lie in THRIFTY_DATA/routing (default ../shared/data/routing). All fit and choose on rows with ``test == 0`` and are
 reported on ``test == 1``. Budgets are shares of the mean cost of the best single model, which is chosen on training
@@ -16,30 +15,21 @@ test rows, in favour of rivals) and over mixes, with standard errors of the pair
 for the fit and milliseconds for a decision. Seeds are those of the router and of the clusters. ``--splits N`` draws N
 further splits of 2,500 rows, fits, goes to the budgets .25 and .5 with ``confidence=0.95``, and prints how often the
 test rows cost more, and how often a bill of ``ModelRouter.bill`` is exceeded. ``--bills`` does so for
-``certified(..., budget=)`` in 500 deployments. ``--times`` fits on all rows and prints how long that and a decision
-take. ``--serve`` puts ``thrifty serve`` in front of stub models and prints what it adds to a call, its processor time,
-and what it holds at 200 calls a second.
+``certified(..., budget=)`` in 500 deployments.
 """
 
 import argparse
-import asyncio
-import json
 import os
-import subprocess
-import sys
-import tempfile
 import time
 from itertools import combinations
 from pathlib import Path
 
-import aiohttp
 import numpy as np
 import pandas as pd
 from sklearn.cluster import KMeans
 from sklearn.linear_model import Ridge
 
-from ports import free_ports
-from thrifty import ModelRouter, save
+from thrifty import ModelRouter
 from thrifty.engine.evidence.budgets import CostBounds
 from thrifty.engine.evidence.thresholds import convex_hull
 from thrifty.errors import InvalidInputError
@@ -347,129 +337,6 @@ def bills(name, n_deployments=500, confidence=0.95):
         print(f"{name}: {words}, bounded from {n_known}", flush=True)
 
 
-def timed(name):
-    """Seconds of a fit on all rows, and milliseconds of a decision."""
-    rows, _, models = read(name)
-    began = time.perf_counter()
-    router = fitted(models, rows)
-    words = f"{name}: fit of {len(rows.texts):,} x {len(models)} in {time.perf_counter() - began:.1f} s"
-    for kind, one in (("cheapest", router.at(budget=router.frontier_.cost[0] * 1.0001)), ("dearest", router)):
-        took = []
-        for text in rows.texts[:300]:
-            began = time.perf_counter()
-            one.start(text)
-            took.append(time.perf_counter() - began)
-        median, high = 1e3 * np.quantile(took, [0.5, 0.99])
-        words += f"; decision at the {kind} point: median {median:.2f} ms, 99 % {high:.2f}"
-    print(words, flush=True)
-
-
-async def stub(_, receive, send):
-    """A model that answers at once, with a letter that depends on its name."""
-    given, part = b"", {"more_body": True}
-    while part.get("more_body"):
-        part = await receive()
-        given += part.get("body", b"")
-    letter = b"ABCD"[len(json.loads(given)["model"]) % 4 :][:1]
-    body = (
-        b'{"choices": [{"index": 0, "message": {"role": "assistant", "content": "%b"}, "finish_reason": "stop"}], '
-        b'"usage": {"prompt_tokens": 100, "completion_tokens": 1}}' % letter
-    )
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-def serve(name, n_calls=400, rate=200, seconds=5.0):
-    """What the gateway adds to a call, and how it holds a rate."""
-    rows, is_test, models = read(name)
-    train, test = rows[~is_test], rows[is_test]
-    router = fitted(models, train)
-    texts = test.texts
-    with tempfile.TemporaryDirectory() as folder:
-        ports = free_ports(3)
-        cost = router.frontier_.cost * 1.0001
-        n_asked = [
-            (
-                router.at(budget=one).replay(test.texts, test.quality, test.cost, test.answers).asked != ""
-            ).sum()
-            for one in cost
-        ]
-        for place, budget in (("one", cost[0]), ("several", cost[np.argmax(n_asked)])):
-            save(router.at(budget=budget), Path(folder) / f"{place}.thrifty")
-        tables = "".join(
-            f'[models."{model}"]\nurl = "http://127.0.0.1:{ports[0]}/v1"\nprice = [1.0, 1.0]\n'
-            for model in models
-        )
-        (Path(folder) / "serve.toml").write_text(
-            f"port = {ports[1]}\nadmin_port = {ports[2]}\nlog_requests = false\n{tables}"
-        )
-        where = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); "
-        how = f"port={ports[0]}, log_level='error', lifespan='off'"
-        stubs = f"import uvicorn, routing; uvicorn.run(routing.stub, {how})"
-        command = "from thrifty.cli import main; main(['serve', sys.argv[1], '--config', 'serve.toml'])"
-        urls = [f"http://127.0.0.1:{port}/v1/chat/completions" for port in ports[:2]]
-        with subprocess.Popen([sys.executable, "-c", where + stubs]) as models_behind:
-            for place in ("one", "several"):
-                given = [sys.executable, "-c", where + command, f"{place}.thrifty"]
-                with subprocess.Popen(
-                    given, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-                ) as server:
-                    try:
-                        found = asyncio.run(measured(urls, texts, n_calls, rate, seconds, server.pid))
-                    finally:
-                        server.kill()
-                words = "one model a call" if place == "one" else "where most models are asked"
-                print(f"{name}, {words}: {found}", flush=True)
-            models_behind.kill()
-
-
-async def measured(urls, texts, n_calls, rate, seconds, pid):
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-
-        async def call(url, number):
-            text = texts[number % len(texts)]
-            began = time.perf_counter()
-            body = {"model": "thrifty", "messages": [{"role": "user", "content": text}]}
-            async with session.post(url, json=body) as answer:
-                n_asked = answer.headers.get("x-thrifty-models", "").count(",") + 1
-                await answer.read()
-                return time.perf_counter() - began, answer.status, n_asked
-
-        for url in urls:
-            for _ in range(400):
-                try:
-                    await call(url, 0)
-                    break
-                except aiohttp.ClientError:
-                    await asyncio.sleep(0.1)
-        alone = [[], []]
-        for number in range(n_calls):
-            for kept, url in zip(alone, urls, strict=True):
-                kept.append(await call(url, number))
-        direct, through = (np.array([one[0] for one in kept]) * 1e3 for kept in alone)
-        n_asked = np.array([one[2] for one in alone[1]])
-        added = through - n_asked * np.median(direct)
-        words = f"adds {np.median(added):.1f} ms (99 %: {np.quantile(added, 0.99):.1f}), {n_asked.mean():.2f} asked; "
-        began, used, tasks = time.perf_counter(), processor_seconds(pid), []
-        for number in range(int(rate * seconds)):
-            await asyncio.sleep(max(began + number / rate - time.perf_counter(), 0.0))
-            tasks.append(asyncio.ensure_future(call(urls[1], number)))
-        done = await asyncio.gather(*tasks)
-        took = time.perf_counter() - began
-        late = np.array([one[0] for one in done]) * 1e3
-        n_good = sum(one[1] == 200 for one in done)
-        words += f"{1e3 * (processor_seconds(pid) - used) / len(done):.1f} ms of the processor a call; "
-        words += f"{rate} calls a second: {n_good} of {len(done)} answered in {took:.1f} s, "
-        return words + f"median {np.median(late):.1f} ms, 99 % {np.quantile(late, 0.99):.1f} ms"
-
-
-def processor_seconds(pid):
-    """Processor time of a process, on Linux."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -478,14 +345,12 @@ def main():
     parser.add_argument("--quick", action="store_true", help="two small logs and one seed")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--splits", type=int, default=0)
-    parser.add_argument("--serve", action="store_true")
     parser.add_argument("--bills", action="store_true")
-    parser.add_argument("--times", action="store_true")
     given = parser.parse_args()
     sets = given.sets or (("routerbench_part", "zeroeval") if given.quick else SETS)
     for name in sets:
-        if given.serve or given.bills or given.times:
-            (serve if given.serve else bills if given.bills else timed)(name)
+        if given.bills:
+            bills(name)
         elif given.splits:
             splits(name, given.splits)
         else:

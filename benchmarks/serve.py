@@ -1,7 +1,6 @@
 """The gateway under load and under faults, all on this machine: `thrifty serve`, a remote of 20 ms, and who asks.
 
-    python benchmarks/serve.py [load] [closed] [batches] [overload] [reloads] [faults] [providers] [soak] [--long]
-        [--soak-rate 500] [--proxy]
+    python benchmarks/serve.py [load] [closed] [batches] [overload] [faults] [soak] [--long] [--soak-rate 500] [--proxy]
 
 Three processes share the cores: the gateway, the remote full model behind the Open Inference Protocol, and this one,
 which asks; --proxy puts nginx between, set up by `deploy/nginx.conf` without TLS. Rows have 50 columns, about a fifth
@@ -15,7 +14,6 @@ minutes. Whatever happens to this process, the others end with it.
 import argparse
 import asyncio
 import contextlib
-import ctypes
 import json
 import os
 import select
@@ -24,7 +22,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 import warnings
@@ -38,12 +35,12 @@ import pandas as pd
 from aiohttp import web
 from sklearn.datasets import make_classification
 
+from hostile import end_with_parent
 from ports import free_ports
 from proxy import proxied
 
 N_COLUMNS, KEY, DELAY, DEADLINE = 50, "secret", 0.02, 0.25
-SOLD = [f"x{place}" for place in range(10, N_COLUMNS)]
-PARTS = ("load", "closed", "batches", "overload", "reloads", "faults", "providers", "soak")
+PARTS = ("load", "closed", "batches", "overload", "faults", "soak")
 MODES = ["slow", "flapping", "500", "429", "bad_json", "nan", "shape", "large", "drip", "cut", "killed"]
 
 # -- the remote, in a process of its own ---------------------------------------------------------------------
@@ -56,7 +53,7 @@ async def remote(request):
         state["mode"] = await request.text()
         return web.Response()
     asked = await request.json()
-    n_rows = len(asked["rows"]) if "rows" in asked else asked["inputs"][0]["shape"][0]
+    n_rows = asked["inputs"][0]["shape"][0]
     state["n"] += 1
     await asyncio.sleep(2.0 if mode == "slow" else DELAY)
     if mode.isdigit() or (mode == "flapping" and state["n"] // 50 % 2):
@@ -70,9 +67,6 @@ async def remote(request):
     output["data"] = [float("nan")] * 2 * n_rows if mode == "nan" else output["data"]
     output["shape"] = [n_rows, 3] if mode == "shape" else output["shape"]
     said = {"model_name": "f0", "outputs": [output]}
-    if "rows" in asked:  # a provider, asked by key
-        value = float("nan") if mode == "nan" else 0.5
-        said = {"values": [[value] * (len(asked["columns"]) + (mode == "shape"))] * n_rows}
     body = json.dumps(said).encode()
     if mode in ("large", "drip", "cut"):
         return await trickle(request, mode, body)
@@ -120,8 +114,6 @@ def fitted(path):
         share = np.mean(there.route(rows) == chain.n_stages)
         low, high = (shift, high) if share < 0.2 else (low, shift)
     save(replace(there, names=tuple(frame.columns)), path)
-    stops = chain.at(Policy.of(np.full(chain.n_stages, np.inf)))
-    save(replace(stops, names=tuple(frame.columns)), path.with_name("other.thrifty"))
     print(f"{chain.n_stages} stages; {share:.0%} of the rows are sent to the remote", flush=True)
     return rows
 
@@ -131,7 +123,7 @@ class Running:
 
     is_proxied = False
 
-    def __init__(self, folder, *, asks_remote=True, sells=False, deadline=DEADLINE, more=""):
+    def __init__(self, folder, *, deadline=DEADLINE, more=""):
         self.port, self.admin, self.far, own_port = free_ports(4)
         self.folder, self.own_port = folder, own_port if self.is_proxied else self.port
         self.others = contextlib.ExitStack()
@@ -139,10 +131,7 @@ class Running:
             f'port={self.own_port}\nadmin_port={self.admin}\nname="m"\napi_key="{KEY}"\nlog_requests=false\n'
         )
         settings += more
-        settings += f'full="http://127.0.0.1:{self.far}/v2/models/f0"\n' if asks_remote else ""
-        settings += f"purchase_deadline={DEADLINE}\n[remote]\ntotal_timeout={deadline}\n"
-        if sells:
-            settings += f'[providers.lab]\nkey="id"\ncolumns={SOLD}\nurl="http://127.0.0.1:{self.far}/lab"\n'
+        settings += f'full="http://127.0.0.1:{self.far}/v2/models/f0"\n[remote]\ntotal_timeout={deadline}\n'
         (folder / "serve.toml").write_text(settings)
         self.remote = self.gateway = None
 
@@ -151,16 +140,16 @@ class Running:
         code = "import sys; from thrifty.cli import main; sys.exit(main(sys.argv[1:]))"
         command = [sys.executable, "-c", code, "serve", "system.thrifty", "--config", "serve.toml"]
         self.gateway = subprocess.Popen(
-            command, cwd=self.folder, stdout=subprocess.DEVNULL, preexec_fn=_end_with_parent
+            command, cwd=self.folder, stdout=subprocess.DEVNULL, preexec_fn=end_with_parent
         )
         _wait(f"http://127.0.0.1:{self.own_port}/v2/health/ready")
         if self.is_proxied:  # all clients have one address
             where = self.folder / f"nginx-{self.port}", self.port, self.own_port
-            self.others.enter_context(proxied(*where, _end_with_parent, tls=False, per_address=4096))
+            self.others.enter_context(proxied(*where, end_with_parent, tls=False, per_address=4096))
 
     def start_remote(self):
         command = [sys.executable, __file__, "--remote", str(self.far)]
-        process = subprocess.Popen(command, preexec_fn=_end_with_parent)
+        process = subprocess.Popen(command, preexec_fn=end_with_parent)
         _wait(f"http://127.0.0.1:{self.far}/mode", b"good")
         return process
 
@@ -173,14 +162,6 @@ class Running:
         return {
             key: float(value) for key, value in (x.rsplit(" ", 1) for x in lines if not x.startswith("#"))
         }
-
-    def reload(self, file):
-        """Serve another file."""
-        (self.folder / "new").write_bytes(file)
-        (self.folder / "new").replace(self.folder / "system.thrifty")
-        headers = {"Content-Type": "application/json", "X-API-Key": KEY}
-        request = urllib.request.Request(f"http://127.0.0.1:{self.admin}/reload", b"{}", headers)
-        urllib.request.urlopen(request, timeout=60).close()
 
     def megabytes(self):
         pages = int(Path(f"/proc/{self.gateway.pid}/statm").read_text().split()[1])
@@ -196,11 +177,6 @@ class Running:
         for process in filter(None, (self.gateway, self.remote)):
             process.kill()
             process.wait()
-
-
-def _end_with_parent():
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _wait(url, body=None, seconds=120):
@@ -227,7 +203,6 @@ class Load:
         self._ready, self._open, self._free = select.epoll(), {}, []
         self.statuses, self.latencies, self.refused, self.late, self.turns = Counter(), [], [], [], []
         self._heard = time.perf_counter()
-        self.bodies = None  # a list keeps what was said to which request
 
     def at_rate(self, rate, seconds, max_waiting=2000):
         """Send so many requests a second, whether or not others were answered; latencies count from when it was due."""
@@ -249,10 +224,10 @@ class Load:
                 break
         return self._closed()
 
-    def in_turn(self, n_clients, until):
+    def in_turn(self, n_clients, seconds):
         """As many clients, each of which sends a request as soon as its last one was answered, for a time."""
-        end, number = time.perf_counter() + until if isinstance(until, int) else None, 0
-        while (goes_on := time.perf_counter() < end if end else not until.is_set()) or self._n_waiting:
+        end, number = time.perf_counter() + seconds, 0
+        while (goes_on := time.perf_counter() < end) or self._n_waiting:
             while goes_on and self._n_waiting < n_clients:
                 self._send(self._requests[number % len(self._requests)], time.perf_counter())
                 number += 1
@@ -315,8 +290,6 @@ class Load:
         status, took = int(head[9:12]), time.perf_counter() - connection.due
         self.statuses[status] += 1
         (self.latencies if status == 200 else self.refused).append(took)
-        if self.bodies is not None:
-            self.bodies.append((connection.request, body))
         connection.due = None
         self._free.append(connection)
 
@@ -325,13 +298,6 @@ class Load:
             connection.socket.close()
         self._ready.close()
         return self
-
-
-def by_key(row, key):
-    """A request of a row that carries some columns, and a key for the others."""
-    columns = [("id", "BYTES", key), *((f"x{place}", "FP64", value) for place, value in enumerate(row[:10]))]
-    inputs = [{"name": name, "datatype": kind, "shape": [1], "data": [one]} for name, kind, one in columns]
-    return posting({"inputs": inputs})
 
 
 def asking(rows):
@@ -364,7 +330,7 @@ def told(name, running, requests, *, seconds, rate=None, n_clients=None, n_rows=
         flush=True,
     )
     load.rate = load.statuses[200] * n_rows / seconds
-    load.per_core = load.statuses[200] / load.core
+    load.per_core = load.statuses[200] / max(load.core, 1e-9)
     return load
 
 
@@ -440,7 +406,8 @@ def _three_times(running, requests, usual, n_rows):
             p50, most = 1e3 * np.median(seconds), 1e3 * max(seconds)
             print(f"{'':<28}{name}: p50 {p50:.1f}  p99 {p99(seconds):.1f}  max {most:.1f} ms")
     share_of(usual, load, 0.9)
-    beside("refused within 200 ms", f"p99 {p99(load.refused):.1f} ms", p99(load.refused) <= 200)
+    if load.refused:
+        beside("refused within 200 ms", f"p99 {p99(load.refused):.1f} ms", p99(load.refused) <= 200)
 
 
 def _refusals(full, one, core_of_answer):
@@ -450,50 +417,6 @@ def _refusals(full, one, core_of_answer):
     load = told("200 clients, most refused", full, one, n_clients=200, seconds=3)
     core = 1e6 * (load.core - len(load.latencies) * core_of_answer) / max(len(load.refused), 1)
     beside("a refusal costs at most 150 microseconds of a core", f"{core:.0f}", core <= 150)
-
-
-def reloads(running, some, **_):
-    """Two files take turns a hundred times; every answer must be wholly that of one of them."""
-    running = Running(running.folder, asks_remote=False)  # the full models in the files answer
-    try:
-        running.start()
-        _reloads(running, some)
-    finally:
-        running.close()
-
-
-def _reloads(running, some):
-    known, folder = {}, running.folder
-    whole = [(folder / name).read_bytes() for name in ("system.thrifty", "other.thrifty")]
-    for file in (*whole[::-1], whole[0]):
-        running.reload(file)
-        load = Load(running.port, some)
-        load.bodies = []
-        for request, body in load.at_rate(100, len(some) / 100).bodies:
-            known.setdefault(request, set()).add(body)
-    load, stop = Load(running.port, some), threading.Event()
-    load.bodies, done = [], []
-
-    def turns():
-        for number in range(100):
-            running.reload(whole[number % 2])
-            done.append(number)
-        stop.set()
-
-    thread = threading.Thread(target=turns)
-    thread.start()
-    start = time.perf_counter()
-    load.in_turn(4, stop)
-    thread.join()
-    mixed = sum(body not in known[request] for request, body in load.bodies)
-    counts = Counter(
-        sorted(known[request]).index(body) for request, body in load.bodies if body in known[request]
-    )
-    print(
-        f"{len(done)} reloads in {time.perf_counter() - start:.0f} s, {len(load.bodies):,} requests of 20 rows: "
-        f"{dict(load.statuses)}, of one file {counts[0]:,}, of the other {counts[1]:,}, mixed {mixed}",
-        flush=True,
-    )
 
 
 def faults(running, one, **_):
@@ -507,28 +430,6 @@ def faults(running, one, **_):
         measured = f"{others}, {1e3 * most:.0f} ms, {asked / 600:.2f}"
         is_met = not others and most <= DEADLINE + 0.05 and asked <= 1.2 * 600
         beside("no non-2xx, deadline + 50 ms, calls at most 1.2 x requests", measured, is_met)
-
-
-def providers(running, rows, **_):
-    """The same faults, of a service that sells 40 of the 50 columns; rows carry the others and a key."""
-    print(f"Faults of a provider, 100 requests a second for 3 s each, deadline {1e3 * DEADLINE:.0f} ms")
-    requests = [by_key(row, f"n{number}") for number, row in enumerate(rows[:2000])]
-    selling = Running(running.folder, sells=True)
-    try:
-        selling.start()
-        Load(selling.port, requests).in_turn(2, 1)
-        told("  good", selling, requests, rate=100, seconds=3)
-        for mode in MODES:
-            load, change = under_fault(selling, requests, mode, rate=100)
-            print(f"{'':<28}{counted(change, 'thrifty_purchase')}", flush=True)
-            others, most = (
-                sum(load.statuses.values()) - load.statuses[200],
-                max(load.latencies, default=np.inf),
-            )
-            is_met = not others and most <= DEADLINE + 0.05
-            beside("no non-2xx, deadline + 50 ms", f"{others}, {1e3 * most:.0f} ms", is_met)
-    finally:
-        selling.close()
 
 
 def under_fault(running, requests, mode, rate=200):
@@ -600,8 +501,6 @@ def main():
             running.start()
             known = {
                 "one": [asking(row[None]) for row in rows[:2000]],
-                "some": [asking(rows[first : first + 20]) for first in range(0, 1000, 20)],
-                "rows": rows,
                 "many": [asking(rows[first : first + 1000]) for first in (0, 1000, 2000)],
                 "seconds": 60 if asked.long else 5,
                 "soak_rate": asked.soak_rate,

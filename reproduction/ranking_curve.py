@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats
-from thrifty.engine.evidence.bootstrap import check_bootstrap, tails
+from thrifty.engine.evidence.measures import check_bootstrap, tails
 from thrifty.engine.tasks.ranking import (
     Queries,
     as_queries,

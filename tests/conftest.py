@@ -158,7 +158,7 @@ def _make_fits_small(patch):
         RandomForestRegressor,
     )
 
-    from thrifty.engine.full import candidates
+    from thrifty.engine.full import crossfit
     from thrifty.learners.cascade import estimators as cascade
     from thrifty.learners.cascade import gates, neighbours, plan
     from thrifty.learners.trees.boosting import Boosting
@@ -167,8 +167,8 @@ def _make_fits_small(patch):
         patch.setitem(default.__init__.__kwdefaults__, "max_iter", 20)
     for forest in (RandomForestClassifier, RandomForestRegressor):
         small_forest = lambda n_trees, kind=forest, **settings: kind(n_trees // 15, **settings)  # noqa: E731
-        patch.setattr(candidates, forest.__name__, small_forest)
-    patch.setitem(candidates._BOOSTED, "n_estimators", 20)
+        patch.setattr(crossfit, forest.__name__, small_forest)
+    patch.setitem(crossfit._BOOSTED, "n_estimators", 20)
     patch.setattr(plan, "ORDERING", replace(plan.ORDERING, n_trees=10, max_depth=4))
     patch.setattr(plan, "NESTED_ORDERING", replace(plan.NESTED_ORDERING, n_trees=5, max_depth=4))
     for name in ("ORDERS", "ORDERS_OF_SEVERAL"):  # nothing to compare, which is most of a small fit

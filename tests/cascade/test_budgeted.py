@@ -490,7 +490,7 @@ def test_progress_is_told_from_the_first_step_to_the_last(rows):
     assert all(0 <= done <= total for _, done, total in told)
     last = {what: (done, total) for what, done, total in told}
     assert list(last) == [
-        "judging the full model",
+        "cross-fitting the full model",
         "finding orders",
         "comparing sizes",
         "comparing orders",

@@ -99,7 +99,7 @@ def assert_same(one, other):
 @pytest.mark.parametrize("gated", [0.0, 0.6])
 @pytest.mark.parametrize("n_stages", [1, 5, 16])
 def test_one_row_is_answered_bit_by_bit_as_in_a_batch(monkeypatch, n_stages, gated, max_trees):
-    monkeypatch.setattr("thrifty.engine.walk.one_row.MAX_TREES", max_trees)
+    monkeypatch.setattr("thrifty.engine.walk.walk.MAX_TREES", max_trees)
     chain, X = cascade(n_stages, gated=gated), rows_of()
     walk, outputs, cost = chain.walk(Table(X, X)), chain.predict_proba(X), chain.cost(X)
     assert len(set(walk.route.tolist())) > 1
@@ -123,7 +123,7 @@ def test_one_row_passes_a_first_stage_that_has_no_trees():
 @pytest.mark.parametrize("max_trees", [1, 25, 800])
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_chance_sends_one_row_where_it_sends_a_row_that_walks(monkeypatch, share, max_trees):
-    monkeypatch.setattr("thrifty.engine.walk.one_row.MAX_TREES", max_trees)
+    monkeypatch.setattr("thrifty.engine.walk.walk.MAX_TREES", max_trees)
     chain = cascade(6, gated=0.3, share=share)
     routes = []
     for row in rows_of(100):
@@ -166,7 +166,7 @@ def test_one_row_of_a_table_at_hand_does_not_go_from_stage_to_stage(monkeypatch)
 @pytest.mark.slow
 @pytest.mark.parametrize("max_trees", [1, 25])
 def test_one_row_of_levels_is_answered_as_in_a_batch_and_not_stage_by_stage(monkeypatch, max_trees):
-    monkeypatch.setattr("thrifty.engine.walk.one_row.MAX_TREES", max_trees)
+    monkeypatch.setattr("thrifty.engine.walk.walk.MAX_TREES", max_trees)
     rng, X, chain = np.random.default_rng(2), np.floor(3 * abs(rows_of())), cascade(5, gated=0.5)
     stages = [replace(stage, trees=asking_for_sets(rng, stage.trees)) for stage in chain.stages]
     stages = [

@@ -16,7 +16,7 @@ from thrifty.cli.options import Goal
 from thrifty.cli.system import at_operating_point, count_mostly_missing, expected_of
 from thrifty.engine.evidence.budgets import hold_budget
 from thrifty.engine.evidence.collect import chain_of
-from thrifty.engine.full import candidates
+from thrifty.engine.full import crossfit
 from thrifty.engine.table.columns import learn_levels
 from thrifty.engine.table.table import Table
 from thrifty.engine.table.training import FEWEST
@@ -183,23 +183,23 @@ def test_the_best_kind_wins_and_models_that_cannot_take_part_do_not(make_table, 
     frame = make_table(500)
     X, y = numbers(frame).to_numpy(), (frame["label"] == "yes").to_numpy().astype(int)
     depths = {"forest": 1, "svm": 4, "boosting": 1}
-    monkeypatch.setattr(candidates, "_is_installed", lambda _: False)
-    monkeypatch.setattr(candidates, "SAMPLE", 300)
+    monkeypatch.setattr(crossfit, "_is_installed", lambda _: False)
+    monkeypatch.setattr(crossfit, "SAMPLE", 300)
     with monkeypatch.context() as patch:
         patch.setattr(
-            candidates,
+            crossfit,
             "new_model",
             lambda kind, *_: DecisionTreeClassifier(max_depth=depths[kind], random_state=0),
         )
-        found = candidates.compare_kinds(X, y, TWO, seed=0, n_jobs=1, progress=lambda *_: None)
+        found = crossfit.compare_kinds(X, y, TWO, seed=0, n_jobs=1, progress=lambda *_: None)
     assert list(found.scores) == ["forest", "svm", "boosting"]
     assert found.best == "svm"
     assert found.n_rows == 300
-    assert candidates._eligible(500, True) == ["forest", "boosting"]
-    assert candidates._eligible(10**6, False) == ["forest", "boosting"]
+    assert crossfit._eligible(500, True) == ["forest", "boosting"]
+    assert crossfit._eligible(10**6, False) == ["forest", "boosting"]
     for kind, name in (("xgboost", "XGBoost"), ("lightgbm", "LightGBM")):
         with pytest.raises(InvalidInputError, match=f"the full model {kind} needs {name}"):
-            candidates.new_model(kind, 0, 1)
+            crossfit.new_model(kind, 0, 1)
 
 
 @pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
@@ -208,7 +208,7 @@ def test_boosters_of_others_learn_labels_of_text_and_are_kept_in_the_file(
     fit_by_command, make_table, monkeypatch, answers_to, kind
 ):
     pytest.importorskip(kind)
-    small = candidates.new_model(kind, 0, 1).set_params(n_estimators=10)
+    small = crossfit.new_model(kind, 0, 1).set_params(n_estimators=10)
     monkeypatch.setattr(table_fit, "new_model", lambda *_: small)
     read = ("--full-features", "age", "--full-features", "lab one")
     system = fit_by_command(make_table(600), "label", "--full", kind, *read)
@@ -306,9 +306,9 @@ def test_a_column_with_a_single_value_is_fitted_behind_histogram_boosting(
 
 
 def test_full_models_compete_on_a_column_that_gives_the_label_away(monkeypatch):
-    monkeypatch.setattr(candidates, "_eligible", lambda *_: ["svm"])
+    monkeypatch.setattr(crossfit, "_eligible", lambda *_: ["svm"])
     y = np.arange(90) % 2
-    found = candidates.compare_kinds(
+    found = crossfit.compare_kinds(
         y[:, None].astype(float), y, TWO, seed=0, n_jobs=1, progress=lambda *_: None
     )
     assert found.scores == {"svm": 1.0}

@@ -19,8 +19,8 @@ from thrifty.cli.system import (
     report_in_words,
 )
 from thrifty.cli.system import measured as measured_rows
-from thrifty.engine.full import candidates
-from thrifty.engine.full.candidates import compare_kinds, new_model
+from thrifty.engine.full import crossfit
+from thrifty.engine.full.crossfit import compare_kinds, new_model
 from thrifty.engine.tasks.regression import regression_of
 from thrifty.reporting.measure import expected
 
@@ -166,8 +166,8 @@ def test_the_full_model_of_numbers_is_chosen_by_r2(monkeypatch):
     X = chance.normal(size=(300, 2))
     y = 10 + 5 * X[:, 0] + 0.1 * chance.normal(size=300)
     strengths = {"forest": 1e6, "boosting": 1e-3}
-    monkeypatch.setattr(candidates, "_eligible", lambda *_: list(strengths))
-    monkeypatch.setattr(candidates, "new_model", lambda kind, *_: Ridge(strengths[kind]))
+    monkeypatch.setattr(crossfit, "_eligible", lambda *_: list(strengths))
+    monkeypatch.setattr(crossfit, "new_model", lambda kind, *_: Ridge(strengths[kind]))
     task = regression_of(y, "squared")
     found = compare_kinds(X, y, task, seed=0, n_jobs=1, progress=lambda *_: None)
     assert found.best == "boosting"

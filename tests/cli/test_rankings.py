@@ -13,7 +13,7 @@ from sklearn.linear_model import Ridge
 from thrifty import BudgetedRanker, StageOptions, load, save
 from thrifty.cli import main
 from thrifty.cli.system import Rows, expected_of, measured
-from thrifty.engine.full import candidates
+from thrifty.engine.full import crossfit
 from thrifty.engine.table.training import targets_of
 from thrifty.engine.tasks.ranking import ndcg_at, ranking_of
 
@@ -149,16 +149,16 @@ def test_the_full_model_of_documents_is_chosen_by_the_metric_of_whole_queries(mo
     X = frame[["title", "body", "links"]].to_numpy()
     y = np.column_stack([frame["relevance"], frame["qid"].str[1:].astype(int)])
     kinds = {"forest": DummyRegressor(), "boosting": Ridge()}
-    monkeypatch.setattr(candidates, "_eligible", lambda *_: list(kinds))
-    monkeypatch.setattr(candidates, "new_model", lambda kind, *_: kinds[kind])
+    monkeypatch.setattr(crossfit, "_eligible", lambda *_: list(kinds))
+    monkeypatch.setattr(crossfit, "new_model", lambda kind, *_: kinds[kind])
     task = ranking_of(y, "pointwise", "ndcg@4", 0.01)
     silent = {"progress": lambda *_: None}
-    found = candidates.compare_kinds(X, y, task, seed=0, n_jobs=1, **silent)
+    found = crossfit.compare_kinds(X, y, task, seed=0, n_jobs=1, **silent)
     assert found.best == "boosting"
     by_chance = ndcg_at(y[:, 0], np.zeros(len(y)), y[:, 1], k=4)
     assert found.scores["forest"] == pytest.approx(np.nanmean(by_chance))  # one score for all is no order
-    monkeypatch.setattr(candidates, "SAMPLE", 100)
-    chosen = candidates._sample(X, 0, y[:, 1])
+    monkeypatch.setattr(crossfit, "SAMPLE", 100)
+    chosen = crossfit._sample(X, 0, y[:, 1])
     cut = [one for one in np.unique(y[chosen, 1]) if (y[chosen, 1] == one).sum() < (y[:, 1] == one).sum()]
     assert len(chosen) == 100
     assert len(cut) <= 1
@@ -168,5 +168,5 @@ def test_the_full_model_of_documents_is_chosen_by_the_metric_of_whole_queries(mo
 def test_a_booster_that_can_rank_is_asked_to(kind, name):
     pytest.importorskip(kind)
     y = np.column_stack([[0, 1, 0, 2], [0, 0, 1, 1]])
-    model = candidates.new_model(kind, 0, 1, ranking_of(y, "pointwise", "ndcg@4", 0.01))
+    model = crossfit.new_model(kind, 0, 1, ranking_of(y, "pointwise", "ndcg@4", 0.01))
     assert type(model).__name__ == name

@@ -324,8 +324,8 @@ def test_a_neighbours_solution_saves_rounds_and_ends_about_as_low():
 
 def test_progress_counts_to_the_end(swept):
     assert swept[1] == [
-        ("judging the full model", 0, 1),
-        ("judging the full model", 1, 1),
+        ("cross-fitting the full model", 0, 1),
+        ("cross-fitting the full model", 1, 1),
         *(("fitting", done, 4) for done in range(5)),
     ]
 

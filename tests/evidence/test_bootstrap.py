@@ -3,7 +3,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from thrifty.engine.evidence import bootstrap
+from thrifty.engine.evidence import measures
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.errors import InvalidInputError
@@ -25,8 +25,8 @@ def held_out(seed, n=400):
 
 
 def test_every_draw_takes_as_many_rows_as_there_are_and_each_equally_often(monkeypatch):
-    monkeypatch.setattr(bootstrap, "_CELLS", 50 * 30)
-    blocks = list(bootstrap.draws_of(50, 1000, seed=3))
+    monkeypatch.setattr(measures, "_CELLS", 50 * 30)
+    blocks = list(measures.draws_of(50, 1000, seed=3))
     assert [places.stop - places.start for places, _ in blocks][:2] == [30, 30]
     counts = np.hstack([block for _, block in blocks])
     assert counts.shape == (50, 1000)
@@ -38,10 +38,10 @@ def test_every_draw_takes_as_many_rows_as_there_are_and_each_equally_often(monke
 
 def test_resampled_means_are_means_over_the_drawn_rows():
     frontier = held_out(0, n=60)
-    costs, scores = bootstrap.resampled(
+    costs, scores = measures.resampled(
         frontier.evidence, frontier.source, frontier.thresholds, n_boot=7, seed=1
     )
-    ((_, counts),) = bootstrap.draws_of(60, 7, seed=1)
+    ((_, counts),) = measures.draws_of(60, 7, seed=1)
     for draw in range(7):
         rows = np.repeat(np.arange(60), counts[:, draw].astype(int))
         for place, point in enumerate(frontier):

@@ -15,8 +15,7 @@ from thrifty.engine.evidence.hypothesis_tests import (
     rejects,
     rows_needed_for_mean,
 )
-from thrifty.engine.tasks.classes import classification
-from thrifty.engine.tasks.mistakes import read_loss
+from thrifty.engine.tasks.classes import classification, read_loss
 from thrifty.engine.tasks.regression import RegressionTask
 from thrifty.errors import InvalidInputError
 

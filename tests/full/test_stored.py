@@ -18,7 +18,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
-from thrifty.engine.full.convert import booster_model, probe_table, stored_model_of
+from thrifty.engine.full.stored import booster_model, probe_table, stored_model_of
 from thrifty.errors import InvalidInputError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the libraries: convergence, and what they will rename

@@ -1,7 +1,9 @@
 """Chat completions: a router in front of real servers that speak OpenAI's protocol, asked by OpenAI's client."""
 
 import asyncio
+import copy
 import csv
+import os
 import signal
 import socket
 import subprocess
@@ -22,11 +24,13 @@ from starlette.routing import Route
 from benchmarks.ports import free_ports
 from thrifty import ModelRouter, load, save
 from thrifty.cli import main
+from thrifty.engine.purchases import http
 from thrifty.errors import InvalidInputError
 from thrifty.learners.routing import learn
 from thrifty.learners.routing import quality as quality_models
 from thrifty.serve.app import create_app
 from thrifty.serve.config import Config
+from thrifty.serve.gateway import Loaded
 
 openai = pytest.importorskip("openai")
 
@@ -34,6 +38,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationW
 
 PRICES = {"tiny": (1.0, 10.0), "small": (2.0, 20.0), "large": (50.0, 500.0)}  # dollars per million tokens
 PROMPT, ANSWER = 12, 5  # tokens that each call uses
+DEEP = b'[{"a":' + b"[" * 900 + b"]" * 900 + b"}]"
+BAD_CALLS = {"deep calls": DEEP, "odd calls": b'[1, "a", null]', "no calls": b'{"a": 1}'}
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +67,9 @@ class Stub:
     async def complete(self, request):
         body = orjson.loads(await request.body())
         self.calls.append(body | {"key": request.headers.get("authorization")})
-        if self.mode == "429":
-            return JSONResponse({"error": {"message": "slow down"}}, 429, {"Retry-After": "1"})
+        if self.mode.startswith("429"):
+            after = self.mode.partition(" after ")[2] or "1"
+            return JSONResponse({"error": {"message": "slow down"}}, 429, {"Retry-After": after})
         if self.mode == "slow":
             await asyncio.sleep(0.5)
         if self.mode == "nonsense":
@@ -73,9 +80,16 @@ class Stub:
         if body.get("stream"):
             return StreamingResponse(self.events(usage), media_type="text/event-stream")
         self.bill()
+        if self.mode == "hangs":
+            await asyncio.to_thread(self.gate.wait, 20)
         message = {"role": "assistant", "content": "" if self.mode == "empty" else self.answer}
+        if self.mode in BAD_CALLS:
+            message["tool_calls"] = "CALLS"
+        if self.mode == "huge usage":
+            usage["completion_tokens"] = 2**62
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        return JSONResponse({"id": "x", "object": "chat.completion", "choices": [choice], "usage": usage})
+        content = orjson.dumps({"id": "x", "choices": [choice], "usage": usage})
+        return Response(content.replace(b'"CALLS"', BAD_CALLS.get(self.mode, b"")))
 
     def bill(self):
         self.tokens[0] += PROMPT
@@ -85,15 +99,27 @@ class Stub:
         def event(choices, **more):
             return b"data: " + orjson.dumps({"id": "x", "choices": choices, **more}) + b"\n\n"
 
+        if self.mode == "long line":
+            yield event([{"index": 0, "delta": {"content": "x" * 2**20}, "finish_reason": "stop"}])
+        while self.mode == "comments":
+            yield b": keep-alive\n\n"
+            await asyncio.sleep(0.02)
+        if self.mode == "early usage":
+            yield event([], usage=usage | {"completion_tokens": 0})
         for number, letter in enumerate("" if self.mode == "empty" else self.answer):
-            if number == 2 and self.mode == "cut":
+            if number == 2 and self.mode in ("cut", "early usage"):
                 raise ConnectionError("the model was killed")
+            while number == 2 and self.mode in ("drips", "hangs"):
+                if self.mode == "drips":
+                    yield event([{"index": 0, "delta": {"content": "."}, "finish_reason": None}])
+                await asyncio.sleep(0.02)
             if number == 1 and self.mode == "held":
                 await asyncio.to_thread(self.gate.wait, 20)
             yield event([{"index": 0, "delta": {"content": letter}, "finish_reason": None}])
         self.bill()
         yield event([{"index": 0, "delta": {}, "finish_reason": "stop"}])
-        yield event([], usage=usage)
+        huge = {"completion_tokens": 2**62} if self.mode == "huge usage" else {}
+        yield event([], usage=usage | huge)
         yield b"data: [DONE]\n\n"
 
 
@@ -146,14 +172,15 @@ def gateway(servers, router):
     """``with gateway(chat={...}) as client:`` OpenAI's client of a gateway."""
 
     @contextmanager
-    def opened(at=None, tables=(), **settings):
+    def opened(at=None, tables=(), load=None, **settings):
         urls = {
-            name: {"url": f"http://127.0.0.1:{port}/v1", "timeout": 0.5} for name, port in servers[1].items()
+            name: {"url": f"http://127.0.0.1:{port}/v1", "timeout": 1.0} for name, port in servers[1].items()
         }
         for name, table in dict(tables).items():
             urls[name] |= table
         settings = {**settings, "models": urls}
-        app = create_app(router if at is None else router.at(budget=at), Config(**settings))
+        how = {} if load is None else {"load": load}
+        app = create_app(router if at is None else router.at(budget=at), Config(**settings), **how)
         with serving(app) as port:
             client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="key", max_retries=0)
             client.gateway = app.state.gateway
@@ -266,11 +293,27 @@ def test_a_conversation_stays_with_the_model_that_answered_it_first(gateway, mod
 # -- failures --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["500", "429", "nonsense", "empty", "slow", "400"])
+FAULTS = [
+    "500",
+    "429",
+    "429 after \u00c2\u00b2",
+    "nonsense",
+    "empty",
+    "slow",
+    "400",
+    *BAD_CALLS,
+    "long line",
+    "comments",
+]
+
+
+@pytest.mark.parametrize("mode", FAULTS)
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_model_that_fails_costs_quality_and_no_request(gateway, models, mode, stream):
     models["tiny"].mode = mode
-    tables = {"tiny": {"timeout": 0.1}} if mode == "slow" else {}
+    if (mode in BAD_CALLS and stream) or (mode in ("long line", "comments") and not stream):
+        return  # answers of the other kind cannot fail so
+    tables = {"tiny": {"timeout": 0.1}} if mode in ("slow", "comments") else {}
     with gateway(at=0.00007, tables=tables) as client:  # tiny alone
         for _ in range(3):
             found = ask(client, stream=stream)
@@ -330,10 +373,128 @@ def test_a_storm_of_429_at_all_models_loses_no_request(gateway, models):
         for stub in models.values():
             stub.mode = "500"
         with pytest.raises(
-            openai.InternalServerError, match=r"no model answers: .*tiny \(status_500\)"
+            openai.InternalServerError, match=r"no model answers: .*large \(status_500\)"
         ) as error:
             ask(client)
         assert error.value.response.headers["retry-after"] == "1"
+
+
+def test_a_model_that_hangs_or_drips_in_mid_stream_is_followed_by_another_one(gateway, models):
+    for mode in ("hangs", "drips"):
+        models["tiny"].mode = mode
+        table = {"timeout": 0.2, "stream_timeout": 0.6}
+        with gateway(at=0.00007, tables={"tiny": table}) as client:
+            began, parts = time.monotonic(), list(ask(client, stream=True))
+            text = "".join(part.choices[0].delta.content or "" for part in parts)
+            assert text.startswith("ri")
+            assert text.endswith("\n\nright")
+            assert parts[-1].thrifty["model"] == "small"
+            assert time.monotonic() - began < 3.0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_before_the_first_part_frees_its_place(gateway, models, stream):
+    models["tiny"].mode = "hangs" if not stream else "comments"
+    body = {"model": "thrifty", "stream": stream, "messages": [{"role": "user", "content": "x"}]}
+    content = orjson.dumps(body)
+    tables = {"tiny": {"timeout": 20.0}}
+    with gateway(at=0.00007, tables=tables, max_in_flight=3) as client:
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\ncontent-length: %d\r\n\r\n" % len(content)
+        address = ("127.0.0.1", client.base_url.port)
+        sockets = [socket.create_connection(address) for _ in range(3)]
+        for one in sockets:
+            one.sendall(head + content)
+        room, calls = client.gateway.room, models["tiny"].calls
+        waits_for(lambda: len(calls) == 3 and room.n_taken == 3)
+        for one in sockets:
+            one.close()
+        waits_for(lambda: room.n_taken == 0)
+        model = client.gateway.model.models["tiny"]
+        assert (model.breaker.in_flight, model.breaker.state) == (0, "closed")
+        assert client.gateway.ledger.today == pytest.approx(3 * price_at_most("tiny", body))
+        models["tiny"].gate.set()
+        models["tiny"].mode = "good"
+        assert ask(client).model == "tiny"
+
+
+def waits_for(condition, seconds=3.0):
+    """Fail unless a condition holds soon."""
+    ends = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+
+
+def price_at_most(name, body, max_tokens=1024):
+    n_bytes = len(orjson.dumps({"messages": body["messages"]}))
+    return (PRICES[name][0] * (n_bytes + 64) + PRICES[name][1] * max_tokens) / 1e6
+
+
+def test_streamed_requests_with_chunked_bodies_take_places_too(gateway, models):
+    models["tiny"].mode = "held"
+    body = orjson.dumps({"model": "thrifty", "stream": True, "messages": [{"role": "user", "content": "x"}]})
+    with gateway(at=0.00007, tables={"tiny": {"timeout": 20.0}}, max_in_flight=4) as client:
+        url, headers = client.base_url.join("chat/completions"), {"content-type": "application/json"}
+
+        def post(_):
+            return client._client.post(url, content=iter([body[:20], body[20:]]), headers=headers).status_code
+
+        with ThreadPoolExecutor(30) as pool:
+            waiting = [pool.submit(post, number) for number in range(30)]
+            waits_for(lambda: sum(one.done() for one in waiting) == 26, 10.0)
+            assert len(models["tiny"].calls) == 4
+            models["tiny"].gate.set()
+        assert sorted(one.result() for one in waiting) == [200] * 4 + [503] * 26
+
+
+def test_servers_that_are_all_dead_are_reported_within_the_timeout_of_a_call(gateway, models):
+    dead = {
+        name: {"url": f"http://127.0.0.1:{port}/v1"} for name, port in zip(PRICES, free_ports(3), strict=True)
+    }
+    with gateway(
+        at=0.00007, tables=dead
+    ) as client:  # a call may take half a second, and the deadline is a minute
+        began = time.monotonic()
+        with pytest.raises(openai.InternalServerError, match=r"no model answers: .*large \(connect\)"):
+            ask(client)
+        assert time.monotonic() - began < 1.0
+
+
+def test_a_pause_that_a_model_asks_for_is_bounded_and_ends_with_a_reload(
+    gateway, models, router, monkeypatch
+):
+    models["tiny"].mode = "429 after " + "9" * 400
+    with gateway(at=0.00007, load=lambda: Loaded(router.at(budget=0.00007), "2")) as client:
+        assert ask(client).model == "small"
+        models["tiny"].mode = "good"
+        assert ask(client).model == "small"
+        assert asyncio.run(client.gateway.reload()) == "2"
+        assert ask(client).model == "tiny"
+        monkeypatch.setattr(http, "MAX_RETRY_AFTER", 0.1)
+        models["tiny"].mode = "429 after 1000"
+        assert ask(client).model == "small"
+        models["tiny"].mode = "good"
+        time.sleep(0.11)
+        assert ask(client).model == "tiny"
+
+
+def test_other_requests_are_answered_while_a_long_message_is_read(gateway, models, monkeypatch):
+    reading, gate, start = threading.Event(), threading.Event(), ModelRouter.start
+
+    def slow_start(router, text):
+        if len(text) > 500_000:
+            reading.set()
+            assert gate.wait(10)
+        return start(router, text[:1000])
+
+    monkeypatch.setattr(ModelRouter, "start", slow_start)
+    with gateway(at=0.00007) as client, ThreadPoolExecutor(1) as pool:
+        long = pool.submit(ask, client, "word " * 180_000)
+        assert reading.wait(10)
+        health = client._client.get(client.base_url.join("/v2/health/live"), timeout=5.0)
+        gate.set()
+        assert health.status_code == 200
+        assert long.result().model == "tiny"
 
 
 # -- ceilings --------------------------------------------------------------------------------------
@@ -397,7 +558,60 @@ def test_the_ceiling_of_a_day_holds_with_streams_under_way_and_over_restarts(gat
     assert ceiling - billed(models) < 0.0002  # it is used up
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_report_of_usage_counts_up_to_what_was_sent_and_received(gateway, models, stream):
+    models["tiny"].mode = "huge usage"
+    body = {"messages": [{"role": "user", "content": "question 7 b"}]}
+    with gateway(at=0.00007, chat={"max_cost_per_day": 1.0}) as client:
+        for _ in range(3):
+            found = ask(client, stream=stream)
+            assert (list(found)[-1].thrifty["model"] if stream else found.model) == "tiny"
+        most = price_at_most("tiny", body)
+        assert most - 0.0002 < client.gateway.ledger.today / 3 <= most
+
+
+def test_usage_that_is_reported_before_an_answer_breaks_off_does_not_count(gateway, models):
+    models["tiny"].mode = "early usage"
+    with gateway(at=0.00007) as client:
+        last = list(ask(client, stream=True))[-1]
+        most = price_at_most("tiny", {"messages": [{"role": "user", "content": "question 7 b"}]})
+        assert last.thrifty["cost"] == pytest.approx(most + price("small"))
+
+
+def test_a_reload_takes_the_prices_of_the_new_router(gateway, models, router):
+    dearer = copy.copy(router.at(budget=0.00007))
+    dearer.models = {name: (2 * into, 2 * out) for name, (into, out) in PRICES.items()}
+    with gateway(at=0.00007, load=lambda: Loaded(dearer, "2")) as client:
+        ask(client)
+        breaker = client.gateway.model.models["tiny"].breaker
+        asyncio.run(client.gateway.reload())
+        found = ask(client, raw=True)
+        assert float(found.headers["x-thrifty-cost"]) == pytest.approx(2 * price("tiny"))
+        assert client.gateway.model.models["tiny"].breaker is breaker
+
+
+def test_the_status_page_compares_with_the_best_single_model(gateway, models, router):
+    text = "question 7 b"
+    with gateway(at=0.00007, explore=0.0) as client:
+        for _ in range(4):
+            ask(client, text)
+        status = asyncio.run(client.gateway.status())
+        alone = router.start(text).expected_cost("large")
+        assert status["saved_share"] == pytest.approx(1.0 - price("tiny") / alone)
+        assert status["rival"] == "large"
+        models["tiny"].mode = models["small"].mode = models["large"].mode = "nonsense"
+        with pytest.raises(openai.InternalServerError):
+            ask(client, text)  # what is paid for nothing is not saved
+        status = asyncio.run(client.gateway.status())
+        assert status["saved"] == pytest.approx(4 * alone - status["spend"])
+
+
 # -- requests --------------------------------------------------------------------------------------
+
+
+def nested(depth):
+    """JSON of lists in lists."""
+    return orjson.Fragment(b"[" * depth + b"]" * depth)
 
 
 MALFORMED = [
@@ -417,6 +631,23 @@ MALFORMED = [
     ({"n": 2}, 400, "n must be 1"),
     ({"stream": "yes"}, 400, "stream must be true or false"),
     ({"best_of": 4}, 400, "'best_of' is not supported"),
+    ({"temperature": "hot"}, 400, "temperature must be a number"),
+    ({"tools": "all"}, 400, "tools must be a list"),
+    ({"tools": [{"type": "web_search"}]}, 400, "tools must be functions"),
+    ({"tools": [{"type": "function", "function": {}, "web_search": {"a": 1}}]}, 400, "'web_search' is not"),
+    ({"messages": [{"role": "user", "content": "x", "audio": {"id": "a"}}]}, 400, "'audio' is not supported"),
+    (
+        {
+            "messages": [
+                {"role": "user", "content": [{"type": "text", "text": "x", "image_url": {"url": "u"}}]}
+            ]
+        },
+        400,
+        "'image_url' is not supported",
+    ),
+    ({"tools": [{"type": "function", "function": {"a": nested(260)}}]}, 400, "deeply"),
+    ({"temperature": nested(950)}, 400, "deeply"),
+    ({"temperature": nested(240)}, 400, "temperature must be a number; got list"),
 ]
 
 
@@ -504,7 +735,66 @@ def test_the_log_is_one_that_a_router_learns_from(gateway, models, tmp_path, cap
         writer.writerows([*rows, {"id": "last", "text": "not judged", "model": "large", "cost": 0.1}])
     assert main(["route", str(path), "-o", str(tmp_path / "next.thrifty")]) == 0
     assert "41 rows, 3 models" in capsys.readouterr().out
-    assert load(tmp_path / "next.thrifty").predict(["question 3"])[0] in PRICES
+    refitted, dearest = load(tmp_path / "next.thrifty"), max(float(row["cost"]) for row in rows)
+    assert refitted.predict(["question 3"])[0] in PRICES
+    for text in ("question 3", "question 61", "x", "word " * 1000):
+        session = refitted.start(text)
+        assert all(session.expected_cost(name) <= 1.01 * dearest for name in PRICES)
+
+
+def test_a_log_that_cannot_be_written_costs_no_answer(gateway, models, tmp_path, monkeypatch):
+    path, write, room = tmp_path / "usage.csv", os.write, [2]
+
+    def write_some(file, content):
+        if not os.path.samestat(os.fstat(file), path.stat()):
+            return write(file, content)
+        room[0] -= 1
+        return (
+            write(file, content)
+            if room[0] >= 0
+            else write(file, content[:20])
+            if room[0] == -1
+            else write(99_999, b"")
+        )
+
+    monkeypatch.setattr(os, "write", write_some)
+    with gateway(at=0.00007, chat={"log": str(path)}) as client:
+        for number in range(4):
+            assert ask(client, f"question {number}").model == "tiny"
+        metrics = asyncio.run(client.gateway.prometheus()).decode()
+        assert "thrifty_unlogged_calls_total 3.0" in metrics
+        room[0] = 10
+        ask(client, "question 9")
+    with path.open(newline="") as file:
+        assert [row["text"] for row in csv.DictReader(file)] == ["question 0", "question 9"]
+
+
+def test_a_full_log_makes_room_for_another_one(gateway, models, tmp_path):
+    path = tmp_path / "usage.csv"
+    with gateway(at=0.00007, chat={"log": str(path), "max_log_bytes": 700}) as client:
+        for number in range(60):
+            ask(client, f"question {number}")
+    paths = [path, *(tmp_path / f"usage.csv.{number}" for number in range(1, 10))]
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
+    texts = []
+    for one in reversed(paths):
+        assert one.stat().st_size <= 700
+        assert one.stat().st_mode & 0o777 == 0o600
+        with one.open(newline="") as file:
+            texts += [row["text"] for row in csv.DictReader(file)]
+    texts = list(dict.fromkeys(texts))
+    assert texts == [f"question {number}" for number in range(60 - len(texts), 60)]
+
+
+def test_a_file_that_is_no_log_is_refused_and_stays_as_it_is(gateway, router, tmp_path):
+    path = tmp_path / "usage.csv"
+    path.write_text("id,text\n1,hello\n")
+    with (
+        pytest.raises(InvalidInputError, match="must be empty, or begin with id,time,text"),
+        gateway(chat={"log": str(path)}),
+    ):
+        pass
+    assert path.read_text() == "id,text\n1,hello\n"
 
 
 def is_open(port):

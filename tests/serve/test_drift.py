@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.engine.table.drift import N_BINS, Spread
+from thrifty.engine.table.training import N_BINS, Spread
 from thrifty.errors import InvalidInputError
 from thrifty.serve.metrics import MIN_VALUES, Drift, stability_index
 

@@ -5,8 +5,7 @@ import pytest
 from scipy.special import softmax
 from sklearn.metrics import brier_score_loss, log_loss
 
-from thrifty.engine.tasks.classes import classification
-from thrifty.engine.tasks.mistakes import CostMatrix, ProbabilityLoss, read_loss
+from thrifty.engine.tasks.classes import CostMatrix, ProbabilityLoss, classification, read_loss
 from thrifty.errors import InvalidInputError
 
 SICK = np.array([[0.0, 4.0], [9.0, 1.0]])

@@ -30,9 +30,8 @@ from sklearn.utils.validation import check_is_fitted
 from thrifty._moved import FormerName
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.engine.evidence.frontier import Frontier
-from thrifty.engine.full.convert import booster_model, is_booster, read_model
 from thrifty.engine.full.model import as_full_model, ask_model
-from thrifty.engine.full.stored import StoredModel
+from thrifty.engine.full.stored import StoredModel, booster_model, is_booster, read_model
 from thrifty.engine.plots import as_html, draw_in_force, html_table
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.prices.prices import Prices, check_price_list, resolve_prices

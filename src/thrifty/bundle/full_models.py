@@ -13,9 +13,8 @@ import numpy as np
 
 from thrifty.arrays import Floats
 from thrifty.engine.full.adapters import models_of
-from thrifty.engine.full.convert import N_PROBES, probe_table, stored_model_of
 from thrifty.engine.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
-from thrifty.engine.full.stored import StoredModel
+from thrifty.engine.full.stored import N_PROBES, StoredModel, probe_table, stored_model_of
 from thrifty.engine.table.columns import Levels
 from thrifty.engine.table.reader import Schema
 from thrifty.engine.walk.chain import Chain

@@ -37,21 +37,17 @@ from thrifty.bundle.full_models import (
 )
 from thrifty.engine.evidence.budgets import CostCertificate
 from thrifty.engine.evidence.certificate import Certificate
-from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.evidence.evidence import Evidence, RankedQueries
 from thrifty.engine.evidence.frontier import OperatingPoint
 from thrifty.engine.evidence.hypothesis_tests import ClassLoss
-from thrifty.engine.evidence.queries import RankedQueries
 from thrifty.engine.full.adapters import models_of
-from thrifty.engine.full.convert import stored_model_of
 from thrifty.engine.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
-from thrifty.engine.full.stored import Impute, KernelScores, LinearScores, Scale, StoredModel
+from thrifty.engine.full.stored import Impute, KernelScores, LinearScores, Scale, StoredModel, stored_model_of
 from thrifty.engine.prices.billing import Discounts, ForgottenFunction, PriceList, RowPrices
-from thrifty.engine.prices.models import check_models
-from thrifty.engine.prices.prices import Prices
+from thrifty.engine.prices.prices import Prices, check_models
 from thrifty.engine.table.columns import ColumnType, Levels, level_text
-from thrifty.engine.table.drift import Spread
-from thrifty.engine.tasks.classes import BinaryTask, MulticlassTask
-from thrifty.engine.tasks.mistakes import CostMatrix, ProbabilityLoss
+from thrifty.engine.table.training import Spread
+from thrifty.engine.tasks.classes import BinaryTask, CostMatrix, MulticlassTask, ProbabilityLoss
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.tasks.regression import RegressionTask
 from thrifty.engine.trees import TreeEnsemble

@@ -7,7 +7,7 @@ from typing import Any
 from thrifty.bundle.container import DEFAULT_MAX_BYTES, OF_THRIFTY, is_of_thrifty
 from thrifty.bundle.full_models import FullMode
 from thrifty.bundle.objects import from_bytes, to_bytes
-from thrifty.engine.full.convert import booster_model
+from thrifty.engine.full.stored import booster_model
 from thrifty.errors import InvalidInputError
 from thrifty.files import AnyPath, read_capped, write_atomically
 

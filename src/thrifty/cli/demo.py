@@ -56,12 +56,19 @@ def run(out: Path, *, progress: Progress = silent) -> None:
     full = make_pipeline(StandardScaler(), SVC(C=10.0, random_state=0))
     rivals = _rivals(full, X_fit, y_fit, X_test, y_test, progress)
     clf = BudgetedClassifier(full, n_jobs=2, random_state=0).fit(X_fit, y_fit, progress=progress)
-    budget = _level_budget(clf)
+    enough = clf.evidence_.full_score - LEVEL
+    level = (budget for budget in BUDGETS if clf.at(budget=budget).expected_score_ >= enough)
+    budget = next(level, BUDGETS[-1])
     deployed = clf.at(budget=budget)
     facts = measure(deployed, X_test, y_test, rivals=rivals)
     facts = replace(facts, title="Digits: is it 5 or more?", full_name="an RBF-SVM")
-    points = {CASCADE: _points_of_cascade(clf, X_test, y_test)}
-    points |= {name: _points_of_frontier(frontier) for name, frontier in rivals.items()}
+    systems = [clf.at(budget=budget) for budget in BUDGETS]
+    points: dict[str, list[Point | None]] = {
+        CASCADE: [(float(system.cost(X_test).mean()), system.score(X_test, y_test)) for system in systems]
+    }
+    for name, frontier in rivals.items():
+        found = [frontier.best(budget=most) if most >= frontier.chosen.cost[0] else None for most in BUDGETS]
+        points[name] = [None if point is None else (point.cost, point.score) for point in found]
     out.mkdir(parents=True, exist_ok=True)
     picture = save_figure(_picture(points, facts.score.full), out / "tradeoff.png")
     report = out / "report.html"
@@ -105,25 +112,6 @@ def _rivals(full: Any, X: Any, y: Any, X_test: Any, y_test: Any, progress: Progr
             measured[name].append(evidence_of(fitted, X_test, y_test))
     progress("fitting rivals with one gate", len(GAMMAS), len(GAMMAS))
     return {name: Frontier.from_evidence(some).on(measured[name]) for name, some in chosen.items()}
-
-
-def _level_budget(clf: BudgetedClassifier) -> float:
-    """Smallest budget with the accuracy of the full model up to ``LEVEL``, out of fold; else the largest budget."""
-    enough = clf.evidence_.full_score - LEVEL
-    level = (budget for budget in BUDGETS if clf.at(budget=budget).expected_score_ >= enough)
-    return next(level, BUDGETS[-1])
-
-
-def _points_of_cascade(clf: BudgetedClassifier, X: Any, y: Any) -> list[Point | None]:
-    systems = [clf.at(budget=budget) for budget in BUDGETS]
-    return [(float(system.cost(X).mean()), float(np.mean(system.predict(X) == y))) for system in systems]
-
-
-def _points_of_frontier(frontier: Frontier) -> list[Point | None]:
-    """The point of each budget; None for budgets below the cheapest point."""
-    cheapest = frontier.chosen.cost[0]
-    points = [frontier.best(budget=budget) if budget >= cheapest else None for budget in BUDGETS]
-    return [None if point is None else (point.cost, point.score) for point in points]
 
 
 def _picture(points: dict[str, list[Point | None]], full: float | None) -> Any:

@@ -257,7 +257,7 @@ def _read_full(full: str) -> Any:
     from sklearn.frozen import FrozenEstimator
 
     from thrifty.bundle.save_load import load_model
-    from thrifty.engine.full.candidates import KINDS
+    from thrifty.engine.full.crossfit import KINDS
     from thrifty.engine.full.model import is_estimator
 
     if full == "auto" or full in KINDS:
@@ -281,7 +281,7 @@ def _sample(
     """Rows to learn from, the evaluation of a fit on all other rows (None where there are none), and number of rows."""
     from functools import partial
 
-    from thrifty.engine.table.names import refuse_unknown
+    from thrifty.engine.table.table import refuse_unknown
     from thrifty.scale.fit import evaluate, sample_rows
     from thrifty.scale.folder import each_of_files, find_files
 

@@ -343,9 +343,17 @@ def notes_of_answers(system: Any, rows: Rows, answers: Any, row_key: str | None)
 
 
 def answers_in_words(numbers: dict[str, Any], goal: Goal) -> None:
-    """Print the number of rows, the shares of stages and full model, and their cost."""
+    """Print the number of rows, the shares of models or of the full model, and their cost; of a log, the quality."""
     if "models" in numbers:
-        _asked_in_words(numbers)
+        shares = ", ".join(f"{name} {n:,}" for name, n in numbers["models"].items())
+        print_text(f"wrote {numbers['rows']:,} rows to {numbers['file']}: {shares}")
+        if "quality" not in numbers:
+            print_text(f"expected cost {numbers['cost']:.4g} a row")
+            return
+        n_known = numbers["rows_of_known_quality"]
+        words = f" in the {n_known:,} rows that asked the same model" if n_known < numbers["rows"] else ""
+        words = f" (doubly robust; inverse propensity {numbers['ips']:.3f})" if "ips" in numbers else words
+        print_text(f"quality {numbers['quality']:.3f}{words} for {numbers['cost']:.4g} a row")
         return
     budget, max_loss = goal.budget, goal.max_loss
     held, expected = numbers["held_budget"], numbers["expected_cost"]
@@ -368,19 +376,6 @@ def answers_in_words(numbers: dict[str, Any], goal: Goal) -> None:
     if max_loss is not None:
         allowed = max_loss if isinstance(max_loss, dict) else f"{max_loss:g}"
         print_text(f"A loss of at most {allowed} is estimated on the rows of the fit, and not proved.")
-
-
-def _asked_in_words(numbers: dict[str, Any]) -> None:
-    """Print the number of rows and of the models asked; of a log, cost and quality."""
-    shares = ", ".join(f"{name} {n:,}" for name, n in numbers["models"].items())
-    print_text(f"wrote {numbers['rows']:,} rows to {numbers['file']}: {shares}")
-    if "quality" in numbers:
-        n_known = numbers["rows_of_known_quality"]
-        words = f" in the {n_known:,} rows that asked the same model" if n_known < numbers["rows"] else ""
-        words = f" (doubly robust; inverse propensity {numbers['ips']:.3f})" if "ips" in numbers else words
-        print_text(f"quality {numbers['quality']:.3f}{words} for {numbers['cost']:.4g} a row")
-    else:
-        print_text(f"expected cost {numbers['cost']:.4g} a row")
 
 
 def answers_numbers(system: Any, answers: Any, out: Path, held: float | None) -> dict[str, Any]:

@@ -196,7 +196,11 @@ def frontier(
     import thrifty.cli.system as view
     from thrifty.bundle.save_load import load
 
-    kind = "" if plot is None else _kind_of_picture(check_output(plot))
+    kind = ""
+    if plot is not None:
+        kind = check_output(plot).suffix.lower().lstrip(".") or "png"
+        if kind not in ("png", "svg", "pdf"):
+            raise InvalidInputError(f"--plot writes png, svg or pdf; got {plot.name!r}.")
     with notes_of_warnings(), progress() as show:
         fitted = load(system, public_key=public_key)
         points, n_rows = view.frontier_on_table(fitted, table, target, n_jobs=jobs, progress=show)
@@ -208,13 +212,6 @@ def frontier(
         view.frontier_in_words(fitted, points, n_rows, table or system)
         if plot is not None:
             print_text(f"wrote {plot}")
-
-
-def _kind_of_picture(path: Path) -> str:
-    kind = path.suffix.lower().lstrip(".") or "png"
-    if kind not in ("png", "svg", "pdf"):
-        raise InvalidInputError(f"--plot writes png, svg or pdf; got {path.name!r}.")
-    return kind
 
 
 def report(
@@ -340,7 +337,7 @@ def _features(model: Any, frame: Any, left_out: list[str]) -> Any:
     import numpy as np
 
     from thrifty.auditing.audit import names_of
-    from thrifty.engine.table.names import refuse_unknown
+    from thrifty.engine.table.table import refuse_unknown
 
     refuse_unknown("--target or --ignore", left_out, frame.columns)
     rows = frame.drop(columns=left_out)

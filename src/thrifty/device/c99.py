@@ -30,8 +30,6 @@ from thrifty.engine.trees import TreeEnsemble
 from thrifty.errors import InvalidInputError
 from thrifty.rows import key_words
 
-__all__ = ["SourcePlan", "TestRow", "plan_of", "source_of"]
-
 LOOKUP_BYTES = 95
 """Bytes of the program that looks cuts up."""
 

@@ -25,8 +25,6 @@ from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidInputError
 from thrifty.files import AnyPath, check_path, parse_bytes, write_atomically
 
-__all__ = ["Exported", "export", "identity_of"]
-
 N_TEST_ROWS = 20
 """Rows of the self-test."""
 

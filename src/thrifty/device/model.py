@@ -27,19 +27,6 @@ from thrifty.engine.walk.stage import BoostedStage, CascadeStage, ConfidentStage
 from thrifty.errors import InvalidInputError
 from thrifty.rows import mix
 
-__all__ = [
-    "DeviceModel",
-    "DeviceStage",
-    "device_model",
-    "leaf_depths",
-    "leaf_unit",
-    "node_sets",
-    "point_table",
-    "score_unit",
-    "with_leaves",
-    "with_trees",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class DeviceStage:

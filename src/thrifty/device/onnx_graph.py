@@ -15,8 +15,6 @@ from thrifty.device.model import DeviceModel, DeviceStage, node_sets, point_tabl
 from thrifty.engine.trees import TreeEnsemble
 from thrifty.errors import InvalidInputError
 
-__all__ = ["onnx_files"]
-
 OPSET, ML_OPSET, IR_VERSION = 21, 5, 10
 """Versions of the operators, of those of ai.onnx.ml, and of the format."""
 

@@ -19,15 +19,12 @@ from thrifty.arrays import Bools, Labels
 from thrifty.engine.evidence.certificate import check_hold_out
 from thrifty.engine.evidence.hypothesis_tests import HELD_OUT, check_confidence
 from thrifty.engine.full.adapters import models_of
-from thrifty.engine.full.candidates import KINDS, KindComparison, compare_kinds, new_model
-from thrifty.engine.full.crossfit import assign_folds
+from thrifty.engine.full.crossfit import KINDS, KindComparison, assign_folds, compare_kinds, new_model
 from thrifty.engine.full.model import is_estimator
 from thrifty.engine.prices.prices import Prices, check_price_list, resolve_prices
-from thrifty.engine.table.drift import Spread
 from thrifty.engine.table.files import read_cost_matrix, read_table
-from thrifty.engine.table.names import is_number, refuse_unknown
-from thrifty.engine.table.table import Table
-from thrifty.engine.table.training import TrainingTable, refuse_few, training_table
+from thrifty.engine.table.table import Table, is_number, refuse_unknown
+from thrifty.engine.table.training import Spread, TrainingTable, refuse_few, training_table
 from thrifty.engine.tasks.regression import RegressionLoss
 from thrifty.errors import InvalidInputError, InvalidParameterError, listed, renumber_rows_in_errors
 from thrifty.learners.cascade.estimators import (

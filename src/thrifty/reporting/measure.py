@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.engine.evidence.averages import Means
-from thrifty.engine.evidence.bootstrap import resampled, tails
 from thrifty.engine.evidence.collect import evidence_of, learned_chain_of, point_of
 from thrifty.engine.evidence.evidence import Evidence, PointAnswers, means_at
 from thrifty.engine.evidence.frontier import Frontier
@@ -26,14 +25,15 @@ from thrifty.engine.evidence.measures import (
     NumberRows,
     answered_rows,
     banded,
+    resampled,
     score_interval,
+    tails,
     with_classes,
 )
 from thrifty.engine.evidence.thresholds import convex_hull
-from thrifty.engine.full.candidates import KINDS
+from thrifty.engine.full.crossfit import KINDS
 from thrifty.engine.prices.billing import PriceList
-from thrifty.engine.tasks.classes import ClassTask
-from thrifty.engine.tasks.mistakes import CostMatrix
+from thrifty.engine.tasks.classes import ClassTask, CostMatrix
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.tasks.task import Task, mean_errors
 from thrifty.errors import InvalidInputError

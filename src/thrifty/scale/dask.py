@@ -10,8 +10,6 @@ from dask.delayed import delayed
 from thrifty.scale import fit as partitions
 from thrifty.scale.scorer import Scorer
 
-__all__ = ["fit", "predict"]
-
 
 def predict(frame: Any, system: Any, **options: Any) -> Any:
     """Answers to the rows of a Dask data frame, computed lazily, partition by partition.

@@ -27,8 +27,6 @@ from thrifty.errors import InvalidInputError
 from thrifty.learners.cascade.estimators import BudgetedCascade, BudgetedRanker
 from thrifty.rows import fingerprints, mix
 
-__all__ = ["Each", "evaluate", "fit", "sample_rows"]
-
 Each = Callable[[Callable[[Any, int], Any]], Sequence[Any]]
 """``each(function)`` lists ``function(frame, number)`` of every partition, a pandas data frame, and its number."""
 

@@ -6,8 +6,6 @@ import pyarrow as pa
 
 from thrifty.scale.scorer import Scorer
 
-__all__ = ["predict"]
-
 
 class _Score:
     """A worker: Ray makes one in each process, which loads the system once."""

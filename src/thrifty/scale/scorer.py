@@ -31,8 +31,6 @@ from thrifty.learners.table_fit import record_of
 from thrifty.rows import fingerprints, key_words
 from thrifty.threads import limited_threads
 
-__all__ = ["Scorer", "answers_of", "csv_types", "stage_names"]
-
 
 def answers_of(chain: Chain, cells: Cells) -> dict[str, Any]:
     """Answer, probability (of a label), number of the stage and cost of each row, in columns."""

@@ -7,8 +7,6 @@ import pyarrow as pa
 
 from thrifty.scale.scorer import Scorer
 
-__all__ = ["predict"]
-
 
 def predict(frame: Any, system: Any, **options: Any) -> Any:
     """Answers to the rows of a Spark data frame, computed lazily, partition by partition.

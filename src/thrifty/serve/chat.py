@@ -1,22 +1,23 @@
 """Chat completions in front of many models: a ``ModelRouter`` behind OpenAI's protocol.
 
 A request asks models as the policy decides, each call within the ceilings of the request and of the day, until one
-answer is taken. A model that fails is passed over, and the policy goes on without it; where all fail, they are asked
-again until the deadline. Later turns of a conversation go to the model that answered the first one.
+answer is taken. A model that fails is passed over, and the policy goes on without it; where all are only busy, they are
+asked again until the deadline. Later turns of a conversation go to the model that answered the first one.
 """
 
 import asyncio
 import csv
+import errno
 import io
 import os
 import re
 import time
 import uuid
 from collections import Counter, OrderedDict
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager
-from dataclasses import asdict, dataclass, fields
-from functools import lru_cache
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import astuple, dataclass, fields
+from functools import lru_cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,10 @@ from urllib.parse import quote
 
 import numpy as np
 import orjson
-from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from thrifty.engine.purchases.http import http_session
 from thrifty.engine.purchases.retry import attempts
@@ -36,132 +38,155 @@ from thrifty.rows import key_chance
 from thrifty.serve.config import Config, closest
 from thrifty.serve.gateway import BaseGateway, Loaded
 from thrifty.serve.inference_protocol import read_json
-from thrifty.serve.language_models import REFUSALS, UNTRIED, Bill, Completion, DayLedger, LanguageModel
-from thrifty.serve.middleware import Refusal, facts_of, json_response, operation
+from thrifty.serve.language_models import (
+    REFUSALS,
+    UNTRIED,
+    Bill,
+    ChatRequest,
+    Completion,
+    DayLedger,
+    LanguageModel,
+)
+from thrifty.serve.middleware import LOG, Refusal, facts_of, json_response, operation
 
 NAME = "thrifty"
 """Name of the router in requests; ``thrifty:budget=0.001`` is the same router at another mean cost."""
 
-_PASSED = {
-    *("temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "logit_bias", "user"),
-    *("tools", "tool_choice", "parallel_tool_calls", "response_format", "reasoning_effort", "verbosity"),
-}
-"""Fields that are passed to models; none of them makes an answer cost more than its limit of tokens."""
+_LONG = 10_000
+"""Characters of a text that is read in a thread: 0.9 million take more than half a second."""
 
-_READ = {"model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n"}
-_ROLES = ("system", "developer", "user", "assistant", "tool")
+_CONNECT_TIMEOUT = 5.0
+"""Seconds in which a model must be reached, and in which models are asked again that all fail."""
+
+_BUSY = {"status_429", "paused", "too_many_in_flight", "ceiling"}
+"""Failures of models that will answer later: they are asked again until the deadline."""
+
+_WRITE_TIMEOUT = 30.0
+"""Seconds in which a client must read a part of a stream."""
 
 
 # -- requests --------------------------------------------------------------------------------------
 
+_NUMBER, _WHOLE, _TEXT, _TRUTH = (
+    ((int, float), "a number"),
+    ((int,), "a whole number >= 1"),
+    ((str,), "text"),
+    ((bool,), "true or false"),
+)
+_OBJECT, _LIST = ((dict,), "an object"), ((list,), "a list of at least one object")
 
-@dataclass
-class ChatRequest:
-    """A request for a completion, checked.
+_PASSED: dict[str, tuple[tuple[type, ...], str]] = {
+    **dict.fromkeys(("temperature", "top_p", "presence_penalty", "frequency_penalty", "seed"), _NUMBER),
+    **dict.fromkeys(("user", "reasoning_effort", "verbosity"), _TEXT),
+    **dict.fromkeys(("logit_bias", "response_format"), _OBJECT),
+    "stop": ((str, list), "text, or a list of texts"),
+    "tools": _LIST,
+    "tool_choice": ((str, dict), "text or an object"),
+    "parallel_tool_calls": _TRUTH,
+    "messages": _LIST,
+}
+"""Fields that are passed to models, and their types; none makes an answer cost more than its limit of tokens."""
 
-    Attributes
-    ----------
-    fields : dict
-        Fields of the request to models.
-    text : str
-        The last message of the user, which the router reads.
-    budget : float, optional
-        Mean cost that the request asks for.
-    conversation : bytes
-        Hash of the messages up to the first one of the user.
-    is_first : bool
-        Whether the conversation begins with this request.
-    max_tokens : int
-        Limit of the tokens of an answer.
-    n_bytes : int
-        Upper bound of the tokens of the prompt.
-    is_stream, has_usage : bool
-        Whether the answer comes in parts, and whether the last of them has the tokens of all calls.
-    """
-
-    fields: dict[str, Any]
-    text: str
-    budget: float | None
-    conversation: bytes
-    is_first: bool
-    max_tokens: int
-    n_bytes: int
-    is_stream: bool
-    has_usage: bool
-
-    @property
-    def may_stream_live(self) -> bool:
-        """True if parts of an answer may be passed on: another answer can follow a text, but no half of a JSON."""
-        return self.is_stream and not {"tools", "response_format"} & set(self.fields)
+_READ = {
+    "model": _TEXT,
+    "stream": _TRUTH,
+    "stream_options": _OBJECT,
+    "max_tokens": _WHOLE,
+    "max_completion_tokens": _WHOLE,
+    "n": _WHOLE,
+}
+_MESSAGE = ("role", "content", "name", "tool_calls", "tool_call_id", "refusal", "reasoning_content")
+_CALL = ("type", "function", "custom")
+_ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
 def read_chat(body: bytes, max_tokens: int) -> ChatRequest:
     """Read a request; ``max_tokens`` is the limit of an answer where it names none."""
-    request = read_json(body)
-    unknown = sorted(set(request) - _PASSED - _READ)
-    if unknown:
-        raise InvalidInputError(
-            f"{unknown[0][:60]!r} is not supported.{closest(unknown[0], _PASSED | _READ)}"
-        )
-    name, _, budget = str(request.get("model")).partition(":budget=")
-    try:
+    request = _fields_of(read_json(body), "a request", _PASSED | _READ)
+    for field, value in request.items():
+        types, words = (_PASSED | _READ)[field]
+        if not isinstance(value, types) or (isinstance(value, bool) and types != (bool,)):
+            raise InvalidInputError(f"{field} must be {words}; got {_shown(value)}.")
+    name, _, budget = request.get("model", "").partition(":budget=")
+    amount = None
+    with suppress(ValueError):
         amount = float(budget) if budget else None
-    except ValueError:
-        amount = float("nan")
-    if name != NAME or not (amount is None or 0.0 < amount < float("inf")):
+    if name != NAME or (budget and not (amount and 0.0 < amount < float("inf"))):
         raise Refusal(
-            404, f"model must be {NAME!r} or '{NAME}:budget=NUMBER'; got {str(request.get('model'))[:60]!r}."
+            404, f"model must be {NAME!r} or '{NAME}:budget=NUMBER'; got {request.get('model', '')[:60]!r}."
         )
-    messages = request.get("messages")
-    if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
+    messages = request.get("messages") or [None]
+    if not all(isinstance(message, dict) for message in messages):
         raise InvalidInputError("messages must be a list of at least one object with role and content.")
     texts = [_text_of(message) for message in messages]
     users = [place for place, message in enumerate(messages) if message["role"] == "user"]
     if not users:
         raise InvalidInputError('messages must have at least one of the role "user".')
-    limits = [request[one] for one in ("max_completion_tokens", "max_tokens") if request.get(one) is not None]
-    limit = limits[0] if limits else max_tokens
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= 10**7:
+    _check_calls("tools", request.get("tools", []), _CALL)
+    limit = request.get("max_completion_tokens", request.get("max_tokens", max_tokens))
+    if not 1 <= limit <= 10**7:
         raise InvalidInputError(f"max_tokens must be a whole number >= 1; got {limit!r}.")
-    if request.get("n") not in (None, 1):
+    if request.get("n", 1) != 1:
         raise InvalidInputError(f"n must be 1; got {request['n']!r}.")
-    options = request.get("stream_options") or {}
-    if not isinstance(request.get("stream", False), bool | None) or not isinstance(options, dict):
-        raise InvalidInputError("stream must be true or false, and stream_options an object.")
-    fields = {
-        "messages": messages,
-        **{name: request[name] for name in _PASSED if request.get(name) is not None},
-    }
+    passed = {field: request[field] for field in _PASSED if field in request}
     return ChatRequest(
-        fields,
-        texts[users[-1]],
-        amount,
-        blake2b(orjson.dumps(messages[: users[0] + 1]), digest_size=16).digest(),
-        not any(message["role"] == "assistant" for message in messages),
+        passed,
+        len(orjson.dumps(passed)),
         limit,
-        len(orjson.dumps(fields)),
-        bool(request.get("stream")),
-        bool(options.get("include_usage")),
+        text=texts[users[-1]],
+        budget=amount,
+        conversation=blake2b(orjson.dumps(messages[: users[0] + 1]), digest_size=16).digest(),
+        is_first=not any(message["role"] == "assistant" for message in messages),
+        is_stream=request.get("stream", False),
+        has_usage=bool(request.get("stream_options", {}).get("include_usage")),
     )
+
+
+def _shown(value: Any) -> str:
+    """A value in an error; lists and objects may be too deep to be written."""
+    return repr(value)[:60] if isinstance(value, str | int | float | None) else type(value).__name__
+
+
+def _fields_of(value: dict[str, Any], what: str, names: Collection[str]) -> dict[str, Any]:
+    """The fields that have values; one that is not listed may have a price of its own, and is refused."""
+    used = {name: field for name, field in value.items() if field not in (None, [], {})}
+    for name in used:
+        if name not in names:
+            raise InvalidInputError(f"{name[:60]!r} is not supported in {what}.{closest(name, names)}")
+    return used
+
+
+def _check_calls(what: str, calls: Any, names: Collection[str]) -> None:
+    """Refuse tools, and calls of them, that are no functions: a server may have a price for those."""
+    for call in calls if isinstance(calls, list) else [calls]:
+        kind = call.get("type", "function") if isinstance(call, dict) else None
+        if kind not in ("function", "custom"):
+            raise InvalidInputError(f"{what} must be functions; got the type {_shown(kind)}.")
+        _fields_of(call, what, names)
 
 
 def _text_of(message: dict[str, Any]) -> str:
     """The text of a message; images and sounds are refused, because what they cost is not known before."""
     role, content = message.get("role"), message.get("content")
     if role not in _ROLES:
-        raise InvalidInputError(f"role must be one of {', '.join(_ROLES)}; got {str(role)[:60]!r}.")
-    if isinstance(content, str):
-        return content
+        raise InvalidInputError(f"role must be one of {', '.join(_ROLES)}; got {_shown(role)}.")
+    _fields_of(message, "a message", _MESSAGE)
+    _check_calls("tool_calls", message.get("tool_calls") or [], (*_CALL, "id", "index", "extra_content"))
     if content is None and role == "assistant":
         return ""
-    if isinstance(content, list) and content:
-        parts = [
-            part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
-            for part in content
-        ]
-        if all(isinstance(part, str) for part in parts):
-            return "\n".join(map(str, parts))
-    raise InvalidInputError(f"content of a message of the role {role!r} must be text, or a list of texts.")
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if (
+        not isinstance(parts, list)
+        or not parts
+        or not all(
+            isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
+            for part in parts
+        )
+    ):
+        raise InvalidInputError(
+            f"content of a message of the role {role!r} must be text, or a list of texts."
+        )
+    return "\n".join(_fields_of(part, "a text", ("type", "text"))["text"] for part in parts)
 
 
 # -- the gateway -----------------------------------------------------------------------------------
@@ -196,6 +221,73 @@ class LogRow:
     outcome: str = ""
 
 
+class UsageLog:
+    """The log of usage, a CSV file: a full one becomes ``NAME.1``, that one ``NAME.2``, and the tenth is removed.
+
+    A line that cannot be written costs no answer: it is counted, and said in the log of the gateway.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    max_bytes : int
+        Size of a full one.
+    failures : Counter
+        Metric of lines that could not be written.
+    """
+
+    _HEADER = (",".join(column.name for column in fields(LogRow)) + "\r\n").encode()
+
+    def __init__(self, path: Path, max_bytes: int, failures: Any) -> None:
+        self._path, self._max_bytes, self._failures = path, max_bytes, failures
+        self._file = self._opened()
+
+    def _opened(self) -> int:
+        try:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            start = os.pread(file, len(self._HEADER), 0) or self._HEADER[: os.write(file, self._HEADER)]
+        except OSError as error:
+            raise InvalidInputError(
+                f"the log {self._path} must be a file that can be written: {error}."
+            ) from error
+        if start != self._HEADER:
+            os.close(file)
+            raise InvalidInputError(
+                f"the log {self._path} must be empty, or begin with {self._HEADER.decode().strip()}; got "
+                f"{start.decode(errors='replace')!r}. Name another file."
+            )
+        return file
+
+    def add(self, row: LogRow) -> None:
+        """Add one call in one write, so that a process that is killed leaves no half of a line."""
+        text = io.StringIO()
+        csv.writer(text).writerow(astuple(row))
+        line = text.getvalue().encode("utf-8", "surrogatepass")
+        try:
+            size = os.fstat(self._file).st_size
+            if size + len(line) > max(self._max_bytes, len(self._HEADER) + len(line)):
+                self._begin_another()
+                size = len(self._HEADER)
+            if os.write(self._file, line) < len(line):
+                os.ftruncate(self._file, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except (OSError, InvalidInputError) as error:
+            self._failures.inc()
+            LOG.warning("a call is missing in the log of usage %s: %s", self._path, error)
+
+    def _begin_another(self) -> None:
+        for number in range(9, 0, -1):
+            former = self._path if number == 1 else Path(f"{self._path}.{number - 1}")
+            if former.exists():
+                former.replace(f"{self._path}.{number}")
+        full, self._file = self._file, self._opened()
+        os.close(full)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
 class ServedRouter:
     """A router made ready to serve; see ``Served``.
 
@@ -205,9 +297,20 @@ class ServedRouter:
         The router and its version.
     budget : float, optional
         Mean cost per request; None is the operating point of the file.
+    config : Config
+        Has the tables of its models.
+    former : dict of str to LanguageModel
+        Models before a reload; they hand on what is known of their servers, not their prices and pauses.
+
+    Attributes
+    ----------
+    models : dict of str to LanguageModel
+        Models that the router asks, by name.
     """
 
-    def __init__(self, loaded: Loaded, budget: float | None) -> None:
+    def __init__(
+        self, loaded: Loaded, budget: float | None, config: Config, former: Mapping[str, LanguageModel]
+    ) -> None:
         router, self.version = loaded.system, loaded.version
         if not isinstance(router, ModelRouter) or not router.reads_texts:
             raise InvalidInputError(
@@ -216,7 +319,24 @@ class ServedRouter:
         self.router: ModelRouter = router if budget is None else router.at(budget=budget)
         self.at = lru_cache(64)(lambda budget: router.at(budget=budget))
         self.cost_of_full = router.model_costs[router.best_model]
-        self.routes = tuple(router.pool_)
+        self.routes, prices = tuple(router.pool_), router.model_prices
+        for name in config.models:
+            if name not in prices:
+                raise InvalidInputError(
+                    f"[models.{name}] is no model of the router.{closest(name, list(prices))}"
+                )
+        lacking = [name for name in self.routes if name not in config.models]
+        if lacking:
+            raise InvalidInputError(
+                f"the router asks {', '.join(self.routes)}; [models.{lacking[0]}] must say where {lacking[0]!r} is: "
+                f'url = "https://HOST/v1", key_env = "NAME_OF_A_VARIABLE".'
+            )
+        self.models = {
+            name: LanguageModel(
+                name, config.models[name], prices[name], former[name].breaker if name in former else None
+            )
+            for name in self.routes
+        }
         self.router.start("warm up")
 
 
@@ -225,8 +345,6 @@ class ChatGateway(BaseGateway[ServedRouter]):
 
     Attributes
     ----------
-    models : dict of str to LanguageModel
-        Models of the router, by name.
     ledger : DayLedger
         What this day has cost.
     """
@@ -238,39 +356,23 @@ class ChatGateway(BaseGateway[ServedRouter]):
                 f"{config.workers}. Leave --workers out."
             )
         self.settings = settings = config.chat
-        self.models: dict[str, LanguageModel] = {}
         self.session: Any = None
         self._conversations: OrderedDict[bytes, str] = OrderedDict()
         self._pattern = None if settings.answer_pattern is None else re.compile(settings.answer_pattern)
         super().__init__(system, config, **how)
-        self.ledger = DayLedger(
-            settings.max_cost_per_day, None if settings.ledger is None else Path(settings.ledger)
-        )
-        self._log = None if settings.log is None else _open_log(Path(settings.log))
+        self.ledger = DayLedger(settings.max_cost_per_day, settings.ledger and Path(settings.ledger))
+        self.log = None
+        if settings.log is not None:
+            self.log = UsageLog(Path(settings.log), settings.max_log_bytes, self.metrics.unlogged)
 
     def _serving(self, loaded: Loaded) -> ServedRouter:
-        served, tables = ServedRouter(loaded, self.budget), self.config.models
-        prices = loaded.system.model_prices
-        for name in tables:
-            if name not in prices:
-                raise InvalidInputError(
-                    f"[models.{name}] is no model of the router.{closest(name, list(prices))}"
-                )
-        lacking = [name for name in served.routes if name not in tables]
-        if lacking:
-            raise InvalidInputError(
-                f"the router asks {', '.join(served.routes)}; [models.{lacking[0]}] must say where {lacking[0]!r} is: "
-                f'url = "https://HOST/v1", key_env = "NAME_OF_A_VARIABLE".'
-            )
-        for name in served.routes:
-            if name not in self.models:
-                self.models[name] = LanguageModel(name, tables[name], prices[name])
-        return served
+        former = self.model.models if hasattr(self, "model") else {}
+        return ServedRouter(loaded, self.budget, self.config, former)
 
     async def start(self) -> None:
         """Start to answer requests."""
-        limit = sum(model.settings.max_in_flight for model in self.models.values())
-        self.session = http_session({}, max_connections=limit, connect_timeout=5.0)
+        limit = sum(model.max_in_flight for model in self.config.models.values())
+        self.session = http_session({}, max_connections=limit, connect_timeout=_CONNECT_TIMEOUT)
         await super().start()
 
     async def close(self) -> None:
@@ -279,9 +381,9 @@ class ChatGateway(BaseGateway[ServedRouter]):
         if self.session is not None:
             await self.session.close()
         self.ledger.close()
-        if self._log is not None:
-            os.close(self._log)
-            self._log = None
+        if self.log is not None:
+            self.log.close()
+            self.log = None
 
     async def change_budget(self, budget: Any) -> None:
         """Go to the operating point of another mean cost per request; None is that of the file."""
@@ -290,12 +392,12 @@ class ChatGateway(BaseGateway[ServedRouter]):
 
     def refresh(self) -> dict[str, Any]:
         """Bring gauges up to date; returns what the status page shows besides metrics."""
-        return {**super().refresh(), "today": self.ledger.today}
+        return {**super().refresh(), "today": self.ledger.today, "rival": self.model.router.best_model}
 
     def pinned_model(self, chat: ChatRequest) -> str | None:
         """Model that answered the conversation before."""
         name = None if chat.is_first else self._conversations.get(chat.conversation)
-        return name if name in self.models else None
+        return name if name in self.model.models else None
 
     def remember(self, chat: ChatRequest, name: str) -> None:
         """Keep the model that has answered a conversation."""
@@ -310,23 +412,6 @@ class ChatGateway(BaseGateway[ServedRouter]):
             return text
         matches = list(self._pattern.finditer(text))
         return matches[-1].group(1 if self._pattern.groups else 0) if matches else None
-
-    def log(self, row: LogRow) -> None:
-        """Add one call to the log, in one write, so that a process that is killed leaves no half of a line."""
-        if self._log is not None:
-            line = io.StringIO()
-            csv.writer(line).writerow(asdict(row).values())
-            os.write(self._log, line.getvalue().encode("utf-8", "surrogatepass"))
-
-
-def _open_log(path: Path) -> int:
-    try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    except OSError as error:
-        raise InvalidInputError(f"the log {path} must be a file that can be written: {error}.") from error
-    if os.fstat(file).st_size == 0:
-        os.write(file, (",".join(column.name for column in fields(LogRow)) + "\r\n").encode())
-    return file
 
 
 # -- one request -----------------------------------------------------------------------------------
@@ -345,57 +430,64 @@ class ChatCall:
         The model whose answer is taken.
     failures : dict of str to str
         Models that the latest attempt has passed over, and why.
+    shown : Completion or None
+        The answer whose parts were passed on as they came.
     """
 
     def __init__(self, gateway: ChatGateway, chat: ChatRequest) -> None:
-        self._gateway, self._chat = gateway, chat
+        self._gateway, self._chat, self._served = gateway, chat, gateway.model
         self.id, self.created = f"chatcmpl-{uuid.uuid4().hex}", int(time.time())
-        served = gateway.model
-        self._router: ModelRouter = served.router if chat.budget is None else served.at(chat.budget)
-        self._session = self._router.start(chat.text)
-        self._best_cost: float = self._session.expected_cost(self._router.best_model)
         self._pinned = self._first = gateway.pinned_model(chat)
-        self._others: list[
-            str
-        ] = []  # models of which one is asked beyond the stop of an explored conversation
+        self._others: list[str] = []  # of which one is asked beyond the stop of an explored conversation
         self.asked: list[str] = []
         self.cost, self.model = 0.0, ""
         self.failures: dict[str, str] = {}
+        self.shown: Completion | None = None
         self._usage: Counter[str] = Counter()
         self._rows: dict[str, LogRow] = {}
+        self._session: Any = None
 
-    async def answer(self, *, live: bool) -> "Completion | AsyncGenerator[str | Completion, None]":
-        """The answer that is taken; with ``live``, the parts of one that will be, once the first has come."""
-        gateway = self._gateway
-        for pause in attempts(None, time.monotonic() + gateway.settings.deadline, longest_pause=1.0):
-            if pause:
-                await asyncio.sleep(pause)
-                self._session, self.failures = self._router.start(self._chat.text), {}
-            if (answer := await self._attempt(live)) is not None:
+    async def _start(self) -> None:
+        """Start the walk of the router, at its first model."""
+        self.failures, served, chat = {}, self._served, self._chat
+        self._router = served.router if chat.budget is None else served.at(chat.budget)
+        self._session = await _aside(chat.text, lambda: self._router.start(chat.text))
+
+    async def answer(self, stream: "EventStream | None") -> Completion:
+        """The answer that is taken; parts of one that will be taken in any case are streamed as they come."""
+        settings, began = self._gateway.settings, time.monotonic()
+        timeouts = [model.settings.timeout for model in self._served.models.values()]
+        patience = began + min(_CONNECT_TIMEOUT, *timeouts)
+        for pause in attempts(None, began + settings.deadline, longest_pause=1.0):
+            if not _BUSY & set(self.failures.values()) and time.monotonic() + pause > patience:
+                break
+            await asyncio.sleep(pause)
+            await self._start()
+            if (answer := await self._attempt(stream)) is not None:
                 return answer
             self._refuse_unanswerable()
         status = 429 if set(self.failures.values()) == {"ceiling"} else 503
-        raise Refusal(status, f"no model answers: {self._why()}.", gateway.config.retry_after)
+        raise Refusal(status, f"no model answers: {self._why()}.", self._gateway.config.retry_after)
 
-    async def _attempt(self, live: bool) -> "Completion | AsyncGenerator[str | Completion, None] | None":
+    async def _attempt(self, stream: "EventStream | None") -> Completion | None:
         """Ask the model of the conversation, then as the policy decides; None where all models fail."""
         session, completions = self._session, {}  # type: Any, dict[str, Completion]
         if self._first is not None:
             self.model, self._first = self._first, None
-            if (answer := await self._ask(self.model, live)) is not None:
+            if (answer := await self._ask(self.model, stream)) is not None:
                 return answer
         while (purchase := session.next_purchase) is not None:
             name, before, answer = purchase.name, self.cost, None
+            if session.takes_next:
+                self.model = name
             if name not in self.failures:
-                answer = await self._ask(name, live and session.takes_next)
+                answer = await self._ask(name, stream if session.takes_next else None)
             if answer is None:
                 session.fail(self.cost - before)
-            elif isinstance(answer, Completion):
-                completions[name] = answer
-                session.give(self._gateway.parsed(answer.text), cost=self.cost - before)
             else:
-                self.model = name
-                return answer
+                completions[name] = answer
+                parsed, cost = self._rows[name].answer, self.cost - before
+                await _aside(answer.text, partial(session.give, parsed, cost=cost))
         self.model = session.model or ""
         return completions.get(self.model)
 
@@ -406,7 +498,8 @@ class ChatCall:
             raise Refusal(400, f"no model takes the request: {self._why()}.")
         if not reasons <= {"ceiling", *REFUSALS}:
             return
-        least = min(self._most(name) for name, reason in self.failures.items() if reason == "ceiling")
+        models = self._served.models
+        least = min(models[name].most(self._chat) for name, why in self.failures.items() if why == "ceiling")
         if settings.max_cost is not None and self.cost + least > settings.max_cost:
             raise Refusal(
                 400,
@@ -421,75 +514,46 @@ class ChatCall:
 
     # -- calls -------------------------------------------------------------------------------------
 
-    async def _ask(
-        self, name: str, live: bool
-    ) -> "Completion | AsyncGenerator[str | Completion, None] | None":
-        """The completion of a model, its parts where they come live, or None where it fails."""
-        parts = self._parts(name, live)
+    async def _ask(self, name: str, stream: "EventStream | None") -> Completion | None:
+        """The answer of a model, paid for within the ceilings and recorded; None where it fails."""
+        gateway, chat, model, began = self._gateway, self._chat, self._served.models[name], time.time()
+        emit = None if stream is None or stream.has_begun else stream.emit
+        answer, outcome, bill, limit = None, "gone", Bill(0.0), gateway.settings.max_cost
         try:
-            first = await anext(parts)
-            if not live:
-                await anext(parts, None)  # counts its bill
-        except RemoteFailure:
-            return None
-        return _chained(first, parts) if isinstance(first, str) else first
-
-    async def _parts(self, name: str, live: bool) -> AsyncGenerator[str | Completion, None]:
-        """Parts of an answer and its completion, paid for and logged."""
-        gateway, chat, began = self._gateway, self._chat, time.time()
-        model, session, before = gateway.models[name], gateway.session, self.cost
-        failure: RemoteFailure | None = None
-        completion = Completion({})
-        try:
-            with self._paid(name) as bill:
-                if live:
-                    async with aclosing(model.stream(session, chat.fields, chat.max_tokens, bill)) as parts:
-                        async for part in parts:
-                            completion = part if isinstance(part, Completion) else completion
-                            yield part
-                else:
-                    yield (completion := await model.ask(session, chat.fields, chat.max_tokens, bill))
-        except BaseException as error:
-            failure = (
-                error if isinstance(error, RemoteFailure) else RemoteFailure("gone", "the client has gone")
-            )
-            self.failures[name] = failure.reason
-            raise
-        finally:
-            if failure is None or failure.reason not in UNTRIED:
-                self._record(name, completion, self.cost - before, began, failure)
-
-    @contextmanager
-    def _paid(self, name: str) -> Iterator[Bill]:
-        """Pay for a call within the ceilings of the request and of the day."""
-        bill, most, limit = Bill(0.0), self._most(name), self._gateway.settings.max_cost
-        if limit is not None and self.cost + most > limit:
-            raise RemoteFailure("ceiling", f"{most:.3g} would exceed max_cost")
-        try:
-            with self._gateway.ledger.reserved(most) as bill:
-                yield bill
+            if limit is not None and self.cost + model.most(chat) > limit:
+                raise RemoteFailure("ceiling", f"{model.most(chat):.3g} would exceed max_cost")
+            with gateway.ledger.reserved(model.most(chat)) as bill:
+                answer = await model.ask(gateway.session, chat, bill, emit)
+            outcome, self.shown = "answered", self.shown if emit is None else answer
+        except RemoteFailure as failure:
+            outcome = failure.reason
         finally:
             self.cost += bill.amount
+            if answer is None:
+                self.failures[name] = outcome
+            if outcome not in UNTRIED:
+                self._record(name, answer, bill.amount, began, outcome)
+        return answer
 
-    def _most(self, name: str) -> float:
-        return self._gateway.models[name].most(self._chat.n_bytes, self._chat.max_tokens)
-
-    def _record(
-        self, name: str, completion: Completion, cost: float, began: float, failure: RemoteFailure | None
-    ) -> None:
+    def _record(self, name: str, answer: Completion | None, cost: float, began: float, outcome: str) -> None:
         """Keep a call for the log; one that failed is of quality 0."""
         self.asked.append(name)
-        self._usage.update(completion.usage)
         row = self._rows.setdefault(name, LogRow(self.id, 0.0, self._chat.text, name))
         row.cost += cost
         row.seconds += time.time() - began
-        row.quality = "" if failure is None else 0
-        row.answer = self._gateway.parsed(completion.text) if failure is None else None
-        row.outcome = "answered" if failure is None else failure.reason
-        if failure is not None:
-            self._gateway.metrics.degraded.labels(f"{name}: {failure.reason}").inc()
+        row.quality, row.answer, row.outcome = 0, None, outcome
+        if answer is None:
+            self._gateway.metrics.degraded.labels(f"{name}: {outcome}").inc()
+        else:
+            self._usage.update(answer.usage)
+            row.quality, row.answer = "", self._gateway.parsed(answer.text)
 
     # -- the end -----------------------------------------------------------------------------------
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the answer that is taken is whole."""
+        return self.model in self._rows and self._rows[self.model].outcome == "answered"
 
     def _propensity(self, name: str) -> float:
         """Probability of asking a model; 1 for a pinned model, and for one instead of others that failed."""
@@ -500,21 +564,23 @@ class ChatCall:
             return policy + (1.0 - policy) * self._gateway.config.explore / len(self._others)
         return policy or 1.0
 
-    def headers(self, *, is_over: bool = True) -> dict[str, str]:
-        """Models that were asked and their cost, which is not known before the end."""
+    def headers(self) -> dict[str, str]:
+        """Models that were asked and their cost, which is not known before the answer is whole."""
+        asked = self.asked if self.is_answered else [*self.asked, self.model]
         headers = {
             "x-request-id": self.id,
-            "x-thrifty-models": ",".join(map(quote, self.asked if is_over else [*self.asked, self.model])),
+            "x-thrifty-models": ",".join(map(quote, asked)),
             "x-thrifty-model": quote(self.model),
             "x-thrifty-propensity": f"{self._propensity(self.model):.6g}",
         }
-        if is_over:
+        if self.is_answered:
             headers |= {"x-thrifty-cost": f"{self.cost:.9g}", "x-thrifty-saved": f"{self._saved:.9g}"}
         return headers
 
     @property
     def _saved(self) -> float:
-        return self._best_cost - self.cost
+        """What the best single model would be expected to cost beyond the bill."""
+        return float(self._session.expected_cost(self._router.best_model)) - self.cost
 
     def summary(self) -> dict[str, Any]:
         """Facts about the request in the last part of a stream."""
@@ -526,22 +592,28 @@ class ChatCall:
             "propensity": self._propensity(self.model),
         }
 
-    @property
-    def usage(self) -> dict[str, int]:
-        """Tokens of all calls."""
-        return {name: self._usage[name] for name in ("prompt_tokens", "completion_tokens", "total_tokens")}
+    def response(
+        self, kind: str, choices: list[dict[str, Any]], *, has_usage: bool = False
+    ) -> dict[str, Any]:
+        """A whole response, or a part of a stream, as OpenAI's protocol has it; with the tokens of all calls."""
+        named = {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+        tokens = "prompt_tokens", "completion_tokens", "total_tokens"
+        usage = {"usage": {name: self._usage[name] for name in tokens}} if has_usage else {}
+        return {**named, "choices": choices, **usage}
 
     def end(self) -> None:
         """Count the request, and log its calls; an explored one goes on first."""
-        metrics, gateway = self._gateway.metrics, self._gateway
+        gateway, metrics = self._gateway, self._gateway.metrics
         metrics.spend.inc(self.cost)
-        if self.model:
+        if self.is_answered:
             metrics.n_rows += 1
             metrics.saved.inc(self._saved)
             metrics.rows.labels(self.model).inc()
             gateway.remember(self._chat, self.model)
             if not self._pinned and self._chances[0] < gateway.config.explore:
                 self._others = [name for name in self._router.pool_ if name not in self._rows]
+        else:
+            metrics.saved.inc(-self.cost)
         if self._others:
             gateway.in_background(self._explore())
         else:
@@ -557,96 +629,136 @@ class ChatCall:
         """Ask one model more than the policy does, for the log."""
         before = self.cost
         try:
-            await self._ask(self._others[int(self._chances[1] * len(self._others))], live=False)
+            await self._ask(self._others[int(self._chances[1] * len(self._others))], None)
         finally:
             self._gateway.metrics.spend.inc(self.cost - before)
+            self._gateway.metrics.saved.inc(before - self.cost)
             self._log()
 
     def _log(self) -> None:
-        for name, row in self._rows.items():
-            row.time, row.propensity = round(time.time(), 3), self._propensity(name)
-            row.taken = int(name == self.model)
-            self._gateway.log(row)
+        if (log := self._gateway.log) is not None:
+            for name, row in self._rows.items():
+                row.time, row.propensity = round(time.time(), 3), self._propensity(name)
+                row.taken = int(name == self.model and self.is_answered)
+                log.add(row)
 
 
-async def _chained(first: Any, parts: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
-    """All parts again, of which the first was taken."""
-    async with aclosing(parts):
-        yield first
-        async for part in parts:
-            yield part
+async def _aside(text: str, work: Callable[[], Any]) -> Any:
+    """Result of work on a text; other requests go on while a long one is read."""
+    return await asyncio.to_thread(work) if len(text) > _LONG else work()
 
 
 # -- responses -------------------------------------------------------------------------------------
 
 
-def _response(call: ChatCall, kind: str, choices: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    """A whole response, or a part of a stream, as OpenAI's protocol has it."""
-    named = {"id": call.id, "object": kind, "created": call.created, "model": call.model}
-    return {**named, "choices": choices, **more}
+class EventStream:
+    """Server-sent events of one answer. Where a model breaks off, the answer of another one follows an empty line.
 
+    Attributes
+    ----------
+    has_begun : bool
+        Whether the client has got a part.
+    """
 
-async def _complete(gateway: ChatGateway, request: Request) -> Response:
-    """Answer a conversation with one of many models."""
-    chat = read_chat(await request.body(), gateway.settings.max_tokens)
-    call, answer = ChatCall(gateway, chat), None  # type: ChatCall, Any
-    try:
-        answer = await call.answer(live=chat.may_stream_live)
-        if chat.is_stream:
-            headers = call.headers(is_over=isinstance(answer, Completion)) | {"cache-control": "no-cache"}
-            return StreamingResponse(
-                _events(call, chat, answer), headers=headers, media_type="text/event-stream"
-            )
-        choice = {"index": 0, "message": answer.message, "finish_reason": answer.finish_reason}
-        response = _response(call, "chat.completion", [choice], usage=call.usage)
-        return json_response(response, headers=call.headers())
-    finally:
-        facts = facts_of(request)
-        facts |= {"models": call.asked, "cost": call.cost}
-        if answer is None or not chat.is_stream:
-            call.end()
+    def __init__(self, call: ChatCall, send: Send) -> None:
+        self._call, self._send, self.has_begun = call, send, False
 
+    async def emit(self, text: str) -> None:
+        """Send a part of the answer."""
+        await self._part({"content": text})
 
-async def _events(call: ChatCall, chat: ChatRequest, answer: Any) -> AsyncGenerator[bytes, None]:
-    """Server-sent events of an answer. Where a model breaks off, the answer of another one follows an empty line."""
-
-    def event(content: Any) -> bytes:
-        return b"data: %b\n\n" % orjson.dumps(content)
-
-    def part(delta: dict[str, Any], reason: str | None = None, **more: Any) -> bytes:
-        choice = {"index": 0, "delta": delta, "finish_reason": reason}
-        return event(_response(call, "chat.completion.chunk", [choice], **more))
-
-    try:
-        yield part({"role": "assistant", "content": ""})
-        if isinstance(answer, Completion):
-            yield part(_delta(answer))
+    async def end(self, answer: Completion | str, *, has_usage: bool) -> None:
+        """Send what is left of the answer, and the bill; or an error."""
+        if isinstance(answer, str):
+            await self._event(chat_error(answer, 503))
         else:
-            try:
-                async with aclosing(answer) as texts:
-                    async for text in texts:
-                        if isinstance(text, str):
-                            yield part({"content": text})
-                        else:
-                            answer = text
-            except RemoteFailure:
-                answer = await call.answer(live=False)
-                yield part({"content": "\n\n"})
-                yield part(_delta(answer))
-        yield part({}, answer.finish_reason, thrifty=call.summary())
-        if chat.has_usage:
-            yield event(_response(call, "chat.completion.chunk", [], usage=call.usage))
-        yield b"data: [DONE]\n\n"
-    except Refusal as error:
-        yield event(chat_error(str(error), error.status))
+            if answer is not self._call.shown:
+                if self.has_begun:
+                    await self.emit("\n\n")
+                await self._part(_delta(answer))
+            await self._part({}, answer.finish_reason, thrifty=self._call.summary())
+            if has_usage:
+                await self._event(self._call.response("chat.completion.chunk", [], has_usage=True))
+            await self._write(b"data: [DONE]\n\n")
+        await self._write(b"", more_body=False)
+
+    async def _part(self, delta: dict[str, Any], reason: str | None = None, **more: Any) -> None:
+        if not self.has_begun:
+            self.has_begun = True
+            headers = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
+            headers |= self._call.headers()
+            raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+            await self._send({"type": "http.response.start", "status": 200, "headers": raw})
+            await self._part({"role": "assistant", "content": ""})
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        await self._event({**self._call.response("chat.completion.chunk", [choice]), **more})
+
+    async def _event(self, content: Any) -> None:
+        await self._write(b"data: %b\n\n" % orjson.dumps(content))
+
+    async def _write(self, body: bytes, *, more_body: bool = True) -> None:
+        try:
+            async with asyncio.timeout(_WRITE_TIMEOUT):
+                await self._send({"type": "http.response.body", "body": body, "more_body": more_body})
+        except TimeoutError:
+            raise ClientDisconnect from None  # it is there, and reads nothing
+
+
+async def _complete(
+    gateway: ChatGateway, chat: ChatRequest, facts: dict[str, Any], scope: Scope, receive: Receive, send: Send
+) -> None:
+    """Answer a conversation with one of many models."""
+    call = ChatCall(gateway, chat)
+    stream = EventStream(call, send) if chat.is_stream else None
+    # Another answer can follow a text, but no half of a JSON.
+    is_live = not {"tools", "response_format"} & set(chat.fields)
+    answer: Completion | str
+    try:
+        async with _while_connected(receive):
+            answer = await call.answer(stream if is_live else None)
+    except Refusal as refusal:
+        if stream is None or not stream.has_begun:
+            raise
+        answer = str(refusal)
     finally:
+        facts |= {"models": call.asked, "cost": call.cost}
         call.end()
+    if stream is not None:
+        await stream.end(answer, has_usage=chat.has_usage)
+    elif isinstance(answer, Completion):
+        choice = {"index": 0, "message": answer.message, "finish_reason": answer.finish_reason}
+        response = call.response("chat.completion", [choice], has_usage=True)
+        await json_response(response, headers=call.headers())(scope, receive, send)
+
+
+@asynccontextmanager
+async def _while_connected(receive: Receive) -> AsyncIterator[None]:
+    """Cancel the block when the client leaves."""
+    task, has_left = asyncio.current_task(), False
+
+    async def watch() -> None:
+        nonlocal has_left
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        has_left = True
+        if task is not None:
+            task.cancel()
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if has_left and task is not None and not task.uncancel():
+            raise ClientDisconnect from None
+        raise  # the gateway stops
+    finally:
+        watching.cancel()
 
 
 def _delta(completion: Completion) -> dict[str, Any]:
     """A whole message as one part of a stream."""
     delta = {key: value for key, value in completion.message.items() if key != "role"}
-    if isinstance(delta.get("tool_calls"), list):
+    if "tool_calls" in delta:
         delta["tool_calls"] = [{"index": place, **call} for place, call in enumerate(delta["tool_calls"])]
     return delta
 
@@ -661,8 +773,9 @@ def chat_error(message: str, status: int) -> dict[str, Any]:
 def chat_routes(gateway: ChatGateway) -> list[Route]:
     """The operations for clients."""
 
-    async def chat(request: Request) -> Response:
-        return await _complete(gateway, request)
+    async def chat(request: Request) -> Any:
+        read = read_chat(await request.body(), gateway.settings.max_tokens)
+        return partial(_complete, gateway, read, facts_of(request))
 
     async def models(_: Request) -> Response:
         model = {"id": NAME, "object": "model", "created": int(gateway.metrics.started), "owned_by": NAME}

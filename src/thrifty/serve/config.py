@@ -170,6 +170,8 @@ class ModelSettings:
         Dollars per call, or per million tokens in and out; those of the router by default.
     timeout : float
         Seconds that an answer may take, or, where it is passed on as it comes, each part of it.
+    stream_timeout : float
+        Seconds that an answer that is passed on may take in all.
     max_in_flight : int
         Most calls at the same time.
     max_tokens_name : {"max_tokens", "max_completion_tokens"}
@@ -183,6 +185,7 @@ class ModelSettings:
     key_env: str | None = None
     price: Any = None
     timeout: float = _number(60.0, 1e-3, 3600)
+    stream_timeout: float = _number(600.0, 1e-3, 86_400)
     max_in_flight: int = _number(256, 1)
     max_tokens_name: str = _choice("max_tokens", "max_completion_tokens")
     extra_tokens: int = _number(64, 0)
@@ -205,10 +208,12 @@ class ChatSettings:
         File that keeps what was spent today; without one, a restart begins at 0.
     log : str, optional
         CSV file to which a line is added for each call, as ``thrifty route`` reads it.
+    max_log_bytes : int
+        Size at which the log becomes ``LOG.1``, that one ``LOG.2``, up to ``LOG.9``, and a new one is begun.
     max_tokens : int
         Tokens of an answer where a request names no limit.
     deadline : float
-        Seconds in which models are asked again where all of them fail.
+        Seconds in which models are asked again where none answers and some are only busy.
     max_conversations : int
         Conversations whose model is kept; the oldest make room.
     answer_pattern : str, optional
@@ -219,6 +224,7 @@ class ChatSettings:
     max_cost_per_day: float | None = _number(None, 0)
     ledger: str | None = None
     log: str | None = None
+    max_log_bytes: int = _number(2**27, 1)
     max_tokens: int = _number(1024, 1)
     deadline: float = _number(60.0, 0, 3600)
     max_conversations: int = _number(100_000, 1)

@@ -19,7 +19,7 @@ from prometheus_client import generate_latest
 from thrifty.bundle.save_load import load
 from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.purchases.retry import RetryingSource
-from thrifty.engine.table.drift import Spread
+from thrifty.engine.table.training import Spread
 from thrifty.engine.walk.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.files import read_capped
@@ -118,6 +118,7 @@ class BaseGateway(ABC, Generic[InForce]):
             "version": self.model.version,
             "seconds": time.time() - self.metrics.started,
             "cost_of_full": self.model.cost_of_full,
+            "rival": "the full model",
             "budget": self.budget,
             "on_remote_failure": self.config.on_remote_failure,
             "breaker": None,

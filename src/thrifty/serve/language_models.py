@@ -1,9 +1,9 @@
 """Language models behind OpenAI's protocol: calls that are paid for, and a ledger of what a day has cost.
 
 The most that a call can cost is reserved before it is sent: a token has at least one byte, so that a prompt has at most
-as many tokens as bytes, and every call carries a limit of tokens of its answer. What the server reports as used is then
-counted instead; without such a report, the reservation is. A call counts nothing only where the server was not
-reached, or refused it.
+as many tokens as bytes, and every call carries a limit of tokens of its answer. Once the answer is whole, what the
+server reports as used is counted instead, up to that limit and to the bytes that came; without such a report, the
+reservation is. A call counts nothing only where the server was not reached, or refused it.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ import os
 import struct
 import time
 import zlib
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from thrifty.engine.prices.models import ModelPrice, check_price
+from thrifty.engine.prices.prices import ModelPrice, check_price
 from thrifty.engine.purchases.http import open_post, read_body
 from thrifty.engine.purchases.retry import NOT_TRIED, CircuitBreaker
 from thrifty.errors import InvalidInputError, RemoteFailure
@@ -29,6 +29,9 @@ from thrifty.serve.config import ModelSettings
 
 MAX_RESPONSE = 32 * 2**20
 """Bytes of the largest response that is read."""
+
+MAX_LINE = 2**20
+"""Bytes of the longest line of a stream."""
 
 REFUSALS = ("status_400", "status_413", "status_422")
 """Failures that are due to the request: they do not count against the model."""
@@ -40,6 +43,44 @@ _PAUSE = 1.0
 """Seconds for which a model is left alone that is rate-limited and names no time."""
 
 _DAY = 86_400
+
+Emit = Callable[[str], Awaitable[None]]
+"""Passes a part of an answer on."""
+
+
+@dataclass
+class ChatRequest:
+    """A request for a completion, checked.
+
+    Attributes
+    ----------
+    fields : dict
+        Fields of the request to models.
+    n_bytes : int
+        Their bytes, an upper bound of the tokens of the prompt.
+    max_tokens : int
+        Limit of the tokens of an answer.
+    text : str
+        The last message of the user, which the router reads.
+    budget : float, optional
+        Mean cost that the request asks for.
+    conversation : bytes
+        Hash of the messages up to the first one of the user.
+    is_first : bool
+        Whether the conversation begins with this request.
+    is_stream, has_usage : bool
+        Whether the answer comes in parts, and whether the last of them has the tokens of all calls.
+    """
+
+    fields: dict[str, Any]
+    n_bytes: int
+    max_tokens: int
+    text: str
+    budget: float | None
+    conversation: bytes
+    is_first: bool
+    is_stream: bool
+    has_usage: bool
 
 
 @dataclass
@@ -53,7 +94,7 @@ class Completion:
     finish_reason : str
         Why the answer ends.
     usage : dict of str to int
-        Tokens that the server counted; empty where it reports none.
+        Tokens that were counted; empty where the server reports none.
     """
 
     message: dict[str, Any]
@@ -64,6 +105,9 @@ class Completion:
     def text(self) -> str:
         """The answer; a call of tools as JSON."""
         return str(self.message.get("content") or orjson.dumps(self.message.get("tool_calls") or "").decode())
+
+
+# -- the ledger ------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -192,6 +236,9 @@ def _read_ledger(content: bytes) -> tuple[float, float]:
     return day, dollars
 
 
+# -- models ----------------------------------------------------------------------------------------
+
+
 class LanguageModel:
     """One model of a router, behind a server that speaks OpenAI's protocol.
 
@@ -203,9 +250,13 @@ class LanguageModel:
         Where it is, and its limits.
     price : float or pair of float, optional
         Its price in the router, unless the settings have one.
+    breaker : CircuitBreaker, optional
+        That of the same model before a reload.
     """
 
-    def __init__(self, name: str, settings: ModelSettings, price: ModelPrice) -> None:
+    def __init__(
+        self, name: str, settings: ModelSettings, price: ModelPrice, breaker: CircuitBreaker | None = None
+    ) -> None:
         checked = check_price(name, price if settings.price is None else settings.price)
         if checked is None or callable(checked):
             raise InvalidInputError(
@@ -213,7 +264,7 @@ class LanguageModel:
                 f"none."
             )
         self.name, self.price, self.settings = name, checked, settings
-        self.breaker = CircuitBreaker(max_in_flight=settings.max_in_flight)
+        self.breaker = breaker or CircuitBreaker(max_in_flight=settings.max_in_flight)
         self._resumes = 0.0
         self._headers = {"Content-Type": "application/json"}
         if settings.key_env is not None:
@@ -230,97 +281,102 @@ class LanguageModel:
             return (self.price[0] * n_in + self.price[1] * n_out) / 1e6
         return self.price
 
-    def most(self, n_bytes: int, max_tokens: int) -> float:
+    def most(self, chat: ChatRequest) -> float:
         """The most that a call can cost."""
-        return self._price_of(n_bytes + self.settings.extra_tokens, max_tokens)
+        return self._price_of(chat.n_bytes + self.settings.extra_tokens, chat.max_tokens)
 
-    def _count(self, usage: Any, bill: Bill) -> dict[str, int]:
-        """Replace the reservation by what the server reports."""
-        names = "prompt_tokens", "completion_tokens"
-        counts: list[Any] = [usage.get(name) if isinstance(usage, dict) else None for name in names]
-        if not all(type(count) is int and count >= 0 for count in counts):
-            return {}
-        bill.amount = self._price_of(*counts)
-        return {**dict(zip(names, counts, strict=True)), "total_tokens": sum(counts)}
+    async def ask(self, session: Any, chat: ChatRequest, bill: Bill, emit: Emit | None = None) -> Completion:
+        """Return the answer to one call, within the breaker, and count its bill; ``emit`` gets its parts as they come.
 
-    @contextlib.asynccontextmanager
-    async def _call(self, session: Any, fields: Mapping[str, Any], max_tokens: int, **more: Any) -> Any:
-        """The response to one call, within the breaker; a model that is rate-limited is left alone for a while."""
-        settings = self.settings
+        A model that is rate-limited is left alone for a while.
+        """
         if time.monotonic() < self._resumes:
             raise RemoteFailure("paused", "it is rate-limited")
-        named = {"model": settings.model or self.name, settings.max_tokens_name: max_tokens}
-        body = orjson.dumps({**fields, **named, **more})
-        url = f"{settings.url.rstrip('/')}/chat/completions"
-        refusal = None
         with self.breaker.attempt():
             try:
-                async with open_post(
-                    session, url, body, seconds=settings.timeout, headers=self._headers
-                ) as opened:
-                    yield opened
+                return await self._call(session, chat, bill, emit)
             except RemoteFailure as failure:
                 if failure.reason == "status_429" or failure.retry_after is not None:
                     self._resumes = time.monotonic() + (failure.retry_after or _PAUSE)
                 if failure.reason not in REFUSALS:
                     raise
                 refusal = failure
-        if refusal is not None:
-            raise refusal
+        raise refusal
 
-    async def ask(self, session: Any, fields: Mapping[str, Any], max_tokens: int, bill: Bill) -> Completion:
-        """A whole answer; its bill is counted."""
-        async with self._call(session, fields, max_tokens) as (response, _):
-            answer = _parsed(await read_body(response, MAX_RESPONSE))
-            usage = self._count(answer.get("usage"), bill)
-            choice = _first_choice(answer)
-            message = choice.get("message")
-            if not isinstance(message, dict) or not (
-                (isinstance(message.get("content"), str) and message["content"].strip())
-                or (isinstance(message.get("tool_calls"), list) and message["tool_calls"])
-            ):
-                raise RemoteFailure("nonsense", "its answer has neither text nor tool calls")
-            kept = {key: message[key] for key in ("content", "tool_calls", "refusal") if key in message}
-            return Completion({"role": "assistant", **kept}, str(choice.get("finish_reason")), usage)
+    async def _call(self, session: Any, chat: ChatRequest, bill: Bill, emit: Emit | None) -> Completion:
+        settings = self.settings
+        named = {"model": settings.model or self.name, settings.max_tokens_name: chat.max_tokens}
+        if emit is not None:
+            named |= {"stream": True, "stream_options": {"include_usage": True}}
+        url, body = f"{settings.url.rstrip('/')}/chat/completions", orjson.dumps({**chat.fields, **named})
+        async with open_post(session, url, body, seconds=settings.timeout, headers=self._headers) as (
+            response,
+            deadline,
+        ):
+            if emit is None:
+                content = await read_body(response, MAX_RESPONSE)
+                answer, n_bytes = _parsed(content), len(content)
+            else:
+                answer, n_bytes = await self._stream(response, deadline, emit)
+        return _completion(answer, self._count(answer.get("usage"), chat, n_bytes, bill))
 
-    async def stream(
-        self, session: Any, fields: Mapping[str, Any], max_tokens: int, bill: Bill
-    ) -> AsyncGenerator[str | Completion, None]:
-        """Parts of an answer as they come, then the completion; its bill is counted."""
-        how = {"stream": True, "stream_options": {"include_usage": True}}
-        text, reason, usage, n_bytes = [], None, {}, 0  # type: list[str], Any, dict[str, int], int
-        async with self._call(session, fields, max_tokens, **how) as (response, deadline):
-            while line := await _line(response):
-                n_bytes += len(line)
-                if n_bytes > MAX_RESPONSE:
-                    response.close()
-                    raise RemoteFailure("too_large", f"the response is larger than {MAX_RESPONSE:,} bytes")
-                deadline.reschedule(asyncio.get_running_loop().time() + self.settings.timeout)
-                data = line.strip().removeprefix(b"data:").strip()
-                if not line.startswith(b"data:") or data == b"[DONE]":
-                    continue
-                chunk = _parsed(data)
-                usage = self._count(chunk.get("usage"), bill) or usage
-                if not chunk.get("choices") and "error" not in chunk:
-                    continue
+    def _count(self, usage: Any, chat: ChatRequest, n_received: int, bill: Bill) -> dict[str, int]:
+        """Replace the reservation by what the server reports, as far as it was sent and received."""
+        names = "prompt_tokens", "completion_tokens"
+        counts: list[Any] = [usage.get(name) if isinstance(usage, dict) else None for name in names]
+        if not all(type(count) is int and count >= 0 for count in counts):
+            return {}
+        n_in = min(counts[0], chat.n_bytes + self.settings.extra_tokens)
+        n_out = min(counts[1], max(chat.max_tokens, n_received))
+        bill.amount = self._price_of(n_in, n_out)
+        return {"prompt_tokens": n_in, "completion_tokens": n_out, "total_tokens": n_in + n_out}
+
+    async def _stream(self, response: Any, deadline: Any, emit: Emit) -> tuple[dict[str, Any], int]:
+        """Emit the parts of an answer; all of it, with the usage reported after the last part, and its bytes."""
+        text, reason, usage, n_bytes = list[str](), None, None, 0
+        clock = asyncio.get_running_loop().time
+        ends = clock() + self.settings.stream_timeout
+        async for line in _lines(response):
+            n_bytes += len(line)
+            if n_bytes > MAX_RESPONSE:
+                response.close()
+                raise RemoteFailure("too_large", f"the response is larger than {MAX_RESPONSE:,} bytes")
+            data = line.strip().removeprefix(b"data:").strip()
+            if not line.startswith(b"data:") or data == b"[DONE]":
+                continue
+            chunk = _parsed(data)
+            if chunk.get("choices") or "error" in chunk:
                 choice = _first_choice(chunk)
                 delta = choice.get("delta")
-                part = delta.get("content") if isinstance(delta, dict) else None
                 reason = choice.get("finish_reason") or reason
-                if isinstance(part, str) and part:
-                    text.append(part)
-                    yield part
-            if reason is None or not "".join(text).strip():
-                raise RemoteFailure("closed" if text else "nonsense", "its answer broke off or was empty")
-        yield Completion({"role": "assistant", "content": "".join(text)}, str(reason), usage)
+                if isinstance(delta, dict) and any(delta[name] for name in delta if name != "role"):
+                    usage = None  # it was reported before this part
+                    part = delta.get("content")
+                    if isinstance(part, str) and part:
+                        text.append(part)
+                        deadline.reschedule(None)  # a slow client is no failure of the model
+                        await emit(part)
+                    deadline.reschedule(min(clock() + self.settings.timeout, ends))
+            usage = chunk.get("usage") or usage
+        if reason is None:
+            raise RemoteFailure("closed", "its answer broke off")
+        choice = {"message": {"content": "".join(text)}, "finish_reason": reason}
+        return {"choices": [choice], "usage": usage}, n_bytes
 
 
-async def _line(response: Any) -> bytes:
-    try:
-        line: bytes = await response.content.readline()
-    except ValueError as error:  # a line beyond the buffer
-        raise RemoteFailure("too_large", str(error)) from error
-    return line
+# -- responses -------------------------------------------------------------------------------------
+
+
+async def _lines(response: Any) -> AsyncIterator[bytes]:
+    """Lines of a response."""
+    rest = b""
+    async for part in response.content.iter_any():
+        *lines, rest = (rest + part).split(b"\n")
+        if max(map(len, (rest, *lines))) > MAX_LINE:
+            response.close()  # else the rest would be read before the connection is used again
+            raise RemoteFailure("too_large", f"a line of the response is longer than {MAX_LINE:,} bytes")
+        for line in lines:
+            yield line
 
 
 def _parsed(content: bytes) -> dict[str, Any]:
@@ -338,3 +394,25 @@ def _first_choice(answer: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise RemoteFailure("nonsense", "its answer has no choices")
     return choices[0]
+
+
+def _completion(answer: dict[str, Any], usage: dict[str, int]) -> Completion:
+    """A whole answer, which has text or calls of tools, and can be sent on."""
+    choice = _first_choice(answer)
+    message = choice.get("message")
+    message = message if isinstance(message, dict) else {}
+    content, calls, refusal = (message.get(name) for name in ("content", "tool_calls", "refusal"))
+    kept: dict[str, Any] = {"role": "assistant", "content": content if isinstance(content, str) else None}
+    if calls:
+        kept["tool_calls"] = calls
+    if isinstance(refusal, str):
+        kept["refusal"] = refusal
+    are_calls = isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
+    if not (are_calls if calls else (kept["content"] or "").strip()):
+        raise RemoteFailure("nonsense", "its answer has neither text nor tool calls")
+    try:
+        orjson.dumps([[[[kept]]]])  # in a response it is nested so deep
+    except orjson.JSONEncodeError as error:
+        raise RemoteFailure("nonsense", f"its answer cannot be sent on: {error}") from error
+    reason = choice.get("finish_reason")
+    return Completion(kept, reason if isinstance(reason, str) else "stop", usage)

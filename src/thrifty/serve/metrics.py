@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import Metric
 
 from thrifty.arrays import Floats
-from thrifty.engine.table.drift import Spread
+from thrifty.engine.table.training import Spread
 from thrifty.serve.inference_protocol import Answered
 
 BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -67,6 +67,7 @@ class Metrics:
         about = "Rows that the full model did not answer, or for which a purchase failed, by reason."
         self.degraded = counter("degraded_rows", about, "reason")
         self.spend = counter("spend", "What rows paid.")
+        self.unlogged = counter("unlogged_calls", "Calls of models that the log of usage could not take.")
         self.reloads = counter("reloads", "Reloads of the file, by outcome.", "outcome")
         for outcome in ("done", "refused"):
             self.reloads.labels(outcome)  # shown as 0 from the start
@@ -94,6 +95,7 @@ class Metrics:
         # Series by their labels: prometheus_client takes longer to find them than to count.
         self.requests_of = cache(self.requests.labels)
         self._rows_of, self._latency_of = cache(self.rows.labels), cache(self.latency.labels)
+        self._latency_of("local")  # shown as 0 from the start
 
     def count(self, model: Any, numbers: Floats, answered: Answered, seconds: float) -> None:
         """Count the rows of one request, by the place that answered them, and its latency."""
@@ -174,6 +176,7 @@ def status_of(collected: Iterable[Metric], routes: Iterable[str]) -> dict[str, A
         return sum(sums(name, "").values())
 
     rows = sums("rows_total", "route")
+    spend, saved = total("spend_total"), total("saved_total")
     return {
         "requests": sums("requests_total", "status"),
         "in_flight": total("in_flight"),
@@ -182,8 +185,9 @@ def status_of(collected: Iterable[Metric], routes: Iterable[str]) -> dict[str, A
         "rows": sum(rows.values()),
         "routes": [{"route": route, "rows": rows.get(route, 0)} for route in routes],
         "degraded": sums("degraded_rows_total", "reason"),
-        "spend": total("spend_total"),
-        "saved": total("saved_total"),
+        "spend": spend,
+        "saved": saved,
+        "saved_share": saved / (saved + spend) if saved + spend > 0.0 else None,
         "bounds": BOUNDS,
         "latency": dict(_buckets(samples)),
         "reloads": sums("reloads_total", "outcome"),

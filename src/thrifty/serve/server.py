@@ -194,6 +194,8 @@ def _work(
     try:
         spending = Spending(config.budget_window, memory, folder / "lock", config.workers, number)
         app = create_app(load(), config, load=load, spending=spending)
+        app.state.gateway.refresh()
+        _take_disk(folder)
         public = _server(config, app, lifespan="on")
     except Exception as error:
         pipe.send(str(error))
@@ -221,6 +223,14 @@ def _work(
         await public.serve([listening])
 
     _run(config, public, serve())
+
+
+def _take_disk(folder: Path) -> None:
+    """Take the disk that metrics of this process need: a write to a mapped file ends a process if the disk is full."""
+    for path in folder.glob(f"*_{os.getpid()}.db"):
+        if hasattr(os, "posix_fallocate"):  # not on macOS
+            with path.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
 class _Worker:

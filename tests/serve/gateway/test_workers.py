@@ -9,6 +9,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -206,6 +207,14 @@ def test_a_worker_that_is_killed_is_replaced_while_the_other_one_answers(served,
             said["answers"][0]["cost"] for _, said in pool.map(lambda row: served.ask("/predict", row), rows)
         ]
     assert np.sum(costs) <= 1.02 * served.budget * len(costs) * (1 + 1e-9)
+
+
+def test_metrics_of_workers_have_the_disk_that_they_map(served):
+    for worker in workers_of(served.process):
+        files = [*Path(tempfile.gettempdir()).glob(f"thrifty-*/*_{worker}.db")]
+        assert files
+        for path in files:  # on a full disk, a hole in it would end the worker
+            assert 512 * path.stat().st_blocks >= path.stat().st_size
 
 
 def test_every_line_of_the_log_is_json_whatever_strangers_send(served):

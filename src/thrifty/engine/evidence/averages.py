@@ -11,8 +11,6 @@ from scipy import sparse
 
 from thrifty.arrays import Bools, Floats, Numbers
 
-__all__ = ["CorrectedAverages", "GateAverages", "Means", "RouteAverages"]
-
 
 @dataclass(frozen=True)
 class Means:

@@ -31,8 +31,6 @@ from thrifty.engine.walk.policy import SLACK, Policy, distinct_thresholds
 from thrifty.errors import InvalidInputError, InvalidParameterError
 from thrifty.rows import key_chance
 
-__all__ = ["CostBounds", "CostCertificate", "hold_budget"]
-
 System = TypeVar("System")
 
 

@@ -41,8 +41,6 @@ from thrifty.engine.evidence.hypothesis_tests import (
 from thrifty.errors import InvalidInputError
 from thrifty.rows import content_keys, query_keys
 
-__all__ = ["MEASURES", "Certificate", "CountedRows", "certify", "certify_counts", "check_hold_out"]
-
 MEASURES = ("share", "mean")
 """Risks that can be certified: the share of rows that are worse than with the full model, or the mean excess loss."""
 

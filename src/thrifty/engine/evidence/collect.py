@@ -24,16 +24,6 @@ from thrifty.engine.walk.walk import StageOutputs, Walk
 from thrifty.errors import InvalidInputError
 from thrifty.rows import content_keys, fingerprints
 
-__all__ = [
-    "chain_of",
-    "evidence_of",
-    "evidence_of_known",
-    "in_form_of_task",
-    "learned_chain_of",
-    "point_of",
-    "training_fingerprints",
-]
-
 
 def chain_of(thing: Any) -> Chain:
     """Chain of a fitted estimator, or the chain itself; any other object raises an error."""

@@ -4,16 +4,20 @@ For each row and each stage it holds the gate's score, the cost of a row that st
 answer; the last column is the full model, or the chain behind the stages. That determines what any thresholds do with
 the rows, so operating points are found, compared and certified on arrays, without calling a model again.
 
-Means, bootstrap and tests count *units*: rows, or, of a ranking, queries (``queries``).
+Means, bootstrap and tests count *units*: rows, or, of a ranking, queries.
 
 A router has no gates: its places are rules, and a point is the number of a rule that all rows follow (``of_rules``).
+
+Documents of one query stop at different stages, so the measure of an order belongs to no single document or stage, and
+documents of one query are not independent: ``RankedQueries`` has their sums and measures.
 """
 
 import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,14 +34,91 @@ from thrifty.arrays import (
     plain_settings,
 )
 from thrifty.engine.evidence.averages import CorrectedAverages, GateAverages, Means, RouteAverages
-from thrifty.engine.evidence.queries import RankedQueries
 from thrifty.engine.tasks.ranking import RankingTask, queries_of
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.policy import check_threshold, distinct_thresholds, route_by
 from thrifty.errors import InvalidInputError
 from thrifty.rows import query_keys
 
-__all__ = ["Evidence", "PointAnswers", "means_at"]
+
+@dataclass(frozen=True, eq=False)
+class RankedQueries:
+    """Queries whose documents, the rows of some evidence, are ranked by the scores of their answers.
+
+    Attributes
+    ----------
+    target : ndarray of shape (n_documents,)
+        Queries and grades, as the task encodes them.
+    task : RankingTask
+        Measure of an order.
+    against_full : bool
+        Whether a query counts as 1 if its order is not worse than the full model's, else 0.
+    """
+
+    target: Floats
+    task: RankingTask
+    against_full: bool = False
+
+    name: ClassVar[str] = "queries"
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    @cached_property
+    def _number(self) -> Ints:
+        """Number of the query of each document."""
+        return np.unique(queries_of(self.target), return_inverse=True)[1]
+
+    @cached_property
+    def size(self) -> Floats:
+        """Number of documents of each query."""
+        return np.bincount(self._number).astype(np.float64)
+
+    @cached_property
+    def is_known(self) -> Bools:
+        """Mask of the queries for which the measure is defined: those with a relevant document."""
+        return ~np.isnan(self.measure(np.zeros(len(self.target))))
+
+    def documents_of(self, queries: Ints) -> Bools:
+        """Mask of the documents of some queries."""
+        return np.isin(self._number, np.arange(len(self))[queries])
+
+    def sums(self, values: Numbers) -> Floats:
+        """Sums of a number per document over each query."""
+        sums: Floats = np.bincount(self._number, values, len(self)).astype(np.float64)
+        return sums
+
+    def measure(self, scores: Numbers) -> Floats:
+        """Measure of each query where its documents are ranked by some scores; NaN where it is not defined."""
+        return self.task.value_of_queries(self.target, np.asarray(scores, dtype=np.float64))
+
+    def quality(self, scores: Numbers, full_scores: Numbers | None, tolerance: float) -> Floats:
+        """Measure of each query, or whether it is not worse than by the full model's scores."""
+        measure = self.measure(scores)
+        if not self.against_full or full_scores is None:
+            return measure
+        return (measure >= self.measure(full_scores) - tolerance - 1e-12).astype(np.float64)
+
+    def spread(self, paid: Floats, measure: Floats) -> tuple[Floats, Floats]:
+        """Cost and quality of each query, whose plain means are the cost per document and the mean known measure.
+
+        Queries differ in their number of documents, and in some of them no order is better than another. So a mean
+        is a ratio of two sums, and what a query adds to it is measured around that mean: averages over queries are the
+        ratio, and their spread is that of the ratio.
+        """
+        size, is_known = self.size, ~np.isnan(measure)
+        mean = paid.sum() / size.sum()
+        cost = mean + (paid - mean * size) / size.mean()
+        if not is_known.any():
+            return cost, np.zeros(len(measure))
+        score = measure[is_known].mean()
+        return cost, score + np.where(is_known, measure - score, 0.0) / is_known.mean()
+
+    def validate(self) -> "RankedQueries":
+        """Refuse targets that are not queries and grades, and return the queries."""
+        if np.any(self.target < 0) or np.any(self.target != np.round(self.target)):
+            raise InvalidInputError("targets of documents must be whole numbers of at least 0.")
+        return self
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,16 +13,13 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats, Ints, Words, finite_numbers
 from thrifty.engine.evidence.averages import Means
-from thrifty.engine.evidence.bootstrap import check_bootstrap, resampled, tails
 from thrifty.engine.evidence.evidence import Evidence, means_at
-from thrifty.engine.evidence.measures import measures_along
+from thrifty.engine.evidence.measures import check_bootstrap, measures_along, resampled, tails
 from thrifty.engine.plots import draw_frontier
 from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.policy import SLACK
 from thrifty.errors import InvalidInputError
-
-__all__ = ["Band", "Comparison", "Frontier", "OperatingPoint", "efficient"]
 
 _MEANS = ("cost", "share", "score")
 _LINES = 11
@@ -158,7 +155,7 @@ class Frontier:
         )
 
     def band(self, level: float = 0.95, *, n_boot: int = 1000, seed: int = 0) -> "Band":
-        """Bootstrap intervals over rows of each point's score and cost; see ``thrifty.engine.evidence.bootstrap``.
+        """Bootstrap intervals over rows of each point's score and cost; see ``thrifty.engine.evidence.measures``.
 
         The points are held as they are. On the rows they were chosen on their scores are too good, and the band
         does not correct that: ask for the band of ``frontier.on(other_rows)``.

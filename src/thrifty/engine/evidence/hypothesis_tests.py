@@ -32,33 +32,6 @@ from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.errors import InvalidInputError, InvalidParameterError
 
-__all__ = [
-    "DUPLICATES",
-    "HELD_OUT",
-    "STAKES",
-    "ClassLoss",
-    "LossCounts",
-    "RiskTests",
-    "TestResult",
-    "Trials",
-    "betting_bound",
-    "betting_tests",
-    "binomial_tests",
-    "check_confidence",
-    "check_enough_rows",
-    "check_max_loss",
-    "clopper_pearson_bound",
-    "digest_of",
-    "empirical_risk_within",
-    "log_wealth",
-    "rejects",
-    "rows_by_class",
-    "rows_needed",
-    "rows_needed_for_mean",
-    "trials_of",
-    "within_limit",
-]
-
 MaxLoss = float | Mapping[Any, float]
 
 

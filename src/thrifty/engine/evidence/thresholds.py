@@ -28,16 +28,6 @@ from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.walk.policy import Policy, distinct_thresholds
 from thrifty.threads import usable_threads
 
-__all__ = [
-    "StoppingRules",
-    "convex_hull",
-    "measured",
-    "path_to_full",
-    "price_grid",
-    "sweep_prices",
-    "threshold_curve",
-]
-
 TIE = 1e-10
 """Relative difference of two sums below which both cuts are equally good; the one at which rows stop earlier wins."""
 

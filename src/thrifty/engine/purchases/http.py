@@ -16,8 +16,6 @@ from thrifty.engine.purchases.readers import Delivery
 from thrifty.engine.purchases.retry import RetryingSource, python_values
 from thrifty.errors import InvalidInputError, RemoteFailure
 
-__all__ = ["HttpSource", "http_session", "open_post", "parse_json", "post", "read_body", "response_limit"]
-
 MAX_RETRY_AFTER = 60.0
 """Seconds after which a service is asked again at the latest, whatever its Retry-After says."""
 

@@ -20,26 +20,10 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.engine.prices.billing import PriceList, check_amount
-from thrifty.engine.table.names import find_column, places_of_fit
 from thrifty.engine.table.reader import Cells
-from thrifty.engine.table.table import Table, as_array
+from thrifty.engine.table.table import Table, as_array, find_column, places_of_fit
 from thrifty.errors import InvalidAnswerError, InvalidInputError, RowsLeftBehindError
 from thrifty.threads import call_with_timeout
-
-__all__ = [
-    "ON_FAILURE",
-    "CellReader",
-    "Delivery",
-    "FeatureSource",
-    "Ledger",
-    "Reader",
-    "amounts_of",
-    "as_source",
-    "error_text",
-    "offers_of",
-    "run_for_readable_rows",
-    "side_by_side",
-]
 
 
 @dataclass(frozen=True)

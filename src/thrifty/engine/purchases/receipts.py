@@ -19,8 +19,6 @@ from thrifty.engine.table.reader import Schema
 from thrifty.engine.table.table import Table
 from thrifty.errors import FULL_MODEL, InvalidInputError, PurchaseFailedError, RowsLeftBehindError
 
-__all__ = ["Purchase", "PurchaseReader", "Receipt", "answer_text", "decision_text"]
-
 
 @dataclass(frozen=True)
 class Purchase:

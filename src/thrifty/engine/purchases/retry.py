@@ -22,8 +22,6 @@ from thrifty.engine.purchases.readers import Delivery
 from thrifty.errors import InvalidInputError, RemoteFailure
 from thrifty.threads import call_with_timeout
 
-__all__ = ["NOT_TRIED", "CircuitBreaker", "RetryingSource", "attempts", "python_values"]
-
 NOT_TRIED = ("breaker_open", "too_many_in_flight", "deadline", "not_started")
 """Reasons of failures in which no request was sent."""
 

@@ -13,8 +13,6 @@ from thrifty.engine.purchases.readers import Delivery
 from thrifty.engine.purchases.retry import RetryingSource, python_values
 from thrifty.errors import InvalidInputError
 
-__all__ = ["SqlSource"]
-
 
 class SqlSource(RetryingSource):
     """A table, or a view, with a row for each key.

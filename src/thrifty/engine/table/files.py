@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats, Labels
-from thrifty.engine.tasks.mistakes import read_loss
+from thrifty.engine.tasks.classes import read_loss
 from thrifty.errors import DataUnavailableError, InvalidInputError, listed
 from thrifty.files import check_path
 

@@ -27,8 +27,7 @@ from thrifty.engine.table.columns import (
     learn_levels,
     truth_of,
 )
-from thrifty.engine.table.names import is_number
-from thrifty.engine.table.table import Table, frame_of, joined_frames, plain_frame
+from thrifty.engine.table.table import Table, frame_of, is_number, joined_frames, plain_frame
 from thrifty.errors import InvalidInputError, listed
 from thrifty.rows import key_words
 

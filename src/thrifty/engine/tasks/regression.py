@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats, Ints, Labels, check_unmasked
 from thrifty.engine.prices.billing import check_amount
-from thrifty.engine.tasks.derivatives import SQUARED, Formula
+from thrifty.engine.tasks.logistic import SQUARED, Formula
 from thrifty.engine.tasks.task import Loss, Task
 from thrifty.errors import InvalidInputError
 

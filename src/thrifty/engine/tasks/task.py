@@ -26,7 +26,7 @@ def mean_error(powers: Any, power: int) -> Any:
 class Loss(Protocol):
     """The loss of scores, shape (n_rows, n_scores), against the targets of some rows.
 
-    A loss may have an attribute ``formula`` (``thrifty.engine.tasks.derivatives.Formula``), if its derivatives are
+    A loss may have an attribute ``formula`` (``thrifty.engine.tasks.logistic.Formula``), if its derivatives are
     among those that compiled code knows: boosting then grows several trees in one call.
     """
 

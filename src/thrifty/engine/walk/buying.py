@@ -13,8 +13,6 @@ from thrifty.engine.walk.model_session import ModelSession
 from thrifty.engine.walk.session import ChainSession
 from thrifty.errors import FullModelFailedWarning, InvalidInputError, PurchaseFailedError
 
-__all__ = ["BuyingMixin", "buy_answers"]
-
 
 class BuyingMixin:
     """Mixin of estimators and chains that buy from sources: ``buy`` and ``start``."""

@@ -43,9 +43,6 @@ from thrifty.engine.walk.walk import StageOutputs, Walk, Walker
 from thrifty.errors import InvalidInputError
 from thrifty.rows import key_words
 
-__all__ = ["Chain"]
-
-
 MAX_STAGES = 1000
 """Stages of a chain that a file may hold."""
 

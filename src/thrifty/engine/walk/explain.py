@@ -13,8 +13,6 @@ from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.stage import nodes_of
 from thrifty.engine.walk.walk import Walk
 
-__all__ = ["Explanation", "StageView", "explain_rows"]
-
 
 @dataclass(frozen=True)
 class StageView:

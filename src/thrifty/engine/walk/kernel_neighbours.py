@@ -33,8 +33,6 @@ from thrifty.errors import InvalidInputError
 from thrifty.jit import kernel, lean
 from thrifty.threads import usable_threads
 
-__all__ = ["NeighbourStage", "NeighbourTurn", "Neighbours", "TurnByNeighbours"]
-
 OF_MISSING = 0.3
 """Kernel between a missing and a known value."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from thrifty.arrays import Floats
 from thrifty.engine.prices.billing import check_amount
-from thrifty.engine.prices.models import ModelPrice, price_of_answer
+from thrifty.engine.prices.prices import ModelPrice, price_of_answer
 from thrifty.engine.purchases.receipts import Purchase, decision_text
 from thrifty.engine.walk.calibration import UNCOMPARED, UNPARSED, Calibration, class_probabilities
 from thrifty.engine.walk.next_model import Log, Rules, Step

@@ -15,8 +15,6 @@ from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.errors import InvalidInputError, InvalidParameterError
 from thrifty.rows import key_chance
 
-__all__ = ["SLACK", "Policy", "check_threshold", "distinct_thresholds", "route_by"]
-
 SLACK = 1e-12
 """Relative tolerance of budgets: a mean over rows may miss a round number by its last digit."""
 

@@ -15,11 +15,9 @@ from thrifty.arrays import Ints
 from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.purchases.readers import Ledger, error_text
 from thrifty.engine.purchases.receipts import Purchase, PurchaseReader, answer_text, decision_text
-from thrifty.engine.table.names import find_column
+from thrifty.engine.table.table import find_column
 from thrifty.errors import FullModelFailedError, InvalidInputError, RowsLeftBehindError, ThriftyError
 from thrifty.rows import key_words
-
-__all__ = ["ChainSession", "Session"]
 
 _ROW = np.zeros(1, dtype=np.intp)
 

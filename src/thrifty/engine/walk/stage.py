@@ -30,27 +30,6 @@ from thrifty.errors import InvalidInputError
 from thrifty.jit import lean_kernel
 from thrifty.threads import usable_threads
 
-__all__ = [
-    "MAX_NODES",
-    "BoostedStage",
-    "CascadeStage",
-    "ConfidentStage",
-    "ForeignStage",
-    "ForkStage",
-    "LeafStage",
-    "LinearStage",
-    "Stage",
-    "Turn",
-    "TurnByValue",
-    "Visit",
-    "check_stages",
-    "check_turns",
-    "joined_visit",
-    "nodes_of",
-    "rows_by_node",
-    "shape_problem",
-]
-
 GATE, CHEAP = 0, slice(1, None)
 """Columns of the gate, and of the scores of the cheap model, where one array holds both."""
 

@@ -17,8 +17,7 @@ from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, held_out
 from thrifty.engine.full.model import FullModel
 from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.table.columns import column_types
-from thrifty.engine.tasks.classes import classification_of
-from thrifty.engine.tasks.mistakes import read_loss
+from thrifty.engine.tasks.classes import classification_of, read_loss
 from thrifty.engine.tasks.ranking import Queries, RankingTask, as_queries, ranking_of, with_queries
 from thrifty.engine.tasks.regression import default_regressor
 from thrifty.engine.tasks.task import Task
@@ -198,7 +197,7 @@ class BudgetedCascade(ChainEstimator):
                 n_threads=threads_of(self.n_jobs),
                 progress=report,
             )
-            report("judging the full model", 0, 1)
+            report("cross-fitting the full model", 0, 1)
             with ThreadPoolExecutor(1) as pool, stopped_by_errors(report) as step:
                 # Beside the fits of the full model, which hold the interpreter's lock for much of their time.
                 searched = replace(problem, progress=step)
@@ -206,7 +205,7 @@ class BudgetedCascade(ChainEstimator):
                 cross_fitted = self._cross_fit_full(
                     rows, prices, self.n_jobs, plans, reads_numbers=reads_numbers
                 )
-                report("judging the full model", 1, 1)
+                report("cross-fitting the full model", 1, 1)
                 link = unwrap_chain(cross_fitted.model, prices, rows.task)
             comparison = None if plans is None else plans.result()
             learned = learn_cascade(problem.with_full(cross_fitted.scores, _behind(link, rows)), comparison)

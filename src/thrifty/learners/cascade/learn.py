@@ -325,13 +325,13 @@ def _with_optimism(
     Learned gates send nested scores on as they do the others. Points that are cheaper than all of nested scores have
     the optimism of the cheapest one that is not.
     """
-    evidence, honest = learned.evidence, evaluate_stages(problem, nested)
+    evidence, without_order = learned.evidence, evaluate_stages(problem, nested)
     assert evidence.points is not None
-    gate = honest.evidence.gate if candidate.grow_gates is None else candidate.evidence.gate
-    of_honest = replace(honest.evidence, gate=gate)
-    policy = sweep_prices(of_honest, honest.loss, problem.task.expected_quality(honest.loss))
+    gate = without_order.evidence.gate if candidate.grow_gates is None else candidate.evidence.gate
+    of_nested = replace(without_order.evidence, gate=gate)
+    policy = sweep_prices(of_nested, without_order.loss, problem.task.expected_quality(without_order.loss))
     rows = np.concatenate(problem.folds)
-    quality = np.array([of_honest.at_point(point)[2][rows] for point in policy.thresholds], dtype=np.float64)
+    quality = np.array([of_nested.at_point(point)[2][rows] for point in policy.thresholds], dtype=np.float64)
     weight, costs, optimism = problem.weight[rows], [], []
     for point in evidence.points:
         _, paid, quality_at_point = evidence.at_point(point)

@@ -325,7 +325,7 @@ def alternate(
             f"alternate takes the settings of its problem as fields of it; got {', '.join(settings) or 'more values'} "
             f"besides. Give them to Problem."
         )
-    return _run(problem, _with_folds(pair, folds), X, max_iter, tol)
+    return _run(problem, pair if folds is None else CrossFittedPair(pair, folds), X, max_iter, tol)
 
 
 def alternate_under_budget(
@@ -353,7 +353,8 @@ def alternate_under_budget(
     others
         As in ``alternate``.
     """
-    problem, fitted = replace(problem, limit=budget, extra_cost=None), _with_folds(pair, folds)
+    problem = replace(problem, limit=budget, extra_cost=None)
+    fitted = pair if folds is None else CrossFittedPair(pair, folds)
     y, weight = problem.y, problem.row_weights
     step = problem.best_shares(fitted, X, at_start=True)
     # At a charge of one unit, everything together would cost as much as there is to lose.
@@ -407,15 +408,8 @@ def _routed_loss(
 LEAST_CHARGE, MOST_CHARGE = 1e-4, 10.0
 """Charges that are looked at, where 1 makes everything cost as much as there is to lose."""
 CLOSE_CHARGES = 1.3
-"""Ratio of charges that are not told apart."""
+"""Ratio up to which two charges count as equal."""
 MAX_CHARGES, ROUNDS_PER_CHARGE = 8, 3
-
-
-def _with_folds(
-    pair: AnyPair, folds: "Sequence[Fold[AnyPair]] | None"
-) -> "AnyPair | CrossFittedPair[AnyPair]":
-    """The pair, or the pair with those of its folds."""
-    return pair if folds is None else CrossFittedPair(pair, folds)
 
 
 def _run(
@@ -597,9 +591,9 @@ def _rules_of_pairs(
     # Shares that depend on the loss of f1, as in an alternation.
     loss = of_label.values(f1)
     shares = logit(np.clip(0.2 + 0.3 * (loss > np.median(loss)) + 0.1 * rng.random(len(y)), 0.01, 0.99))
-    given = shares.copy(), y.copy(), weight.copy()
+    before = shares.copy(), y.copy(), weight.copy()
     yield pair.fit(X, y, shares, weight) is pair, "fit must return the pair itself"
-    unchanged = all(map(np.array_equal, given, (shares, y, weight)))
+    unchanged = all(map(np.array_equal, before, (shares, y, weight)))
     yield unchanged, "fit must not change the arrays it is given"
     g, f1 = pair.scores(X)
     yield bool(np.isfinite(g).all() and np.isfinite(f1).all()), "scores must be finite"

@@ -8,7 +8,7 @@ and pays ``gamma * price`` for every feature that neither model has used before.
 with a mean, the gains of the paper's impurity would shrink with the square of the number of rows, and no value of gamma
 in the range it sweeps would buy anything.
 
-``ScoreReadingGate`` grows the gate again with the scores of f1 as further columns, which cost nothing once computed.
+With ``gate_reads_score`` the gate is grown again with the scores of f1 as further columns, which cost nothing.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from thrifty.arrays import Floats, Ints
-from thrifty.engine.full.crossfit import TrainingRows, held_out_rows
+from thrifty.engine.full.crossfit import held_out_rows
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.tasks.logistic import excess_loss, logistic_derivatives
 from thrifty.engine.tasks.task import Loss, Task
@@ -49,7 +49,7 @@ class BoostedOptions(PairOptions):
     Parameters
     ----------
     distance, cross_fit
-        As in ``LinearOptions``.
+        As in ``PairOptions``.
     max_iter, tol : int, float, default=10, 1e-3
         Rounds of the alternation, and the change of the objective below which it stops. Trees are
         greedy, so the objective may rise; what is kept is the last round.
@@ -151,11 +151,42 @@ class _DynaModGbrt(AlternatingEstimator):
         stage = pair.stage()
         limit, extra = problem.limit_at(self.p_full, stage.columns)
         if options.gate_reads_score and limit > 0 and len(stage.columns):
-            gate = ScoreReadingGate(
-                boosting, options.distance, options.max_bins, limit, extra, self._categorical
-            )
-            return Learned(gate.regrow(stage, run.value, rows, problem.full.loss(rows.y)))
+            return Learned(self._with_score_reading_gate(stage, run.value, problem, limit, extra))
         return Learned.by(stage, run)
+
+    def _with_score_reading_gate(
+        self,
+        stage: BoostedStage,
+        last: "Alternation[BoostedPair]",
+        problem: PairProblem,
+        limit: float,
+        extra_cost: Floats | None,
+    ) -> BoostedStage:
+        """The stage with another gate, which reads f1's scores besides the bought features.
+
+        f1's scores on its own training rows are too good: a gate that learned from them would trust f1 too much on
+        new rows. So f1 is regrown on the bought features once per fold, each row is scored by an f1 that has not seen
+        it, and both the shares and the gate are learned from those scores.
+        """
+        rows, options, boosting = problem.rows, self._options, self._options.boosting()
+        counts, stays, block = rows.weight, expit(-last.log_odds), rows.X[:, stage.columns]
+        held_out = np.empty((len(block), rows.task.n_scores))
+        levels = np.flatnonzero(np.isin(stage.columns, self._categorical)).tolist()
+        table = bin_columns(block, counts, levels, max_bins=options.max_bins)
+        for fold in held_out_rows(rows):
+            out = np.zeros(len(block), dtype=bool)
+            out[fold] = True
+            grower, loss = boosting.grower(table.take(~out)), rows.task.loss(rows.y[~out])
+            trees, base = boost_alone(boosting, grower, loss, counts[~out], stays[~out])
+            held_out[out] = base + trees.predict_binned(table.take(out))
+        excess = excess_loss(rows.task.loss(rows.y).values(held_out), problem.full.loss(rows.y))
+        g, _ = last.pair.scores(None)
+        q_step = Q_STEPS[options.distance]
+        shares = q_step(excess, g, limit, extra_cost=extra_cost, sample_weight=counts).value
+        table = bin_columns(np.column_stack([block, held_out]), counts, levels, max_bins=options.max_bins)
+        gate, base = boost_alone(boosting, boosting.grower(table), GateLoss(options.distance, shares), counts)
+        base = np.r_[base, stage.base[CHEAP]]
+        return BoostedStage(stage.columns, gate, stage.cheap, base, gate_reads_score=True)
 
 
 @accept_former_settings
@@ -435,61 +466,3 @@ class GateLoss:
             return np.array([np.average(self.log_odds, weights=weight)])
         share = np.average(expit(self.log_odds), weights=weight)
         return np.array([np.clip(logit(share), NEVER, -NEVER)])
-
-
-@dataclass(frozen=True)
-class ScoreReadingGate:
-    """Grows a gate that reads f1's scores besides the bought features.
-
-    f1's scores on its own training rows are too good: a gate that learned from them would trust f1 too much on
-    new rows. So f1 is regrown on the bought features once per fold, each row is scored by an f1 that has not seen it,
-    and both the shares and the gate are learned from those scores.
-    """
-
-    boosting: Boosting
-    distance: Literal["kl", "squared"]
-    max_bins: int
-    limit: float
-    extra_cost: Floats | None
-    categorical: tuple[int, ...] = ()
-
-    def regrow(
-        self, stage: BoostedStage, last: Alternation[BoostedPair], rows: TrainingRows, full_loss: Floats
-    ) -> BoostedStage:
-        """Return the stage with its gate replaced."""
-        block = rows.X[:, stage.columns]
-        counts = rows.weight
-        held_out = self._held_out_scores(block, self._places(stage), last.log_odds, rows)
-        excess = excess_loss(rows.task.loss(rows.y).values(held_out), full_loss)
-        g, _ = last.pair.scores(None)
-        shares = Q_STEPS[self.distance](
-            excess, g, self.limit, extra_cost=self.extra_cost, sample_weight=rows.weight
-        ).value
-        both = np.column_stack([block, held_out])
-        table = bin_columns(both, counts, self._places(stage), max_bins=self.max_bins)
-        gate, base = boost_alone(
-            self.boosting, self.boosting.grower(table), GateLoss(self.distance, shares), counts
-        )
-        return BoostedStage(
-            stage.columns, gate, stage.cheap, np.r_[base, stage.base[CHEAP]], gate_reads_score=True
-        )
-
-    def _places(self, stage: BoostedStage) -> list[int]:
-        """Columns of the block of a stage that hold levels."""
-        return [int(place) for place in np.flatnonzero(np.isin(stage.columns, self.categorical))]
-
-    def _held_out_scores(
-        self, block: Floats, categorical: list[int], log_odds: Floats, rows: TrainingRows
-    ) -> Floats:
-        counts, stays = rows.weight, expit(-log_odds)
-        table = bin_columns(block, counts, categorical, max_bins=self.max_bins)
-        scores = np.empty((len(block), rows.task.n_scores))
-        for fold in held_out_rows(rows):
-            out = np.zeros(len(block), dtype=bool)
-            out[fold] = True
-            grower = self.boosting.grower(table.take(~out))
-            trees, base = boost_alone(
-                self.boosting, grower, rows.task.loss(rows.y[~out]), counts[~out], stays[~out]
-            )
-            scores[out] = base + trees.predict_binned(table.take(out))
-        return scores

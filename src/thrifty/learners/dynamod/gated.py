@@ -109,23 +109,26 @@ class PairProblem:
         assert self.budget is not None  # checked by the callers
         return CallBudget(self.budget, self.behind, self.rows, self.behind.walk(self.reader).route)
 
+    def cap(self, p_full: float | None) -> float | None:
+        """The cap of (OPT2) on the share sent; None where the budget of (OPT1) takes its place."""
+        if p_full is None:
+            return DEFAULT_SHARE if self.budget is None else None
+        return float(p_full)
+
     def limit(self, p_full: float | None) -> Limit:
-        """Limit of the q-step: the cap of (OPT2) where ``p_full`` is given, the budget of (OPT1) where it is not."""
-        if p_full is not None or self.budget is None:
-            return float(DEFAULT_SHARE if p_full is None else p_full)
-        return self.calls
+        """Limit of the q-step: the cap, or the budget as a function of the pair."""
+        cap = self.cap(p_full)
+        return self.calls if cap is None else cap
 
     def limit_at(self, p_full: float | None, columns: Ints) -> tuple[float, Floats | None]:
         """The q-step's limit and prices for a stage whose columns are chosen."""
-        if p_full is not None or self.budget is None:
-            return float(DEFAULT_SHARE if p_full is None else p_full), self.extra_cost
-        return self.calls.of(columns)
+        cap = self.cap(p_full)
+        return self.calls.of(columns) if cap is None else (cap, self.extra_cost)
 
     def share_at(self, p_full: float | None, columns: Ints) -> float:
         """Share of the rows that may be sent by a stage of these columns."""
-        if p_full is not None or self.budget is None:
-            return float(DEFAULT_SHARE if p_full is None else p_full)
-        return self.calls.share_of(columns)
+        cap = self.cap(p_full)
+        return self.calls.share_of(columns) if cap is None else cap
 
     def folds(self, made: Callable[[Ints, Ints], Fold[AnyPair]]) -> list[Fold[AnyPair]]:
         """A pair for each fold of the rows: ``made(train, out)``."""
@@ -181,7 +184,7 @@ class GatedEstimator(ChainEstimator):
     verbose: int = 0
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **unknown: Any) -> Self:
-        """Learn the cheap model and the gate, and judge the full model on these rows.
+        """Learn the cheap model and the gate, and cross-fit the full model on these rows.
 
         Parameters
         ----------
@@ -204,7 +207,7 @@ class GatedEstimator(ChainEstimator):
             prices = self._price_list(rows)
             self._check_against(prices, budget)
             cross_fitted = self._cross_fit_full(rows, prices, self.n_jobs)
-            report("judging the full model", 1, 1)
+            report("cross-fitting the full model", 1, 1)
             behind = Chain(
                 (),
                 unwrap_chain(cross_fitted.model, prices, rows.task),
@@ -234,7 +237,7 @@ class GatedEstimator(ChainEstimator):
             evidence = with_classes(self._evidence_of_fit(learned, problem), rows.task).without_scores()
             self.evidence_ = replace(evidence, seen=training_fingerprints(*self._other_models()))
             self._check_spend(budget)
-            report("judging operating points", 1, 1)
+            report("evaluating operating points", 1, 1)
         return self
 
     def _check_parameters(self) -> None:
@@ -260,18 +263,20 @@ class GatedEstimator(ChainEstimator):
 
     def _evidence_of_fit(self, learned: Learned, problem: PairProblem) -> Evidence:
         """The training rows: the full model's answers are out of fold, those of the stage if it was cross-fitted."""
-        rows, seen = problem.rows, self.chain_.visit_all(problem.reader)
+        rows, of_stage = problem.rows, self.chain_.visit_all(problem.reader)
         if learned.gate is not None and learned.scores is not None:
-            seen.gate[:, 0], seen.scores[:, 0] = learned.gate, learned.scores
+            of_stage.gate[:, 0], of_stage.scores[:, 0] = learned.gate, learned.scores
         outputs = problem.full.outputs
-        return evidence_of_known(self.chain_, problem.reader, rows.y, outputs, seen=seen, weight=rows.weight)
+        return evidence_of_known(
+            self.chain_, problem.reader, rows.y, outputs, seen=of_stage, weight=rows.weight
+        )
 
     # -- operating points -------------------------------------------------------------------------
 
     def scores(self, X: Any) -> tuple[Floats, Floats]:
         """Gate and cheap-model scores ``(g, f1)`` of the stage, for every row."""
-        seen = self.chain_.visit_all(self._reader(X))
-        return seen.gate[:, 0], self.chain_.task.decision(seen.scores[:, 0])
+        outputs = self.chain_.visit_all(self._reader(X))
+        return outputs.gate[:, 0], self.chain_.task.decision(outputs.scores[:, 0])
 
     def threshold_for(
         self,
@@ -304,9 +309,9 @@ class GatedEstimator(ChainEstimator):
             if y is None:
                 raise InvalidInputError("threshold_for(accuracy=...) needs the labels y of the rows X.")
             wanted = check_share("accuracy", accuracy, meaning=f"the least {self.chain_.task.quality_name}")
-            seen = evidence_of(self, reader, y)
-            right = np.asarray(seen.quality, dtype=np.float64)
-            curve = threshold_curve(seen.gate[:, 0], 0.0, 1.0, right[:, 0], right[:, 1])
+            evidence = evidence_of(self, reader, y)
+            quality = np.asarray(evidence.quality, dtype=np.float64)
+            curve = threshold_curve(evidence.gate[:, 0], 0.0, 1.0, quality[:, 0], quality[:, 1])
             enough = np.flatnonzero(curve.score >= wanted - SLACK)
             if not enough.size:
                 best = int(np.argmax(curve.score))
@@ -343,8 +348,9 @@ class GatedEstimator(ChainEstimator):
         return other
 
     def _spend(self, budget: float) -> None:
-        seen = self._evidence()
-        curve = threshold_curve(seen.gate[:, 0], seen.cost_at(0), seen.cost_at(1), weight=seen.weights)
+        evidence = self._evidence()
+        stop, sent_on = evidence.cost_at(0), evidence.cost_at(1)
+        curve = threshold_curve(evidence.gate[:, 0], stop, sent_on, weight=evidence.weights)
         self._mix(curve.within(budget))
 
     def _curve(self, reader: Table, *, g: Floats | None = None, weight: Floats | None = None) -> Policy:
@@ -378,7 +384,7 @@ class PairOptions(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
 
     Parameters
     ----------
-    distance : {"kl", "squared"}
+    distance : {"kl", "squared"}, default="kl"
         How the gate is compared with the shares.
     cross_fit : bool, default=False
         Evaluate the cheap model while learning on rows that it was not fitted on, as the full model is: one more pair
@@ -504,15 +510,15 @@ class AlternatingEstimator(GatedEstimator):
         return float(prices.prices.min())
 
     def _check_spend(self, budget: float | None) -> None:
-        seen = self.evidence_
-        if budget is None or not seen.full_score > self.expected_score_:
+        evidence = self.evidence_
+        if budget is None or not evidence.full_score > self.expected_score_:
             return
-        of_full = np.broadcast_to(seen.cost_at(1), np.shape(seen.gate[:, 0]))
-        reach = min(budget, float(np.average(of_full, weights=seen.weights)))
+        of_full = np.broadcast_to(evidence.cost_at(1), np.shape(evidence.gate[:, 0]))
+        reach = min(budget, float(np.average(of_full, weights=evidence.weights)))
         if self.expected_cost_ < UNSPENT * reach:
             warnings.warn(
                 f"The fit spends {self.expected_cost_:.3g} of the budget of {budget:g} a row and scores "
-                f"{self.expected_score_:.3g}, where the full model scores {seen.full_score:.3g}: "
+                f"{self.expected_score_:.3g}, where the full model scores {evidence.full_score:.3g}: "
                 f"a gate on {len(self.features_)} columns tells too few rows apart. Let it buy more, by a smaller "
                 f"`gamma` or by none, or lower the budget.",
                 UnspentBudgetWarning,

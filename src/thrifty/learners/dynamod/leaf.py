@@ -62,7 +62,7 @@ class LeafOptions(PairOptions):
     distance : {"squared", "kl"}, default="squared"
         How the gate is compared with the shares. "kl" is DynaMod-Lin over leaves.
     cross_fit : bool, default=False
-        As in ``LinearOptions``: a small model that is grown or fitted here is grown again for each fold; of one
+        As in ``PairOptions``: a small model that is grown or fitted here is grown again for each fold; of one
         in a ``FrozenEstimator`` only the leaves are learned again.
     max_iter, tol : int, float, default=50, 1e-4
         Rounds of the alternation, and the change of the objective below which it stops. No rounds are the gate
@@ -211,10 +211,10 @@ class DynaModLstsqClassifier(GatedClassifier, AlternatingEstimator):
         check_share("trust", self.trust, meaning="how far the full model's belief replaces the labels")
 
     def _least_price(self, prices: PriceList) -> float:
-        given = given_trees(self.local, prices.n_features)
-        if given is None:
+        trees = given_trees(self.local, prices.n_features)
+        if trees is None:
             return super()._least_price(prices)
-        return float(prices.cost_of(np.flatnonzero(given.trees.features_used)))
+        return float(prices.cost_of(np.flatnonzero(trees.trees.features_used)))
 
     def _other_models(self) -> list[Any]:
         return [*super()._other_models(), *([] if self.local is None else [unwrap_frozen(self.local)])]
@@ -399,7 +399,7 @@ class LeafPair:
                 self._softmax = LeafSoftmax(self._design, weight, self._ridge, self._local.base, self._own)
             return self._softmax.solve(target, stays, self.cheap)
         none = np.empty(0)
-        found = ridge_logistic(
+        solution = ridge_logistic(
             self._design,
             target[:, 0],
             stays,
@@ -408,7 +408,8 @@ class LeafPair:
             centre=LeafWeights(self._own[:, 0], none),
             start=LeafWeights(self.cheap[:, 0], none),
         )
-        return Solution(found.value.leaf[:, None], found.residual, found.n_iter, found.converged)
+        values = solution.value.leaf[:, None]
+        return Solution(values, solution.residual, solution.n_iter, solution.converged)
 
     def _fit_gate(self, log_odds: Floats, weight: Floats) -> Solution[LeafWeights]:
         dense = self._margin_columns()
@@ -482,31 +483,33 @@ def given_trees(local: Any, n_features: int) -> AdditiveTrees | None:
 def as_local(local: Any, rows: TrainingRows, *, n_jobs: int | None = None) -> "LocalTrees":
     """The user's small model: unchanged if it is fitted, else fitted and cross-fitted."""
     n_features = rows.X.shape[1]
-    given = given_trees(local, n_features)
-    if given is not None:
-        _check_scores(given, unwrap_frozen(local), rows.task)
-        return _with_log_odds(LocalTrees(given, given.scores(rows.X)), rows)
-    judged = cross_fit_full(local, rows, n_jobs=n_jobs, name="the local model")
-    assert isinstance(judged.model, EstimatorFull)  # what becomes of a recipe
-    fitted = _trees_of(judged.model.estimator, n_features)
-    _check_scores(fitted, judged.model.estimator, rows.task)
+    trees = given_trees(local, n_features)
+    if trees is not None:
+        _check_scores(trees, unwrap_frozen(local), rows.task)
+        return _with_log_odds(LocalTrees(trees, trees.scores(rows.X)), rows)
+    cross_fitted = cross_fit_full(local, rows, n_jobs=n_jobs, name="the local model")
+    assert isinstance(cross_fitted.model, EstimatorFull)  # what becomes of a recipe
+    fitted = _trees_of(cross_fitted.model.estimator, n_features)
+    _check_scores(fitted, cross_fitted.model.estimator, rows.task)
     # Of two classes a forest has the probability of the second, of several that of each.
-    held_out = judged.outputs[:, -rows.task.n_scores :] if fitted.are_probabilities else judged.scores
+    held_out = (
+        cross_fitted.outputs[:, -rows.task.n_scores :] if fitted.are_probabilities else cross_fitted.scores
+    )
     return _with_log_odds(LocalTrees(fitted, held_out), rows)
 
 
 def trees_without(local: Any, rows: TrainingRows, train: Ints) -> AdditiveTrees:
     """The user's small model fitted on some of the rows; unchanged if it was fitted elsewhere."""
-    given = given_trees(local, rows.X.shape[1])
-    if given is None:
-        given = _trees_of(fit_copy(local, rows, train), rows.X.shape[1])
+    trees = given_trees(local, rows.X.shape[1])
+    if trees is None:
+        trees = _trees_of(fit_copy(local, rows, train), rows.X.shape[1])
     part = rows.take(train)
-    return _with_log_odds(LocalTrees(given, given.scores(part.X)), part).model
+    return _with_log_odds(LocalTrees(trees, trees.scores(part.X)), part).model
 
 
-def _check_scores(found: AdditiveTrees, model: Any, task: Task) -> None:
-    if found.trees.n_outputs != task.n_scores:
-        n_classes = found.trees.n_outputs if found.trees.n_outputs > 1 else 2
+def _check_scores(trees: AdditiveTrees, model: Any, task: Task) -> None:
+    if trees.trees.n_outputs != task.n_scores:
+        n_classes = max(trees.trees.n_outputs, 2)
         raise InvalidInputError(
             f"the local model {type(model).__name__} answers with one of {n_classes} classes; y holds "
             f"{len(task.classes)}. Fit it on rows of all of them."

@@ -42,12 +42,8 @@ class LinearOptions(PairOptions):
 
     Parameters
     ----------
-    distance : {"kl", "squared"}, default="kl"
-        How the gate is compared with the shares.
-    cross_fit : bool, default=False
-        Evaluate the cheap model while learning on rows that it was not fitted on, as the full model is: one more pair
-        for each fold of ``cv``, which takes as many times as long. The threshold that spends a budget, and the
-        evidence, are then out of fold too. False is the paper.
+    distance, cross_fit
+        As in ``PairOptions``.
     max_iter, tol : int, float, default=200, 1e-4
         Rounds of the alternation, and the decrease of the objective below which it stops.
     init : {"logistic", "gaussian"} or tuple of two arrays, default="logistic"
@@ -164,7 +160,7 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
     chain_ : Chain
         What serves, at the operating point in force.
     evidence_ : Evidence
-        What the stage and the full model did with the rows that operating points are judged on.
+        What the stage and the full model did with the rows that operating points are evaluated on.
     frontier_ : Frontier
         Every operating point, on those rows.
     certificate_ : Certificate or None
@@ -290,9 +286,9 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
         columns = np.flatnonzero(np.any(chosen.coef != 0.0, axis=1))
         f1 = chosen.scores(X)[:, CHEAP]
         margin = -problem.rows.task.uncertainty(f1)
-        gate = MarginGate(f1, margin, self._options.distance, 1.0 / problem.rows.weight.sum())
-        table = gate.with_margin(X[:, columns])
-        run = self._alternate(gate.start(len(columns)), problem, table, chosen=columns)
+        l2 = 1.0 / problem.rows.weight.sum()
+        gate = MarginGate(f1, margin, self._options.distance, l2, n_columns=len(columns))
+        run = self._alternate(gate, problem, gate.with_margin(X[:, columns]), chosen=columns)
         coef = chosen.coef.copy()
         coef[columns, GATE] = gate.linear.coef[:-1, 0]
         intercept = np.r_[gate.linear.intercept, chosen.intercept[CHEAP]]
@@ -488,15 +484,21 @@ class MarginGate:
         How the gate is compared with q.
     l2 : float
         Ridge on the weights.
+    n_columns : int
+        Columns besides the margin. At the start g is minus the margin: the gate by confidence.
     """
 
-    def __init__(self, f1: Floats, margin: Floats, distance: DistanceName, l2: float) -> None:
+    def __init__(
+        self, f1: Floats, margin: Floats, distance: DistanceName, l2: float, *, n_columns: int
+    ) -> None:
         self._f1 = f1
         self._margin = margin
         self._distance = distance
         self._l2 = l2
         self._scale = float(np.std(margin)) or 1.0
-        self.linear = LinearCoefficients(np.zeros((0, 1)), np.zeros(1))
+        coef = np.zeros((n_columns + 1, 1))
+        coef[-1] = -self._scale
+        self.linear = LinearCoefficients(coef, np.zeros(1))
 
     @property
     def margin(self) -> float:
@@ -507,13 +509,6 @@ class MarginGate:
         """The table with the margin as its last column, on a scale like theirs."""
         column = self._margin[:, None] / self._scale
         return sparse.csr_array(sparse.hstack([X, column])) if sparse.issparse(X) else np.hstack([X, column])
-
-    def start(self, n_columns: int) -> Self:
-        """Begin with the gate by confidence: g is minus the margin."""
-        coef = np.zeros((n_columns + 1, 1))
-        coef[-1] = -self._scale
-        self.linear = LinearCoefficients(coef, np.zeros(1))
-        return self
 
     def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:  # noqa: ARG002 - f1 is fixed
         """Fit g to the shares on a table that ends in the margin."""

@@ -69,8 +69,7 @@ DISTANCES: dict[DistanceName, Distance] = {"kl": kl_divergence, "squared": squar
 def check_distance(name: str) -> DistanceName:
     """Return ``name`` if it is that of a distance, else raise an error that lists them."""
     if name not in DISTANCES:
-        known = " or ".join(repr(known) for known in DISTANCES)
-        raise InvalidInputError(f"distance must be {known}; got {name!r}.")
+        raise InvalidInputError(f"distance must be {' or '.join(map(repr, DISTANCES))}; got {name!r}.")
     return name
 
 

@@ -1,7 +1,7 @@
 """Grid search over operating points: every setting of a grid, fitted behind one full model.
 
-The full model is judged once. Every cell of the grid learns from its outputs on the training rows and is scored with
-those on the validation rows; both are arrays, so the full model itself never travels to a worker.
+The full model is cross-fitted once. Every cell of the grid learns from its outputs on the training rows and is scored
+with those on the validation rows; both are arrays, so the full model itself never travels to a worker.
 
 Along gamma, with everything else equal, the solutions of the linear family are neighbours: a fit that starts from its
 neighbour's solution needs a fraction of the rounds. Those cells form a series, by falling gamma, which one worker fits
@@ -102,7 +102,7 @@ class Sweep:
     frontier : Frontier
         The efficient points on the validation rows.
     full : FullModel
-        The full model, as it was judged.
+        The full model, cross-fitted.
     """
 
     def __init__(self, cells: Sequence[Cell], given: Any, full: FullModel | None) -> None:
@@ -125,12 +125,14 @@ class Sweep:
         full_probability : array-like of shape (n_samples,) or (n_samples, n_classes), optional
             The full model's probabilities on these rows; without them it is asked about all of them, once.
         """
-        known = None
-        if not isinstance(self.full, AbsentFull):
-            known = self._ask(X) if full_probability is None else full_probability
+        outputs = full_probability
+        if isinstance(self.full, AbsentFull):
+            outputs = None
+        elif outputs is None:
+            outputs = self._ask(X)
         return self.frontier.on(
             [
-                evidence_of(cell.fitted, X, y, settings=cell.settings, full_probability=known)
+                evidence_of(cell.fitted, X, y, settings=cell.settings, full_probability=outputs)
                 for cell in self.cells
             ]
         )
@@ -145,8 +147,7 @@ class Sweep:
         point : OperatingPoint
             Of this sweep's ``frontier``, or of what ``on`` returned.
         """
-        known = 0 <= point.source < len(self.cells)
-        if not known or self.cells[point.source].settings != point.settings:
+        if not 0 <= point.source < len(self.cells) or self.cells[point.source].settings != point.settings:
             raise InvalidInputError(
                 f"the point with settings {point.settings} is not one of this sweep. Take it from `frontier`."
             )
@@ -218,7 +219,7 @@ def sweep(
 ) -> Sweep:
     """Fit every setting of a grid behind one full model and find the efficient operating points on validation rows.
 
-    The full model (f0) is judged once, not once per setting. Results do not depend, in any bit, on ``n_jobs``,
+    The full model (f0) is cross-fitted once, not once per setting. Results do not depend, in any bit, on ``n_jobs``,
     joblib's backend, or interruptions that ``memory`` resumes.
 
     Parameters
@@ -239,9 +240,9 @@ def sweep(
         The full model's probabilities on the validation rows; needed if, and only if, ``estimator.full`` is an array
         of those on the training rows.
     memory : str, path or joblib.Memory, optional
-        Caches the judged full model and every finished cell, as in scikit-learn's ``Pipeline``: the same call resumes
-        where another one ended, and a larger grid fits only what is new. Other data, prices, models, versions or code
-        of thrifty find nothing in it. The cache holds pickles: share it only with people you trust.
+        Caches the cross-fitted full model and every finished cell, as in scikit-learn's ``Pipeline``: the same call
+        resumes where another one ended, and a larger grid fits only what is new. Other data, prices, models, versions
+        or code of thrifty find nothing in it. The cache holds pickles: share it only with people you trust.
     n_jobs : int, optional
         Fits side by side, through joblib; ``joblib.parallel_config`` chooses another backend.
     warm_start : bool, default=True
@@ -265,13 +266,13 @@ def sweep(
     >>> from sklearn.datasets import load_breast_cancer
     >>> from thrifty import DynaModGbrtClassifier, sweep
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> found = sweep(
+    >>> swept = sweep(
     ...     DynaModGbrtClassifier(),
     ...     {"gamma": [1, 10], "options__n_trees": [10]},
     ...     *(X[:300], y[:300], X[300:450], y[300:450]),
     ... )
-    >>> point = found.frontier.best(budget=8)
-    >>> found.estimator(point).predict(X[450:]).shape
+    >>> point = swept.frontier.best(budget=8)
+    >>> swept.estimator(point).predict(X[450:]).shape
     (119,)
     """
     report = silent if progress is None else progress
@@ -280,28 +281,30 @@ def sweep(
     cells = _cells_of(shared.estimator, grid)
     cache = check_memory(os.fspath(memory) if isinstance(memory, os.PathLike) else memory)
     full, answers = None, None
-    given = {"full": shared.full, "full_val": full_val, "tables": (X, y, sample_weight, X_val, y_val)}
-    key = "" if cache.location is None else _cache_key(**given, rows=(shared.prices, shared.rows.folds))
+    tables = X, y, sample_weight, X_val, y_val
+    key = ""
+    if cache.location is not None:
+        key = _cache_key(shared.full, full_val, tables, shared.prices, shared.rows.folds)
     if shared.full is not None:
-        report("judging the full model", 0, 1)
-        judge = cache.cache(_judge, ignore=["shared", "full_val", "n_jobs"])
-        full, answers = judge(key, shared, full_val, n_jobs)
-        report("judging the full model", 1, 1)
+        report("cross-fitting the full model", 0, 1)
+        cross_fit = cache.cache(_cross_fit, ignore=["shared", "full_val", "n_jobs"])
+        full, answers = cross_fit(key, shared, full_val, n_jobs)
+        report("cross-fitting the full model", 1, 1)
     series = _series(cells) if warm_start else [[number] for number in range(len(cells))]
-    found: dict[int, Cell] = {}
+    finished: dict[int, Cell] = {}
     report("fitting", 0, len(cells))
     with _quiet(), joblib.Parallel(n_jobs, return_as="generator_unordered", batch_size=1) as parallel:
         jobs = (
             joblib.delayed(_fit_series)(
-                cache, key, {number: cells[number] for number in one}, answers, *given["tables"]
+                cache, key, {number: cells[number] for number in one}, answers, *tables
             )
             for one in series
         )
         for fitted in parallel(jobs):
-            found |= fitted
-            report("fitting", len(found), len(cells))
+            finished |= fitted
+            report("fitting", len(finished), len(cells))
     seen = training_fingerprints(shared.full)
-    return Sweep([_with_seen(found[number], seen) for number in range(len(cells))], shared.full, full)
+    return Sweep([_with_seen(finished[number], seen) for number in range(len(cells))], shared.full, full)
 
 
 # -- the plan ----------------------------------------------------------------------------------------
@@ -313,13 +316,13 @@ Planned = tuple[Any, dict[str, Any]]
 
 def _cells_of(estimator: Any, grid: Any) -> list[Planned]:
     """Every distinct cell of a grid, in its order, or a refusal before anything is fitted."""
-    found: dict[str, Planned] = {}
+    cells: dict[str, Planned] = {}
     for values in _settings_of(grid):
         settings = plain_settings(values)
-        found.setdefault(json.dumps(settings, sort_keys=True), (_with_settings(estimator, values), settings))
-    if not found:
+        cells.setdefault(json.dumps(settings, sort_keys=True), (_with_settings(estimator, values), settings))
+    if not cells:
         raise InvalidInputError("grid must hold at least one setting; got none.")
-    return list(found.values())
+    return list(cells.values())
 
 
 def _settings_of(grid: Any) -> Iterable[dict[str, Any]]:
@@ -347,7 +350,7 @@ def _with_settings(estimator: Any, values: dict[str, Any]) -> Any:
         if name in _GOALS:
             raise InvalidInputError(
                 f"grid must not vary {name!r}, which chooses among the operating points of one fit: every cell is "
-                f"judged at all of them. Leave it out, and ask the frontier of the sweep."
+                f"evaluated at all of them. Leave it out, and ask the frontier of the sweep."
             )
     try:
         cell = clone(estimator).set_params(**values)
@@ -395,7 +398,7 @@ class _Shared:
     full : object
         The full model as given, or the default one, with its seeds; None for an estimator that has none.
     rows : TrainingRows
-        The training rows that count, with the columns that the full model reads and the folds it is judged in.
+        The training rows that count, with the columns that the full model reads and the folds it is cross-fitted in.
     prices : PriceList
         What purchases cost.
     table_val, numbers_val : table and ndarray or CSR
@@ -432,22 +435,24 @@ class _Answers:
 def _check_shared(estimator: Any, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any) -> _Shared:
     """Check all arguments before the full model is called."""
     _check_estimator(estimator)
-    given = estimator.get_params(deep=False)
-    probe = type(estimator)(**given)
+    parameters = estimator.get_params(deep=False)
+    probe = type(estimator)(**parameters)
     # Copies are made without the full model, which may be large, or nothing that can be copied.
-    light = _with_fixed_seeds(type(estimator)(**{**given, "full": None} if "full" in given else given))
+    light = _with_fixed_seeds(
+        type(estimator)(**{**parameters, "full": None} if "full" in parameters else parameters)
+    )
     rows = check_training_rows(probe, X, y, sample_weight, probe.cv, check_seed(light.random_state))
     prices = probe._price_list(rows)
     table_val = Table.of(X_val)
     table_val = table_val.with_numbers(validated(probe, table_val, reset=False))
     rows.task.encode("y_val", y_val, table_val.n_samples)
-    full, is_default = None, "full" in given and given["full"] is None
+    full, is_default = None, "full" in parameters and parameters["full"] is None
     reads_numbers = is_default and (known_levels(probe) is not None or has_dates(rows.table))
     everyone = np.arange(table_val.n_samples)
     if reads_numbers:
         rows, table_val = replace(rows, table=rows.table.in_numbers()), table_val.in_numbers()
-    if "full" in given:
-        full = _with_fixed_seeds(light._full() if is_default else given["full"])
+    if "full" in parameters:
+        full = _with_fixed_seeds(light._full() if is_default else parameters["full"])
     if full is not None and prices.full_columns is not None and columns_of(full, prices) is None:
         raise InvalidInputError(
             "a sweep in front of a chain takes no full_features: the chain reads its own columns. Fit the estimator by "
@@ -489,13 +494,13 @@ def _check_estimator(estimator: Any) -> None:
         )
 
 
-def _judge(
+def _cross_fit(
     key: str,  # noqa: ARG001 - cache key of the call
     shared: _Shared,
     full_val: ArrayLike | None,
     n_jobs: int | None,
 ) -> tuple[FullModel, _Answers]:
-    """The full model, its honest outputs on the training rows, and its outputs on the validation rows."""
+    """The full model, and its outputs: on the training rows out of fold, and on the validation rows."""
     rows, prices, numbers_val = shared.rows, shared.prices, shared.numbers_val
     is_array = not (is_estimator(shared.full) or callable(shared.full) or hasattr(shared.full, "outputs"))
     if is_array and full_val is None:
@@ -504,19 +509,19 @@ def _judge(
             f"{numbers_val.shape[0]} validation rows. Give them as full_val, or a model that can compute them."
         )
     unwrap_chain(shared.full, prices, rows.task)
-    judged = cross_fit_full(shared.full, rows, n_jobs=n_jobs)
-    model = judged.model
+    cross_fitted = cross_fit_full(shared.full, rows, n_jobs=n_jobs)
+    model = cross_fitted.model
     if isinstance(model, EstimatorFull) and shared.reads_numbers:
         model = replace(model, reads_numbers=True)
     unwrap_chain(model, prices, rows.task)
-    train = PrecomputedFull(judged.outputs, fingerprints(rows.X, exact=True))
+    train = PrecomputedFull(cross_fitted.outputs, fingerprints(rows.X, exact=True))
     if is_array:
         val = models_of(rows.task).read_outputs(full_val, numbers_val.shape[0], "full_val")
-        known = PrecomputedFull(
+        both = PrecomputedFull(
             np.concatenate([train.values, val]),
             np.concatenate([train.keys, fingerprints(numbers_val, exact=True)]),
         )
-        return known, _Answers(train, val)
+        return both, _Answers(train, val)
     with renumber_rows_in_errors(table="X_val"):
         val = ask_model(_innermost(model), rows.task, shared.table_val, numbers_val)
     chain = chain_behind(model)
@@ -529,13 +534,13 @@ def _innermost(model: FullModel) -> FullModel:
     return model if chain is None else chain.innermost
 
 
-def _with_seen(cell: Cell, theirs: Any) -> Cell:
+def _with_seen(cell: Cell, rows: Any) -> Cell:
     """The cell, whose evidence knows the rows that a system behind the stages was fitted on, too."""
-    ours = cell.evidence.seen
-    if theirs is None:
+    evidence = cell.evidence
+    if rows is None:
         return cell
-    seen = theirs if ours is None else np.union1d(theirs, ours)
-    return replace(cell, evidence=replace(cell.evidence, seen=seen))
+    seen = rows if evidence.seen is None else np.union1d(rows, evidence.seen)
+    return replace(cell, evidence=replace(evidence, seen=seen))
 
 
 # -- fits --------------------------------------------------------------------------------------------
@@ -543,21 +548,21 @@ def _with_seen(cell: Cell, theirs: Any) -> Cell:
 
 def _fit_series(cache: Any, key: str, cells: Mapping[int, Planned], *shared: Any) -> dict[int, Cell]:
     """Fit cells one after the other, each from the solution of the one before."""
-    found: dict[int, Cell] = {}
+    finished: dict[int, Cell] = {}
     fit, before = cache.cache(_fit_cell, ignore=["shared"]), None
     for number, (estimator, settings) in cells.items():
         start = None if before is None else _weights_of(before)
         try:
             # Filters belong to a whole process: threads leave them to the one that started them.
             with _quiet() if multiprocessing.parent_process() is not None else nullcontext():
-                found[number] = fit(key, estimator, settings, start, shared)
+                finished[number] = fit(key, estimator, settings, start, shared)
         except Exception as error:
             raise InvalidInputError(
                 f"the cell {settings} failed: {type(error).__name__}: {error} What was fitted before it is kept if "
                 f"memory is given."
             ) from error
-        before = found[number].fitted
-    return found
+        before = finished[number].fitted
+    return finished
 
 
 def _fit_cell(
@@ -569,22 +574,22 @@ def _fit_cell(
 ) -> Cell:
     """Fit one cell and score the validation rows."""
     answers, X, y, sample_weight, X_val, y_val = shared
-    given = estimator.get_params(deep=False)
-    for_now: dict[str, Any] = {"n_jobs": 1} if "n_jobs" in given else {}
+    parameters = estimator.get_params(deep=False)
+    for_now: dict[str, Any] = {"n_jobs": 1} if "n_jobs" in parameters else {}
     if start is not None:
         for_now["options__init"] = start
     behind = {} if answers is None else {"full": answers}
     began = time.perf_counter()
     fitted = clone(estimator).set_params(**for_now, **behind).fit(X, y, sample_weight=sample_weight)
     seconds = time.perf_counter() - began
-    known = None if answers is None else answers.val
     with limited_threads(openmp=1, blas=1):
-        evidence = evidence_of(fitted, X_val, y_val, settings=settings, full_probability=known)
+        outputs = None if answers is None else answers.val
+        evidence = evidence_of(fitted, X_val, y_val, settings=settings, full_probability=outputs)
     changed = {name.split("__")[0] for name in (*for_now, *behind)}
-    fitted.set_params(**{name: given[name] for name in changed})
+    fitted.set_params(**{name: parameters[name] for name in changed})
     if answers is not None:
         fitted._change_chain(lambda chain: chain.with_innermost(AbsentFull()))
-    # An operating point is judged by the validation rows from here on.
+    # Operating points are evaluated on the validation rows from here on.
     del fitted.evidence_
     return Cell(settings, fitted, evidence, seconds)
 
@@ -609,10 +614,10 @@ def _quiet() -> Iterator[None]:
 # -- caching -----------------------------------------------------------------------------------------
 
 
-def _cache_key(**given: Any) -> str:
+def _cache_key(*shared: Any) -> str:
     """Hash of everything that a cell depends on besides its estimator."""
     try:
-        return str(joblib.hash((code_version(), sorted(given.items()))))
+        return str(joblib.hash((code_version(), shared)))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise InvalidInputError(
             f"memory needs a full model and prices that can be pickled: {error}. Give a function of a module in place "

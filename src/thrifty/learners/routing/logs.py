@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Bools, Floats, Ints, Words
-from thrifty.engine.prices.models import TOKEN_CHARACTERS, ModelPrice
+from thrifty.engine.prices.prices import TOKEN_CHARACTERS, ModelPrice
 from thrifty.engine.walk.calibration import class_probabilities
 from thrifty.errors import InvalidInputError, MissingSupportWarning
 from thrifty.learners.routing.quality import floored, ridge

@@ -24,7 +24,7 @@ from thrifty.engine.evidence.certificate import Certificate, certify
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.evidence.hypothesis_tests import check_confidence
-from thrifty.engine.prices.models import ModelPrice, check_models, check_price
+from thrifty.engine.prices.prices import ModelPrice, check_models, check_price
 from thrifty.engine.purchases.readers import Ledger
 from thrifty.engine.purchases.receipts import Receipt
 from thrifty.engine.walk.buying import buy_answers

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from thrifty.arrays import Bools, Floats, Int32s, Int64s
 from thrifty.engine.prices.billing import PriceList
-from thrifty.engine.tasks.derivatives import LOGISTIC, Formula, write_derivatives
+from thrifty.engine.tasks.logistic import LOGISTIC, Formula, write_derivatives
 from thrifty.engine.trees.binning import LEVEL_SET, BinnedTable, LevelSets, Thresholds
 from thrifty.engine.trees.ensemble import TreeEnsemble, add_leaf_values
 from thrifty.errors import InvalidInputError
@@ -265,9 +265,9 @@ class TreeGrower:
         ws = self._prepare(len(grad), hess is None)
         if ws.lanes.n_lanes > 1:
             pack(grad, hess, ws.lanes, ws.packed[0], ws.units, ws.totals[0])
-            rounds = rounds_packed(learning_rate)
+            rounds = rounds_of(PACKED, np.empty(0), np.empty(0), learning_rate)
         else:
-            rounds = rounds_of(grad[0], None if hess is None else hess[0], learning_rate)
+            rounds = rounds_of(GIVEN, grad[0], (grad if hess is None else hess)[0], learning_rate)
         return ws, self._grow(ws, rounds, out, number, scores)
 
     def _grow(
@@ -530,10 +530,8 @@ def write_values(
             values[leaf, k] = -G / H * learning_rate if H > 0.0 and G != 0.0 else 0.0
 
 
-GIVEN, PACKED = (
-    0,
-    1,
-)  # derivatives come from the caller, who may have packed them already; others are formulas
+GIVEN, PACKED = 0, 1
+"""Where derivatives come from: the caller, or the caller packed them already; other kinds are formulas."""
 JOB = 1
 """Returned where the histograms of a job have several lanes, which are compiled apart."""
 EVERY_ROW = np.empty((0, 0), dtype=bool)
@@ -579,18 +577,8 @@ class Rounds(NamedTuple):
     score: Floats
 
 
-def rounds_of(grad: Floats, hess: Floats | None, learning_rate: float) -> Rounds:
-    """One tree against weighted derivatives of one output."""
-    return _rounds(GIVEN, grad, grad if hess is None else hess, learning_rate)
-
-
-def rounds_packed(learning_rate: float) -> Rounds:
-    """One tree against derivatives that are in the workspace already."""
-    nothing = np.empty(0)
-    return _rounds(PACKED, nothing, nothing, learning_rate)
-
-
-def _rounds(kind: int, grad: Floats, hess: Floats, learning_rate: float) -> Rounds:
+def rounds_of(kind: int, grad: Floats, hess: Floats, learning_rate: float) -> Rounds:
+    """One tree against weighted derivatives of one output, or against those in the workspace (``PACKED``)."""
     bits = grad.view(np.int64), hess.view(np.int64)
     return Rounds(1, learning_rate, kind, True, grad, grad, EVERY_ROW, grad, grad, hess, *bits, grad)
 
