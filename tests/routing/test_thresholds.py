@@ -1,16 +1,20 @@
 from itertools import permutations, product
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.isotonic import IsotonicRegression
 
 from thrifty import ModelRouter, load, save
+from thrifty.cli import main
 from thrifty.engine.walk.calibration import class_probabilities
 from thrifty.engine.walk.next_model import Log, Thresholds, answers_at_hand, walk
 from thrifty.errors import InvalidInputError, MissingEvidenceWarning
 from thrifty.learners.routing import learn
 from thrifty.learners.routing import quality as quality_models
+from thrifty.learners.routing.learn import CrossFittedRules, clearly_better
 from thrifty.learners.routing.thresholds import N_CELLS, learn_calibration, learn_thresholds
+from thrifty.reporting.measure import measure
 
 PRICES = {"tiny": 1.0, "small": 3.0, "large": 12.0}
 SKILL = np.array([1.5, 2.5, 4.5])
@@ -38,7 +42,7 @@ def networks(n_rows=600, seed=0, n_classes=4):
     return (answers == y[:, None]).astype(float), answers, chance
 
 
-def fitted(form="classes", X=None, n_rows=600, **settings):
+def fitted(form="classes", X=None, n_rows=400, **settings):
     quality, answers, chance = networks(n_rows)
     evidence = chance if form == "classes" else chance.max(axis=2)
     return ModelRouter(PRICES, **settings).fit(X, quality, answers=answers, evidence=evidence)
@@ -46,7 +50,7 @@ def fitted(form="classes", X=None, n_rows=600, **settings):
 
 @pytest.fixture(scope="module")
 def router():
-    return fitted(budget=5.0)
+    return fitted(n_rows=600, budget=5.0)
 
 
 # -- the search ------------------------------------------------------------------------------------
@@ -342,6 +346,54 @@ def test_a_model_that_fails_or_says_nothing_of_its_answer_is_passed_over(router)
         session.give("b")  # as sure as it is on average
     assert caught[0].filename == __file__
     assert session.cost == PRICES[first]
+
+
+def test_a_report_measures_a_router_without_columns(router):
+    quality, answers, chance = networks(300, seed=2)
+    facts = measure(router, None, quality, answers=answers, evidence=chance, n_boot=20)
+    found = router.replay(None, quality, answers=answers, evidence=chance)
+    place = facts.marked["deployed"]
+    assert facts.n_rows == 300
+    assert facts.held_out
+    assert facts.score.value[place] == pytest.approx(found.quality.mean())
+    assert all("answered by" in text for _, text in facts.receipts)
+
+
+def test_commands_read_a_log_whose_rows_have_nothing_but_an_id(tmp_path, capsys):
+    quality, answers, chance = networks(120)
+    lines = ["id,model,quality,cost,answer,evidence"]
+    for row in range(120):
+        lines += [
+            f"q{row},{name},{quality[row, k]:g},{price},{answers[row, k]},{float(chance[row, k].max())!r}"
+            for k, (name, price) in enumerate(PRICES.items())
+        ]
+    log, out, told = tmp_path / "log.csv", tmp_path / "router.thrifty", tmp_path / "told.csv"
+    log.write_text("\n".join(lines))
+    assert main(["route", str(log), "--budget", "5", "-o", str(out)]) == 0
+    assert "120 rows, 3 models" in capsys.readouterr().out
+    assert main(["predict", str(out), str(log), "-o", str(told)]) == 0
+    router, names = load(out), sorted(PRICES)
+    order = [list(PRICES).index(name) for name in names]
+    keys = [f"q{row}" for row in range(120)]
+    found = router.replay(
+        keys,
+        quality[:, order],
+        np.broadcast_to([PRICES[name] for name in names], quality.shape),
+        answers[:, order],
+        chance[:, order].max(axis=2),
+    )
+    assert pd.read_csv(told)["model"].tolist() == found.model.tolist()
+    assert main(["explain", str(out), str(log), "--row", "2"]) == 0
+    assert f"answered by {found.model[1]} for" in capsys.readouterr().out
+
+
+def test_a_rule_is_better_than_the_best_single_model_only_beyond_a_standard_error():
+    quality = np.tile([0.6, 0.8], (100, 1))
+    noise = np.where(np.arange(100) % 2, 0.2, -0.2)[:, None]  # the standard error of its mean is 0.02
+    rules = CrossFittedRules(0.8 + np.array([-0.1, 0.01, 0.05]) + noise, np.ones((100, 3)))
+    mean = clearly_better(rules, quality).quality.mean(axis=0)
+    assert mean == pytest.approx([0.7, 0.8, 0.85], abs=1e-5)
+    assert mean[1] < 0.8  # so that the model itself, which a larger budget affords, is taken
 
 
 def test_a_new_model_is_added_to_a_router_without_columns(router):

@@ -541,7 +541,12 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         return state.columns or tuple(f"x{column}" for column in range(state.n_features))
 
     def rows_of(self, frame: Any) -> Any:
-        """Rows of a data frame as the router reads them: its texts, or its columns in the order of the fit."""
+        """Rows of a data frame as the router reads them: its texts, or its columns in the order of the fit.
+
+        Of a router without columns, their keys: the column ``id``, or their numbers.
+        """
+        if self._fitted().model is None:
+            return frame["id"].tolist() if "id" in frame.columns else np.arange(len(frame))
         columns = list(self.table_columns)
         lacking = [name for name in columns if name not in frame.columns]
         if lacking:
