@@ -1,6 +1,6 @@
 """Growing trees: thrifty's grower against LightGBM, side by side in one run.
 
-    python benchmarks/engine.py [--quick] [--tables 3] [--rounds 100] [--parts speed,memory,predict]
+    python benchmarks/engine.py [--quick] [--tables 3] [--rounds 100] [--parts speed,predict]
 
 Both sides boost two scores (f1 and g) for 100 rounds of two trees of depth 4, 255 bins, the same logistic gradients
 recomputed every round by the same compiled function. Binning is not timed. Runs alternate, the best of each is
@@ -13,7 +13,6 @@ import argparse
 import gc
 import os
 import time
-import tracemalloc
 
 import lightgbm as lgb
 import numpy as np
@@ -169,25 +168,6 @@ def report_speed(data, rounds, repeats):
                 )
 
 
-def report_memory(data):
-    """Peak of what a fit allocates, by tracemalloc: freed memory that the process keeps would hide it from RSS."""
-    print("\n## Memory: most that growing adds to the table, MB (allowed: 64)")
-    print("| rows x columns | bins | ours added | with prices | and of depth 12 |\n|---|---|---|---|---|")
-    for (n, p), (ours, _) in data.items():
-        peaks = []
-        for gamma, depth in ((0.0, 4), (n / 1000, 4), (n / 1000, 12)):
-            tracemalloc.start()
-            ours.run(3, gamma=gamma, max_depth=depth)
-            peaks.append(tracemalloc.get_traced_memory()[1] / 2**20)
-            tracemalloc.stop()
-        print(
-            f"| {n:,} x {p} | {ours.table.n_bytes / 2**20:.1f} | "
-            + " | ".join(f"{peak:.1f}" for peak in peaks)
-            + " |",
-            flush=True,
-        )
-
-
 def report_prediction(X, labels, rounds):
     """One ensemble of each side, as many trees of the same size: a batch of 100,000 rows, and one row from Python."""
     ours = Ours(X, labels[:1])
@@ -222,7 +202,7 @@ def main():
     parser.add_argument("--tables", type=int, default=len(SIZES), help="number of tables, the smallest first")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--parts", default="speed,memory,predict")
+    parser.add_argument("--parts", default="speed,predict")
     arguments = parser.parse_args()
     sizes = SIZES[: min(arguments.tables, 2 if arguments.quick else len(SIZES))]
     rounds = 10 if arguments.quick else arguments.rounds
@@ -232,8 +212,6 @@ def main():
         data[n, p] = Ours(X, labels), LightGBM(X, labels)
     print(f"LightGBM {lgb.__version__}, {os.cpu_count()} processors")
     parts = arguments.parts.split(",")
-    if "memory" in parts:
-        report_memory(data)
     if "speed" in parts:
         report_speed(data, rounds, arguments.repeats)
     if "predict" in parts:

@@ -1,7 +1,7 @@
 """Attacks on everything that reads what strangers send: files, requests, connections, services, buying, certificates.
 
     python benchmarks/hostile.py [files] [certificates] [buying] [heads] [connections] [smuggling] [values] [keys]
-        [tls] [reloads] [remote] [providers] [budgets] [--files 20000] [--requests 4000] [--seed 0] [--verbose]
+        [tls] [reloads] [remote] [providers] [chat] [budgets] [--files 20000] [--requests 4000] [--seed 0] [--verbose]
 
 Prints the cases and failures of each part, and what failed; the exit code is 1 if anything did. Each part is a process
 of its own: a crash, or a part that does not end, is a failure. Heads, connections, smuggling and TLS go through nginx,
@@ -38,6 +38,7 @@ PARTS = {
     "reloads": "requests",
     "remote": "services",
     "providers": "services",
+    "chat": "services",
     "budgets": "services",
 }
 """The module in `attacks/` of each part."""

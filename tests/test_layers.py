@@ -12,7 +12,6 @@ GROUND = (
     "_moved",
     "errors",
     "arrays",
-    "numba_parts",
     "jit",
     "threads",
     "rows",

@@ -39,9 +39,9 @@ def gateway(system, sources=None, load=None, **settings):
         def ask(path, body, *, admin=False):
             return runner.run(_call(administration if admin else app, path, body))
 
-        def ask_together(path, bodies):
+        def ask_together(path, bodies, **how):
             async def all_of_them():
-                return await asyncio.gather(*(_call(app, path, body) for body in bodies))
+                return await asyncio.gather(*(_call(app, path, body, **how) for body in bodies))
 
             return runner.run(all_of_them())
 
@@ -52,7 +52,7 @@ def gateway(system, sources=None, load=None, **settings):
             runner.run(life.__aexit__(None, None, None))
 
 
-async def _call(app, path, body):
+async def _call(app, path, body, leaves_after=3600.0):
     raw, sent = body if isinstance(body, bytes) else json.dumps(body).encode(), []
     scope = {
         "type": "http",
@@ -73,14 +73,19 @@ async def _call(app, path, body):
         "client": (HOST, 1),
     }
 
+    parts = iter([{"type": "http.request", "body": raw, "more_body": False}])
+
     async def receive():
-        return {"type": "http.request", "body": raw, "more_body": False}
+        if (part := next(parts, None)) is None:
+            await asyncio.sleep(leaves_after)
+        return part or {"type": "http.disconnect"}
 
     async def send(message):
         sent.append(message)
 
     await app(scope, receive, send)
-    return sent[0]["status"], json.loads(b"".join(one.get("body", b"") for one in sent[1:]))
+    body = b"".join(one.get("body", b"") for one in sent[1:])
+    return (sent[0]["status"], body if body.startswith(b"data:") else json.loads(body)) if sent else (0, None)
 
 
 # -- services that fail ------------------------------------------------------------------------------
@@ -159,6 +164,13 @@ WIRE = ("slow", "drip", "dripping head", "endless", "endless head", "silent", "c
 """Faults of the connection, which every service can have."""
 
 
+FAULTS = (
+    *("500", "429", "404", "204", "bad json", "a list", "a number", "null", "nothing", "no text", "deep"),
+    *("a long number", "garbage", "a negative length", "a length of 50 MB", "a bad chunk", "padded", "compressed"),
+)  # fmt: skip
+"""Wrong answers to any request."""
+
+
 def any_fault(mode, good):
     """Wrong answers to any request in some modes; None in the other modes."""
     faults = {
@@ -218,8 +230,7 @@ def remote_answer(mode, asked, _):
 
 REMOTE = (
     *WIRE,
-    *("500", "429", "404", "204", "bad json", "a list", "a number", "null", "nothing", "no text", "deep"),
-    *("a long number", "garbage", "a negative length", "a length of 50 MB", "a bad chunk", "padded", "compressed"),
+    *FAULTS,
     *("NaN", "infinite", "missing", "as text", "truth values", "sums", "negative", "shape", "short"),
     *("labels", "no type", "name", "names", "key twice", "no outputs"),
 )  # fmt: skip
@@ -328,10 +339,16 @@ def provider_answer(mode, asked, _):
 
 PROVIDER = (
     *WIRE,
-    *("500", "429", "404", "204", "bad json", "a list", "a number", "null", "nothing", "no text", "deep"),
-    *("a long number", "garbage", "a negative length", "a length of 50 MB", "a bad chunk", "padded", "compressed"),
+    *FAULTS,
     *("infinite", "text", "lists", "objects", "truth values", "huge", "too few rows", "too many columns"),
     *("no lists", "an object", "key twice", "failed"),
+)  # fmt: skip
+
+
+KEYS = (2**63, -(2**63) - 1, 2**64, 10**30, 1e30, 2.0**53 + 2, 1.5, True, [], {}, "", None, "x" * 10**5)
+SQL = (
+    *("' OR '1'='1", "a' --", "a'; DROP TABLE people; --", 'a"; DROP TABLE people; --', "') OR 1=1 --"),
+    *("a' UNION SELECT * FROM people --", "%", "*", "?", ":1", "a\x00"),
 )  # fmt: skip
 
 
@@ -391,21 +408,7 @@ def providers(cases, folder, _):
         assert any(b"hidden" in head for head in moved.heard)
         assert not other.heard
     with gateway(system, **sold(f"{url}/good", timeout=5.0) | {"purchase_deadline": 10.0}) as ask:
-        for key in (
-            2**63,
-            -(2**63) - 1,
-            2**64,
-            10**30,
-            1e30,
-            2.0**53 + 2,
-            1.5,
-            True,
-            [],
-            {},
-            "",
-            None,
-            "x" * 10**5,
-        ):
+        for key in KEYS:
             with cases.case(f"a key {str(key)[:25]!r} is the fault of its request"):
                 status, said = ask("/predict", {"rows": [{"id": "n1"}, {"id": key}]})
                 is_text = isinstance(key, str)
@@ -429,25 +432,105 @@ def _sql(cases, folder, system, names):
     with gateway(system, providers={"lab": where}, purchase_deadline=10.0) as ask:
         with cases.case("a key of the database is found"):
             assert not ask("/predict", {"rows": [{"id": "a"}]})[1]["answers"][0]["degraded"]
-        for key in (
-            "' OR '1'='1",
-            "a' --",
-            "a'; DROP TABLE people; --",
-            'a"; DROP TABLE people; --',
-            "a' UNION SELECT * FROM people --",
-            "%",
-            "*",
-            "?",
-            ":1",
-            "a\x00",
-            "') OR 1=1 --",
-        ):
+        for key in SQL:
             with cases.case(f"a key that is SQL: {key!r}"):
                 status, said = ask("/predict", {"rows": [{"id": key}]})
                 assert status in (200, 400)
                 assert status == 400 or said["answers"][0]["route"] == -1, said
     with cases.case("the table is as it was"), contextlib.closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT count(*) FROM people").fetchone() == (3,)
+
+
+# -- language models ---------------------------------------------------------------------------------
+
+
+def chat_answer(mode, asked, _):
+    """What a server of OpenAI's protocol says to a request for a completion, in parts where they are asked for."""
+    usage, word = {"prompt_tokens": 9, "completion_tokens": 1}, {"content": "right"}
+    change = {
+        "no choices": {"choices": []},
+        "odd choices": {"choices": [1]},
+        "empty": {"content": " "},
+        "odd calls": {"tool_calls": [1, "a", None]},
+        "deep calls": {"tool_calls": [{"a": "DEEP"}]},
+        "content of numbers": {"content": [1]},
+        "usage of 2**62": {"completion_tokens": 2**62},
+        "usage below 0": {"completion_tokens": -(10**30)},
+        "an odd reason": {"finish_reason": ["DEEP"]},
+    }.get(mode, {})
+    usage |= {name: change[name] for name in change if name in usage}
+    word |= {name: change[name] for name in ("content", "tool_calls") if name in change}
+    choice = {"index": 0, "finish_reason": change.get("finish_reason", "stop")}
+    choice |= {"delta" if asked.get("stream") else "message": word}
+    good = {"choices": change.get("choices", [choice]), "usage": usage}
+    if (fault := any_fault(mode, good)) is not None:
+        return fault
+    body = json.dumps(good).encode().replace(b'"DEEP"', b"[" * 900 + b"]" * 900)
+    if not asked.get("stream"):
+        return whole(body)
+    head = b": keep-alive\n\n" * (10**5 if mode == "comments" else 1)
+    lines = {"a long line": b"data: " + b" " * 2**22, "bytes": b"data: \xff\xfe\n\n", "cut early": b""}
+    return whole(head + lines.get(mode, b"data: " + body + b"\n\n") + b"data: [DONE]\n\n")
+
+
+BELIEVED = ("good", "usage of 2**62", "usage below 0", "an odd reason", "padded", "comments")
+CHAT = (
+    *("no choices", "odd choices", "empty", "odd calls", "deep calls", "content of numbers"),
+    *("a long line", "bytes", "cut early"),
+)  # fmt: skip
+
+PRICED = (
+    {"tools": [{"type": "web_search"}]},
+    {"tools": [{"type": "function", "function": {"name": "f"}, "web_search": {"size": 9}}]},
+    {"web_search_options": {}, "audio": {"voice": "a"}, "n": 9},
+    {"messages": [{"role": "user", "content": [{"type": "text", "text": "x", "image_url": {"url": "u"}}]}]},
+    {"messages": [{"role": "user", "content": "x", "audio": {"id": "a"}}]},
+    {"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [{"type": "mcp"}]}]},
+)
+
+
+def chat(cases, _, args):
+    """Every fault of a language model, requests that cost more than they say, dead servers, clients that leave."""
+    from thrifty import ModelRouter
+    from thrifty.learners.routing import quality as quality_models
+
+    quality_models.N_TREES, rng = 10, np.random.default_rng(args.seed)
+    right, texts = rng.random((60, 2)) < [0.7, 0.9], [f"question {number}" for number in range(60)]
+    prices = {"cheap": (1.0, 10.0), "dear": (5.0, 50.0)}
+    router = ModelRouter(prices).fit(texts, right.astype(float), np.full((60, 2), [0.001, 0.01]))
+    router, service = router.at(budget=0.001), Service(chat_answer)
+    address, path = f"http://{HOST}:{service.port}", "/v1/chat/completions"
+
+    def opened(mode, other="good", **how):
+        where = {"cheap": f"{address}/{mode.replace(' ', '%20')}/v1", "dear": f"{address}/{other}/v1"}
+        models = {
+            name: {"url": url, "timeout": DEADLINE, "stream_timeout": 1.0} for name, url in where.items()
+        }
+        return gateway(router, models=models, **how)
+
+    asked = {"model": "thrifty", "messages": [{"role": "user", "content": "question 3"}], "max_tokens": 9}
+    most = ((len(json.dumps(asked)) + 64) * 6.0 + 9 * 60.0) / 1e6
+    faults = dict.fromkeys((*BELIEVED, *WIRE, *FAULTS, *CHAT))
+    for mode, stream in ((mode, stream) for mode in faults for stream in (False, True)):
+        with cases.case(f"chat: {mode}, stream {stream}"), opened(mode) as ask:
+            began = time.perf_counter()
+            status, said = ask(path, asked | {"stream": stream})
+            assert time.perf_counter() - began < DEADLINE + 1.0
+            assert (status, "right" in str(said)) == (200, True), (status, str(said)[:200])
+            assert 0.0 < ask.gateway.ledger.today <= most, ask.gateway.ledger.today
+    with opened("good") as ask:
+        for change in PRICED:
+            with cases.case(f"chat: a price of its own in {change}"):
+                status, said = ask(path, asked | change)
+                assert (status, ask.gateway.ledger.today) == (400, 0.0), (status, said)
+    with cases.case("chat: all servers are dead"), opened("reset", "reset") as ask:
+        began = time.perf_counter()
+        assert ask(path, asked)[0] == 503
+        assert time.perf_counter() - began < 2.0
+    with cases.case("chat: clients that leave free their places"), opened("silent", max_in_flight=4) as ask:
+        for _ in range(3):
+            ask.together(path, [asked] * 4, leaves_after=0.05)
+        assert (ask.gateway.room.n_taken, ask.gateway.model.models["cheap"].breaker.state) == (0, "closed")
 
 
 # -- budgets -----------------------------------------------------------------------------------------

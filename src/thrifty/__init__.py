@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from thrifty.engine.evidence.evidence import Evidence as Evidence
     from thrifty.engine.evidence.frontier import Frontier as Frontier
     from thrifty.engine.prices.prices import Prices as Prices
-    from thrifty.engine.purchases.http import HttpSource as HttpSource
     from thrifty.engine.purchases.readers import Delivery as Delivery
     from thrifty.engine.purchases.receipts import Receipt as Receipt
     from thrifty.engine.purchases.sources import DictSource as DictSource
-    from thrifty.engine.purchases.sql import SqlSource as SqlSource
+    from thrifty.engine.purchases.sources import HttpSource as HttpSource
+    from thrifty.engine.purchases.sources import SqlSource as SqlSource
     from thrifty.engine.walk.chain import Chain as Chain
     from thrifty.engine.walk.policy import Policy as Policy
     from thrifty.engine.walk.session import Session as Session
@@ -53,11 +53,9 @@ _NAMES_OF = {
     "engine.evidence.evidence": "Evidence",
     "engine.evidence.frontier": "Frontier",
     "engine.prices.prices": "Prices",
-    "engine.purchases.http": "HttpSource",
     "engine.purchases.readers": "Delivery",
     "engine.purchases.receipts": "Receipt",
-    "engine.purchases.sources": "DictSource",
-    "engine.purchases.sql": "SqlSource",
+    "engine.purchases.sources": "DictSource HttpSource SqlSource",
     "engine.walk.chain": "Chain",
     "engine.walk.policy": "Policy",
     "engine.walk.session": "Session",

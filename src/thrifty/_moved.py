@@ -14,6 +14,7 @@ _MOVED = {
     "thrifty.auditing.columns_read": "thrifty.auditing.audit",
     "thrifty.bundle.signing": "thrifty.bundle.container",
     "thrifty.cascade": "thrifty.learners.cascade",
+    "thrifty.chain.explain": "thrifty.engine.walk.chain",
     "thrifty.chain.operating_points": "thrifty.engine.walk.policy",
     "thrifty.chain.purchases": "thrifty.engine.purchases.receipts",
     "thrifty.chain.readers": "thrifty.engine.purchases.readers",

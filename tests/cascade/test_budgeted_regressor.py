@@ -1,6 +1,7 @@
 """A cascade that answers with numbers."""
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -155,3 +156,16 @@ def test_a_support_vector_regressor_comes_back_from_a_file(rows):
     ).fit(X[:200], y[:200])
     again = from_bytes(to_bytes(clf)).at(budget=5.0)
     np.testing.assert_allclose(again.predict(X[:50]), clf.at(budget=5.0).predict(X[:50]), rtol=1e-11)
+
+
+@pytest.mark.parametrize("tolerance", [0.02, 0.7])
+def test_a_certificate_counts_errors_by_the_tolerance_of_the_constructor_as_the_page_of_certificates_says(
+    rows, tolerance
+):
+    X, y = rows
+    small = RECIPE | {"stages": StageOptions(sizes=[(5, 2)], max_stages=2), "cv": 2}
+    model = BudgetedRegressor(LinearRegression(), tolerance=tolerance, **small).fit(X[:300], y[:300])
+    proved = model.certified(X[300:], y[300:], max_loss=0.5)
+    assert f"exceeds that of the full model by more than {tolerance}" in str(proved.certificate_)
+    page = Path(__file__).parents[2] / "docs" / "certificates.md"
+    assert page.read_text(encoding="utf-8").count("by more than the `tolerance` of its constructor") == 2

@@ -23,7 +23,7 @@ from thrifty import (
     StageOptions,
 )
 from thrifty.engine.full.model import CallableFull
-from thrifty.engine.walk.explain import explain_rows
+from thrifty.engine.walk.chain import explain_rows
 from thrifty.engine.walk.stage import CascadeStage
 from thrifty.errors import (
     FullModelFailedError,

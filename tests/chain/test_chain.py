@@ -19,8 +19,7 @@ from thrifty.engine.purchases.receipts import PurchaseReader
 from thrifty.engine.table.reader import Schema
 from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import CLIP, BinaryTask
-from thrifty.engine.walk.chain import Chain
-from thrifty.engine.walk.explain import explain_rows
+from thrifty.engine.walk.chain import Chain, explain_rows
 from thrifty.engine.walk.policy import Policy
 from thrifty.engine.walk.stage import LinearStage, Visit
 from thrifty.errors import InvalidInputError, PurchaseFailedError

@@ -13,9 +13,8 @@ from sklearn.linear_model import LogisticRegression
 
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty import ConfidenceRouter, Policy, Prices
-from thrifty.engine.evidence.averages import GateAverages, RouteAverages
 from thrifty.engine.evidence.collect import evidence_of, point_of
-from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.evidence.evidence import Evidence, GateAverages, RouteAverages
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.errors import InvalidInputError
 

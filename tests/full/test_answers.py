@@ -11,7 +11,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
 from thrifty import ConfidenceRouter, DynaModLinClassifier, evidence_of, hold_budget, point_of, sweep
-from thrifty.engine.walk.explain import explain_rows
+from thrifty.engine.walk.chain import explain_rows
 from thrifty.errors import InvalidAnswerError, InvalidInputError
 from thrifty.reporting.measure import measure
 from thrifty.scale.scorer import answers_of

@@ -12,8 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from thrifty.engine.purchases.http import MAX_RETRY_AFTER
-from thrifty.engine.purchases.retry import CircuitBreaker
+from thrifty.engine.purchases.retry import MAX_RETRY_AFTER, CircuitBreaker
 from thrifty.errors import InvalidInputError, RemoteFailure
 from thrifty.serve.config import Config, RemoteSettings
 from thrifty.serve.remote import RemoteModel, answer_of, request_of

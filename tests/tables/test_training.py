@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from thrifty.engine.table.training import MAX_CATEGORIES, targets_of, training_table
+from thrifty.engine.table.columns import MAX_CATEGORIES
+from thrifty.engine.table.training import targets_of, training_table
 from thrifty.errors import InvalidInputError
 
 

@@ -1,6 +1,6 @@
 """``audit``: what a fitted model spends per row, which purchases it hardly needs, and what a cascade would save.
 
-``full/convert.py`` reads the arrays of a model: a tree reads the columns on the path to the leaf that a row reaches, a
+``full/stored.py`` reads the arrays of a model: a tree reads the columns on the path to the leaf that a row reaches, a
 linear model the columns with nonzero coefficients, any other model every column. Preprocessing steps are traced as far
 as they tell which output column is made of which input columns.
 """

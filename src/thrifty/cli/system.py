@@ -25,7 +25,7 @@ from thrifty.engine.table.files import name_of, read_table
 from thrifty.engine.table.reader import Cells
 from thrifty.engine.table.training import targets_of
 from thrifty.engine.tasks.ranking import RankingTask
-from thrifty.engine.walk.explain import explain_rows
+from thrifty.engine.walk.chain import explain_rows
 from thrifty.errors import InvalidInputError, listed
 from thrifty.learners.cascade.estimators import BudgetedCascade
 from thrifty.learners.estimators.base import ChainEstimator

@@ -10,6 +10,7 @@ one form,
 and a row goes on iff its gate exceeds the threshold in force.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -175,7 +176,6 @@ def device_model(chain: Chain, points: tuple[Policy, ...]) -> DeviceModel:
 
 def _stage(stage: Stage, n_held: int, position: Ints, n_order: int, n_scores: int) -> DeviceStage:
     """One stage of a chain in the form of a device."""
-    nothing, no_start = np.zeros(n_scores), np.zeros(0)
 
     def placed(trees: TreeEnsemble, reads_scores: bool = False) -> TreeEnsemble:
         """Trees over the order of purchases instead of the columns of the stage."""
@@ -185,39 +185,24 @@ def _stage(stage: Stage, n_held: int, position: Ints, n_order: int, n_scores: in
         n_features = n_order + n_scores * reads_scores
         return replace(trees, n_features=n_features, feature=place[trees.feature].astype(np.int32))
 
+    plain: dict[str, Any] = {"n_held": n_held, "carries": False, "slope": 1.0, "shift": np.zeros(n_scores)}
     if isinstance(stage, CascadeStage) and stage.turn is None:
         calibration = stage.calibration
         binary = len(calibration) == 2 and n_scores == 1
         slope, shift = (calibration[0], calibration[1:]) if binary else (calibration[-1], calibration[:-1])
+        own = {"carries": True, "start": np.zeros(0), "slope": float(slope), "shift": shift}
         gate = None if stage.gate is None else placed(stage.gate, reads_scores=True)
-        return DeviceStage(
-            n_held,
-            placed(stage.trees),
-            True,
-            no_start,
-            float(slope),
-            shift,
-            gate=gate,
-            margin=-1.0 if gate is None else 0.0,
-        )
+        margin = -1.0 if gate is None else 0.0
+        return DeviceStage(**plain | own, trees=placed(stage.trees), gate=gate, margin=margin)
     if isinstance(stage, ConfidentStage):
-        return DeviceStage(n_held, placed(stage.cheap), False, stage.base, 1.0, nothing, margin=-1.0)
+        return DeviceStage(**plain, trees=placed(stage.cheap), start=stage.base, margin=-1.0)
     if isinstance(stage, LeafStage):
-        trees = placed(stage.trees)
-        return DeviceStage(
-            n_held, trees, False, stage.base, 1.0, nothing, gate_first=True, margin=stage.margin
-        )
+        trees, margin = placed(stage.trees), stage.margin
+        return DeviceStage(**plain, trees=trees, start=stage.base, gate_first=True, margin=margin)
     if isinstance(stage, BoostedStage):
-        return DeviceStage(
-            n_held,
-            placed(stage.cheap),
-            False,
-            stage.base[1:],
-            1.0,
-            nothing,
-            gate=placed(stage.gate, reads_scores=stage.gate_reads_score),
-            gate_start=float(stage.base[0]),
-        )
+        trees, gate = placed(stage.cheap), placed(stage.gate, reads_scores=stage.gate_reads_score)
+        start = float(stage.base[0])
+        return DeviceStage(**plain, trees=trees, start=stage.base[1:], gate=gate, gate_start=start)
     raise InvalidInputError(
         f"stages of trees can be exported; this system has a {type(stage).__name__}. Fit BudgetedClassifier or "
         f"BudgetedRegressor with the default structure, or an estimator of DynaMod with trees."
@@ -330,11 +315,4 @@ def point_table(model: DeviceModel) -> tuple[Floats, list[tuple[int, int, int, i
 
 def _chance_limit(policy: Policy) -> int:
     """Number of the 2^53 chances below the share, as ``Policy.follows_upper`` compares them."""
-    low, high = 0, 2**53
-    while low < high:
-        middle = (low + high) // 2
-        if (np.float64(middle) + 0.5) / 2.0**53 < policy.share:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return bisect_left(range(2**53), policy.share, key=lambda chance: (float(chance) + 0.5) / 2.0**53)

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from thrifty.arrays import Bools, Floats
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.purchases.receipts import answer_text
-from thrifty.engine.walk.explain import Explanation
+from thrifty.engine.walk.chain import Explanation
 from thrifty.errors import InvalidInputError
 
 COLOURS = ("#0b5fa5", "#c8501e", "#3f7d20", "#7b3f9e", "#555555", "#b8860b", "#008b8b")

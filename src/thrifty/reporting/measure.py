@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.engine.evidence.averages import Means
 from thrifty.engine.evidence.collect import evidence_of, learned_chain_of, point_of
-from thrifty.engine.evidence.evidence import Evidence, PointAnswers, means_at
+from thrifty.engine.evidence.evidence import Evidence, Means, PointAnswers, means_at
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.evidence.measures import (
     ClassRows,
@@ -738,7 +737,7 @@ def _routes(
     by_stage = chain.held_by_stage(reader) if chain.has_forks else chain.bought_by_place[: chain.n_stages]
     last = by_stage[-1].copy() if len(by_stage) else np.zeros(chain.price_list.n_features, dtype=bool)
     last[..., read_by_full] = True
-    held = [_purchases_of(columns, chain.price_list) for columns in (*by_stage, last)]
+    held = [chain.price_list.bought_by_rows(columns) for columns in (*by_stage, last)]
     places = [
         _served(system).route(X)
         if evidence.is_fixed
@@ -746,14 +745,6 @@ def _routes(
         for evidence, answers in answered
     ]
     return held, places
-
-
-def _purchases_of(columns: Bools, prices: PriceList) -> Bools:
-    """Purchases that deliver columns, both as masks along the last axis."""
-    bought = np.zeros((*columns.shape[:-1], len(prices.prices)), dtype=bool)
-    for column, group in enumerate(prices.group_of):
-        bought[..., group] |= columns[..., column]
-    return bought
 
 
 def _purchases(

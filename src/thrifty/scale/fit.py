@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats, Ints, Words
-from thrifty.engine.evidence.averages import Means
 from thrifty.engine.evidence.certificate import CountedRows, certify_counts
 from thrifty.engine.evidence.collect import evidence_of
-from thrifty.engine.evidence.evidence import Evidence, means_at
+from thrifty.engine.evidence.evidence import Evidence, Means, means_at
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.evidence.hypothesis_tests import HELD_OUT, trials_of
 from thrifty.engine.table.training import targets_of

@@ -229,7 +229,7 @@ class _Predictions:
         return await self._answer(
             model,
             request,
-            len(body) > BATCH_BYTES,
+            body,
             lambda: read_infer(*arguments),
             lambda asked, answered: infer_response(answered, asked, *about),
         )
@@ -247,29 +247,31 @@ class _Predictions:
             named = {"model_name": self._config.name, "model_version": model.version}
             return orjson.dumps({**named, "answers": rows})
 
-        is_long = len(body) > BATCH_BYTES or body.count(b"{") > BATCH_ROWS + 1
-        return await self._answer(model, request, is_long, lambda: _read_rows(body, model.rows), write)
+        has_many_rows = body.count(b"{") > BATCH_ROWS + 1
+        read = partial(_read_rows, body, model.rows)
+        return await self._answer(model, request, body, read, write, has_many_rows=has_many_rows)
 
     async def _answer(
         self,
         model: Model,
         request: Request,
-        is_long: bool,
+        body: bytes,
         read: Callable[[], InferRequest],
         write: Callable[[InferRequest, Answered], bytes],
+        *,
+        has_many_rows: bool = False,
     ) -> Response:
-        """Read and answer a request; a long one is read and written in the thread of batches."""
+        """Read and answer a request; a batch is read and written in the thread of batches."""
         began = time.perf_counter()
+        is_long = len(body) > BATCH_BYTES
+        is_batch = is_long or has_many_rows
         async with self._long_bodies if is_long else _UNLIMITED:
-            asked = await model.in_batch_thread(read) if is_long else read()
+            asked = await model.in_batch_thread(read) if is_batch else read()
             request_id = asked.id or request.headers.get("x-request-id", "")[:200] or None
             cells = model.rows.with_request_id(asked.cells, request_id)
             answered = await model.answer(cells, asks_full="thrifty-model" in request.headers)
-            text = (
-                await model.in_batch_thread(lambda: write(asked, answered))
-                if is_long
-                else write(asked, answered)
-            )
+            respond = partial(write, asked, answered)
+            text = await model.in_batch_thread(respond) if is_batch else respond()
         facts = facts_of(request)
         facts |= {"version": model.version, "rows": len(cells)}
         if answered.n_sent:

@@ -30,8 +30,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from thrifty.engine.purchases.http import http_session
-from thrifty.engine.purchases.retry import attempts
+from thrifty.engine.purchases.retry import attempts, http_session
 from thrifty.errors import InvalidInputError, RemoteFailure
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.rows import key_chance
@@ -106,7 +105,7 @@ def read_chat(body: bytes, max_tokens: int) -> ChatRequest:
     for field, value in request.items():
         types, words = (_PASSED | _READ)[field]
         if not isinstance(value, types) or (isinstance(value, bool) and types != (bool,)):
-            raise InvalidInputError(f"{field} must be {words}; got {_shown(value)}.")
+            raise InvalidInputError(f"{field} must be {words}; got {str(value)[:60]!r}.")
     name, _, budget = request.get("model", "").partition(":budget=")
     amount = None
     with suppress(ValueError):
@@ -142,11 +141,6 @@ def read_chat(body: bytes, max_tokens: int) -> ChatRequest:
     )
 
 
-def _shown(value: Any) -> str:
-    """A value in an error; lists and objects may be too deep to be written."""
-    return repr(value)[:60] if isinstance(value, str | int | float | None) else type(value).__name__
-
-
 def _fields_of(value: dict[str, Any], what: str, names: Collection[str]) -> dict[str, Any]:
     """The fields that have values; one that is not listed may have a price of its own, and is refused."""
     used = {name: field for name, field in value.items() if field not in (None, [], {})}
@@ -161,7 +155,7 @@ def _check_calls(what: str, calls: Any, names: Collection[str]) -> None:
     for call in calls if isinstance(calls, list) else [calls]:
         kind = call.get("type", "function") if isinstance(call, dict) else None
         if kind not in ("function", "custom"):
-            raise InvalidInputError(f"{what} must be functions; got the type {_shown(kind)}.")
+            raise InvalidInputError(f"{what} must be functions; got the type {str(kind)[:60]!r}.")
         _fields_of(call, what, names)
 
 
@@ -169,7 +163,7 @@ def _text_of(message: dict[str, Any]) -> str:
     """The text of a message; images and sounds are refused, because what they cost is not known before."""
     role, content = message.get("role"), message.get("content")
     if role not in _ROLES:
-        raise InvalidInputError(f"role must be one of {', '.join(_ROLES)}; got {_shown(role)}.")
+        raise InvalidInputError(f"role must be one of {', '.join(_ROLES)}; got {str(role)[:60]!r}.")
     _fields_of(message, "a message", _MESSAGE)
     _check_calls("tool_calls", message.get("tool_calls") or [], (*_CALL, "id", "index", "extra_content"))
     if content is None and role == "assistant":
@@ -240,20 +234,18 @@ class UsageLog:
 
     def __init__(self, path: Path, max_bytes: int, failures: Any) -> None:
         self._path, self._max_bytes, self._failures = path, max_bytes, failures
-        self._file = self._opened()
+        self._file = self._open(path)
 
-    def _opened(self) -> int:
+    def _open(self, path: Path) -> int:
         try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             start = os.pread(file, len(self._HEADER), 0) or self._HEADER[: os.write(file, self._HEADER)]
         except OSError as error:
-            raise InvalidInputError(
-                f"the log {self._path} must be a file that can be written: {error}."
-            ) from error
+            raise InvalidInputError(f"the log {path} must be a file that can be written: {error}.") from error
         if start != self._HEADER:
             os.close(file)
             raise InvalidInputError(
-                f"the log {self._path} must be empty, or begin with {self._HEADER.decode().strip()}; got "
+                f"the log {path} must be empty, or begin with {self._HEADER.decode().strip()}; got "
                 f"{start.decode(errors='replace')!r}. Name another file."
             )
         return file
@@ -276,11 +268,15 @@ class UsageLog:
             LOG.warning("a call is missing in the log of usage %s: %s", self._path, error)
 
     def _begin_another(self) -> None:
+        new = Path(f"{self._path}.new")  # whole, before anything is moved
+        new.unlink(missing_ok=True)
+        file = self._open(new)
         for number in range(9, 0, -1):
             former = self._path if number == 1 else Path(f"{self._path}.{number - 1}")
             if former.exists():
                 former.replace(f"{self._path}.{number}")
-        full, self._file = self._file, self._opened()
+        new.replace(self._path)
+        full, self._file = self._file, file
         os.close(full)
 
     def close(self) -> None:

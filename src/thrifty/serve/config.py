@@ -1,7 +1,6 @@
 """Settings of the gateway, read from serve.toml and checked before it starts."""
 
 import dataclasses
-import difflib
 import math
 import re
 import tomllib
@@ -10,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from thrifty.errors import InvalidInputError
+from thrifty.engine.prices.prices import did_you_mean
+from thrifty.errors import InvalidInputError, listed
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ADDRESS = re.compile(r"https?://[^/\s?#]+(/[^\s?#]*)?/v2/models/[^/\s?#]+(/versions/[^/\s?#]+)?(/infer)?/?")
@@ -402,12 +402,12 @@ def read_keys(path: Path | None) -> dict[str, list[str]]:
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path} must be a TOML file of keys: {error}. Correct it there.") from error
     keys = {**read_keys(None), **table}
-    for name, listed in keys.items():
-        if name not in ("clients", "metrics", "admin") or not isinstance(listed, list):
+    for name, of_role in keys.items():
+        if name not in ("clients", "metrics", "admin") or not isinstance(of_role, list):
             raise InvalidInputError(
                 f"{path} must hold lists of keys, called clients, metrics and admin; got {name!r}."
             )
-        for key in listed:
+        for key in of_role:
             _check_key(f"each key of {name!r} in {path}", key)
     if not keys["clients"]:
         raise InvalidInputError(
@@ -427,11 +427,7 @@ def _check_key(name: str, key: Any) -> None:
 
 def closest(name: str, known: Collection[str]) -> str:
     """A sentence that names the closest known name, or some of the known ones."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    if near:
-        return f" Did you mean {near[0]!r}?"
-    shown = sorted(known)[:10]
-    return f" Known are {', '.join(map(repr, shown))}{', ...' if len(known) > len(shown) else ''}."
+    return did_you_mean(name, known) or f" Known are {listed(sorted(known), 10)}."
 
 
 def _settings_of(kind: type[Settings], table: Any, where: str) -> Settings:
@@ -482,7 +478,6 @@ def _check(settings: Any) -> None:
             raise InvalidInputError(f"{name} must {interval}; got {value!r}.")
         choices = field.metadata.get("choices", (value,))
         if value not in choices:
-            listed = ", ".join(map(repr, choices))
             raise InvalidInputError(
-                f"{name} must be one of {listed}; got {value!r}.{closest(value, choices)}"
+                f"{name} must be one of {listed(choices)}; got {value!r}.{closest(value, choices)}"
             )

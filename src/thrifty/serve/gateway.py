@@ -18,7 +18,7 @@ from prometheus_client import generate_latest
 
 from thrifty.bundle.save_load import load
 from thrifty.engine.prices.billing import check_amount
-from thrifty.engine.purchases.retry import RetryingSource
+from thrifty.engine.purchases.sources import RetryingSource
 from thrifty.engine.table.training import Spread
 from thrifty.engine.walk.chain import Chain
 from thrifty.errors import InvalidInputError

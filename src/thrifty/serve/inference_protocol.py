@@ -24,7 +24,7 @@ import numpy as np
 import orjson
 
 from thrifty.arrays import Bools, Floats, Ints, Words
-from thrifty.engine.purchases.http import parse_json
+from thrifty.engine.purchases.retry import parse_json
 from thrifty.engine.table.reader import Cells, Schema, Unreadable
 from thrifty.engine.tasks.task import Task
 from thrifty.errors import InvalidInputError, listed

@@ -14,7 +14,7 @@ import os
 import struct
 import time
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,7 @@ from typing import Any
 import orjson
 
 from thrifty.engine.prices.prices import ModelPrice, check_price
-from thrifty.engine.purchases.http import open_post, read_body
-from thrifty.engine.purchases.retry import NOT_TRIED, CircuitBreaker
+from thrifty.engine.purchases.retry import NOT_TRIED, CircuitBreaker, open_post, read_body
 from thrifty.errors import InvalidInputError, RemoteFailure
 from thrifty.serve.config import ModelSettings
 
@@ -314,14 +313,19 @@ class LanguageModel:
             deadline,
         ):
             if emit is None:
-                content = await read_body(response, MAX_RESPONSE)
-                answer, n_bytes = _parsed(content), len(content)
+                answer = _parsed(await read_body(response, MAX_RESPONSE))
             else:
-                answer, n_bytes = await self._stream(response, deadline, emit)
-        return _completion(answer, self._count(answer.get("usage"), chat, n_bytes, bill))
+                answer = await self._stream(response, deadline, emit)
+        self._count(answer, chat, bill)  # one that cannot be used is paid for, too
+        completion = _completion(answer)
+        completion.usage = self._count(answer, chat, bill, n_received=len(completion.text.encode()))
+        return completion
 
-    def _count(self, usage: Any, chat: ChatRequest, n_received: int, bill: Bill) -> dict[str, int]:
+    def _count(
+        self, answer: Mapping[str, Any], chat: ChatRequest, bill: Bill, *, n_received: int = 0
+    ) -> dict[str, int]:
         """Replace the reservation by what the server reports, as far as it was sent and received."""
+        usage = answer.get("usage")
         names = "prompt_tokens", "completion_tokens"
         counts: list[Any] = [usage.get(name) if isinstance(usage, dict) else None for name in names]
         if not all(type(count) is int and count >= 0 for count in counts):
@@ -331,8 +335,8 @@ class LanguageModel:
         bill.amount = self._price_of(n_in, n_out)
         return {"prompt_tokens": n_in, "completion_tokens": n_out, "total_tokens": n_in + n_out}
 
-    async def _stream(self, response: Any, deadline: Any, emit: Emit) -> tuple[dict[str, Any], int]:
-        """Emit the parts of an answer; all of it, with the usage reported after the last part, and its bytes."""
+    async def _stream(self, response: Any, deadline: Any, emit: Emit) -> dict[str, Any]:
+        """Emit the parts of an answer; all of it, and the usage reported after the last one."""
         text, reason, usage, n_bytes = list[str](), None, None, 0
         clock = asyncio.get_running_loop().time
         ends = clock() + self.settings.stream_timeout
@@ -361,7 +365,7 @@ class LanguageModel:
         if reason is None:
             raise RemoteFailure("closed", "its answer broke off")
         choice = {"message": {"content": "".join(text)}, "finish_reason": reason}
-        return {"choices": [choice], "usage": usage}, n_bytes
+        return {"choices": [choice], "usage": usage}
 
 
 # -- responses -------------------------------------------------------------------------------------
@@ -396,7 +400,7 @@ def _first_choice(answer: dict[str, Any]) -> dict[str, Any]:
     return choices[0]
 
 
-def _completion(answer: dict[str, Any], usage: dict[str, int]) -> Completion:
+def _completion(answer: dict[str, Any]) -> Completion:
     """A whole answer, which has text or calls of tools, and can be sent on."""
     choice = _first_choice(answer)
     message = choice.get("message")
@@ -415,4 +419,4 @@ def _completion(answer: dict[str, Any], usage: dict[str, int]) -> Completion:
     except orjson.JSONEncodeError as error:
         raise RemoteFailure("nonsense", f"its answer cannot be sent on: {error}") from error
     reason = choice.get("finish_reason")
-    return Completion(kept, reason if isinstance(reason, str) else "stop", usage)
+    return Completion(kept, reason if isinstance(reason, str) else "stop")

@@ -323,13 +323,9 @@ class Model:
 
     # -- readers -----------------------------------------------------------------------------------
 
-    def _may_be_refused(self, cells: Cells) -> bool:
-        """True if a cell could be refused once a stage reads it."""
-        return bool(cells.unreadable) or (self._refuses_missing and bool(np.isnan(cells.numbers).any()))
-
     def _reader(self, cells: Cells) -> Table:
         """Reads for the stages."""
-        if self._may_be_refused(cells):
+        if cells.unreadable or (self._refuses_missing and np.isnan(cells.numbers).any()):
             return self.chain.reader(cells)
         return _plain_reader(cells)
 

@@ -16,8 +16,7 @@ import orjson
 
 from thrifty.arrays import Floats
 from thrifty.engine.full.adapters import check_numbers, check_probabilities
-from thrifty.engine.purchases.http import http_session, post, response_limit
-from thrifty.engine.purchases.retry import CircuitBreaker, attempts
+from thrifty.engine.purchases.retry import CircuitBreaker, attempts, http_session, post, response_limit
 from thrifty.errors import InvalidAnswerError, InvalidInputError, RemoteFailure
 from thrifty.serve.config import RemoteSettings
 from thrifty.serve.inference_protocol import parse_unique

@@ -227,10 +227,16 @@ def _work(
 
 def _take_disk(folder: Path) -> None:
     """Take the disk that metrics of this process need: a write to a mapped file ends a process if the disk is full."""
-    for path in folder.glob(f"*_{os.getpid()}.db"):
-        if hasattr(os, "posix_fallocate"):  # not on macOS
-            with path.open("r+b") as file:
-                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    try:
+        for path in folder.glob(f"*_{os.getpid()}.db"):
+            if hasattr(os, "posix_fallocate"):  # not on macOS
+                with path.open("r+b") as file:
+                    os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    except OSError as error:
+        raise InvalidInputError(
+            f"workers share their metrics in {folder.parent}, which must have room for them: {error}. Make room there, "
+            f"or name another folder in TMPDIR."
+        ) from error
 
 
 class _Worker:

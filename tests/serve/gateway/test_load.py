@@ -50,6 +50,25 @@ def asking(gateway, *bodies):
     return [asyncio.ensure_future(gateway.call("/predict", body)) for body in bodies]
 
 
+def test_batches_in_short_bodies_wait_for_the_full_model_side_by_side(stalled, question):
+    under_test = stalled()
+    gateway, waits, under_way = under_test.gateway, under_test.gateway.serving.remote.ask, []
+
+    async def ask(*arguments):
+        under_way.append(arguments)
+        return await waits(*arguments)
+
+    gateway.serving.remote.ask = ask
+
+    async def crowd():
+        waiting = asking(gateway, *[question] * 12)  # eight long bodies are read at a time
+        await until(lambda: len(under_way) == 12)
+        under_test.release.set()
+        return [(await one).status for one in waiting]
+
+    assert gateway.run(crowd()) == [200] * 12
+
+
 def test_requests_over_the_limit_get_503_in_a_moment_while_others_wait_and_health_answers(
     stalled, question, one_row
 ):

@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Words
-from thrifty.engine.evidence.averages import Means
+from thrifty.engine.evidence.evidence import Means
 from thrifty.engine.evidence.frontier import Frontier, OperatingPoint
 from thrifty.engine.evidence.hypothesis_tests import (
     HELD_OUT,

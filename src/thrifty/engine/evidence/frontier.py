@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats, Ints, Words, finite_numbers
-from thrifty.engine.evidence.averages import Means
-from thrifty.engine.evidence.evidence import Evidence, means_at
+from thrifty.engine.evidence.evidence import Evidence, Means, means_at
 from thrifty.engine.evidence.measures import check_bootstrap, measures_along, resampled, tails
 from thrifty.engine.plots import draw_frontier
 from thrifty.engine.prices.billing import check_amount

@@ -23,8 +23,7 @@ from dataclasses import replace
 import numpy as np
 
 from thrifty.arrays import Floats, Ints, Numbers
-from thrifty.engine.evidence.averages import GateAverages
-from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.evidence.evidence import Evidence, GateAverages
 from thrifty.engine.walk.policy import Policy, distinct_thresholds
 from thrifty.threads import usable_threads
 

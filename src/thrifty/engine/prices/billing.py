@@ -149,6 +149,13 @@ class PriceList:
         bought[self.group_of[np.asarray(columns)]] = True
         return bought
 
+    def bought_by_rows(self, used: Bools) -> Bools:
+        """Masks of the purchases that deliver the columns in masks, along the last axis."""
+        bought = np.zeros((*used.shape[:-1], len(self.prices)), dtype=bool)
+        for column, group in enumerate(self.group_of):
+            bought[..., group] |= used[..., column]
+        return bought
+
     def cost_of(self, columns: ArrayLike) -> float:
         """Price of the distinct purchases that deliver ``columns``."""
         bought = self.bought_groups(columns)
@@ -178,9 +185,7 @@ class PriceList:
             for amount, purchase in zip(amounts.T, self.by_row.purchases, strict=True):
                 cost = cost + np.where(used[:, self.group_of == purchase].any(axis=1), amount, 0.0)
             return cost
-        bought = np.zeros((len(used), len(self.prices)), dtype=bool)
-        for column, group in enumerate(self.group_of):
-            bought[:, group] |= used[:, column]
+        bought = self.bought_by_rows(used)
         everything = reaches_full & bought.all(axis=1)
         called = np.where(reaches_full, self.full_cost, 0.0)
         # A plain sum for rows that buy everything, so that all places that name their cost agree to the last digit.

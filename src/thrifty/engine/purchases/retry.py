@@ -1,26 +1,23 @@
-"""Calls of services that fail: attempts within a deadline, a circuit breaker, and sources of features built on both.
+"""Calls of services that fail: attempts within a deadline, a circuit breaker, and requests over HTTP.
 
 ``attempts`` is the one schedule of retries, and ``CircuitBreaker`` the one breaker, of sources, of the remote full
 model and of language models.
 """
 
-import copy
+import asyncio
+import json
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from itertools import repeat
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-import numpy as np
-
-from thrifty.arrays import Bools, Floats, Ints
-from thrifty.engine.prices.billing import check_amount
-from thrifty.engine.purchases.readers import Delivery
 from thrifty.errors import InvalidInputError, RemoteFailure
-from thrifty.threads import call_with_timeout
+
+MAX_RETRY_AFTER = 60.0
+"""Seconds after which a service is asked again at the latest, whatever its Retry-After says."""
 
 NOT_TRIED = ("breaker_open", "too_many_in_flight", "deadline", "not_started")
 """Reasons of failures in which no request was sent."""
@@ -163,236 +160,97 @@ class CircuitBreaker:
         self._is_probing = False
 
 
-class RetryingSource:
-    """Base class of sources that send chunked requests with retries; subclasses implement ``ask``, one request.
+# -- HTTP ------------------------------------------------------------------------------------------
+
+
+def parse_json(text: bytes) -> Any:
+    """Parse JSON; a key that an object has twice raises ``ValueError``, as everything that is no JSON."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        by_key = dict(pairs)
+        if len(by_key) < len(pairs):
+            repeated, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+            raise ValueError(f"an object has the key {repeated[:60]!r} twice")
+        return by_key
+
+    return json.loads(text, object_pairs_hook=unique)
+
+
+def response_limit(n_values: int) -> int:
+    """Size limit in bytes of a response with ``n_values`` values."""
+    return int(2**16 + 2**10 * n_values)
+
+
+def http_session(headers: Mapping[str, str], **limits: Any) -> Any:
+    """A session of aiohttp that keeps no cookies and unpacks nothing: a small body can unpack beyond any limit.
 
     Parameters
     ----------
-    n_rows : int
-        Rows that can be asked about.
-    chunk_size : int
-        Most rows in one question.
-    threads : int
-        Questions under way at the same time.
-    timeout : float, optional
-        Seconds that one question may take; None waits.
-    retries : int
-        Number of times that a failed question is asked again, for the rows that failed.
-    deadline : float, optional
-        Seconds after which nothing is asked again; None is when the retries are used up.
-    cache : bool
-        Whether delivered cells are cached.
-
-    Attributes
-    ----------
-    keys : list
-        Keys of the rows, where the source has them.
-    breaker : CircuitBreaker, optional
-        Refuses questions while the source fails again and again; None asks always.
-    n_questions : int
-        Questions that were put.
-    failures : Counter
-        Questions that failed as a whole, by the type of the error or the reason of a ``RemoteFailure``.
+    headers : dict
+        Headers of every request.
+    **limits
+        ``max_connections`` and ``connect_timeout`` in seconds.
     """
-
-    def __init__(
-        self,
-        n_rows: int,
-        *,
-        chunk_size: int = 1000,
-        threads: int = 1,
-        timeout: float | None = None,
-        retries: int = 2,
-        deadline: float | None = None,
-        cache: bool = True,
-    ) -> None:
-        for name, value, minimum in (
-            ("chunk_size", chunk_size, 1),
-            ("threads", threads, 1),
-            ("retries", retries, 0),
-        ):
-            if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
-                raise InvalidInputError(f"{name} must be a whole number, {minimum} or more; got {value!r}.")
-        for name, seconds in (("timeout", timeout), ("deadline", deadline)):
-            if seconds is not None:
-                check_amount(name, seconds, rule="a number of seconds >= 0, or None to wait")
-        self.keys: list[Any] = []
-        self.breaker: CircuitBreaker | None = None
-        self._n_rows = n_rows
-        self._chunk_size, self._threads, self._retries = chunk_size, threads, retries
-        self._timeout, self._deadline = timeout, deadline
-        self._keeps = cache
-        self._reset()
-
-    def _reset(self) -> None:
-        self._lock = threading.Condition()
-        self._cached: dict[Any, tuple[Floats, Bools]] = {}
-        # Cells that some thread is asking for.
-        self._under_way: dict[Any, Bools] = {}
-        self.n_questions = 0
-        self.failures: Counter[str] = Counter()
-
-    def __len__(self) -> int:
-        return self._n_rows
-
-    def over(self, keys: Sequence[Any], deadline: float | None = None) -> Self:
-        """The same source with an empty cache, for the rows of other keys; both share the circuit breaker."""
-        other = copy.copy(self)
-        other.keys, other._n_rows = python_values(keys), len(keys)
-        other._deadline, other._keeps = deadline, True
-        other._reset()
-        return other
-
-    def ask(self, rows: Ints, names: Sequence[Any]) -> Any:
-        """Send one request; return values or a ``Delivery``, or raise."""
-        raise NotImplementedError
-
-    def ask_within(self, seconds: float | None, rows: Ints, names: Sequence[Any]) -> Any:
-        """Send one request that may take ``seconds``; None waits."""
-        return call_with_timeout(seconds, lambda: self.ask(rows, names), type(self).__name__)
-
-    def fetch(self, rows: Ints, names: Sequence[Any]) -> Delivery:
-        """Values of the named columns, cached or bought, for the rows that could be delivered.
-
-        Several threads may call this at once: a cell that one of them is asking for is waited for by the others.
-        """
-        with self._claimed(rows, names) as (values, lacking):
-            return self._bought(rows, names, values, lacking)
-
-    def _bought(self, rows: Ints, names: Sequence[Any], values: Any, lacking: Bools) -> Delivery:
-        """Buy the cells that are lacking."""
-        ends = np.inf if self._deadline is None else time.monotonic() + self._deadline
-        failed: dict[int, str] = {}
-        # Mostly all rows lack the same columns, which is found sooner than by sorting the rows.
-        alike = len(rows) > 0 and (lacking == lacking[0]).all()
-        for pattern in lacking[:1] if alike else np.unique(lacking, axis=0):
-            if not pattern.any():
-                continue
-            places = np.flatnonzero((lacking == pattern).all(axis=1))
-            wanted = [name for name, is_lacking in zip(names, pattern, strict=True) if is_lacking]
-            chunks = np.split(places, np.arange(self._chunk_size, len(places), self._chunk_size))
-            questions = [(rows[chunk], wanted, ends) for chunk in chunks]
-            for chunk, (bought, reasons) in zip(chunks, self._side_by_side(questions), strict=True):
-                values = _with_room_for(values, bought)
-                values[np.ix_(chunk, np.flatnonzero(pattern))] = bought
-                failed.update(reasons)
-        return Delivery(values, failed, paid=lacking)
-
-    @contextmanager
-    def _claimed(self, rows: Ints, names: Sequence[Any]) -> Iterator[tuple[Any, Bools]]:
-        """Cached values, and the cells that only this thread may request until the end of the block."""
-        if not self._keeps:
-            yield np.full((len(rows), len(names)), np.nan), np.ones((len(rows), len(names)), dtype=bool)
-            return
-        with self._lock:
-            claims = [self._under_way.setdefault(name, np.zeros(self._n_rows, dtype=bool)) for name in names]
-            while True:
-                values, held = self._from_cache(rows, names)
-                # A thread that waits has no claims, so that no two wait for each other.
-                if not any((claim[rows] & ~held[:, place]).any() for place, claim in enumerate(claims)):
-                    break
-                self._lock.wait()
-            for place, claim in enumerate(claims):
-                claim[rows[~held[:, place]]] = True
-        try:
-            yield values, ~held
-        finally:
-            with self._lock:
-                for place, claim in enumerate(claims):
-                    claim[rows[~held[:, place]]] = False
-                self._lock.notify_all()
-
-    def _side_by_side(self, questions: Sequence[tuple[Any, ...]]) -> list[tuple[Floats, Mapping[int, str]]]:
-        n_threads = min(self._threads, len(questions))
-        if n_threads == 1:
-            return [self._ask_again(*question) for question in questions]
-        with ThreadPoolExecutor(n_threads) as pool:
-            try:
-                return list(pool.map(lambda question: self._ask_again(*question), questions))
-            except BaseException:  # an interrupt: requests not sent yet are not made
-                pool.shutdown(cancel_futures=True)
-                raise
-
-    def _ask_again(self, rows: Ints, names: Sequence[Any], ends: float) -> tuple[Floats, Mapping[int, str]]:
-        """Send a request, and retry the rows that failed within ``retries`` and the deadline."""
-        values = np.full((len(rows), len(names)), np.nan)
-        waiting, reasons = np.arange(len(rows)), dict[int, str]()
-        for pause in attempts(self._retries, ends):
-            time.sleep(pause)
-            answers, reasons, was_tried = self._ask_once(rows[waiting], names, ends)
-            values = _with_room_for(values, answers)
-            values[waiting] = answers
-            failed = np.isin(rows[waiting], list(reasons))
-            if self._keeps:  # before anything else: deliveries are paid for
-                self.keep(rows[waiting[~failed]], names, answers[~failed])
-            waiting = waiting[failed]
-            if not len(waiting) or not was_tried:
-                break
-        return values, reasons
-
-    def _ask_once(self, rows: Ints, names: Sequence[Any], ends: float) -> tuple[Floats, dict[int, str], bool]:
-        """Send one request: values, failed rows (all of them where the request fails), and whether it was sent."""
-        left = min(np.inf if self._timeout is None else self._timeout, ends - time.monotonic())
-        shape, reason = (len(rows), len(names)), ""
-        try:
-            if left <= 0:
-                raise RemoteFailure("deadline", "the deadline passed before the question was put")
-            with nullcontext() if self.breaker is None else self.breaker.attempt():
-                with self._lock:
-                    self.n_questions += 1
-                answer = self.ask_within(None if np.isinf(left) else left, rows, names)
-                delivery = answer if isinstance(answer, Delivery) else Delivery(answer)
-                values = _as_array(delivery.values)
-                if values.shape != shape:
-                    raise InvalidInputError(f"the answer must have the shape {shape}; got {values.shape}.")
-        except Exception as error:  # a driver of another library may raise anything
-            reason = error.reason if isinstance(error, RemoteFailure) else type(error).__name__
-            with self._lock:
-                self.failures[reason] += 1
-            words = str(error) if isinstance(error, RemoteFailure) else f"{reason}: {error}"
-            return np.full(shape, np.nan), dict.fromkeys(rows.tolist(), words), reason not in NOT_TRIED
-        return values, dict(delivery.failed), True
-
-    # -- the cache ---------------------------------------------------------------------------------
-
-    def _from_cache(self, rows: Ints, names: Sequence[Any]) -> tuple[Floats, Bools]:
-        values = np.full((len(rows), len(names)), np.nan)
-        held = np.zeros(values.shape, dtype=bool)
-        for place, name in enumerate(names):
-            if name in self._cached:
-                column, is_cached = self._cached[name]
-                values = _with_room_for(values, column)
-                values[:, place], held[:, place] = column[rows], is_cached[rows]
-        return values, held
-
-    def keep(self, rows: Ints, names: Sequence[Any], values: Floats) -> None:
-        """Add values of some cells to the cache."""
-        with self._lock:
-            for place, name in enumerate(names):
-                if name not in self._cached:
-                    self._cached[name] = np.full(self._n_rows, np.nan), np.zeros(self._n_rows, dtype=bool)
-                column, is_cached = self._cached[name]
-                column = _with_room_for(column, values)
-                column[rows], is_cached[rows] = values[:, place], True
-                self._cached[name] = column, is_cached
-
-
-def _as_array(values: Any) -> Any:
-    """Values as numbers, or as they are where some of them are text or truth values."""
-    array = np.asarray(values)
-    if array.dtype == object and bool in set(map(type, array.ravel().tolist())):
-        return array
     try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        return np.asarray(values, dtype=object)
+        import aiohttp
+    except ModuleNotFoundError as error:
+        raise InvalidInputError(
+            "requests over HTTP need aiohttp, which is not installed: pip install 'thrifty[serve]'."
+        ) from error
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=limits.get("max_connections", 100)),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=limits.get("connect_timeout")),
+        headers={"Accept-Encoding": "identity", **headers},
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+    )
 
 
-def _with_room_for(values: Any, more: Any) -> Any:
-    """An array that can hold some more values: text has no place among numbers."""
-    return values.astype(object) if more.dtype == object and values.dtype != object else values
+async def post(session: Any, url: str, body: bytes, *, max_bytes: int, seconds: float | None) -> bytes:
+    """Return the body of the response to a POST; raise a ``RemoteFailure`` with a countable reason without one."""
+    async with open_post(session, url, body, seconds=seconds) as (response, _):
+        return await read_body(response, max_bytes)
 
 
-def python_values(keys: Any) -> list[Any]:
-    """Keys as numbers and text of Python: drivers and JSON know no others."""
-    return list(keys.tolist() if hasattr(keys, "tolist") else keys)
+async def read_body(response: Any, max_bytes: int) -> bytes:
+    """Return the body of a response; raise a ``RemoteFailure`` if it is larger than a limit."""
+    content, is_too_large = bytearray(), (response.content_length or 0) > max_bytes
+    while not is_too_large and (part := await response.content.readany()):
+        content += part
+        is_too_large = len(content) > max_bytes
+    if is_too_large:
+        response.close()  # else the rest would be read before the connection is used again
+        raise RemoteFailure("too_large", f"the response is larger than {max_bytes:,} bytes")
+    return bytes(content)
+
+
+@asynccontextmanager
+async def open_post(session: Any, url: str, body: bytes, *, seconds: float | None, **how: Any) -> Any:
+    """Response to a POST, and the deadline for it, which may be moved; failures are those of ``post``.
+
+    Redirects are not followed: they would carry the authorisation to another server.
+    """
+    import aiohttp
+
+    try:
+        async with (
+            asyncio.timeout(seconds) as deadline,
+            session.post(url, data=body, allow_redirects=False, **how) as response,
+        ):
+            if response.status != 200:
+                after = response.headers.get("Retry-After", "")
+                is_number = after.isascii() and after.isdigit()  # "²" is a digit, and no number
+                raise RemoteFailure(
+                    f"status_{response.status}",
+                    f"the status was {response.status}",
+                    min(float(after), MAX_RETRY_AFTER) if is_number else None,
+                )
+            yield response, deadline
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        raise RemoteFailure("connect", str(error)) from error
+    except TimeoutError as error:
+        raise RemoteFailure("timeout", "the deadline passed before the response was complete") from error
+    except aiohttp.ClientResponseError as error:
+        raise RemoteFailure("bad_http", str(error)) from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise RemoteFailure("closed", str(error)) from error

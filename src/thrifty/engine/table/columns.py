@@ -8,7 +8,7 @@ The full model gets a data frame with the dtypes of the fit, from any form of ce
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats
-from thrifty.engine.table.table import Table
+from thrifty.engine.table.table import Table, is_number
 from thrifty.errors import InvalidInputError
 
 # -- levels and dates ------------------------------------------------------------------------------
@@ -193,6 +193,58 @@ def is_missing(value: Any) -> bool:
     """True for a missing cell."""
     # pandas has values of its own for what is missing; NaN differs from itself.
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+
+
+MAX_CATEGORIES = 255
+"""Text columns with more distinct values than this hold names or notes, unless the values are repeated."""
+ROWS_PER_CATEGORY = 5
+
+_DRESSED = re.compile(
+    r"[+-]?[$€£¥]?\s?[+-]?(\d{1,3}([,' \u00a0\u202f]\d{3})+(\.\d+)?|\d{1,3}(\.\d{3})+,\d+|\d+([.,]\d+)?)\s?[%$€£¥]?"
+)
+_DATE = re.compile(
+    r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-.]\d{1,2}[-.]\d{4}|\d{1,2}/\d{1,2}/(\d{2}|\d{4}))([T ]\d{1,2}:\d{2}.*)?"
+)
+_DISGUISES = (
+    (_DRESSED, "numbers with separators or units", "Write them plainly, with a point before the decimals"),
+    (_DATE, "dates", "Write them as 2026-01-31, or with a time as 2026-01-31 12:30"),
+)
+
+
+def categories_problem(name: Any, cells: Sequence[Any], first_row: int) -> str | None:
+    """What is wrong with a column of text that does not hold categories, but notes, or numbers or dates as text.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    cells : sequence
+        Its cells.
+    first_row : int
+        Number of the first row in messages.
+    """
+    rows = {level_text(cell): row for row, cell in reversed([*enumerate(cells)]) if not is_missing(cell)}
+    texts, n_cells = sorted(rows), sum(not is_missing(cell) for cell in cells)
+    odd = [text for text in texts if not is_number(text)]
+    if 0 < len(odd) < len(texts) / 2:
+        return (
+            f"column {name!r} holds numbers, but {odd[0]!r} in row {first_row + rows[odd[0]]}. Correct it, or leave "
+            f"the cell empty."
+        )
+    for pattern, called, way_out in _DISGUISES:
+        alike = [text for text in odd if pattern.fullmatch(text.strip())]
+        if len(alike) > len(texts) / 2:
+            return (
+                f"column {name!r} holds {called} such as {alike[0]!r}, which would be read as names of "
+                f"categories. {way_out}, or ignore the column."
+            )
+    if len(texts) > max(MAX_CATEGORIES, n_cells / ROWS_PER_CATEGORY):
+        return (
+            f"column {name!r} holds text with {len(texts):,} different values in {len(cells):,} rows; more "
+            f"than {MAX_CATEGORIES} must be there {ROWS_PER_CATEGORY} times each on average. Ignore the "
+            f"column, or group its values."
+        )
+    return None
 
 
 # -- types as they were declared -------------------------------------------------------------------

@@ -3,7 +3,7 @@
 A column may be worth little by itself and still say which columns are worth buying. So a first purchase is valued by
 what the next ones can do after it. Its column is cut into a few bins, and in each of them every further purchase has a
 held-out gain: the squared error of the label (0 or 1 for each class) or number that its own bins explain, means of one
-half of the rows judged on the other half. A split is worth the gain of its purchase and, in each group of bins, the
+half of the rows evaluated on the other half. A split is worth the gain of its purchase and, in each group of bins, the
 gain of the purchases that one half finds best there; a line takes those that are best for all bins together. Where a
 split is clearly ahead of every line, rows part, and each group is searched again. Each group that is left buys in an
 order of its own, found from its own rows.

@@ -35,8 +35,7 @@ from thrifty.learners.cascade.evaluation import (
     compare_over_budgets,
 )
 from thrifty.learners.cascade.problem import SEARCH_ROWS, AnsweredProblem
-from thrifty.learners.cascade.stages import compact, narrow_table
-from thrifty.learners.trees import EnsembleBuilder
+from thrifty.learners.cascade.stages import StageGrower, compact, narrow_table
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import uniforms
 
@@ -235,11 +234,9 @@ def _regress(
     score, loss = np.zeros((len(rows), 1)), SquaredLoss(wanted)
     parts = []
     for boosting, columns in ((SCORE_ONLY, margin), (second or ALL_COLUMNS, np.arange(table.n_features))):
-        grower, builder = boosting.grower(narrow_table(part, columns)), EnsembleBuilder(len(columns))
-        boosting.add_trees(grower, builder, loss, counts, score, boosting.n_trees)
-        trees = builder.ensemble()
-        feature = columns[trees.feature].astype(np.int32)
-        parts.append(replace(trees, n_features=table.n_features, feature=feature))
+        stage = StageGrower(part, columns, boosting, n_scores=1)
+        stage.grow(loss, counts, score, boosting.n_trees)
+        parts.append(stage.trees())
     return TreeEnsemble.concatenate(parts)
 
 

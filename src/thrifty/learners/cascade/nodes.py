@@ -39,7 +39,7 @@ SPLIT_SEED = 3
 
 
 class TreeTrials:
-    """Trials of purchases: a few trees on one half of the rows are judged by the other half, and the other way round.
+    """Trials of purchases: a few trees on each half of the rows, evaluated on the other half.
 
     Scores of a node are those of all rows, by the copy that is grown on each half.
     """

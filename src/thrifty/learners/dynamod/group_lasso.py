@@ -153,13 +153,13 @@ class LinearHeads:
     def hessian(self, point: Iterate, *, majorise: bool = False) -> Hessian | JointHessian:
         """Second derivatives of the fits at ``point``, or those of parabolas that lie above them everywhere."""
         scores = point.scores
-        found = [
+        curvatures = [
             fit.majorant(scores[heads]) if majorise else fit.hessian(scores[heads])
             for fit, heads in self._by_fit()
         ]
         if any(isinstance(fit, SoftmaxFit) for fit in self.fits):
-            return JointHessian.of(self.X, found)
-        return Hessian.of(self.X, np.array(found))
+            return JointHessian.of(self.X, curvatures)
+        return Hessian.of(self.X, np.array(curvatures))
 
 
 SUFFICIENT = 1e-4  # share of the decrease promised by the gradient that a step must deliver
@@ -214,10 +214,10 @@ def descend(
             break
         groups = groups | _worth_solving(heads, point, gradient, tol)
         goal = 0.9 * tol if groups.all() else max(0.9 * tol, LOOSE * residual)
-        found = descend_on(WorkingSet.of(heads, groups, last), heads, point, goal, max_iter - n_iter)
-        if found.n_iter == 0:
+        descent = descend_on(WorkingSet.of(heads, groups, last), heads, point, goal, max_iter - n_iter)
+        if descent.n_iter == 0:
             break  # only rounding is left
-        point, last, n_iter = found.point, found.last, n_iter + found.n_iter
+        point, last, n_iter = descent.point, descent.last, n_iter + descent.n_iter
     return Descent(point, residual, n_iter, last)
 
 
@@ -225,10 +225,10 @@ def descend_on(work: WorkingSet, heads: LinearHeads, point: Iterate, tol: float,
     """``argmin F`` over the groups of a working set; the other groups of ``point`` must be zero."""
     columns = heads.columns_of(work.groups)
     part = replace(point, coef=np.ascontiguousarray(point.coef[:, columns]))
-    found = proximal_newton(work, part, tol, max_iter)
+    descent = proximal_newton(work, part, tol, max_iter)
     coef = np.zeros_like(point.coef)
-    coef[:, columns] = found.point.coef
-    return replace(found, point=replace(found.point, coef=coef))
+    coef[:, columns] = descent.point.coef
+    return replace(descent, point=replace(descent.point, coef=coef))
 
 
 def _worth_solving(heads: LinearHeads, point: Iterate, gradient: Gradient, tol: float) -> Bools:
@@ -254,13 +254,13 @@ def proximal_newton(work: WorkingSet, point: Iterate, tol: float, max_iter: int)
         residual = heads.residual(point, gradient)
         if residual <= tol or n_iter == max_iter:
             break
-        found = _follow(
+        following = _follow(
             heads, point, gradient, residual, hessian if residual <= STALE_ABOVE * previous else None
         )
-        if found is None:
+        if following is None:
             break
         previous, n_iter = residual, n_iter + 1
-        point, hessian = found
+        point, hessian = following
     return Descent(point, residual, n_iter, replace(work, hessian=hessian))
 
 
@@ -404,15 +404,15 @@ def group_lasso(
     live = np.array([not fit.needs_no_coefficients for fit in fits for _ in range(fit.n_heads)], dtype=bool)
     priced = replace(everything, fits=[fit for fit in fits if not fit.needs_no_coefficients])
     nothing = _intercepts_only(priced)
-    found = (
+    descent = (
         _null(priced, nothing, max_iter)
         if start is None
         else Descent(_point_of(priced, start, live), np.inf, 0)
     )
-    heads, spent = replace(priced, penalties=gamma * priced.penalties), found.n_iter
-    found = descend(heads, _better(heads, found.point, nothing), tol, max_iter - spent, found.last)
-    value = _scores_of(heads, found.point, fits, live)
-    return Solution(value, found.residual, found.n_iter + spent, bool(found.residual <= tol))
+    heads, spent = replace(priced, penalties=gamma * priced.penalties), descent.n_iter
+    descent = descend(heads, _better(heads, descent.point, nothing), tol, max_iter - spent, descent.last)
+    value = _scores_of(heads, descent.point, fits, live)
+    return Solution(value, descent.residual, descent.n_iter + spent, bool(descent.residual <= tol))
 
 
 def _null(heads: LinearHeads, nothing: Iterate, max_iter: int) -> Descent:

@@ -172,9 +172,9 @@ class JointHessian:
         centred = _anchored((squares - crossed.T @ means)[None], squares[None], l2)
         followed = gradient.coef.T.ravel() - gradient.intercept @ means
         flat = np.ascontiguousarray(start.T).reshape(1, -1)
-        found = minimise_model(centred, followed[None], flat, n_heads * first, penalties, tol)
-        drift = -inverse @ gradient.intercept - means @ (found - flat)[0]
-        return np.ascontiguousarray(found.reshape(n_columns, n_heads).T), np.asarray(drift)
+        minimiser = minimise_model(centred, followed[None], flat, n_heads * first, penalties, tol)
+        drift = -inverse @ gradient.intercept - means @ (minimiser - flat)[0]
+        return np.ascontiguousarray(minimiser.reshape(n_columns, n_heads).T), np.asarray(drift)
 
 
 def _anchored(centred: Floats, squares: Floats, l2: float) -> Floats:

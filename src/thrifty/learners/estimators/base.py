@@ -19,11 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 from thrifty._moved import FormerName
 from thrifty._version import __version__
 from thrifty.arrays import Floats, Ints, Labels
-from thrifty.engine.evidence.averages import Means
 from thrifty.engine.evidence.budgets import CostBounds
 from thrifty.engine.evidence.certificate import Certificate, certify
 from thrifty.engine.evidence.collect import evidence_of, training_fingerprints
-from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.evidence.evidence import Evidence, Means
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.evidence.hypothesis_tests import check_confidence, empirical_risk_within
 from thrifty.engine.evidence.measures import score_interval
@@ -48,8 +47,7 @@ from thrifty.engine.tasks.classes import classification_of, default_classifier
 from thrifty.engine.tasks.regression import RegressionTask, default_regressor, read_targets, regression_of
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.buying import BuyingMixin
-from thrifty.engine.walk.chain import Chain
-from thrifty.engine.walk.explain import Explanation, explain_rows
+from thrifty.engine.walk.chain import Chain, Explanation, explain_rows
 from thrifty.engine.walk.policy import Policy, distinct_thresholds, route_by
 from thrifty.engine.walk.stage import nodes_of
 from thrifty.errors import InvalidInputError, NothingSavedWarning, OtherVersionWarning

@@ -15,9 +15,8 @@ from thrifty.engine.evidence.hypothesis_tests import check_max_loss
 from thrifty.engine.full.crossfit import TrainingRows, assign_folds
 from thrifty.engine.full.model import is_estimator
 from thrifty.engine.prices.billing import check_amount
-from thrifty.engine.table.columns import Levels, is_missing, learn_levels, plain_table
+from thrifty.engine.table.columns import Levels, categories_problem, is_missing, learn_levels, plain_table
 from thrifty.engine.table.table import Table
-from thrifty.engine.table.training import categories_problem
 from thrifty.engine.tasks.classes import one_class
 from thrifty.engine.walk.policy import check_threshold
 from thrifty.errors import DoubtfulRowsWarning, InvalidInputError, InvalidTypeError, listed
