@@ -9,7 +9,7 @@ budgets, bills and certificates are those of cascades.
 
 import copy
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
@@ -28,7 +28,7 @@ from thrifty.engine.prices.prices import ModelPrice, check_models, check_price
 from thrifty.engine.purchases.readers import Ledger
 from thrifty.engine.purchases.receipts import Receipt
 from thrifty.engine.walk.buying import buy_answers
-from thrifty.engine.walk.calibration import UNCOMPARED, UNPARSED
+from thrifty.engine.walk.calibration import UNCOMPARED, UNPARSED, class_probabilities
 from thrifty.engine.walk.model_session import ModelExplanation, ModelSession, PricedModels
 from thrifty.engine.walk.next_model import Log, Replay, walk
 from thrifty.engine.walk.policy import Policy
@@ -92,6 +92,24 @@ class NewLog(NamedTuple):
     def rows(self, rows: Ints | Bools) -> "NewLog":
         """These rows only."""
         return NewLog(self.log.rows(rows), self.keys[rows])
+
+
+def _no_replay(n_rows: int, n_models: int) -> Replay:
+    """A replay to write parts into."""
+    asked = np.full((n_rows, n_models), -1)
+    return Replay(asked, np.empty(n_rows, np.intp), np.empty(n_rows), np.empty(n_rows))
+
+
+def _place(replay: Replay, mask: Bools, part: Replay) -> None:
+    """Write the replay of some rows into that of all."""
+    replay.asked[mask, : part.asked.shape[1]] = part.asked
+    replay.model[mask], replay.cost[mask], replay.quality[mask] = part.model, part.cost, part.quality
+
+
+def _narrowed(replay: Replay) -> Replay:
+    """The replay with as many columns as models were asked about a row."""
+    n_asks = max(1, int((replay.asked >= 0).sum(axis=1).max(initial=1)))
+    return replay._replace(asked=replay.asked[:, :n_asks])
 
 
 class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -666,13 +684,53 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         if point is not None:
             return walk(state.families[state.point_family[point]], int(state.point_place[point]), new.log)
         parts = [(mask, self.walk(new.rows(mask), place)) for mask, place in self._parts(new.keys)]
-        n_rows, width = len(new.log), max(part.asked.shape[1] for _, part in parts)
-        asked = np.full((n_rows, width), -1)
-        replay = Replay(asked, np.empty(n_rows, np.intp), np.empty(n_rows), np.empty(n_rows))
+        replay = _no_replay(len(new.log), len(state.pool))
         for mask, part in parts:
-            asked[mask, : part.asked.shape[1]] = part.asked
-            replay.model[mask], replay.cost[mask], replay.quality[mask] = part.model, part.cost, part.quality
-        return replay
+            _place(replay, mask, part)
+        return _narrowed(replay)
+
+    def run(self, ask: Callable[[str, Ints], Any], X: Any) -> Replay:
+        """Ask models in batches: each one about all rows that need it, at the same place, in one call.
+
+        Faster than ``buy`` for models that do not fail: no session of each row.
+
+        Parameters
+        ----------
+        ask : callable
+            Of the name of a model and the numbers of rows; returns the evidence of its answers, as in ``fit``.
+        X : rows as in ``fit``, or their keys where rows have no columns
+
+        Returns
+        -------
+        Replay
+            Models asked and the one whose answer is taken, by their places in ``pool_``, and the expected cost of each
+            row; qualities are NaN.
+        """
+        state, new = self._fitted(), self._unasked(X, is_in_force=True)
+        calibration = state.calibration
+        if calibration is None or (calibration.n_classes == 0 and new.log.answers is not None):
+            raise InvalidInputError(
+                "run needs a router that was fitted with evidence, and without answers unless evidence has classes. "
+                "Use buy, which reads answers."
+            )
+        replay = _no_replay(len(new.log), len(state.pool))
+        for mask, point in self._parts(new.keys):
+            log, places = new.log.rows(mask), np.flatnonzero(mask)
+
+            def fill(model: int, rows: Ints, log: Log = log, places: Ints = places) -> None:
+                shown = ask(state.pool[model], places[rows])
+                assert log.evidence is not None
+                if log.classes is None or log.answers is None:
+                    log.evidence[rows, model] = calibration.of_numbers(model, np.asarray(shown, np.float64))
+                else:
+                    confidence, classes, answers = calibration.of_classes(model, class_probabilities(shown))
+                    log.evidence[rows, model], log.classes[rows, model] = confidence, classes
+                    log.answers[rows, model] = answers
+                log.cost[rows, model] = log.expected[rows, model]
+
+            rules = state.families[state.point_family[point]]
+            _place(replay, mask, walk(rules, int(state.point_place[point]), log, fill))
+        return _narrowed(replay)
 
     def _parts(self, keys: Words) -> list[tuple[Bools, int]]:
         """Masks of the rows that follow each of the points in force, if any do, and the points."""
