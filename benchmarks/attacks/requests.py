@@ -997,6 +997,8 @@ def _workers(cases, folder):
                 client.join()
             assert len(costs) == 400
             assert sum(costs) <= 400 * capped["budget_cap"] * (1 + 1e-9), np.mean(costs)
+        # The administration answers once all workers have started; one that ends before ends the gateway.
+        assert until(lambda: server.admin("GET", "/status.json")[0] == 200, 60)
         started = _children(server.process.pid)
         with cases.case("workers that are killed are replaced"):
             for one in started:

@@ -455,7 +455,7 @@ class ChatCall:
         timeouts = [model.settings.timeout for model in self._served.models.values()]
         patience = began + min(_CONNECT_TIMEOUT, *timeouts)
         for pause in attempts(None, began + settings.deadline, longest_pause=1.0):
-            if not _BUSY & set(self.failures.values()) and time.monotonic() + pause > patience:
+            if not self._is_busy and time.monotonic() + pause > patience:
                 break
             await asyncio.sleep(pause)
             await self._start()
@@ -504,6 +504,12 @@ class ChatCall:
             )
         if not ledger.has_room(least, later=True):
             raise Refusal(429, "the ceiling of this day, max_cost_per_day, is reached.", ledger.seconds_left)
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether a model failed that will answer later."""
+        models = self._served.models
+        return any(why in _BUSY or models[name].is_limited for name, why in self.failures.items())
 
     def _why(self) -> str:
         return ", ".join(f"{name} ({reason})" for name, reason in self.failures.items())

@@ -251,6 +251,11 @@ class LanguageModel:
         Its price in the router, unless the settings have one.
     breaker : CircuitBreaker, optional
         That of the same model before a reload.
+
+    Attributes
+    ----------
+    is_limited : bool
+        Whether the latest call was refused because there are too many.
     """
 
     def __init__(
@@ -264,7 +269,7 @@ class LanguageModel:
             )
         self.name, self.price, self.settings = name, checked, settings
         self.breaker = breaker or CircuitBreaker(max_in_flight=settings.max_in_flight)
-        self._resumes = 0.0
+        self.is_limited, self._resumes = False, 0.0
         self._headers = {"Content-Type": "application/json"}
         if settings.key_env is not None:
             key = os.environ.get(settings.key_env)
@@ -293,9 +298,12 @@ class LanguageModel:
             raise RemoteFailure("paused", "it is rate-limited")
         with self.breaker.attempt():
             try:
-                return await self._call(session, chat, bill, emit)
+                answer = await self._call(session, chat, bill, emit)
+                self.is_limited = False
+                return answer
             except RemoteFailure as failure:
-                if failure.reason == "status_429" or failure.retry_after is not None:
+                self.is_limited = failure.reason == "status_429" or failure.retry_after is not None
+                if self.is_limited:
                     self._resumes = time.monotonic() + (failure.retry_after or _PAUSE)
                 if failure.reason not in REFUSALS:
                     raise
