@@ -316,6 +316,13 @@ def test_a_later_exit_that_costs_only_the_rest_after_an_earlier_one_is_asked_aft
         fitted(after={"large": {"huge": 1.0}})
 
 
+def test_columns_that_say_nothing_do_not_tell_the_folds_apart():
+    quality = networks(300)[0]
+    folds = np.arange(300) % 5
+    _, prior, _ = quality_models.crossfit(np.zeros((300, 2)), quality, np.ones((300, 3)), folds, 0)
+    np.testing.assert_allclose(prior, np.tile(quality.mean(axis=0), (300, 1)), atol=1e-12)
+
+
 def test_without_columns_a_router_is_proved_on_new_rows_and_refuses_those_of_the_fit(router):
     quality, answers, chance = networks(3000, seed=5)
     proved = router.certified(None, quality, answers=answers, evidence=chance, max_loss=0.05)
