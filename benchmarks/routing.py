@@ -316,7 +316,7 @@ def bills(name, n_deployments=500, confidence=0.95):
     rows, is_test, models = read(name)
     train, test = rows[~is_test], rows[is_test]
     router = fitted(models, train)
-    new = router._evidence_on(*router._log_of(test.texts, test.quality, test.cost, test.answers, None))
+    new = router.evidence_on(test.texts, test.quality, test.cost, test.answers)
     costs, policy = new.cost, router._fitted().policy
     unit = train.cost[:, train.quality.mean(axis=0).argmax()].mean()
     rng = np.random.default_rng(0)

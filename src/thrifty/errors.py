@@ -227,6 +227,10 @@ class MissingSupportWarning(UserWarning):
     """A model was asked too rarely to know what it would have answered elsewhere."""
 
 
+class MissingEvidenceWarning(UserWarning):
+    """A model answered without the evidence that the router was fitted with."""
+
+
 class UnspentBudgetWarning(UserWarning):
     """A fit spends less than its budget, although the full model would answer better."""
 

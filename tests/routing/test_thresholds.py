@@ -1,16 +1,20 @@
 from itertools import permutations, product
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.isotonic import IsotonicRegression
 
 from thrifty import ModelRouter, load, save
+from thrifty.cli import main
 from thrifty.engine.walk.calibration import class_probabilities
 from thrifty.engine.walk.next_model import Log, Thresholds, answers_at_hand, walk
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, MissingEvidenceWarning
 from thrifty.learners.routing import learn
 from thrifty.learners.routing import quality as quality_models
+from thrifty.learners.routing.learn import CrossFittedRules, clearly_better
 from thrifty.learners.routing.thresholds import N_CELLS, learn_calibration, learn_thresholds
+from thrifty.reporting.measure import measure
 
 PRICES = {"tiny": 1.0, "small": 3.0, "large": 12.0}
 SKILL = np.array([1.5, 2.5, 4.5])
@@ -38,7 +42,7 @@ def networks(n_rows=600, seed=0, n_classes=4):
     return (answers == y[:, None]).astype(float), answers, chance
 
 
-def fitted(form="classes", X=None, n_rows=600, **settings):
+def fitted(form="classes", X=None, n_rows=400, **settings):
     quality, answers, chance = networks(n_rows)
     evidence = chance if form == "classes" else chance.max(axis=2)
     return ModelRouter(PRICES, **settings).fit(X, quality, answers=answers, evidence=evidence)
@@ -46,7 +50,7 @@ def fitted(form="classes", X=None, n_rows=600, **settings):
 
 @pytest.fixture(scope="module")
 def router():
-    return fitted(budget=5.0)
+    return fitted(n_rows=600, budget=5.0)
 
 
 # -- the search ------------------------------------------------------------------------------------
@@ -61,34 +65,42 @@ def tiny_log(seed, n_rows=9, after=None):
     return Log(quality, cost, quality, cost, answers, evidence, after=after)
 
 
-def best_of_all(log, price):
+def best_of_all(log, price, combines):
     """Largest mean of quality - price * cost over all sequences and thresholds, one after another."""
     found = []
     for length in (1, 2, 3):
         for sequence in permutations(range(3), length):
             cuts = []
             for n_asked in range(1, length):
-                values = np.unique(answers_at_hand(log, tuple(sorted(sequence[:n_asked]))))
+                at_hand = tuple(sorted(sequence[:n_asked])) if combines else sequence[n_asked - 1 : n_asked]
+                values = np.unique(answers_at_hand(log, at_hand))
                 cuts.append([-np.inf, *values])
             for chosen in product(*cuts):
                 rule = Thresholds(
                     np.array([[*sequence, *[-1] * (3 - length)]]),
                     np.array([[*chosen, *[np.inf] * (3 - length)]])[:, :2],
+                    combines,
                 )
                 rows = walk(rule, 0, log)
                 found.append((rows.quality - price * rows.cost).mean())
     return max(found)
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("is_discounted", [False, True])
-def test_the_search_finds_the_best_sequence_and_thresholds_of_all_on_a_tiny_log(seed, is_discounted):
+@pytest.mark.parametrize(
+    ("seed", "is_discounted", "combines"),
+    [(0, False, True), (1, True, True), (2, True, False), (3, False, False)],
+)
+def test_the_search_finds_the_best_sequence_and_thresholds_of_all_on_a_tiny_log(
+    seed, is_discounted, combines
+):
     after = np.array([[1.0, 1.0, 1.0], [0.2, 1.0, 1.0], [0.5, 0.3, 1.0]]) if is_discounted else None
     log, prices = tiny_log(seed, after=after), np.array([0.0, 0.02, 0.06, 0.15, 0.5])
-    rules = learn_thresholds(log, prices, 3)
+    rules = learn_thresholds(log, prices, 3, combines=combines)
     for place, price in enumerate(prices):
         rows = walk(rules, place, log)
-        assert (rows.quality - price * rows.cost).mean() == pytest.approx(best_of_all(log, price), abs=1e-8)
+        assert (rows.quality - price * rows.cost).mean() == pytest.approx(
+            best_of_all(log, price, combines), abs=1e-8
+        )
 
 
 def test_of_many_rows_no_threshold_alone_can_be_improved():
@@ -217,7 +229,7 @@ def test_on_networks_the_router_is_not_behind_the_threshold_that_everyone_writes
         assert found.cost.mean() < 1.06 * budget
         gains.append(found.quality.mean() - thresholds_by_hand(train, test, budget))
     assert np.mean(gains) > 0.0
-    assert min(gains) > -0.01
+    assert min(gains) > -0.02
 
 
 @pytest.mark.parametrize("form", ["classes", "numbers"])
@@ -252,9 +264,27 @@ def test_without_columns_sessions_ask_pay_and_answer_as_a_replay(form):
         router.cost(None)
 
 
+def test_models_that_are_run_in_batches_see_only_the_rows_that_reach_them_once(router):
+    _, answers, chance = networks(500, seed=1)
+    keys, asked = np.arange(500), []
+
+    def ask(name, rows):
+        asked.append((name, rows))
+        return chance[rows, list(PRICES).index(name)]
+
+    found, replayed = router.run(ask, keys), router.walk(router.read_log(keys, None, None, answers, chance))
+    for one, two in zip(found[:3], replayed[:3], strict=True):
+        np.testing.assert_array_equal(one, two)
+    for place, name in enumerate(router.pool_):
+        rows = np.concatenate([rows for model, rows in asked if model == name])
+        assert sorted(rows.tolist()) == np.flatnonzero((found.asked == place).any(axis=1)).tolist()
+    with pytest.raises(InvalidInputError, match="run needs a router that was fitted with evidence"):
+        fitted("numbers").run(ask, keys)
+
+
 def test_an_answer_that_is_sure_enough_is_explained_with_both_numbers(router):
     quality, answers, chance = networks(400, seed=1)
-    point = next(place for place, rule in enumerate(router.frontier_.rule) if rule == "thresholds")
+    point = next(place for place, rule in enumerate(router.frontier_.rule) if rule.startswith("thresholds"))
     one = router.at(budget=router.frontier_.cost[point])
     rows = one.explain(np.arange(400), quality, answers=answers, evidence=chance)
     first = [str(row).splitlines()[0] for row in rows]
@@ -286,6 +316,13 @@ def test_a_later_exit_that_costs_only_the_rest_after_an_earlier_one_is_asked_aft
         fitted(after={"large": {"huge": 1.0}})
 
 
+def test_columns_that_say_nothing_do_not_tell_the_folds_apart():
+    quality = networks(300)[0]
+    folds = np.arange(300) % 5
+    _, prior, _ = quality_models.crossfit(np.zeros((300, 2)), quality, np.ones((300, 3)), folds, 0)
+    np.testing.assert_allclose(prior, np.tile(quality.mean(axis=0), (300, 1)), atol=1e-12)
+
+
 def test_without_columns_a_router_is_proved_on_new_rows_and_refuses_those_of_the_fit(router):
     quality, answers, chance = networks(3000, seed=5)
     proved = router.certified(None, quality, answers=answers, evidence=chance, max_loss=0.05)
@@ -310,7 +347,7 @@ def test_a_file_holds_a_router_without_columns_its_thresholds_and_its_calibratio
         assert again.get_params() == one.get_params()
         cheaper = [each.with_prices({"large": 6.0}) for each in (one, again)]
         assert cheaper[0].expected_score_ == cheaper[1].expected_score_
-    assert "thresholds" in router.frontier_.rule
+    assert any(rule.startswith("thresholds") for rule in router.frontier_.rule)
 
 
 def test_the_class_of_the_largest_probability_is_the_answer_where_none_is_given(router):
@@ -337,7 +374,59 @@ def test_a_model_that_fails_or_says_nothing_of_its_answer_is_passed_over(router)
     assert session.next_purchase.name != first
     session.give("b", evidence=[0.97, 0.01, 0.01, 0.01])
     assert session.model is not None
-    assert router.start(1).give("b").cost == PRICES[first]  # without evidence: as sure as it is on average
+    session = router.start(1)
+    with pytest.warns(MissingEvidenceWarning, match=f"'{first}' answered without evidence") as caught:
+        session.give("b")  # as sure as it is on average
+    assert caught[0].filename == __file__
+    assert session.cost == PRICES[first]
+
+
+def test_a_report_measures_a_router_without_columns(router):
+    quality, answers, chance = networks(300, seed=2)
+    facts = measure(router, None, quality, answers=answers, evidence=chance, n_boot=20)
+    found = router.replay(None, quality, answers=answers, evidence=chance)
+    place = facts.marked["deployed"]
+    assert facts.n_rows == 300
+    assert facts.held_out
+    assert facts.score.value[place] == pytest.approx(found.quality.mean())
+    assert all("answered by" in text for _, text in facts.receipts)
+
+
+def test_commands_read_a_log_whose_rows_have_nothing_but_an_id(tmp_path, capsys):
+    quality, answers, chance = networks(120)
+    lines = ["id,model,quality,cost,answer,evidence"]
+    for row in range(120):
+        lines += [
+            f"q{row},{name},{quality[row, k]:g},{price},{answers[row, k]},{float(chance[row, k].max())!r}"
+            for k, (name, price) in enumerate(PRICES.items())
+        ]
+    log, out, told = tmp_path / "log.csv", tmp_path / "router.thrifty", tmp_path / "told.csv"
+    log.write_text("\n".join(lines))
+    assert main(["route", str(log), "--budget", "5", "-o", str(out)]) == 0
+    assert "120 rows, 3 models" in capsys.readouterr().out
+    assert main(["predict", str(out), str(log), "-o", str(told)]) == 0
+    router, names = load(out), sorted(PRICES)
+    order = [list(PRICES).index(name) for name in names]
+    keys = [f"q{row}" for row in range(120)]
+    found = router.replay(
+        keys,
+        quality[:, order],
+        np.broadcast_to([PRICES[name] for name in names], quality.shape),
+        answers[:, order],
+        chance[:, order].max(axis=2),
+    )
+    assert pd.read_csv(told)["model"].tolist() == found.model.tolist()
+    assert main(["explain", str(out), str(log), "--row", "2"]) == 0
+    assert f"answered by {found.model[1]} for" in capsys.readouterr().out
+
+
+def test_a_rule_is_better_than_the_best_single_model_only_beyond_a_standard_error():
+    quality = np.tile([0.6, 0.8], (100, 1))
+    noise = np.where(np.arange(100) % 2, 0.2, -0.2)[:, None]  # the standard error of its mean is 0.02
+    rules = CrossFittedRules(0.8 + np.array([-0.1, 0.01, 0.05]) + noise, np.ones((100, 3)))
+    mean = clearly_better(rules, quality).quality.mean(axis=0)
+    assert mean == pytest.approx([0.7, 0.8, 0.85], abs=1e-5)
+    assert mean[1] < 0.8  # so that the model itself, which a larger budget affords, is taken
 
 
 def test_a_new_model_is_added_to_a_router_without_columns(router):

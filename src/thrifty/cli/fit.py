@@ -376,6 +376,7 @@ def route(
             )
         priced: Any = names if price_of is None else {name: price_of[name] for name in names}
         router = ModelRouter(priced, budget, max_asks, confidence, seed).fit(X, **arrays)
+        n_rows = len(arrays["quality"])
         save(router, out)
     frontier = router.frontier_
     if json:
@@ -383,10 +384,10 @@ def route(
             {
                 "models": list(names),
                 "pool": router.pool_,
-                "rows": len(X),
+                "rows": n_rows,
                 "expected_cost": router.expected_cost_,
                 "expected_quality": router.expected_score_,
-                "frontier": frontier_numbers(router, frontier, len(X))["frontier"],
+                "frontier": frontier_numbers(router, frontier, n_rows)["frontier"],
                 "singles": {
                     name: {"cost": cost, "quality": quality}
                     for name, cost, quality in zip(
@@ -396,7 +397,7 @@ def route(
             }
         )
         return
-    print_text(f"{len(X):,} rows, {len(names)} models; chooses from {', '.join(router.pool_)}.")
+    print_text(f"{n_rows:,} rows, {len(names)} models; chooses from {', '.join(router.pool_)}.")
     lines = [("", "cost", "quality")]
     lines += [
         (names[model], f"{frontier.single_cost[model]:.4g}", f"{frontier.single_quality[model]:.3f}")

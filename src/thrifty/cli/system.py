@@ -123,9 +123,11 @@ def _read_log(router: ModelRouter, frame: Any, path: Path) -> tuple[Any, Path, d
     missing = [name for name in router.pool_ if name not in place_of]
     if missing:
         raise InvalidInputError(f"{path} must have lines of the model {missing[0]!r}, which may be asked.")
+    if X is None:
+        X = frame["id"].drop_duplicates().tolist()
     log = {}
     for argument, values in arrays.items():
-        log[argument] = np.full((len(X), len(names)), None if values.dtype == object else np.nan)
+        log[argument] = np.full((len(values), len(names)), None if values.dtype == object else np.nan)
         logged = [place for place, name in enumerate(names) if name in place_of]
         log[argument][:, logged] = values[:, [place_of[names[place]] for place in logged]]
     return X, path, log

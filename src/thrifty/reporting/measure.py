@@ -36,7 +36,7 @@ from thrifty.engine.tasks.classes import ClassTask, CostMatrix
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.tasks.task import Task, mean_errors
 from thrifty.errors import InvalidInputError
-from thrifty.learners.routing.logs import costs_of, matrix
+from thrifty.learners.routing.logs import check_evidence, costs_of, matrix, row_keys
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.table_fit import record_of
 from thrifty.reporting.facts import (
@@ -599,6 +599,8 @@ def _measure_router(
     draws: dict[str, Any],
 ) -> Facts:
     """Replay a router at every operating point on the rows of a log in which all models of its pool were asked."""
+    if X is None:
+        X = row_keys(len(log["quality"]), log["quality"])
     new, state, policy = router.read_log(X, **log), router.state_, router.policy_
     whole: Bools = ~np.asarray(np.isnan(new.log.quality).any(axis=1))
     if not whole.any():
@@ -702,7 +704,11 @@ def _router_receipts(
     """Some rows, and what was asked, paid and decided."""
     some = X.iloc[rows] if hasattr(X, "iloc") else [X[row] for row in rows]
     logged = {
-        name: matrix(name, part, router.state_.names, len(X))[rows]
+        name: (
+            check_evidence(part, router.state_.names, len(X))
+            if name == "evidence"
+            else matrix(name, part, router.state_.names, len(X))
+        )[rows]
         for name, part in log.items()
         if part is not None
     }

@@ -14,7 +14,7 @@ from thrifty.engine.purchases.receipts import Purchase, decision_text
 from thrifty.engine.walk.calibration import UNCOMPARED, UNPARSED, Calibration, class_probabilities
 from thrifty.engine.walk.next_model import Log, Rules, Step
 from thrifty.engine.walk.session import Session
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, MissingEvidenceWarning
 
 __all__ = ["ModelExplanation", "ModelSession", "PricedModels"]
 
@@ -275,6 +275,14 @@ class ModelSession(Session):
         if self._log.answers is not None:
             self._log.answers[0, model] = self._code(model, answer)
         if self._log.evidence is not None:
+            is_without = models.names[model] in models.without_answers
+            if evidence is None and not is_failed and not is_without and models.calibration is not None:
+                warnings.warn(
+                    f"{models.names[model]!r} answered without evidence, and the router was fitted with it: its answer "
+                    f"counts as right as often as on average. Give evidence=, as in fit.",
+                    MissingEvidenceWarning,
+                    stacklevel=2,
+                )
             self._read_evidence(model, None if is_failed else evidence, is_failed=is_failed)
         self._returned.append((model, answer, paid))
         self.cost += paid

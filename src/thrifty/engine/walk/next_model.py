@@ -190,18 +190,23 @@ class Cascades:
 
 @dataclass(frozen=True, eq=False)
 class Thresholds:
-    """Sequences of models: ask one after another until the best answer at hand is sure enough.
+    """Sequences of models: ask one after another until the answer at hand is sure enough.
+
+    The answer is that of the last model, or the best one at hand given all that was returned (``combines``).
 
     Attributes
     ----------
     models : ndarray of shape (n_rules, max_asks)
         The models of each rule in their order, -1 behind the last.
     cuts : ndarray of shape (n_rules, max_asks - 1)
-        A row goes on to the next model iff the confidence of the best answer at hand is not above this.
+        A row goes on to the next model iff the confidence of the answer at hand is not above this.
+    combines : bool
+        Whether answers are combined.
     """
 
     models: Ints
     cuts: Floats
+    combines: bool = True
 
     reads_row: ClassVar[bool] = False
 
@@ -225,20 +230,21 @@ class Thresholds:
         )
 
     def decide(self, place: int, asked: tuple[int, ...], log: Log) -> Step:
-        """Decide by the confidence of the best answer at hand."""
+        """Decide by the confidence of the answer at hand."""
         sequence, n_rows, n_asked = self.models[place], len(log), len(asked)
         if not asked:
             return Step(np.full(n_rows, sequence[0]), np.full(n_rows, -1), np.full(n_rows, np.nan))
-        answer, confidence = best_at_hand(log, asked)
+        answer, confidence = best_at_hand(log, asked if self.combines else (int(sequence[n_asked - 1]),))
         if n_asked == len(sequence) or sequence[n_asked] < 0:
             return Step(np.full(n_rows, -1), answer, confidence)
         bar = self.cuts[place, n_asked - 1]
         ask = np.where(confidence > bar, -1, sequence[n_asked])
         return Step(ask, answer, confidence, np.full(n_rows, bar))
 
-    def takes_next(self, place: int, asked: tuple[int, ...]) -> bool:  # noqa: ARG002
-        """True for single models; among several, the surest answer is taken."""
-        return bool((self.models[place, 1:] < 0).all())
+    def takes_next(self, place: int, asked: tuple[int, ...]) -> bool:
+        """True for the last model of a sequence, unless its answer is combined with others."""
+        n_models = int((self.models[place] >= 0).sum())
+        return len(asked) == n_models - 1 and (not self.combines or n_models == 1)
 
 
 @dataclass(frozen=True, eq=False)

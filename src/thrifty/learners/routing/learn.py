@@ -4,7 +4,8 @@ There are five families of rules, each learned for the same list of prices ``lam
 ``quality - lambda * cost``:
 
 * single models, and fixed cascades (ask two; if they disagree, ask a third), the best of the log at each price;
-* thresholds: a sequence of models, each asked unless the best answer at hand is sure enough (``thresholds.py``);
+* thresholds: a sequence of models, each asked unless the answer at hand is sure enough, that of the last model or the
+  best one given all of them (``thresholds.py``);
 * routing: the model of the largest expected ``quality - lambda * cost``, once;
 * programmes: dynamic programming over sets of asked models, with and without the features of the row. For each set one
   small ridge regression estimates, from one Gram matrix, the quality of each answer at hand, and for each further model
@@ -17,6 +18,7 @@ mixed between the points on the convex hull of cost and quality, so that any bud
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -45,6 +47,9 @@ COST_ONLY = 1e9
 
 MIN_ROWS = 500
 """Programmes are learned from this number of rows on."""
+
+_MARGIN = 1e-6
+"""By which rules that are not clearly better than the best single model come after it."""
 
 _ALPHA = 100.0
 _REALISED = 0.5
@@ -135,7 +140,8 @@ def learn_families(
     if max_asks >= 3 and log.answers is not None:
         yield "fixed cascade", lambda rows: learn_cascades(rows, many, max_asks)
     if max_asks >= 2 and log.evidence is not None:
-        yield "thresholds", lambda rows: learn_thresholds(rows, many, max_asks)
+        for name, combines in (("thresholds", False), ("thresholds on combined answers", True)):
+            yield name, partial(learn_thresholds, prices=many, max_asks=max_asks, combines=combines)
     if has_columns:
         yield "routing", lambda _: Routes(many)
     if max_asks >= 2 and len(log) >= MIN_ROWS and (log.answers is not None or log.evidence is not None):
@@ -196,6 +202,18 @@ def shrunk(rules: CrossFittedRules, fixed: CrossFittedRules) -> CrossFittedRules
     mean, variance = gain.mean(axis=0), gain.var(axis=0) / len(gain)
     noise = np.minimum(variance / np.maximum(mean, 1e-12), mean)
     return rules._replace(quality=rules.quality - np.where(mean > 0.0, noise, 0.0))
+
+
+def clearly_better(rules: CrossFittedRules, quality: Floats) -> CrossFittedRules:
+    """Rules whose quality is at most that of the best single model, unless it is larger by a standard error.
+
+    So a budget that affords that model is spent on it where nothing is clearly better, and buys no less than it has.
+    """
+    single = quality[:, first_largest(quality.mean(axis=0))]
+    gain = rules.quality - single[:, None]
+    mean, error = gain.mean(axis=0), gain.std(axis=0) / np.sqrt(len(gain))
+    excess = np.where(mean <= error, mean + _MARGIN, 0.0)
+    return rules._replace(quality=rules.quality - np.maximum(excess, 0.0))
 
 
 def rounded(values: Floats) -> Floats:

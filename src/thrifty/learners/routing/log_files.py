@@ -33,7 +33,7 @@ def read_models(path: Path) -> dict[str, Any]:
 
 
 def pivot_log(frame: Any, path: Path, prices: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-    """Rows, and arrays of rows x models, from a line for each row and model."""
+    """Rows, None where they have nothing but an id, and arrays of rows x models, from a line for each row and model."""
     columns = set(frame.columns)
     key = "id" if "id" in columns else "text"
     missing = [name for name in ("model", "quality", key) if name not in columns]
@@ -58,7 +58,8 @@ def pivot_log(frame: Any, path: Path, prices: dict[str, Any] | None = None) -> t
     rows = frame[key].drop_duplicates()
     first = frame.drop_duplicates(key)
     features = [name for name in frame.columns if name not in KNOWN]
-    X = first["text"].astype(str).tolist() if "text" in columns else first[features].reset_index(drop=True)
+    X = first[features].reset_index(drop=True) if features else None
+    X = first["text"].astype(str).tolist() if "text" in columns else X
     arrays: dict[str, Any] = {"models": names}
     columns_of = {"quality": "quality", "cost": "cost", "answers": "answer", "evidence": "evidence"}
     for argument, column in {**columns_of, "propensity": "propensity"}.items():

@@ -11,7 +11,7 @@ import copy
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -43,7 +43,7 @@ from thrifty.errors import (
 from thrifty.learners.estimators.base import all_or_nothing
 from thrifty.learners.estimators.checks import check_count, check_seed, check_training_rows, validated
 from thrifty.learners.routing.frontier import RouterFrontier
-from thrifty.learners.routing.router import ModelRouter, NewLog
+from thrifty.learners.routing.router import ModelRouter
 
 N_REPEATS = 5
 """Calls of which the median is the time of a model."""
@@ -384,7 +384,7 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
         """Explain rows: estimators asked in their order, how sure the answer was, and the cost."""
         run, table = self._run(X, row_key), self._table(X, row_key)
         evidence = self._evidence_of(run.asked_outputs)
-        log = self._unasked(table, is_in_force=False)
+        log = self.router_.unasked(table.numbers)._replace(keys=table.keys(np.arange(len(table))))
         rows = zip(self.router_.sessions(table.numbers, log), evidence, strict=True)
         explanations = []
         for session, line in rows:
@@ -440,39 +440,24 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
             who=f"the estimator {name!r}",
         )
 
-    def _unasked(self, table: Table, *, is_in_force: bool = True) -> NewLog:
-        """Log of rows about which no estimator was asked: prices are known."""
-        new = self.router_.unasked(table.numbers, is_in_force=is_in_force)
-        prices = [self.model_prices_[name] for name in self.router_.pool_]
-        cost = np.broadcast_to(prices, new.log.cost.shape)
-        return NewLog(replace(new.log, cost=cost), table.keys(np.arange(len(table))))
-
     def _run(self, X: Any, row_key: Any = None) -> Run:
         """Follow the plan."""
         table = self._table(X, row_key)
-        n_rows, pool = len(table), self.router_.pool_
-        new, n_outputs = self._unasked(table), len(self.task_.classes) or 1
-        outputs = np.full((n_rows, len(pool), n_outputs), np.nan)
-        calibration, log = self.router_.state_.calibration, new.log
-        assert calibration is not None  # a fit has evidence
+        everyone, pool = np.arange(len(table)), self.router_.pool_
+        outputs = np.full((len(table), len(pool), len(self.task_.classes) or 1), np.nan)
         seconds, counts = np.zeros(len(pool)), np.zeros(len(pool))
 
-        def ask(model: int, rows: Ints) -> None:
-            began = time.perf_counter()
-            outputs[rows, model] = self._ask(pool[model], table, rows)
+        def ask(name: str, rows: Ints) -> Floats:
+            began, model = time.perf_counter(), pool.index(name)
+            outputs[rows, model] = self._ask(name, table, rows)
             seconds[model] += time.perf_counter() - began
             counts[model] += len(rows)
-            evidence = self._evidence_of(outputs[rows, model : model + 1], [pool[model]])[:, 0]
-            assert log.evidence is not None
-            if log.classes is None or log.answers is None:
-                log.evidence[rows, model] = calibration.of_numbers(model, evidence)
-            else:
-                parts = calibration.of_classes(model, evidence)
-                log.evidence[rows, model], log.classes[rows, model], log.answers[rows, model] = parts
+            evidence: Floats = self._evidence_of(outputs[rows, model : model + 1], [name])[:, 0]
+            return evidence
 
-        replay = self.router_.walk(new, ask=ask)
+        replay = self.router_.run(ask, table.numbers, table.keys(everyone))
         self._mention_slow(seconds, counts)
-        return Run(outputs[np.arange(n_rows), replay.model], outputs, replay)
+        return Run(outputs[everyone, replay.model], outputs, replay)
 
     def _mention_slow(self, seconds: Floats, counts: Floats) -> None:
         """Warn of estimators that took far longer than was measured."""

@@ -9,7 +9,7 @@ budgets, bills and certificates are those of cascades.
 
 import copy
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
@@ -28,7 +28,7 @@ from thrifty.engine.prices.prices import ModelPrice, check_models, check_price
 from thrifty.engine.purchases.readers import Ledger
 from thrifty.engine.purchases.receipts import Receipt
 from thrifty.engine.walk.buying import buy_answers
-from thrifty.engine.walk.calibration import UNCOMPARED, UNPARSED
+from thrifty.engine.walk.calibration import UNCOMPARED, UNPARSED, class_probabilities
 from thrifty.engine.walk.model_session import ModelExplanation, ModelSession, PricedModels
 from thrifty.engine.walk.next_model import Asker, Log, Replay, walk_mixed
 from thrifty.engine.walk.policy import Policy
@@ -541,7 +541,12 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         return state.columns or tuple(f"x{column}" for column in range(state.n_features))
 
     def rows_of(self, frame: Any) -> Any:
-        """Rows of a data frame as the router reads them: its texts, or its columns in the order of the fit."""
+        """Rows of a data frame as the router reads them: its texts, or its columns in the order of the fit.
+
+        Of a router without columns, their keys: the column ``id``, or their numbers.
+        """
+        if self._fitted().model is None:
+            return frame["id"].tolist() if "id" in frame.columns else np.arange(len(frame))
         columns = list(self.table_columns)
         lacking = [name for name in columns if name not in frame.columns]
         if lacking:
@@ -665,6 +670,44 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             for mask, place in masks
         ]
         return walk_mixed(parts, new.log, ask)
+
+    def run(self, ask: Callable[[str, Ints], Any], X: Any, keys: Words | None = None) -> Replay:
+        """Ask models in batches: each one about all rows that need it, at the same place, in one call.
+
+        Faster than ``buy`` for models that do not fail: no session of each row.
+
+        Parameters
+        ----------
+        ask : callable
+            Of the name of a model and the numbers of rows; returns the evidence of its answers, as in ``fit``.
+        X : rows as in ``fit``, or their keys where rows have no columns
+        keys : ndarray of shape (n_rows,), optional
+            Keys of the rows, which decide between two points that are mixed; their content unless given.
+
+        Returns
+        -------
+        Replay
+            Models asked and the one whose answer is taken, by their places in ``pool_``, and the expected cost of each
+            row; qualities are NaN.
+        """
+        state, new = self._fitted(), self.unasked(X, is_in_force=True)
+        calibration, log = state.calibration, replace(new.log, cost=new.log.expected)
+        if calibration is None or (calibration.n_classes == 0 and log.answers is not None):
+            raise InvalidInputError(
+                "run needs a router that was fitted with evidence, and without answers unless evidence has classes. "
+                "Use buy, which reads answers."
+            )
+
+        def fill(model: int, rows: Ints) -> None:
+            shown = ask(state.pool[model], rows)
+            assert log.evidence is not None
+            if log.classes is None or log.answers is None:
+                log.evidence[rows, model] = calibration.of_numbers(model, np.asarray(shown, np.float64))
+            else:
+                parts = calibration.of_classes(model, class_probabilities(shown))
+                log.evidence[rows, model], log.classes[rows, model], log.answers[rows, model] = parts
+
+        return self.walk(NewLog(log, new.keys if keys is None else keys), ask=fill)
 
     def _parts(self, keys: Words) -> list[tuple[Bools, int]]:
         """Masks of the rows that follow each of the points in force, if any do, and the points."""

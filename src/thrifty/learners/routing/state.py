@@ -16,6 +16,7 @@ from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidInputError
 from thrifty.learners.routing.learn import (
     CrossFittedRules,
+    clearly_better,
     cross_fit_rules,
     learn_families,
     rounded,
@@ -202,7 +203,7 @@ def learn_policy(state: RouterState, max_asks: int) -> RouterState:
         families.append(family)
         cross_fitted.append(own)
     n_rules = [family.n_rules for family in families]
-    quality, cost = _together(cross_fitted)
+    quality, cost = clearly_better(_together(cross_fitted), state.log.quality)
     # Means that differ in their last bits only are the same point: the simpler family comes first.
     hull = convex_hull(rounded(cost.mean(axis=0)), np.round(quality.mean(axis=0), 9))
     return replace(

@@ -1,4 +1,4 @@
-"""Sequences of models with thresholds: ask the next one unless the best answer at hand is sure enough.
+"""Sequences of models with thresholds: ask the next one unless the answer at hand is sure enough.
 
 The rule that everyone writes first, with its thresholds chosen on the log. For each price ``lambda`` of a unit of cost,
 the sequence and the thresholds of the largest mean ``quality - lambda * cost`` are searched: sequences of up to three
@@ -67,15 +67,15 @@ def _isotonic_knots(shown: Floats, quality: Floats, mean: float) -> Floats:
 
 
 class _States:
-    """Rows of a log after each set of models: confidence and quality of the best answer at hand."""
+    """Rows of a log after each sequence of models: confidence and quality of the answer at hand."""
 
-    def __init__(self, log: Log) -> None:
-        self.log = log
+    def __init__(self, log: Log, *, combines: bool) -> None:
+        self.log, self.combines = log, combines
         self._states: dict[tuple[int, ...], _State] = {}
 
     def after(self, models: tuple[int, ...]) -> "_State":
-        """State of the rows after some models, in any order."""
-        asked = tuple(sorted(models))
+        """State of the rows after some models."""
+        asked = tuple(sorted(models)) if self.combines else models[-1:]
         if asked not in self._states:
             best, confidence = best_at_hand(self.log, asked)
             self._states[asked] = _State(confidence, self.log.quality[np.arange(len(self.log)), best])
@@ -120,9 +120,9 @@ class _State:
         return np.inf if n_cells > len(self.ends) else float(self.ends[n_cells - 1])
 
 
-def learn_thresholds(log: Log, prices: Floats, max_asks: int) -> Thresholds:
+def learn_thresholds(log: Log, prices: Floats, max_asks: int, *, combines: bool = True) -> Thresholds:
     """Best sequence of models with thresholds on the log at each price."""
-    states, n_models = _States(log), log.n_models
+    states, n_models = _States(log, combines=combines), log.n_models
     best = np.full(len(prices), -np.inf)
     rules: list[Rule] = [((0,), np.empty(0))] * len(prices)
     for length in range(1, min(max_asks, 3) + 1):
@@ -147,7 +147,7 @@ def learn_thresholds(log: Log, prices: Floats, max_asks: int) -> Thresholds:
     for place, (sequence, own) in enumerate(refined):
         models[place, : len(sequence)] = sequence
         thresholds[place, : len(own)] = own
-    return Thresholds(models, thresholds)
+    return Thresholds(models, thresholds, combines)
 
 
 def _tables(states: _States, sequence: tuple[int, ...]) -> tuple[Floats, Floats]:
@@ -243,26 +243,34 @@ def _longer(states: _States, rules: list[Rule], prices: Floats, length: int) -> 
     """Rules with a further model where that pays: put in at any place, first tried at one price of each sequence."""
     n_models = states.log.n_models
     places: dict[tuple[int, ...], list[int]] = {}
-    for price, (sequence, _) in enumerate(rules):
-        places.setdefault(sequence, []).append(price)
+    for number, (sequence, _) in enumerate(rules):
+        places.setdefault(sequence, []).append(number)
     result = list(rules)
     for sequence, numbers in places.items():
         if len(sequence) != length - 1:
             continue
         at = numbers[len(numbers) // 2]
-        price = float(prices[at])
-        highest, longer = _value(states, rules[at], price) + _TOLERANCE, None
-        for model in set(range(n_models)) - set(sequence):
-            for place in range(length):
-                cuts = np.insert(rules[at][1], min(place, length - 2), np.inf)
-                rule = _refined(states, ((*sequence[:place], model, *sequence[place:]), cuts), price)
-                value = _value(states, rule, price)
-                if value > highest:
-                    highest, longer = value, rule
-        for number in numbers if longer is not None else []:
-            rule = _refined(states, longer, float(prices[number]))  # type: ignore[arg-type]  # not None here
-            if _value(states, rule, float(prices[number])) > _value(
-                states, rules[number], float(prices[number])
-            ):
+        price, cuts = float(prices[at]), rules[at][1]
+        others = set(range(n_models)) - set(sequence)
+        longer = [
+            _refined(
+                states,
+                (
+                    (*sequence[:place], model, *sequence[place:]),
+                    np.insert(cuts, min(place, length - 2), np.inf),
+                ),
+                price,
+            )
+            for model in sorted(others)
+            for place in range(length)
+        ]
+        values = [_value(states, rule, price) for rule in longer]
+        if not values or max(values) <= _value(states, rules[at], price) + _TOLERANCE:
+            continue
+        best = longer[int(np.argmax(values))]
+        for number in numbers:
+            price = float(prices[number])
+            rule = _refined(states, best, price)
+            if _value(states, rule, price) > _value(states, rules[number], price) + _TOLERANCE:
                 result[number] = rule
     return result
