@@ -152,31 +152,36 @@ def test_scikit_learn_clones_searches_and_chains_it(digits):
     assert cascade.set_params(tree=GaussianNB()).estimators[1][1].__class__ is GaussianNB
 
 
-def test_seconds_are_measured_where_no_prices_are_given(digits):
+class Slow(Recorder):
+    """A classifier that takes a while for each call."""
+
+    delay = 0.02
+
+    def predict_proba(self, X):
+        time.sleep(self.delay)
+        return super().predict_proba(X)
+
+
+@pytest.fixture
+def slow_and_fast(digits):
     X, y, _, _ = digits
-    cascade = CascadeClassifier([models()[0], models()[2]], random_state=0).fit(X, y)
-    assert cascade.model_prices_["forest"] > cascade.model_prices_["bayes"] > 0.0
-    assert set(cascade.seconds_) == {"bayes", "forest"}
-
-
-def test_an_estimator_that_becomes_slow_is_named(digits):
-    X, y, new, _ = digits
-
-    class Slow(Recorder):
-        delay = 0.02
-
-        def predict_proba(self, X):
-            time.sleep(self.delay)
-            return super().predict_proba(X)
-
     slow = Slow(ExtraTreesClassifier(40, random_state=0)).fit(X[:450], y[:450])
-    bayes = GaussianNB().fit(X[:450], y[:450])
-    cascade = CascadeClassifier([("bayes", bayes), ("forest", slow)], cv="prefit", random_state=0).fit(
-        X[450:], y[450:]
-    )
+    fast = GaussianNB().fit(X[:450], y[:450])
+    cascade = CascadeClassifier([("bayes", fast), ("forest", slow)], cv="prefit", random_state=0)
+    return cascade.fit(X[450:], y[450:]), slow
+
+
+def test_seconds_are_measured_where_no_prices_are_given(slow_and_fast):
+    cascade, slow = slow_and_fast
+    assert cascade.seconds_["forest"].per_call >= slow.delay > cascade.seconds_["bayes"].per_call
+    assert cascade.model_prices_["forest"] > cascade.model_prices_["bayes"] > 0.0
+
+
+def test_an_estimator_that_becomes_slow_is_named(slow_and_fast, digits):
+    cascade, slow = slow_and_fast
     slow.delay = 1.0
     with pytest.warns(SlowModelWarning, match="'forest' took"):
-        cascade.predict(new)
+        cascade.predict(digits[2])
 
 
 def test_numbers_are_predicted_within_a_budget():

@@ -537,6 +537,10 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
         As of ``ModelRouter``; scores are accuracies, or with ``reference`` the agreement with that estimator.
     alternatives_ : tuple of Alternative
         Each estimator alone, out of fold.
+    task_ : Task
+        Encoding of labels.
+    reference_ : str or None
+        Estimator whose answers were taken as labels.
 
     Examples
     --------
@@ -583,9 +587,13 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
 
     Attributes
     ----------
-    models_, model_prices_, seconds_, router_, frontier_, expected_cost_, certificate_, alternatives_
-        As of ``CascadeClassifier``. Qualities of the plan are one minus the squared error in units of ten times that of
-        the best estimator, and not below 0.
+    models_, model_prices_, seconds_, router_, frontier_, expected_cost_, certificate_, alternatives_, task_, reference_
+        As of ``CascadeClassifier``. Qualities of the plan are one minus the squared error divided by
+        ``largest_loss_``, and not below 0.
+    largest_loss_ : float
+        Ten times the mean squared error of the best estimator, in units of the variance of y.
+    error_curves_ : dict of str to ndarray of shape (2, n_cells)
+        Mean quality of each estimator by the number that it predicts.
     expected_score_ : float
         R2 at the operating point in force, out of fold.
 
