@@ -24,7 +24,6 @@ from thrifty.engine.tasks.classes import BinaryTask
 from thrifty.engine.walk.stage import LinearStage
 
 create_app = pytest.importorskip("thrifty.serve.app").create_app
-NeedsKey = pytest.importorskip("thrifty.serve.middleware").NeedsKey
 server = pytest.importorskip("thrifty.serve.server")
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -71,8 +70,8 @@ def test_probes_ask_addresses_that_need_no_key_at_the_port_that_is_served(gatewa
     asked = [CONTAINER[f"{kind}Probe"]["httpGet"] for kind in ("startup", "readiness", "liveness")]
     health = re.search(r"^HEALTHCHECK .*http://127.0.0.1:(\d+)([^']+)'", DOCKERFILE, re.MULTILINE)
     paths = [one["path"] for one in asked] + [health[2]]
-    assert not any(isinstance(routes[path], NeedsKey) for path in paths)
-    assert isinstance(routes["/predict"], NeedsKey)
+    assert [routes[path].role for path in paths] == [None] * len(paths)
+    assert routes["/predict"].role == "clients"
     assert {one["port"] for one in asked} == {CONTAINER["ports"][0]["name"]}
     opened = [one["containerPort"] for one in CONTAINER["ports"]]
     assert opened == [one["ports"][0]["port"] for one in KINDS["NetworkPolicy"]["ingress"]]

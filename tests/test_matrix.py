@@ -695,7 +695,7 @@ def test_a_method_refuses_columns_in_another_order_or_with_other_names(thing, ro
     for wrong, says in (
         (
             table[list(COSTS)[::-1]],
-            r"same order as they were in fit.*X\[list\(estimator.feature_names_in_\)\]",
+            r"same order as they were in fit.*X\[(list\()?clf.feature_names_in_",
         ),
         (table.rename(columns={"area": "size"}), "unseen at fit time:\n- size\n.*now missing:\n- area"),
     ):

@@ -98,6 +98,7 @@ CHECKS_OF_VARIANTS = [
 # Labels of the checks may be chance.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning"),
+    pytest.mark.filterwarnings("ignore::thrifty.errors.DoubtfulRowsWarning"),  # of tables of ten rows
     pytest.mark.usefixtures("small_fits"),
 ]
 

@@ -80,6 +80,7 @@ def test_the_order_of_the_rows_does_not_matter_to_many_classes():
         assert np.array_equal(*(getattr(one, name) for one in both)), name
 
 
+@pytest.mark.filterwarnings("ignore::thrifty.errors.DoubtfulRowsWarning")
 def test_a_row_of_weight_two_is_two_rows_to_many_classes():
     from reproduction.rivals.greedy_miser import GreedyMiserClassifier
 

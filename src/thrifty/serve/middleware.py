@@ -298,14 +298,14 @@ class Operation:
 
     def __init__(self, run: Any, control: Any, role: str | None, room: Any, media_type: str | None) -> None:
         self.__name__ = run.__name__.strip("_")
-        self._run, self._control, self._role = run, control, role
+        self._run, self._control, self.role = run, control, role
         self._room, self._media_type = _NO_ROOM if room is None else room, media_type
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         request = Request(scope, receive)
-        if self._role is not None:
-            self._control.keys.require(self._role, request)
+        if self.role is not None:
+            self._control.keys.require(self.role, request)
         if request.method == "POST":
             request = await _with_whole_body(request, self._control.config.max_body_bytes, self._media_type)
         async with self._room:
