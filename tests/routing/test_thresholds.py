@@ -347,6 +347,7 @@ def test_a_file_holds_a_router_without_columns_its_thresholds_and_its_calibratio
         assert again.get_params() == one.get_params()
         cheaper = [each.with_prices({"large": 6.0}) for each in (one, again)]
         assert cheaper[0].expected_score_ == cheaper[1].expected_score_
+        assert cheaper[1].after == (None if one is router else {"large": {"tiny": pytest.approx(4.0)}})
     assert any(rule.startswith("thresholds") for rule in router.frontier_.rule)
 
 

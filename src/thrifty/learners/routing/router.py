@@ -492,6 +492,15 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
     def _relearned(self, state: RouterState, models: dict[str, ModelPrice]) -> Self:
         """The router with a policy that is learned again from a changed state."""
         other = copy.copy(self)
+        if self.after:  # these prices move with those of their models
+            former = self.state_
+            ratio = dict(
+                zip(former.names, state.single_cost[: len(former.names)] / former.single_cost, strict=True)
+            )
+            other.after = {
+                name: {before: price * float(ratio[name]) for before, price in prices.items()}
+                for name, prices in self.after.items()
+            }
         other.models = models
         with limited_threads(openmp=1, blas=1):
             other.state_ = learn_policy(state, int(self.max_asks))
@@ -586,9 +595,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         known = state.log
         if state.model is None:
             shape = len(keys), len(state.pool)
-            prior, expected = (
-                np.broadcast_to(part.mean(axis=0), shape) for part in (known.quality, known.cost)
-            )
+            prior, expected = (np.broadcast_to(mean, shape) for mean in state.means)
         elif is_in_force and not any(
             state.families[state.point_family[point]].reads_row for point in (policy.lower, policy.upper)
         ):

@@ -100,6 +100,11 @@ class RouterState:
         n_rows = np.bincount(first, minlength=len(self.pool))
         return np.bincount(first, further, len(self.pool)) / np.maximum(n_rows, 1)
 
+    @cached_property
+    def means(self) -> tuple[Floats, Floats]:
+        """Mean quality and cost of each model of the pool: what is expected where nothing is known of a row."""
+        return self.log.quality.mean(axis=0), self.log.cost.mean(axis=0)
+
     @property
     def best_single(self) -> int:
         """The single model of the highest quality; the cheaper of equals."""
