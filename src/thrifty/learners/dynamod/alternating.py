@@ -92,7 +92,7 @@ class CallBudget:
         held = LinearStage(columns, np.empty((len(columns), 0)), np.empty(0))
         chain = replace(self.behind, stages=(held,), policy=Policy.of(np.zeros(1)))
         everyone, carried = np.arange(len(rows.y)), np.empty((len(rows.y), 0))
-        stop = chain.spent_at(rows.table, 0)
+        stop = chain.spent(rows.table, chain.walks_by_stage(rows.table)[0])
         sent = chain.spent(rows.table, Walk(everyone, self.route + 1, carried))
         return float(np.average(stop, weights=rows.weight)), np.maximum(sent - stop, 0.0)
 
