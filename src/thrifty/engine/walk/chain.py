@@ -241,15 +241,13 @@ class Chain(BuyingMixin):
 
     def answer(self, reader: Reader, walk: Walk | None = None) -> Floats:
         """Outputs of the task: those of the answering stage, of the full model, or of its blend with the last stage."""
-        return self._walk_and_outputs(reader, self.walk(reader) if walk is None else walk)[1]
+        return self.answered(reader, self.walk(reader) if walk is None else walk)[1]
 
-    def route_and_outputs(self, reader: Reader, rows: Ints, walk: Walk | None = None) -> tuple[Ints, Floats]:
-        """Route of some rows, -1 where a row has no answer, and their outputs; a row stops where a purchase fails."""
-        walk, outputs = self._walk_and_outputs(reader, self.walk(reader, rows) if walk is None else walk)
-        return walk.route, outputs
+    def answered(self, reader: Reader, walk: Walk) -> tuple[Walk, Floats]:
+        """The walk, with rows that the full model failed on back at their last stage, and the outputs of its rows.
 
-    def _walk_and_outputs(self, reader: Reader, walk: Walk) -> tuple[Walk, Floats]:
-        """Walk and outputs; rows that the full model failed on fall back to their last stage."""
+        The route of a row without an answer is -1; a row stops where a purchase fails.
+        """
         n_own, outputs = len(self.stages), self.task.outputs(walk.scores)
         sent = np.flatnonzero(walk.route >= n_own)
         if sent.size:
@@ -279,7 +277,7 @@ class Chain(BuyingMixin):
         if walk.behind is not None and self.behind:
             is_answered = walk.behind.route >= 0
             inner = walk.behind if is_answered.all() else walk.behind.take(np.flatnonzero(is_answered))
-            inner, full = self.behind._walk_and_outputs(reader, inner)
+            inner, full = self.behind.answered(reader, inner)
             able = inner.route >= 0
             if able.all():
                 return None, inner, full
@@ -483,7 +481,8 @@ class Chain(BuyingMixin):
 
     def receipt(self, reader: PurchaseReader, rows: Ints) -> Receipt:
         """Receipt of some rows whose features are bought."""
-        route, outputs = self.route_and_outputs(reader, rows)
+        walk, outputs = self.answered(reader, self.walk(reader, rows))
+        route = walk.route
         answer, probability = self.task.answers(outputs), self.task.confidence(outputs)
         unanswered = route < 0
         if unanswered.any():
