@@ -8,6 +8,7 @@ numbers of the type of the weights, in ``shape`` where that is given.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -274,13 +275,12 @@ class TorchExits:
     def seconds_at(self, X: Any, batch_sizes: Sequence[int] = BATCH_SIZES) -> dict[int, dict[str, float]]:
         """Seconds per row of each exit, all parts before it included, in batches of these sizes."""
         rows = np.asarray(X)
+
+        def ask(name: str, batch: Any) -> Floats:
+            return self.asker(batch)(name, np.arange(len(batch)))
+
         return {
-            size: {
-                name: _seconds_per_row(
-                    lambda batch, name=name: self.asker(batch)(name, np.arange(len(batch))), rows, size
-                )
-                for name in self.exits
-            }
+            size: {name: _seconds_per_row(partial(ask, name), rows, size) for name in self.exits}
             for size in batch_sizes
         }
 
