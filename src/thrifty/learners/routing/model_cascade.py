@@ -27,6 +27,8 @@ from thrifty.arrays import Floats, Ints, Labels
 from thrifty.engine.full.crossfit import TrainingRows, cross_fit_full
 from thrifty.engine.full.model import FullModel, ask_model, is_estimator
 from thrifty.engine.prices.billing import check_amount
+from thrifty.engine.table.columns import column_types
+from thrifty.engine.table.reader import Schema
 from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import classification_of
 from thrifty.engine.tasks.regression import RegressionTask, regression_of
@@ -219,6 +221,11 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
                     called = f"the estimator {name!r}"
                     cross_fitted.append(cross_fit_full(model, rows, n_jobs=self.n_jobs, name=called))
             self.task_, self.reference_ = rows.task, reference
+            names = getattr(
+                self, "feature_names_in_", [f"x{column}" for column in range(self.n_features_in_)]
+            )
+            kind = rows.table.kind if hasattr(self, "feature_names_in_") else None
+            self.schema_ = Schema(kind, tuple(names), column_types(rows.table), self._levels)
             if len(rows.task.classes):
                 self.classes_ = rows.task.classes
             self.models_: dict[str, FullModel] = {
@@ -259,7 +266,7 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
         if given is None:
             places = np.arange(min(len(rows.y), batch_size))
             for name in self.models_:
-                self.seconds_[name] = measure_seconds(partial(self._ask, name, rows.table), len(places))
+                self.seconds_[name] = measure_seconds(partial(self.ask, name, rows.table), len(places))
             return {name: one.of_row(batch_size) for name, one in self.seconds_.items()}
         lacking = [name for name in self.models_ if not isinstance(given, Mapping) or name not in given]
         if lacking or len(given) > len(self.models_):
@@ -369,20 +376,20 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
             Keys of the rows, or the column that holds them; where two operating points are mixed, the key decides which
             of them a row follows.
         """
-        answers: Labels = self.task_.answers(self._run(X, row_key).outputs)
+        answers: Labels = self.task_.answers(self.run(X, row_key).outputs)
         return answers
 
     def cost(self, X: Any, row_key: Any = None) -> Floats:
         """Price of the estimators that are asked about each row; they are asked to tell it."""
-        return self._run(X, row_key).replay.cost
+        return self.run(X, row_key).replay.cost
 
     def route(self, X: Any, row_key: Any = None) -> Labels:
         """Name of the estimator that answers each row."""
-        return np.array(self.router_.pool_, dtype=object)[self._run(X, row_key).replay.model]
+        return np.array(self.router_.pool_, dtype=object)[self.run(X, row_key).replay.model]
 
     def explain(self, X: Any, row_key: Any = None) -> list[ModelExplanation]:
         """Explain rows: estimators asked in their order, how sure the answer was, and the cost."""
-        run, table = self._run(X, row_key), self._table(X, row_key)
+        run, table = self.run(X, row_key), self._table(X, row_key)
         evidence = self._evidence_of(run.asked_outputs)
         log = self.router_.unasked(table.numbers)._replace(keys=table.keys(np.arange(len(table))))
         rows = zip(self.router_.sessions(table.numbers, log), evidence, strict=True)
@@ -398,7 +405,7 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
         """Log of all estimators on rows, as ``ModelRouter.replay`` takes it; they are asked about every row."""
         table = self._table(X)
         rows = np.arange(len(table))
-        outputs = np.stack([self._ask(name, table, rows) for name in self.models_], axis=1)
+        outputs = np.stack([self.ask(name, table, rows) for name in self.models_], axis=1)
         log = {"X": table.numbers, "evidence": self._evidence_of(outputs)}
         if y is None:
             return log
@@ -429,8 +436,8 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
         table = Table.of(X, row_key, getattr(self, "feature_names_in_", None))
         return table.with_numbers(validated(self, table, reset=False))
 
-    def _ask(self, name: str, table: Table, rows: Ints) -> Floats:
-        """Outputs of an estimator."""
+    def ask(self, name: str, table: Table, rows: Ints) -> Floats:
+        """Outputs of an estimator for some rows of a table."""
         return ask_model(
             self.models_[name],
             self.task_,
@@ -440,22 +447,24 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
             who=f"the estimator {name!r}",
         )
 
-    def _run(self, X: Any, row_key: Any = None) -> Run:
-        """Follow the plan."""
-        table = self._table(X, row_key)
+    def run(
+        self, X: Any, row_key: Any = None, ask: Callable[[str, Table, Ints], Floats] | None = None
+    ) -> Run:
+        """Follow the plan; ``ask`` takes the place of the method of that name, for estimators that are elsewhere."""
+        table, ask = self._table(X, row_key), ask or self.ask
         everyone, pool = np.arange(len(table)), self.router_.pool_
         outputs = np.full((len(table), len(pool), len(self.task_.classes) or 1), np.nan)
         seconds, counts = np.zeros(len(pool)), np.zeros(len(pool))
 
-        def ask(name: str, rows: Ints) -> Floats:
+        def ask_next(name: str, rows: Ints) -> Floats:
             began, model = time.perf_counter(), pool.index(name)
-            outputs[rows, model] = self._ask(name, table, rows)
+            outputs[rows, model] = ask(name, table, rows)
             seconds[model] += time.perf_counter() - began
             counts[model] += len(rows)
             evidence: Floats = self._evidence_of(outputs[rows, model : model + 1], [name])[:, 0]
             return evidence
 
-        replay = self.router_.run(ask, table.numbers, table.keys(everyone))
+        replay = self.router_.run(ask_next, table.numbers, table.keys(everyone))
         self._mention_slow(seconds, counts)
         return Run(outputs[everyone, replay.model], outputs, replay)
 
@@ -539,6 +548,8 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
         Each estimator alone, out of fold.
     task_ : Task
         Encoding of labels.
+    schema_ : Schema
+        Names, types and levels of the columns.
     reference_ : str or None
         Estimator whose answers were taken as labels.
 
@@ -558,7 +569,7 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
 
     def predict_proba(self, X: Any, row_key: Any = None) -> Floats:
         """Probabilities of all classes, by the estimator that answers each row."""
-        return self._run(X, row_key).outputs
+        return self.run(X, row_key).outputs
 
     def _task_of(self, y: Any, weight: Floats) -> Task:  # noqa: ARG002 - a label is a label at any weight
         return classification_of(y)
@@ -587,7 +598,8 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
 
     Attributes
     ----------
-    models_, model_prices_, seconds_, router_, frontier_, expected_cost_, certificate_, alternatives_, task_, reference_
+    models_, model_prices_, seconds_, router_, frontier_, expected_cost_, certificate_, alternatives_, task_, schema_,
+    reference_
         As of ``CascadeClassifier``. Qualities of the plan are one minus the squared error divided by
         ``largest_loss_``, and not below 0.
     largest_loss_ : float
