@@ -27,14 +27,12 @@ from thrifty.arrays import Floats, Ints, Labels
 from thrifty.engine.full.crossfit import TrainingRows, cross_fit_full
 from thrifty.engine.full.model import FullModel, ask_model, is_estimator
 from thrifty.engine.prices.billing import check_amount
-from thrifty.engine.table.columns import column_types
 from thrifty.engine.table.reader import Schema
 from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import classification_of
 from thrifty.engine.tasks.regression import RegressionTask, regression_of
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.model_session import ModelExplanation
-from thrifty.engine.walk.next_model import Replay
 from thrifty.errors import (
     InvalidInputError,
     InvalidParameterError,
@@ -101,8 +99,9 @@ class Run(NamedTuple):
     """Outputs of the model that answers, shape (n_rows, n_outputs)."""
     asked_outputs: Floats
     """Outputs of every model that was asked, shape (n_rows, n_models, n_outputs); NaN of the others."""
-    replay: Replay
-    """Models asked, model that answers, and cost; models are places in ``pool_``."""
+    model: Ints
+    """Model that answers, by its place in ``pool_``."""
+    cost: Floats
 
 
 @dataclass(eq=False, repr=False)
@@ -220,12 +219,7 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
                         warnings.simplefilter("ignore", OptimisticFullModelWarning)
                     called = f"the estimator {name!r}"
                     cross_fitted.append(cross_fit_full(model, rows, n_jobs=self.n_jobs, name=called))
-            self.task_, self.reference_ = rows.task, reference
-            names = getattr(
-                self, "feature_names_in_", [f"x{column}" for column in range(self.n_features_in_)]
-            )
-            kind = rows.table.kind if hasattr(self, "feature_names_in_") else None
-            self.schema_ = Schema(kind, tuple(names), column_types(rows.table), self._levels)
+            self.task_, self.reference_, self.schema_ = rows.task, reference, _schema_of(rows.table)
             if len(rows.task.classes):
                 self.classes_ = rows.task.classes
             self.models_: dict[str, FullModel] = {
@@ -266,7 +260,7 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
         if given is None:
             places = np.arange(min(len(rows.y), batch_size))
             for name in self.models_:
-                self.seconds_[name] = measure_seconds(partial(self.ask, name, rows.table), len(places))
+                self.seconds_[name] = measure_seconds(partial(self._ask, name, rows.table), len(places))
             return {name: one.of_row(batch_size) for name, one in self.seconds_.items()}
         lacking = [name for name in self.models_ if not isinstance(given, Mapping) or name not in given]
         if lacking or len(given) > len(self.models_):
@@ -381,11 +375,11 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
 
     def cost(self, X: Any, row_key: Any = None) -> Floats:
         """Price of the estimators that are asked about each row; they are asked to tell it."""
-        return self.run(X, row_key).replay.cost
+        return self.run(X, row_key).cost
 
     def route(self, X: Any, row_key: Any = None) -> Labels:
         """Name of the estimator that answers each row."""
-        return np.array(self.router_.pool_, dtype=object)[self.run(X, row_key).replay.model]
+        return np.array(self.router_.pool_, dtype=object)[self.run(X, row_key).model]
 
     def explain(self, X: Any, row_key: Any = None) -> list[ModelExplanation]:
         """Explain rows: estimators asked in their order, how sure the answer was, and the cost."""
@@ -405,7 +399,7 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
         """Log of all estimators on rows, as ``ModelRouter.replay`` takes it; they are asked about every row."""
         table = self._table(X)
         rows = np.arange(len(table))
-        outputs = np.stack([self.ask(name, table, rows) for name in self.models_], axis=1)
+        outputs = np.stack([self._ask(name, table, rows) for name in self.models_], axis=1)
         log = {"X": table.numbers, "evidence": self._evidence_of(outputs)}
         if y is None:
             return log
@@ -436,8 +430,8 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
         table = Table.of(X, row_key, getattr(self, "feature_names_in_", None))
         return table.with_numbers(validated(self, table, reset=False))
 
-    def ask(self, name: str, table: Table, rows: Ints) -> Floats:
-        """Outputs of an estimator for some rows of a table."""
+    def _ask(self, name: str, table: Table, rows: Ints) -> Floats:
+        """Outputs of an estimator."""
         return ask_model(
             self.models_[name],
             self.task_,
@@ -447,26 +441,24 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
             who=f"the estimator {name!r}",
         )
 
-    def run(
-        self, X: Any, row_key: Any = None, ask: Callable[[str, Table, Ints], Floats] | None = None
-    ) -> Run:
-        """Follow the plan; ``ask`` takes the place of the method of that name, for estimators that are elsewhere."""
-        table, ask = self._table(X, row_key), ask or self.ask
+    def run(self, X: Any, row_key: Any = None) -> Run:
+        """Follow the plan."""
+        table = self._table(X, row_key)
         everyone, pool = np.arange(len(table)), self.router_.pool_
         outputs = np.full((len(table), len(pool), len(self.task_.classes) or 1), np.nan)
         seconds, counts = np.zeros(len(pool)), np.zeros(len(pool))
 
-        def ask_next(name: str, rows: Ints) -> Floats:
+        def ask(name: str, rows: Ints) -> Floats:
             began, model = time.perf_counter(), pool.index(name)
-            outputs[rows, model] = ask(name, table, rows)
+            outputs[rows, model] = self._ask(name, table, rows)
             seconds[model] += time.perf_counter() - began
             counts[model] += len(rows)
             evidence: Floats = self._evidence_of(outputs[rows, model : model + 1], [name])[:, 0]
             return evidence
 
-        replay = self.router_.run(ask_next, table.numbers, table.keys(everyone))
+        replay = self.router_.run(ask, table.numbers, table.keys(everyone))
         self._mention_slow(seconds, counts)
-        return Run(outputs[everyone, replay.model], outputs, replay)
+        return Run(outputs[everyone, replay.model], outputs, replay.model, replay.cost)
 
     def _mention_slow(self, seconds: Floats, counts: Floats) -> None:
         """Warn of estimators that took far longer than was measured."""
@@ -598,10 +590,11 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
 
     Attributes
     ----------
-    models_, model_prices_, seconds_, router_, frontier_, expected_cost_, certificate_, alternatives_, task_, schema_,
-    reference_
+    models_, model_prices_, seconds_, router_, frontier_, expected_cost_, certificate_, alternatives_, task_, reference_
         As of ``CascadeClassifier``. Qualities of the plan are one minus the squared error divided by
         ``largest_loss_``, and not below 0.
+    schema_ : Schema
+        Names, types and levels of the columns.
     largest_loss_ : float
         Ten times the mean squared error of the best estimator, in units of the variance of y.
     error_curves_ : dict of str to ndarray of shape (2, n_cells)
@@ -665,3 +658,11 @@ def _error_curve(predicted: Floats, quality: Floats) -> Floats:
     levels = np.array([quality[part].mean() for part in cells])
     distinct = np.r_[True, np.diff(places) > 0.0]
     return np.stack([places[distinct], levels[distinct]])
+
+
+def _schema_of(table: Table) -> Schema:
+    """Schema of the table of a fit; without names, columns are x0, x1 and so on."""
+    schema = Schema.of(table)
+    if table.feature_names is not None:
+        return schema
+    return Schema(None, tuple(f"x{column}" for column in range(len(schema.names))), None, schema.levels)
