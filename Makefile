@@ -76,13 +76,12 @@ test-kernels: $(VENV)/.dev ## Run the tests that touch floats with the kernels o
 test-mlserver: $(VENV)/.dev .venv-mlserver/bin/mlserver ## Ask a real MLServer, in an environment of its own
 	@THRIFTY_MLSERVER=$(CURDIR)/.venv-mlserver/bin/mlserver $(BIN)/python -m pytest -q tests/serve/test_mlserver.py
 
-# Ray and Spark are large, and Spark needs Java 17. Ray fails at times without aiohttp, which it does not require; LightGBM
-# is the rival of benchmarks/scale.py.
+# Ray and Spark are large, and Spark needs Java 17. Ray fails at times without aiohttp, which it does not require.
 .venv-engines/.done: pyproject.toml constraints.txt
 	@echo "making .venv-engines ..."
 	@$(MAKE_VENV:$(VENV)=.venv-engines)
 	@$(if $(UV),$(UV) pip install --quiet --python .venv-engines/bin/python,.venv-engines/bin/python -m pip install --quiet) \
-		-c constraints.txt -e '.[boosters,dask,parquet]' pytest hypothesis aiohttp 'ray[data]>=2.40' 'pyspark>=4'
+		-c constraints.txt -e '.[dask,parquet]' pytest hypothesis aiohttp 'ray[data]>=2.40' 'pyspark>=4'
 	@touch $@
 
 test-engines: .venv-engines/.done ## Score tables of Dask, Ray and Spark, in an environment of their own
