@@ -599,7 +599,7 @@ class Answered:
         Rows that got to the full model.
     failures : dict of int to str
         Rows that the full model should have answered and did not ("connect"), or for which a purchase failed
-        ("provider_NAME"), and why.
+        ("provider_NAME"), or which models of a cascade failed ("model_NAME"), and why.
     n_explored, n_agreed : int
         Rows that went on beyond their stop, and those of them to which their stop gives the same answer.
     routes : tuple of str

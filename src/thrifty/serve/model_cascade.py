@@ -21,9 +21,7 @@ from thrifty.engine.tasks.task import Task
 from thrifty.errors import (
     FullModelDownError,
     FullModelFailedError,
-    InvalidAnswerError,
     InvalidInputError,
-    RemoteFailure,
 )
 from thrifty.files import read_capped
 from thrifty.learners.routing.model_cascade import ModelCascade, Run
@@ -97,7 +95,6 @@ class ServedCascade:
         )
         self.system = copy.copy(cascade)
         self.system.models_ = {name: self._placed(name, model) for name, model in cascade.models_.items()}
-        self.system.seconds_ = {}  # were measured elsewhere
         self.classes, self.is_number = self.task.classes, len(self.task.classes) == 0
         self.rival = router.best_model
         self.cost_of_full = router.model_costs[self.rival]
@@ -136,22 +133,30 @@ class ServedCascade:
         table = self.system.schema_.table_of(cells)
 
         def run(cascade: ModelCascade, rows: Ints) -> tuple[Run, Floats]:
-            result = cascade.run(table.take(rows))
+            result = cascade.run(table.take(rows), warns=False)
             return result, result.cost
 
         everyone, controller = np.arange(len(cells)), self.controller
         try:
             runs = controller.in_pieces(everyone, run) if controller else [run(self.system, everyone)[0]]
-        except (RemoteFailure, InvalidAnswerError, FullModelFailedError) as error:
+        except FullModelFailedError as error:  # no model answers some row
             raise FullModelDownError(failure_reason(error)) from error
-        asked = ~np.isnan(np.concatenate([one.asked_outputs[:, :, 0] for one in runs]))
+        failed = np.concatenate([one.failed for one in runs])
+        asked = ~np.isnan(np.concatenate([one.asked_outputs[:, :, 0] for one in runs])) | failed
         asked_rival = asked[:, [name == self.rival for name in self.routes[:-1]]].any(axis=1)
+        failures = {int(row): f"model_{self.routes[model]}" for row, model in np.argwhere(failed)[::-1]}
+        if failures and self._config.on_remote_failure == "error":
+            raise FullModelDownError(", ".join(sorted(set(failures.values()))))
+        model = np.concatenate([one.model for one in runs])
+        if self._config.on_remote_failure == "abstain":
+            model[list(failures)] = -1
         return Answered(
             self.task,
-            np.concatenate([one.model for one in runs]),
+            model,
             np.concatenate([one.outputs for one in runs]),
             np.concatenate([one.cost for one in runs]),
             asked_rival,
+            failures,
             routes=self.routes,
             asked_models=asked,
         )

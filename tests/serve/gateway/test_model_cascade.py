@@ -1,9 +1,9 @@
 """A cascade of models behind the gateway: one model in the file, one in ONNX, one behind another gateway."""
 
-import copy
 import socket
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import onnx
@@ -15,12 +15,11 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from thrifty import CascadeClassifier
-from thrifty.engine.full.model import AbsentFull
-from thrifty.errors import InvalidInputError
+from thrifty import CascadeClassifier, save
+from thrifty.errors import FullModelOutsideWarning, InvalidInputError
 from thrifty.serve.app import create_app
 from thrifty.serve.config import Config
-from thrifty.serve.gateway import Loaded
+from thrifty.serve.gateway import load_version
 
 PRICES = {"bayes": 1.0, "logistic": 2.0, "trees": 10.0}
 
@@ -174,13 +173,23 @@ def test_a_budget_is_held_over_the_requests_and_changed_while_they_come(open_gat
     assert gateway.admin("/status.json").said["target"] == 7.0
 
 
-def test_a_reload_takes_another_file_and_the_models_that_are_elsewhere(
-    open_gateway, cascade, rows, elsewhere
+def test_a_file_and_its_reload_leave_models_where_the_settings_say(
+    open_gateway, cascade, rows, elsewhere, tmp_path
 ):
-    gateway = open_gateway(cascade, {"load": lambda: Loaded(cascade.at(budget=1.0), "2")}, models=elsewhere)
-    assert gateway.admin("/reload", {}).said == {"version": "2"}
-    answers = gateway.ask("/predict", body(rows[0][:50])).said["answers"]
-    assert {one["route"] for one in answers} == {"bayes"}
+    path = tmp_path / "models.thrifty"
+    with pytest.warns(FullModelOutsideWarning, match="bayes"):
+        save(cascade, path)
+    read = partial(load_version, path, None)
+    with pytest.raises(InvalidInputError, match=r"\[models.bayes\] must say where"):
+        create_app(read(), Config(models=elsewhere))
+    gateway = open_gateway(read(), {"load": read}, models=elsewhere | {"bayes": elsewhere["logistic"]})
+    before = gateway.ask("/predict", body(rows[0][400:])).said
+    with pytest.warns(FullModelOutsideWarning):
+        save(cascade.at(budget=float(cascade.frontier_.cost[0])), path)
+    version = gateway.admin("/reload", {}).said["version"]
+    after = gateway.ask("/predict", body(rows[0][400:])).said
+    assert (before["model_version"] != version, after["model_version"]) == (True, version)
+    assert {one["route"] for one in before["answers"]} > {one["route"] for one in after["answers"]}
 
 
 def test_settings_that_a_cascade_of_models_cannot_have_are_refused(cascade, tmp_path):
@@ -200,13 +209,29 @@ def test_settings_that_a_cascade_of_models_cannot_have_are_refused(cascade, tmp_
     assert "NO_SUCH_KEY" in with_model("bayes", url="http://h/v2/models/b", key_env="NO_SUCH_KEY")
     (tmp_path / "bad.onnx").write_bytes(b"not a graph")
     assert "must be an ONNX model" in with_model("bayes", onnx=str(tmp_path / "bad.onnx"))
-    without = copy.copy(cascade)
-    without.models_ = cascade.models_ | {"trees": AbsentFull("RandomForestClassifier")}
-    with pytest.raises(InvalidInputError, match=r"\[models.trees\] must say where"):
-        create_app(without, Config())
 
 
-def test_a_model_that_does_not_answer_is_named_by_the_status_of_the_response(open_gateway, cascade, rows):
+@pytest.mark.parametrize("rule", ["local", "error", "abstain"])
+def test_rows_go_on_without_a_model_that_does_not_answer_as_the_settings_say(
+    open_gateway, cascade, rows, rule
+):
     nowhere = {"url": "http://127.0.0.1:9/v2/models/trees", "max_retries": 0}
-    gateway = open_gateway(cascade, models={"trees": nowhere})
-    assert gateway.ask("/predict", body(rows[0][400:])).status == 503
+    gateway = open_gateway(cascade, models={"trees": nowhere}, on_remote_failure=rule)
+    said = gateway.ask("/predict", body(rows[0][400:]))
+    if rule == "error":
+        assert (said.status, "model_trees" in said.said["error"]) == (503, True)
+        return
+    answers = said.said["answers"]
+    degraded = [one for one in answers if one["degraded"]]
+    assert 0 < len(degraded) < len(answers)
+    assert gateway.counts("degraded") == {"model_trees": len(degraded)}
+    assert "trees" not in {one["route"] for one in answers}
+    assert {one["route"] for one in degraded} == {"none"} or rule == "local"
+    assert {one["answer"] is None for one in degraded} == {rule == "abstain"}
+
+
+def test_a_request_that_no_model_answers_is_refused_until_one_does(open_gateway, cascade, rows):
+    nowhere = {"url": "http://127.0.0.1:9/v2/models/trees", "max_retries": 0}
+    gateway = open_gateway(cascade, models=dict.fromkeys(PRICES, nowhere))
+    said = gateway.ask("/predict", body(rows[0][400:410]))
+    assert (said.status, said.headers["retry-after"]) == (503, "1")
