@@ -904,10 +904,10 @@ def _seconds_to_decide(router: ModelRouter, X: Floats, evidence: Floats) -> floa
     """Seconds between two questions about a row, where answers take no time: the most of some budgets."""
     rows: Any = np.arange(len(X)) if router.state_.model is None else X
     places = {name: place for place, name in enumerate(router.state_.names)}
-    price, taken = router.model_costs[router.best_model], []
-    for share in _BUDGETS:
-        followed = router.at(budget=max(float(share * price), float(router.policy_.cost[0])))
-        n_asked = 0
+    budgets = np.maximum(_BUDGETS * router.model_costs[router.best_model], router.frontier_.cost[0])
+    taken = []
+    for budget in budgets.tolist():
+        followed, n_asked = router.at(budget=budget), 0
 
         def ask(name: str, some: Ints) -> Any:
             nonlocal n_asked
