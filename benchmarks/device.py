@@ -94,6 +94,12 @@ def run(*command, **settings):
     return subprocess.run([str(one) for one in command], check=True, capture_output=True, **settings)
 
 
+def object_bytes(folder, source, flags):
+    """Bytes of code and constants of a compiled source."""
+    run("arm-none-eabi-gcc", *flags, "-c", source, "-o", folder / "model.o")
+    return int(run("arm-none-eabi-size", folder / "model.o", text=True).stdout.splitlines()[1].split()[0])
+
+
 def compiled(folder, sources, X, board, includes=()):
     """Bytes of code and constants of the first source, instructions a row, and labels."""
     machine, processor = BOARDS[board]
@@ -101,8 +107,7 @@ def compiled(folder, sources, X, board, includes=()):
     flags += [f"-I{one}" for one in includes]
     X = np.ascontiguousarray(X[:N_ROWS], dtype=np.float32)
     (folder / "driver.c").write_text(DRIVER % (*X.shape, len(X), len(X)))
-    run("arm-none-eabi-gcc", *flags, "-c", folder / sources[0], "-o", folder / "model.o")
-    size = int(run("arm-none-eabi-size", folder / "model.o", text=True).stdout.splitlines()[1].split()[0])
+    size = object_bytes(folder, folder / sources[0], flags)
     linked = ["-nostartfiles", "-T", START / "mps2.ld", START / "start.c", folder / "driver.c"]
     linked += [folder / one for one in sources]
     run("arm-none-eabi-gcc", *flags, *linked, "-lc", "-lm", "-lgcc", "-o", folder / "program")
@@ -386,9 +391,8 @@ def at_a_budget():
 
 def measured_bytes(folder, source, includes=()):
     """Bytes of code and constants on a Cortex-M4F."""
-    flags = ["-std=gnu99", "-w", *BOARDS["M4F"][1], "-mthumb", "-Os", "-c", *(f"-I{one}" for one in includes)]
-    run("arm-none-eabi-gcc", *flags, source, "-o", folder / "model.o")
-    return int(run("arm-none-eabi-size", folder / "model.o", text=True).stdout.splitlines()[1].split()[0])
+    flags = ["-std=gnu99", "-w", *BOARDS["M4F"][1], "-mthumb", "-Os", *(f"-I{one}" for one in includes)]
+    return object_bytes(folder, source, flags)
 
 
 def boosted_rivals(X, y, X_val, y_val):
@@ -425,12 +429,10 @@ def limits(data):
     """Accuracy at limits of flash, the operating point chosen on validation rows at the budget of the fit."""
     for load in (load_letters, load_miniboone, load_forest):
         split = load(data)
-        X, y = split.X_train[:MOST_ROWS], np.unique(split.y_train[:MOST_ROWS], return_inverse=True)[1]
-        X_val, y_val = (
-            split.X_val[:MOST_ROWS],
-            np.searchsorted(np.unique(split.y_train), split.y_val[:MOST_ROWS]),
-        )
-        X_new, y_new = split.X_test[:10_000], np.searchsorted(np.unique(split.y_train), split.y_test[:10_000])
+        classes = np.unique(split.y_train)
+        X, y = split.X_train[:MOST_ROWS], np.searchsorted(classes, split.y_train[:MOST_ROWS])
+        X_val, y_val = split.X_val[:MOST_ROWS], np.searchsorted(classes, split.y_val[:MOST_ROWS])
+        X_new, y_new = split.X_test[:10_000], np.searchsorted(classes, split.y_test[:10_000])
         budget = 0.25 * X.shape[1]
         options = StageOptions(structure="line")
         clf = BudgetedClassifier(budget=budget, stages=options, random_state=0).fit(X, y)
@@ -450,14 +452,8 @@ def limits(data):
             system = found.system
             right, cost = np.mean(system.predict(X_new) == y_new), system.cost(X_new).mean()
             stays = np.mean(system.walk(system.reader(X_new)).route < len(system.stages))
-            cells = [
-                size or "all",
-                f"{found.flash_bytes:,}",
-                f"{n_bytes:,}",
-                len(system.stages),
-                f"{cost:.2f}",
-            ]
-            cells += [f"{right:.4f}", f"{stays:.1%}"]
+            cells = [size or "all", f"{found.flash_bytes:,}", f"{n_bytes:,}", len(system.stages)]
+            cells += [f"{cost:.2f}", f"{right:.4f}", f"{stays:.1%}"]
             for grown in rivals:
                 fitting = [one for one in grown if size is None or one[0] <= 1024 * size]
                 best = max(fitting, key=lambda one: one[1], default=None)

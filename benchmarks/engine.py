@@ -1,10 +1,10 @@
 """Growing trees: thrifty's grower against LightGBM, side by side in one run.
 
-    python benchmarks/engine.py [--quick] [--tables 3] [--rounds 100] [--parts speed,predict]
+    python benchmarks/engine.py [--quick] [--rounds 100] [--parts speed,predict]
 
-Both sides boost two scores (f1 and g) for 100 rounds of two trees of depth 4, 255 bins, the same logistic gradients
-recomputed every round by the same compiled function. Binning is not timed. Runs alternate, the best of each is
-kept. Ratios mean more than seconds: the machine is shared.
+Both sides boost two scores (f1 and g) by Newton steps for 100 rounds of two trees of depth 4, 255 bins, the same
+logistic gradients recomputed every round by the same compiled function. Binning is not timed. Runs alternate, the best
+of each is kept. Ratios mean more than seconds: the machine is shared.
 """
 
 # ruff: noqa: B023  (closures are called before the loop moves on)
@@ -43,17 +43,15 @@ class Ours:
     def __init__(self, X, labels):
         self.table, self.labels = bin_columns(X), labels
 
-    def run(self, rounds, gamma=0.0, newton=False, **options):
+    def run(self, rounds, gamma=0.0, **options):
         grower = TreeGrower(self.table, Limits(**options), gamma=gamma)
         scores = [np.zeros(self.table.n_rows) for _ in self.labels]
         grad, hess = np.empty(self.table.n_rows), np.empty(self.table.n_rows)
-        builders, self.n_cells = [EnsembleBuilder(self.table.n_features) for _ in self.labels], 0
+        builders = [EnsembleBuilder(self.table.n_features) for _ in self.labels]
         for _ in range(rounds):
             for y, score, builder in zip(self.labels, scores, builders, strict=True):
                 write_derivatives(y, score, grad.view(np.int64), grad, hess)
-                self.n_cells += grower.add_tree(
-                    builder, score, grad, hess if newton else None, learning_rate=RATE
-                )
+                grower.add_tree(builder, score, grad, hess, learning_rate=RATE)
         self.trees = [builder.ensemble() for builder in builders]
         self.n_bought = int(grower.bought.sum())
         self.scores = scores
@@ -78,7 +76,7 @@ class LightGBM:
         )
         self.data.construct()
 
-    def run(self, rounds, penalty=0.0, newton=False):
+    def run(self, rounds, penalty=0.0):
         n = len(self.labels[0])
         params = {
             "objective": "none", "num_class": 2, "num_leaves": 16, "max_depth": 4, "max_bin": 255,
@@ -92,16 +90,12 @@ class LightGBM:
             }
         booster = lgb.Booster(params, self.data)
         # Column-major, as LightGBM keeps scores and wants gradients: nothing is copied to another order.
-        grad, hess, ones = (
-            np.empty((n, 2), order="F"),
-            np.empty((n, 2), order="F"),
-            np.ones((n, 2), order="F"),
-        )
+        grad, hess = np.empty((n, 2), order="F"), np.empty((n, 2), order="F")
 
         def compute(scores, _):
             for k, y in enumerate(self.labels):
                 write_derivatives(y, scores[:, k], grad[:, k].view(np.int64), grad[:, k], hess[:, k])
-            return grad, (hess if newton else ones)
+            return grad, hess
 
         for _ in range(rounds):
             booster.update(fobj=compute)
@@ -145,27 +139,22 @@ def report_speed(data, rounds, repeats):
         fifth = penalty_for(ours, 0.2, max(rounds // 5, 5))
         gammas = ((0.0, "none"), (fifth, "at most a fifth bought"), (8 * fifth, "8 x that"))
         for gamma, name in gammas:
-            for newton in (False, True):
-                options = {"newton": newton}
-                losses = []
-                mine, lights, plain = best_times(
-                    [
-                        lambda: losses.append(ours.run(rounds, gamma=gamma, **options)),
-                        # LightGBM's gain has no factor 1/2, hence twice the penalty.
-                        lambda: losses.append(theirs.run(rounds, penalty=2 * gamma, **options)),
-                        lambda: (
-                            ours.run(rounds, gamma=gamma, skip_hopeless=False, **options) if gamma else None
-                        ),
-                    ],
-                    repeats,
-                )
-                plain_text = f"{plain:.2f}" if gamma else "-"
-                print(
-                    f"| {n:,} x {p} | {name}{', Newton' if newton else ''} | {ours.n_bought} / {theirs.n_bought} | "
-                    f"{mine:.2f} | {lights:.2f} | **{lights / mine:.2f}** | {plain_text} | "
-                    f"{losses[0][0]:.4f} / {losses[1][0]:.4f} |",
-                    flush=True,
-                )
+            losses = []
+            mine, lights, plain = best_times(
+                [
+                    lambda: losses.append(ours.run(rounds, gamma=gamma)),
+                    # LightGBM's gain has no factor 1/2, hence twice the penalty.
+                    lambda: losses.append(theirs.run(rounds, penalty=2 * gamma)),
+                    lambda: ours.run(rounds, gamma=gamma, skip_hopeless=False) if gamma else None,
+                ],
+                repeats,
+            )
+            print(
+                f"| {n:,} x {p} | {name} | {ours.n_bought} / {theirs.n_bought} | {mine:.2f} | {lights:.2f} | "
+                f"**{lights / mine:.2f}** | {f'{plain:.2f}' if gamma else '-'} | "
+                f"{losses[0][0]:.4f} / {losses[1][0]:.4f} |",
+                flush=True,
+            )
 
 
 def report_prediction(X, labels, rounds):
@@ -199,12 +188,11 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds, without the largest table")
-    parser.add_argument("--tables", type=int, default=len(SIZES), help="number of tables, the smallest first")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--parts", default="speed,predict")
     arguments = parser.parse_args()
-    sizes = SIZES[: min(arguments.tables, 2 if arguments.quick else len(SIZES))]
+    sizes = SIZES[:2] if arguments.quick else SIZES
     rounds = 10 if arguments.quick else arguments.rounds
     data = {}
     for n, p in sizes:

@@ -1,4 +1,4 @@
-"""What a new user waits for: imports, the first fit of an installation, small fits after it, threads, many columns.
+"""What a new user waits for: the import, the first fit of an installation, small fits after it, threads, many columns.
 
     python benchmarks/first_fit.py [--parts first,fits,threads,wide]
 
@@ -30,8 +30,8 @@ X, y = make_classification(n, p, n_informative=min(p // 2, 20), random_state=0)
 """
 IMPORT = """
 start = now()
-{statement}
-tell("{statement}", start, "numba is imported" if "numba" in sys.modules else "")
+from thrifty import BudgetedClassifier
+tell("from thrifty import BudgetedClassifier", start, "numba is imported" if "numba" in sys.modules else "")
 """
 OURS = (
     DATA
@@ -64,15 +64,6 @@ for n_jobs in {threads}:
     tell(f"BudgetedClassifier, {{n:,}} x {{p:,}}, n_jobs={{n_jobs}}", start, more)
 """
 )
-THEIRS = (
-    DATA
-    + """
-from sklearn.ensemble import HistGradientBoostingClassifier
-start = now()
-HistGradientBoostingClassifier(random_state=0).fit(X, y)
-tell(f"HistGradientBoostingClassifier, {{n:,}} x {{p}}", start)
-"""
-)
 
 
 def run(code, folder, *, quiet=False):
@@ -102,14 +93,12 @@ def main():
         run("import thrifty.cli, numba\nfrom thrifty import BudgetedClassifier", folder, quiet=True)
         print("| what | seconds | processor seconds | |\n|---|---|---|---|", flush=True)
         if "first" in parts:
-            for statement in ("import sklearn.ensemble", "from thrifty import BudgetedClassifier"):
-                run(IMPORT.format(statement=statement), folder)
+            run(IMPORT, folder)
             what, first = ", first of an installation", "; asked: 15 of the processor"
             run(OURS.format(size=(500, 10), what=what, first=first, again=""), folder)
         if "fits" in parts:
             for size, asked in (((500, 10), 2), ((4_000, 23), 8)):
                 run(OURS.format(size=size, what="", first="", again=f"asked: {asked}"), folder)
-                run(THEIRS.format(size=size), folder)
         if "threads" in parts:
             for size in ((4_000, 23), (12_000, 16)):
                 run(THREADS.format(size=size, threads=(1, 2), alone=""), folder)

@@ -3,9 +3,8 @@
     python benchmarks/scale.py FOLDER [speed] [workers] [dask] [ray] [spark] [kills] [memory] [--rows 20000000]
 
 A cascade fitted on 4,000 rows of 20 columns scores files of normal numbers in FOLDER, which are written on the first
-run and kept. "bare" is the walk of the same batches in memory, in one process; LightGBM predicts the same batches, or
-on the same engine, with as many trees and leaves as all stages have together. "all stages" is a system whose
-rows all walk to the last stage; "half early" one in which half of the rows stop before it. Engines have one worker.
+run and kept. "bare" is the walk of the same batches in memory, in one process. "all stages" is a system whose rows all
+walk to the last stage; "half early" one in which half of the rows stop before it. Engines have one worker.
 """
 
 import argparse
@@ -40,17 +39,14 @@ SPEED_ROWS, ENGINE_ROWS, WORKER_ROWS = 400_000, 400_000, 6_000_000
 # -- systems and rows --------------------------------------------------------------------------------
 
 
-def training_rows(n_rows: int = 4_000) -> tuple[pd.DataFrame, pd.Series]:
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(n_rows, N_COLUMNS)), columns=NAMES)
-    return X, X["x0"] + X["x1"] * X["x2"] + X["x3"] * X["x4"] + 0.5 * rng.normal(size=n_rows) > 0
-
-
 def write_systems(folder: Path) -> None:
     """The fit; the same where all rows walk all stages; and the same where half of them stop before the last."""
     if (folder / "half early.thrifty").exists():
         return
-    system = BudgetedClassifier(random_state=0).fit(*training_rows())
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(4_000, N_COLUMNS)), columns=NAMES)
+    y = X["x0"] + X["x1"] * X["x2"] + X["x3"] * X["x4"] + 0.5 * rng.normal(size=len(X)) > 0
+    system = BudgetedClassifier(random_state=0).fit(X, y)
     save(system, folder / "fit.thrifty")
     chain = system.chain_
     gate = system.evidence_.gate
@@ -75,21 +71,6 @@ def write_rows(folder: Path, n_rows: int, file_rows: int = FILE_ROWS) -> Path:
             columns = {name: rng.normal(size=n) for name in NAMES} | {"id": np.arange(first, first + n)}
             pq.write_table(pa.table(columns), folder / f"rows{first:010d}.parquet", row_group_size=GROUP)
     return folder
-
-
-def rival(folder: Path) -> Path:
-    """LightGBM with as many trees, which have as many leaves on average."""
-    import lightgbm as lgb
-
-    path = folder / "lightgbm.txt"
-    if not path.exists():
-        stages = Scorer(folder / "fit.thrifty").chain.stages
-        n_trees = sum(stage.trees.n_trees for stage in stages)
-        n_leaves = sum(int(stage.trees.leaf_offsets[-1]) for stage in stages)
-        X, y = training_rows()
-        model = lgb.LGBMClassifier(n_estimators=n_trees, num_leaves=round(n_leaves / n_trees), verbose=-1)
-        model.fit(X, y).booster_.save_model(path)
-    return path
 
 
 # -- one machine -------------------------------------------------------------------------------------
@@ -123,18 +104,10 @@ def walk(scorer: Scorer, blocks: list[np.ndarray]) -> float:
 
 
 def speed(folder: Path) -> None:
-    """Rows a second of files, of the bare walk, and of LightGBM in memory."""
-    import lightgbm as lgb
-
-    rows, booster = write_rows(folder / "speed", SPEED_ROWS), lgb.Booster(model_file=rival(folder))
+    """Rows a second of files, and of the bare walk."""
+    rows = write_rows(folder / "speed", SPEED_ROWS)
     blocks = blocks_of(rows)
     n_rows = sum(map(len, blocks))
-    theirs = []
-    for block in blocks[:ROUNDS]:
-        start = time.perf_counter()
-        booster.predict(block, num_threads=1)
-        theirs.append((time.perf_counter() - start) * n_rows / len(block))
-    print(f"LightGBM, {booster.num_trees()} trees, in memory: {n_rows / min(theirs):,.0f} rows/s", flush=True)
     for name in ("all stages", "half early", "fit"):
         scorer = Scorer(folder / f"{name}.thrifty", row_key="id")
         walk(scorer, [blocks[0][:1000]])
@@ -144,7 +117,7 @@ def speed(folder: Path) -> None:
             files.append(timed(scorer, rows, folder / "out"))
         print(
             f"{name}: files {n_rows / min(files):,.0f} rows/s, {min(files) / min(bare):.2f} x the bare walk of "
-            f"{n_rows / min(bare):,.0f}, {min(theirs) / min(files):.2f} x LightGBM's rows a second in memory",
+            f"{n_rows / min(bare):,.0f}",
             flush=True,
         )
 
@@ -178,44 +151,17 @@ def workers(folder: Path) -> None:
 # -- engines -----------------------------------------------------------------------------------------
 
 
-class Rival(Scorer):
-    """LightGBM as a scorer of record batches; loads its file once per process."""
-
-    columns = NAMES
-
-    def __init__(self, path: Path) -> None:
-        self.path = str(path)
-
-    def __call__(self, batch: pa.RecordBatch, **_options: int) -> pa.RecordBatch:
-        import lightgbm as lgb
-
-        # Kept in a module that is not sent to workers.
-        if not hasattr(lgb, "loaded_by_benchmark"):
-            lgb.loaded_by_benchmark = lgb.Booster(model_file=self.path)
-        booster = lgb.loaded_by_benchmark
-        block = (
-            np.column_stack([batch[name] for name in NAMES]) if batch.num_rows else np.empty((0, N_COLUMNS))
-        )
-        scores = booster.predict(block, num_threads=1) if len(block) else np.empty(0)
-        return pa.RecordBatch.from_arrays([pa.array(scores)], schema=self.schema(None))
-
-    def schema(self, _given: object) -> pa.Schema:
-        return pa.schema([("cost", pa.float64())])
-
-
 def engine(folder: Path, name: str, seconds_a_row: Callable[[Scorer, list[str]], float]) -> None:
-    """Rows a second of an engine once it is warm, against the bare walk and LightGBM."""
+    """Rows a second of an engine once it is warm, against the bare walk."""
     files, blocks = find_files(folder / "engine"), blocks_of(folder / "engine")[:2]
     # Processes start, and libraries are loaded.
     seconds_a_row(Scorer(folder / "fit.thrifty", row_key="id"), files[:2])
-    theirs = seconds_a_row(Rival(rival(folder)), files[:2])
     for system in ("all stages", "half early"):
         scorer = Scorer(folder / f"{system}.thrifty", row_key="id")
         walk(scorer, [blocks[0][:1000]])
         bare, found = walk(scorer, blocks) / sum(map(len, blocks)), seconds_a_row(scorer, files)
         print(
-            f"{name}, {system}: {1 / found:,.0f} rows/s, {found / bare:.2f} x the bare walk, "
-            f"{theirs / found:.2f} x LightGBM's rows a second there",
+            f"{name}, {system}: {1 / found:,.0f} rows/s, {found / bare:.2f} x the bare walk",
             flush=True,
         )
 

@@ -145,7 +145,7 @@ def certificates(cases, folder, args):
     """Certificates on new rows are wrong as rarely as they promise; rows that prove nothing are refused."""
     from scipy.stats import binom
 
-    from certificate_coverage import CONFIDENCE, KINDS, N_PROOF, WORLDS, simulate, simulate_kind
+    from certificates import CONFIDENCE, KINDS, N_PROOF, WORLDS, simulate, simulate_kind
     from thrifty.errors import InvalidInputError
 
     n_issued, failures = 0, {}

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import json
 import os
-import socket
 import sqlite3
 import threading
 import time
@@ -16,6 +15,8 @@ from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
+
+from ports import free_ports
 
 HOST, DEADLINE, SLACK = "127.0.0.1", 0.3, 0.25
 
@@ -263,7 +264,7 @@ def remote(cases, folder, _):
             _is_degraded_in_time(ask, rows, counted=lambda g: g.model.remote.failures)
     with (
         cases.case("remote: no server listens"),
-        gateway(system, full=f"http://{HOST}:{_free_port()}/v2/models/m", remote=own) as ask,
+        gateway(system, full=f"http://{HOST}:{free_ports(1)[0]}/v2/models/m", remote=own) as ask,
     ):
         _is_degraded_in_time(ask, rows, counted=lambda g: g.model.remote.failures)
     with cases.case("remote: a redirect is not followed, and carries no key"):
@@ -301,11 +302,6 @@ def _is_degraded_in_time(ask, rows, counted):
     assert min(took) <= DEADLINE + SLACK, took
     if counted is not None:
         assert sum(counted(ask.gateway).values()) > 0
-
-
-def _free_port():
-    with socket.create_server((HOST, 0)) as one:
-        return one.getsockname()[1]
 
 
 # -- providers ---------------------------------------------------------------------------------------

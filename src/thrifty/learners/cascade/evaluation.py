@@ -28,7 +28,7 @@ BETTER = 1.5
 
 CLEARLY_BETTER = 2.0
 """z-score by which another structure, a learned gate or, on few rows, a size must be better (no command chose it; what
-it lets pass: ``benchmarks/lookahead.py switch``, and ``benchmarks/choices.py penalties`` of 0.3)."""
+it lets pass: ``benchmarks/small_budgets.py switch``, and ``benchmarks/choices.py penalties`` of 0.3)."""
 
 BEYOND_DOUBT = 3.0
 """z-score that leaves no question: one fold suffices for a size (tables of ``benchmarks/small_budgets.py`` with 300 to
@@ -43,7 +43,7 @@ MAX_LOG_RATIO = 0.25
 
 MAX_TIED_GROUPS = 64
 """Most groups of identical inputs at a stage whose gate is taken from the served model (no command chose it; what it is
-for: ann-thyroid in ``benchmarks/kept_budgets.py``)."""
+for: ann-thyroid in ``benchmarks/certificates.py budgets``)."""
 
 ROWS_PER_TIED_GROUP = 20
 """Least mean size of those groups: on smaller ones the served model would overfit (no command chose it)."""
