@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
@@ -20,6 +21,8 @@ from thrifty.errors import (
     FullModelOutsideWarning,
     InvalidInputError,
 )
+from thrifty.reporting.measure import measure
+from thrifty.reporting.page import page_of
 
 PRICES = {"bayes": 1.0, "tree": 2.0, "forest": 20.0}
 FIT, NEW = slice(0, 300), slice(300, 500)
@@ -235,3 +238,59 @@ def test_an_estimator_that_fails_in_the_fit_is_named(rows):
     models = [("bayes", GaussianNB()), ("large", FrozenEstimator(broken))]
     with pytest.raises(InvalidInputError, match="the estimator 'large'.*no connection"):
         CascadeClassifier(models, model_prices={"bayes": 1, "large": 2}).fit(table[FIT], y[FIT])
+
+
+# -- reports -----------------------------------------------------------------------------------------
+
+
+def test_a_report_has_the_plain_alternatives_beside_the_plan(cascade, regressor, rows):
+    table, y = rows
+    facts = measure(cascade, table[NEW], y[NEW], n_boot=40, by={"pulse": table["pulse"][NEW] > 0})
+    rivals = {rival.name: rival for rival in facts.rivals}
+    assert rivals["forest alone"].cost == (20.0,)
+    forest = np.mean(cascade.models_["forest"].estimator.predict(table[NEW]) == y[NEW])
+    assert rivals["forest alone"].score[0] == pytest.approx(forest)
+    pair = next(name for name in rivals if "below a confidence of" in name)
+    assert rivals[pair].cost[0] < 20.0
+    assert facts.cost.value[facts.start] == pytest.approx(cascade.cost(table[NEW]).mean(), abs=0.5)
+    assert facts.score.value[facts.start] == pytest.approx(cascade.score(table[NEW], y[NEW]), abs=0.03)
+    page = page_of(facts)
+    assert "Mean accuracy" in page
+    assert "mean quality" not in page.lower()
+    X, t = make_friedman1(100, random_state=1)
+    facts = measure(regressor, X, t, n_boot=40)
+    assert facts.score.name == "R2"
+    assert facts.score.value[facts.start] == pytest.approx(regressor.score(X, t), abs=0.15)
+
+
+def test_one_threshold_is_the_best_of_all_that_can_be_tried(cascade):
+    log = cascade.router_.state_.log
+    n_rows, best = len(log), 0.0
+    for first in range(3):
+        for second in {0, 1, 2} - {first}:
+            for cut in [-1.0, *np.unique(log.evidence[:, first])]:
+                sent = log.evidence[:, first] <= cut + 1e-9
+                paid = log.cost[:, first].sum() + log.cost[sent, second].sum()
+                if paid <= 8.0 * n_rows:
+                    best = max(best, np.where(sent, log.quality[:, second], log.quality[:, first]).mean())
+    *_, pair = cascade.alternatives_
+    assert pair.score == pytest.approx(best)
+    assert pair.cost <= 8.0
+
+
+def test_with_a_reference_every_number_is_an_agreement(cascade, rows):
+    table, y = rows
+    fitted = [(name, model.estimator) for name, model in cascade.models_.items()]
+    agreeing = CascadeClassifier(fitted, model_prices=PRICES, budget=8.0, cv="prefit", random_state=0)
+    agreeing.fit(table[NEW], reference="forest")
+    answers = agreeing.models_["forest"].estimator.predict(table[FIT])
+    certified = agreeing.certified(table[FIT], answers, max_loss=0.5)
+    texts = [
+        agreeing.explain(),
+        str(certified.certificate_),
+        page_of(measure(certified, table[FIT], answers, n_boot=40)),
+        agreeing.frontier_.plot(Figure().add_subplot()).get_ylabel(),
+    ]
+    for text in texts:
+        assert "agreement with forest" in text
+        assert "accuracy" not in text.split("<script")[0].replace("What accuracy costs", "")
