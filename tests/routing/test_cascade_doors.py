@@ -1,5 +1,7 @@
 """Cascades of models of one's own through the doors: files, sessions, estimators that fail, reports and commands."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,9 +14,11 @@ from sklearn.linear_model import Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
+import thrifty
 from thrifty import CascadeClassifier, CascadeRegressor
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.container import Contents, pack, unpack
+from thrifty.cli import main
 from thrifty.errors import (
     FullModelFailedError,
     FullModelFailedWarning,
@@ -279,7 +283,7 @@ def test_one_threshold_is_the_best_of_all_that_can_be_tried(cascade):
 
 
 def test_with_a_reference_every_number_is_an_agreement(cascade, rows):
-    table, y = rows
+    table, _ = rows
     fitted = [(name, model.estimator) for name, model in cascade.models_.items()]
     agreeing = CascadeClassifier(fitted, model_prices=PRICES, budget=8.0, cv="prefit", random_state=0)
     agreeing.fit(table[NEW], reference="forest")
@@ -294,3 +298,59 @@ def test_with_a_reference_every_number_is_an_agreement(cascade, rows):
     for text in texts:
         assert "agreement with forest" in text
         assert "accuracy" not in text.split("<script")[0].replace("What accuracy costs", "")
+
+
+# -- commands ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def files(cascade, rows, tmp_path_factory):
+    """A file of a cascade whose estimators are all inside, and tables."""
+    table, y = rows
+    fitted = [(name, cascade.models_[name].estimator) for name in ("tree", "forest")]
+    prices = {name: PRICES[name] for name, _ in fitted}
+    small = CascadeClassifier(fitted, model_prices=prices, cv="prefit", budget=8.0, random_state=0)
+    small.fit(table[NEW], y[NEW])
+    folder = tmp_path_factory.mktemp("commands")
+    thrifty.save(small, folder / "system.thrifty")
+    # Columns of a file may come in another order.
+    table[FIT].iloc[:, ::-1].assign(label=y[FIT]).to_csv(folder / "rows.csv", index=False)
+    return small, folder
+
+
+def command(capsys, folder, name, *arguments):
+    code = main([name, str(folder / "system.thrifty"), *map(str, arguments), "--json"])
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    return json.loads(printed.out)
+
+
+def test_commands_answer_explain_and_report_from_a_file(files, rows, capsys):
+    small, folder = files
+    table, y = rows[0][FIT], rows[1][FIT]
+    numbers = command(capsys, folder, "predict", folder / "rows.csv", "-o", folder / "answers.csv")
+    answers = pd.read_csv(folder / "answers.csv")
+    assert answers["answer"].tolist() == small.predict(table).tolist()
+    assert answers["model"].tolist() == small.route(table).tolist()
+    assert numbers["cost"] == pytest.approx(small.cost(table).mean())
+    cheap = command(capsys, folder, "predict", folder / "rows.csv", "-o", folder / "a.csv", "--budget", 3)
+    assert cheap["cost"] == pytest.approx(small.at(budget=3.0).cost(table).mean())
+    (row,) = command(capsys, folder, "explain", folder / "rows.csv", "--row", 2)["rows"]
+    assert row["cost"] == small.cost(table)[1]
+    points = command(capsys, folder, "frontier")["frontier"]
+    assert points["cost"] == small.frontier_.cost.tolist()
+    labelled = [folder / "rows.csv", "--target", "label"]
+    new = command(capsys, folder, "frontier", *labelled)["frontier"]
+    assert new["accuracy"][-1] == pytest.approx(small.at(budget=99.0).score(table, y), abs=0.02)
+    told = command(capsys, folder, "report", *labelled, "-o", folder / "page.html")
+    assert told["models"]["tree"]["share"] > 0.5
+    assert "forest alone" in (folder / "page.html").read_text()
+    assert (
+        main(
+            ["predict", str(folder / "system.thrifty"), str(folder / "rows.csv"), "-o", str(folder / "b.csv")]
+        )
+        == 0
+    )
+    assert "mean cost" in capsys.readouterr().out
+    assert main(["export", str(folder / "system.thrifty"), "-o", str(folder / "c")]) == 2
+    assert "asks models instead" in capsys.readouterr().err

@@ -730,6 +730,7 @@ def _measure_cascade(
         facts,
         method=type(cascade).__name__,
         rivals=(*facts.rivals, *others),
+        title=f"What {cascade.score_name} costs",
         unit="seconds" if cascade.seconds_ else "",
     )
 

@@ -452,6 +452,17 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         answers: Labels = self.task_.answers(self._run(X, row_key).outputs)
         return answers
 
+    def answers(self, X: Any, row_key: Any = None) -> dict[str, Labels]:
+        """Columns of a table, of one run: answer, probability of a label, estimator that answers, and cost."""
+        run = self._run(X, row_key)
+        is_class = len(self.task_.classes) > 0
+        return {
+            "answer": self.task_.answers(run.outputs),
+            **({"probability": run.outputs.max(axis=1)} if is_class else {}),
+            "model": np.array(self.router_.pool_, dtype=object)[run.model],
+            "cost": run.cost,
+        }
+
     def cost(self, X: Any, row_key: Any = None) -> Floats:
         """Price of the estimators that are asked about each row; they are asked to tell it."""
         return self._run(X, row_key).cost
