@@ -26,6 +26,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
+from thrifty.engine.evidence.certificate import Certificate
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.full.crossfit import TrainingRows, cross_fit_full
 from thrifty.engine.full.model import AbsentFull, FullModel, ask_model, is_estimator
@@ -353,7 +354,12 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
     @property
     def score_name(self) -> str:
         """Name of the score: with a reference, agreement with it."""
-        return self._score_name if self.reference_ is None else f"agreement with {self.reference_}"
+        return "accuracy" if self.reference_ is None else f"agreement with {self.reference_}"
+
+    @property
+    def quality_name(self) -> str:
+        """Name of what the plan, its frontier and certificates take means of."""
+        return self.score_name
 
     def _mention_no_gain(self) -> None:
         """Warn where no plan for less is level with the best model up to a standard error, out of fold."""
@@ -368,11 +374,11 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         others = (
             "the cheapest estimator is the best one"
             if np.isnan(reached)
-            else f"the plan reaches {self.score_of(reached):.4g} for {_WORTH_IT:.0%} of that"
+            else f"the plan reaches {self.score_of(reached):.4g} for {_WORTH_IT:.0%} of that price"
         )
         warnings.warn(
-            f"no plan is as good as {name} alone for less: out of fold {name} scores {self.score_of(alone):.4g} for "
-            f"{price:.3g} a row; {others}.",
+            f"no plan is as good as {name} alone for less: out of fold {name} has {self.score_name} "
+            f"{self.score_of(alone):.4g} for {price:.3g} a row; {others}.",
             NothingSavedWarning,
             stacklevel=3,
         )
@@ -418,7 +424,10 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             As of ``ModelRouter.certified``, as are further arguments.
         """
         log = self.log_of(X, y)
-        return self._with_router(self.router_.certified(**log, max_loss=max_loss, budget=budget, **how))
+        router = self.router_.certified(**log, max_loss=max_loss, budget=budget, **how)
+        if isinstance(router.certificate_, Certificate):
+            router.certificate_ = replace(router.certificate_, loss=self.quality_name)
+        return self._with_router(router)
 
     def _with_router(self, router: ModelRouter, **parameters: Any) -> Self:
         other = copy.copy(self)
@@ -440,22 +449,33 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             Keys of the rows, or the column that holds them; where two operating points are mixed, the key decides which
             of them a row follows.
         """
-        answers: Labels = self.task_.answers(self._run(X, row_key).outputs)
+        answers: Labels = self.task_.answers(self.run(X, row_key).outputs)
         return answers
+
+    def answers(self, X: Any, row_key: Any = None) -> dict[str, Labels]:
+        """Columns of a table, of one run: answer, probability of a label, estimator that answers, and cost."""
+        run = self.run(X, row_key)
+        is_class = len(self.task_.classes) > 0
+        return {
+            "answer": self.task_.answers(run.outputs),
+            **({"probability": run.outputs.max(axis=1)} if is_class else {}),
+            "model": np.array(self.router_.pool_, dtype=object)[run.model],
+            "cost": run.cost,
+        }
 
     def cost(self, X: Any, row_key: Any = None) -> Floats:
         """Price of the estimators that are asked about each row; they are asked to tell it."""
-        return self._run(X, row_key).cost
+        return self.run(X, row_key).cost
 
     def route(self, X: Any, row_key: Any = None) -> Labels:
         """Name of the estimator that answers each row."""
-        return np.array(self.router_.pool_, dtype=object)[self._run(X, row_key).model]
+        return np.array(self.router_.pool_, dtype=object)[self.run(X, row_key).model]
 
     def explain(self, X: Any = None, row_key: Any = None) -> Any:
         """Explain rows: estimators asked in their order, how sure the answer was, and the cost; else the plan."""
         if X is None:
             return self._plan_in_words()
-        run, table = self._run(X, row_key), self._table(X, row_key)
+        run, table = self.run(X, row_key), self._table(X, row_key)
         evidence = self._evidence_of(run.asked_outputs, self.router_.pool_)
         explanations = []
         for row, session in enumerate(self._sessions(table)):
@@ -533,7 +553,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
     @property
     def frontier_(self) -> RouterFrontier:
         """Mean price and quality of the operating points, out of fold."""
-        return self.router_.frontier_
+        return replace(self.router_.frontier_, score_name=self.quality_name)
 
     @property
     def expected_cost_(self) -> float:
@@ -570,8 +590,11 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
                 who=who,
             )
 
-    def _run(self, X: Any, row_key: Any = None) -> Run:
-        """Follow the plan: in batches, and rows of which an estimator failed once more in sessions, without it."""
+    def run(self, X: Any, row_key: Any = None, *, warns: bool = True) -> Run:
+        """Follow the plan: in batches, and rows of which an estimator failed once more in sessions, without it.
+
+        With ``warns=False``, failures and slow estimators are in the result alone.
+        """
         table, pool = self._table(X, row_key), self.router_.pool_
         if absent := [name for name in pool if isinstance(self.models_[name], AbsentFull)]:
             raise lacking_models(absent)
@@ -585,8 +608,9 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             functions = {name: partial(asked.deliver, name) for name in pool}
             receipt = buy_answers(sessions, functions, pool, lambda rows: again[rows], Ledger("answer"))
             model[again], cost[again] = receipt.route, receipt.cost
-            asked.mention_failures(model)
-        self._mention_slow(asked.seconds, asked.counts)
+            asked.mention_failures(model, warns)
+        if warns:
+            self._mention_slow(asked.seconds, asked.counts)
         return Run(asked.outputs[everyone, model], asked.outputs, asked.failed, model, cost)
 
     def _mention_slow(self, seconds: Floats, counts: Floats) -> None:
@@ -614,8 +638,6 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
     def _evidence_of(self, outputs: Floats, names: Sequence[str] | None = None) -> Floats:
         """What the plan is told about the answers of some estimators."""
         raise NotImplementedError
-
-    _score_name = "accuracy"
 
     def score_of(self, quality: Any) -> Any:
         """Score for users from mean quality."""
@@ -700,7 +722,7 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
 
     def predict_proba(self, X: Any, row_key: Any = None) -> Floats:
         """Probabilities of all classes, by the estimator that answers each row."""
-        return self._run(X, row_key).outputs
+        return self.run(X, row_key).outputs
 
     def _task_of(self, y: Any, weight: Floats) -> Task:  # noqa: ARG002 - a label is a label at any weight
         return classification_of(y)
@@ -754,7 +776,15 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
     True
     """
 
-    _score_name = "R2"
+    @property
+    def score_name(self) -> str:
+        """Name of the score: with a reference, agreement with it."""
+        return "R2" if self.reference_ is None else f"R2 (agreement with {self.reference_})"
+
+    @property
+    def quality_name(self) -> str:
+        """Name of what the plan, its frontier and certificates take means of."""
+        return "quality"
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2 of the predictions."""
@@ -847,7 +877,7 @@ class _AskedOutputs:
             [None] * len(rows), dict.fromkeys(failed.tolist(), self.reasons.get(name, "")), evidence=evidence
         )
 
-    def mention_failures(self, model: Ints) -> None:
+    def mention_failures(self, model: Ints, warns: bool) -> None:
         """Warn of estimators that failed; an error where a row has no answer."""
         unanswered = np.flatnonzero(model < 0)
         if len(unanswered):
@@ -856,7 +886,7 @@ class _AskedOutputs:
                 f"no estimator answered {len(unanswered):,} of {len(model):,} rows, the first of them row {row}: "
                 f"{' '.join(self.reasons.values())}"
             )
-        for name, reason in self.reasons.items():
+        for name, reason in self.reasons.items() if warns else ():
             n_failed = int(self.failed[:, self.pool.index(name)].sum())
             warnings.warn(
                 f"{reason.rstrip('.')}. Other estimators answer {n_failed:,} of {len(model):,} rows instead.",
