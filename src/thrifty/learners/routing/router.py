@@ -208,8 +208,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             nothing could be parsed. Without them and without evidence one model is asked about each row.
         evidence : array-like of shape (n_rows, n_models) or (n_rows, n_models, n_classes), optional
             A number known after asking, such as a log-probability; or class probabilities or their logarithms, of which
-            the largest is the answer. It is calibrated for each model, by isotonic regression of quality. With one class,
-            numbers that models predict, in units in which quality is one less the squared error.
+            the largest is the answer. It is calibrated for each model, by isotonic regression of quality. With one
+            class, numbers that models predict, in units in which quality is one less the squared error.
         propensity : array-like of shape (n_rows, n_models) or (n_rows,), optional
             Probability with which each model was asked, for logs in which not all were.
         """
