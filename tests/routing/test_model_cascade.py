@@ -30,6 +30,14 @@ def models():
     ]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_trees():
+    """Few trees for what is expected of a row before an estimator is asked."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("thrifty.learners.routing.quality.N_TREES", 5)
+        yield
+
+
 @pytest.fixture(scope="module")
 def digits():
     X, y = load_digits(return_X_y=True)
@@ -141,11 +149,12 @@ def test_answers_of_a_fitted_estimator_take_the_place_of_labels(digits):
 
 def test_scikit_learn_clones_searches_and_chains_it(digits):
     X, y, new, labels = digits
-    cascade = CascadeClassifier(models()[:2], model_prices={"bayes": 1, "tree": 2}, random_state=0)
+    prices = {"bayes": 1, "tree": 2}
+    cascade = CascadeClassifier(models()[:2], model_prices=prices, columns=False, cv=2, random_state=0)
     assert clone(cascade).get_params()["tree__max_depth"] == 8
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NothingSavedWarning)
-        search = GridSearchCV(cascade, {"tree__max_depth": [1, 8]}, cv=2).fit(X, y)
+        search = GridSearchCV(cascade, {"tree__max_depth": [1, 8]}, cv=2).fit(X[:500], y[:500])
         chained = make_pipeline(StandardScaler(), cascade).fit(X, y)
     assert search.best_params_ == {"tree__max_depth": 8}
     assert chained.score(new, labels) > 0.7

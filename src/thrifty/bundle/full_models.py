@@ -5,7 +5,8 @@ name of its class and its answers to synthetic rows: the caller of ``load`` give
 refused. A function, or an estimator of another library, is never written.
 """
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -17,9 +18,11 @@ from thrifty.engine.full.model import AbsentFull, EstimatorFull, FullModel, Prec
 from thrifty.engine.full.stored import N_PROBES, StoredModel, probe_table, stored_model_of
 from thrifty.engine.table.columns import Levels
 from thrifty.engine.table.reader import Schema
+from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.learners.estimators.base import ChainEstimator, unwrap_chain
+from thrifty.learners.routing.model_cascade import ModelCascade, lacking_models
 
 FullMode = Literal["inside", "outside", "absent"]
 
@@ -60,8 +63,7 @@ def full_to_store(chain: Chain, mode: FullMode) -> tuple[Any, str]:
         if saved is not None:
             return saved, ""
     name = name_of(full)
-    outside = AbsentFull(name, _answers(full, chain), getattr(full, "calibration", None))
-    return outside, name if mode == "inside" else ""
+    return _outside(full, schema_of_full(chain)), name if mode == "inside" else ""
 
 
 def name_of(model: FullModel) -> str:
@@ -76,19 +78,30 @@ def columns_of_full(chain: Chain) -> tuple[int, tuple[str, ...] | None]:
     return len(columns), None if chain.names is None else tuple(chain.names[column] for column in columns)
 
 
-def _answers(model: FullModel, chain: Chain) -> Floats | None:
-    """Answers of a model to synthetic rows; None where it cannot read them."""
+def schema_of_full(chain: Chain) -> Schema:
+    """Schema of the columns that the full model reads."""
     n_features, names = columns_of_full(chain)
-    numbers = probe_table(n_features)
+    if chain.kind is None or names is None:
+        return Schema(None, names or tuple(f"x{column}" for column in range(n_features)))
+    columns = chain.price_list.read_by_full.tolist()
+    levels = {} if chain.levels is None else chain.levels.of_column
+    read = {place: levels[column] for place, column in enumerate(columns) if column in levels}
+    types = None if chain.types is None else tuple(chain.types[column] for column in columns)
+    return Schema(chain.kind, names, types, Levels(read) if read else None)
+
+
+def _outside(model: FullModel, schema: Schema) -> AbsentFull:
+    """A model that stays outside: its name, and its answers, by which it is recognised."""
+    return AbsentFull(name_of(model), _answers(model, schema), getattr(model, "calibration", None))
+
+
+def _answers(model: FullModel, schema: Schema) -> Floats | None:
+    """Answers of a model to synthetic rows; None where it cannot read them."""
+    numbers = probe_table(len(schema.names))
     table: Any = numbers
-    if chain.kind is not None and names is not None:
-        columns = chain.price_list.read_by_full.tolist()
-        levels = {} if chain.levels is None else chain.levels.of_column
-        read = {place: levels[column] for place, column in enumerate(columns) if column in levels}
-        types = None if chain.types is None else tuple(chain.types[column] for column in columns)
-        frame = Schema(chain.kind, names, types, Levels(read) if read else None)
-        numbers = _plausible(numbers, frame)
-        table = frame.table(numbers, np.arange(n_features))
+    if schema.kind is not None:
+        numbers = _plausible(numbers, schema)
+        table = schema.table(numbers, np.arange(len(schema.names)))
     try:
         return np.asarray(model.outputs(table, numbers), dtype=np.float64)
     except Exception:  # models of other libraries raise errors of any type for synthetic rows
@@ -117,29 +130,39 @@ def with_given_full(chain: Chain, full: Any, wrap: Callable[[FullModel], FullMod
     if isinstance(chain.full, Chain):
         return replace(chain, full=with_given_full(chain.full, full, wrap))
     n_features, names = columns_of_full(chain)
-    try:
-        model = as_full_model(full, chain.task, n_features, names=names)
-    except InvalidInputError:
-        raise
-    except Exception as error:  # a model of another make may fail at any question
-        raise InvalidInputError(
-            f"the model given as full cannot be used: {type(error).__name__}: {str(error)[:100]}."
-        ) from error
-    expected = chain.full if isinstance(chain.full, AbsentFull) and chain.full.name else None
-    if expected is not None and isinstance(model, EstimatorFull):
-        model = replace(model, calibration=expected.calibration)
+    model, expected = _given(full, chain.full, chain.task, n_features, names, "full")
     link = unwrap_chain(model, chain.price_list, chain.task)
     if wrap is not None:
         link = link.with_innermost(wrap(link.innermost)) if isinstance(link, Chain) else wrap(link)
     if expected is not None:
-        _check_same(expected, link, name_of(model), chain)
+        _check_same(expected, link, name_of(model), schema_of_full(chain))
     return replace(chain, full=link)
 
 
-def _check_same(expected: AbsentFull, model: FullModel, name: str, chain: Chain) -> None:
+def _given(
+    model: Any, former: Any, task: Task, n_features: int, names: tuple[str, ...] | None, who: str
+) -> tuple[FullModel, AbsentFull | None]:
+    """A model that the caller gives, and the one outside of the file that it must be, if any."""
+    try:
+        made = as_full_model(model, task, n_features, names=names, who=who)
+    except InvalidInputError:
+        raise
+    except Exception as error:  # a model of another make may fail at any question
+        raise InvalidInputError(
+            f"the model given as {who} cannot be used: {type(error).__name__}: {str(error)[:100]}."
+        ) from error
+    expected = former if isinstance(former, AbsentFull) and former.name else None
+    if expected is not None and isinstance(made, EstimatorFull):
+        made = replace(made, calibration=expected.calibration)
+    return made, expected
+
+
+def _check_same(
+    expected: AbsentFull, model: FullModel, name: str, schema: Schema, role: str = "full model"
+) -> None:
     if expected.answers is None:
         return
-    answers, size = _answers(model, chain), np.maximum(np.abs(expected.answers), 1.0)
+    answers, size = _answers(model, schema), np.maximum(np.abs(expected.answers), 1.0)
     is_same = (
         answers is not None
         and answers.shape == expected.answers.shape
@@ -148,10 +171,56 @@ def _check_same(expected: AbsentFull, model: FullModel, name: str, chain: Chain)
     if not is_same:
         theirs = "none" if answers is None else _shown(answers)
         raise InvalidInputError(
-            f"the file was saved with another full model, a {expected.name}, than the {name} given: asked "
+            f"the file was saved with another {role}, a {expected.name}, than the {name} given: asked "
             f"about {N_PROBES} made-up rows it answered {_shown(expected.answers)}, and the one given {theirs}. Give "
-            f"the one that it was saved with, or use with_full to take another."
+            f"the one that it was saved with{', or use with_full to take another' if role == 'full model' else ''}."
         )
+
+
+# -- estimators of a cascade of models -----------------------------------------------------------------
+
+
+def models_to_store(cascade: ModelCascade, mode: FullMode) -> tuple[dict[str, Any], list[str]]:
+    """Stored forms of the estimators of a cascade, and the names of those that have none."""
+    stored: dict[str, Any] = {}
+    outside = []
+    for name, model in cascade.models_.items():
+        inside = as_stored(model) if mode == "inside" and type(model) is EstimatorFull else None
+        if inside is not None or isinstance(model, AbsentFull | PrecomputedFull):
+            stored[name] = inside or model
+            continue
+        stored[name] = AbsentFull() if mode == "absent" else _outside(model, cascade.schema_)
+        outside.append(name)
+    return stored, outside if mode == "inside" else []
+
+
+def with_given_models(
+    cascade: ModelCascade, given: Mapping[str, Any], wrap: Callable[[FullModel], FullModel] | None = None
+) -> ModelCascade:
+    """Cascade with estimators that the caller gives by name; those that the file names must answer as before.
+
+    Estimators are asked through ``wrap(model)``, also about the rows by which they are recognised.
+    """
+    models = dict(cascade.models_)
+    unknown = [name for name in given if name not in models]
+    if unknown:
+        raise InvalidInputError(
+            f"estimators names {unknown[0]!r}, and the file holds a cascade of {', '.join(models)}."
+        )
+    lacking = [name for name, model in models.items() if isinstance(model, AbsentFull) and name not in given]
+    if lacking:
+        raise lacking_models(lacking)
+    schema = cascade.schema_
+    names = schema.names if schema.kind is not None else None
+    for name, model in given.items():
+        who = f"the estimator {name!r}"
+        made, expected = _given(model, models[name], cascade.task_, len(schema.names), names, who)
+        models[name] = made if wrap is None else wrap(made)
+        if expected is not None:
+            _check_same(expected, models[name], name_of(made), schema, f"estimator {name!r}")
+    other = copy.copy(cascade)
+    other.models_ = models
+    return other
 
 
 def _shown(answers: Floats) -> str:

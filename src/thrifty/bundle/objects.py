@@ -33,7 +33,9 @@ from thrifty.bundle.full_models import (
     check_stored,
     columns_of_full,
     full_to_store,
+    models_to_store,
     with_given_full,
+    with_given_models,
 )
 from thrifty.engine.evidence.budgets import CostCertificate
 from thrifty.engine.evidence.certificate import Certificate
@@ -46,6 +48,7 @@ from thrifty.engine.full.stored import Impute, KernelScores, LinearScores, Scale
 from thrifty.engine.prices.billing import Discounts, ForgottenFunction, PriceList, RowPrices
 from thrifty.engine.prices.prices import Prices, check_models
 from thrifty.engine.table.columns import ColumnType, Levels, level_text
+from thrifty.engine.table.reader import Schema
 from thrifty.engine.table.training import Spread
 from thrifty.engine.tasks.classes import BinaryTask, CostMatrix, MulticlassTask, ProbabilityLoss
 from thrifty.engine.tasks.ranking import RankingTask
@@ -83,6 +86,12 @@ from thrifty.learners.dynamod.leaf import DynaModLstsqClassifier, LeafOptions
 from thrifty.learners.dynamod.linear import DynaModLinClassifier, LinearOptions
 from thrifty.learners.estimators.base import ChainEstimator
 from thrifty.learners.routing.confidence import ConfidenceRouter
+from thrifty.learners.routing.model_cascade import (
+    CascadeClassifier,
+    CascadeRegressor,
+    ModelCascade,
+    Seconds,
+)
 from thrifty.learners.routing.quality import QualityModel, TextReader
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.routing.state import RouterState
@@ -97,7 +106,7 @@ _PLAIN: tuple[type, ...] = (
     *(AbsentFull, PrecomputedFull, StoredModel, Impute, Scale, KernelScores, LinearScores),
     *(Cascades, Log, Programme, Routes, Calibration, QualityModel, TextReader, CostCertificate),
     *(ForeignTrees, LevelSets, StageOptions, Prices, Certificate, ClassLoss, RankedQueries, FitRecord),
-    *(BoostedOptions, LeafOptions, LinearOptions),
+    *(BoostedOptions, LeafOptions, LinearOptions, Schema, Seconds),
 )
 _SHARED: tuple[type, ...] = (BinaryTask, MulticlassTask, RankingTask, RegressionTask, Neighbours)
 for _class in (*_PLAIN, *_SHARED):
@@ -167,7 +176,9 @@ class NotStored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
 
     @classmethod
     def of(cls, value: Any) -> "NotStored":
-        """Placeholder for a value."""
+        """Placeholder for a value; a placeholder is one."""
+        if isinstance(value, cls):
+            return value
         name = (value.__name__ if isinstance(value, type) else type(value).__name__)[:100]
         if not hasattr(value, "fit") or isinstance(value, type):
             return cls(name)
@@ -273,16 +284,10 @@ class SavedEstimator:
             )
 
         def is_plain(value: Any) -> bool:
-            try:
-                writer().value(value)
-            except NotPlainError:
-                return False
-            return True
+            return _is_plain(value, writer)
 
         parameters = {
-            key: value
-            if (value is None or key not in _MODELS) and is_plain(value)
-            else (value if isinstance(value, NotStored) else NotStored.of(value))
+            key: value if (value is None or key not in _MODELS) and is_plain(value) else NotStored.of(value)
             for key, value in estimator.get_params(deep=False).items()
         }
         # Learned objects that are no plain data serve nothing; they are made again by a fit.
@@ -396,12 +401,137 @@ class SavedRouter:
 
 register(SavedRouter, infinite=("budget",))
 
+_CASCADES: dict[str, type[ModelCascade]] = {
+    "CascadeClassifier": CascadeClassifier,
+    "CascadeRegressor": CascadeRegressor,
+}
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class SavedCascade:
+    """A fitted ``CascadeClassifier`` or ``CascadeRegressor`` in a file: its arguments, estimators and router."""
+
+    name: str
+    parameters: dict[str, Any]
+    router: ModelRouter
+    task: BinaryTask | MulticlassTask | RegressionTask
+    schema: Schema
+    models: dict[str, EstimatorFull | PrecomputedFull | AbsentFull]
+    model_prices: dict[str, float]
+    seconds: dict[str, Seconds]
+    decision_seconds: float
+    reference: str | None
+    largest_loss: float | None = None
+    error_curves: dict[str, Floats] | None = None
+
+    @classmethod
+    def of(cls, cascade: ModelCascade, models: dict[str, Any], writer: Any) -> "SavedCascade":
+        """Stored form of a fitted cascade; ``writer`` makes a scratch ``ObjectWriter``, to see what is plain."""
+        name = type(cascade).__name__
+        if _CASCADES.get(name) is not type(cascade):
+            raise _not_saved(name)
+        parameters = {
+            key: value if _is_plain(value, writer) else NotStored.of(value)
+            for key, value in cascade.get_params(deep=False).items()
+        }
+        parameters["estimators"] = [(key, NotStored.of(model)) for key, model in cascade.estimators]
+        schema, task = cascade.schema_, cascade.task_
+        types = None if schema.types is None else tuple(map(_plain_type, schema.types))
+        return cls(
+            name,
+            parameters,
+            cascade.router_,
+            task,  # type: ignore[arg-type]  # one of these, as the fit made it
+            replace(schema, types=types),
+            models,
+            dict(cascade.model_prices_),
+            dict(cascade.seconds_),
+            cascade.decision_seconds_,
+            cascade.reference_,
+            getattr(cascade, "largest_loss_", None),
+            getattr(cascade, "error_curves_", None),
+        )
+
+    def restored(self) -> ModelCascade:
+        """The cascade, its parts checked against each other."""
+        kind, state, classes = _CASCADES.get(self.name), self.router.state_, self.task.classes
+        if kind is None:
+            raise _refused("class", f"be one of {', '.join(sorted(_CASCADES))}", self.name)
+        is_classifier, names, n_columns = kind is CascadeClassifier, set(self.models), len(self.schema.names)
+        curves, calibration = self.error_curves or {}, state.calibration
+        rules = {
+            "suit its task": is_classifier != isinstance(self.task, RegressionTask)
+            and not isinstance(self.task, RankingTask),
+            "have a price of each estimator": set(self.model_prices) == names == set(state.names),
+            "be calibrated for its classes": calibration is not None
+            and calibration.n_classes == (len(classes) if is_classifier else 0),
+            "have a router of its columns": state.model is None or state.n_features == n_columns,
+            "know the errors of each estimator": is_classifier
+            or (set(curves) == names and (self.largest_loss or 0.0) > 0.0),
+            "have error curves of rising numbers": all(
+                curve.ndim == 2
+                and len(curve) == 2
+                and curve.size > 0
+                and bool((np.diff(curve[0]) > 0.0).all())
+                for curve in curves.values()
+            ),
+            "refer to an estimator": self.reference is None or self.reference in names,
+            "measure its estimators": not self.seconds or set(self.seconds) == names,
+        }
+        for rule, holds in rules.items():
+            if not holds:
+                raise InvalidInputError(f"a cascade in the file must {rule}.")
+        cascade = kind()
+        known = set(cascade.get_params(deep=False))
+        for key in self.parameters:
+            if key not in known:
+                raise _refused(str(key), f"be a parameter of {self.name}", "another name")
+        columns = self.schema.names if self.schema.kind is not None else None
+        for name, model in self.models.items():
+            if isinstance(model, EstimatorFull):
+                _check_model(model, self.task, n_columns, columns)
+            elif isinstance(model, PrecomputedFull):
+                models_of(self.task).read_outputs(model.values, None, f"values of {name[:60]} in the file")
+        learned: dict[str, Any] = {
+            "router_": self.router,
+            "task_": self.task,
+            "schema_": self.schema,
+            "models_": self.models,
+            "model_prices_": self.model_prices,
+            "seconds_": self.seconds,
+            "decision_seconds_": self.decision_seconds,
+            "reads_columns_": state.model is not None,
+            "reference_": self.reference,
+            "n_features_in_": n_columns,
+            "_levels": self.schema.levels,
+        }
+        if columns is not None:
+            learned["feature_names_in_"] = np.array(columns, dtype=object)
+        if is_classifier:
+            learned["classes_"] = classes
+        else:
+            learned |= {"largest_loss_": self.largest_loss, "error_curves_": self.error_curves}
+        for key, value in (self.parameters | learned).items():
+            setattr(cascade, key, value)
+        cascade._named_models()
+        return cascade
+
 
 def _not_saved(name: str) -> InvalidInputError:
     return InvalidInputError(
-        f"a file holds a Chain, a model whose arrays are known, or one of {', '.join(sorted(_ESTIMATORS))}; got "
+        f"a file holds a Chain, a model whose arrays are known, or one of "
+        f"{', '.join(sorted([*_ESTIMATORS, *_CASCADES]))}; got "
         f"{name}. Save its chain_, or make the class known with thrifty.bundle.register_estimator."
     )
+
+
+def _is_plain(value: Any, writer: Any) -> bool:
+    try:
+        writer().value(value)
+    except NotPlainError:
+        return False
+    return True
 
 
 def _is_attribute(name: str) -> bool:
@@ -549,6 +679,7 @@ class _Lowering:
     def __init__(self, full: FullMode, evidence: bool) -> None:
         self.full, self.evidence = full, evidence
         self.outside = ""
+        self.outside_models: list[str] = []
 
     def __call__(self, thing: Any) -> Any:
         if isinstance(thing, Chain):
@@ -557,6 +688,10 @@ class _Lowering:
             return _saved_trees(thing)
         if isinstance(thing, ModelRouter):
             return SavedRouter.of(thing)
+        if isinstance(thing, ModelCascade):
+            check_is_fitted(thing, "router_")
+            models, self.outside_models = models_to_store(thing, self.full)
+            return SavedCascade.of(thing, models, writer=lambda: ObjectWriter(self))
         if isinstance(thing, ChainEstimator):
             _check_nested(thing)
             return SavedEstimator.of(thing, evidence=self.evidence, writer=lambda: ObjectWriter(self))
@@ -631,7 +766,9 @@ def _without_functions(prices: PriceList, names: tuple[str, ...] | None) -> Pric
 
 def _lifted(thing: Any) -> Any:
     """Final form of an object that was read."""
-    if isinstance(thing, SavedTrees | SavedEstimator | SavedRouter | QueryEvidence | RouterCertificate):
+    if isinstance(
+        thing, SavedTrees | SavedEstimator | SavedRouter | SavedCascade | QueryEvidence | RouterCertificate
+    ):
         return thing.restored()
     if isinstance(thing, Chain):
         _check_nested(thing)
@@ -645,22 +782,22 @@ def _with_checked_models(chain: Chain) -> Chain:
     if not isinstance(full, EstimatorFull | PrecomputedFull | AbsentFull | Chain):
         raise _refused("full", "be a model", type(full).__name__)
     if isinstance(full, EstimatorFull):
-        _check_model(full, chain, *columns_of_full(chain))
+        _check_model(full, chain.task, *columns_of_full(chain))
     if isinstance(full, PrecomputedFull):
         full = replace(
             full, values=models_of(chain.task).read_outputs(full.values, None, "values in the file")
         )
     for stage in chain.stages:
         if isinstance(stage, ForeignStage) and isinstance(stage.cheap, EstimatorFull):
-            _check_model(stage.cheap, chain, len(stage.columns), None)
+            _check_model(stage.cheap, chain.task, len(stage.columns), None)
         elif isinstance(stage, ForeignStage) and not isinstance(stage.cheap, PrecomputedFull | AbsentFull):
             raise _refused("cheap", "be a model", type(stage.cheap).__name__)
     return replace(chain, full=full)
 
 
-def _check_model(model: EstimatorFull, chain: Chain, n_columns: int, names: Any) -> None:
-    as_full_model(model.estimator, chain.task, n_columns, names=names)
-    if model.task != chain.task:
+def _check_model(model: EstimatorFull, task: Any, n_columns: int, names: Any) -> None:
+    as_full_model(model.estimator, task, n_columns, names=names)
+    if model.task != task:
         raise _refused("model", "answer the task of its chain", type(model.task).__name__)
 
 
@@ -688,7 +825,10 @@ def to_bytes(
         )
     key = None if private_key is None else check_key("private_key", private_key)
     lowering = _Lowering(full, evidence)
-    is_known = isinstance(thing, Chain | ChainEstimator | ModelRouter) or known_name(thing) is not None
+    is_known = (
+        isinstance(thing, Chain | ChainEstimator | ModelRouter | ModelCascade)
+        or known_name(thing) is not None
+    )
     stored = thing if is_known else stored_model_of(thing)
     if stored is None:
         raise _not_saved(type(thing).__name__)
@@ -702,6 +842,15 @@ def to_bytes(
             FullModelOutsideWarning,
             stacklevel=3,
         )
+    if lowering.outside_models:
+        names = ", ".join(map(repr, lowering.outside_models))
+        given = ", ".join(f"{name!r}: ..." for name in lowering.outside_models)
+        warnings.warn(
+            f"estimators without a form in a file stay outside: {names}. Give them again with load(path, "
+            f"estimators={{{given}}}). full='outside' silences this warning.",
+            FullModelOutsideWarning,
+            stacklevel=3,
+        )
     data = pack(Contents({"thrifty": __version__, "objects": writer.objects}, writer.arrays))
     return data if key is None else sign(data, key)
 
@@ -710,16 +859,25 @@ def from_bytes(
     data: bytes,
     *,
     full: Any = None,
+    estimators: Any = None,
     wrap: Callable[[FullModel], FullModel] | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
     public_key: Any = None,
 ) -> Any:
-    """Object that ``load`` would read from a file of these bytes; ``full`` is asked through ``wrap(full)``."""
+    """Object that ``load`` would read from a file of these bytes; models given are asked through ``wrap(model)``."""
     try:
         contents = unpack(without_signature(data, public_key), max_bytes=max_bytes)
         thing = ObjectReader(contents.facts.get("objects"), contents.arrays, _lifted).root()
     except RecursionError:
         raise InvalidInputError("the file is nested too deep to be one that `save` wrote.") from None
+    if isinstance(thing, ModelCascade) and full is None:
+        return thing if estimators is None else with_given_models(thing, estimators, wrap)
+    if estimators is not None or isinstance(thing, ModelCascade):
+        named = "full" if estimators is None else "estimators"
+        raise InvalidInputError(
+            f"{named} is not for a {type(thing).__name__}, which is what the file holds: estimators= gives those of a "
+            f"CascadeClassifier or CascadeRegressor, full= the full model of others."
+        )
     if full is None and isinstance(thing, StoredModel | ModelRouter | Chain | ChainEstimator):
         return thing
     if isinstance(thing, Chain):

@@ -64,6 +64,7 @@ def load(
     path: AnyPath,
     *,
     full: Any = None,
+    estimators: Any = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
     public_key: Any = None,
 ) -> Any:
@@ -76,6 +77,9 @@ def load(
     full : fitted classifier, FrozenEstimator, callable or Chain, optional
         The full model (f0). Where it stayed outside the file, it must answer as the one that the file was saved with;
         without it, everything works that needs no full model. Otherwise it takes the place of the one in the file.
+    estimators : dict of str to estimator, optional
+        Estimators of a ``CascadeClassifier`` or ``CascadeRegressor`` by name: those that stayed outside the file, and
+        must answer as the ones it was saved with, and others that take the place of those in it.
     max_bytes : int, default=2**30
         Larger files are refused.
     public_key : Ed25519PublicKey of cryptography, PEM bytes or path of a PEM file, optional
@@ -85,7 +89,7 @@ def load(
     data = read_capped(path, max_bytes)
     if not is_of_thrifty(data):
         raise InvalidInputError(f"{path} is not a file of thrifty. {OF_THRIFTY}")
-    return from_bytes(data, full=full, max_bytes=max_bytes, public_key=public_key)
+    return from_bytes(data, full=full, estimators=estimators, max_bytes=max_bytes, public_key=public_key)
 
 
 def load_model(path: AnyPath) -> Any:

@@ -111,7 +111,11 @@ class ModelSession(Session):
         Expected quality of the answer at hand; NaN where the rule has no estimate.
     asked, failed : tuple of str
         Models that were asked, in order, and those of them that gave no answer.
+    evidence_of : callable or None
+        ``(name, answer) -> evidence``, where answers themselves say how sure they are.
     """
+
+    evidence_of: Callable[[str, Any], Any] | None = None
 
     def __init__(self, models: PricedModels, x: Any, log: Log, *, follows_upper: bool) -> None:
         self._models, self._x, self._log, self._follows_upper = models, x, log, follows_upper
@@ -270,8 +274,11 @@ class ModelSession(Session):
         paid = paid if cost is None else check_amount("cost", cost)
         self._log.cost[0, model] = paid / share if share > 0.0 else self._log.expected[0, model]
         is_failed = model in self._failed
+        if evidence is None and answer is not None and self.evidence_of is not None:
+            evidence = self.evidence_of(models.names[model], answer)
         if self._log.answers is not None:
-            self._log.answers[0, model] = self._code(model, answer)
+            by_evidence = self.evidence_of is not None  # which has the class of the answer
+            self._log.answers[0, model] = UNPARSED if by_evidence else self._code(model, answer)
         if self._log.evidence is not None:
             is_without = models.names[model] in models.without_answers
             if evidence is None and not is_failed and not is_without and models.calibration is not None:

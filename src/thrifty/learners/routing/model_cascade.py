@@ -10,9 +10,11 @@ follows its rules with the fitted estimators: each model is asked, in one batch,
 import copy
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
+from itertools import permutations
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -23,27 +25,36 @@ from sklearn.model_selection import GroupKFold
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from thrifty.arrays import Floats, Ints, Labels
+from thrifty.arrays import Bools, Floats, Ints, Labels
+from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.full.crossfit import TrainingRows, cross_fit_full
-from thrifty.engine.full.model import FullModel, ask_model, is_estimator
+from thrifty.engine.full.model import AbsentFull, FullModel, ask_model, is_estimator
 from thrifty.engine.prices.billing import check_amount
-from thrifty.engine.table.table import Table
+from thrifty.engine.purchases.readers import Delivery, Ledger
+from thrifty.engine.table.reader import Schema
+from thrifty.engine.table.table import Table, frame_of
 from thrifty.engine.tasks.classes import classification_of
 from thrifty.engine.tasks.regression import RegressionTask, regression_of
 from thrifty.engine.tasks.task import Task
-from thrifty.engine.walk.model_session import ModelExplanation
-from thrifty.engine.walk.next_model import Replay
+from thrifty.engine.walk.buying import buy_answers
+from thrifty.engine.walk.model_session import ModelSession
+from thrifty.engine.walk.next_model import DIGITS, Log, Thresholds, walk
 from thrifty.errors import (
+    FullModelFailedError,
+    FullModelFailedWarning,
+    InvalidAnswerError,
     InvalidInputError,
     InvalidParameterError,
     NothingSavedWarning,
     OptimisticFullModelWarning,
     SlowModelWarning,
+    ThriftyError,
 )
-from thrifty.learners.estimators.base import all_or_nothing
+from thrifty.learners.estimators.base import PickledWithVersion, all_or_nothing
 from thrifty.learners.estimators.checks import check_count, check_seed, check_training_rows, validated
 from thrifty.learners.routing.frontier import RouterFrontier
-from thrifty.learners.routing.router import ModelRouter
+from thrifty.learners.routing.router import ModelRouter, NewLog
+from thrifty.rows import fingerprints
 
 N_REPEATS = 5
 """Calls of which the median is the time of a model."""
@@ -52,6 +63,8 @@ _LARGEST_LOSS = 10.0
 _N_CELLS = 32
 _WORTH_IT = 0.95
 """Share of the price of the best estimator for which a plan that is as good must exist."""
+_BUDGETS = np.array([0.1, 0.2, 0.35, 0.5, 1.0])
+"""Shares of the price of the best estimator at which plans with and without columns are compared."""
 _SLOWER, _LEAST_SECONDS = 3.0, 0.5
 """A model that takes so many times its measured time, and so many seconds more, is named after ``predict``."""
 
@@ -62,9 +75,12 @@ class Alternative(NamedTuple):
     name: str
     cost: float
     score: float
+    rule: Thresholds
+    """The estimators that it asks, by their places in ``router_.pool_``, and the confidence at which it stops."""
 
 
-class Seconds(NamedTuple):
+@dataclass(frozen=True)
+class Seconds:
     """Seconds that one call of a model takes: a part per call, and a part per row."""
 
     per_call: float
@@ -99,12 +115,15 @@ class Run(NamedTuple):
     """Outputs of the model that answers, shape (n_rows, n_outputs)."""
     asked_outputs: Floats
     """Outputs of every model that was asked, shape (n_rows, n_models, n_outputs); NaN of the others."""
-    replay: Replay
-    """Models asked, model that answers, and cost; models are places in ``pool_``."""
+    failed: Bools
+    """Whether a model failed to answer a row, shape (n_rows, n_models)."""
+    model: Ints
+    """Model that answers, by its place in ``pool_``."""
+    cost: Floats
 
 
 @dataclass(eq=False, repr=False)
-class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Base class of ``CascadeClassifier`` and ``CascadeRegressor``."""
 
     _accepts_levels = True
@@ -120,6 +139,8 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
     batch_size: int = 1000
     n_jobs: int | None = None
     random_state: Any = None
+    after: Any = None
+    columns: bool | None = None
 
     # -- parameters --------------------------------------------------------------------------------
 
@@ -213,12 +234,12 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
             rows = check_training_rows(self, X, y, sample_weight, cv, seed)
             cross_fitted = []
             for name, model in models.items():
-                with warnings.catch_warnings():
+                with _naming(name), warnings.catch_warnings():
                     if name == reference:  # which agrees with itself
                         warnings.simplefilter("ignore", OptimisticFullModelWarning)
                     called = f"the estimator {name!r}"
                     cross_fitted.append(cross_fit_full(model, rows, n_jobs=self.n_jobs, name=called))
-            self.task_, self.reference_ = rows.task, reference
+            self.task_, self.reference_, self.schema_ = rows.task, reference, _schema_of(rows.table)
             if len(rows.task.classes):
                 self.classes_ = rows.task.classes
             self.models_: dict[str, FullModel] = {
@@ -227,13 +248,44 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
             self.model_prices_ = self._prices(rows, batch_size)
             outputs = np.stack([one.outputs for one in cross_fitted], axis=1)
             self._learn_scale(rows, outputs)
-            self.router_ = ModelRouter(
-                self.model_prices_, budget=budget, max_asks=self.max_asks, random_state=seed
-            )
-            self.router_.fit(rows.X, self._quality(rows.y, outputs), evidence=self._evidence_of(outputs))
-            self.alternatives_ = self._alternatives()
+            self.router_ = self._plan(rows, outputs, budget, seed)
             self._mention_no_gain()
         return self
+
+    def _plan(self, rows: TrainingRows, outputs: Floats, budget: float | None, seed: int) -> ModelRouter:
+        """Learn which estimator to ask about which row, from their outputs out of fold.
+
+        Reading the columns takes time too. Where seconds are measured, and ``columns`` does not say it, the router
+        reads them if that is worth its own seconds.
+        """
+        log = {"quality": self._quality(rows.y, outputs), "evidence": self._evidence_of(outputs)}
+        keys = fingerprints(rows.X)
+
+        def learned(reads_columns: bool) -> ModelRouter:
+            router = ModelRouter(
+                self.model_prices_, budget=budget, max_asks=self.max_asks, random_state=seed, after=self.after
+            ).fit(rows.X if reads_columns else None, **log)
+            router.state_ = replace(router.state_, keys=keys)  # rows of a certificate are compared with them
+            return router
+
+        self.decision_seconds_, self.reads_columns_ = 0.0, self.columns is None or bool(self.columns)
+        router = learned(self.reads_columns_)
+        if not self.seconds_:
+            return router
+        routers = [router] if self.columns is not None else [router, learned(reads_columns=False)]
+        seconds = [_seconds_to_decide(one, rows.X, log["evidence"]) for one in routers]
+        price = router.model_costs[router.best_model]
+        budgets = price * _BUDGETS if budget is None else np.array([budget])
+        gains = [
+            np.nan_to_num(one.frontier_.quality_at(budgets - taken)).mean()
+            for one, taken in zip(routers, seconds, strict=True)
+        ]
+        chosen = int(np.argmax(gains))
+        self.decision_seconds_ = seconds[chosen]
+        self.reads_columns_ = self.reads_columns_ and chosen == 0
+        # Each question is followed by a decision.
+        self.model_prices_ = {name: price + seconds[chosen] for name, price in self.model_prices_.items()}
+        return routers[chosen].with_prices(self.model_prices_)
 
     def _answers_of(self, reference: str, models: Mapping[str, Any], X: Any, y: Any) -> Any:
         if y is not None:
@@ -276,13 +328,32 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
             )
         return prices
 
-    def _alternatives(self) -> tuple[Alternative, ...]:
-        """Each model alone, out of fold."""
-        state = self.router_.state_
-        singles = zip(state.names, state.single_cost.tolist(), state.single_quality.tolist(), strict=True)
+    @property
+    def alternatives_(self) -> tuple[Alternative, ...]:
+        """Plain alternatives: each estimator alone, and the best pair with one threshold for what the plan may spend.
+
+        A pair asks its second estimator where the first one is not sure enough. All are evaluated out of fold.
+        """
+        router, log = self.router_, self.router_.state_.log
+        pool = [str(name) for name in router.pool_]
+        alone = [
+            Thresholds(np.array([[place]]), np.empty((1, 0)), combines=False) for place in range(len(pool))
+        ]
+        named = [(f"{name} alone", rule) for name, rule in zip(pool, alone, strict=True)]
+        pair = _one_threshold(log, self.expected_cost_ if self.budget is None else float(self.budget))
+        if pair is not None:
+            first, second = (pool[place] for place in pair.models[0])
+            named.append((f"{first}, then {second} below a confidence of {pair.cuts[0, 0]:.3g}", pair))
+        replays = [walk(rule, 0, log) for _, rule in named]
         return tuple(
-            Alternative(f"{name} alone", cost, self._score_of(quality)) for name, cost, quality in singles
+            Alternative(name, float(one.cost.mean()), self.score_of(float(one.quality.mean())), rule)
+            for (name, rule), one in zip(named, replays, strict=True)
         )
+
+    @property
+    def score_name(self) -> str:
+        """Name of the score: with a reference, agreement with it."""
+        return self._score_name if self.reference_ is None else f"agreement with {self.reference_}"
 
     def _mention_no_gain(self) -> None:
         """Warn where no plan for less is level with the best model up to a standard error, out of fold."""
@@ -297,10 +368,10 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
         others = (
             "the cheapest estimator is the best one"
             if np.isnan(reached)
-            else f"the plan reaches {self._score_of(reached):.4g} for {_WORTH_IT:.0%} of that"
+            else f"the plan reaches {self.score_of(reached):.4g} for {_WORTH_IT:.0%} of that"
         )
         warnings.warn(
-            f"no plan is as good as {name} alone for less: out of fold {name} scores {self._score_of(alone):.4g} for "
+            f"no plan is as good as {name} alone for less: out of fold {name} scores {self.score_of(alone):.4g} for "
             f"{price:.3g} a row; {others}.",
             NothingSavedWarning,
             stacklevel=3,
@@ -374,35 +445,90 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
 
     def cost(self, X: Any, row_key: Any = None) -> Floats:
         """Price of the estimators that are asked about each row; they are asked to tell it."""
-        return self._run(X, row_key).replay.cost
+        return self._run(X, row_key).cost
 
     def route(self, X: Any, row_key: Any = None) -> Labels:
         """Name of the estimator that answers each row."""
-        return np.array(self.router_.pool_, dtype=object)[self._run(X, row_key).replay.model]
+        return np.array(self.router_.pool_, dtype=object)[self._run(X, row_key).model]
 
-    def explain(self, X: Any, row_key: Any = None) -> list[ModelExplanation]:
-        """Explain rows: estimators asked in their order, how sure the answer was, and the cost."""
+    def explain(self, X: Any = None, row_key: Any = None) -> Any:
+        """Explain rows: estimators asked in their order, how sure the answer was, and the cost; else the plan."""
+        if X is None:
+            return self._plan_in_words()
         run, table = self._run(X, row_key), self._table(X, row_key)
-        evidence = self._evidence_of(run.asked_outputs)
-        log = self.router_.unasked(table.numbers)._replace(keys=table.keys(np.arange(len(table))))
-        rows = zip(self.router_.sessions(table.numbers, log), evidence, strict=True)
+        evidence = self._evidence_of(run.asked_outputs, self.router_.pool_)
         explanations = []
-        for session, line in rows:
+        for row, session in enumerate(self._sessions(table)):
             while (purchase := session.next_purchase) is not None:
                 place = self.router_.pool_.index(purchase.name)
-                session.give(None, evidence=line[place])
+                if run.failed[row, place]:
+                    session.fail()
+                else:
+                    session.give(None, evidence=evidence[row, place])
             explanations.append(session.explanation())
         return explanations
+
+    def _plan_in_words(self) -> str:
+        state = self.router_.state_
+        best = state.best_single
+        alone, score = self.score_of(float(state.single_quality[best])), self.score_name
+        return (
+            f"expected {score} {self.expected_score_:.3f} for {self.expected_cost_:.3g} a row; {state.names[best]} "
+            f"alone has {alone:.3f} for {state.single_cost[best]:.3g}"
+        )
+
+    def start(self, x: Any, key: Any = None) -> ModelSession:
+        """Start a session of one row, for callers who ask the estimators themselves.
+
+        ``session.give(answer)`` takes what the estimator that ``next_purchase`` names predicts: a probability of each
+        class, or a number.
+
+        Parameters
+        ----------
+        x : array-like of shape (n_features,), or a row of the data frame of the fit
+        key : int or str, optional
+            Key of the row, which decides between two operating points that are mixed.
+        """
+        columns = getattr(self, "feature_names_in_", None)
+        one = np.asarray(x, dtype=object if columns is not None else None)[None]
+        if columns is not None and self.schema_.kind is not None:
+            one = self.schema_.conformed(
+                Table.of(frame_of(self.schema_.kind, dict(zip(columns, one.T, strict=True))))
+            )
+        return self._sessions(self._table(one, None if key is None else [key]))[0]
+
+    def _sessions(self, table: Table, rows: Ints | None = None) -> list[ModelSession]:
+        """A session of each row."""
+        rows = np.arange(len(table)) if rows is None else rows
+        X = self._as_routed(table)
+        new: NewLog = self.router_.unasked(X)._replace(keys=table.keys(np.arange(len(table))))
+        sessions = self.router_.sessions(X[rows], new.rows(rows))
+        for session in sessions:
+            session.evidence_of = self._evidence_of_answer
+        return sessions
+
+    def _evidence_of_answer(self, name: str, answer: Any) -> Any:
+        """Evidence of what one estimator predicts about one row."""
+        outputs = np.asarray(answer, dtype=np.float64).reshape(1, 1, -1)
+        return self._evidence_of(outputs, [name])[0, 0]
+
+    def _as_routed(self, table: Table) -> Any:
+        """Rows as the router takes them: columns, or keys where it reads none."""
+        return table.numbers if self.reads_columns_ else fingerprints(table.numbers)
 
     def log_of(self, X: Any, y: Any = None) -> dict[str, Any]:
         """Log of all estimators on rows, as ``ModelRouter.replay`` takes it; they are asked about every row."""
         table = self._table(X)
         rows = np.arange(len(table))
         outputs = np.stack([self._ask(name, table, rows) for name in self.models_], axis=1)
-        log = {"X": table.numbers, "evidence": self._evidence_of(outputs)}
+        log = {"X": self._as_routed(table), "evidence": self._evidence_of(outputs)}
         if y is None:
             return log
         return {**log, "quality": self._quality(self.task_.encode("y", y, len(rows)), outputs)}
+
+    def evidence_on(self, X: Any, y: Any) -> Evidence:
+        """Every row under every operating point, as ``evidence_of`` returns it; all estimators are asked."""
+        return self.router_.evidence_on(**self.log_of(X, y))
 
     @property
     def frontier_(self) -> RouterFrontier:
@@ -417,7 +543,7 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
     @property
     def expected_score_(self) -> float:
         """Mean score at the operating point in force, out of fold."""
-        return self._score_of(self.router_.expected_score_)
+        return self.score_of(self.router_.expected_score_)
 
     @property
     def certificate_(self) -> Any:
@@ -431,33 +557,37 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
 
     def _ask(self, name: str, table: Table, rows: Ints) -> Floats:
         """Outputs of an estimator."""
-        return ask_model(
-            self.models_[name],
-            self.task_,
-            table.native_rows(rows),
-            table.numbers[rows],
-            rows=table.numbers_of(rows),
-            who=f"the estimator {name!r}",
-        )
+        model, who = self.models_[name], f"the estimator {name!r}"
+        if isinstance(model, AbsentFull):
+            raise lacking_models([name])
+        with _naming(name, FullModelFailedError):
+            return ask_model(
+                model,
+                self.task_,
+                table.native_rows(rows),
+                table.numbers[rows],
+                rows=table.numbers_of(rows),
+                who=who,
+            )
 
     def _run(self, X: Any, row_key: Any = None) -> Run:
-        """Follow the plan."""
-        table = self._table(X, row_key)
-        everyone, pool = np.arange(len(table)), self.router_.pool_
-        outputs = np.full((len(table), len(pool), len(self.task_.classes) or 1), np.nan)
-        seconds, counts = np.zeros(len(pool)), np.zeros(len(pool))
-
-        def ask(name: str, rows: Ints) -> Floats:
-            began, model = time.perf_counter(), pool.index(name)
-            outputs[rows, model] = self._ask(name, table, rows)
-            seconds[model] += time.perf_counter() - began
-            counts[model] += len(rows)
-            evidence: Floats = self._evidence_of(outputs[rows, model : model + 1], [name])[:, 0]
-            return evidence
-
-        replay = self.router_.run(ask, table.numbers, table.keys(everyone))
-        self._mention_slow(seconds, counts)
-        return Run(outputs[everyone, replay.model], outputs, replay)
+        """Follow the plan: in batches, and rows of which an estimator failed once more in sessions, without it."""
+        table, pool = self._table(X, row_key), self.router_.pool_
+        if absent := [name for name in pool if isinstance(self.models_[name], AbsentFull)]:
+            raise lacking_models(absent)
+        asked = _AskedOutputs(self, table)
+        everyone = np.arange(len(table))
+        replay = self.router_.run(asked.ask, self._as_routed(table), table.keys(everyone))
+        model, cost = replay.model, replay.cost
+        if asked.failed.any():
+            again = np.flatnonzero(asked.failed.any(axis=1))
+            sessions = self._sessions(table, again)
+            functions = {name: partial(asked.deliver, name) for name in pool}
+            receipt = buy_answers(sessions, functions, pool, lambda rows: again[rows], Ledger("answer"))
+            model[again], cost[again] = receipt.route, receipt.cost
+            asked.mention_failures(model)
+        self._mention_slow(asked.seconds, asked.counts)
+        return Run(asked.outputs[everyone, model], asked.outputs, asked.failed, model, cost)
 
     def _mention_slow(self, seconds: Floats, counts: Floats) -> None:
         """Warn of estimators that took far longer than was measured."""
@@ -485,7 +615,9 @@ class ModelCascade(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
         """What the plan is told about the answers of some estimators."""
         raise NotImplementedError
 
-    def _score_of(self, quality: float) -> float:
+    _score_name = "accuracy"
+
+    def score_of(self, quality: Any) -> Any:
         """Score for users from mean quality."""
         return quality
 
@@ -520,6 +652,12 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
         Fits at a time.
     random_state : int, RandomState or None, default=None
         Seed of folds.
+    after : dict of str to dict, default=None
+        Prices that depend on what was asked, as of ``ModelRouter``: ``{"large": {"small": 8.5}}`` is the price of
+        ``large`` after ``small``.
+    columns : bool, default=None
+        Whether the plan reads the columns before it asks an estimator. None reads them, unless seconds are measured and
+        reading takes more of them than it saves out of fold.
 
     Attributes
     ----------
@@ -531,14 +669,18 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
         Price of a row of each estimator.
     seconds_ : dict of str to Seconds
         Measured seconds, per call and per row; empty with ``model_prices``.
+    decision_seconds_ : float
+        Measured seconds of a decision, which are part of each price; 0 with ``model_prices``.
+    reads_columns_ : bool
+        Whether the plan reads the columns.
     router_ : ModelRouter
         The plan, learned from what the estimators answered out of fold.
     frontier_, expected_cost_, expected_score_, certificate_
         As of ``ModelRouter``; scores are accuracies, or with ``reference`` the agreement with that estimator.
     alternatives_ : tuple of Alternative
-        Each estimator alone, out of fold.
-    task_ : Task
-        Encoding of labels.
+        Each estimator alone, and the best pair with one threshold for what the plan may spend, out of fold.
+    task_, schema_ : Task, Schema
+        Encoding of labels, and names and types of the columns.
     reference_ : str or None
         Estimator whose answers were taken as labels.
 
@@ -582,12 +724,14 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
     ----------
     estimators : list of (str, estimator)
         At least two regressors, or functions of rows that return numbers; as of ``CascadeClassifier``.
-    model_prices, budget, max_asks, cv, batch_size, n_jobs, random_state
+    model_prices, budget, max_asks, cv, batch_size, n_jobs, random_state, after, columns
         As of ``CascadeClassifier``.
 
     Attributes
     ----------
-    models_, model_prices_, seconds_, router_, frontier_, expected_cost_, certificate_, alternatives_, task_, reference_
+    models_, model_prices_, seconds_, decision_seconds_, reads_columns_, router_, frontier_, expected_cost_
+        As of ``CascadeClassifier``.
+    certificate_, alternatives_, task_, schema_, reference_
         As of ``CascadeClassifier``. Qualities of the plan are one minus the squared error divided by
         ``largest_loss_``, and not below 0.
     largest_loss_ : float
@@ -609,6 +753,8 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
     >>> bool(fast.at(budget=10).cost(X[1::2]).mean() < 14)
     True
     """
+
+    _score_name = "R2"
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2 of the predictions."""
@@ -641,7 +787,8 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
             ]
         )
 
-    def _score_of(self, quality: float) -> float:
+    def score_of(self, quality: Any) -> Any:
+        """R2 from mean quality."""
         return 1.0 - self.largest_loss_ * (1.0 - quality)
 
 
@@ -653,3 +800,139 @@ def _error_curve(predicted: Floats, quality: Floats) -> Floats:
     levels = np.array([quality[part].mean() for part in cells])
     distinct = np.r_[True, np.diff(places) > 0.0]
     return np.stack([places[distinct], levels[distinct]])
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+class _AskedOutputs:
+    """What estimators answered about rows of a table, and where they failed."""
+
+    def __init__(self, cascade: ModelCascade, table: Table) -> None:
+        self.cascade, self.table, self.pool = cascade, table, cascade.router_.pool_
+        shape = len(table), len(self.pool)
+        self.outputs = np.full((*shape, len(cascade.task_.classes) or 1), np.nan)
+        self.failed = np.zeros(shape, dtype=bool)
+        self.seconds, self.counts = np.zeros(shape[1]), np.zeros(shape[1])
+        self.reasons: dict[str, str] = {}
+
+    def ask(self, name: str, rows: Ints) -> Floats:
+        """Ask an estimator about rows, once about each; return the evidence, NaN where it failed."""
+        model = self.pool.index(name)
+        new = rows[np.isnan(self.outputs[rows, model, 0]) & ~self.failed[rows, model]]
+        if len(new):
+            began = time.perf_counter()
+            self._ask(name, model, new)
+            self.seconds[model] += time.perf_counter() - began
+            self.counts[model] += len(new)
+        evidence: Floats = self.cascade._evidence_of(self.outputs[rows, model : model + 1], [name])[:, 0]
+        return evidence
+
+    def _ask(self, name: str, model: int, rows: Ints) -> None:
+        try:
+            self.outputs[rows, model] = self.cascade._ask(name, self.table, rows)
+        except ThriftyError as error:
+            self.reasons.setdefault(name, str(error))
+            wrong = getattr(error, "rows", None) if isinstance(error, InvalidAnswerError) else None
+            is_bad = np.isin(self.table.numbers_of(rows), wrong) if wrong else np.ones(len(rows), dtype=bool)
+            self.failed[rows[is_bad], model] = True
+            if is_bad.any() and not is_bad.all():
+                self._ask(name, model, rows[~is_bad])
+
+    def deliver(self, name: str, rows: Ints) -> Delivery:
+        """Answers to rows of sessions."""
+        evidence = self.ask(name, rows)
+        failed = np.flatnonzero(self.failed[rows, self.pool.index(name)])
+        return Delivery(
+            [None] * len(rows), dict.fromkeys(failed.tolist(), self.reasons.get(name, "")), evidence=evidence
+        )
+
+    def mention_failures(self, model: Ints) -> None:
+        """Warn of estimators that failed; an error where a row has no answer."""
+        unanswered = np.flatnonzero(model < 0)
+        if len(unanswered):
+            row = int(self.table.numbers_of(unanswered[:1])[0])
+            raise FullModelFailedError(
+                f"no estimator answered {len(unanswered):,} of {len(model):,} rows, the first of them row {row}: "
+                f"{' '.join(self.reasons.values())}"
+            )
+        for name, reason in self.reasons.items():
+            n_failed = int(self.failed[:, self.pool.index(name)].sum())
+            warnings.warn(
+                f"{reason.rstrip('.')}. Other estimators answer {n_failed:,} of {len(model):,} rows instead.",
+                FullModelFailedWarning,
+                stacklevel=4,
+            )
+
+
+@contextmanager
+def _naming(name: str, kind: type[ThriftyError] = InvalidInputError) -> Iterator[None]:
+    """Name the estimator in errors, those of other libraries among them."""
+    try:
+        yield
+    except ThriftyError as error:
+        if repr(name) in str(error):
+            raise
+        raise kind(f"the estimator {name!r}: {error}") from error
+    except Exception as error:  # a user's model may raise anything
+        reason = " ".join(str(error).split())[:300]
+        raise kind(f"the estimator {name!r} failed: {type(error).__name__}: {reason}") from error
+
+
+def lacking_models(names: Sequence[str]) -> InvalidInputError:
+    """Error that names estimators which a file does not hold."""
+    given = ", ".join(f"{name!r}: ..." for name in names)
+    return InvalidInputError(
+        f"the file does not hold the estimator{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}. Give "
+        f"{'them' if len(names) > 1 else 'it'}: load(path, estimators={{{given}}})."
+    )
+
+
+def _schema_of(table: Table) -> Schema:
+    """Schema of the table of a fit; without names, columns are x0, x1 and so on."""
+    schema = Schema.of(table)
+    if table.feature_names is not None:
+        return schema
+    return Schema(None, tuple(f"x{column}" for column in range(len(schema.names))), None, schema.levels)
+
+
+def _seconds_to_decide(router: ModelRouter, X: Floats, evidence: Floats) -> float:
+    """Seconds between two questions about a row, where answers take no time: the most of some budgets."""
+    rows: Any = np.arange(len(X)) if router.state_.model is None else X
+    places = {name: place for place, name in enumerate(router.state_.names)}
+    budgets = np.maximum(_BUDGETS * router.model_costs[router.best_model], router.frontier_.cost[0])
+    taken = []
+    for budget in budgets.tolist():
+        followed, n_asked = router.at(budget=budget), 0
+
+        def ask(name: str, some: Ints) -> Any:
+            nonlocal n_asked
+            n_asked += len(some)
+            return evidence[some, places[name]]
+
+        began = time.perf_counter()
+        followed.run(ask, rows)
+        taken.append((time.perf_counter() - began) / max(n_asked, 1))
+    return max(taken)
+
+
+def _one_threshold(log: Log, budget: float) -> Thresholds | None:
+    """The best pair of models with one threshold on the confidence of the first, within a budget; None if none is."""
+    assert log.evidence is not None
+    n_rows, best, rule = len(log), (-np.inf, 0.0), None
+    for first, second in permutations(range(log.n_models), 2):
+        confidence = np.round(log.evidence[:, first], DIGITS)
+        order = np.argsort(confidence, kind="stable")
+        confidence = confidence[order]
+        further = log.share_after(second, (first,)) * log.cost[order, second]
+        gain = (log.quality[:, second] - log.quality[:, first])[order]
+        cost = log.cost[:, first].mean() + np.append(0.0, np.cumsum(further)) / n_rows
+        quality = log.quality[:, first].mean() + np.append(0.0, np.cumsum(gain)) / n_rows
+        ends = np.r_[True, np.diff(confidence) > 0.0, True]  # rows of equal confidence go on together
+        quality[~ends | (cost > budget)] = -np.inf
+        n_sent = int(np.argmax(quality))
+        if (quality[n_sent], -cost[n_sent]) > best:
+            best = quality[n_sent], -cost[n_sent]
+            cut = confidence[n_sent - 1] if n_sent else -1.0
+            rule = Thresholds(np.array([[first, second]]), np.array([[cut]]), combines=False)
+    return rule
