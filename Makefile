@@ -15,7 +15,7 @@ else
   INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 endif
 
-.PHONY: help demo test test-reproduction test-quick coverage test-kernels test-lowest test-mlserver test-engines test-device test-proxy check dist-check format docs bench hostile paper paper-quick paper-smoke clean
+.PHONY: help demo test test-reproduction test-quick coverage test-kernels test-lowest test-mlserver test-engines test-torch test-device test-proxy check dist-check format docs bench hostile paper paper-quick paper-smoke clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -87,6 +87,17 @@ test-mlserver: $(VENV)/.dev .venv-mlserver/bin/mlserver ## Ask a real MLServer, 
 test-engines: .venv-engines/.done ## Score tables of Dask, Ray and Spark, in an environment of their own
 	@PYSPARK_PYTHON=$(CURDIR)/.venv-engines/bin/python .venv-engines/bin/python -m pytest -q tests/scale
 
+# torch is large: an environment of its own, without bytecode, which takes as long as the tests.
+.venv-torch/.done: pyproject.toml constraints.txt
+	@echo "making .venv-torch ..."
+	@$(MAKE_VENV:$(VENV)=.venv-torch)
+	@$(if $(UV),$(UV) pip install --quiet --python .venv-torch/bin/python,.venv-torch/bin/python -m pip install --quiet --no-compile) \
+		-c constraints.txt -e '.[torch]' pytest hypothesis
+	@touch $@
+
+test-torch: .venv-torch/.done ## Ask networks of torch, in an environment of their own
+	@PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 .venv-torch/bin/python -m pytest -q tests/routing/test_networks.py
+
 # Cross compilers and emulators, from Debian's packages; where they are missing, make test skips their tests.
 DEVICE_TOOLS := gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm gcc-avr avr-libc simavr clang lld nodejs chromium chromium-driver
 test-device: $(VENV)/.dev ## Run exported source on emulated microcontrollers and in WebAssembly; installs the tools
@@ -150,5 +161,5 @@ paper-smoke: $(VENV)/.boosters ## The same, thinned to seconds, as the tests run
 	@$(BIN)/python -m reproduction all --data $(THRIFTY_DATA) --out paper-smoke --profile smoke
 
 clean: ## Remove the environment and every cache
-	rm -rf $(VENV) $(LOWEST) .venv-mlserver .venv-engines dist .numba-generic .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/gallery docs/generated
+	rm -rf $(VENV) $(LOWEST) .venv-mlserver .venv-engines .venv-torch dist .numba-generic .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/gallery docs/generated
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -24,7 +24,7 @@ from thrifty import (
     evidence_of,
 )
 from thrifty.engine.evidence.evidence import Evidence
-from thrifty.engine.evidence.measures import measures_along, score_interval
+from thrifty.engine.evidence.measures import banded, measured_rows, score_interval
 from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidInputError
 
@@ -72,13 +72,18 @@ def test_measures_of_labels_are_those_of_scikit_learn(classifier):
 def test_bands_are_percentiles_of_measures_of_the_resampled_rows(classifier):
     clf, X, y = classifier
     seen, point = evidence_of(clf, X, y), clf.chain_.policy.thresholds[-1]
-    found = measures_along([(seen, point)], clf.chain_.task, level=0.9, **DRAWS)[0]
+
+    def bands(evidence, **draws):
+        rows = measured_rows([(evidence, point)], clf.chain_.task)
+        return {name: np.ravel(ends) for name, ends in banded(rows, rows.names, **draws).items()}
+
+    found = bands(seen, level=0.9, **DRAWS)
     taken = np.random.default_rng(DRAWS["seed"]).integers(0, len(y), size=(len(y), DRAWS["n_boot"]))
     alike = {"level": 0.9, "n_boot": 21, "seed": 0}
-    again = [measures_along([(seen.take(rows), point)], clf.chain_.task, **alike)[0] for rows in taken.T]
-    for name, measure in found.items():
-        values = [one[name].value for one in again]
-        assert (measure.low, measure.high) == pytest.approx(tuple(np.quantile(values, [0.05, 0.95])))
+    again = [bands(seen.take(rows), **alike) for rows in taken.T]
+    for name, (_, low, high) in found.items():
+        values = [one[name][0] for one in again]
+        assert (low, high) == pytest.approx(tuple(np.quantile(values, [0.05, 0.95])))
 
 
 @pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")

@@ -734,7 +734,9 @@ def _routes(
     chain = learned_chain_of(system)
     reader, read_by_full = chain.reader(X), chain.price_list.read_by_full
     inner = 0 if chain.behind is None else chain.behind.route(X)
-    by_stage = chain.held_by_stage(reader) if chain.has_forks else chain.bought_by_place[: chain.n_stages]
+    by_stage: Sequence[Bools] = chain.bought_by_place[: chain.n_stages]  # type: ignore[assignment]  # rows of it
+    if chain.has_forks:
+        by_stage = [chain.bought_by_place[chain.places(walk)] for walk in chain.walks_by_stage(reader)]
     last = by_stage[-1].copy() if len(by_stage) else np.zeros(chain.price_list.n_features, dtype=bool)
     last[..., read_by_full] = True
     held = [chain.price_list.bought_by_rows(columns) for columns in (*by_stage, last)]

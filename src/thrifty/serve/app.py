@@ -31,12 +31,10 @@ from thrifty.serve.chat import ChatGateway, chat_error, chat_routes
 from thrifty.serve.config import LOOPBACK, Config
 from thrifty.serve.gateway import Gateway, Loaded
 from thrifty.serve.inference_protocol import (
-    OUTPUT_TYPES,
     OUTPUTS,
     Answered,
     InferRequest,
     RequestRows,
-    datatype_of,
     infer_response,
     read_id,
     read_infer,
@@ -52,6 +50,7 @@ from thrifty.serve.middleware import (
     plain_error,
 )
 from thrifty.serve.model import BATCH_BYTES, BATCH_ROWS, Model
+from thrifty.serve.model_cascade import ServedCascade
 
 _PAGE, _OPENAPI = Path(__file__).with_name("status.html"), Path(__file__).with_name("openapi.json")
 """The status page, and the description of all operations."""
@@ -71,7 +70,7 @@ def create_app(system: Any, config: Config | None = None, **how: Any) -> Starlet
 
     Parameters
     ----------
-    system : fitted estimator, Chain, ModelRouter or Loaded
+    system : fitted estimator, Chain, CascadeClassifier, CascadeRegressor, ModelRouter or Loaded
         What answers; a router answers chat completions.
     config : Config, optional
         Settings.
@@ -225,7 +224,7 @@ class _Predictions:
         model, body = self._model(request), await request.body()
         length = request.headers.get("inference-header-content-length")
         arguments = body, None if length is None else length.encode("latin-1"), model.rows, model.output_names
-        about = self._config.name, model.version, _answer_type(model)
+        about = self._config.name, model.version, model.output_types
         return await self._answer(
             model,
             request,
@@ -253,7 +252,7 @@ class _Predictions:
 
     async def _answer(
         self,
-        model: Model,
+        model: Model | ServedCascade,
         request: Request,
         body: bytes,
         read: Callable[[], InferRequest],
@@ -286,7 +285,7 @@ class _Predictions:
             metrics.explored.labels("agreed").inc(answered.n_agreed)
         return json_response(text)
 
-    def _model(self, request: Request) -> Model:
+    def _model(self, request: Request) -> Model | ServedCascade:
         model, version = self._gateway.model, request.path_params.get("version")
         if version is not None and version != model.version:
             raise Refusal(
@@ -324,16 +323,15 @@ class _Predictions:
                 {"name": name, "datatype": "BYTES" if rows.is_text(name) else "FP64", "shape": [-1]}
                 for name in rows.names
             ]
-        types = {"answer": _answer_type(model), **OUTPUT_TYPES}
         outputs = [
             {
                 "name": name,
-                "datatype": types.get(name, "FP64"),
+                "datatype": model.output_types.get(name, "FP64"),
                 "shape": [-1, model.n_outputs] if name == "probabilities" else [-1],
             }
             for name in model.output_names
         ]
-        classes = model.chain.classes.tolist()
+        classes = model.classes.tolist()
         return json_response(
             {
                 "name": self._config.name,
@@ -341,7 +339,7 @@ class _Predictions:
                 "platform": "thrifty",
                 "inputs": inputs,
                 "outputs": outputs,
-                "parameters": {"columns": rows.names, "classes": classes, "stages": model.chain.n_stages}
+                "parameters": {"columns": rows.names, "classes": classes, **model.parameters}
                 | ({"keys": rows.keys} if rows.keys else {}),
             }
         )
@@ -359,9 +357,12 @@ class _Predictions:
         names = [*(["X"] if model.rows.is_numeric else []), *model.rows.names, *model.rows.keys]
         fields["Tensor"]["name"]["enum"] = names
         fields["Tensors"]["outputs"]["items"]["properties"]["name"]["enum"] = list(model.output_names)
-        fields["Answer"]["route"]["maximum"] = model.chain.n_stages
+        if model.output_types["route"] == "BYTES":
+            fields["Answer"]["route"] = {"type": "string", "enum": list(model.routes)}
+        else:
+            fields["Answer"]["route"]["maximum"] = len(model.routes) - 2
         kinds = {"b": "boolean", "i": "integer", "u": "integer", "f": "number"}
-        kind = "number" if model.is_number else kinds.get(model.chain.classes.dtype.kind, "string")
+        kind = "number" if model.is_number else kinds.get(model.classes.dtype.kind, "string")
         fields["Answer"]["answer"]["type"] = [kind, "null"]
         if model.is_number:
             del fields["Answer"]["probability"]
@@ -376,7 +377,3 @@ def _read_rows(body: bytes, rows: RequestRows) -> InferRequest:
             'the body must be {"rows": [{"COLUMN": VALUE, ...}, ...], "id": OPTIONAL TEXT}.'
         )
     return InferRequest(rows.from_records(request["rows"]), (), read_id(request.get("id")))
-
-
-def _answer_type(model: Model) -> str:
-    return "FP64" if model.is_number else datatype_of(model.chain.classes.dtype.kind)

@@ -36,6 +36,7 @@ from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import SLACK, Policy
 from thrifty.engine.walk.walk import Walk
 from thrifty.errors import InvalidInputError
+from thrifty.learners.routing.model_cascade import ModelCascade
 
 Result = TypeVar("Result")
 
@@ -154,12 +155,12 @@ class Spending:
 
 
 class BudgetController:
-    """Moves between operating points of one chain so that the mean spend of the stream holds the target.
+    """Moves between operating points of one system so that the mean spend of the stream holds the target.
 
     Parameters
     ----------
-    chain : Chain
-        A chain whose operating points were measured in a fit.
+    system : Chain or ModelCascade
+        A system whose operating points were measured in a fit.
     target : float
         Mean cost per row that the stream is to spend; may be set again at any time.
     window : int
@@ -180,7 +181,7 @@ class BudgetController:
 
     def __init__(
         self,
-        chain: Chain,
+        system: Chain | ModelCascade,
         *,
         target: float,
         window: int = 2000,
@@ -190,20 +191,33 @@ class BudgetController:
     ) -> None:
         if window < 1:
             raise InvalidInputError(f"the window of a budget must have at least 1 row; got {window!r}.")
-        if not chain.policy.is_measured:
+        policy: Policy = system.policy if isinstance(system, Chain) else system.router_.policy_
+        if not policy.is_measured:
             raise InvalidInputError(
                 "a budget can be held only between operating points whose costs are known, and those of this chain "
                 "are not. Serve what a fit has made, or leave the budget out."
             )
-        self._chain, self._window, self._cap = chain.ready(), window, cap
-        self._cheapest, self._dearest = float(chain.policy.cost[0]), float(chain.policy.cost[-1])
-        if cap is not None and chain.price_list.by_row is not None:
-            raise InvalidInputError(
-                f"a cap needs to know the most that a row can cost, and prices of this system differ by row; got "
-                f"{cap!r}. Leave the cap out: the mean is held without it."
-            )
-        self._cost_by_place = cost_at_hand(chain, is_free=is_at_hand_free)
-        self._least, self._most = float(self._cost_by_place[0]), float(chain.cost_by_place.max())
+        self._policy, self._window, self._cap = policy, window, cap
+        self._cheapest, self._dearest = float(policy.cost[0]), float(policy.cost[-1])
+        if isinstance(system, Chain):
+            if cap is not None and system.price_list.by_row is not None:
+                raise InvalidInputError(
+                    f"a cap needs to know the most that a row can cost, and prices of this system differ by row; got "
+                    f"{cap!r}. Leave the cap out: the mean is held without it."
+                )
+            self._system: Any = system.ready()
+            self._max_piece = window // (2 * HORIZONS)
+            self._cost_by_place = cost_at_hand(system, is_free=is_at_hand_free)
+            self._least, self._most = float(self._cost_by_place[0]), float(system.cost_by_place.max())
+        else:
+            if cap is not None:
+                raise InvalidInputError(
+                    f"a cap needs a first stage at which every row can stop, and a cascade of models has none; got "
+                    f"{cap!r}. Leave the cap out: the mean is held without it."
+                )
+            prices = sorted(system.model_prices_.values())
+            self._system, self._max_piece = system, sys.maxsize  # each model is asked in one batch
+            self._least, self._most = prices[0], sum(prices[-system.max_asks :])
         self._check_cap()
         self._spending = Spending(window) if spending is None else spending
         self._state = self._spending.state
@@ -288,7 +302,7 @@ class BudgetController:
         return joined(self.in_pieces(np.arange(reader.n_samples) if rows is None else rows, walk, beyond))
 
     def in_pieces(
-        self, rows: Ints, run: Callable[[Chain, Ints], tuple[Result, Floats]], beyond: Chain | None = None
+        self, rows: Ints, run: Callable[[Any, Ints], tuple[Result, Floats]], beyond: Chain | None = None
     ) -> list[Result]:
         """Run rows in pieces, each at an operating point of its own.
 
@@ -297,7 +311,7 @@ class BudgetController:
         rows : ndarray
             Rows of a request.
         run : callable
-            From the chain at a point and the rows of a piece to a result and what each row costs.
+            From the system at a point and the rows of a piece to a result and what each row costs.
         beyond : Chain, optional
             Chain that rows follow wherever the cap leaves room for it, instead of the one at the setpoint.
         """
@@ -314,14 +328,14 @@ class BudgetController:
             first += n_rows
         return results
 
-    def begin(self, n_rows: int, beyond: Chain | None = None) -> tuple[int, Chain]:
+    def begin(self, n_rows: int, beyond: Chain | None = None) -> tuple[int, Any]:
         """Number of rows that go next, and the chain at the point that they follow; ``end`` must follow.
 
         No request waits for rows under way. Until it is known what they pay, the cap takes it for as much as a row can.
         """
         with self._spending.locked():
             n_free = self._n_free
-            n_rows = min(n_rows, max(min(n_free, self._window // (2 * HORIZONS)), 1))
+            n_rows = min(n_rows, max(min(n_free, self._max_piece), 1))
             self._state["capped"] = is_capped = n_rows > n_free
             self._spending.begin(n_rows, self._most)
             return n_rows, self._stopping if is_capped else beyond or self.chain_at_setpoint
@@ -353,17 +367,19 @@ class BudgetController:
         state["setpoint"] = target + min(max(wanted, low), high)
 
     @property
-    def chain_at_setpoint(self) -> Chain:
-        """The chain at the operating point in force."""
+    def chain_at_setpoint(self) -> Any:
+        """The system at the operating point in force."""
         # The seed stays: at one setpoint a row key follows the same of two points at every request.
-        return self._chain.at(self._chain.policy.within(self.setpoint))
+        if isinstance(self._system, Chain):
+            return self._system.at(self._policy.within(self.setpoint))
+        return self._system.at(budget=self.setpoint)
 
     # -- the cap -----------------------------------------------------------------------------------
 
     @cached_property
-    def _stopping(self) -> Chain:
+    def _stopping(self) -> Any:
         """The chain at which every row stops at the first stage."""
-        return self._chain.at(Policy.of(np.full(self._chain.policy.n_stages, np.inf)))
+        return self._system.at(Policy.of(np.full(self._policy.n_stages, np.inf)))
 
     @property
     def _n_free(self) -> int:

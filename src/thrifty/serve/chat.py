@@ -314,7 +314,8 @@ class ServedRouter:
             )
         self.router: ModelRouter = router if budget is None else router.at(budget=budget)
         self.at = lru_cache(64)(lambda budget: router.at(budget=budget))
-        self.cost_of_full = router.model_costs[router.best_model]
+        self.rival = router.best_model
+        self.cost_of_full = router.model_costs[self.rival]
         self.routes, prices = tuple(router.pool_), router.model_prices
         for name in config.models:
             if name not in prices:
@@ -388,7 +389,7 @@ class ChatGateway(BaseGateway[ServedRouter]):
 
     def refresh(self) -> dict[str, Any]:
         """Bring gauges up to date; returns what the status page shows besides metrics."""
-        return {**super().refresh(), "today": self.ledger.today, "rival": self.model.router.best_model}
+        return {**super().refresh(), "today": self.ledger.today}
 
     def pinned_model(self, chat: ChatRequest) -> str | None:
         """Model that answered the conversation before."""

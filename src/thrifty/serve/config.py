@@ -2,10 +2,12 @@
 
 import dataclasses
 import math
+import os
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -93,6 +95,43 @@ class RemoteSettings:
 
     def __post_init__(self) -> None:
         _check(self)
+
+
+@dataclass(frozen=True)
+class EstimatorSettings(RemoteSettings):
+    """Settings of a model of a cascade that is not in the file: a table ``[models.NAME]``, and those of ``[remote]``.
+
+    Attributes
+    ----------
+    url : str, optional
+        Address of the model behind the Open Inference Protocol, ``http://HOST:PORT/v2/models/NAME``.
+    onnx : str, optional
+        An ONNX file, which ONNX Runtime runs in this process.
+    key_env : str, optional
+        Environment variable with the key of that server.
+    """
+
+    url: str | None = None
+    onnx: str | None = None
+    key_env: str | None = None
+
+    def __post_init__(self) -> None:
+        _check(self)
+        if (self.url is None) == (self.onnx is None):
+            raise InvalidInputError("either url or onnx must say where the model is, and not both.")
+        if self.url is not None:
+            _check_address(self.url)
+
+    @property
+    def api_key(self) -> str | None:
+        """Key that the server is asked with."""
+        if self.key_env is None:
+            return None
+        if not os.environ.get(self.key_env):
+            raise InvalidInputError(
+                f"the environment variable {self.key_env!r}, which key_env names, must hold a key."
+            )
+        return os.environ[self.key_env]
 
 
 @dataclass(frozen=True)
@@ -297,8 +336,8 @@ class Config:
     explore : float
         Share of rows, drawn by their keys, that go on buying beyond their stop: to the full model, or of a router's
         conversations to one more model, drawn evenly. It is their ``propensity`` in the log.
-    models : dict of str to ModelSettings or dict
-        Language models of a router.
+    models : dict of str to ModelSettings, EstimatorSettings or dict
+        Language models of a router, or models of a cascade that are not in the file.
     chat : ChatSettings or dict
         Ceilings and log of chat completions.
     row_key : str, optional
@@ -352,11 +391,8 @@ class Config:
                 f"name must be made of letters, digits, '.', '_' and '-', at most 100 of them; got {self.name!r}. It "
                 f"is part of an address. Name the model with --name."
             )
-        if self.full is not None and not _ADDRESS.fullmatch(self.full):
-            raise InvalidInputError(
-                f"the address of a remote model must read http://HOST/v2/models/NAME; got {self.full!r}. It is asked "
-                f"through the Open Inference Protocol v2, which MLServer, Triton and KServe speak."
-            )
+        if self.full is not None:
+            _check_address(self.full)
         if self.budget_cap is not None and self.budget is None:
             raise InvalidInputError(
                 f"budget_cap needs a budget, whose controller holds it; got a cap of {self.budget_cap!r} alone. Set "
@@ -372,10 +408,12 @@ class Config:
         tables: dict[str, Any] = {"remote": RemoteSettings, "chat": ChatSettings}
         for name, kind in tables.items():
             object.__setattr__(self, name, _settings_of(kind, getattr(self, name), f"[{name}]"))
-        tables = {"providers": ProviderSettings, "models": ModelSettings}
-        for name, kind in tables.items():
-            named = getattr(self, name).items()
-            settings = {key: _settings_of(kind, table, f"[{name}.{key}]") for key, table in named}
+        named: dict[str, Callable[..., Any]] = {
+            "providers": partial(_settings_of, ProviderSettings),
+            "models": _model_settings,
+        }
+        for name, read in named.items():
+            settings = {key: read(table, f"[{name}.{key}]") for key, table in getattr(self, name).items()}
             object.__setattr__(self, name, settings)
         sellers: dict[str, str] = {}
         for name, provider in self.providers.items():
@@ -420,6 +458,22 @@ def read_keys(path: Path | None) -> dict[str, list[str]]:
             f"{path} must hold at least one key of clients: without any, predictions are open."
         )
     return keys
+
+
+def _check_address(url: str) -> None:
+    if not _ADDRESS.fullmatch(url):
+        raise InvalidInputError(
+            f"the address of a remote model must read http://HOST/v2/models/NAME; got {url!r}. It is asked through the "
+            f"Open Inference Protocol v2, which MLServer, Triton and KServe speak."
+        )
+
+
+def _model_settings(table: Any, where: str) -> Any:
+    """Settings of a language model, or of an estimator: an ONNX file, or an address of the inference protocol."""
+    if isinstance(table, ModelSettings | EstimatorSettings):
+        return table
+    is_estimator = isinstance(table, Mapping) and ("onnx" in table or "/v2/models/" in str(table.get("url")))
+    return _settings_of(EstimatorSettings if is_estimator else ModelSettings, table, where)
 
 
 def _check_key(name: str, key: Any) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,14 +21,15 @@ from thrifty.bundle.save_load import load
 from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.purchases.sources import RetryingSource
 from thrifty.engine.table.training import Spread
-from thrifty.engine.walk.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.files import read_capped
+from thrifty.learners.routing.model_cascade import ModelCascade
 from thrifty.serve.budget_controller import BudgetController, Spending
-from thrifty.serve.config import Config
+from thrifty.serve.config import Config, EstimatorSettings
 from thrifty.serve.metrics import Drift, Metrics, Served, status_of
 from thrifty.serve.middleware import LOG, Keys, Room
 from thrifty.serve.model import Model
+from thrifty.serve.model_cascade import ServedCascade
 from thrifty.serve.providers import Provider
 from thrifty.serve.remote import RemoteModel
 
@@ -118,7 +120,7 @@ class BaseGateway(ABC, Generic[InForce]):
             "version": self.model.version,
             "seconds": time.time() - self.metrics.started,
             "cost_of_full": self.model.cost_of_full,
-            "rival": "the full model",
+            "rival": self.model.rival,
             "budget": self.budget,
             "on_remote_failure": self.config.on_remote_failure,
             "breaker": None,
@@ -164,8 +166,8 @@ class BaseGateway(ABC, Generic[InForce]):
             return model.version
 
 
-class Gateway(BaseGateway[Model]):
-    """Serves a chain of stages.
+class Gateway(BaseGateway[Model | ServedCascade]):
+    """Serves a chain of stages, or a cascade of models.
 
     Parameters
     ----------
@@ -193,6 +195,11 @@ class Gateway(BaseGateway[Model]):
         if remote is None and config.full is not None:
             remote = RemoteModel(config.full, settings=config.remote, api_key=config.remote_api_key)
         self.remote = remote
+        self.remotes = {
+            name: RemoteModel(settings.url, settings=settings, api_key=settings.api_key)
+            for name, settings in config.models.items()
+            if isinstance(settings, EstimatorSettings) and settings.url is not None
+        }
         self._spending = Spending(config.budget_window) if spending is None else spending
         self._batch_thread = ThreadPoolExecutor(1, thread_name_prefix="thrifty-batch")
         self._full_thread = ThreadPoolExecutor(1, thread_name_prefix="thrifty-full")
@@ -203,17 +210,21 @@ class Gateway(BaseGateway[Model]):
         )
         super().__init__(system, config, load)
 
+    @property
+    def _every_remote(self) -> list[RemoteModel]:
+        return [*self.remotes.values()] if self.remote is None else [self.remote, *self.remotes.values()]
+
     async def start(self) -> None:
         """Start to answer requests."""
-        if self.remote is not None:
-            await self.remote.start()
+        for remote in self._every_remote:
+            await remote.start()
         await super().start()
 
     async def close(self) -> None:
         """Stop to answer requests, and close connections."""
         await super().close()
-        if self.remote is not None:
-            await self.remote.close()
+        for remote in self._every_remote:
+            await remote.close()
         for pool in (self._batch_thread, self._full_thread, self._buyers):
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -233,16 +244,16 @@ class Gateway(BaseGateway[Model]):
             metrics.publish(
                 metrics.purchase_failures, {(provider.name, key): n for key, n in failures.items()}
             )
-        if (remote := self.remote) is not None:
-            metrics.publish(metrics.remote_calls, {(): remote.calls})
-            metrics.publish(metrics.remote_retries, {(): remote.retries})
-            metrics.publish(metrics.remote_failures, {(reason,): n for reason, n in remote.failures.items()})
-            metrics.show(
-                "remote_in_flight", "Calls of it under way.", remote.breaker.in_flight, merge="livesum"
-            )
-            is_open = remote.breaker.state != "closed"
-            metrics.show("breaker_open", "Whether its breaker is not closed.", is_open)
-            facts["breaker"] = remote.breaker.state
+        if remotes := self._every_remote:
+            failures = sum((Counter(remote.failures) for remote in remotes), Counter[str]())
+            metrics.publish(metrics.remote_calls, {(): sum(remote.calls for remote in remotes)})
+            metrics.publish(metrics.remote_retries, {(): sum(remote.retries for remote in remotes)})
+            metrics.publish(metrics.remote_failures, {(reason,): n for reason, n in failures.items()})
+            in_flight = sum(remote.breaker.in_flight for remote in remotes)
+            metrics.show("remote_in_flight", "Calls of remote models under way.", in_flight, merge="livesum")
+            states = {remote.breaker.state for remote in remotes}
+            facts["breaker"] = next(state for state in ("open", "half_open", "closed") if state in states)
+            metrics.show("breaker_open", "Whether a breaker is not closed.", facts["breaker"] != "closed")
         if (controller := model.controller) is not None:
             for name, about in (
                 ("target", "Mean cost per row that is to be spent."),
@@ -266,32 +277,35 @@ class Gateway(BaseGateway[Model]):
             budget = check_amount("budget", budget)
             controller = self.model.controller
             if controller is None:
-                controller = self._controller(self.model.chain, budget)
+                controller = self._controller(self.model, budget)
             else:
                 controller.target = budget
         self.model.controller, self.budget = controller, budget
 
-    def _serving(self, loaded: Loaded) -> Model:
-        model = Model(
-            loaded.system,
-            version=loaded.version,
-            config=self.config,
-            batch_thread=self._batch_thread,
-            full_thread=self._full_thread,
-            buyers=self._buyers,
-            providers=self.providers,
-            remote=self.remote,
-        )
-        model.warm_up()
+    def _serving(self, loaded: Loaded) -> Model | ServedCascade:
+        how: dict[str, Any] = {
+            "version": loaded.version,
+            "config": self.config,
+            "batch_thread": self._batch_thread,
+            "full_thread": self._full_thread,
+        }
+        model: Model | ServedCascade
+        if isinstance(loaded.system, ModelCascade):
+            model = ServedCascade(loaded.system, runners=self._buyers, remotes=self.remotes, **how)
+        else:
+            model = Model(
+                loaded.system, buyers=self._buyers, providers=self.providers, remote=self.remote, **how
+            )
+            model.warm_up()
         spread = Spread.of_system(model.system)
         model.drift = None if spread is None else Drift(spread)
         if self.budget is not None:
-            model.controller = self._controller(model.chain, self.budget)
+            model.controller = self._controller(model, self.budget)
         return model
 
-    def _controller(self, chain: Chain, budget: float) -> BudgetController:
+    def _controller(self, model: Model | ServedCascade, budget: float) -> BudgetController:
         return BudgetController(
-            chain,
+            model.chain if isinstance(model, Model) else model.system,
             target=budget,
             window=self.config.budget_window,
             cap=self.config.budget_cap,

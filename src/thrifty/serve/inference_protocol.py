@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
@@ -46,9 +46,6 @@ _NUMPY_TYPES = {
     "BOOL": "?",
 }
 """Types of tensors that hold numbers or truth values, as numpy calls them."""
-
-OUTPUT_TYPES = {"route": "INT64", "degraded": "BOOL"}
-"""Types of outputs that are not FP64; that of answers depends on the model."""
 
 _DATATYPES = frozenset({"BYTES", *_NUMPY_TYPES})
 
@@ -120,10 +117,10 @@ def read_infer(
 
 
 def infer_response(
-    answered: "Answered", request: InferRequest, name: str, version: str, answer_type: str
+    answered: "Answered", request: InferRequest, name: str, version: str, types: Mapping[str, str]
 ) -> bytes:
     """The answer as JSON."""
-    outputs, types = [], {"answer": answer_type, **OUTPUT_TYPES}
+    outputs = []
     for output, data in answered.columns(request.outputs).items():
         shape = data.shape if output == "probabilities" else (len(data),)
         data = data.reshape(-1) if output == "probabilities" else data
@@ -134,11 +131,11 @@ def infer_response(
     return orjson.dumps(response, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def datatype_of(kind: str) -> str:
-    """Type of a tensor of answers, by the kind of numpy's type: text, whole numbers, truth values, numbers."""
-    return {"U": "BYTES", "O": "BYTES", "S": "BYTES", "i": "INT64", "u": "UINT64", "b": "BOOL"}.get(
-        kind, "FP64"
-    )
+def output_types(task: Task) -> dict[str, str]:
+    """Types of outputs that are not FP64; that of answers is the type of the labels."""
+    kinds = {"U": "BYTES", "O": "BYTES", "S": "BYTES", "i": "INT64", "u": "UINT64", "b": "BOOL"}
+    answer = kinds.get(task.classes.dtype.kind, "FP64") if len(task.classes) else "FP64"
+    return {"answer": answer, "route": "INT64", "degraded": "BOOL"}
 
 
 @dataclass(frozen=True)
@@ -602,9 +599,13 @@ class Answered:
         Rows that got to the full model.
     failures : dict of int to str
         Rows that the full model should have answered and did not ("connect"), or for which a purchase failed
-        ("provider_NAME"), and why.
+        ("provider_NAME"), or which models of a cascade failed ("model_NAME"), and why.
     n_explored, n_agreed : int
         Rows that went on beyond their stop, and those of them to which their stop gives the same answer.
+    routes : tuple of str
+        Names of the models of a cascade, by which its answers name their routes, and of the route -1.
+    asked_models : ndarray of shape (n_rows, n_models), bool, optional
+        Models of a cascade that were asked about each row.
     """
 
     task: Task
@@ -615,6 +616,8 @@ class Answered:
     failures: Mapping[int, str] = field(default_factory=dict)
     n_explored: int = 0
     n_agreed: int = 0
+    routes: tuple[str, ...] = ()
+    asked_models: Bools | None = None
 
     @property
     def answer(self) -> Any:
@@ -635,6 +638,13 @@ class Answered:
     def probabilities(self) -> Floats:
         """Outputs, NaN where a row has no answer."""
         return self._answered(self.outputs.T).T
+
+    @property
+    def asked(self) -> list[str] | None:
+        """Names of the models of a cascade that were asked about each row."""
+        if self.asked_models is None:
+            return None
+        return [", ".join(compress(self.routes, row)) for row in self.asked_models.tolist()]
 
     @property
     def degraded(self) -> Bools:
@@ -670,4 +680,6 @@ class Answered:
     def columns(self, names: Collection[str]) -> dict[str, Any]:
         """Values of outputs by their names; numbers that are predicted have no probability."""
         values = {name: getattr(self, name) for name in names}
+        if self.routes and "route" in values:
+            values["route"] = [self.routes[place] for place in self.route.tolist()]
         return {name: column for name, column in values.items() if column is not None}

@@ -27,14 +27,15 @@ class Served(Protocol):
     ----------
     version : str
         Version, as clients see it.
-    cost_of_full : float
-        Price of a row at the full model, or at the best single model.
+    cost_of_full, rival : float, str
+        Price of a row at the full model, or at the best single model, and its name.
     routes : tuple of str
         Names of the routes that rows can take.
     """
 
     version: str
     cost_of_full: float
+    rival: str
     routes: tuple[str, ...]
 
 
@@ -66,6 +67,7 @@ class Metrics:
         self.rows = counter("rows", "Rows answered, by route.", "route")
         about = "Rows that the full model did not answer, or for which a purchase failed, by reason."
         self.degraded = counter("degraded_rows", about, "reason")
+        self.asked = counter("asked_rows", "Rows that each model of a cascade was asked about.", "model")
         self.spend = counter("spend", "What rows paid.")
         self.unlogged = counter("unlogged_calls", "Calls of models that the log of usage could not take.")
         self.reloads = counter("reloads", "Reloads of the file, by outcome.", "outcome")
@@ -107,6 +109,10 @@ class Metrics:
         routes = answered.route.tolist()
         for route in set(routes):
             self._rows_of(model.routes[route]).inc(routes.count(route))
+        if answered.asked_models is not None:
+            asked = answered.asked_models.sum(axis=0).tolist()
+            for name, n in zip(model.routes, asked, strict=False):  # no model is asked for the route "none"
+                self.asked.labels(name).inc(n)
         for reason, n in answered.reasons.items():
             self.degraded.labels(reason).inc(n)
         self._waiting.append((model, numbers))
@@ -184,6 +190,7 @@ def status_of(collected: Iterable[Metric], routes: Iterable[str]) -> dict[str, A
         "rejected": total("rejected_total"),
         "rows": sum(rows.values()),
         "routes": [{"route": route, "rows": rows.get(route, 0)} for route in routes],
+        "asked": sums("asked_rows_total", "model"),
         "degraded": sums("degraded_rows_total", "reason"),
         "spend": spend,
         "saved": saved,

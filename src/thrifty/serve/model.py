@@ -37,7 +37,7 @@ from thrifty.learners.table_fit import record_of
 from thrifty.rows import key_chance
 from thrifty.serve.budget_controller import BudgetController, cost_at_hand, joined
 from thrifty.serve.config import Config
-from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows
+from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows, output_types
 from thrifty.serve.metrics import Drift
 from thrifty.serve.providers import Buyer, Provider, failure_reason, to_full
 from thrifty.serve.remote import RemoteModel
@@ -108,6 +108,9 @@ class Model:
                 "providers out, or fit it with one price for each purchase."
             )
         self.is_number = len(self.chain.classes) == 0
+        self.classes, self.output_types = self.chain.classes, output_types(self.chain.task)
+        self.parameters = {"stages": self.chain.n_stages}
+        self.rival = "the full model"
         self.remote = remote
         self.controller: BudgetController | None = None
         self.drift: Drift | None = None

@@ -97,7 +97,8 @@ class Buyer:
         def run(point: Chain, rows: Ints) -> tuple[tuple[Ints, Ints, Floats, Bools], Floats]:
             walk = point.walk(reader, rows)
             sent = walk.route == chain.n_stages
-            route, outputs = chain.route_and_outputs(reader, rows, walk)
+            walk, outputs = chain.answered(reader, walk)
+            route = walk.route
             if source.refusal is not None:
                 raise source.refusal
             # Calls count as answered: were a failed one worth nothing, an outage would send ever more rows on.

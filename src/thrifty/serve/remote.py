@@ -5,6 +5,7 @@ once, if the deadline allows it and if retries are few among all calls, so that 
 than usual.
 """
 
+import asyncio
 import math
 import time
 from collections import Counter
@@ -47,6 +48,8 @@ class RemoteModel:
         Refuses calls while the remote fails again and again, or while too many are under way.
     calls, retries : int
         Calls that were sent, and second tries that came on top.
+    loop : AbstractEventLoop
+        Event loop that it was started in: threads ask it there.
     failures : Counter
         Tries that failed, and calls that were not sent, by reason.
     """
@@ -67,6 +70,7 @@ class RemoteModel:
     async def start(self) -> None:
         """Open the pool of connections, inside the event loop that will ask."""
         if self._session is None:
+            self.loop = asyncio.get_running_loop()
             self._session = http_session(
                 self._headers,
                 max_connections=self.settings.max_in_flight,

@@ -26,8 +26,8 @@ from thrifty.engine.evidence.hypothesis_tests import (
     HELD_OUT,
     ClassLoss,
     LossCounts,
-    RiskTests,
     TestResult,
+    Tests,
     Trials,
     betting_tests,
     binomial_tests,
@@ -217,19 +217,19 @@ class CountedRows:
 def _certificate(
     frontier: Frontier,
     counts: CountedRows,
-    tests: RiskTests,
+    tests: Tests,
     max_loss: float | Mapping[Any, float],
     confidence: float,
     duplicates: str,
     largest: float | None = None,
 ) -> "Certificate":
     """Certificate of the cheapest point before the first that fails, from the dearest on."""
-    order = np.argsort(-frontier.chosen.cost, kind="stable")
-    failed = np.flatnonzero(~tests.passed[order])
+    (passed, result_of), order = tests, np.argsort(-frontier.chosen.cost, kind="stable")
+    failed = np.flatnonzero(~passed[order])
     n_passed = int(failed[0]) if failed.size else len(order)
     last = int(order[n_passed - 1])
-    shown = tests.result(last) if n_passed else TestResult(0, 0.0)
-    missed = tests.result(int(order[n_passed])) if failed.size else None
+    shown = result_of(last) if n_passed else TestResult(0, 0.0)
+    missed = result_of(int(order[n_passed])) if failed.size else None
     result = shown if n_passed or missed is None else missed
     task = frontier.evidence[0].task
     return Certificate(

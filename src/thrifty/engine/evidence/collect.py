@@ -254,7 +254,8 @@ def _costs(chain: Chain, reader: Table, *, asked: bool) -> Floats:
     route = np.full(len(rows), n_own) if inner is None else n_own + inner.route
     beyond = chain.spent(reader, Walk(rows, route, np.empty((len(rows), 0)), inner))
     if by_row:
-        return np.column_stack([*chain.spent_by_stage(reader)[:n_own], beyond])
+        stopped = [chain.spent(reader, walk) for walk in chain.walks_by_stage(reader)[:n_own]]
+        return np.column_stack([*stopped, beyond])
     return np.column_stack([np.tile(chain.cost_by_place[:n_own], (len(beyond), 1)), beyond])
 
 

@@ -103,17 +103,14 @@ class GateAverages:
             gains = np.bincount(self._first, self._gain[name], self._n_points + 1)[:-1]
             sums: Floats = self._stop[name].sum() + np.cumsum(gains)
         else:
-            sums = self._stop[name] @ weights + np.cumsum(self._steps_of(name) @ weights, axis=0)
+            if (
+                name not in self._steps
+            ):  # gains, each in the line of the threshold that first sends its row on
+                gain, shape = self._gain[name], (self._n_points, self._n_rows)
+                rows = np.flatnonzero((self._first < self._n_points) & (gain != 0))
+                self._steps[name] = sparse.csr_array((gain[rows], (self._first[rows], rows)), shape=shape)
+            sums = self._stop[name] @ weights + np.cumsum(self._steps[name] @ weights, axis=0)
         return sums[self._place_of]
-
-    def _steps_of(self, name: str) -> sparse.csr_array:
-        """Gains, each in the line of the threshold at which its row is first sent on; made once."""
-        if name not in self._steps:
-            gain = self._gain[name]
-            rows = np.flatnonzero((self._first < self._n_points) & (gain != 0))
-            shape = (self._n_points, self._n_rows)
-            self._steps[name] = sparse.csr_array((gain[rows], (self._first[rows], rows)), shape=shape)
-        return self._steps[name]
 
 
 class RouteAverages:
@@ -465,10 +462,6 @@ class Evidence:
             points = "as it is" if self.is_fixed else f"{len(self.points)} points {digest}"
         return json.dumps([points, list(self.features), self.settings], sort_keys=True)
 
-    def is_same_measurement(self, other: "Evidence") -> bool:
-        """True if both hold the same numbers row by row, as only the same rows give."""
-        return np.array_equal(self.gate, other.gate) and np.array_equal(self.quality, other.quality)
-
     def cost_at(self, place: int) -> Floats:
         """Cost of rows that are answered at a place: one number, or one per row."""
         return self.cost[..., place]
@@ -484,10 +477,6 @@ class Evidence:
 
     def _quality_of_units(self, quality: Numbers) -> Floats:
         return np.asarray(quality, dtype=np.float64) if self.unit is None else self.unit.measure(quality)
-
-    def score_at(self, place: int) -> float:
-        """Mean quality where every row is answered at a place."""
-        return float(np.nanmean(self.quality_at(place)))
 
     @property
     def full_score(self) -> float:
@@ -571,21 +560,18 @@ class Evidence:
         if self.optimism is not None:
             plain = replace(self, optimism=None).averages(points)
             return CorrectedAverages(plain, self.optimism_at(points)[:, 0])
-        if self.unit is not None:
-            return self._averages_of_queries(self.unit, points)
+        if (unit := self.unit) is not None:
+            # Over documents, and over queries with a relevant document, from sums over each query.
+            place, paid, measure = zip(*(self._sums_at(unit, point) for point in points), strict=True)
+            sent = np.array([unit.sums(places == self.n_stages) for places in place])
+            is_known = ~np.isnan(measure[0])
+            return RouteAverages(np.array(paid), sent, np.nan_to_num(measure), unit.size, is_known)
         if self.n_stages == 1:
             return GateAverages(self.gate[:, 0], self.cost, self.quality, points[:, 0])
         place, cost, quality = zip(*(self.at_point(point) for point in points), strict=True)
         # With rules, the share sent on is not defined.
         sent = np.array(place) == self.n_stages if self.n_stages else np.full(np.shape(cost), np.nan)
         return RouteAverages(np.array(cost), sent, np.array(quality))
-
-    def _averages_of_queries(self, unit: RankedQueries, points: Floats) -> RouteAverages:
-        """Means over documents and over queries with a relevant document, from sums over each query."""
-        place, paid, measure = zip(*(self._sums_at(unit, point) for point in points), strict=True)
-        sent = [unit.sums(places == self.n_stages) for places in place]
-        is_known = ~np.isnan(measure[0])
-        return RouteAverages(np.array(paid), np.array(sent), np.nan_to_num(measure), unit.size, is_known)
 
     def with_full_alone(self) -> "Evidence":
         """The full model's own answers behind the stages, instead of those blended with the last stage."""
@@ -601,10 +587,7 @@ class Evidence:
         """Optimism at some points, shape (n_points, 2): that of the point of the same mean cost, or between two."""
         if self.optimism is None or self.points is None:
             return np.zeros((len(points), 2))
-        of_points, wanted = (
-            np.array([np.average(self.at_point(point)[1], weights=self.weights) for point in each])
-            for each in (self.points, points)
-        )
+        of_points, wanted = (self.weighted_means(each)[0] for each in (self.points, points))
         rising = np.argsort(of_points, kind="stable")
         optimism = [np.interp(wanted, of_points[rising], column) for column in self.optimism[rising].T]
         # Where all rows go to the full model no order matters.
@@ -653,6 +636,16 @@ class Evidence:
         )
         excess: Floats = lost - by_full[:, None]
         return excess
+
+    def weighted_means(self, points: Floats) -> tuple[Floats, Floats]:
+        """Mean cost and mean quality of the units at each of some points, by the weights of the rows."""
+        weight, results = self.weights, (self.at_point(point) for point in points)
+        means = [
+            (np.average(paid, weights=weight), np.average(np.asarray(quality, np.float64), weights=weight))
+            for _, paid, quality in results
+        ]
+        cost, score = np.array(means).T
+        return cost, score
 
     def at_point(self, point: Floats) -> tuple[Ints, Floats, Numbers]:
         """Place of each row at one point, and cost and quality of each unit.

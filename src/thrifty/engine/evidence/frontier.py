@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats, Ints, Words, finite_numbers
 from thrifty.engine.evidence.evidence import Evidence, Means, means_at
-from thrifty.engine.evidence.measures import check_bootstrap, measures_along, resampled, tails
+from thrifty.engine.evidence.measures import banded, check_bootstrap, measured_rows, resampled, tails
 from thrifty.engine.plots import draw_frontier
 from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.tasks.task import Task
@@ -130,7 +130,12 @@ class Frontier:
                     f"{self.evidence[place].identity}, got {sources[place].identity}. Keep the order of the systems."
                 )
         means = means_at(sources, self.source, self.thresholds)
-        held_out = not all(sources[place].is_same_measurement(self.evidence[place]) for place in used)
+        # Only the same rows give the same numbers row by row.
+        held_out = any(
+            not np.array_equal(getattr(sources[place], name), getattr(self.evidence[place], name))
+            for place in used
+            for name in ("gate", "quality")
+        )
         fitted_on = tuple(system.seen for system in sources if system.seen is not None)
         return replace(self, evidence=sources, means=means, held_out=held_out, seen=(*self.seen, *fitted_on))
 
@@ -234,6 +239,9 @@ class Frontier:
 
     def losses_against_full(self, rows: Bools | None = None) -> Ints:
         """Number of these rows, or of some, on which the full model is right and the point wrong, for each point."""
+        rows = None if rows is not None and rows.all() else rows
+        if rows is not None and not rows.any():
+            return np.zeros(len(self), dtype=np.intp)
         if self.compares_with_full and rows is None:
             score = self.score
         else:
@@ -343,14 +351,12 @@ class Frontier:
             (system, self.thresholds[place, : system.n_parameters])
             for place, system in zip(places, systems, strict=True)
         ]
-        measures = measures_along(points, self.task, level=level, n_boot=n_boot, seed=seed)
-        lines = []
-        for budget, place in zip(asked.tolist(), of_budgets, strict=True):
-            line = {"budget": budget, "cost": float(self.cost[place])}
-            for name, measure in measures[int(np.searchsorted(places, place))].items():
-                line |= {name: measure.value, f"{name}_low": measure.low, f"{name}_high": measure.high}
-            lines.append(line)
-        return _pandas("measures").DataFrame(lines)
+        rows = measured_rows(points, self.task)
+        columns = {"budget": asked, "cost": self.cost[of_budgets]}
+        for name, ends in banded(rows, rows.names, level=level, n_boot=n_boot, seed=seed).items():
+            value, low, high = (end[np.searchsorted(places, of_budgets)] for end in ends)
+            columns |= {name: value, f"{name}_low": low, f"{name}_high": high}
+        return _pandas("measures").DataFrame(columns)
 
     def within(self, budgets: Floats) -> Ints:
         """Place of the point for each budget: the dearest it affords on the rows the points were chosen on."""

@@ -55,20 +55,8 @@ class TestResult(NamedTuple):
     by_class: tuple[ClassLoss, ...] | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class RiskTests:
-    """Tests of every point of a frontier.
-
-    Attributes
-    ----------
-    passed : ndarray of shape (n_points,), bool
-        Points that pass all their tests.
-    result : callable
-        The ``TestResult`` of a point, by its place.
-    """
-
-    passed: Bools
-    result: Callable[[int], TestResult]
+Tests = tuple[Bools, Callable[[int], TestResult]]
+"""Points of a frontier that pass all their tests, and the result of a point by its place."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +86,7 @@ class LossCounts:
         counted = (
             trials if rows is None else replace(trials, kept=trials.kept & rows, first=trials.first & rows)
         )
-        of_kept, of_first = (_losses(frontier, mask) for mask in (counted.kept, counted.first))
+        of_kept, of_first = map(frontier.losses_against_full, (counted.kept, counted.first))
         n_given = frontier.n_rows if rows is None else int(rows.sum())
         return cls(label, n_given, counted.n_kept, counted.n_trials, of_kept, of_first)
 
@@ -120,13 +108,7 @@ class LossCounts:
         )
 
 
-def _losses(frontier: Frontier, rows: Bools) -> Ints:
-    if rows.all():
-        return frontier.losses_against_full()
-    return frontier.losses_against_full(rows) if rows.any() else np.zeros(len(frontier), dtype=np.intp)
-
-
-def binomial_tests(counts: Sequence[LossCounts], max_loss: MaxLoss, confidence: float) -> RiskTests:
+def binomial_tests(counts: Sequence[LossCounts], max_loss: MaxLoss, confidence: float) -> Tests:
     """Exact binomial tests that at most a share of the rows is worse than with the full model.
 
     Classes are tested each on its own rows: given the labels, these are independent draws. The result has the losses of
@@ -153,12 +135,12 @@ def binomial_tests(counts: Sequence[LossCounts], max_loss: MaxLoss, confidence: 
     passed = [
         within_limit(bound, limits[of_class.label]) for of_class, bound in zip(counts, bounds, strict=True)
     ]
-    return RiskTests(np.asarray(np.array(passed, dtype=bool).all(axis=0)), result)
+    return np.asarray(np.array(passed, dtype=bool).all(axis=0)), result
 
 
 def betting_tests(
     frontier: Frontier, trials: "Trials", max_loss: float, confidence: float, largest: float
-) -> RiskTests:
+) -> Tests:
     """Tests that the mean loss, clipped at ``largest``, exceeds the full model's by at most a share of ``largest``.
 
     The result has the rows that lose more, the mean excess and its bound, as shares of the largest loss.
@@ -186,7 +168,7 @@ def betting_tests(
         bounds = [betting_bound(first, confidence), betting_bound(kept, confidence, power)]
         return TestResult(int((first > 0).sum()), max(bounds), max(float(first.mean()), float(kept.mean())))
 
-    return RiskTests(np.asarray(np.array(rejected, dtype=bool).all(axis=0)), result)
+    return np.asarray(np.array(rejected, dtype=bool).all(axis=0)), result
 
 
 def rows_by_class(frontier: Frontier, limits: Mapping[Any, float]) -> dict[Any, Bools]:

@@ -38,15 +38,6 @@ SCORE_WIDENING = 1.2
 """Factor on the standard error of an expected score: the served stages differ from the evaluated copies."""
 
 
-@dataclass(frozen=True)
-class Measure:
-    """A measure of one operating point, and the ends of its bootstrap interval."""
-
-    value: float
-    low: float
-    high: float
-
-
 def score_interval(evidence: Evidence, policy: Policy, score: float, level: float) -> tuple[float, float]:
     """Confidence interval of the mean score of many new rows at the point in force, around its expected score.
 
@@ -74,26 +65,14 @@ def score_interval(evidence: Evidence, policy: Policy, score: float, level: floa
     return max(middle - margin, ends[0]), min(middle + margin, ends[1])
 
 
-def measures_along(
-    points: Sequence[tuple[Evidence, Floats]], task: Task | None, *, level: float, n_boot: int, seed: int
-) -> list[dict[str, Measure]]:
-    """Every measure that the rows allow, by name, of each of some points; rows are drawn once for all of them.
-
-    The recall of a class is under "recall of" and its label; one without rows has no recall, and balanced accuracy is
-    the mean over the others. A resample that lacks a class is treated alike.
-    """
-    rows = _measured(points, task)
-    bands = banded(rows, rows.names, level=level, n_boot=n_boot, seed=seed)
-    return [
-        {name: Measure(*(float(end[place]) for end in ends)) for name, ends in bands.items()}
-        for place in range(len(points))
-    ]
-
-
 def banded(
     rows: "ClassRows | NumberRows", names: Sequence[str], *, level: float, n_boot: int, seed: int
 ) -> dict[str, tuple[Floats, Floats, Floats]]:
-    """Value and both ends of the percentile interval of some measures, each of shape (n_points,)."""
+    """Value and both ends of the percentile interval of some measures, each of shape (n_points,).
+
+    Rows are drawn once for all points. A class without rows has no recall, and balanced accuracy is the mean over the
+    others; a resample that lacks a class is treated alike.
+    """
     check_bootstrap(level, n_boot)
     once = rows.under(np.ones((rows.n_rows, 1)), names)
     drawn = {name: np.empty((len(once[name]), n_boot)) for name in names}
@@ -237,8 +216,8 @@ def answered_rows(
     )
 
 
-def _measured(points: Sequence[tuple[Evidence, Floats]], task: Task | None) -> ClassRows | NumberRows:
-    """Answers to the rows at some points; raises an error where the evidence allows no measure."""
+def measured_rows(points: Sequence[tuple[Evidence, Floats]], task: Task | None) -> ClassRows | NumberRows:
+    """Answers to the rows at some points of systems; raises an error where the evidence allows no measure."""
     first = points[0][0]
     if first.unit is not None:
         raise InvalidInputError(

@@ -149,15 +149,8 @@ def sweep_prices(
 
 def measured(policy: Policy, evidence: Evidence) -> Policy:
     """The operating points, by rising cost, with their mean cost and expected quality on some rows."""
-    weight, results = evidence.weights, (evidence.at_point(point) for point in policy.thresholds)
-    means = np.array(
-        [
-            (np.average(paid, weights=weight), np.average(np.asarray(quality, np.float64), weights=weight))
-            for _, paid, quality in results
-        ]
-    )
-    score = means[:, 1] - evidence.optimism_at(policy.thresholds)[:, 0]
-    policy = replace(policy, cost=means[:, 0], score=score)
+    cost, score = evidence.weighted_means(policy.thresholds)
+    policy = replace(policy, cost=cost, score=score - evidence.optimism_at(policy.thresholds)[:, 0])
     return policy if np.all(np.diff(policy.cost) >= 0) else policy[np.argsort(policy.cost, kind="stable")]
 
 
@@ -186,15 +179,14 @@ def convex_hull(cost: Floats, score: Floats) -> Ints:
     for place in np.lexsort((-score, cost)):
         if hull and score[place] <= score[hull[-1]]:
             continue
-        while len(hull) > 1 and _is_under(cost, score, hull[-2], hull[-1], int(place)):
+        while len(hull) > 1:
+            left, middle = hull[-2:]
+            rise = (score[middle] - score[left]) * (cost[place] - cost[left])
+            if rise > (score[place] - score[left]) * (cost[middle] - cost[left]):
+                break
             hull.pop()
         hull.append(int(place))
     return np.array(hull, dtype=np.intp)
-
-
-def _is_under(cost: Floats, score: Floats, left: int, middle: int, right: int) -> bool:
-    rise = (score[middle] - score[left]) * (cost[right] - cost[left])
-    return bool(rise <= (score[right] - score[left]) * (cost[middle] - cost[left]))
 
 
 # -- every threshold of one gate -------------------------------------------------------------------

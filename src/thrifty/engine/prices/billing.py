@@ -108,19 +108,20 @@ class PriceList:
 
     def is_same(self, other: "PriceList") -> bool:
         """True if another list has the same purchases at the same prices; by row, the same columns or functions."""
-        if self.by_row is not None or other.by_row is not None:
-            if self.by_row is None or not self.by_row.is_same(other.by_row):
-                return False
-            return self._without_row_prices.is_same(other._without_row_prices)
-        return (
-            np.array_equal(self.group_of, other.group_of)
-            and np.array_equal(self.prices, other.prices)
-            and self.full_cost == other.full_cost
-            and np.array_equal(self.read_by_full, other.read_by_full)
-            and (
-                other.discounts is None if self.discounts is None else self.discounts.is_same(other.discounts)
-            )
-        )
+        return all(map(np.array_equal, self._facts, other._facts))
+
+    @property
+    def _facts(self) -> list[Any]:
+        """All that two lists with the same prices have in common; None where there is nothing."""
+        discounts, by_row = self.discounts, self.by_row
+        return [
+            self.group_of,
+            self._without_row_prices.prices,
+            self.full_cost,
+            self.read_by_full,
+            *((None, None) if discounts is None else (discounts.of, discounts.savings)),
+            *((None,) * 3 if by_row is None else (by_row.purchases, by_row.price_column, by_row.functions)),
+        ]
 
     @cached_property
     def _without_row_prices(self) -> "PriceList":
@@ -140,8 +141,11 @@ class PriceList:
 
     def prices_after(self, bought: Bools) -> Floats:
         """Price of each purchase for a row that made the purchases in a mask; 0 for those."""
-        now = np.where(bought, 0.0, self.prices)
-        return now if self.discounts is None else np.maximum(now - self.discounts.saving_on_next(bought), 0.0)
+        now, discounts = np.where(bought, 0.0, self.prices), self.discounts
+        if discounts is None:
+            return now
+        has_begun = np.isin(discounts.of, discounts.of[bought]) & (discounts.of >= 0)
+        return np.where(has_begun, np.maximum(now - discounts.savings[discounts.of], 0.0), now)
 
     def bought_groups(self, columns: ArrayLike) -> Bools:
         """Mask of the purchases that deliver ``columns`` (indices, or a mask over the columns)."""
@@ -242,21 +246,6 @@ class Discounts:
             saved += saving * np.maximum(bought[..., self.of == discount].sum(axis=-1) - 1, 0)
         return saved
 
-    def saving_on_next(self, bought: Bools) -> Floats:
-        """Saving on each further purchase of a row that made the purchases in a mask, shape (n_groups,)."""
-        has_begun = np.zeros(len(self.savings) + 1, dtype=bool)
-        has_begun[self.of[bought]] = True
-        has_begun[-1] = False  # where -1, no discount, is noted
-        return np.where(has_begun[self.of], np.append(self.savings, 0.0)[self.of], 0.0)
-
-    def is_same(self, other: "Discounts | None") -> bool:
-        """True if another has the same discounts."""
-        return (
-            other is not None
-            and np.array_equal(self.of, other.of)
-            and np.array_equal(self.savings, other.savings)
-        )
-
 
 # -- prices by row ---------------------------------------------------------------------------------
 
@@ -331,15 +320,6 @@ class RowPrices:
         pairs = zip(self.reads, self.functions, strict=True)
         return np.array([-1 if function else int(read[0]) for read, function in pairs], dtype=np.intp)
 
-    def is_same(self, other: "RowPrices | None") -> bool:
-        """True if another finds the same prices in the same columns, or by the same functions."""
-        return (
-            other is not None
-            and np.array_equal(self.purchases, other.purchases)
-            and np.array_equal(self.price_column, other.price_column)
-            and self.functions == other.functions
-        )
-
     def take(self, places: Sequence[int] | Ints) -> "RowPrices":
         """Some of the purchases."""
         some = [int(place) for place in places]
@@ -373,7 +353,11 @@ class RowPrices:
         amounts = self.amounts(
             len(rows), partial(reader.block, rows), lambda columns: reader.part(rows, columns).native
         )
-        return self.checked(amounts, reader.numbers_of(rows), names)
+        is_priced = self.is_priced(amounts)
+        if not is_priced.all():
+            first = int(is_priced.argmin())
+            raise self.refusal(amounts[first], int(reader.numbers_of(rows)[first]), names)
+        return amounts
 
     def is_priced(self, amounts: Floats) -> Bools:
         """Mask of the rows with a valid price for every one of these purchases, from their amounts."""
@@ -396,14 +380,6 @@ class RowPrices:
             f"{called} {rule}, 0 or a number between {MIN_PRICE:g} and {MAX_PRICE:g}; row {row} has {amount:g}. "
             f"Fill it in; 0 is a purchase that costs this row nothing."
         )
-
-    def checked(self, amounts: Floats, rows: Ints, names: Sequence[str] | None) -> Floats:
-        """Check the amounts of some rows, shape (n_rows, n_row_prices), and return them; ``rows`` are their numbers."""
-        is_priced = self.is_priced(amounts)
-        if not is_priced.all():
-            first = int(is_priced.argmin())
-            raise self.refusal(amounts[first], int(rows[first]), names)
-        return amounts
 
 
 def are_columns(columns: Ints, n_columns: int) -> bool:

@@ -90,6 +90,12 @@ class Prices:
         """The prices of a price list, by the numbers of its columns."""
         by_column = price_list.discounts.of[price_list.group_of] if price_list.discounts is not None else ()
         savings = () if price_list.discounts is None else price_list.discounts.savings.tolist()
+        by_row: dict[int, Any] = {}  # column or function of each price, by the first column of its purchase
+        if (of_rows := price_list.by_row) is not None:
+            sources = zip(of_rows.purchases, of_rows.price_column.tolist(), of_rows.functions, strict=True)
+            for purchase, column, function in sources:
+                first = int(np.flatnonzero(price_list.group_of == purchase)[0])
+                by_row[first] = column if function is None else function
         return cls(
             price_list.prices[price_list.group_of],
             groups=price_list.group_of.tolist(),
@@ -97,7 +103,7 @@ class Prices:
                 str(number): (np.flatnonzero(by_column == number).tolist(), saving)
                 for number, saving in enumerate(savings)
             },
-            by_row=_by_first_column(price_list),
+            by_row=by_row,
             full=price_list.full_cost,
             full_features=None if price_list.full_columns is None else price_list.full_columns.tolist(),
         )
@@ -272,18 +278,6 @@ def _number(cell: str) -> float | None:
         return float(cell)
     except ValueError:
         return None
-
-
-def _by_first_column(price_list: PriceList) -> dict[int, Any]:
-    """Column or function of each price that differs by row, by the number of the first column of its purchase."""
-    by_row = price_list.by_row
-    if by_row is None:
-        return {}
-    sources = zip(by_row.purchases, by_row.price_column.tolist(), by_row.functions, strict=True)
-    return {
-        int(np.flatnonzero(price_list.group_of == purchase)[0]): column if function is None else function
-        for purchase, column, function in sources
-    }
 
 
 # -- checking --------------------------------------------------------------------------------------

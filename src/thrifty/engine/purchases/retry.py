@@ -115,38 +115,34 @@ class CircuitBreaker:
                 raise RemoteFailure(
                     "too_many_in_flight", f"{self.in_flight} calls are under way, the most allowed"
                 )
-            if not self._allows():
+            state, probes = self.state, self._is_probing
+            if state == "open" or (state == "half_open" and probes):
                 raise RemoteFailure("breaker_open", "it failed so often that it is not asked for a while")
+            self._is_probing = probes or state == "half_open"
             self.in_flight += 1
-        count = self._abandoned
+        has_failed = None  # a cancelled call counts for nothing, and allows another probe
         try:
             yield
-            count = self._succeeded
+            has_failed = False
         except Exception:
-            count = self._failed
+            has_failed = True
             raise
         finally:
             with self._lock:
                 self.in_flight -= 1
-                count()
+                self._count(has_failed)
 
-    def _allows(self) -> bool:
-        state = self.state
-        if state == "half_open" and not self._is_probing:
-            self._is_probing = True
-            return True
-        return state == "closed"
-
-    def _succeeded(self) -> None:
-        if self._is_probing:
+    def _count(self, has_failed: bool | None) -> None:
+        if has_failed is None:
+            self._is_probing = False
+            return
+        if self._is_probing and not has_failed:
             self._latest.clear()
             self._opened_at, self._is_probing = None, False
-        self._in_a_row = 0
-        self._latest.append(False)
-
-    def _failed(self) -> None:
-        self._in_a_row += 1
-        self._latest.append(True)
+        self._in_a_row = self._in_a_row + 1 if has_failed else 0
+        self._latest.append(has_failed)
+        if not has_failed:
+            return
         is_full = len(self._latest) == self._latest.maxlen
         too_many = is_full and sum(self._latest) >= self._share * len(self._latest)
         if self._is_probing or self._in_a_row >= self._failures or too_many:
@@ -154,10 +150,6 @@ class CircuitBreaker:
             if self._opened_at is None or self._is_probing:
                 self._opened_at = self._clock()
             self._is_probing = False
-
-    def _abandoned(self) -> None:
-        """Count nothing for a cancelled call, and allow another probe."""
-        self._is_probing = False
 
 
 # -- HTTP ------------------------------------------------------------------------------------------

@@ -171,7 +171,8 @@ def _read_csv(path: Path, as_text: Collection[str]) -> Any:
             keep_default_na=False,
             encoding="utf-8-sig",
             skipinitialspace=True,
-            **_exact_numbers(pd),
+            # Exact parsing of floats, which is pandas' default from version 3 on.
+            **({"float_precision": "round_trip"} if int(pd.__version__.split(".")[0]) < 3 else {}),
         )
     except (ValueError, pd.errors.ParserError) as error:
         is_open = "EOF inside string" in str(error)
@@ -250,11 +251,6 @@ def _ragged(begin: int, end: int, n_cells: int, wanted: int) -> str:
     return (
         f"{reason}. Put text that holds a comma into quotation marks, and end no line with a comma too many"
     )
-
-
-def _exact_numbers(pd: Any) -> dict[str, Any]:
-    """Options for exact parsing of floats, which is pandas' default from version 3 on."""
-    return {"float_precision": "round_trip"} if int(pd.__version__.split(".")[0]) < 3 else {}
 
 
 def _read_parquet(path: Path) -> Any:

@@ -14,6 +14,7 @@ row, or the full model does not read the same columns of every row.
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -240,15 +241,13 @@ class Chain(BuyingMixin):
 
     def answer(self, reader: Reader, walk: Walk | None = None) -> Floats:
         """Outputs of the task: those of the answering stage, of the full model, or of its blend with the last stage."""
-        return self._walk_and_outputs(reader, self.walk(reader) if walk is None else walk)[1]
+        return self.answered(reader, self.walk(reader) if walk is None else walk)[1]
 
-    def route_and_outputs(self, reader: Reader, rows: Ints, walk: Walk | None = None) -> tuple[Ints, Floats]:
-        """Route of some rows, -1 where a row has no answer, and their outputs; a row stops where a purchase fails."""
-        walk, outputs = self._walk_and_outputs(reader, self.walk(reader, rows) if walk is None else walk)
-        return walk.route, outputs
+    def answered(self, reader: Reader, walk: Walk) -> tuple[Walk, Floats]:
+        """The walk, with rows that the full model failed on back at their last stage, and the outputs of its rows.
 
-    def _walk_and_outputs(self, reader: Reader, walk: Walk) -> tuple[Walk, Floats]:
-        """Walk and outputs; rows that the full model failed on fall back to their last stage."""
+        The route of a row without an answer is -1; a row stops where a purchase fails.
+        """
         n_own, outputs = len(self.stages), self.task.outputs(walk.scores)
         sent = np.flatnonzero(walk.route >= n_own)
         if sent.size:
@@ -278,7 +277,7 @@ class Chain(BuyingMixin):
         if walk.behind is not None and self.behind:
             is_answered = walk.behind.route >= 0
             inner = walk.behind if is_answered.all() else walk.behind.take(np.flatnonzero(is_answered))
-            inner, full = self.behind._walk_and_outputs(reader, inner)
+            inner, full = self.behind.answered(reader, inner)
             able = inner.route >= 0
             if able.all():
                 return None, inner, full
@@ -406,19 +405,7 @@ class Chain(BuyingMixin):
         amounts = amounts_of(prices, reader, walk.rows, used, self.names)
         return prices.cost_of_rows(used, walk.route == self.n_stages, amounts)
 
-    def spent_at(self, reader: Reader, place: int) -> Floats:
-        """Cost of each row of a reader, were it answered at a place."""
-        return self.spent(reader, self._walk_to(reader, place, self._nodes(reader)))
-
-    def spent_by_stage(self, reader: Reader) -> list[Floats]:
-        """Cost of each row of a reader, were it answered at each stage of all chains."""
-        return [self.spent(reader, walk) for walk in self._walks_by_stage(reader)]
-
-    def held_by_stage(self, reader: Reader) -> tuple[Bools, ...]:
-        """Columns that each row of a reader would hold at each stage of all chains: (n_rows, n_features) each."""
-        return tuple(self.bought_by_place[self.places(walk)] for walk in self._walks_by_stage(reader))
-
-    def _walks_by_stage(self, reader: Reader) -> list[Walk]:
+    def walks_by_stage(self, reader: Reader) -> list[Walk]:
         """Walks in which all rows end at a stage, one for each stage of all chains, without scores."""
         nodes = self._nodes(reader)
         return [self._walk_to(reader, route, nodes) for route in range(self.n_stages)]
@@ -494,7 +481,8 @@ class Chain(BuyingMixin):
 
     def receipt(self, reader: PurchaseReader, rows: Ints) -> Receipt:
         """Receipt of some rows whose features are bought."""
-        route, outputs = self.route_and_outputs(reader, rows)
+        walk, outputs = self.answered(reader, self.walk(reader, rows))
+        route = walk.route
         answer, probability = self.task.answers(outputs), self.task.confidence(outputs)
         unanswered = route < 0
         if unanswered.any():
@@ -638,6 +626,8 @@ class Explanation:
 
 def explain_rows(chain: Chain, reader: Reader, names: Sequence[str]) -> list[Explanation]:
     """Explain the route of every row through a chain; the full model is called for the rows that reach it."""
+    reader = copy(reader)
+    reader.visited = {}  # the walk leaves its visits there
     walk = chain.walk(reader)
     outputs, spent = chain.answer(reader, walk), chain.spent(reader, walk)
     answers, probability = chain.task.answers(outputs).tolist(), chain.task.confidence(outputs)
@@ -661,7 +651,7 @@ def explain_rows(chain: Chain, reader: Reader, names: Sequence[str]) -> list[Exp
 def _costs(chain: Chain, reader: Reader, n_rows: int) -> tuple[Sequence[Floats], Floats]:
     """Cost of each row by the end of each stage, and at the full model alone."""
     prices = chain.price_list
-    by_stage = chain.spent_by_stage(reader)
+    by_stage = [chain.spent(reader, walk) for walk in chain.walks_by_stage(reader)]
     if prices.by_row is None:
         return by_stage, np.full(n_rows, prices.cost_of_full)
     read = np.zeros((1, prices.n_features), dtype=bool)
@@ -687,16 +677,17 @@ def _add_views(
     """
     policy, task, rows = chain.policy, chain.task, walk.rows
     follows = np.zeros(len(rows), dtype=bool)
-    carried, node = chain.walker.carried_at_start(len(rows)), np.zeros(len(rows), dtype=np.intp)
+    node = np.zeros(len(rows), dtype=np.intp)
     for place, stage in enumerate(chain.stages):
         visitors: Ints = np.flatnonzero(walk.route >= first + place)
+        if not len(visitors):
+            break
         if place == policy.parting:
             follows[visitors] = policy.follows_upper(reader.keys(rows[visitors]))
-        visit = chain.walker.visit_at(stage, reader, rows[visitors], carried[visitors], node[visitors])
-        carried[visitors], at_node = visit.carried, node[visitors]
+        visit, gate = (reader.visited or {})[id(stage)]
+        at_node = node[visitors]
         node[visitors] = 0 if visit.turn is None else visit.turn
         outputs = task.outputs(visit.scores)
-        gate = chain.walker.gate_of(visit)
         answers, sure = task.answers(outputs).tolist(), task.confidence(outputs)
         upper = follows[visitors]
         thresholds = np.broadcast_to(policy.thresholds_at(place, upper), len(visitors))

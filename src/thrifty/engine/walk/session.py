@@ -224,10 +224,10 @@ class ChainSession(Session):
         """Route the row as far as its purchases allow; the session changes only if nothing is refused."""
         ledger = Ledger("answer")
         reader = self._reader.with_source(source, ledger)
-        route, outputs = self._chain.route_and_outputs(reader, _ROW)
+        walk, outputs = self._chain.answered(reader, self._chain.walk(reader, _ROW))
         if ledger.errors:
             raise _of_full(ledger.errors[0]) if ledger.full_failed else ledger.errors[0]
-        self._route, self._outputs = int(route[0]), outputs
+        self._route, self._outputs = int(walk.route[0]), outputs
         self._source, self._reader, self._ledger = source, reader, ledger
         if source.delivered:
             self._steps.append(

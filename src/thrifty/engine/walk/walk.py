@@ -164,8 +164,12 @@ class Walker:
 
     def walk(self, reader: Reader, rows: Ints, policy: Policy) -> Walk:
         """Route rows by a policy; the route of rows that pass all stages is the number of stages."""
-        if len(rows) == 1 and reader.is_at_hand and self.legs:
-            return self._walk_of_one(reader, rows, policy)
+        if len(rows) == 1 and reader.is_at_hand and reader.visited is None and self.legs:
+            # Several stages at a time.
+            numbers, carried = reader.block(rows, np.arange(self.n_features)), self.carried_at_start(1)
+            stop, gate, score = route_row(self.legs, numbers, carried, policy, lambda: reader.keys(rows))
+            _refuse_nan(gate, score, min(stop, len(self.stages) - 1), rows)
+            return Walk(rows, np.array([stop]), score)
         n_rows = len(rows)
         route = np.full(n_rows, len(self.stages), dtype=np.intp)
         scores, follows = np.zeros((n_rows, self.task.n_scores)), np.zeros(n_rows, dtype=bool)
@@ -200,13 +204,6 @@ class Walker:
                 active = forward(goes_on, place)
         scores[active.places] = active.latest
         return Walk(rows, route, scores, node=last_node)
-
-    def _walk_of_one(self, reader: Reader, row: Ints, policy: Policy) -> Walk:
-        """Route one row by a policy, several stages at a time."""
-        numbers, carried = reader.block(row, np.arange(self.n_features)), self.carried_at_start(1)
-        place, gate, scores = route_row(self.legs, numbers, carried, policy, lambda: reader.keys(row))
-        _refuse_nan(gate, scores, min(place, len(self.stages) - 1), row)
-        return Walk(row, np.array([place]), scores)
 
     def _visit_stage(
         self, place: int, reader: Reader, rows: Ints, carried: Floats, node: Ints | None
@@ -266,22 +263,16 @@ class Walker:
         scores = np.empty((len(rows), len(self.stages), self.task.n_scores))
         node = np.zeros((len(rows), len(self.stages) + 1), dtype=np.intp) if self.has_forks else None
         for place, stage in enumerate(self.stages):
-            visit = self.visit_at(stage, reader, rows, carried, None if node is None else node[:, place])
+            parts = [
+                (places, self.visit(nodes_of(stage)[number], reader, rows[places], carried[places]))
+                for number, places in rows_by_node(stage, None if node is None else node[:, place])
+            ]
+            visit = joined_visit(len(rows), parts, self.gate_of)
             carried, scores[:, place] = visit.carried, visit.scores
             gate[:, place] = self.gate_of(visit)
             if node is not None and visit.turn is not None:
                 node[:, place + 1] = visit.turn
         return StageOutputs(gate, scores, None if node is None else node[:, :-1])
-
-    def visit_at(self, stage: Stage, reader: Reader, rows: Ints, carried: Floats, node: Ints | None) -> Visit:
-        """Visit a stage with some rows, each at its node."""
-        parts = [
-            (places, self.visit(nodes_of(stage)[number], reader, rows[places], carried[places]))
-            for number, places in rows_by_node(stage, node)
-        ]
-        if not parts:
-            return Visit(np.empty((0, self.task.n_scores)), np.empty(0), carried)
-        return joined_visit(len(rows), parts, self.gate_of)
 
     @staticmethod
     def visit(stage: Stage, reader: Reader, rows: Ints, carried: Floats) -> Visit:

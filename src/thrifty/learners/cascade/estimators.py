@@ -14,7 +14,6 @@ from thrifty.engine.evidence.collect import training_fingerprints
 from thrifty.engine.evidence.measures import check_floors, recalls_at, with_classes, within_floors
 from thrifty.engine.evidence.thresholds import measured
 from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, held_out_rows
-from thrifty.engine.full.model import FullModel
 from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.table.columns import column_types
 from thrifty.engine.tasks.classes import classification_of, read_loss
@@ -207,12 +206,28 @@ class BudgetedCascade(ChainEstimator):
                 )
                 report("cross-fitting the full model", 1, 1)
                 link = unwrap_chain(cross_fitted.model, prices, rows.task)
-            comparison = None if plans is None else plans.result()
-            learned = learn_cascade(problem.with_full(cross_fitted.scores, _behind(link, rows)), comparison)
+            comparison, behind = None if plans is None else plans.result(), None
+            if isinstance(link, Chain):
+                behind = NextChainRoutes(link.places(link.walk(rows.table)), link.bought_by_place)
+            learned = learn_cascade(problem.with_full(cross_fitted.scores, behind), comparison)
             _warn_if_full_is_worse(learned, cross_fitted, rows)
             if len(rows.task.classes):
                 self.classes_ = rows.task.classes
-            self._learned = self.chain_ = self._assemble(learned, link, prices, rows, seed)
+            staged, names = learned.staged, getattr(self, "feature_names_in_", None)
+            last = len(learned.policy) - 1
+            self._learned = self.chain_ = Chain(
+                staged.stages(rows.task, learned.calibrations, learned.gates),
+                link,
+                prices,
+                rows.task,
+                replace(learned.policy, lower=last, upper=last, seed=seed),
+                staged.base,
+                learned.blend,
+                None if names is None else tuple(str(name) for name in names),
+                rows.table.kind,
+                self._levels,
+                column_types(rows.table),
+            )
             self.order_ = learned.plan.order
             self.size_ = (learned.plan.boosting.n_trees, learned.plan.boosting.max_depth)
             self.features_ = self.chain_.columns
@@ -237,56 +252,26 @@ class BudgetedCascade(ChainEstimator):
 
     def _check_parameters(self) -> None:
         """Refuse bad constructor arguments before anything is computed."""
-        _check_stage_options(self.stages)
-
-    def _assemble(
-        self,
-        learned: LearnedCascade,
-        link: FullModel | Chain,
-        prices: PriceList,
-        rows: TrainingRows,
-        seed: int,
-    ) -> Chain:
-        """Build the chain and the evidence from the learned cascade, at the most accurate operating point."""
-        staged, names = learned.staged, getattr(self, "feature_names_in_", None)
-        stages = staged.stages(rows.task, learned.calibrations, learned.gates)
-        last = len(learned.policy) - 1
-        return Chain(
-            stages,
-            link,
-            prices,
-            rows.task,
-            replace(learned.policy, lower=last, upper=last, seed=seed),
-            staged.base,
-            learned.blend,
-            None if names is None else tuple(str(name) for name in names),
-            rows.table.kind,
-            self._levels,
-            column_types(rows.table),
-        )
-
-
-def _check_stage_options(options: Any) -> None:
-    """Refuse size settings out of their range."""
-    if options is None:
-        return
-    if not isinstance(options, StageOptions):
-        raise InvalidInputError(
-            f"stages must be a thrifty.StageOptions; got {options!r}. The number of stages is "
-            f"stages=StageOptions(max_stages=...)."
-        )
-    check_sizes(options.sizes)
-    check_count("max_bins", options.max_bins, min_value=2, max_value=255)
-    if options.structure not in get_args(Structure):
-        gone = " 'neighbours' replaces 'graph'." if options.structure == "graph" else ""
-        raise InvalidInputError(
-            f"structure must be 'line' (all rows buy in one order), 'auto' (or in branches, where these are clearly "
-            f"better) or 'neighbours' (each in its own, chosen by training rows that are alike); got "
-            f"{options.structure!r}.{gone}"
-        )
-    for name in ("max_stages", "max_bytes"):
-        if getattr(options, name) is not None:
-            check_count(name, getattr(options, name))
+        options = self.stages
+        if options is None:
+            return
+        if not isinstance(options, StageOptions):
+            raise InvalidInputError(
+                f"stages must be a thrifty.StageOptions; got {options!r}. The number of stages is "
+                f"stages=StageOptions(max_stages=...)."
+            )
+        check_sizes(options.sizes)
+        check_count("max_bins", options.max_bins, min_value=2, max_value=255)
+        if options.structure not in get_args(Structure):
+            gone = " 'neighbours' replaces 'graph'." if options.structure == "graph" else ""
+            raise InvalidInputError(
+                f"structure must be 'line' (all rows buy in one order), 'auto' (or in branches, where these are "
+                f"clearly better) or 'neighbours' (each in its own, chosen by training rows that are alike); got "
+                f"{options.structure!r}.{gone}"
+            )
+        for name in ("max_stages", "max_bytes"):
+            if getattr(options, name) is not None:
+                check_count(name, getattr(options, name))
 
 
 def check_sizes(sizes: Any, n_rows: int = 0) -> tuple[Boosting, ...]:
@@ -324,14 +309,6 @@ def check_spending(prices: PriceList, budget: float | None) -> None:
             f"must be at least {cheapest:.6g}, the price of the cheapest purchase, which every row makes; got "
             f"{budget!r}. Raise the budget, or make the first purchase cheaper.",
         )
-
-
-def _behind(link: FullModel | Chain, rows: TrainingRows) -> NextChainRoutes | None:
-    """Routes of the training rows in a chain used as the full model; None for other models."""
-    if not isinstance(link, Chain):
-        return None
-    walk = link.walk(rows.table)
-    return NextChainRoutes(link.places(walk), link.bought_by_place)
 
 
 def _warn_if_full_is_worse(

@@ -209,8 +209,7 @@ def middle_price(candidate: Candidate) -> float:
     """Price whose stopping rules spend the geometric mean of the cheapest and the dearest rules."""
     evidence = candidate.evidence
     rules, prices = StoppingRules(evidence, candidate.loss), price_grid(evidence, N_PRICES)
-    paid = [evidence.at_point(thresholds)[1] for thresholds in rules.at_each(prices)]
-    spent = np.array([np.average(of_rows, weights=evidence.weights) for of_rows in paid])
+    spent, _ = evidence.weighted_means(rules.at_each(prices))
     positive = spent[spent > 0]
     if not len(positive):
         return float(prices[0])

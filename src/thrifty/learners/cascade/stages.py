@@ -196,7 +196,7 @@ def grow_until(
     The first tree is grown on the subsample of ``seed``, each further one on that of the next; ``rows`` are the rows of
     the stage among those of the subsampler.
     """
-    trees_per_check = max(stage.n_wanted // N_LOSS_CHECKS, 1)
+    trees_per_check = max(stage.boosting.n_trees // N_LOSS_CHECKS, 1)
     for first in range(0, max_trees, trees_per_check):
         if stopping and first and stopping.should_stop(stage, score):
             break
@@ -371,7 +371,7 @@ class StageGrower:
 
     def __init__(self, table: BinnedTable, columns: Ints, boosting: Boosting, n_scores: int) -> None:
         # In the order of the table, not of purchase: trees must not depend on how ties are listed.
-        self._columns, self._boosting, self._n_features = np.sort(columns), boosting, table.n_features
+        self._columns, self.boosting, self._n_features = np.sort(columns), boosting, table.n_features
         self._grower = boosting.grower(narrow_table(table, self._columns))
         self._builder = EnsembleBuilder(len(columns), n_scores)
 
@@ -379,12 +379,7 @@ class StageGrower:
         self, loss: Loss, counts: Floats, score: Floats, n_trees: int = 1, drawn: Bools | None = None
     ) -> None:
         """Grow trees, each on the rows drawn for it, and add them to the scores in place."""
-        self._boosting.add_trees(self._grower, self._builder, loss, counts, score, n_trees, drawn)
-
-    @property
-    def n_wanted(self) -> int:
-        """Trees of a stage that is grown in full."""
-        return self._boosting.n_trees
+        self.boosting.add_trees(self._grower, self._builder, loss, counts, score, n_trees, drawn)
 
     @property
     def n_trees(self) -> int:

@@ -92,7 +92,7 @@ class CallBudget:
         held = LinearStage(columns, np.empty((len(columns), 0)), np.empty(0))
         chain = replace(self.behind, stages=(held,), policy=Policy.of(np.zeros(1)))
         everyone, carried = np.arange(len(rows.y)), np.empty((len(rows.y), 0))
-        stop = chain.spent_at(rows.table, 0)
+        stop = chain.spent(rows.table, chain.walks_by_stage(rows.table)[0])
         sent = chain.spent(rows.table, Walk(everyone, self.route + 1, carried))
         return float(np.average(stop, weights=rows.weight)), np.maximum(sent - stop, 0.0)
 
@@ -424,7 +424,15 @@ def _run(
     rounds: list[Round] = []
     weight, last, change = problem.row_weights, np.inf, np.inf
     for _ in range(max_iter):
-        log_odds = _improved_shares(problem, fitted, X, log_odds)
+        shares = problem.best_shares(fitted, X, at_start=log_odds is None).value
+        # Under the squared distance the shares solve a non-convex problem whose exact answer may leave a duality gap of
+        # one row: the previous ones may be better still, unless the limit has moved with the pair.
+        if (
+            log_odds is None
+            or callable(problem.limit)
+            or problem.objective(fitted, X, shares) <= problem.objective(fitted, X, log_odds)
+        ):
+            log_odds = shares
         after_shares = problem.objective(fitted, X, log_odds)
         fitted.fit(X, problem.y, log_odds, weight)
         after_pair = problem.objective(fitted, X, log_odds)
@@ -452,23 +460,6 @@ def _ended(
     if isinstance(fitted, CrossFittedPair):
         return Alternation(fitted.pair, log_odds, rounds, mean, fitted.held_out())
     return Alternation(fitted, log_odds, rounds, mean)
-
-
-def _improved_shares(problem: Problem, pair: Pair, X: Any, previous: Floats | None) -> Floats:
-    """The best shares; the previous ones if they are better still.
-
-    Under the squared distance the shares solve a non-convex problem whose exact answer may leave a
-    duality gap of one row, which could raise the objective by as much. Where the limit moves with the pair, the
-    previous shares may no longer meet it.
-    """
-    shares = problem.best_shares(pair, X, at_start=previous is None).value
-    if (
-        previous is None
-        or callable(problem.limit)
-        or problem.objective(pair, X, shares) <= problem.objective(pair, X, previous)
-    ):
-        return shares
-    return previous
 
 
 @dataclass(frozen=True)

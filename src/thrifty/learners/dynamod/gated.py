@@ -360,7 +360,8 @@ class GatedEstimator(ChainEstimator):
         wide_open = self.chain_.at(Policy.of(np.full(self.chain_.n_own_stages, -np.inf)))
         sent_on = wide_open.spent(reader, wide_open.walk(reader))
         by_row = self.chain_.price_list.by_row is not None
-        stop = self.chain_.spent_at(reader, 0) if by_row else self.chain_.cost_by_place[0]
+        at_stage = self.chain_.walks_by_stage(reader)[0]
+        stop = self.chain_.spent(reader, at_stage) if by_row else self.chain_.cost_by_place[0]
         return threshold_curve(g, stop, sent_on, weight=weight)
 
     @property

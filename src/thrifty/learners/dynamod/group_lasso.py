@@ -400,33 +400,25 @@ def group_lasso(
         ``||D_G + gamma price_G B_G / ||B_G|| ||_F`` over purchases in use,
         ``||D_G||_F - gamma price_G`` over purchases not in use, and ``|D_b0|`` over intercepts.
     """
-    everything = _linear_heads(X, fits, group_of, prices, l2)
     live = np.array([not fit.needs_no_coefficients for fit in fits for _ in range(fit.n_heads)], dtype=bool)
-    priced = replace(everything, fits=[fit for fit in fits if not fit.needs_no_coefficients])
-    nothing = _intercepts_only(priced)
-    descent = (
-        _null(priced, nothing, max_iter)
-        if start is None
-        else Descent(_point_of(priced, start, live), np.inf, 0)
-    )
+    priced = _linear_heads(X, [fit for fit in fits if not fit.needs_no_coefficients], group_of, prices, l2)
+    columns = np.arange(priced.first[-1]) if priced.columns is None else priced.columns
+    intercept, free = _best_intercepts(priced.fits), priced.penalties == 0.0
+    scores = np.repeat(intercept[:, None], priced.X.shape[0], axis=1)
+    nothing = priced.with_scores(np.zeros((len(intercept), len(columns))), intercept, scores)
+    descent = Descent(nothing, np.inf, 0)
+    if start is not None:
+        coef = np.ascontiguousarray(start.coef[columns][:, live].T)
+        descent = Descent(priced.at(coef, start.intercept[live]), np.inf, 0)
+    elif free.any():  # the best model that pays for nothing
+        descent = descend_on(WorkingSet.of(priced, free), priced, nothing, NULL_TOL, max_iter)
     heads, spent = replace(priced, penalties=gamma * priced.penalties), descent.n_iter
     descent = descend(heads, _better(heads, descent.point, nothing), tol, max_iter - spent, descent.last)
-    value = _scores_of(heads, descent.point, fits, live)
+    # The answer for all heads, in the order of the columns of X.
+    coef, intercept = np.zeros((len(columns), len(live))), _best_intercepts(fits)
+    coef[np.ix_(columns, live)], intercept[live] = descent.point.coef.T, descent.point.intercept
+    value = LinearCoefficients(coef, intercept)
     return Solution(value, descent.residual, descent.n_iter + spent, bool(descent.residual <= tol))
-
-
-def _null(heads: LinearHeads, nothing: Iterate, max_iter: int) -> Descent:
-    """The best model that pays for nothing: intercepts, and the purchases whose price is 0."""
-    free = heads.penalties == 0.0
-    if not free.any():
-        return Descent(nothing, np.inf, 0)
-    return descend_on(WorkingSet.of(heads, free), heads, nothing, NULL_TOL, max_iter)
-
-
-def _intercepts_only(heads: LinearHeads) -> Iterate:
-    intercept = _best_intercepts(heads.fits)
-    scores = np.repeat(intercept[:, None], heads.X.shape[0], axis=1)
-    return heads.with_scores(np.zeros((len(intercept), heads.first[-1])), intercept, scores)
 
 
 def _best_intercepts(fits: Sequence[AnyFit]) -> Floats:
@@ -440,40 +432,18 @@ def _better(heads: LinearHeads, point: Iterate, nothing: Iterate) -> Iterate:
     return replace(point, value=value) if value <= nothing.value else nothing
 
 
-def _point_of(heads: LinearHeads, scores: LinearCoefficients, live: Bools) -> Iterate:
-    coef = scores.coef if heads.columns is None else scores.coef[heads.columns]
-    return heads.at(np.ascontiguousarray(coef[:, live].T), scores.intercept[live])
-
-
-def _scores_of(heads: LinearHeads, point: Iterate, fits: Sequence[AnyFit], live: Bools) -> LinearCoefficients:
-    """The answer for all heads, in the order of the columns of ``X``."""
-    columns = np.arange(heads.first[-1]) if heads.columns is None else heads.columns
-    coef = np.zeros((len(columns), len(live)))
-    coef[np.ix_(columns, live)] = point.coef.T
-    intercept = _best_intercepts(fits)
-    intercept[live] = point.intercept
-    return LinearCoefficients(coef, intercept)
-
-
 def _linear_heads(
     X: Any, fits: Sequence[AnyFit], group_of: ArrayLike, prices: ArrayLike, l2: float
 ) -> LinearHeads:
-    """The objective at ``gamma = 1``, its coefficients sorted by group."""
-    table = _check_table(X)
+    """The objective at ``gamma = 1``, its coefficients sorted by group; ``X`` is copied only if it must be."""
+    if not sparse.issparse(X):
+        X = np.asarray(X, dtype=np.float64)
+    elif not (X := X.tocsr().astype(np.float64, copy=False)).has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
     group, price = np.asarray(group_of, dtype=np.intp), np.asarray(prices, dtype=np.float64)
     order = np.argsort(group, kind="stable")
     present, sizes = np.unique(group, return_counts=True)
     first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
     in_order = np.array_equal(order, np.arange(len(order)))
-    return LinearHeads(table, tuple(fits), None if in_order else order, first, price[present], l2)
-
-
-def _check_table(X: Any) -> Any:
-    """``X`` as float64, dense or CSR without duplicates; copied only if it is neither."""
-    if not sparse.issparse(X):
-        return np.asarray(X, dtype=np.float64)
-    table = X.tocsr().astype(np.float64, copy=False)
-    if not table.has_canonical_format:
-        table = table.copy()
-        table.sum_duplicates()
-    return table
+    return LinearHeads(X, tuple(fits), None if in_order else order, first, price[present], l2)

@@ -373,8 +373,13 @@ class LinearPair:
         Ridge on the slopes, which keeps free or separable directions bounded.
     start : LinearCoefficients
         Where to begin; its heads are g and the scores of f1.
-    tol, max_iter
-        Tolerance and rounds of the group-lasso solver; ``solution`` holds its certificate.
+    tol : float
+        Tolerance of the group-lasso solver; ``solution`` holds its certificate.
+
+    Attributes
+    ----------
+    charge : float
+        Charge of the objective for a unit of price: gamma.
     """
 
     def __init__(
@@ -386,29 +391,18 @@ class LinearPair:
         l2: float = 0.0,
         start: LinearCoefficients,
         tol: float = 1e-8,
-        max_iter: int = 100,
     ) -> None:
-        self._gamma = gamma
+        self.charge = gamma
         self._prices = price_list
         self._distance = distance
         self._l2 = l2
         self._tol = tol
-        self._max_iter = max_iter
         self.solution: Solution[LinearCoefficients] = Solution(start, np.inf, 0, False)
 
     @property
     def linear(self) -> LinearCoefficients:
         """The current weights."""
         return self.solution.value
-
-    @property
-    def charge(self) -> float:
-        """Charge of the objective for a unit of price: gamma."""
-        return self._gamma
-
-    @charge.setter
-    def charge(self, charge: float) -> None:
-        self._gamma = charge
 
     @property
     def columns(self) -> Ints:
@@ -426,11 +420,11 @@ class LinearPair:
             [gate, cheap],
             self._prices.group_of,
             self._prices.prices,
-            self._gamma,
+            self.charge,
             l2=self._l2,
             start=self.linear,
             tol=self._tol,
-            max_iter=self._max_iter,
+            max_iter=100,
         )
         return self
 
@@ -443,7 +437,7 @@ class LinearPair:
         """``gamma sum_G c_G ||.|| + l2 / 2 ||.||^2`` at the current weights."""
         squares = np.sum(np.square(self.linear.coef), axis=1)
         per_group = np.bincount(self._prices.group_of, weights=squares, minlength=len(self._prices.prices))
-        lasso = self._gamma * float(self._prices.prices @ np.sqrt(per_group))
+        lasso = self.charge * float(self._prices.prices @ np.sqrt(per_group))
         return lasso + 0.5 * self._l2 * float(squares.sum())
 
 

@@ -79,13 +79,13 @@ FARTHEST_INTERCEPT = -NEVER
 
 
 @dataclass(frozen=True)
-class LogisticFit:
-    """Logistic loss: ``sum_i weight_i [target_i log(1 + exp(-s_i)) + (1 - target_i) log(1 + exp(s_i))]``.
+class _SingleFit:
+    """Base class of the fits of one head.
 
     Attributes
     ----------
     target : ndarray of shape (n_samples,)
-        The wanted probability of a positive score, in [0, 1].
+        The wanted score, or the wanted probability of a positive one, in [0, 1].
     weight : ndarray of shape (n_samples,)
         What each row counts, ``1 / N`` included.
     """
@@ -94,6 +94,10 @@ class LogisticFit:
     weight: Floats
 
     n_heads: ClassVar[int] = 1
+
+
+class LogisticFit(_SingleFit):
+    """Logistic loss: ``sum_i weight_i [target_i log(1 + exp(-s_i)) + (1 - target_i) log(1 + exp(s_i))]``."""
 
     @property
     def needs_no_coefficients(self) -> bool:
@@ -145,22 +149,8 @@ class LogisticFit:
         return float(np.clip(log_odds, -FARTHEST_INTERCEPT, FARTHEST_INTERCEPT))
 
 
-@dataclass(frozen=True)
-class SquaredFit:
-    """Squared loss: ``sum_i weight_i (target_i - s_i)^2``.
-
-    Attributes
-    ----------
-    target : ndarray of shape (n_samples,)
-        The wanted score.
-    weight : ndarray of shape (n_samples,)
-        What each row counts, ``1 / N`` included.
-    """
-
-    target: Floats
-    weight: Floats
-
-    n_heads: ClassVar[int] = 1
+class SquaredFit(_SingleFit):
+    """Squared loss: ``sum_i weight_i (target_i - s_i)^2``."""
 
     @property
     def needs_no_coefficients(self) -> bool:

@@ -181,7 +181,7 @@ class Sweep:
                     "seconds": cell.seconds,
                     "n_features": len(cell.evidence.features),
                     "stop_cost": float(np.mean(cell.evidence.cost_at(0))),
-                    "stop_score": cell.evidence.score_at(0),
+                    "stop_score": float(np.nanmean(cell.evidence.quality_at(0))),
                     "n_points": int(number),
                 }
                 for cell, number in zip(self.cells, points, strict=True)

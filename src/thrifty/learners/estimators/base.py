@@ -442,12 +442,8 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         policy = self.chain_.policy
         if policy.is_measured:
             return policy.expected_cost, policy.expected_score
-        evidence, share = self._evidence(), policy.share
-        means = []
-        for point in (policy.lower, policy.upper):
-            _, *of_rows = evidence.at_point(policy.thresholds[point])
-            means.append([np.average(values, weights=evidence.weights) for values in of_rows])
-        cost, quality = (float((1 - share) * low + share * high) for low, high in zip(*means, strict=True))
+        means = self._evidence().weighted_means(policy.thresholds[[policy.lower, policy.upper]])
+        cost, quality = (float((1 - policy.share) * low + policy.share * high) for low, high in means)
         return cost, quality
 
     def _evidence(self) -> Evidence:

@@ -440,22 +440,22 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             Keys of the rows, or the column that holds them; where two operating points are mixed, the key decides which
             of them a row follows.
         """
-        answers: Labels = self.task_.answers(self._run(X, row_key).outputs)
+        answers: Labels = self.task_.answers(self.run(X, row_key).outputs)
         return answers
 
     def cost(self, X: Any, row_key: Any = None) -> Floats:
         """Price of the estimators that are asked about each row; they are asked to tell it."""
-        return self._run(X, row_key).cost
+        return self.run(X, row_key).cost
 
     def route(self, X: Any, row_key: Any = None) -> Labels:
         """Name of the estimator that answers each row."""
-        return np.array(self.router_.pool_, dtype=object)[self._run(X, row_key).model]
+        return np.array(self.router_.pool_, dtype=object)[self.run(X, row_key).model]
 
     def explain(self, X: Any = None, row_key: Any = None) -> Any:
         """Explain rows: estimators asked in their order, how sure the answer was, and the cost; else the plan."""
         if X is None:
             return self._plan_in_words()
-        run, table = self._run(X, row_key), self._table(X, row_key)
+        run, table = self.run(X, row_key), self._table(X, row_key)
         evidence = self._evidence_of(run.asked_outputs, self.router_.pool_)
         explanations = []
         for row, session in enumerate(self._sessions(table)):
@@ -570,8 +570,11 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
                 who=who,
             )
 
-    def _run(self, X: Any, row_key: Any = None) -> Run:
-        """Follow the plan: in batches, and rows of which an estimator failed once more in sessions, without it."""
+    def run(self, X: Any, row_key: Any = None, *, warns: bool = True) -> Run:
+        """Follow the plan: in batches, and rows of which an estimator failed once more in sessions, without it.
+
+        With ``warns=False``, failures and slow estimators are in the result alone.
+        """
         table, pool = self._table(X, row_key), self.router_.pool_
         if absent := [name for name in pool if isinstance(self.models_[name], AbsentFull)]:
             raise lacking_models(absent)
@@ -585,8 +588,9 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             functions = {name: partial(asked.deliver, name) for name in pool}
             receipt = buy_answers(sessions, functions, pool, lambda rows: again[rows], Ledger("answer"))
             model[again], cost[again] = receipt.route, receipt.cost
-            asked.mention_failures(model)
-        self._mention_slow(asked.seconds, asked.counts)
+            asked.mention_failures(model, warns)
+        if warns:
+            self._mention_slow(asked.seconds, asked.counts)
         return Run(asked.outputs[everyone, model], asked.outputs, asked.failed, model, cost)
 
     def _mention_slow(self, seconds: Floats, counts: Floats) -> None:
@@ -700,7 +704,7 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
 
     def predict_proba(self, X: Any, row_key: Any = None) -> Floats:
         """Probabilities of all classes, by the estimator that answers each row."""
-        return self._run(X, row_key).outputs
+        return self.run(X, row_key).outputs
 
     def _task_of(self, y: Any, weight: Floats) -> Task:  # noqa: ARG002 - a label is a label at any weight
         return classification_of(y)
@@ -847,7 +851,7 @@ class _AskedOutputs:
             [None] * len(rows), dict.fromkeys(failed.tolist(), self.reasons.get(name, "")), evidence=evidence
         )
 
-    def mention_failures(self, model: Ints) -> None:
+    def mention_failures(self, model: Ints, warns: bool) -> None:
         """Warn of estimators that failed; an error where a row has no answer."""
         unanswered = np.flatnonzero(model < 0)
         if len(unanswered):
@@ -856,7 +860,7 @@ class _AskedOutputs:
                 f"no estimator answered {len(unanswered):,} of {len(model):,} rows, the first of them row {row}: "
                 f"{' '.join(self.reasons.values())}"
             )
-        for name, reason in self.reasons.items():
+        for name, reason in self.reasons.items() if warns else ():
             n_failed = int(self.failed[:, self.pool.index(name)].sum())
             warnings.warn(
                 f"{reason.rstrip('.')}. Other estimators answer {n_failed:,} of {len(model):,} rows instead.",

@@ -1,0 +1,249 @@
+"""A cascade of models made ready to serve: models in its file, ONNX files and remote models, mixed.
+
+**The rows of a request go through the plan together, in one batch per model.** A thread of its own follows the plan and
+waits for models: those of this process answer in the two threads of full models, remote ones in the event loop.
+"""
+
+import asyncio
+import copy
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from thrifty.arrays import Floats, Ints
+from thrifty.engine.full.adapters import models_of
+from thrifty.engine.full.model import AbsentFull, FullModel
+from thrifty.engine.tasks.task import Task
+from thrifty.errors import (
+    FullModelDownError,
+    FullModelFailedError,
+    InvalidInputError,
+)
+from thrifty.files import read_capped
+from thrifty.learners.routing.model_cascade import ModelCascade, Run
+from thrifty.serve.budget_controller import BudgetController
+from thrifty.serve.config import Config, closest
+from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows, output_types
+from thrifty.serve.metrics import Drift
+from thrifty.serve.model import BATCH_ROWS
+from thrifty.serve.providers import failure_reason
+from thrifty.serve.remote import RemoteModel
+
+MAX_ONNX_BYTES = 2**30
+
+_OF_CHAINS = ("full", "providers", "explore", "budget_cap")
+"""Settings that a cascade of models has no use for."""
+
+
+class ServedCascade:
+    """A cascade of models made ready to serve; see ``Served``, and ``Model``, whose interface it has.
+
+    Parameters
+    ----------
+    cascade : ModelCascade
+        The plan, and the models in its file.
+    version : str
+        Version, as clients see it.
+    config : Config
+        Limits, and the models that are elsewhere.
+    batch_thread, full_thread : Executor
+        The threads in which models of this process answer batches and other requests.
+    runners : Executor
+        Threads that follow the plan.
+    remotes : dict of str to RemoteModel
+        Remote models by name.
+    """
+
+    identity = ""
+    drift: Drift | None = None
+
+    def __init__(
+        self,
+        cascade: ModelCascade,
+        *,
+        version: str,
+        config: Config,
+        batch_thread: Executor,
+        full_thread: Executor,
+        runners: Executor,
+        remotes: Mapping[str, RemoteModel],
+    ) -> None:
+        for name in _OF_CHAINS:
+            if getattr(config, name):
+                raise InvalidInputError(
+                    f"{name} is a setting of cascades of columns; got {getattr(config, name)!r}, and the file holds a "
+                    f"cascade of models. Leave it out; [models.NAME] says where a model is."
+                )
+        router, self.task, self.version = cascade.router_, cascade.task_, version
+        for name in config.models:
+            if name not in router.pool_ and name not in cascade.models_:
+                raise InvalidInputError(
+                    f"[models.{name}] is no model of the cascade.{closest(name, list(cascade.models_))}"
+                )
+        self.routes = (*router.pool_, "none")  # -1 is the last one
+        self._config, self._remotes, self._runners = config, remotes, runners
+        self._batch_thread, self._full_thread = batch_thread, full_thread
+        self.rows = RequestRows(
+            cascade.schema_,
+            unseen_is_missing=config.unseen == "missing",
+            max_rows=config.max_rows,
+            row_key=config.row_key,
+        )
+        self.system = copy.copy(cascade)
+        self.system.models_ = {name: self._placed(name, model) for name, model in cascade.models_.items()}
+        self.classes, self.is_number = self.task.classes, len(self.task.classes) == 0
+        self.rival = router.best_model
+        self.cost_of_full = router.model_costs[self.rival]
+        self.n_outputs = len(self.classes) or 1
+        self.parameters = {"models": router.pool_}
+        self.output_types = output_types(self.task) | {"route": "BYTES", "asked": "BYTES"}
+        self.controller: BudgetController | None = None
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Outputs of the model."""
+        outputs = ("answer", "probability", "probabilities", "route", "cost", "degraded", "asked")
+        return ("answer", *outputs[3:]) if self.is_number else outputs
+
+    def _placed(self, name: str, model: FullModel) -> FullModel:
+        """A model where the settings say that it is, or the one in the file."""
+        if name in self._remotes:
+            return _Remote(self._remotes[name], self.task, self.rows.names)
+        settings = self._config.models.get(name)
+        if settings is None and isinstance(model, AbsentFull) and name in self.routes:
+            raise InvalidInputError(
+                f"the file does not hold the model {name!r}: [models.{name}] must say where it is, by url = "
+                f'"http://HOST:PORT/v2/models/NAME" or onnx = "FILE.onnx".'
+            )
+        if settings is not None:
+            model = OnnxModel(Path(settings.onnx), self.task, self.rows.names)
+        return _InThread(model, self._full_thread, self._batch_thread)
+
+    async def answer(self, cells: RequestCells, *, asks_full: bool = False) -> Answered:  # noqa: ARG002 - no device
+        """Answer the rows of a request."""
+        cells.refuse_unreadable()
+        return await asyncio.get_running_loop().run_in_executor(self._runners, self._answer, cells)
+
+    def _answer(self, cells: RequestCells) -> Answered:
+        """Follow the plan, within the budget if there is one."""
+        table = self.system.schema_.table_of(cells)
+
+        def run(cascade: ModelCascade, rows: Ints) -> tuple[Run, Floats]:
+            result = cascade.run(table.take(rows), warns=False)
+            return result, result.cost
+
+        everyone, controller = np.arange(len(cells)), self.controller
+        try:
+            runs = controller.in_pieces(everyone, run) if controller else [run(self.system, everyone)[0]]
+        except FullModelFailedError as error:  # no model answers some row
+            raise FullModelDownError(failure_reason(error)) from error
+        failed = np.concatenate([one.failed for one in runs])
+        asked = ~np.isnan(np.concatenate([one.asked_outputs[:, :, 0] for one in runs])) | failed
+        asked_rival = asked[:, [name == self.rival for name in self.routes[:-1]]].any(axis=1)
+        failures = {int(row): f"model_{self.routes[model]}" for row, model in np.argwhere(failed)[::-1]}
+        if failures and self._config.on_remote_failure == "error":
+            raise FullModelDownError(", ".join(sorted(set(failures.values()))))
+        model = np.concatenate([one.model for one in runs])
+        if self._config.on_remote_failure == "abstain":
+            model[list(failures)] = -1
+        return Answered(
+            self.task,
+            model,
+            np.concatenate([one.outputs for one in runs]),
+            np.concatenate([one.cost for one in runs]),
+            asked_rival,
+            failures,
+            routes=self.routes,
+            asked_models=asked,
+        )
+
+    async def in_batch_thread(self, call: Callable[[], Any]) -> Any:
+        """Result of a call in the thread of batches, while other requests are read."""
+        return await asyncio.get_running_loop().run_in_executor(self._batch_thread, call)
+
+
+@dataclass(frozen=True)
+class _Remote:
+    """A remote model, asked in the event loop by a thread that waits."""
+
+    remote: RemoteModel
+    task: Task
+    names: tuple[str, ...]
+
+    def outputs(self, table: Any, numbers: Any) -> Floats:  # noqa: ARG002 - one contract for all full models
+        n_outputs = len(self.task.classes) or 1
+        asking = self.remote.ask(numbers, self.names, n_outputs)
+        answers = asyncio.run_coroutine_threadsafe(asking, self.remote.loop).result()
+        return models_of(self.task).read_outputs(answers, len(numbers), f"the remote model {self.remote.url}")
+
+
+@dataclass(frozen=True)
+class _InThread:
+    """A model of this process, asked in the thread for so many rows."""
+
+    model: FullModel
+    full_thread: Executor
+    batch_thread: Executor
+
+    def outputs(self, table: Any, numbers: Any) -> Floats:
+        thread = self.batch_thread if len(numbers) > BATCH_ROWS else self.full_thread
+        return thread.submit(self.model.outputs, table, numbers).result()
+
+
+class OnnxModel:
+    """A model in an ONNX file, run by ONNX Runtime: a ``FullModel`` that reads numbers.
+
+    Parameters
+    ----------
+    path : Path
+        The file. It has one input for all columns, or one for each, and its probabilities or numbers as a tensor.
+    task : Task
+        What it answers.
+    names : tuple of str
+        Columns of a row.
+    """
+
+    def __init__(self, path: Path, task: Task, names: tuple[str, ...]) -> None:
+        try:
+            from onnxruntime import InferenceSession
+        except ModuleNotFoundError as error:
+            raise InvalidInputError(
+                f"{path} needs onnxruntime, which is not installed: pip install onnxruntime."
+            ) from error
+        self._task, self._names, self._path = task, names, path
+        try:
+            self._session = InferenceSession(read_capped(path, MAX_ONNX_BYTES))
+            self._inputs = {one.name: _FLOATS[one.type] for one in self._session.get_inputs()}
+            tensors = [one.name for one in self._session.get_outputs() if one.type in _FLOATS]
+            usual = [name for name in tensors if name in _USUAL_OUTPUTS]
+            self._output = (usual or tensors)[0]
+            self.outputs(None, np.zeros((1, len(names))))
+        except Exception as error:  # ONNX Runtime raises classes of its own
+            raise InvalidInputError(
+                f"{path} must be an ONNX model of the {len(names)} columns {', '.join(names[:10])}, as one input of "
+                f"floats or one for each column, with a tensor of probabilities or numbers (skl2onnx: zipmap=False): "
+                f"{' '.join(str(error).split())[:300]}"
+            ) from error
+
+    def outputs(self, table: Any, numbers: Any) -> Floats:  # noqa: ARG002 - one contract for all full models
+        """Outputs for some rows."""
+        if len(self._inputs) == 1:
+            feed = {name: numbers.astype(dtype) for name, dtype in self._inputs.items()}
+        else:
+            feed = {
+                name: numbers[:, [self._names.index(name)]].astype(dtype)
+                for name, dtype in self._inputs.items()
+            }
+        values = self._session.run([self._output], feed)[0]
+        if values.ndim == 2 and values.shape[1] == 1:
+            values = values[:, 0]
+        return models_of(self._task).read_outputs(values, len(numbers), f"the ONNX model {self._path}")
+
+
+_FLOATS = {"tensor(float)": np.float32, "tensor(double)": np.float64}
+_USUAL_OUTPUTS = ("probabilities", "output_probability", "variable")
+"""Names of outputs in files of skl2onnx and onnxmltools."""
