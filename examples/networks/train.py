@@ -261,7 +261,8 @@ def main():
     torch.backends.cudnn.benchmark = True
     images, labels, is_test = read(options.data, options.rows)
     rng = np.random.default_rng(options.seed)
-    fold = np.where(is_test, -1, rng.permutation(len(labels)) % N_FOLDS)
+    fold = np.full(len(labels), -1)
+    fold[~is_test] = rng.permutation(np.sum(~is_test)) % N_FOLDS
     on_device = torch.from_numpy(images).to(device).float()
     pixels = on_device[torch.from_numpy(~is_test).to(device)]
     middle, spread = pixels.mean((0, 2, 3), keepdim=True), pixels.std((0, 2, 3), keepdim=True)

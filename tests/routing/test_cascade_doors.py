@@ -1,8 +1,11 @@
 """Cascades of models of one's own through the doors: files, sessions, estimators that fail, reports and commands."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
@@ -11,15 +14,19 @@ from sklearn.linear_model import Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
+import thrifty
 from thrifty import CascadeClassifier, CascadeRegressor
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.container import Contents, pack, unpack
+from thrifty.cli import main
 from thrifty.errors import (
     FullModelFailedError,
     FullModelFailedWarning,
     FullModelOutsideWarning,
     InvalidInputError,
 )
+from thrifty.reporting.measure import measure
+from thrifty.reporting.page import page_of
 
 PRICES = {"bayes": 1.0, "tree": 2.0, "forest": 20.0}
 FIT, NEW = slice(0, 300), slice(300, 500)
@@ -235,3 +242,115 @@ def test_an_estimator_that_fails_in_the_fit_is_named(rows):
     models = [("bayes", GaussianNB()), ("large", FrozenEstimator(broken))]
     with pytest.raises(InvalidInputError, match="the estimator 'large'.*no connection"):
         CascadeClassifier(models, model_prices={"bayes": 1, "large": 2}).fit(table[FIT], y[FIT])
+
+
+# -- reports -----------------------------------------------------------------------------------------
+
+
+def test_a_report_has_the_plain_alternatives_beside_the_plan(cascade, regressor, rows):
+    table, y = rows
+    facts = measure(cascade, table[NEW], y[NEW], n_boot=40, by={"pulse": table["pulse"][NEW] > 0})
+    rivals = {rival.name: rival for rival in facts.rivals}
+    assert rivals["forest alone"].cost == (20.0,)
+    forest = np.mean(cascade.models_["forest"].estimator.predict(table[NEW]) == y[NEW])
+    assert rivals["forest alone"].score[0] == pytest.approx(forest)
+    pair = next(name for name in rivals if "below a confidence of" in name)
+    assert rivals[pair].cost[0] < 20.0
+    assert facts.cost.value[facts.start] == pytest.approx(cascade.cost(table[NEW]).mean(), abs=0.5)
+    assert facts.score.value[facts.start] == pytest.approx(cascade.score(table[NEW], y[NEW]), abs=0.03)
+    page = page_of(facts)
+    assert "Mean accuracy" in page
+    assert "mean quality" not in page.lower()
+    X, t = make_friedman1(100, random_state=1)
+    facts = measure(regressor, X, t, n_boot=40)
+    assert facts.score.name == "R2"
+    assert facts.score.value[facts.start] == pytest.approx(regressor.score(X, t), abs=0.15)
+
+
+def test_one_threshold_is_the_best_of_all_that_can_be_tried(cascade):
+    log = cascade.router_.state_.log
+    n_rows, best = len(log), 0.0
+    for first in range(3):
+        for second in {0, 1, 2} - {first}:
+            for cut in [-1.0, *np.unique(log.evidence[:, first])]:
+                sent = log.evidence[:, first] <= cut + 1e-9
+                paid = log.cost[:, first].sum() + log.cost[sent, second].sum()
+                if paid <= 8.0 * n_rows:
+                    best = max(best, np.where(sent, log.quality[:, second], log.quality[:, first]).mean())
+    *_, pair = cascade.alternatives_
+    assert pair.score == pytest.approx(best)
+    assert pair.cost <= 8.0
+
+
+def test_with_a_reference_every_number_is_an_agreement(cascade, rows):
+    table, _ = rows
+    fitted = [(name, model.estimator) for name, model in cascade.models_.items()]
+    agreeing = CascadeClassifier(fitted, model_prices=PRICES, budget=8.0, cv="prefit", random_state=0)
+    agreeing.fit(table[NEW], reference="forest")
+    answers = agreeing.models_["forest"].estimator.predict(table[FIT])
+    certified = agreeing.certified(table[FIT], answers, max_loss=0.5)
+    texts = [
+        agreeing.explain(),
+        str(certified.certificate_),
+        page_of(measure(certified, table[FIT], answers, n_boot=40)),
+        agreeing.frontier_.plot(Figure().add_subplot()).get_ylabel(),
+    ]
+    for text in texts:
+        assert "agreement with forest" in text
+        assert "accuracy" not in text.split("<script")[0].replace("What accuracy costs", "")
+
+
+# -- commands ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def files(cascade, rows, tmp_path_factory):
+    """A file of a cascade whose estimators are all inside, and tables."""
+    table, y = rows
+    fitted = [(name, cascade.models_[name].estimator) for name in ("tree", "forest")]
+    prices = {name: PRICES[name] for name, _ in fitted}
+    small = CascadeClassifier(fitted, model_prices=prices, cv="prefit", budget=8.0, random_state=0)
+    small.fit(table[NEW], y[NEW])
+    folder = tmp_path_factory.mktemp("commands")
+    thrifty.save(small, folder / "system.thrifty")
+    # Columns of a file may come in another order.
+    table[FIT].iloc[:, ::-1].assign(label=y[FIT]).to_csv(folder / "rows.csv", index=False)
+    return small, folder
+
+
+def command(capsys, folder, name, *arguments):
+    code = main([name, str(folder / "system.thrifty"), *map(str, arguments), "--json"])
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    return json.loads(printed.out)
+
+
+def test_commands_answer_explain_and_report_from_a_file(files, rows, capsys):
+    small, folder = files
+    table, y = rows[0][FIT], rows[1][FIT]
+    numbers = command(capsys, folder, "predict", folder / "rows.csv", "-o", folder / "answers.csv")
+    answers = pd.read_csv(folder / "answers.csv")
+    assert answers["answer"].tolist() == small.predict(table).tolist()
+    assert answers["model"].tolist() == small.route(table).tolist()
+    assert numbers["cost"] == pytest.approx(small.cost(table).mean())
+    cheap = command(capsys, folder, "predict", folder / "rows.csv", "-o", folder / "a.csv", "--budget", 3)
+    assert cheap["cost"] == pytest.approx(small.at(budget=3.0).cost(table).mean())
+    (row,) = command(capsys, folder, "explain", folder / "rows.csv", "--row", 2)["rows"]
+    assert row["cost"] == small.cost(table)[1]
+    points = command(capsys, folder, "frontier")["frontier"]
+    assert points["cost"] == small.frontier_.cost.tolist()
+    labelled = [folder / "rows.csv", "--target", "label"]
+    new = command(capsys, folder, "frontier", *labelled)["frontier"]
+    assert new["accuracy"][-1] == pytest.approx(small.at(budget=99.0).score(table, y), abs=0.02)
+    told = command(capsys, folder, "report", *labelled, "-o", folder / "page.html")
+    assert told["models"]["tree"]["share"] > 0.5
+    assert "forest alone" in (folder / "page.html").read_text()
+    assert (
+        main(
+            ["predict", str(folder / "system.thrifty"), str(folder / "rows.csv"), "-o", str(folder / "b.csv")]
+        )
+        == 0
+    )
+    assert "mean cost" in capsys.readouterr().out
+    assert main(["export", str(folder / "system.thrifty"), "-o", str(folder / "c")]) == 2
+    assert "asks models instead" in capsys.readouterr().err

@@ -22,15 +22,18 @@ from thrifty.engine.evidence.collect import chain_of
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.plots import draw_in_force, file_bytes, new_figure
 from thrifty.engine.table.files import name_of, read_table
-from thrifty.engine.table.reader import Cells
+from thrifty.engine.table.reader import Cells, Schema
+from thrifty.engine.table.table import Table
 from thrifty.engine.table.training import targets_of
 from thrifty.engine.tasks.ranking import RankingTask
+from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.chain import explain_rows
 from thrifty.errors import InvalidInputError, listed
 from thrifty.learners.cascade.estimators import BudgetedCascade
 from thrifty.learners.estimators.base import ChainEstimator
 from thrifty.learners.routing.frontier import RouterFrontier
 from thrifty.learners.routing.log_files import pivot_log
+from thrifty.learners.routing.model_cascade import ModelCascade
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.table_fit import labels_by_name, record_of
 from thrifty.progress import Progress
@@ -42,6 +45,7 @@ from thrifty.scale.fit import Each, frontier_on, sample_rows
 from thrifty.scale.folder import each_of_files, find_files
 from thrifty.scale.scorer import Scorer, answers_of, csv_types, stage_names
 
+_MOVABLE = (ChainEstimator, ModelRouter, ModelCascade)
 _NEW_ROWS = 1000
 _N_POINTS = 14
 
@@ -58,9 +62,17 @@ def column_name(system: Any, part: str) -> str:
     """Name of the column of the "target", "row_key" or "query"; empty if the file has none."""
     if part != "query":
         return str(getattr(record_of(system), part))
-    is_ranking = isinstance(chain_of(system).task, RankingTask)
+    is_ranking = isinstance(_task_of(system), RankingTask)
     # Chains of rankers have no name for it.
     return str(getattr(system, "query_name_", "") or "qid") if is_ranking else ""
+
+
+def _schema_of(system: Any) -> Schema:
+    return system.schema_ if isinstance(system, ModelCascade) else chain_of(system).schema
+
+
+def _task_of(system: Any) -> Task:
+    return system.task_ if isinstance(system, ModelCascade) else chain_of(system).task
 
 
 def named_row_key(system: Any, row_key: str | None) -> str | None:
@@ -107,11 +119,11 @@ def read_rows(
         frame = read_table(path)
         is_log = {"model", "quality"} <= {*frame.columns}
         return Rows(frame, *(_read_log(system, frame, path) if is_log else (system.rows_of(frame), path)))
-    chain, keys = chain_of(system), named_row_key(system, row_key)
+    schema, keys = _schema_of(system), named_row_key(system, row_key)
     # Levels, keys with leading zeros and labels that are text must not be read as numbers.
-    labels = [target or column_name(system, "target")] if chain.classes.dtype.kind in "UO" else []
-    frame = read_table(path, as_text=[*chain.schema.text_columns, keys or "", *labels])
-    cells = chain.schema.cells(frame, unseen_is_missing=unseen_is_missing, row_key=keys)
+    labels = [target or column_name(system, "target")] if _task_of(system).classes.dtype.kind in "UO" else []
+    frame = read_table(path, as_text=[*schema.text_columns, keys or "", *labels])
+    cells = schema.cells(frame, unseen_is_missing=unseen_is_missing, row_key=keys)
     return Rows(frame, cells, path)
 
 
@@ -141,7 +153,7 @@ def labelled_rows(
         if target or query:
             raise InvalidInputError("--target and --query are for estimators; a router reads a log.")
         return read_rows(system, path)
-    schema = chain_of(system).schema
+    schema = _schema_of(system)
     target, query = target_columns(system, target, query)
     if is_many(path):
         each = partitions_of(system, path, target, [*([query] if query else []), *by])
@@ -152,7 +164,7 @@ def labelled_rows(
             print_note(f"{len(frame):,} of {n_rows:,} rows are measured, drawn by what they hold")
     else:
         rows = read_rows(system, path, target=target)
-    return rows._replace(labels=targets_of(rows.frame, target, chain_of(system).classes, query))
+    return rows._replace(labels=targets_of(rows.frame, target, _task_of(system).classes, query))
 
 
 def partitions_of(system: Any, table: Path, target: str, others: Sequence[str] = (), **options: Any) -> Each:
@@ -171,8 +183,9 @@ def expected_of(system: Any) -> Facts:
 
 def _frontier_of(system: Any) -> Frontier:
     """Operating points of a system; an error where nothing was measured."""
-    if isinstance(system, ChainEstimator | ModelRouter) and hasattr(system, "frontier_"):
-        return system.frontier_
+    if isinstance(system, _MOVABLE) and hasattr(system, "frontier_"):
+        frontier: Frontier = system.frontier_
+        return frontier
     raise InvalidInputError(
         f"the file holds a {method_of(system)} that was saved from Python without evidence of held-out rows, from "
         f"which results of new rows are estimated. Save the estimator with evidence=True."
@@ -188,7 +201,7 @@ def at_operating_point(system: Any, goal: Goal) -> Any:
 def goals_for(system: Any, goal: Goal) -> dict[str, Any]:
     """Arguments of ``at`` for a goal, with limits by label; goals that the system does not know are refused."""
     goals = goal.as_dict()
-    is_movable = isinstance(system, ChainEstimator | ModelRouter)
+    is_movable = isinstance(system, _MOVABLE)
     parameters = signature(system.at).parameters if is_movable else {}
     for name, value in goals.items():
         if name not in parameters:
@@ -295,7 +308,7 @@ def files_in_words(totals: dict[str, Any], scorer: Scorer, out: Path) -> None:
 
 def at_held_budget(system: Any, rows: Rows, budget: float | None, path: Path) -> tuple[Any, float]:
     """The system at the point that spends a budget, or that of its fit, on just these rows; and the budget."""
-    if isinstance(system, ModelRouter):
+    if isinstance(system, ModelRouter | ModelCascade):
         raise InvalidInputError(f"--hold-budget is not for a {method_of(system)}. Leave it out.")
     held = getattr(system, "budget", None) if budget is None else budget
     if held is None:
@@ -312,6 +325,8 @@ def answers_table(system: Any, rows: Rows) -> Any:
     """
     import pandas as pd
 
+    if isinstance(system, ModelCascade):
+        return pd.DataFrame(system.answers(_read_whole(system, rows.X)))
     if isinstance(system, ModelRouter):
         if rows.labels is None:
             return pd.DataFrame(dict(zip(("model", "cost"), system.first_asked(rows.X), strict=True)))
@@ -327,6 +342,12 @@ def answers_table(system: Any, rows: Rows) -> Any:
     return answers
 
 
+def _read_whole(system: ModelCascade, cells: Cells) -> Table:
+    """Rows with all of their columns, which models read; one that cannot be read is refused."""
+    cells.refuse_unreadable()
+    return system.schema_.table_of(cells)
+
+
 def notes_of_answers(system: Any, rows: Rows, answers: Any, row_key: str | None) -> list[str]:
     """Notes on columns that were not read, and on rows of which the full model saw little."""
     if isinstance(system, ModelRouter):
@@ -335,7 +356,9 @@ def notes_of_answers(system: Any, rows: Rows, answers: Any, row_key: str | None)
     extra = [name for name in rows.frame.columns if name not in {*rows.X.names, *others}]
     table = name_of(rows.path)
     notes = [f"columns of {table} that the system does not read: {listed(extra)}"] if extra else []
-    n_rows = count_mostly_missing(system, rows.X, answers["stage"].to_numpy())
+    n_rows = (
+        0 if "stage" not in answers else count_mostly_missing(system, rows.X, answers["stage"].to_numpy())
+    )
     if n_rows:
         notes.append(
             f"{n_rows:,} row{'s were' if n_rows > 1 else ' was'} answered by the full model although more than half of "
@@ -350,7 +373,7 @@ def answers_in_words(numbers: dict[str, Any], goal: Goal) -> None:
         shares = ", ".join(f"{name} {n:,}" for name, n in numbers["models"].items())
         print_text(f"wrote {numbers['rows']:,} rows to {numbers['file']}: {shares}")
         if "quality" not in numbers:
-            print_text(f"expected cost {numbers['cost']:.4g} a row")
+            print_text(f"{'mean' if 'answers' in numbers else 'expected'} cost {numbers['cost']:.4g} a row")
             return
         n_known = numbers["rows_of_known_quality"]
         words = f" in the {n_known:,} rows that asked the same model" if n_known < numbers["rows"] else ""
@@ -383,8 +406,10 @@ def answers_in_words(numbers: dict[str, Any], goal: Goal) -> None:
 def answers_numbers(system: Any, answers: Any, out: Path, held: float | None) -> dict[str, Any]:
     """Summary of a table of answers, for ``--json``."""
     numbers: dict[str, Any] = {"file": str(out), "rows": len(answers)}
-    if isinstance(system, ModelRouter):
+    if "model" in answers:
         numbers["models"] = answers["model"].value_counts().to_dict()
+        if "answer" in answers:
+            numbers |= _counted(system, answers["answer"])
         if "quality" in answers:
             numbers["rows_of_known_quality"] = int(answers["quality"].notna().sum())
         measured = [name for name in ("cost", "quality", "ips") if name in answers]
@@ -402,10 +427,14 @@ def answers_numbers(system: Any, answers: Any, out: Path, held: float | None) ->
     if "query" in answers:
         spent = answers.groupby("query", sort=False)["cost"].sum()
         numbers |= {"queries": len(spent), "mean_cost_per_query": float(spent.mean())}
-    if len(chain_of(system).classes):
-        counts = answers["answer"].value_counts()
-        return numbers | {"answers": {str(label): int(count) for label, count in counts.items()}}
-    return {**numbers, "answers": answers["answer"].agg(["min", "mean", "max"]).to_dict()}
+    return numbers | _counted(system, answers["answer"])
+
+
+def _counted(system: Any, answers: Any) -> dict[str, Any]:
+    """Numbers of rows with each label, or least, mean and largest number."""
+    if len(_task_of(system).classes):
+        return {"answers": {str(label): int(count) for label, count in answers.value_counts().items()}}
+    return {"answers": answers.agg(["min", "mean", "max"]).to_dict()}
 
 
 # -- explain ---------------------------------------------------------------------------------------
@@ -417,7 +446,11 @@ def explanations(system: Any, rows: Rows, places: slice) -> Sequence[Any]:
         log = {name: values[places] for name, values in (rows.labels or {}).items() if name != "propensity"}
         X = rows.X.iloc[places] if hasattr(rows.X, "iloc") else rows.X[places]
         return list(system.explain(X, **log))
-    chain, cells = chain_of(system), rows.X.take(np.arange(len(rows.X))[places])
+    cells = rows.X.take(np.arange(len(rows.X))[places])
+    if isinstance(system, ModelCascade):
+        explained: Sequence[Any] = system.explain(_read_whole(system, cells))
+        return explained
+    chain = chain_of(system)
     return explain_rows(chain, chain.reader(cells), chain.schema.names)
 
 
@@ -435,6 +468,9 @@ def frontier_on_table(
         raise InvalidInputError(
             "the points of a router are measured on a log by `thrifty report`. Leave TABLE out."
         )
+    if isinstance(system, ModelCascade):
+        rows = labelled_rows(system, path, target, None, (), 0)
+        return frontier.on([system.evidence_on(_read_whole(system, rows.X), rows.labels)]), len(rows.X)
     name, _ = target_columns(system, target)
     each = partitions_of(system, path, name, n_jobs=n_jobs, progress=progress)
     means, n_rows = frontier_on(system, each, name)
@@ -447,7 +483,7 @@ def frontier_in_words(system: Any, frontier: Frontier, n_rows: int, path: Path) 
         print_text(f"{path}: {len(frontier):,} efficient points on {n_rows:,} rows")
         points = zip(frontier.rule, frontier.cost, frontier.score, strict=True)
         cells = [(rule, f"{cost:.4g}", f"{quality:.3f}") for rule, cost, quality in points]
-        print_table([("rule", "cost", "quality"), *cells])
+        print_table([("rule", "cost", frontier.score_name), *cells])
         print_text(f"Out of fold: {system.explain()}.")
         return
     facts = expected_of(system)
@@ -476,7 +512,7 @@ def frontier_in_words(system: Any, frontier: Frontier, n_rows: int, path: Path) 
 def frontier_numbers(system: Any, frontier: Frontier, n_rows: int) -> dict[str, Any]:
     """Efficient points and the point in force, for ``--json``."""
     if isinstance(frontier, RouterFrontier):
-        points = {"cost": frontier.cost, "quality": frontier.score, "rule": frontier.rule}
+        points = {"cost": frontier.cost, frontier.score_name: frontier.score, "rule": frontier.rule}
         return {"frontier": {**points, "aiq": frontier.aiq}}
     facts = expected_of(system)
     return {
@@ -494,7 +530,8 @@ def frontier_picture(system: Any, frontier: Frontier, kind: str) -> bytes:
     sign, full = -1.0 if frontier.is_priced else 1.0, None
     if isinstance(system, ChainEstimator) and system.evidence_.full_quality is not None:
         full = chain_of(system).price_list.cost_of_full, sign * system.evidence_.full_score
-    draw_in_force(ax, system.expected_cost_, sign * system.expected_score_, full=full, label="in force")
+    plan = system.router_ if isinstance(system, ModelCascade) else system  # by the score of the frontier
+    draw_in_force(ax, plan.expected_cost_, sign * plan.expected_score_, full=full, label="in force")
     return file_bytes(figure, kind)
 
 
@@ -530,6 +567,8 @@ def measured(system: Any, rows: Rows, by: Sequence[str]) -> tuple[Facts, dict[st
     if isinstance(system, ModelRouter):
         return _measured_on_log(system, rows, by)
     groups = groups_of(by, rows.frame)
+    if isinstance(system, ModelCascade):
+        return _asked(system, measure(system, _read_whole(system, rows.X), rows.labels, by=groups))
     expected = expected_of(system)
     chain = chain_of(system)
     # An unreadable cell is refused in a column that a stage or the full model reads, and missing in all others.
@@ -560,6 +599,11 @@ def _measured_on_log(
     facts = measure(
         router, rows.X, log.pop("quality"), **log, by={name: groups[name].to_numpy() for name in by}
     )
+    return _asked(router, facts)
+
+
+def _asked(system: Any, facts: Facts) -> tuple[Facts, dict[str, Any], list[str]]:
+    """Shares of rows that ask each model, and what is expected of the plan, beside a report."""
     models = {
         purchase.name: {"share": share, "cost": spent}
         for purchase, share, spent in zip(
@@ -567,7 +611,7 @@ def _measured_on_log(
         )
     }
     shares = [f"{name} {100 * model['share']:.1f} %" for name, model in models.items() if model["share"]]
-    return facts, {"models": models}, [f"Asked: {', '.join(shares)}.", f"Out of fold: {router.explain()}."]
+    return facts, {"models": models}, [f"Asked: {', '.join(shares)}.", f"Out of fold: {system.explain()}."]
 
 
 def report_in_words(facts: Facts, sentences: Sequence[str], out: Path) -> None:

@@ -263,7 +263,9 @@ def report(
         fitted = load(system, public_key=public_key)
         rows = view.labelled_rows(fitted, table, target, query, by or (), sample)
         facts, numbers, sentences = view.measured(fitted, rows, by or ())
-        facts = replace(facts, title=title or f"What {system.stem} does on {table.name}", unit=unit)
+        facts = replace(
+            facts, title=title or f"What {system.stem} does on {table.name}", unit=unit or facts.unit
+        )
         show("measuring", 1, 1)
     write_atomically(out, page_of(facts).encode())
     if json:

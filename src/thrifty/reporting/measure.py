@@ -32,11 +32,14 @@ from thrifty.engine.evidence.measures import (
 from thrifty.engine.evidence.thresholds import convex_hull
 from thrifty.engine.full.crossfit import KINDS
 from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import ClassTask, CostMatrix
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.tasks.task import Task, mean_errors
+from thrifty.engine.walk.next_model import walk
 from thrifty.errors import InvalidInputError
 from thrifty.learners.routing.logs import check_evidence, costs_of, matrix, row_keys
+from thrifty.learners.routing.model_cascade import ModelCascade
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.table_fit import record_of
 from thrifty.reporting.facts import (
@@ -99,6 +102,8 @@ def measure(
     log = {"cost": cost, "answers": answers, "evidence": evidence}
     if isinstance(system, ModelRouter):
         return _measure_router(system, X, {"quality": y, **log}, by or {}, rivals or {}, draws)
+    if isinstance(system, ModelCascade) and not any(part is not None for part in log.values()):
+        return _measure_cascade(system, X, y, by or {}, rivals or {}, draws)
     for name, part in log.items():
         if part is not None:
             raise InvalidInputError(
@@ -597,8 +602,15 @@ def _measure_router(
     by: Mapping[str, ArrayLike],
     rivals: Mapping[str, Any],
     draws: dict[str, Any],
+    *,
+    name: str = "quality",
+    scale: "_Scale | None" = None,
 ) -> Facts:
-    """Replay a router at every operating point on the rows of a log in which all models of its pool were asked."""
+    """Replay a router at every operating point on the rows of a log in which all models of its pool were asked.
+
+    The score of the page has a name, and is ``scale`` of quality.
+    """
+    scale = _Scale(0.0, 1.0) if scale is None else scale
     if X is None:
         X = row_keys(len(log["quality"]), log["quality"])
     new, state, policy = router.read_log(X, **log), router.state_, router.policy_
@@ -630,9 +642,9 @@ def _measure_router(
         (rows,), np.zeros(len(walks), np.intp), np.arange(float(len(walks)))[:, None], budget, efficient
     )
     curves = _score_curves(
-        rows, shown, float(np.nanmean(single_cost[:, best])), draws, name="quality", scale=_Scale(0.0, 1.0)
+        rows, shown, float(np.nanmean(single_cost[:, best])), draws, name=name, scale=scale
     )
-    known_constant = float(single_quality[:, cheapest].mean()) if is_known[cheapest] else None
+    known_constant = float(scale(single_quality[:, cheapest].mean())) if is_known[cheapest] else None
     asked = [
         np.column_stack([(walk.asked == model).any(axis=1) for model in range(new.log.n_models)])
         for walk in walks
@@ -640,7 +652,7 @@ def _measure_router(
     in_pool = [model for model, name in enumerate(state.pool) if name == state.names[best]]
     to_best: list[Bools] = [np.asarray(models[:, in_pool].any(axis=1)) for models in asked]
     hull = np.flatnonzero(is_known)[convex_hull(state.single_cost[is_known], state.single_quality[is_known])]
-    mixes = (_plain(part[:, hull].mean(axis=0)) for part in (single_cost, single_quality))
+    costs, scores = (part[:, hull].mean(axis=0) for part in (single_cost, single_quality))
     by_cost = np.flatnonzero(whole)[np.argsort(paid[:, place], kind="stable")]
     receipts = by_cost[np.linspace(0, len(by_cost) - 1, min(_N_RECEIPTS, len(by_cost))).astype(np.intp)]
     n_rows, certificate = int(whole.sum()), router.certificate_
@@ -664,12 +676,12 @@ def _measure_router(
         bought=tuple(_plain(models.mean(axis=0)) for models in asked),
         spent=tuple(_plain((models * new.log.cost).mean(axis=0)) for models in asked),
         groupings=tuple(
-            partition_of(str(name), np.asarray(labels)[whole], n_rows).grouping(to_best, quality.T, full)
-            for name, labels in by.items()
+            partition_of(str(group), np.asarray(labels)[whole], n_rows).grouping(to_best, quality.T, full)
+            for group, labels in by.items()
         ),
         rivals=(
-            Rival("mixes of single models", *mixes),
-            *(_router_rival(name, rival, X, log, whole) for name, rival in rivals.items()),
+            Rival("mixes of single models", _plain(costs), _plain(scale(scores))),
+            *(_router_rival(called, rival, X, log, whole) for called, rival in rivals.items()),
         ),
         receipts=_router_receipts(router, X, log, receipts),
         certificate="" if certificate is None else f"has a certificate: {certificate}",
@@ -682,6 +694,44 @@ def _measure_router(
         if whole.all()
         else (("Left out", f"{len(X) - n_rows:,} rows in which a model was not asked"),),
         **draws,
+    )
+
+
+def _measure_cascade(
+    cascade: ModelCascade,
+    X: Any,
+    y: ArrayLike,
+    by: Mapping[str, ArrayLike],
+    rivals: Mapping[str, Any],
+    draws: dict[str, Any],
+) -> Facts:
+    """As a router on the log of what all estimators answer, beside the plain alternatives to its plan."""
+    table = Table.of(X).in_order_of(getattr(cascade, "feature_names_in_", None)).native
+    zero, one = cascade.score_of(0.0), cascade.score_of(1.0)
+    scale = _Scale(zero, one - zero)
+    log: dict[str, Any] = {"cost": None, "answers": None, **cascade.log_of(table, y)}
+    rows, router = log.pop("X"), cascade.router_
+    facts = _measure_router(router, rows, log, by, {}, draws, name=cascade.score_name, scale=scale)
+    new = router.read_log(rows, **log).log
+    others = []
+    for plain in cascade.alternatives_:
+        replay = walk(plain.rule, 0, new)
+        others.append(Rival(plain.name, (float(replay.cost.mean()),), (float(scale(replay.quality.mean())),)))
+    for name, rival in rivals.items():
+        if not isinstance(rival, ModelCascade) or rival.score_name != cascade.score_name:
+            raise InvalidInputError(
+                f"rivals[{name!r}] must be a {type(cascade).__name__} with the same score, {cascade.score_name}; got a "
+                f"{type(rival).__name__}."
+            )
+        evidence = rival.evidence_on(table, y)
+        means = Frontier.from_evidence([evidence], every_point=True)
+        others.append(Rival(name, _plain(means.cost), _plain(rival.score_of(means.score))))
+    return replace(
+        facts,
+        method=type(cascade).__name__,
+        rivals=(*facts.rivals, *others),
+        title=f"What {cascade.score_name} costs",
+        unit="seconds" if cascade.seconds_ else "",
     )
 
 

@@ -46,7 +46,7 @@ def report(
     cost: Any = None,
     answers: Any = None,
     evidence: Any = None,
-    title: str = "What accuracy costs",
+    title: str | None = None,
     unit: str = "",
 ) -> Path:
     """Measure a fitted system on labelled rows, and write one HTML page that explains every operating point.
@@ -70,8 +70,8 @@ def report(
         Other systems, to compare with on the same rows; a frontier must be scored on them.
     cost, answers, evidence : array-like of shape (n_samples, n_models), optional
         Log of a router, as in its ``fit``.
-    title, unit : str
-        Title of the page, and unit of the prices.
+    title, unit : str, optional
+        Title of the page, and unit of the prices; measured seconds are called so.
 
     Returns
     -------
@@ -96,7 +96,9 @@ def report(
     check_output(page)
     log = {"cost": cost, "answers": answers, "evidence": evidence}
     facts = measure(system, X, y, by=groups_of(by, X), rivals=rivals, **log)
-    write_atomically(page, page_of(replace(facts, title=title, unit=unit)).encode())
+    write_atomically(
+        page, page_of(replace(facts, title=title or facts.title, unit=unit or facts.unit)).encode()
+    )
     return page
 
 

@@ -47,12 +47,7 @@ LABELS = {
         "of the fit",
     },
     "routing": {
-        "picture": "Quality for the money",
-        "score": "Quality",
-        "vertical": "Mean quality",
-        "groups": "Quality by group",
         "constant": "cheapest model",
-        "certified": "the mean quality lost against a single model, or the mean cost of the next rows",
         "full": "best single model",
         "purchases": "Models asked",
         "purchases_hint": "At the budget above. A model costs rows differently: the last column is what was paid, and "
@@ -89,7 +84,21 @@ def titles_of(facts: Facts) -> dict[str, str]:
     """Titles and names on the page."""
     name = facts.score.name
     shared = {"picture": f"{name} for the money", "score": name, "vertical": name}
+    if facts.kind == "routing":
+        title, mean = name[0].upper() + name[1:], _name_of_mean(facts)
+        shared = {
+            "picture": f"{title} for the money",
+            "score": title,
+            "vertical": f"Mean {mean}" if mean == name else name,
+            "groups": f"{mean[0].upper()}{mean[1:]} by group",
+            "certified": f"the mean {mean} lost against a single model, or the mean cost of the next rows",
+        }
     return _COMMON | shared | LABELS[facts.kind]
+
+
+def _name_of_mean(facts: Facts) -> str:
+    """Name of the mean over rows on a page about models that are asked; an R2 is none."""
+    return "quality" if facts.score.name.startswith("R2") else facts.score.name
 
 
 # -- numbers as text ---------------------------------------------------------------------------------
@@ -138,7 +147,7 @@ def value_text(facts: Facts, name: str, value: float | None) -> str:
         largest = max(curve.constant or curve.value[0] for curve in facts.measures if curve.name in ERRORS)
         return _fixed(value, _digits(largest))
     digits = 1 if facts.n_rows < 20_000 else 2  # what the number of rows can tell apart
-    is_share = "accuracy" in name or name.startswith("recall of ")
+    is_share = "accuracy" in name or name.startswith(("recall of ", "agreement with "))
     return _percent(value, digits) if is_share else _fixed(value, digits + 2)
 
 
@@ -530,14 +539,14 @@ def _tables(facts: Facts) -> Iterator[dict[str, Any]]:
 def _group_tables(facts: Facts) -> Iterator[dict[str, Any]]:
     def means(sums: Sequence[float], counts: Sequence[int]) -> list[str]:
         name = "MAE" if facts.is_number else "recall of a class"
-        name = "quality" if facts.kind == "routing" else name
+        name = _name_of_mean(facts) if facts.kind == "routing" else name
         return [value_text(facts, name, total / n) for total, n in zip(sums, counts, strict=True)]
 
     for number, group in enumerate(facts.groupings):
         name = "MAE" if facts.is_number else "recall" if number == 0 else "right"
         first = "Errors by range of the target" if facts.is_number else "Recall by class"
         if facts.kind == "routing":
-            name, first = "quality", f"By {group.name}"
+            name, first = _name_of_mean(facts), f"By {group.name}"
         full = None if group.full_sums is None else means(group.full_sums, group.n_rows)
         at = []
         for sent, sums in zip(group.sent, group.sums, strict=True):

@@ -20,6 +20,8 @@ _ADDRESS = re.compile(r"https?://[^/\s?#]+(/[^\s?#]*)?/v2/models/[^/\s?#]+(/vers
 
 Settings = TypeVar("Settings")
 
+WHERE = 'url = "http://HOST:PORT/v2/models/NAME" or onnx = "FILE.onnx"'
+
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 """Addresses that only this machine reaches."""
 
@@ -422,6 +424,16 @@ class Config:
                     raise InvalidInputError(
                         f"[providers.{name}] sells {column!r}, which another provider sells. Choose one."
                     )
+
+    def models_of(self, system: str, kind: type[Settings], names: Collection[str]) -> Mapping[str, Settings]:
+        """Settings of the models of a system that has these names; those of others, or of another kind, are refused."""
+        for name, settings in self.models.items():
+            if name not in names:
+                raise InvalidInputError(f"[models.{name}] is no model of {system}.{closest(name, names)}")
+            if not isinstance(settings, kind):
+                way_out = 'url = "https://HOST/v1"' if kind is ModelSettings else WHERE
+                raise InvalidInputError(f"[models.{name}] must say where {name!r} is: {way_out}.")
+        return self.models
 
     def with_changes(self, **changes: Any) -> "Config":
         """The settings with those of the changes that are not None."""

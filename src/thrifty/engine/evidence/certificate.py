@@ -426,7 +426,7 @@ class Certificate:
     def _limits(self, loses: str, has: str) -> str:
         """The certified limits, with their verb."""
         if self.against is not None:
-            return f"{has} a mean quality at most {self.max_loss:.6g} below that of {self.against}"
+            return f"{has} a mean {self.loss or 'quality'} at most {self.max_loss:.6g} below that of {self.against}"
         if self.largest is not None:
             return (
                 f"{has} a mean {self.loss or 'error'} (clipped at {self.largest:.6g}) that exceeds the full model's by "

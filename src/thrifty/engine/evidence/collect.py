@@ -30,9 +30,11 @@ def chain_of(thing: Any) -> Chain:
     chain = getattr(thing, "chain_", thing)
     if not isinstance(chain, Chain):
         fitted = "is not fitted" if hasattr(thing, "fit") else "is none"
+        fitted = (
+            "asks models instead" if hasattr(thing, "frontier_") else f"{fitted}, or answers without stages"
+        )
         raise InvalidInputError(
-            f"this needs a chain, or a fitted estimator of thrifty that has one; the {type(thing).__name__} {fitted}, "
-            f"or answers without stages."
+            f"this needs a chain, or a fitted estimator of thrifty that has one; the {type(thing).__name__} {fitted}."
         )
     return chain
 

@@ -23,10 +23,13 @@ class RouterFrontier(Frontier):
     ----------
     single_cost, single_quality : ndarray of shape (n_models,)
         Each model alone on the rows of the fit, in the order of ``models``.
+    score_name : str
+        What the score is.
     """
 
     single_cost: Floats = field(default_factory=_no_models)
     single_quality: Floats = field(default_factory=_no_models)
+    score_name: str = "quality"
 
     quality = FormerName("score")
 
@@ -43,7 +46,7 @@ class RouterFrontier(Frontier):
 
     def plot(self, ax: Any = None, **line: Any) -> Any:
         """Draw quality against mean cost on matplotlib axes, beside the single models, and return them."""
-        labels = ("mean cost per row", "mean quality")
+        labels = ("mean cost per row", f"mean {self.score_name}")
         ax = draw_frontier(ax, self.cost, self.score, labels, steps=False, **line)
         ax.plot(self.single_cost, self.single_quality, "x", color="grey", label="single models")
         return ax

@@ -26,6 +26,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
+from thrifty.engine.evidence.certificate import Certificate
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.full.crossfit import TrainingRows, cross_fit_full
 from thrifty.engine.full.model import AbsentFull, FullModel, ask_model, is_estimator
@@ -353,7 +354,12 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
     @property
     def score_name(self) -> str:
         """Name of the score: with a reference, agreement with it."""
-        return self._score_name if self.reference_ is None else f"agreement with {self.reference_}"
+        return "accuracy" if self.reference_ is None else f"agreement with {self.reference_}"
+
+    @property
+    def quality_name(self) -> str:
+        """Name of what the plan, its frontier and certificates take means of."""
+        return self.score_name
 
     def _mention_no_gain(self) -> None:
         """Warn where no plan for less is level with the best model up to a standard error, out of fold."""
@@ -368,11 +374,11 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         others = (
             "the cheapest estimator is the best one"
             if np.isnan(reached)
-            else f"the plan reaches {self.score_of(reached):.4g} for {_WORTH_IT:.0%} of that"
+            else f"the plan reaches {self.score_of(reached):.4g} for {_WORTH_IT:.0%} of that price"
         )
         warnings.warn(
-            f"no plan is as good as {name} alone for less: out of fold {name} scores {self.score_of(alone):.4g} for "
-            f"{price:.3g} a row; {others}.",
+            f"no plan is as good as {name} alone for less: out of fold {name} has {self.score_name} "
+            f"{self.score_of(alone):.4g} for {price:.3g} a row; {others}.",
             NothingSavedWarning,
             stacklevel=3,
         )
@@ -418,7 +424,10 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             As of ``ModelRouter.certified``, as are further arguments.
         """
         log = self.log_of(X, y)
-        return self._with_router(self.router_.certified(**log, max_loss=max_loss, budget=budget, **how))
+        router = self.router_.certified(**log, max_loss=max_loss, budget=budget, **how)
+        if isinstance(router.certificate_, Certificate):
+            router.certificate_ = replace(router.certificate_, loss=self.quality_name)
+        return self._with_router(router)
 
     def _with_router(self, router: ModelRouter, **parameters: Any) -> Self:
         other = copy.copy(self)
@@ -442,6 +451,17 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         """
         answers: Labels = self.task_.answers(self.run(X, row_key).outputs)
         return answers
+
+    def answers(self, X: Any, row_key: Any = None) -> dict[str, Labels]:
+        """Columns of a table, of one run: answer, probability of a label, estimator that answers, and cost."""
+        run = self.run(X, row_key)
+        is_class = len(self.task_.classes) > 0
+        return {
+            "answer": self.task_.answers(run.outputs),
+            **({"probability": run.outputs.max(axis=1)} if is_class else {}),
+            "model": np.array(self.router_.pool_, dtype=object)[run.model],
+            "cost": run.cost,
+        }
 
     def cost(self, X: Any, row_key: Any = None) -> Floats:
         """Price of the estimators that are asked about each row; they are asked to tell it."""
@@ -533,7 +553,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
     @property
     def frontier_(self) -> RouterFrontier:
         """Mean price and quality of the operating points, out of fold."""
-        return self.router_.frontier_
+        return replace(self.router_.frontier_, score_name=self.quality_name)
 
     @property
     def expected_cost_(self) -> float:
@@ -618,8 +638,6 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
     def _evidence_of(self, outputs: Floats, names: Sequence[str] | None = None) -> Floats:
         """What the plan is told about the answers of some estimators."""
         raise NotImplementedError
-
-    _score_name = "accuracy"
 
     def score_of(self, quality: Any) -> Any:
         """Score for users from mean quality."""
@@ -758,7 +776,15 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
     True
     """
 
-    _score_name = "R2"
+    @property
+    def score_name(self) -> str:
+        """Name of the score: with a reference, agreement with it."""
+        return "R2" if self.reference_ is None else f"R2 (agreement with {self.reference_})"
+
+    @property
+    def quality_name(self) -> str:
+        """Name of what the plan, its frontier and certificates take means of."""
+        return "quality"
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2 of the predictions."""
