@@ -121,11 +121,11 @@ def last_stage(candidate, loss, nodes):
 def test_a_held_out_gate_does_not_know_the_losses_of_its_fold(known):
     problem, sets, candidate = known
     fold, price = problem.folds[0], middle_price(candidate)
-    before = learn_gates(problem, candidate, price).held_out
+    before = learn_gates(problem, candidate, price)[0]
     changed = candidate.loss.copy()
     changed[fold] = 1 - changed[fold]
     last = last_stage(candidate, changed, RowNodes.on_line(sets[1:]))  # only the labels of the fold differ
-    after = learn_gates(problem, last, price).held_out
+    after = learn_gates(problem, last, price)[0]
     np.testing.assert_array_equal(after[fold, 0], before[fold, 1])
     assert (after[:, 0] != before[:, 1]).any()
 
@@ -140,14 +140,14 @@ def test_the_gate_of_a_node_is_learned_from_the_rows_that_stand_there(known):
     one, other = (
         learn_gates(problem, last_stage(candidate, loss, nodes), price) for loss in (candidate.loss, changed)
     )
-    np.testing.assert_array_equal(one.held_out[~there], other.held_out[~there])
-    assert (one.held_out[there] != other.held_out[there]).any()
-    assert [trees.n_features for trees in one.grow()[0]] == [4, 4]
+    np.testing.assert_array_equal(one[0][~there], other[0][~there])
+    assert (one[0][there] != other[0][there]).any()
+    assert [trees.n_features for trees in one[1]()[0]] == [4, 4]
 
 
 def test_a_gate_reads_its_block_in_the_order_of_purchase(known):
     problem, sets, candidate = known
-    trees = learn_gates(problem, candidate, middle_price(candidate)).grow()
+    trees = learn_gates(problem, candidate, middle_price(candidate))[1]()
     X, _ = make(800, 0.4)
     block = np.column_stack([X[:, sets[1]], candidate.served_scores[:, 1]])
     other = block.copy()

@@ -236,25 +236,19 @@ def _plain(text: str) -> str:
 # -- routes and purchases ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Bar:
-    """A horizontal bar: its name, its ends, and the note behind it."""
-
-    name: str
-    begin: float
-    end: float
-    note: str
+Bar = tuple[str, float, float, str]
+"""Name of a horizontal bar, its ends, and the note behind it."""
 
 
 def draw_route(way: Explanation, ax: Any = None) -> Any:
     """Draw the route of a row: its cost before and after each stage, and the answer of that stage."""
-    bars, paid = [], 0.0
+    bars, paid = list[Bar](), 0.0
     for number, stage in enumerate(way.stages):
         note = answer_text(stage.answer, stage.probability) + (", goes on" if stage.goes_on else ", stops")
-        bars.append(_Bar(f"{number}: {shortened(stage.bought)}", paid, stage.cost, note))
+        bars.append((f"{number}: {shortened(stage.bought)}", paid, stage.cost, note))
         paid = stage.cost
     if way.asked_full:
-        bars.append(_Bar("full model", paid, way.cost, answer_text(way.answer, way.probability)))
+        bars.append(("full model", paid, way.cost, answer_text(way.answer, way.probability)))
     less = "less than" if way.saved >= 0 else "more than"
     title = f"paid {way.cost:g}, {abs(way.saved):g} {less} the full model"
     return _draw_bars(bars, "paid so far", title, ax)
@@ -298,25 +292,25 @@ def purchased(prices: PriceList, bought: Bools, shares: Floats, names: Sequence[
 def draw_purchases(purchases: Sequence[Purchased], ax: Any = None) -> Any:
     """Draw the share of rows that make each purchase."""
     bars = [
-        _Bar(purchase.name, 0.0, purchase.share, f"{purchase.share:.0%} of rows, price {purchase.price:g}")
+        (purchase.name, 0.0, purchase.share, f"{purchase.share:.0%} of rows, price {purchase.price:g}")
         for purchase in purchases
     ]
     return _draw_bars(bars, "share of rows that buy it", "What is bought", ax)
 
 
-def _draw_bars(bars: Sequence[_Bar], label: str, title: str, ax: Any) -> Any:
+def _draw_bars(bars: Sequence[Bar], label: str, title: str, ax: Any) -> Any:
     """Bars from top to bottom."""
     ax = _new_axes(len(bars)) if ax is None else ax
     places = np.arange(len(bars))
-    ax.barh(places, [bar.end - bar.begin for bar in bars], left=[bar.begin for bar in bars], height=0.62)
-    ax.set_yticks(places, [_plain(bar.name) for bar in bars])
+    ax.barh(places, [end - begin for _, begin, end, _ in bars], left=[bar[1] for bar in bars], height=0.62)
+    ax.set_yticks(places, [_plain(name) for name, *_ in bars])
     ax.invert_yaxis()
-    for place, bar in enumerate(bars):
+    for place, (_, _, end, text) in enumerate(bars):
         beside = {"textcoords": "offset points", "va": "center", "fontsize": 8}
-        note = ax.annotate(_plain(bar.note), (bar.end, place), (5, 0), **beside)
+        note = ax.annotate(_plain(text), (end, place), (5, 0), **beside)
         # The layout would make the bars narrower for it, which does not make it shorter.
         note.set_in_layout(False)
-    longest = max((bar.end for bar in bars), default=1.0) or 1.0
+    longest = max((end for _, _, end, _ in bars), default=1.0) or 1.0
     ax.set_xlim(0, _BARS_WIDTH * longest)
     ax.set_xticks([tick for tick in ax.get_xticks() if tick <= longest * (1 + 1e-9)])
     ax.set_xlabel(label)

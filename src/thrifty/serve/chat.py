@@ -34,7 +34,7 @@ from thrifty.engine.purchases.retry import attempts, http_session
 from thrifty.errors import InvalidInputError, RemoteFailure
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.rows import key_chance
-from thrifty.serve.config import Config, closest
+from thrifty.serve.config import Config, ModelSettings, closest
 from thrifty.serve.gateway import BaseGateway, Loaded
 from thrifty.serve.inference_protocol import read_json
 from thrifty.serve.language_models import (
@@ -317,12 +317,8 @@ class ServedRouter:
         self.rival = router.best_model
         self.cost_of_full = router.model_costs[self.rival]
         self.routes, prices = tuple(router.pool_), router.model_prices
-        for name in config.models:
-            if name not in prices:
-                raise InvalidInputError(
-                    f"[models.{name}] is no model of the router.{closest(name, list(prices))}"
-                )
-        lacking = [name for name in self.routes if name not in config.models]
+        settings = config.models_of("the router", ModelSettings, prices)
+        lacking = [name for name in self.routes if name not in settings]
         if lacking:
             raise InvalidInputError(
                 f"the router asks {', '.join(self.routes)}; [models.{lacking[0]}] must say where {lacking[0]!r} is: "
@@ -330,7 +326,7 @@ class ServedRouter:
             )
         self.models = {
             name: LanguageModel(
-                name, config.models[name], prices[name], former[name].breaker if name in former else None
+                name, settings[name], prices[name], former[name].breaker if name in former else None
             )
             for name in self.routes
         }

@@ -26,7 +26,7 @@ from thrifty.errors import (
 from thrifty.files import read_capped
 from thrifty.learners.routing.model_cascade import ModelCascade, Run
 from thrifty.serve.budget_controller import BudgetController
-from thrifty.serve.config import Config, closest
+from thrifty.serve.config import WHERE, Config, EstimatorSettings
 from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows, output_types
 from thrifty.serve.metrics import Drift
 from thrifty.serve.model import BATCH_ROWS
@@ -79,13 +79,9 @@ class ServedCascade:
                     f"cascade of models. Leave it out; [models.NAME] says where a model is."
                 )
         router, self.task, self.version = cascade.router_, cascade.task_, version
-        for name in config.models:
-            if name not in router.pool_ and name not in cascade.models_:
-                raise InvalidInputError(
-                    f"[models.{name}] is no model of the cascade.{closest(name, list(cascade.models_))}"
-                )
         self.routes = (*router.pool_, "none")  # -1 is the last one
-        self._config, self._remotes, self._runners = config, remotes, runners
+        self._settings = config.models_of("the cascade", EstimatorSettings, cascade.models_)
+        self._on_failure, self._remotes, self._runners = config.on_remote_failure, remotes, runners
         self._batch_thread, self._full_thread = batch_thread, full_thread
         self.rows = RequestRows(
             cascade.schema_,
@@ -113,13 +109,12 @@ class ServedCascade:
         """A model where the settings say that it is, or the one in the file."""
         if name in self._remotes:
             return _Remote(self._remotes[name], self.task, self.rows.names)
-        settings = self._config.models.get(name)
+        settings = self._settings.get(name)
         if settings is None and isinstance(model, AbsentFull) and name in self.routes:
             raise InvalidInputError(
-                f"the file does not hold the model {name!r}: [models.{name}] must say where it is, by url = "
-                f'"http://HOST:PORT/v2/models/NAME" or onnx = "FILE.onnx".'
+                f"the file does not hold the model {name!r}: [models.{name}] must say where it is, {WHERE}."
             )
-        if settings is not None:
+        if settings is not None and settings.onnx is not None:
             model = OnnxModel(Path(settings.onnx), self.task, self.rows.names)
         return _InThread(model, self._full_thread, self._batch_thread)
 
@@ -145,10 +140,10 @@ class ServedCascade:
         asked = ~np.isnan(np.concatenate([one.asked_outputs[:, :, 0] for one in runs])) | failed
         asked_rival = asked[:, [name == self.rival for name in self.routes[:-1]]].any(axis=1)
         failures = {int(row): f"model_{self.routes[model]}" for row, model in np.argwhere(failed)[::-1]}
-        if failures and self._config.on_remote_failure == "error":
+        if failures and self._on_failure == "error":
             raise FullModelDownError(", ".join(sorted(set(failures.values()))))
         model = np.concatenate([one.model for one in runs])
-        if self._config.on_remote_failure == "abstain":
+        if self._on_failure == "abstain":
             model[list(failures)] = -1
         return Answered(
             self.task,

@@ -296,16 +296,19 @@ class Supervisor:
         self._collector = MultiProcessCollector(self._shared, path=str(folder))  # type: ignore[no-untyped-call]
 
     def start(self) -> None:
-        """Start all workers; an error of the first one that fails is raised here."""
+        """Start all workers; an error of the first one that fails is raised here, and ``run`` replaces killed ones."""
         self._workers = [self._started(number) for number in range(self.config.workers)]
         for worker in self._workers:
-            try:
+            with contextlib.suppress(EOFError):  # it was killed
                 error = worker.pipe.recv()
-            except EOFError:
-                error = "a worker ended before it had started."
-            if error is not None:
-                raise InvalidInputError(error)
-            worker.is_ready = True
+                if error is not None:
+                    raise InvalidInputError(error)
+                worker.is_ready = True
+        if not any(worker.is_ready for worker in self._workers):
+            codes = [worker.process.exitcode for worker in self._workers]
+            raise InvalidInputError(
+                f"all workers ended before they had started, with exit codes {codes}. If memory is short, start fewer."
+            )
 
     def _started(self, number: int) -> _Worker:
         return _Worker(number, self._load, self.config, self._folder, self._listening, self._memory)

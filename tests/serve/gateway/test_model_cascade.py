@@ -206,6 +206,7 @@ def test_settings_that_a_cascade_of_models_cannot_have_are_refused(cascade, tmp_
         "bays", onnx="b.onnx"
     )
     assert "either url or onnx" in with_model("bayes", onnx="b.onnx", url="http://h/v2/models/b")
+    assert "must say where 'bayes' is: url" in with_model("bayes", url="http://h/v1")
     assert "NO_SUCH_KEY" in with_model("bayes", url="http://h/v2/models/b", key_env="NO_SUCH_KEY")
     (tmp_path / "bad.onnx").write_bytes(b"not a graph")
     assert "must be an ONNX model" in with_model("bayes", onnx=str(tmp_path / "bad.onnx"))

@@ -89,6 +89,8 @@ def served(numbers, tmp_path_factory):
     found.ask = lambda path, body=None, key="old": ask(port, path, body, key)
     found.admin = lambda path, body=None, key="root": ask(admin, path, body, key)
     try:
+        wait_for(lambda: len(workers_of(process)) == 2, found)
+        os.kill(workers_of(process)[1], signal.SIGKILL)
         wait_for(lambda: found.ask("/v2/health/ready")[0] == 200, found)
         wait_for(lambda: len(worker_rows(found.metrics())) == 2, found)
         yield found
@@ -123,6 +125,16 @@ def workers_of(process):
 def rows(numbers, make_table):
     table = make_table(3 * WINDOW, seed=5)[list(numbers.chain_.schema.names)]
     return [{"rows": [row]} for row in table.to_dict("records")]
+
+
+def test_a_worker_that_is_killed_while_the_others_start_is_replaced(served):
+    lines = [json.loads(line) for line in (served.folder / "log").read_text().splitlines()]
+    assert any(
+        line["message"] == "worker 1 is replaced: it ended with exit code -9"
+        for line in lines
+        if "message" in line
+    )
+    assert len(workers_of(served.process)) == 2
 
 
 def test_workers_share_the_budget_the_metrics_and_the_administration(served, numbers, rows):

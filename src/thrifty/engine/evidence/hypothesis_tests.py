@@ -278,10 +278,24 @@ def within_limit(bound: Floats, limit: float) -> Bools:
 
 def rows_needed(max_loss: float, confidence: float = 0.95) -> int:
     """Fewest rows with which ``max_loss`` can be certified: the least n with ``(1 - max_loss)^n <= 1 - confidence``."""
-    n_rows = max(1, int(np.ceil(np.log1p(-confidence) / np.log1p(-max_loss) * (1 - 1e-9))))
-    while not within_limit(clopper_pearson_bound(0, n_rows, confidence), max_loss):
-        n_rows += 1
-    return n_rows
+    return _fewest(lambda n: within_limit(clopper_pearson_bound(0, n, confidence), max_loss))
+
+
+def rows_needed_for_mean(max_loss: float, confidence: float) -> int:
+    """Fewest rows with which a mean excess of ``max_loss`` can be certified, if no row has a positive excess."""
+    each = np.array([float(log_wealth(np.zeros(1), max_loss, stake)[0]) for stake in STAKES])
+    return _fewest(lambda n: rejects(n * each, confidence))
+
+
+def _fewest(suffice: Callable[[int], Bools]) -> int:
+    """Fewest rows that suffice, where more of them do, too."""
+    few, many = 0, 1
+    while not suffice(many):
+        few, many = many, 2 * many
+    while many - few > 1:
+        middle = (few + many) // 2
+        few, many = (few, middle) if suffice(middle) else (middle, many)
+    return many
 
 
 def log_wealth(excess: Floats, mean: float, stake: float) -> Floats:
@@ -311,18 +325,6 @@ def betting_bound(excess: Floats, confidence: float, power: float = 1.0) -> floa
         middle = (low + high) / 2.0
         low, high = (low, middle) if is_excluded(middle) else (middle, high)
     return high
-
-
-def rows_needed_for_mean(max_loss: float, confidence: float) -> int:
-    """Fewest rows with which a mean excess of ``max_loss`` can be certified, if no row has a positive excess."""
-    each = np.array([float(log_wealth(np.zeros(1), max_loss, stake)[0]) for stake in STAKES])
-    few, many = 0, 1
-    while not rejects(many * each, confidence):
-        few, many = many, 2 * many
-    while many - few > 1:
-        middle = (few + many) // 2
-        few, many = (few, middle) if rejects(middle * each, confidence) else (middle, many)
-    return many
 
 
 # -- trials ----------------------------------------------------------------------------------------

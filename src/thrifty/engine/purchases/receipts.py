@@ -272,16 +272,11 @@ class PurchaseReader:
             patterns, pattern_of = np.unique(lacking, axis=0, return_inverse=True)
         for number, pattern in enumerate(patterns):
             waiting = rows if len(patterns) == 1 else rows[pattern_of.reshape(-1) == number]
-            for question in self._questions(columns[pattern]):
-                if len(question) and len(waiting):
+            wanted = columns[pattern]
+            seller = np.zeros(len(wanted)) if self._asked_apart is None else self._asked_apart[wanted]
+            for question in [wanted[seller == one] for one in dict.fromkeys(seller.tolist())]:
+                if len(waiting):
                     waiting = self._fetch(waiting, question)
-
-    def _questions(self, columns: Ints) -> list[Ints]:
-        """Columns that the source is asked for together."""
-        if self._asked_apart is None:
-            return [columns]
-        parts = self._asked_apart[columns]
-        return [columns[parts == part] for part in dict.fromkeys(parts.tolist())]
 
     def _fetch(self, rows: Ints, columns: Ints) -> Ints:
         """Request some columns of some rows, and return the rows that did not fail."""
@@ -293,7 +288,13 @@ class PurchaseReader:
                 elif ledger.is_closed:
                     ledger.note(part, "nothing more was asked for, because something else had failed before")
                 else:
-                    parts.append(self._asked_within(ledger, part, columns))
+                    try:
+                        parts.append(self.read(part, columns))
+                    except RowsLeftBehindError:  # of a session: the rows may go on later
+                        raise
+                    except Exception as error:  # a user's source may raise anything
+                        ledger.note(part, error_text(error), error)
+                        parts.append(_nothing(part, columns, has_raw=self._keeps_raw))
         finally:
             # Also before an interrupt: deliveries have been paid for.
             if parts:
@@ -317,16 +318,6 @@ class PurchaseReader:
             )
         else:
             self._kept.append(kept)
-
-    def _asked_within(self, ledger: Ledger, rows: Ints, columns: Ints) -> _Delivered:
-        """Send a request to the source; an error is a failure of all these rows."""
-        try:
-            return self.read(rows, columns)
-        except RowsLeftBehindError:  # of a session: the rows may go on later
-            raise
-        except Exception as error:  # a user's source may raise anything
-            ledger.note(rows, error_text(error), error)
-            return _nothing(rows, columns, has_raw=self._keeps_raw)
 
     def read(self, rows: Ints, columns: Ints) -> _Delivered:
         """Request some cells and parse the answer; nothing is kept."""
@@ -433,6 +424,14 @@ def _places(sorted_values: Ints, wanted: Ints) -> tuple[Ints, Ints]:
     place = np.minimum(sorted_values.searchsorted(wanted), len(sorted_values) - 1)
     is_in = (sorted_values[place] == wanted).nonzero()[0]
     return is_in, place[is_in]
+
+
+Reader = Table | PurchaseReader
+"""Through which a chain reads features.
+
+``is_at_hand`` says that any cell may be read, at no price; ``ledger`` keeps what fails and lets the other rows go on,
+None lets every error pass; ``visited`` has visits by the identity of their stage, None remembers nothing.
+"""
 
 
 # -- the receipt of a batch ------------------------------------------------------------------------

@@ -72,7 +72,7 @@ class Levels:
             else:
                 plain.append(place)
         if plain:
-            numbers[:, plain] = table.numbers_at(plain)
+            numbers[:, plain] = table.with_columns(plain).as_numbers()
         return numbers
 
     @cached_property

@@ -329,11 +329,6 @@ class Table:
             raise InvalidInputError(f"{name} must be a table of rows and columns; got shape {numbers.shape}.")
         return numbers
 
-    def numbers_at(self, places: Sequence[int]) -> Floats:
-        """Some columns as float64."""
-        part = self.native.iloc[:, places] if self.kind == "pandas" else self.native[:, places]
-        return self._of_native(part).as_numbers()
-
     def describe_bad_column(self, *, allow_missing: bool = True) -> str:
         """A sentence that names the first column that is not made of (finite) numbers; empty if there is none."""
         X = self.native

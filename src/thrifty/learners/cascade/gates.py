@@ -17,7 +17,7 @@ were not chosen on.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -58,20 +58,9 @@ MAX_REGRESSION_ROWS = 20_000
 """Rows that gates of regression are learned from, where there is no margin to fall back on; else ``SEARCH_ROWS``."""
 
 
-@dataclass(frozen=True, eq=False)
-class LearnedGates:
-    """Out-of-fold gate scores of every row, and a function that grows the gates that serve.
-
-    Attributes
-    ----------
-    held_out : ndarray of shape (n_rows, n_stages)
-        Gate scores by trees that have not seen the row, except at tied stages.
-    grow : callable
-        Grows the trees of each node of each stage, over its columns and, behind them, its scores, on all rows there.
-    """
-
-    held_out: Floats
-    grow: Callable[[], tuple[tuple[TreeEnsemble, ...], ...]]
+LearnedGates = tuple[Floats, Callable[[], tuple[tuple[TreeEnsemble, ...], ...]]]
+"""Gate scores (n_rows, n_stages) by trees that have not seen the row, except at tied stages; and a function that grows
+the trees of each node of each stage that serve, over its columns and, behind them, its scores, on all rows there."""
 
 
 def with_learned_gates(problem: AnsweredProblem, candidate: Candidate) -> Candidate:
@@ -84,8 +73,8 @@ def with_learned_gates(problem: AnsweredProblem, candidate: Candidate) -> Candid
     problem.progress("learning gates", 1, 1)
     if gates is None:
         return candidate
-    evidence = replace(candidate.evidence, gate=gates.held_out)
-    return replace(candidate, evidence=evidence, grow_gates=gates.grow)
+    held_out, grow = gates
+    return replace(candidate, evidence=replace(candidate.evidence, gate=held_out), grow_gates=grow)
 
 
 def _choose_gates(problem: AnsweredProblem, candidate: Candidate) -> LearnedGates | None:
@@ -93,19 +82,19 @@ def _choose_gates(problem: AnsweredProblem, candidate: Candidate) -> LearnedGate
     price, n_stages = middle_price(candidate), candidate.evidence.n_stages
     # Every second stage first: half of the gates should show half of the z-score.
     first, gate = (n_stages - 1) % 2, candidate.evidence.gate.copy()
-    halves = []
+    halves: list[Callable[[], tuple[tuple[TreeEnsemble, ...], ...]]] = []
     for start, min_z in ((first, CLEARLY_BETTER / 2), (1 - first, CLEARLY_BETTER)):
-        halves.append(learn_gates(problem, candidate, price, stages=range(start, n_stages, 2)))
-        gate[:, start::2] = halves[-1].held_out
+        gate[:, start::2], half = learn_gates(problem, candidate, price, stages=range(start, n_stages, 2))
+        halves.append(half)
         if _lead_of_gates(problem, candidate, gate) <= min_z:
             return None
 
     def grow() -> tuple[tuple[TreeEnsemble, ...], ...]:
         trees: list[tuple[TreeEnsemble, ...]] = [()] * n_stages
-        trees[first::2], trees[1 - first :: 2] = (half.grow() for half in halves)
+        trees[first::2], trees[1 - first :: 2] = (grow_half() for grow_half in halves)
         return tuple(trees)
 
-    return LearnedGates(gate, grow)
+    return gate, grow
 
 
 def _choose_regression_gates(problem: AnsweredProblem, candidate: Candidate) -> LearnedGates | None:
@@ -118,8 +107,8 @@ def _choose_regression_gates(problem: AnsweredProblem, candidate: Candidate) -> 
         gated = candidate
         for _ in range(2):
             gates = learn_gates(problem, gated, middle_price(gated), second=second)
-            gated = replace(candidate, evidence=replace(candidate.evidence, gate=gates.held_out))
-        gates_by_lead.append((_lead_of_gates(problem, candidate, gates.held_out), gates))
+            gated = replace(candidate, evidence=replace(candidate.evidence, gate=gates[0]))
+        gates_by_lead.append((_lead_of_gates(problem, candidate, gates[0]), gates))
     lead, best = max(gates_by_lead, key=lambda pair: pair[0])
     return best if lead > 0.0 else None
 
@@ -202,7 +191,7 @@ def learn_gates(
             return tuple(pool.map(make, stages))
 
     at_each_stage(evaluate)
-    return LearnedGates(held_out[:, stages], partial(at_each_stage, serve))
+    return held_out[:, stages], partial(at_each_stage, serve)
 
 
 def middle_price(candidate: Candidate) -> float:

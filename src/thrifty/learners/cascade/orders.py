@@ -203,57 +203,37 @@ def by_forward_selection(learner: Learner) -> Ints:
     held_out = np.flatnonzero((chance >= 2 / 3 * share) & (chance < share))
     if min(len(grown_on), len(held_out)) < MIN_ROWS:
         return by_worth
-    search, price_list = _ForwardSearch(learner, grown_on, held_out), learner.price_list
-    bought = np.zeros(len(price_list.prices), dtype=bool)
+    rows, others, price_list = learner.rows.take(grown_on), learner.rows.take(held_out), learner.price_list
+
+    def mean_loss(scores: Floats) -> float:
+        return float(np.average(others.loss.values(scores), weights=others.weight))
+
+    def trial(purchase: int) -> tuple[tuple[Floats, Floats], float]:
+        """Scores of both kinds of rows after a few more trees that may use one more purchase, and the loss then."""
+        own, of_others = scores[0].copy(), scores[1].copy()
+        stage = grow_more(rows, learner.columns_with(np.array([*order, purchase])), FORWARD, own)
+        stage.trees().predict_binned(others.table, of_others)
+        return (own, of_others), mean_loss(of_others)
+
+    base, order = rows.loss.base(rows.weight), list[int]()
+    scores = np.tile(base, (len(grown_on), 1)), np.tile(base, (len(held_out), 1))
+    loss, bought = mean_loss(scores[1]), np.zeros(len(price_list.prices), dtype=bool)
     left = [int(purchase) for purchase in by_worth]
-    while left and len(search.order) < FORWARD_STEPS:
-        trials = [search.trial(purchase) for purchase in left[:FORWARD_CANDIDATES]]
+    while left and len(order) < FORWARD_STEPS:
+        tried = left[:FORWARD_CANDIDATES]
+        trials = [trial(purchase) for purchase in tried]
         # A purchase without a gain of its own may help later ones; then the cheaper one is better.
-        min_gain = FORWARD_FLOOR * search.loss
-        prices = price_list.prices_after(bought)[[trial.purchase for trial in trials]]
-        worth = _per_price(np.array([max(search.loss - trial.loss, min_gain) for trial in trials]), prices)
+        gains = np.array([max(loss - lost, FORWARD_FLOOR * loss) for _, lost in trials])
+        ranked = np.argsort(
+            -_per_price(gains, price_list.prices_after(bought)[tried]), kind="stable"
+        ).tolist()
+        scores, loss = trials[ranked[0]]
         # The best of this step are tried first in the next, then those that were not tried.
-        ranked = [trials[place] for place in np.argsort(-worth, kind="stable")]
-        search.accept(ranked[0])
-        bought[ranked[0].purchase] = True
-        left = [trial.purchase for trial in ranked[1:]] + left[FORWARD_CANDIDATES:]
-    return np.array(search.order + left, dtype=np.intp)
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """Scores of training and held-out rows after a few more trees that may use one more purchase."""
-
-    purchase: int
-    scores: tuple[Floats, Floats]
-    loss: float
-
-
-class _ForwardSearch:
-    """State of forward selection: purchases so far, and scores of training and held-out rows."""
-
-    def __init__(self, learner: Learner, grown_on: Ints, held_out: Ints) -> None:
-        self._learner, self._rows = learner, learner.rows.take(grown_on)
-        self._held_out = learner.rows.take(held_out)
-        base = self._rows.loss.base(self._rows.weight)
-        self._scores = np.tile(base, (len(grown_on), 1)), np.tile(base, (len(held_out), 1))
-        self.loss, self.order = self._mean_loss(self._scores[1]), list[int]()
-
-    def trial(self, purchase: int) -> _Trial:
-        """Try a purchase next."""
-        scores = (self._scores[0].copy(), self._scores[1].copy())
-        columns = self._learner.columns_with(np.array([*self.order, purchase]))
-        stage = grow_more(self._rows, columns, FORWARD, scores[0])
-        stage.trees().predict_binned(self._held_out.table, scores[1])
-        return _Trial(purchase, scores, self._mean_loss(scores[1]))
-
-    def accept(self, trial: _Trial) -> None:
-        """Make the purchase, and keep its trees."""
-        self.order.append(trial.purchase)
-        self._scores, self.loss = trial.scores, trial.loss
-
-    def _mean_loss(self, scores: Floats) -> float:
-        return float(np.average(self._held_out.loss.values(scores), weights=self._held_out.weight))
+        best, *rest = (tried[place] for place in ranked)
+        order.append(best)
+        bought[best] = True
+        left = rest + left[FORWARD_CANDIDATES:]
+    return np.array(order + left, dtype=np.intp)
 
 
 def by_code_effects(learner: Learner, others: Sequence[Ints], budget: float | None = None) -> Ints | None:

@@ -189,12 +189,20 @@ def ridge_logistic(
         score = scores_at(at)
         off = weight * (expit(score) - target)
         gradient = np.r_[design.totals(off), dense.T @ off] + pull * (at - middle)
-        hessian = _bordered_gram(design, dense, weight * logistic_hessian(score))
+        curvature = weight * logistic_hessian(score)
+        hessian = np.empty((len(at), len(at)))
+        hessian[:n_leaves, :n_leaves] = design.gram(curvature)
+        hessian[n_leaves:, n_leaves:] = dense.T @ (curvature[:, None] * dense)
+        for place, column in enumerate(dense.T, start=n_leaves):
+            hessian[:n_leaves, place] = hessian[place, :n_leaves] = design.totals(curvature * column)
         hessian[np.diag_indices_from(hessian)] += pull
         residual = float(np.abs(gradient).max(initial=0.0))
         if residual <= tol or steps == max_iter:
             break
-        step = _newton_step(hessian, gradient)
+        try:
+            step = cho_solve(cho_factor(hessian, lower=True), gradient)
+        except LinAlgError:  # without a ridge, leaves of one tree sum to what leaves of another sum to
+            step = np.linalg.lstsq(hessian, gradient, rcond=1e-13)[0]
         length, trial, lower = 1.0, at - step, value_at(at - step)
         for _ in range(_HALVINGS):
             if lower <= value - 1e-4 * length * float(gradient @ step):
@@ -206,24 +214,6 @@ def ridge_logistic(
         at, value = trial, lower
         steps += 1
     return Solution(LeafWeights(at[:n_leaves], at[n_leaves:]), residual, steps, residual <= max(tol, 1e-8))
-
-
-def _newton_step(hessian: Floats, gradient: Floats) -> Floats:
-    try:
-        return np.asarray(cho_solve(cho_factor(hessian, lower=True), gradient), dtype=np.float64)
-    except LinAlgError:  # without a ridge, leaves of one tree sum to what leaves of another sum to
-        return np.asarray(np.linalg.lstsq(hessian, gradient, rcond=1e-13)[0], dtype=np.float64)
-
-
-def _bordered_gram(design: LeafDesign, dense: Floats, weight: Floats) -> Floats:
-    """Weighted Gram matrix of the leaves and the dense columns beside them."""
-    n_leaves, n_all = design.n_leaves, design.n_leaves + dense.shape[1]
-    gram = np.empty((n_all, n_all))
-    gram[:n_leaves, :n_leaves] = design.gram(weight)
-    gram[n_leaves:, n_leaves:] = dense.T @ (weight[:, None] * dense)
-    for place, column in enumerate(dense.T, start=n_leaves):
-        gram[:n_leaves, place] = gram[place, :n_leaves] = design.totals(weight * column)
-    return gram
 
 
 _INNER = 200
