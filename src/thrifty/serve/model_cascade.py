@@ -8,7 +8,6 @@ import asyncio
 import copy
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +28,9 @@ from thrifty.serve.budget_controller import BudgetController
 from thrifty.serve.config import WHERE, Config, EstimatorSettings
 from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows, output_types
 from thrifty.serve.metrics import Drift
-from thrifty.serve.model import BATCH_ROWS
+from thrifty.serve.model import FullInThread
 from thrifty.serve.providers import failure_reason
-from thrifty.serve.remote import RemoteModel
+from thrifty.serve.remote import RemoteFull, RemoteModel
 
 MAX_ONNX_BYTES = 2**30
 
@@ -108,7 +107,7 @@ class ServedCascade:
     def _placed(self, name: str, model: FullModel) -> FullModel:
         """A model where the settings say that it is, or the one in the file."""
         if name in self._remotes:
-            return _Remote(self._remotes[name], self.task, self.rows.names)
+            return RemoteFull(self._remotes[name], self.task, self.rows.names)
         settings = self._settings.get(name)
         if settings is None and isinstance(model, AbsentFull) and name in self.routes:
             raise InvalidInputError(
@@ -116,7 +115,7 @@ class ServedCascade:
             )
         if settings is not None and settings.onnx is not None:
             model = OnnxModel(Path(settings.onnx), self.task, self.rows.names)
-        return _InThread(model, self._full_thread, self._batch_thread)
+        return FullInThread(model, self._full_thread, self._batch_thread)
 
     async def answer(self, cells: RequestCells, *, asks_full: bool = False) -> Answered:  # noqa: ARG002 - no device
         """Answer the rows of a request."""
@@ -159,34 +158,6 @@ class ServedCascade:
     async def in_batch_thread(self, call: Callable[[], Any]) -> Any:
         """Result of a call in the thread of batches, while other requests are read."""
         return await asyncio.get_running_loop().run_in_executor(self._batch_thread, call)
-
-
-@dataclass(frozen=True)
-class _Remote:
-    """A remote model, asked in the event loop by a thread that waits."""
-
-    remote: RemoteModel
-    task: Task
-    names: tuple[str, ...]
-
-    def outputs(self, table: Any, numbers: Any) -> Floats:  # noqa: ARG002 - one contract for all full models
-        n_outputs = len(self.task.classes) or 1
-        asking = self.remote.ask(numbers, self.names, n_outputs)
-        answers = asyncio.run_coroutine_threadsafe(asking, self.remote.loop).result()
-        return models_of(self.task).read_outputs(answers, len(numbers), f"the remote model {self.remote.url}")
-
-
-@dataclass(frozen=True)
-class _InThread:
-    """A model of this process, asked in the thread for so many rows."""
-
-    model: FullModel
-    full_thread: Executor
-    batch_thread: Executor
-
-    def outputs(self, table: Any, numbers: Any) -> Floats:
-        thread = self.batch_thread if len(numbers) > BATCH_ROWS else self.full_thread
-        return thread.submit(self.model.outputs, table, numbers).result()
 
 
 class OnnxModel:
