@@ -25,7 +25,7 @@ from thrifty.errors import (
 from thrifty.files import read_capped
 from thrifty.learners.routing.model_cascade import ModelCascade, Run
 from thrifty.serve.budget_controller import BudgetController
-from thrifty.serve.config import WHERE, Config, EstimatorSettings
+from thrifty.serve.config import Config, EstimatorSettings
 from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows, output_types
 from thrifty.serve.metrics import Drift
 from thrifty.serve.model import FullInThread
@@ -79,7 +79,8 @@ class ServedCascade:
                 )
         router, self.task, self.version = cascade.router_, cascade.task_, version
         self.routes = (*router.pool_, "none")  # -1 is the last one
-        self._settings = config.models_of("the cascade", EstimatorSettings, cascade.models_)
+        absent = [name for name in router.pool_ if isinstance(cascade.models_[name], AbsentFull)]
+        self._settings = config.models_of(EstimatorSettings, cascade.models_, absent)
         self._on_failure, self._remotes, self._runners = config.on_remote_failure, remotes, runners
         self._batch_thread, self._full_thread = batch_thread, full_thread
         self.rows = RequestRows(
@@ -109,10 +110,6 @@ class ServedCascade:
         if name in self._remotes:
             return RemoteFull(self._remotes[name], self.task, self.rows.names)
         settings = self._settings.get(name)
-        if settings is None and isinstance(model, AbsentFull) and name in self.routes:
-            raise InvalidInputError(
-                f"the file does not hold the model {name!r}: [models.{name}] must say where it is, {WHERE}."
-            )
         if settings is not None and settings.onnx is not None:
             model = OnnxModel(Path(settings.onnx), self.task, self.rows.names)
         return FullInThread(model, self._full_thread, self._batch_thread)

@@ -202,7 +202,7 @@ def test_settings_that_a_cascade_of_models_cannot_have_are_refused(cascade, tmp_
         return refused(models={name: settings})
 
     assert "explore" in refused(explore=0.1)
-    assert "[models.bays] is no model of the cascade. Did you mean 'bayes'" in with_model(
+    assert "[models.bays] is no model of the system. Did you mean 'bayes'" in with_model(
         "bays", onnx="b.onnx"
     )
     assert "either url or onnx" in with_model("bayes", onnx="b.onnx", url="http://h/v2/models/b")
