@@ -294,7 +294,7 @@ class Gateway(BaseGateway[Model | ServedCascade]):
             model = Model(
                 loaded.system, buyers=self._buyers, providers=self.providers, remote=self.remote, **how
             )
-            model.warm_up()
+        model.warm_up()
         spread = Spread.of_system(model.system)
         model.drift = None if spread is None else Drift(spread)
         if self.budget is not None:

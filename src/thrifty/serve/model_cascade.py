@@ -15,7 +15,8 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints
 from thrifty.engine.full.adapters import models_of
-from thrifty.engine.full.model import AbsentFull, FullModel
+from thrifty.engine.full.model import AbsentFull, FullModel, PrecomputedFull
+from thrifty.engine.table.reader import Cells
 from thrifty.engine.tasks.task import Task
 from thrifty.errors import (
     FullModelDownError,
@@ -113,6 +114,14 @@ class ServedCascade:
         if settings is not None and settings.onnx is not None:
             model = OnnxModel(Path(settings.onnx), self.task, self.rows.names)
         return FullInThread(model, self._full_thread, self._batch_thread)
+
+    def warm_up(self) -> None:
+        """Follow the plan for a row of zeros and no model's answer, so that the first request waits for no compiler."""
+        nothing = PrecomputedFull(self.task.outputs(np.zeros((1, self.task.n_scores))))
+        plan, names = copy.copy(self.system), self.rows.names
+        plan.models_ = dict.fromkeys(plan.models_, nothing)
+        row = Cells(names, np.zeros((1, len(names))), np.ones(1, np.intp), np.zeros(1, np.uint64))
+        plan.run(plan.schema_.table_of(row), warns=False)
 
     async def answer(self, cells: RequestCells, *, asks_full: bool = False) -> Answered:  # noqa: ARG002 - no device
         """Answer the rows of a request."""
