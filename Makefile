@@ -59,7 +59,7 @@ test-reproduction: $(VENV)/.dev ## Run the tests of the paper's experiments
 coverage: $(VENV)/.dev ## Run every test and list the lines of the library that none of them runs
 	@$(PYTEST) --cov --cov-report=term:skip-covered
 
-test-quick: $(VENV)/.dev ## Run the tests that are not marked slow: in about a minute, for use while writing code
+test-quick: $(VENV)/.dev ## Run the tests that are not marked slow: in about two minutes, for use while writing code
 	@$(PYTEST) -m 'not slow' tests
 
 # KERNEL=ARMV8 runs one of them, KERNEL='ARMV8 last-bits' two; FOR_PYTEST="-m 'not slow'" is handed on.

@@ -119,8 +119,9 @@ def test_budgets_are_shares_of_the_price_of_the_most_accurate_estimator(cascade,
 
 def test_the_same_prices_give_the_same_plan(cascade, digits):
     X, y, _, _ = digits
-    again = CascadeClassifier(models(), model_prices=PRICES, random_state=0).fit(X, y)
-    assert np.array_equal(again.frontier_.cost, cascade.frontier_.cost)
+    recipe = CascadeClassifier(models()[1:], model_prices={"tree": 1, "forest": 9}, random_state=0)
+    twice = [clone(recipe).fit(X[:300], y[:300]).frontier_.cost for _ in range(2)]
+    assert np.array_equal(*twice)
     dearer = cascade.with_prices({"forest": 40.0})
     assert dearer.model_prices_["forest"] == 40.0
     assert dearer.expected_cost_ <= 12.0 + 1e-9
@@ -149,15 +150,15 @@ def test_answers_of_a_fitted_estimator_take_the_place_of_labels(digits):
 
 def test_scikit_learn_clones_searches_and_chains_it(digits):
     X, y, new, labels = digits
-    prices = {"bayes": 1, "tree": 2}
-    cascade = CascadeClassifier(models()[:2], model_prices=prices, columns=False, cv=2, random_state=0)
+    both, prices = [("stump", DecisionTreeClassifier(max_depth=1)), models()[1]], {"stump": 1, "tree": 2}
+    cascade = CascadeClassifier(both, model_prices=prices, columns=False, cv=2, random_state=0)
     assert clone(cascade).get_params()["tree__max_depth"] == 8
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NothingSavedWarning)
-        search = GridSearchCV(cascade, {"tree__max_depth": [1, 8]}, cv=2).fit(X, y)
-        chained = make_pipeline(StandardScaler(), cascade).fit(X, y)
+        search = GridSearchCV(cascade, {"tree__max_depth": [1, 8]}, cv=2).fit(X[:300], y[:300])
+        chained = make_pipeline(StandardScaler(), cascade).fit(X[:300], y[:300])
     assert search.best_params_ == {"tree__max_depth": 8}
-    assert chained.score(new, labels) > 0.7
+    assert chained.score(new, labels) > 0.5
     assert cascade.set_params(tree=GaussianNB()).estimators[1][1].__class__ is GaussianNB
 
 
@@ -171,13 +172,15 @@ class Slow(Recorder):
         return super().predict_proba(X)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def slow_and_fast(digits):
     X, y, _, _ = digits
     slow = Slow(ExtraTreesClassifier(40, random_state=0)).fit(X[:450], y[:450])
     fast = GaussianNB().fit(X[:450], y[:450])
     cascade = CascadeClassifier([("bayes", fast), ("forest", slow)], cv="prefit", random_state=0)
-    return cascade.fit(X[450:], y[450:]), slow
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NothingSavedWarning)  # seconds depend on what else the machine does
+        return cascade.fit(X[450:], y[450:]), slow
 
 
 def test_seconds_are_measured_where_no_prices_are_given(slow_and_fast):
@@ -186,9 +189,9 @@ def test_seconds_are_measured_where_no_prices_are_given(slow_and_fast):
     assert cascade.model_prices_["forest"] > cascade.model_prices_["bayes"] > 0.0
 
 
-def test_an_estimator_that_becomes_slow_is_named(slow_and_fast, digits):
+def test_an_estimator_that_becomes_slow_is_named(slow_and_fast, digits, monkeypatch):
     cascade, slow = slow_and_fast
-    slow.delay = 1.0
+    monkeypatch.setattr(slow, "delay", 1.0)
     with pytest.warns(SlowModelWarning, match="'forest' took"):
         cascade.predict(digits[2])
 

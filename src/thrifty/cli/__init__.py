@@ -15,8 +15,6 @@ from thrifty.cli.fit import fit, route
 from thrifty.cli.tables import audit, explain, frontier, predict, report
 from thrifty.errors import InvalidParameterError, ThriftyError
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(
     help="Budgeted prediction: answer most rows with cheap features, and pay for more only where it matters.",
     no_args_is_help=True,

@@ -39,8 +39,6 @@ from thrifty.learners.estimators.checks import check_goal, check_seed
 from thrifty.progress import Progress, silent
 from thrifty.threads import limited_threads, threads_of
 
-__all__ = ["FitRecord", "fit_table", "labels_by_name", "record_of"]
-
 CERTIFYING_SHARE = 4
 """One row in this many is held out of the fit for a certificate."""
 

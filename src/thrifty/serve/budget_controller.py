@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.engine.purchases.readers import Reader
+from thrifty.engine.purchases.receipts import Reader
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import SLACK, Policy
 from thrifty.engine.walk.walk import Walk

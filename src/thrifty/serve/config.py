@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar, get_type_hints
 
 from thrifty.engine.prices.prices import did_you_mean
 from thrifty.errors import InvalidInputError, listed
+from thrifty.files import check_path
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ADDRESS = re.compile(r"https?://[^/\s?#]+(/[^\s?#]*)?/v2/models/[^/\s?#]+(/versions/[^/\s?#]+)?(/infer)?/?")
@@ -48,6 +49,11 @@ def _number(default: Any, least: float, most: float = math.inf) -> Any:
 def _choice(*choices: str) -> Any:
     """A setting that is one of some words, the first by default."""
     return dataclasses.field(default=choices[0], metadata={"choices": choices})
+
+
+def _path() -> Any:
+    """A setting that names a file."""
+    return dataclasses.field(default=None, metadata={"path": True})
 
 
 def _table(**how: Any) -> Any:
@@ -153,9 +159,9 @@ class ProviderSettings:
     key: str
     url: str | None = None
     headers: Mapping[str, str] = _table(repr=False)
-    database: str | None = None
+    database: str | None = _path()
     table: str | None = None
-    path: str | None = None
+    path: str | None = _path()
     timeout: float = _number(0.25, 1e-3)
     retries: int = _number(1, 0)
     cache: float = _number(0.0, 0)
@@ -257,8 +263,8 @@ class ChatSettings:
 
     max_cost: float | None = _number(None, 0)
     max_cost_per_day: float | None = _number(None, 0)
-    ledger: str | None = None
-    log: str | None = None
+    ledger: str | None = _path()
+    log: str | None = _path()
     max_log_bytes: int = _number(2**27, 1)
     max_tokens: int = _number(1024, 1)
     deadline: float = _number(60.0, 0, 3600)
@@ -347,8 +353,8 @@ class Config:
     admin_host: str = "127.0.0.1"
     admin_port: int = _number(8081, 0, 65_535)
     workers: int = _number(1, 1, 1000)
-    tls_cert: str | None = None
-    tls_key: str | None = None
+    tls_cert: str | None = _path()
+    tls_key: str | None = _path()
     full: str | None = None
     remote: Any = dataclasses.field(default_factory=RemoteSettings)
     on_remote_failure: str = _choice("local", "error", "abstain")
@@ -360,7 +366,7 @@ class Config:
     budget_cap: float | None = None
     api_key: str | None = dataclasses.field(default=None, repr=False)
     remote_api_key: str | None = dataclasses.field(default=None, repr=False)
-    keys: str | None = None
+    keys: str | None = _path()
     max_body_bytes: int = _number(2**20, 1, 2**30)
     max_rows: int = _number(10_000, 1, 10**6)
     max_in_flight: int = _number(256, 1, 10**6)
@@ -547,6 +553,11 @@ def _check(settings: Any) -> None:
         if plain in (int, float) and not least <= value <= most:
             interval = f"lie in [{least:g}, {most:g}]" if math.isfinite(most) else f"be at least {least:g}"
             raise InvalidInputError(f"{name} must {interval}; got {value!r}.")
+        if "path" in field.metadata:
+            try:
+                check_path(value)
+            except InvalidInputError as error:
+                raise InvalidInputError(f"{name}: {error}") from error
         choices = field.metadata.get("choices", (value,))
         if value not in choices:
             raise InvalidInputError(

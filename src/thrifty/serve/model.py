@@ -19,7 +19,8 @@ from thrifty.device.export import identity_of
 from thrifty.engine.evidence.collect import chain_of
 from thrifty.engine.full.adapters import models_of
 from thrifty.engine.full.model import FullModel, PrecomputedFull
-from thrifty.engine.purchases.readers import Reader, amounts_of
+from thrifty.engine.purchases.readers import amounts_of
+from thrifty.engine.purchases.receipts import Reader
 from thrifty.engine.purchases.retry import NOT_TRIED
 from thrifty.engine.table.reader import Cells
 from thrifty.engine.table.table import Table

@@ -302,6 +302,16 @@ def test_pages_of_others_cannot_reach_the_administration(open_gateway, numbers):
             "no setting. The proxy in front of the gateway has it: client_header_timeout in",
         ),
         ("[remote]\nretry_budget = 0.1", "no setting. Retries are at most a fifth of the calls"),
+        (f'keys = "{"k" * 5000}"', "keys: 'k+...' can be the path of no file: File name too long"),
+        (
+            r'tls_cert = "a\u0000"' + '\ntls_key = "b"',
+            "tls_cert: .* can be the path of no file: embedded null",
+        ),
+        (r'chat = {ledger = "a\u0000"}', "ledger: .* can be the path of no file: embedded null"),
+        (
+            f'providers.a = {{key = "i", columns = ["x"], path = "{"p" * 5000}"}}',
+            "path: .* can be the path of no file",
+        ),
     ],
 )
 def test_a_file_of_settings_that_breaks_a_rule_is_refused(tmp_path, text, words):

@@ -470,18 +470,13 @@ class Evidence:
         """Quality of each unit where every row is answered at a place; NaN where it is not defined."""
         return self._quality_of_units(self.quality[:, place])
 
-    @property
-    def quality_of_full(self) -> Floats:
-        """Quality of each unit by the full model's own answers; NaN where it is not defined."""
-        return self._quality_of_units(np.asarray(self.full_quality))
-
     def _quality_of_units(self, quality: Numbers) -> Floats:
         return np.asarray(quality, dtype=np.float64) if self.unit is None else self.unit.measure(quality)
 
     @property
     def full_score(self) -> float:
         """Mean quality of the full model's own answers."""
-        return float(np.nanmean(self.quality_of_full))
+        return float(np.nanmean(self._quality_of_units(np.asarray(self.full_quality))))
 
     def of_queries(self, task: RankingTask, target: Floats, scores: Floats) -> "Evidence":
         """The same answers as scores of documents, with their queries as units."""

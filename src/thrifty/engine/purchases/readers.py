@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thrifty.arrays import Bools, Floats, Ints, Words
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.table.reader import Cells
 from thrifty.engine.table.table import Table, as_array, find_column, places_of_fit
@@ -73,35 +73,6 @@ class FeatureSource(Protocol):
 # -- readers ---------------------------------------------------------------------------------------
 
 
-class Reader(Protocol):
-    """Protocol of readers, through which a chain reads features."""
-
-    is_at_hand: bool
-    """True if any cell may be read, at no price."""
-
-    ledger: "Ledger | None"
-    """Keeps what fails and lets the other rows go on; None lets every error pass."""
-
-    visited: dict[int, Any] | None
-    """Visits by the identity of their stage, where one row walks again and again; None remembers nothing."""
-
-    @property
-    def n_samples(self) -> int:
-        """Rows in the batch."""
-
-    def block(self, rows: Ints, columns: Ints) -> Any:
-        """Numbers, ``(len(rows), len(columns))``, dense or CSR."""
-
-    def part(self, rows: Ints, columns: Ints | None = None) -> Table:
-        """Rows for the full model; None is every column."""
-
-    def numbers_of(self, rows: Ints) -> Ints:
-        """Numbers of these rows in the user's table."""
-
-    def keys(self, rows: Ints) -> Words:
-        """Keys of these rows as words, which decide between two operating points."""
-
-
 class CellReader(Table):
     """Reader of cells that refuses unreadable ones only when they are read.
 
@@ -139,12 +110,14 @@ class CellReader(Table):
 
 
 def amounts_of(
-    price_list: PriceList, reader: Reader, rows: Ints, used: Bools, names: Sequence[str] | None
+    price_list: PriceList, reader: Any, rows: Ints, used: Bools, names: Sequence[str] | None
 ) -> Floats | None:
     """Amounts that rows pay for the purchases whose price differs by row; None where no price does.
 
     Parameters
     ----------
+    reader : Reader
+        Where prices are read from.
     rows : ndarray of shape (n_rows,)
         Positions of the rows in their reader.
     used : ndarray of shape (n_rows, n_features), bool

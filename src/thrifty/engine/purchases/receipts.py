@@ -426,6 +426,14 @@ def _places(sorted_values: Ints, wanted: Ints) -> tuple[Ints, Ints]:
     return is_in, place[is_in]
 
 
+Reader = Table | PurchaseReader
+"""Through which a chain reads features.
+
+``is_at_hand`` says that any cell may be read, at no price; ``ledger`` keeps what fails and lets the other rows go on,
+None lets every error pass; ``visited`` has visits by the identity of their stage, None remembers nothing.
+"""
+
+
 # -- the receipt of a batch ------------------------------------------------------------------------
 
 

@@ -35,8 +35,6 @@ from thrifty.engine.table.reader import Schema
 from thrifty.errors import InvalidInputError, RemoteFailure
 from thrifty.threads import call_with_timeout
 
-__all__ = ["CircuitBreaker", "DictSource", "HttpSource", "RefusesUnseen", "RetryingSource", "SqlSource"]
-
 
 class RetryingSource:
     """Base class of sources that send chunked requests with retries; subclasses implement ``ask``, one request.

@@ -9,8 +9,6 @@ import numpy as np
 from thrifty.arrays import Floats, Ints
 from thrifty.errors import InvalidInputError
 
-__all__ = ["UNCOMPARED", "UNPARSED", "Calibration", "class_probabilities"]
-
 UNPARSED, UNCOMPARED = -1, -2
 """Codes of an answer that could not be parsed, and of one that is taken but not compared with others."""
 

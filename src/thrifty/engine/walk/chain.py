@@ -29,12 +29,11 @@ from thrifty.engine.prices.prices import with_prices
 from thrifty.engine.purchases.readers import (
     CellReader,
     Ledger,
-    Reader,
     amounts_of,
     as_source,
     run_for_readable_rows,
 )
-from thrifty.engine.purchases.receipts import PurchaseReader, Receipt, answer_text, decision_text
+from thrifty.engine.purchases.receipts import PurchaseReader, Reader, Receipt, answer_text, decision_text
 from thrifty.engine.table.columns import ColumnType, Levels, plain_table
 from thrifty.engine.table.reader import Cells, Schema
 from thrifty.engine.table.table import Table

@@ -16,8 +16,6 @@ from thrifty.engine.walk.next_model import Log, Rules, Step
 from thrifty.engine.walk.session import Session
 from thrifty.errors import InvalidInputError, MissingEvidenceWarning
 
-__all__ = ["ModelExplanation", "ModelSession", "PricedModels"]
-
 
 @dataclass(frozen=True, eq=False)
 class PricedModels:

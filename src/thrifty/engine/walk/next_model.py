@@ -18,19 +18,6 @@ import numpy as np
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.engine.walk.calibration import UNPARSED
 
-__all__ = [
-    "Cascades",
-    "Log",
-    "Programme",
-    "Replay",
-    "Routes",
-    "Rules",
-    "Step",
-    "Thresholds",
-    "walk",
-    "walk_mixed",
-]
-
 DIGITS = 6
 """Scores are rounded before they are compared: the last bits of a BLAS decide nothing."""
 
@@ -370,6 +357,7 @@ def sets_of(n_models: int, max_asks: int) -> list[tuple[int, ...]]:
 
 
 def others_of(asked: tuple[int, ...], n_models: int) -> Ints:
+    """Models that are not among those that were asked."""
     return np.array([model for model in range(n_models) if model not in asked])
 
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from thrifty.arrays import Bools, Floats, Int32s, Ints, Words
-from thrifty.engine.purchases.readers import Reader, run_for_readable_rows
+from thrifty.engine.purchases.readers import run_for_readable_rows
+from thrifty.engine.purchases.receipts import Reader
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.trees import TreeEnsemble
 from thrifty.engine.trees.binning import LevelSets
@@ -136,7 +137,17 @@ class Walker:
     @cached_property
     def legs(self) -> "tuple[StackedStages, ...]":
         """The stages, several to a call, for one row; empty where they cannot be stacked."""
-        return stacked_stages(self.stages, self.n_features, self.task)
+        legs: list[list[CascadeStage]] = []
+        n_trees = 0
+        for stage in self.stages:
+            if not isinstance(stage, CascadeStage) or stage.turn is not None:
+                return ()
+            n_trees += stage.trees.n_trees
+            if not legs or n_trees > MAX_TREES:
+                legs.append([])
+                n_trees = stage.trees.n_trees
+            legs[-1].append(stage)
+        return tuple(StackedStages.of(leg, self.n_features, self.task) for leg in legs)
 
     @cached_property
     def _held(self) -> tuple[Ints, ...]:
@@ -429,21 +440,6 @@ class StackedStages:
             table = np.concatenate([row.repeat(len(self.gated), axis=0), scores[self.gated]], axis=1)
             gate[self.gated] = self.gates.predict(table)[:, 0]
         return gate, scores, carried[-1:]
-
-
-def stacked_stages(stages: Sequence[Stage], n_features: int, task: Task) -> tuple[StackedStages, ...]:
-    """Stages of a plain cascade, stacked into as few calls as pay off; empty for other chains and for forks."""
-    legs: list[list[CascadeStage]] = []
-    n_trees = 0
-    for stage in stages:
-        if not isinstance(stage, CascadeStage) or stage.turn is not None:
-            return ()
-        n_trees += stage.trees.n_trees
-        if not legs or n_trees > MAX_TREES:
-            legs.append([])
-            n_trees = stage.trees.n_trees
-        legs[-1].append(stage)
-    return tuple(StackedStages.of(leg, n_features, task) for leg in legs)
 
 
 # -- trees of several stages ------------------------------------------------------------------------

@@ -119,18 +119,7 @@ class Pair(Protocol):
         """Price of complexity, the paper's Omega(f1, g) times gamma."""
 
 
-class BuyingPair(Pair, Protocol):
-    """A pair whose objective charges for the columns that it chooses."""
-
-    charge: float
-
-    @property
-    def columns(self) -> Ints:
-        """Columns that the pair buys."""
-
-
 AnyPair = TypeVar("AnyPair", bound=Pair)
-AnyBuyingPair = TypeVar("AnyBuyingPair", bound=BuyingPair)
 
 Limit = float | Callable[[Any], tuple[float, Floats]]
 """A cap on the spend on calls, or a function of the pair (None at the start) that returns the cap and the prices."""
@@ -329,15 +318,15 @@ def alternate(
 
 
 def alternate_under_budget(
-    pair: AnyBuyingPair,
+    pair: Any,
     X: Any,
     problem: Problem,
     budget: CallBudget,
     *,
-    folds: "Sequence[Fold[AnyBuyingPair]] | None" = None,
+    folds: "Sequence[Fold[Any]] | None" = None,
     max_iter: int = 50,
     tol: float = 1e-6,
-) -> Solution[Alternation[AnyBuyingPair]]:
+) -> Solution[Alternation[Any]]:
     """Alternate with the charge for columns that (OPT1) implies, ``lambda (1 - mean(q))``.
 
     A few short alternations bracket the charge that equals what the multiplier of its own q-step implies. Columns are
@@ -346,8 +335,9 @@ def alternate_under_budget(
 
     Parameters
     ----------
-    pair : BuyingPair
-        Its ``charge``, what the objective charges for a unit of price, is set here.
+    pair : Pair
+        It has ``columns``, those that it buys, and its ``charge``, that of the objective for a unit of price, is set
+        here.
     budget : CallBudget
         The budget and what is spent of it: the limit of the problem.
     others
@@ -389,9 +379,7 @@ def alternate_under_budget(
     return run
 
 
-def _routed_loss(
-    problem: Problem, fitted: "AnyBuyingPair | CrossFittedPair[AnyBuyingPair]", X: Any, budget: CallBudget
-) -> float:
+def _routed_loss(problem: Problem, fitted: Any, X: Any, budget: CallBudget) -> float:
     """Mean loss once the rows with the largest gates are sent that the budget pays for; infinite if it pays for none.
 
     Gate and f1 are out of fold where the pair has folds.

@@ -488,7 +488,7 @@ class AlternatingEstimator(GatedEstimator):
         if self._follows_budget and chosen is None and without is not None:
             # f1 on its own rows looks better than f0, and calls as if they were worth nothing.
             folds = problem.folds(without)
-            return alternate_under_budget(pair, X, paper, problem.calls, folds=folds, **rounds)  # type: ignore[type-var]  # it chooses columns
+            return alternate_under_budget(pair, X, paper, problem.calls, folds=folds, **rounds)
         return alternate(
             pair,
             X,

@@ -174,26 +174,6 @@ class _Point:
     over: float
 
 
-class _Overspend:
-    """``log(spend(eta) / limit)``, with the exact sign of ``spend - limit``; counts its calls.
-
-    In the logarithm both tails are straight: shares fall like ``exp(-eta)`` under the KL distance
-    and like ``1 / eta`` under the squared one.
-    """
-
-    def __init__(self, spend: Callable[[float], float], limit: float) -> None:
-        self.spend = spend
-        self.limit = limit
-        self.n_calls = 0
-
-    def __call__(self, eta: float) -> _Point:
-        self.n_calls += 1
-        difference = (self.spend(eta) - self.limit) / self.limit
-        if -0.5 < difference < 1.0:
-            return _Point(eta, math.log1p(difference))
-        return _Point(eta, math.log(min(max(1.0 + difference, 1e-300), 1e300)))
-
-
 def smallest_multiplier(
     spend: Callable[[float], float], limit: float, *, guess: float = 1.0, ratio: float = 4.0
 ) -> Bracket:
@@ -223,14 +203,25 @@ def smallest_multiplier(
         return Bracket(0.0, 0.0, 1)
     if limit == 0.0:
         return Bracket(math.inf, math.inf, 1)
-    over = _Overspend(spend, limit)
+    n_calls = 0
+
+    def over(eta: float) -> _Point:
+        # In the logarithm both tails are straight: shares fall like exp(-eta) under the KL distance and like 1 / eta
+        # under the squared one. The sign is exactly that of spend - limit.
+        nonlocal n_calls
+        n_calls += 1
+        difference = (spend(eta) - limit) / limit
+        if -0.5 < difference < 1.0:
+            return _Point(eta, math.log1p(difference))
+        return _Point(eta, math.log(min(max(1.0 + difference, 1e-300), 1e300)))
+
     low, high = _enclose(over, max(guess, FLOOR), ratio)
     if math.isfinite(high.eta) and low.eta > 0.0:
         low, high = _narrow(over, low, high)
-    return Bracket(low.eta, high.eta, 1 + over.n_calls)
+    return Bracket(low.eta, high.eta, 1 + n_calls)
 
 
-def _enclose(over: _Overspend, guess: float, factor: float) -> tuple[_Point, _Point]:
+def _enclose(over: Callable[[float], _Point], guess: float, factor: float) -> tuple[_Point, _Point]:
     """Gallop from ``guess`` by factors that are squared each time (4, 16, 256, ...) until the sign changes."""
     here = over(guess)
     if here.over > 0.0:
@@ -248,7 +239,7 @@ def _enclose(over: _Overspend, guess: float, factor: float) -> tuple[_Point, _Po
     return here, high
 
 
-def _narrow(over: _Overspend, low: _Point, high: _Point) -> tuple[_Point, _Point]:
+def _narrow(over: Callable[[float], _Point], low: _Point, high: _Point) -> tuple[_Point, _Point]:
     """Chandrupatla's method: inverse quadratic interpolation where it is safe, else a midpoint."""
     new, old = high, low
     third: _Point | None = None
@@ -258,8 +249,11 @@ def _narrow(over: _Overspend, low: _Point, high: _Point) -> tuple[_Point, _Point
         if width <= 4 * EPS * high.eta:
             return low, high
         fraction = None if third is None else _interpolate(new, old, third)
-        if fraction is None:
-            eta = _midpoint(low.eta, high.eta)
+        if fraction is None and high.eta > 4.0 * low.eta:
+            # Geometric across more than two octaves: 60 halvings cover the whole range of floats.
+            eta = math.sqrt(low.eta) * math.sqrt(high.eta)
+        elif fraction is None:
+            eta = low.eta + 0.5 * (high.eta - low.eta)
         else:
             # At least two units away from either end, so that the last step closes the bracket.
             eta = new.eta + fraction * (old.eta - new.eta)
@@ -284,13 +278,6 @@ def _interpolate(new: _Point, old: _Point, third: _Point) -> float | None:
     return new.over / (old.over - new.over) * third.over / (old.over - third.over) + alpha * new.over / (
         third.over - new.over
     ) * old.over / (third.over - old.over)
-
-
-def _midpoint(low: float, high: float) -> float:
-    """Arithmetic inside two octaves, geometric across more: 60 halvings cover the whole range of floats."""
-    if high > 4.0 * low:
-        return math.sqrt(low) * math.sqrt(high)
-    return low + 0.5 * (high - low)
 
 
 Sides = NDArray[np.int8]

@@ -481,7 +481,10 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
             full, self.chain_.task, len(read), names=None if names is None else names[read], numbers=numbers
         )
         other = copy.copy(self)
-        other._forget_full()
+        # What was measured against the former full model is forgotten.
+        other.certificate_ = None
+        if getattr(other, "evidence_", None) is not None:
+            other.evidence_ = replace(other.evidence_, full_quality=None, full_scores=None)
         if training_fingerprints(full) is not None and hasattr(other, "evidence_"):
             other.evidence_ = replace(other.evidence_, seen=training_fingerprints(full, other))
         other._change_chain(lambda chain: chain.with_full(unwrap_chain(model, prices, chain.task)))
@@ -633,13 +636,6 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
 
     def _change_chain(self, change: Any) -> None:
         self._learned, self.chain_ = change(self._learned), change(self.chain_)
-
-    def _forget_full(self) -> None:
-        """Delete what was measured against the former full model."""
-        self.certificate_ = None
-        evidence: Evidence | None = getattr(self, "evidence_", None)
-        if evidence is not None:
-            self.evidence_ = replace(evidence, full_quality=None, full_scores=None)
 
     def _reader(self, X: Any, row_key: Any = None) -> Table:
         if "chain_" not in vars(self):

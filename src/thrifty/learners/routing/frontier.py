@@ -10,8 +10,6 @@ from thrifty.arrays import Floats
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.plots import draw_frontier
 
-__all__ = ["RouterFrontier"]
-
 
 def _no_models() -> Floats:
     return np.empty(0)

@@ -6,8 +6,6 @@ from typing import Any
 from thrifty.engine.table.files import read_table
 from thrifty.errors import InvalidInputError
 
-__all__ = ["pivot_log", "read_models"]
-
 KNOWN = ("id", "text", "model", "quality", "cost", "answer", "evidence", "propensity")
 """Columns of a log; all others are features."""
 

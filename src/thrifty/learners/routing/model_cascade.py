@@ -54,7 +54,7 @@ from thrifty.errors import (
 from thrifty.learners.estimators.base import PickledWithVersion, all_or_nothing
 from thrifty.learners.estimators.checks import check_count, check_seed, check_training_rows, validated
 from thrifty.learners.routing.frontier import RouterFrontier
-from thrifty.learners.routing.router import ModelRouter, NewLog
+from thrifty.learners.routing.router import N_FOLDS, ModelRouter, NewLog
 from thrifty.rows import fingerprints
 
 N_REPEATS = 5
@@ -148,7 +148,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters, and with ``deep`` the estimators and their parameters by name, such as ``forest__max_depth``."""
         params: dict[str, Any] = super().get_params(deep=False)
-        for name, model in (self.estimators or ()) if deep else ():
+        for name, model in self._pairs() if deep else ():
             params[name] = model
             if is_estimator(model):
                 params |= {f"{name}__{key}": value for key, value in model.get_params().items()}
@@ -156,7 +156,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; an estimator is replaced by its name."""
-        named = dict(self.estimators or ())
+        named = dict(self._pairs())
         replaced = {name: params.pop(name) for name in [*params] if name in named}
         if replaced:
             self.estimators = [(name, replaced.get(name, model)) for name, model in self.estimators]
@@ -165,18 +165,22 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        models = [getattr(model, "estimator", model) for _, model in self.estimators or ()]
+        models = [getattr(model, "estimator", model) for _, model in self._pairs()]
         others = [get_tags(model).input_tags for model in models if is_estimator(model)]
         tags.input_tags.sparse = False
         tags.input_tags.allow_nan = all(other.allow_nan for other in others)
         return tags
 
+    def _pairs(self) -> list[tuple[Any, Any]]:
+        """Names and estimators; nothing where ``estimators`` is something else."""
+        try:
+            return [(name, model) for name, model in self.estimators]
+        except (TypeError, ValueError):
+            return []
+
     def _named_models(self) -> dict[str, Any]:
         """The estimators by name, checked."""
-        try:
-            pairs = [(name, model) for name, model in self.estimators]
-        except (TypeError, ValueError):
-            pairs = []
+        pairs = self._pairs()
         names = [name for name, _ in pairs]
         if len(pairs) < 2 or not all(isinstance(name, str) and name for name in names):
             raise InvalidParameterError(
@@ -265,7 +269,9 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         def learned(reads_columns: bool) -> ModelRouter:
             router = ModelRouter(
                 self.model_prices_, budget=budget, max_asks=self.max_asks, random_state=seed, after=self.after
-            ).fit(rows.X if reads_columns else None, **log)
+            )
+            router._min_rows = N_FOLDS  # few rows are warned of already
+            router.fit(rows.X if reads_columns else None, **log)
             router.state_ = replace(router.state_, keys=keys)  # rows of a certificate are compared with them
             return router
 
@@ -449,7 +455,8 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             Keys of the rows, or the column that holds them; where two operating points are mixed, the key decides which
             of them a row follows.
         """
-        answers: Labels = self.task_.answers(self.run(X, row_key).outputs)
+        run = self.run(X, row_key)
+        answers: Labels = self.task_.answers(run.outputs)
         return answers
 
     def answers(self, X: Any, row_key: Any = None) -> dict[str, Labels]:
@@ -469,7 +476,8 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
 
     def route(self, X: Any, row_key: Any = None) -> Labels:
         """Name of the estimator that answers each row."""
-        return np.array(self.router_.pool_, dtype=object)[self.run(X, row_key).model]
+        run = self.run(X, row_key)
+        return np.array(self.router_.pool_, dtype=object)[run.model]
 
     def explain(self, X: Any = None, row_key: Any = None) -> Any:
         """Explain rows: estimators asked in their order, how sure the answer was, and the cost; else the plan."""
@@ -757,7 +765,8 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
         As of ``CascadeClassifier``. Qualities of the plan are one minus the squared error divided by
         ``largest_loss_``, and not below 0.
     largest_loss_ : float
-        Ten times the mean squared error of the best estimator, in units of the variance of y.
+        Ten times the mean squared error of the best estimator, or the largest median one of an estimator, in units of
+        the variance of y.
     error_curves_ : dict of str to ndarray of shape (2, n_cells)
         Mean quality of each estimator by the number that it predicts.
     expected_score_ : float
@@ -795,7 +804,9 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
 
     def _learn_scale(self, rows: TrainingRows, outputs: Floats) -> None:
         loss = self._loss(rows.y, outputs)
-        self.largest_loss_ = float(max(_LARGEST_LOSS * loss.mean(axis=0).min(), np.finfo(np.float64).tiny))
+        # No estimator is as wrong as can be on most of the rows.
+        largest = max(_LARGEST_LOSS * loss.mean(axis=0).min(), np.median(loss, axis=0).max())
+        self.largest_loss_ = float(largest) or 1.0
         quality = self._quality(rows.y, outputs)
         self.error_curves_ = {
             name: _error_curve(outputs[:, place, 0], quality[:, place])

@@ -158,6 +158,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
     normalise = staticmethod(normalise)
     """Canonical form in which answers are compared, None where nothing could be parsed; a subclass may replace it."""
 
+    _min_rows = MIN_ROWS
+
     def __init__(
         self,
         models: Any = None,
@@ -224,9 +226,9 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             else:
                 rows = list(X) if is_texts else validated(self, X, reset=True)
             n_rows = len(rows)
-            if n_rows < MIN_ROWS:
+            if n_rows < self._min_rows:
                 raise InvalidInputError(
-                    f"a log must have at least {MIN_ROWS} rows to learn from; got {n_rows}. Log more rows."
+                    f"a log must have at least {self._min_rows} rows to learn from; got {n_rows}. Log more rows."
                 )
             scores = check_quality(quality, names, n_rows)
             costs = costs_of(X, cost, answers, prices, n_rows)
