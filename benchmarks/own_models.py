@@ -233,22 +233,19 @@ def in_front(pool):
 
 def plan(pool, columns, seed, after):
     """Function of a budget to score and cost of each test row, and families of rules in force."""
-    prices, X = dict(zip(pool.names, pool.prices.tolist(), strict=True)), pool.X
     if columns == "noise":
-        X = [np.random.default_rng(0).normal(size=(len(rows), 1)) for rows in X]
-        X = [np.column_stack([rows, noise]) for rows, noise in zip(pool.X, X, strict=True)]
+        pool = pool._replace(X=[np.random.default_rng(seed).normal(size=(len(rows), 1)) for rows in pool.X])
     kind = thrifty.CascadeClassifier if pool.outputs[0].shape[2] > 1 else thrifty.CascadeRegressor
     models = [(name, lookup(pool, place)) for place, name in enumerate(pool.names)]
-    cascade = kind(models, model_prices=prices, cv="prefit", random_state=seed).fit(X[0], pool.y[0])
-    router, logs = cascade.router_, [cascade.log_of(rows, y) for rows, y in zip(X, pool.y, strict=True)]
-    if columns == "none":
-        logs = [{**log, "X": None} for log in logs]
-        router = thrifty.ModelRouter(prices, random_state=seed, after=after).fit(**logs[0])
+    prices = dict(zip(pool.names, pool.prices.tolist(), strict=True))
+    settings = {"after": after, "columns": columns != "none", "cv": "prefit", "random_state": seed}
+    cascade = kind(models, model_prices=prices, **settings).fit(pool.X[0], pool.y[0])
+    log = cascade.log_of(pool.X[1], pool.y[1])
     scores, every = scores_of(pool.outputs[1], pool.y[1]), np.arange(len(pool.y[1]))
 
     def at(budget):
-        there = router.at(budget=budget)
-        done, policy = there.replay(**logs[1]), there.policy_
+        router = cascade.at(budget=budget).router_
+        done, policy = router.replay(**log), router.policy_
         rules = [router.frontier_.rule[place] for place in (policy.lower, policy.upper)]
         chosen = [pool.names.index(name) for name in done.model]
         return scores[every, chosen], done.cost, zip(rules, (1 - policy.share, policy.share), strict=True)
@@ -286,20 +283,19 @@ def compare(label, pools, columns="", after=None, *, front=False):
             for word, (score, cost) in results.items():
                 lines.setdefault(word, {}).setdefault(share, []).append((score.mean(), cost.mean() / budget))
     sizes = f"{len(pools[0].y[0]):,} + {len(pools[0].y[1]):,} rows, {len(pools)} seeds"
+    lacking = f"; below the cheapest model: {sorted(set(left_out))}" if left_out else ""
     print(
-        f"\n{label}{columns and ', columns: ' + columns}; {sizes}, {time.process_time() - began:.0f} s",
-        end="",
+        f"\n{label}{columns and ', columns: ' + columns}; {sizes}, {time.process_time() - began:.0f} s{lacking}"
     )
-    print(f"; below the cheapest model: {sorted(set(left_out))}" if left_out else "")
     print(f"{'score (spent / budget)':22s}" + "".join(f"{share:>16g}" for share in SHARES))
     for word, cells in lines.items():
-        means = [np.mean(cells.get(share, [(np.nan, np.nan)]), axis=0) for share in SHARES]
-        print(f"{word:22s}" + "".join(f"{score:.4f} ({spent:.2f})".rjust(16) for score, spent in means))
+        means = [np.mean(cells[share], axis=0) if share in cells else None for share in SHARES]
+        texts = ["-" if mean is None else "{:.4f} ({:.2f})".format(*mean) for mean in means]
+        print(f"{word:22s}" + "".join(text.rjust(16) for text in texts))
     error = lambda gain: gain.std() / np.sqrt(len(gain))  # noqa: E731 - a formula
     cells = {s: np.mean([(one[s].mean(), error(one[s])) for one in gains.values()], axis=0) for s in gains[0]}
-    print(
-        f"{'gain':22s}" + "".join("{:+.4f}+-{:.4f}".format(*cells.get(s, (0, 0))).rjust(16) for s in SHARES)
-    )
+    texts = ["{:+.4f}+-{:.4f}".format(*cells[s]) if s in cells else "-" for s in SHARES]
+    print(f"{'gain':22s}" + "".join(text.rjust(16) for text in texts))
     whole = [np.mean([*one.values()], axis=0) for one in gains.values()]
     mean, spread = (np.mean([statistic(one) for one in whole]) for statistic in (np.mean, error))
     worst = min(gain / max(sd, 1e-9) for gain, sd in cells.values())
