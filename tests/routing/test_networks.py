@@ -1,6 +1,10 @@
 """Networks of torch as models of cascades and routers."""
 
 import importlib.util
+import itertools
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +16,7 @@ from thrifty import CascadeClassifier, ModelRouter
 from thrifty.engine.full.torch_model import TorchClassifier, TorchExits, TorchRegressor
 from thrifty.errors import InvalidInputError
 
+HALVES = Path(__file__).resolve().parents[2] / "examples" / "networks"
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed; make test-torch has it")
 
@@ -189,3 +194,66 @@ def test_what_a_network_cannot_do_is_named(digits, call, message):
 def test_a_regressor_returns_the_numbers_of_its_network(digits):
     X, _ = digits[2]
     assert TorchRegressor(lambda x: x[:, 3:4], device="cpu").predict(X) == pytest.approx(X[:, 3], abs=1e-5)
+
+
+# -- examples/networks -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def plan():
+    spec = importlib.util.spec_from_file_location("plan", HALVES / "plan.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_thresholds_of_the_example_are_the_best_of_all_and_do_what_they_say(plan):
+    rng = np.random.default_rng(0)
+    sure, right = rng.random((150, 3)), rng.random((150, 3)) < [0.4, 0.6, 0.9]
+    costs = 1.0, 3.0, 8.0
+    rivals = plan.Thresholds((0, 1, 2), sure, right, costs)
+    quality, (first, second) = rivals.best(4.0)
+    assert rivals.accuracy((first, second), sure, right) == pytest.approx(quality)
+
+    def cost(first, second):
+        on = sure[:, 0] < first
+        return costs[0] + costs[1] * on.mean() + costs[2] * (on & (sure[:, 1] < second)).mean()
+
+    assert cost(first, second) <= 4.0
+    every = itertools.product(*rivals.edges)
+    best = max(rivals.accuracy(pair, sure, right) for pair in every if cost(*pair) <= 4.0)
+    assert quality == pytest.approx(best)
+
+
+def test_an_exit_costs_what_lies_between_it_and_an_earlier_one(plan):
+    seconds = {"tiny": 1.0, "wide/0": 2.0, "wide/1": 5.0, "deep/0": 4.0}
+    assert plan.prices_after(seconds) == {"wide/1": {"wide/0": 3.0}}
+
+
+@needs_torch
+def test_what_one_half_of_the_example_trains_the_other_plans(plan, tmp_path, monkeypatch, capsys):
+    rng = np.random.default_rng(0)
+    y = rng.integers(10, size=160)
+    X = np.clip(rng.integers(0, 60, (160, 32, 32, 3)) + 20 * y[:, None, None, None], 0, 255).astype(np.uint8)
+    np.savez(tmp_path / "images.npz", X=X, y=y)
+    command = [
+        sys.executable,
+        HALVES / "train.py",
+        "--data",
+        "images.npz",
+        "--out",
+        "out.npz",
+        "--device",
+        "cpu",
+    ]
+    command += ["--epochs", "1", "--networks", "tiny", "exits"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    with np.load(tmp_path / "out.npz") as file:
+        assert file["logp"].shape == (160, 4, 10)
+        assert np.exp(file["logp"].astype(float)).sum(axis=2) == pytest.approx(1.0, abs=0.01)
+        assert (file["seconds"] > 0.0).all()
+        assert file["names"].tolist() == ["tiny", "exits/0", "exits/1", "exits/2"]
+        assert np.bincount(file["fold"] + 1).tolist() == [40, 40, 40, 40]
+    monkeypatch.setattr("sys.argv", ["plan.py", str(tmp_path / "out.npz")])
+    plan.main()
+    assert "| router |" in capsys.readouterr().out

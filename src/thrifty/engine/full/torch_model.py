@@ -49,6 +49,8 @@ class _Device:
     def tensor(self, rows: Any) -> Any:
         """Rows on the device, through pinned memory where that is a GPU."""
         tensor = self.torch.tensor(rows)
+        if tensor.is_floating_point():  # bytes are fewer: they change their type on the device
+            tensor = tensor.to(self.dtype)
         if self.shape is not None:
             tensor = tensor.reshape(len(rows), *self.shape)
         if self.device.type == "cuda":
@@ -57,7 +59,7 @@ class _Device:
 
     def numpy(self, outputs: list[Any]) -> Floats:
         """Outputs of all batches, once the device has them."""
-        result: Floats = self.torch.cat(outputs).double().cpu().numpy()
+        result: Floats = self.torch.cat(outputs).cpu().double().numpy()
         return result
 
     def probabilities(self, logits: Any, n_classes: int, name: str) -> Any:
