@@ -25,6 +25,7 @@ from thrifty.errors import (
     FullModelOutsideWarning,
     InvalidInputError,
 )
+from thrifty.learners.routing.model_cascade import Seconds
 from thrifty.reporting.measure import measure
 from thrifty.reporting.page import page_of
 
@@ -242,6 +243,49 @@ def test_an_estimator_that_fails_in_the_fit_is_named(rows):
     models = [("bayes", GaussianNB()), ("large", FrozenEstimator(broken))]
     with pytest.raises(InvalidInputError, match="the estimator 'large'.*no connection"):
         CascadeClassifier(models, model_prices={"bayes": 1, "large": 2}).fit(table[FIT], y[FIT])
+
+
+# -- the time of a decision --------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::thrifty.errors.NothingSavedWarning")
+@pytest.mark.parametrize(("dear", "reads"), [(10.0, False), (0.0, True)])
+def test_columns_are_read_where_that_is_worth_its_seconds(rows, monkeypatch, few_trees, dear, reads):
+    table, y = rows
+    level = np.array(["low", "middle", "high"])
+
+    def half(right):
+        """A model that is right where the age says so."""
+
+        def answer(X):
+            known = (X["age"].to_numpy() > 0) == right
+            return np.where(known[:, None], truth.loc[X.index].to_numpy(), 1 / 3)
+
+        return answer
+
+    truth = pd.DataFrame((y[:, None] == np.sort(level)) * 0.96 + 0.04 / 3, index=table.index)
+    decide = "thrifty.learners.routing.model_cascade._seconds_to_decide"
+    monkeypatch.setattr(decide, lambda router, X, evidence: dear if router.state_.model is not None else 0.0)
+    measured = "thrifty.learners.routing.model_cascade.measure_seconds"
+    monkeypatch.setattr(measured, lambda ask, n_rows: Seconds(0.0, 1.0))
+    models = [("old", half(right=True)), ("young", half(right=False))]
+    cascade = CascadeClassifier(models, budget=1.2 + dear * (not reads), random_state=0).fit(
+        table[FIT], y[FIT]
+    )
+    assert cascade.reads_columns_ == reads
+    assert cascade.model_prices_ == {"old": 1.0, "young": 1.0}
+    forced = CascadeClassifier(models, columns=True, random_state=0).fit(table[FIT], y[FIT])
+    assert forced.reads_columns_
+    assert forced.decision_seconds_ == dear
+    assert forced.model_prices_ == {"old": 1.0 + dear, "young": 1.0 + dear}
+    blind = CascadeClassifier(models, model_prices={"old": 1, "young": 1}, columns=False, random_state=0)
+    assert blind.fit(table[FIT], y[FIT]).router_.state_.model is None
+    assert blind.decision_seconds_ == 0.0
+    again = from_bytes(to_bytes(blind, full="outside"), estimators=dict(models))
+    assert np.array_equal(again.cost(table[NEW]), blind.cost(table[NEW]))
+    assert again.certified(table[NEW], y[NEW], max_loss=0.9).certificate_.bound <= 0.9
+    with pytest.raises(InvalidInputError, match="the fit"):  # rows of the fit prove nothing
+        again.certified(table[FIT], y[FIT], max_loss=0.9)
 
 
 # -- reports -----------------------------------------------------------------------------------------

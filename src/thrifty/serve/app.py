@@ -4,10 +4,8 @@
 """
 
 import asyncio
-import contextlib
 import json
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
@@ -54,9 +52,6 @@ from thrifty.serve.model_cascade import ServedCascade
 
 _PAGE, _OPENAPI = Path(__file__).with_name("status.html"), Path(__file__).with_name("openapi.json")
 """The status page, and the description of all operations."""
-
-N_KEPT, STATUS_PAUSE = 60, 2.0
-"""States of the last minutes that are kept for charts, and seconds between them, as in the page."""
 
 MAX_LONG_BODIES = 8
 """Long bodies that are held parsed at a time: each takes some MiB, and one thread answers them. See ``python
@@ -147,25 +142,8 @@ def create_admin(control: Any) -> Starlette:
     async def metrics(_: Request) -> Response:
         return Response(await control.prometheus(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
-    history: deque[dict[str, Any]] = deque(maxlen=N_KEPT)
-
-    async def watch() -> None:
-        while True:
-            with contextlib.suppress(InvalidInputError):  # workers that are being replaced
-                history.append(await control.status())
-            await asyncio.sleep(STATUS_PAUSE)
-
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        watching = asyncio.ensure_future(watch())
-        try:
-            yield
-        finally:
-            watching.cancel()
-
-    async def status(request: Request) -> Response:
-        before = {"history": list(history)} if "history" in request.query_params else {}
-        return json_response({**await control.status(), **before})
+    async def status(_: Request) -> Response:
+        return json_response(await control.status())
 
     async def budget(request: Request) -> Response:
         change = read_json(await request.body())
@@ -191,7 +169,7 @@ def create_admin(control: Any) -> Starlette:
         operation(control, "/reload", reload, **change),
     ]
     trusted = Middleware(TrustedHostMiddleware, allowed_hosts=hosts)
-    return _application(routes, control, Errors(config.retry_after), trusted, lifespan=lifespan)
+    return _application(routes, control, Errors(config.retry_after), trusted)
 
 
 # -- predictions -----------------------------------------------------------------------------------

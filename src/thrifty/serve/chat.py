@@ -317,13 +317,7 @@ class ServedRouter:
         self.rival = router.best_model
         self.cost_of_full = router.model_costs[self.rival]
         self.routes, prices = tuple(router.pool_), router.model_prices
-        settings = config.models_of("the router", ModelSettings, prices)
-        lacking = [name for name in self.routes if name not in settings]
-        if lacking:
-            raise InvalidInputError(
-                f"the router asks {', '.join(self.routes)}; [models.{lacking[0]}] must say where {lacking[0]!r} is: "
-                f'url = "https://HOST/v1", key_env = "NAME_OF_A_VARIABLE".'
-            )
+        settings = config.models_of(ModelSettings, prices, self.routes)
         self.models = {
             name: LanguageModel(
                 name, settings[name], prices[name], former[name].breaker if name in former else None

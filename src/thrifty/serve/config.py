@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, ClassVar, TypeVar, get_type_hints
 
 from thrifty.engine.prices.prices import did_you_mean
 from thrifty.errors import InvalidInputError, listed
@@ -19,8 +19,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ADDRESS = re.compile(r"https?://[^/\s?#]+(/[^\s?#]*)?/v2/models/[^/\s?#]+(/versions/[^/\s?#]+)?(/infer)?/?")
 
 Settings = TypeVar("Settings")
-
-WHERE = 'url = "http://HOST:PORT/v2/models/NAME" or onnx = "FILE.onnx"'
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 """Addresses that only this machine reaches."""
@@ -113,6 +111,8 @@ class EstimatorSettings(RemoteSettings):
         Environment variable with the key of that server.
     """
 
+    WHERE: ClassVar[str] = 'url = "http://HOST:PORT/v2/models/NAME" or onnx = "FILE.onnx"'
+
     url: str | None = None
     onnx: str | None = None
     key_env: str | None = None
@@ -123,17 +123,6 @@ class EstimatorSettings(RemoteSettings):
             raise InvalidInputError("either url or onnx must say where the model is, and not both.")
         if self.url is not None:
             _check_address(self.url)
-
-    @property
-    def api_key(self) -> str | None:
-        """Key that the server is asked with."""
-        if self.key_env is None:
-            return None
-        if not os.environ.get(self.key_env):
-            raise InvalidInputError(
-                f"the environment variable {self.key_env!r}, which key_env names, must hold a key."
-            )
-        return os.environ[self.key_env]
 
 
 @dataclass(frozen=True)
@@ -227,6 +216,8 @@ class ModelSettings:
         Tokens that the server may add to a prompt, such as those of a chat template.
     """
 
+    WHERE: ClassVar[str] = 'url = "https://HOST/v1", key_env = "NAME_OF_A_VARIABLE"'
+
     url: str
     model: str | None = None
     key_env: str | None = None
@@ -241,6 +232,9 @@ class ModelSettings:
         _check(self)
         if not re.fullmatch(r"https?://[^/\s?#]+(/[^\s?#]*)?", self.url):
             raise InvalidInputError(f"url must read http://HOST/v1 or https://HOST/v1; got {self.url!r}.")
+
+
+ModelKind = TypeVar("ModelKind", ModelSettings, EstimatorSettings)
 
 
 @dataclass(frozen=True)
@@ -425,14 +419,16 @@ class Config:
                         f"[providers.{name}] sells {column!r}, which another provider sells. Choose one."
                     )
 
-    def models_of(self, system: str, kind: type[Settings], names: Collection[str]) -> Mapping[str, Settings]:
-        """Settings of the models of a system that has these names; those of others, or of another kind, are refused."""
-        for name, settings in self.models.items():
+    def models_of(
+        self, kind: type[ModelKind], names: Collection[str], needed: Collection[str]
+    ) -> Mapping[str, ModelKind]:
+        """Settings of the models of a system that has these names, and needs to know where some of them are."""
+        for name in self.models:
             if name not in names:
-                raise InvalidInputError(f"[models.{name}] is no model of {system}.{closest(name, names)}")
-            if not isinstance(settings, kind):
-                way_out = 'url = "https://HOST/v1"' if kind is ModelSettings else WHERE
-                raise InvalidInputError(f"[models.{name}] must say where {name!r} is: {way_out}.")
+                raise InvalidInputError(f"[models.{name}] is no model of the system.{closest(name, names)}")
+        for name in {**self.models, **dict.fromkeys(needed)}:
+            if not isinstance(self.models.get(name), kind):
+                raise InvalidInputError(f"[models.{name}] must say where {name!r} is: {kind.WHERE}.")
         return self.models
 
     def with_changes(self, **changes: Any) -> "Config":
@@ -495,6 +491,15 @@ def _check_key(name: str, key: Any) -> None:
             f"{name} must be made of printable ASCII characters, without a space at either end. Choose another key, or "
             f"leave it out."
         )
+
+
+def key_from(variable: str | None) -> str | None:
+    """Key in an environment variable that settings name."""
+    if variable is not None and not os.environ.get(variable):
+        raise InvalidInputError(
+            f"key_env names the environment variable {variable!r}, which is not set. Set it."
+        )
+    return None if variable is None else os.environ[variable]
 
 
 def closest(name: str, known: Collection[str]) -> str:

@@ -25,7 +25,7 @@ from thrifty.errors import InvalidInputError
 from thrifty.files import read_capped
 from thrifty.learners.routing.model_cascade import ModelCascade
 from thrifty.serve.budget_controller import BudgetController, Spending
-from thrifty.serve.config import Config, EstimatorSettings
+from thrifty.serve.config import Config, EstimatorSettings, key_from
 from thrifty.serve.metrics import Drift, Metrics, Served, status_of
 from thrifty.serve.middleware import LOG, Keys, Room
 from thrifty.serve.model import Model
@@ -196,10 +196,12 @@ class Gateway(BaseGateway[Model | ServedCascade]):
             remote = RemoteModel(config.full, settings=config.remote, api_key=config.remote_api_key)
         self.remote = remote
         self.remotes = {
-            name: RemoteModel(settings.url, settings=settings, api_key=settings.api_key)
+            name: RemoteModel(settings.url, settings=settings, api_key=key_from(settings.key_env))
             for name, settings in config.models.items()
             if isinstance(settings, EstimatorSettings) and settings.url is not None
         }
+        if remote is not None:
+            self.remotes["full"] = remote
         self._spending = Spending(config.budget_window) if spending is None else spending
         self._batch_thread = ThreadPoolExecutor(1, thread_name_prefix="thrifty-batch")
         self._full_thread = ThreadPoolExecutor(1, thread_name_prefix="thrifty-full")
@@ -210,20 +212,16 @@ class Gateway(BaseGateway[Model | ServedCascade]):
         )
         super().__init__(system, config, load)
 
-    @property
-    def _every_remote(self) -> list[RemoteModel]:
-        return [*self.remotes.values()] if self.remote is None else [self.remote, *self.remotes.values()]
-
     async def start(self) -> None:
         """Start to answer requests."""
-        for remote in self._every_remote:
+        for remote in self.remotes.values():
             await remote.start()
         await super().start()
 
     async def close(self) -> None:
         """Stop to answer requests, and close connections."""
         await super().close()
-        for remote in self._every_remote:
+        for remote in self.remotes.values():
             await remote.close()
         for pool in (self._batch_thread, self._full_thread, self._buyers):
             pool.shutdown(wait=False, cancel_futures=True)
@@ -244,7 +242,7 @@ class Gateway(BaseGateway[Model | ServedCascade]):
             metrics.publish(
                 metrics.purchase_failures, {(provider.name, key): n for key, n in failures.items()}
             )
-        if remotes := self._every_remote:
+        if remotes := self.remotes.values():
             failures = sum((Counter(remote.failures) for remote in remotes), Counter[str]())
             metrics.publish(metrics.remote_calls, {(): sum(remote.calls for remote in remotes)})
             metrics.publish(metrics.remote_retries, {(): sum(remote.retries for remote in remotes)})
@@ -296,7 +294,7 @@ class Gateway(BaseGateway[Model | ServedCascade]):
             model = Model(
                 loaded.system, buyers=self._buyers, providers=self.providers, remote=self.remote, **how
             )
-            model.warm_up()
+        model.warm_up()
         spread = Spread.of_system(model.system)
         model.drift = None if spread is None else Drift(spread)
         if self.budget is not None:

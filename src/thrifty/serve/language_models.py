@@ -24,7 +24,7 @@ import orjson
 from thrifty.engine.prices.prices import ModelPrice, check_price
 from thrifty.engine.purchases.retry import NOT_TRIED, CircuitBreaker, open_post, read_body
 from thrifty.errors import InvalidInputError, RemoteFailure
-from thrifty.serve.config import ModelSettings
+from thrifty.serve.config import ModelSettings, key_from
 
 MAX_RESPONSE = 32 * 2**20
 """Bytes of the largest response that is read."""
@@ -271,13 +271,7 @@ class LanguageModel:
         self.breaker = breaker or CircuitBreaker(max_in_flight=settings.max_in_flight)
         self.is_limited, self._resumes = False, 0.0
         self._headers = {"Content-Type": "application/json"}
-        if settings.key_env is not None:
-            key = os.environ.get(settings.key_env)
-            if not key:
-                raise InvalidInputError(
-                    f"[models.{name}] takes its key from the environment variable {settings.key_env!r}, which is not "
-                    f"set. Set it."
-                )
+        if (key := key_from(settings.key_env)) is not None:
             self._headers["Authorization"] = f"Bearer {key}"
 
     def _price_of(self, n_in: float, n_out: float) -> float:

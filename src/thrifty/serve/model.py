@@ -8,7 +8,7 @@ meanwhile and a row does not wait behind batches.
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +18,7 @@ from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.device.export import identity_of
 from thrifty.engine.evidence.collect import chain_of
 from thrifty.engine.full.adapters import models_of
-from thrifty.engine.full.model import PrecomputedFull
+from thrifty.engine.full.model import FullModel, PrecomputedFull
 from thrifty.engine.purchases.readers import amounts_of
 from thrifty.engine.purchases.receipts import Reader
 from thrifty.engine.purchases.retry import NOT_TRIED
@@ -41,7 +41,7 @@ from thrifty.serve.config import Config
 from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows, output_types
 from thrifty.serve.metrics import Drift
 from thrifty.serve.providers import Buyer, Provider, failure_reason, to_full
-from thrifty.serve.remote import RemoteModel
+from thrifty.serve.remote import RemoteFull, RemoteModel
 
 BATCH_ROWS, BATCH_BYTES = 32, 2**16
 """Rows and bytes of the largest request that is answered in the event loop; larger ones, batches, have a thread of
@@ -124,7 +124,10 @@ class Model:
         self._buyer = None
         if providers:
             how = config.on_provider_failure, config.purchase_deadline
-            self._buyer = Buyer(self.chain, self.rows, providers, *how)
+            full: FullModel = FullInThread(self.chain.innermost, full_thread, batch_thread)
+            if remote is not None:
+                full = RemoteFull(remote, self.chain.task, self.full_names)
+            self._buyer = Buyer(self.chain.with_innermost(full), self.rows, providers, *how)
         self._refuses_missing = bool(self.chain.refuses_missing)
         if not self.chain.n_stages and self._on_failure == "local":
             self._on_failure = "error"  # no stage can answer
@@ -251,17 +254,8 @@ class Model:
         self, buyer: Buyer, cells: RequestCells, policy: Policy, explored: Bools | None
     ) -> Answered:
         """Answer rows that lack something that can be bought."""
-        loop = asyncio.get_running_loop()
-
-        def ask_full(table: Any, numbers: Any) -> Floats:
-            if self.remote is not None:
-                return asyncio.run_coroutine_threadsafe(self._ask_remote(self.remote, numbers), loop).result()
-            innermost = self.chain.innermost
-            outputs: Floats = self._thread_for(cells).submit(innermost.outputs, table, numbers).result()
-            return outputs
-
-        results = await loop.run_in_executor(
-            self._buyers, lambda: buyer.answer(cells, ask_full, self.controller, policy, explored)
+        results = await asyncio.get_running_loop().run_in_executor(
+            self._buyers, buyer.answer, cells, self.controller, policy, explored
         )
         failed = results.failed_by_full
         if failed.size and self.remote is None and self._refuses_missing:
@@ -306,17 +300,13 @@ class Model:
                 loop = asyncio.get_running_loop()
                 return await loop.run_in_executor(self._thread_for(cells), self._ask_file, cells, rows), ""
             numbers = self._reader(cells).block(rows, self.chain.price_list.read_by_full)
-            return await self._ask_remote(self.remote, numbers), ""
+            outputs = await self.remote.ask(numbers, self.full_names, self.n_outputs)
+            return models_of(self.chain.task).read_outputs(outputs, len(numbers), FULL_MODEL), ""
         except Exception as error:
             is_of_request = isinstance(error, InvalidInputError)
             if is_of_request and not isinstance(error, InvalidAnswerError | FullModelFailedError):
                 raise
             return None, failure_reason(error)
-
-    async def _ask_remote(self, remote: RemoteModel, numbers: Floats) -> Floats:
-        """Outputs of the remote full model, checked."""
-        outputs = await remote.ask(numbers, self.full_names, self.n_outputs)
-        return models_of(self.chain.task).read_outputs(outputs, len(numbers), FULL_MODEL)
 
     def _ask_file(self, cells: Cells, rows: Ints) -> Floats:
         """Outputs of the full model in the file."""
@@ -347,6 +337,20 @@ class Model:
         """Result of a call in the thread of batches, while other requests are read."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._batch_thread, call)
+
+
+@dataclass(frozen=True)
+class FullInThread:
+    """A model of this process, asked in the thread for so many rows."""
+
+    model: FullModel
+    full_thread: Executor
+    batch_thread: Executor
+
+    def outputs(self, table: Any, numbers: Any) -> Floats:
+        """Outputs of the model."""
+        thread = self.batch_thread if len(numbers) > BATCH_ROWS else self.full_thread
+        return thread.submit(self.model.outputs, table, numbers).result()
 
 
 def _plain_reader(cells: Cells) -> Table:

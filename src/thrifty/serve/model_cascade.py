@@ -8,7 +8,6 @@ import asyncio
 import copy
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints
 from thrifty.engine.full.adapters import models_of
-from thrifty.engine.full.model import AbsentFull, FullModel
+from thrifty.engine.full.model import AbsentFull, FullModel, PrecomputedFull
+from thrifty.engine.table.reader import Cells
 from thrifty.engine.tasks.task import Task
 from thrifty.errors import (
     FullModelDownError,
@@ -26,12 +26,12 @@ from thrifty.errors import (
 from thrifty.files import read_capped
 from thrifty.learners.routing.model_cascade import ModelCascade, Run
 from thrifty.serve.budget_controller import BudgetController
-from thrifty.serve.config import WHERE, Config, EstimatorSettings
+from thrifty.serve.config import Config, EstimatorSettings
 from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows, output_types
 from thrifty.serve.metrics import Drift
-from thrifty.serve.model import BATCH_ROWS
+from thrifty.serve.model import FullInThread
 from thrifty.serve.providers import failure_reason
-from thrifty.serve.remote import RemoteModel
+from thrifty.serve.remote import RemoteFull, RemoteModel
 
 MAX_ONNX_BYTES = 2**30
 
@@ -80,7 +80,8 @@ class ServedCascade:
                 )
         router, self.task, self.version = cascade.router_, cascade.task_, version
         self.routes = (*router.pool_, "none")  # -1 is the last one
-        self._settings = config.models_of("the cascade", EstimatorSettings, cascade.models_)
+        absent = [name for name in router.pool_ if isinstance(cascade.models_[name], AbsentFull)]
+        self._settings = config.models_of(EstimatorSettings, cascade.models_, absent)
         self._on_failure, self._remotes, self._runners = config.on_remote_failure, remotes, runners
         self._batch_thread, self._full_thread = batch_thread, full_thread
         self.rows = RequestRows(
@@ -108,15 +109,19 @@ class ServedCascade:
     def _placed(self, name: str, model: FullModel) -> FullModel:
         """A model where the settings say that it is, or the one in the file."""
         if name in self._remotes:
-            return _Remote(self._remotes[name], self.task, self.rows.names)
+            return RemoteFull(self._remotes[name], self.task, self.rows.names)
         settings = self._settings.get(name)
-        if settings is None and isinstance(model, AbsentFull) and name in self.routes:
-            raise InvalidInputError(
-                f"the file does not hold the model {name!r}: [models.{name}] must say where it is, {WHERE}."
-            )
         if settings is not None and settings.onnx is not None:
             model = OnnxModel(Path(settings.onnx), self.task, self.rows.names)
-        return _InThread(model, self._full_thread, self._batch_thread)
+        return FullInThread(model, self._full_thread, self._batch_thread)
+
+    def warm_up(self) -> None:
+        """Follow the plan for a row of zeros and no model's answer, so that the first request waits for no compiler."""
+        nothing = PrecomputedFull(self.task.outputs(np.zeros((1, self.task.n_scores))))
+        plan, names = copy.copy(self.system), self.rows.names
+        plan.models_ = dict.fromkeys(plan.models_, nothing)
+        row = Cells(names, np.zeros((1, len(names))), np.ones(1, np.intp), np.zeros(1, np.uint64))
+        plan.run(plan.schema_.table_of(row), warns=False)
 
     async def answer(self, cells: RequestCells, *, asks_full: bool = False) -> Answered:  # noqa: ARG002 - no device
         """Answer the rows of a request."""
@@ -159,34 +164,6 @@ class ServedCascade:
     async def in_batch_thread(self, call: Callable[[], Any]) -> Any:
         """Result of a call in the thread of batches, while other requests are read."""
         return await asyncio.get_running_loop().run_in_executor(self._batch_thread, call)
-
-
-@dataclass(frozen=True)
-class _Remote:
-    """A remote model, asked in the event loop by a thread that waits."""
-
-    remote: RemoteModel
-    task: Task
-    names: tuple[str, ...]
-
-    def outputs(self, table: Any, numbers: Any) -> Floats:  # noqa: ARG002 - one contract for all full models
-        n_outputs = len(self.task.classes) or 1
-        asking = self.remote.ask(numbers, self.names, n_outputs)
-        answers = asyncio.run_coroutine_threadsafe(asking, self.remote.loop).result()
-        return models_of(self.task).read_outputs(answers, len(numbers), f"the remote model {self.remote.url}")
-
-
-@dataclass(frozen=True)
-class _InThread:
-    """A model of this process, asked in the thread for so many rows."""
-
-    model: FullModel
-    full_thread: Executor
-    batch_thread: Executor
-
-    def outputs(self, table: Any, numbers: Any) -> Floats:
-        thread = self.batch_thread if len(numbers) > BATCH_ROWS else self.full_thread
-        return thread.submit(self.model.outputs, table, numbers).result()
 
 
 class OnnxModel:

@@ -8,8 +8,8 @@ of failed purchases are those of ``buy``: the request is a source whose cells ar
 import sqlite3
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -28,8 +28,6 @@ from thrifty.serve.budget_controller import BudgetController
 from thrifty.serve.config import ProviderSettings, closest
 from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows
 
-AskFull = Callable[[Any, Any], Floats]
-
 
 class Buyer:
     """Buys for the rows of requests.
@@ -37,7 +35,7 @@ class Buyer:
     Parameters
     ----------
     chain : Chain
-        What answers.
+        What answers, with a full model that threads may ask.
     rows : RequestRows
         How rows, and what providers deliver, are read.
     providers : sequence of Provider
@@ -80,7 +78,6 @@ class Buyer:
     def answer(
         self,
         cells: RequestCells,
-        ask_full: AskFull,
         controller: BudgetController | None,
         policy: Policy,
         explored: Bools | None = None,
@@ -89,7 +86,7 @@ class Buyer:
 
         Explored rows, which come last, buy everything.
         """
-        chain = self._chain.with_innermost(_CallableFull(ask_full)).at(policy)
+        chain = self._chain.at(policy)
         ledger, everyone = Ledger(self._on_failure), np.arange(len(cells))
         source = _RequestSource(self, cells, chain, time.monotonic() + self._deadline)
         reader = chain.buying(source, ledger, cells.row_keys)
@@ -124,17 +121,6 @@ class Buyer:
         order, route, outputs, sent = map(np.concatenate, zip(*pieces, strict=True))
         in_order = np.argsort(order)
         return Answered(chain.task, route[in_order], outputs[in_order], cost, sent[in_order], reasons)
-
-
-@dataclass(frozen=True, eq=False)
-class _CallableFull:
-    """A full model behind a function, which asks another thread or another machine."""
-
-    ask: AskFull
-
-    def outputs(self, table: Any, numbers: Any) -> Floats:
-        """Outputs of the function."""
-        return self.ask(table, numbers)
 
 
 def to_full(chain: Chain) -> Chain:

@@ -10,14 +10,16 @@ import math
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import orjson
 
 from thrifty.arrays import Floats
-from thrifty.engine.full.adapters import check_numbers, check_probabilities
+from thrifty.engine.full.adapters import check_numbers, check_probabilities, models_of
 from thrifty.engine.purchases.retry import CircuitBreaker, attempts, http_session, post, response_limit
+from thrifty.engine.tasks.task import Task
 from thrifty.errors import InvalidAnswerError, InvalidInputError, RemoteFailure
 from thrifty.serve.config import RemoteSettings
 from thrifty.serve.inference_protocol import parse_unique
@@ -132,6 +134,22 @@ class RemoteModel:
             )
         largest = min(response_limit(n_values), self.settings.max_bytes)
         return await post(self._session, self.url, body, max_bytes=largest, seconds=ends - time.monotonic())
+
+
+@dataclass(frozen=True)
+class RemoteFull:
+    """A remote model as a ``FullModel``: a thread waits while the event loop asks it."""
+
+    remote: RemoteModel
+    task: Task
+    names: tuple[str, ...]
+
+    def outputs(self, table: Any, numbers: Any) -> Floats:  # noqa: ARG002 - one contract for all full models
+        """Outputs of the remote model, checked."""
+        n_outputs = self.task.outputs(np.zeros((1, self.task.n_scores))).shape[1]
+        asking = self.remote.ask(numbers, self.names, n_outputs)
+        answers = asyncio.run_coroutine_threadsafe(asking, self.remote.loop).result()
+        return models_of(self.task).read_outputs(answers, len(numbers), _WHO)
 
 
 _USUAL_NAMES = {False: ("probabilities", "predict_proba"), True: ("answer", "predict")}

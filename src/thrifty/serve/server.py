@@ -104,9 +104,7 @@ def _server(config: Config, app: Any, **how: Any) -> uvicorn.Server:
 
 
 def _admin(config: Config, control: Any) -> uvicorn.Server:
-    return _server(
-        config, create_admin(control), lifespan="on", host=config.admin_host, port=config.admin_port
-    )
+    return _server(config, create_admin(control), host=config.admin_host, port=config.admin_port)
 
 
 def _listening(config: Config) -> socket.socket:

@@ -122,7 +122,7 @@ class FakeRemote:
         self.breaker = SimpleNamespace(state="closed", in_flight=0)
 
     async def start(self):
-        pass
+        self.loop = asyncio.get_running_loop()
 
     async def close(self):
         pass

@@ -10,12 +10,14 @@ import onnx
 import pytest
 import uvicorn
 from onnx import TensorProto, helper, numpy_helper
-from sklearn.linear_model import LogisticRegression
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from thrifty import CascadeClassifier, save
+from thrifty import CascadeClassifier, CascadeRegressor, save
 from thrifty.errors import FullModelOutsideWarning, InvalidInputError
 from thrifty.serve.app import create_app
 from thrifty.serve.config import Config
@@ -202,7 +204,7 @@ def test_settings_that_a_cascade_of_models_cannot_have_are_refused(cascade, tmp_
         return refused(models={name: settings})
 
     assert "explore" in refused(explore=0.1)
-    assert "[models.bays] is no model of the cascade. Did you mean 'bayes'" in with_model(
+    assert "[models.bays] is no model of the system. Did you mean 'bayes'" in with_model(
         "bays", onnx="b.onnx"
     )
     assert "either url or onnx" in with_model("bayes", onnx="b.onnx", url="http://h/v2/models/b")
@@ -210,6 +212,29 @@ def test_settings_that_a_cascade_of_models_cannot_have_are_refused(cascade, tmp_
     assert "NO_SUCH_KEY" in with_model("bayes", url="http://h/v2/models/b", key_env="NO_SUCH_KEY")
     (tmp_path / "bad.onnx").write_bytes(b"not a graph")
     assert "must be an ONNX model" in with_model("bayes", onnx=str(tmp_path / "bad.onnx"))
+
+
+def test_numbers_are_predicted_from_columns_of_text_as_in_python(open_gateway, make_bikes, of_request):
+    table = make_bikes(300)
+    X, y = table.drop(columns="count"), table["count"]
+    models = [
+        (
+            name,
+            make_pipeline(
+                make_column_transformer((OneHotEncoder(), ["weather"]), remainder="passthrough"), model
+            ),
+        )
+        for name, model in (("ridge", Ridge()), ("trees", ExtraTreesRegressor(10, random_state=0)))
+    ]
+    cascade = CascadeRegressor(models, model_prices={"ridge": 1, "trees": 5}, budget=3, cv=2, random_state=0)
+    cascade.fit(X[:200], y[:200])
+    gateway, rows = open_gateway(cascade), of_request(X[200:], "one")
+    answers = gateway.ask("/predict", body(X[200:])).said["answers"]
+    np.testing.assert_allclose([one["answer"] for one in answers], cascade.predict(rows))
+    assert [one["route"] for one in answers] == cascade.route(rows).tolist()
+    assert {"probability"}.isdisjoint(answers[0])
+    unknown = gateway.ask("/predict", {"rows": [{**X.iloc[0].to_dict(), "weather": "hail"}]})
+    assert (unknown.status, "'hail' in row 1" in unknown.said["error"]) == (400, True)
 
 
 @pytest.mark.parametrize("rule", ["local", "error", "abstain"])

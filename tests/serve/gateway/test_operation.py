@@ -8,7 +8,6 @@ import pytest
 
 from thrifty import Policy
 from thrifty.errors import InvalidInputError
-from thrifty.serve import app
 from thrifty.serve.config import Config, read_config
 from thrifty.serve.gateway import Loaded
 
@@ -284,24 +283,6 @@ def test_pages_of_others_cannot_reach_the_administration(open_gateway, numbers):
     assert gateway.admin("/metrics", headers={"host": "evil.example"}).status == 400
     assert gateway.admin("/budget", b"{}", headers={"content-type": "text/plain"}).status == 415
     assert b"<h1" in gateway.admin("/").said
-
-
-def test_the_status_page_gets_the_last_minutes_at_first_sight(open_gateway, numbers, question, monkeypatch):
-    monkeypatch.setattr(app, "STATUS_PAUSE", 0.001)
-    gateway = open_gateway(numbers)
-
-    async def serve():
-        async with gateway.administration.router.lifespan_context(gateway.administration):
-            await asyncio.sleep(0.05)
-            await gateway.call("/predict", question)
-            await asyncio.sleep(0.3)
-
-    gateway.run(serve())
-    history = gateway.admin("/status.json", query="history").said["history"]
-    assert 2 < len(history) <= app.N_KEPT
-    assert history[-1]["rows"] == 60
-    assert {"requests", "seconds", "spend", "latency", "rejected", "budget"} <= set(history[0])
-    assert "history" not in gateway.admin("/status.json").said  # the page has it, and adds to it
 
 
 @pytest.mark.parametrize(
