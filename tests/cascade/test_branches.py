@@ -85,6 +85,13 @@ def test_neither_threads_nor_the_order_of_rows_matter(fitted):
     assert np.allclose(one.scores, two.scores, atol=1e-6)
 
 
+def test_a_table_without_rows_visits_every_stage(fitted):
+    chain = fitted.chain_
+    reader = chain.reader(pointed(10, 1)[0][:0])
+    assert chain.visit_all(reader).gate.shape == (0, chain.n_stages)
+    assert [len(chain.spent(reader, walk)) for walk in chain.walks_by_stage(reader)] == [0] * chain.n_stages
+
+
 def test_rows_part_by_the_levels_of_a_category():
     X, y = pointed(1_000, 0)
     frame = pd.DataFrame(X, columns=list("abcdef")).astype({"a": int})

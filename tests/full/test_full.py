@@ -268,13 +268,13 @@ def test_lightgbm_reads_categories_of_polars_and_does_not_end_the_process(dtype)
         {"stages": StageOptions(sizes=[(3, 2)]), "cv": 2, "random_state": 0},
     )
     answers = []
-    for table in (
+    polars, pandas = (
         pl.DataFrame({"a": a, "c": pl.Series(c, dtype=dtype)}),
         pd.DataFrame({"a": a, "c": pd.Categorical(c)}),
-    ):
-        full = lightgbm.LGBMClassifier(n_estimators=3, verbose=-1)
-        for model in (full, make_pipeline(full)):
-            clf = BudgetedClassifier(model, **small).fit(table, y)
-            assert (clf.route(table) == clf.n_stages_).any()
-            answers.append(clf.predict_proba(table))
-    np.testing.assert_allclose(answers, [answers[0]] * 4, rtol=1e-9)
+    )
+    full = lightgbm.LGBMClassifier(n_estimators=3, verbose=-1)
+    for table, model in ((polars, full), (polars, make_pipeline(full)), (pandas, full)):
+        clf = BudgetedClassifier(model, **small).fit(table, y)
+        assert (clf.route(table) == clf.n_stages_).any()
+        answers.append(clf.predict_proba(table))
+    np.testing.assert_allclose(answers, [answers[0]] * 3, rtol=1e-9)

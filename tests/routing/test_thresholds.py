@@ -439,3 +439,15 @@ def test_a_new_model_is_added_to_a_router_without_columns(router):
     shown = np.concatenate([chance, np.full_like(chance[:, :1], np.nan)], axis=1)
     found = other.replay(None, columns[0], answers=columns[1], evidence=shown)
     assert found.quality.mean() > quality[:, 1].mean()
+
+
+def test_numbers_that_are_far_apart_are_asked_on():
+    rng = np.random.default_rng(0)
+    y, is_hard = rng.uniform(size=400), rng.random(400) < 0.3
+    errors = np.where(is_hard[:, None], rng.choice([-0.5, 0.5], size=(400, 2)) * [1.0, 0.6], 0.01)
+    predicted = np.column_stack([y[:, None] + errors, y])
+    log = {"quality": 1.0 - np.square(predicted - y[:, None]), "evidence": predicted[:, :, None]}
+    router = ModelRouter({"first": 1.0, "second": 1.0, "exact": 10.0}, budget=5.2).fit(None, **log)
+    replay = router.replay(None, **log)
+    assert replay.quality[is_hard].mean() > 0.99
+    assert replay.cost[is_hard].mean() > 10.0 > 3.0 > replay.cost[~is_hard].mean()

@@ -423,7 +423,6 @@ class SavedCascade:
     decision_seconds: float
     reference: str | None
     largest_loss: float | None = None
-    error_curves: dict[str, Floats] | None = None
 
     @classmethod
     def of(cls, cascade: ModelCascade, models: dict[str, Any], writer: Any) -> "SavedCascade":
@@ -450,7 +449,6 @@ class SavedCascade:
             cascade.decision_seconds_,
             cascade.reference_,
             getattr(cascade, "largest_loss_", None),
-            getattr(cascade, "error_curves_", None),
         )
 
     def restored(self) -> ModelCascade:
@@ -459,23 +457,15 @@ class SavedCascade:
         if kind is None:
             raise _refused("class", f"be one of {', '.join(sorted(_CASCADES))}", self.name)
         is_classifier, names, n_columns = kind is CascadeClassifier, set(self.models), len(self.schema.names)
-        curves, calibration = self.error_curves or {}, state.calibration
+        calibration = state.calibration
         rules = {
             "suit its task": is_classifier != isinstance(self.task, RegressionTask)
             and not isinstance(self.task, RankingTask),
             "have a price of each estimator": set(self.model_prices) == names == set(state.names),
             "be calibrated for its classes": calibration is not None
-            and calibration.n_classes == (len(classes) if is_classifier else 0),
+            and calibration.n_classes == (len(classes) if is_classifier else 1),
             "have a router of its columns": state.model is None or state.n_features == n_columns,
-            "know the errors of each estimator": is_classifier
-            or (set(curves) == names and (self.largest_loss or 0.0) > 0.0),
-            "have error curves of rising numbers": all(
-                curve.ndim == 2
-                and len(curve) == 2
-                and curve.size > 0
-                and bool((np.diff(curve[0]) > 0.0).all())
-                for curve in curves.values()
-            ),
+            "know the largest loss": is_classifier or (self.largest_loss or 0.0) > 0.0,
             "refer to an estimator": self.reference is None or self.reference in names,
             "measure its estimators": not self.seconds or set(self.seconds) == names,
         }
@@ -511,7 +501,7 @@ class SavedCascade:
         if is_classifier:
             learned["classes_"] = classes
         else:
-            learned |= {"largest_loss_": self.largest_loss, "error_curves_": self.error_curves}
+            learned["largest_loss_"] = self.largest_loss
         for key, value in (self.parameters | learned).items():
             setattr(cascade, key, value)
         cascade._named_models()

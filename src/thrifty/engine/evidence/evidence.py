@@ -186,27 +186,23 @@ class RankedQueries:
         return len(self.size)
 
     @cached_property
-    def _number(self) -> Ints:
+    def number(self) -> Ints:
         """Number of the query of each document."""
         return np.unique(queries_of(self.target), return_inverse=True)[1]
 
     @cached_property
     def size(self) -> Floats:
         """Number of documents of each query."""
-        return np.bincount(self._number).astype(np.float64)
+        return np.bincount(self.number).astype(np.float64)
 
     @cached_property
     def is_known(self) -> Bools:
         """Mask of the queries for which the measure is defined: those with a relevant document."""
         return ~np.isnan(self.measure(np.zeros(len(self.target))))
 
-    def documents_of(self, queries: Ints) -> Bools:
-        """Mask of the documents of some queries."""
-        return np.isin(self._number, np.arange(len(self))[queries])
-
     def sums(self, values: Numbers) -> Floats:
         """Sums of a number per document over each query."""
-        sums: Floats = np.bincount(self._number, values, len(self)).astype(np.float64)
+        sums: Floats = np.bincount(self.number, values, len(self)).astype(np.float64)
         return sums
 
     def measure(self, scores: Numbers) -> Floats:
@@ -489,7 +485,7 @@ class Evidence:
         """Some of the rows, or of the queries with all of their documents."""
         unit, rows, fingerprints = self.unit, units, None if self.rows is None else self.rows[units]
         if unit is not None:
-            of_queries = unit.documents_of(units)
+            of_queries = np.isin(unit.number, np.arange(len(unit))[units])
             unit, rows = replace(unit, target=unit.target[of_queries]), np.flatnonzero(of_queries)
         names = (
             "gate",

@@ -126,7 +126,11 @@ class Prices:
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidInputError(f"the prices in {path} cannot be read: {error}.") from error
         try:
-            return cls._from_json(text) if path.suffix.lower() == ".json" else cls.from_rows(_csv_rows(text))
+            if path.suffix.lower() == ".json":
+                return cls._from_json(text)
+            return cls.from_rows([[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text))])
+        except csv.Error as error:
+            raise InvalidInputError(f"{path}: this is no CSV: {error}.") from None
         except InvalidInputError as error:
             raise InvalidInputError(f"{path}: {error}") from None
 
@@ -226,13 +230,6 @@ class Prices:
             discounts={label: shared for label, shared in discounts.items() if len(shared[0]) > 1},
             by_row={name: column for name, column in self.by_row.items() if name in names},
         )
-
-
-def _csv_rows(text: str) -> list[list[str]]:
-    try:
-        return [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text))]
-    except csv.Error as error:
-        raise InvalidInputError(f"this is no CSV: {error}.") from None
 
 
 def _columns_of(names: Sequence[str]) -> tuple[str, ...]:

@@ -12,13 +12,19 @@ from thrifty.errors import InvalidInputError
 UNPARSED, UNCOMPARED = -1, -2
 """Codes of an answer that could not be parsed, and of one that is taken but not compared with others."""
 
+_FORMS = {0: "one number for each answer", 1: "a predicted number"}
 _SUM_TOLERANCE = 0.02
 """How far class probabilities may be from a sum of 1: log-probabilities in half precision are."""
 
 
 def class_probabilities(given: Any, name: str = "evidence") -> Floats:
-    """Class probabilities along the last axis, from probabilities or their logarithms; NaN where one is missing."""
+    """Class probabilities along the last axis, from probabilities or their logarithms; NaN where one is missing.
+
+    A last axis of one holds numbers that were predicted, which stay as they are.
+    """
     chance = np.asarray(given, dtype=np.float64)
+    if chance.shape[-1:] == (1,):
+        return chance
     if (chance < 0.0).any():
         chance = np.exp(chance)
     total = chance.sum(axis=-1)  # NaN where one is missing, which stays
@@ -39,11 +45,12 @@ class Calibration:
     Attributes
     ----------
     knots : tuple of ndarray of shape (2, n_knots)
-        For each model evidence, rising, and the probability there; linear in between and constant outside.
+        For each model evidence, rising, and the probability there; linear in between and constant outside. Of
+        predicted numbers the expected quality there, which need not be monotone.
     missing : ndarray of shape (n_models,)
         Probability where evidence is missing.
     n_classes : int
-        Evidence is a probability for each of so many classes; 0 where it is one number.
+        Evidence is a probability for each of so many classes, or with 1 a predicted number; 0 where it is a confidence.
     """
 
     knots: tuple[Floats, ...]
@@ -61,6 +68,8 @@ class Calibration:
 
         The largest probability is calibrated, the others keep their proportions.
         """
+        if self.n_classes == 1:
+            return self.of_numbers(model, chance[:, 0]), chance, np.full(len(chance), UNCOMPARED)
         # A sum over the classes was the divisor: all of them are missing, or none.
         missing, rows = np.isnan(chance[:, 0]), np.arange(len(chance))
         answer = chance.argmax(axis=1)
@@ -106,10 +115,7 @@ class Calibration:
         """Refuse evidence of another form than that of the fit."""
         n_classes = evidence.shape[-1] if evidence.ndim == 3 else 0
         if n_classes != self.n_classes:
-            forms = [
-                "one number for each answer" if n == 0 else f"probabilities of {n} classes"
-                for n in (self.n_classes, n_classes)
-            ]
+            forms = [_FORMS.get(n, f"probabilities of {n} classes") for n in (self.n_classes, n_classes)]
             raise InvalidInputError(
                 f"evidence of {', '.join(models)} must be {forms[0]}, as in fit; got {forms[1]}."
             )

@@ -344,9 +344,9 @@ class ModelSession(Session):
             words = f"asked {names[model]} (paid {paid:.3g}), expected quality {prior:.3f}"
             words += f"; {self._compared[model]}" if model in self._compared else ""
             before = [other for other, _, _ in self._returned[:number]]
-            if codes is not None and codes[0, model] < 0:
+            if codes is not None and codes[0, model] == UNPARSED:
                 words += "; its answer could not be parsed"
-            elif codes is not None and before:
+            elif codes is not None and before and codes[0, model] != UNCOMPARED:
                 same = [names[other] for other in before if codes[0, other] == codes[0, model]]
                 words += f"; agrees with {', '.join(same)}" if same else "; disagrees with the others"
             lines.append(words)

@@ -43,7 +43,8 @@ class Log:
     evidence : ndarray, optional
         Confidence of each answer, known after asking: the calibrated probability that it is right.
     classes : ndarray of shape (n_rows, n_models, n_classes), optional
-        Calibrated class probabilities; ``answers`` are the classes.
+        Calibrated class probabilities; ``answers`` are the classes. With one class, numbers that were predicted, in
+        units in which their squared error is what quality lacks to 1; ``answers`` are not compared.
     after : ndarray of shape (n_models, n_models), optional
         Share of its cost that a model (row) takes where another one (column) was asked before.
     """
@@ -372,6 +373,8 @@ def answers_at_hand(log: Log, asked: tuple[int, ...]) -> Floats:
 
     Class probabilities are averaged over the models asked. Without them, answers are votes whose weights are the
     log-odds of their confidence (naive Bayes over ``N_ANSWERS`` answers). An answer that could not be parsed is wrong.
+    Of numbers it is the expected quality: the target lies around each of them with the error that is expected of its
+    model, and counts by the inverse of that error.
     """
     assert log.evidence is not None
     models = list(asked)
@@ -381,8 +384,12 @@ def answers_at_hand(log: Log, asked: tuple[int, ...]) -> Floats:
         answers = log.answers[:, models]
         chance = np.where(answers == UNPARSED, 0.0, confidence)
         if len(models) > 1:
-            is_votes = log.classes is None
-            chance = _votes(answers, chance) if is_votes else _mean_of_classes(log, models, answers, chance)
+            if log.classes is None:
+                chance = _votes(answers, chance)
+            elif log.classes.shape[2] == 1:
+                chance = _mean_of_numbers(_differences(log, models), chance)
+            else:
+                chance = _mean_of_classes(log, models, answers, chance)
     rounded: Floats = np.round(chance, DIGITS)
     return rounded
 
@@ -395,6 +402,22 @@ def _mean_of_classes(log: Log, models: list[int], answers: Ints, alone: Floats) 
         total = total + log.classes[:, model]
     mean = total[np.arange(len(log))[:, None], np.maximum(answers, 0)] / len(models)
     return np.where(answers >= 0, mean, alone)
+
+
+def _differences(log: Log, models: list[int]) -> Floats:
+    """Squared differences between numbers that models predict, at most 1, shape (n_rows, n_asked, n_asked)."""
+    assert log.classes is not None
+    shown = log.classes[:, models, 0]
+    return np.nan_to_num(np.minimum(np.square(shown[:, :, None] - shown[:, None, :]), 1.0))
+
+
+def _mean_of_numbers(differences: Floats, alone: Floats) -> Floats:
+    """Expected quality of each number where the target lies around all of them."""
+    error = 1.0 - alone
+    weights = 1.0 / np.maximum(error, 1e-3)
+    weights /= weights.sum(axis=1, keepdims=True)
+    expected: Floats = (weights[:, None, :] * (differences + error[:, None, :])).sum(axis=2)
+    return 1.0 - expected
 
 
 def _votes(answers: Ints, alone: Floats) -> Floats:
@@ -421,7 +444,7 @@ def best_at_hand(log: Log, asked: tuple[int, ...]) -> tuple[Ints, Floats]:
 def confidence_columns(log: Log, asked: tuple[int, ...]) -> list[Floats]:
     """Features of how sure the answers at hand are: a linear spline of the surest, and each alone and combined.
 
-    Of class probabilities also the margin to the second class and the entropy.
+    Of class probabilities also the margin to the second class and the entropy; of numbers how far they are apart.
     """
     if not asked:
         return []
@@ -431,7 +454,10 @@ def confidence_columns(log: Log, asked: tuple[int, ...]) -> list[Floats]:
     columns = [best, best * best, *(np.maximum(best - hinge, 0.0) for hinge in _HINGES)]
     if len(asked) > 1:
         columns += [*chance.T, *log.evidence[:, models].T]
-    if log.classes is not None:
+    if log.classes is not None and log.classes.shape[2] == 1:
+        above = np.triu_indices(len(models), 1)
+        columns += [*np.sqrt(_differences(log, models)[:, *above]).T]
+    elif log.classes is not None:
         mean = log.classes[:, models].mean(axis=1)
         second = np.sort(mean, axis=1)[:, -2]
         columns += [best - second, -(mean * np.log(np.maximum(mean, 1e-9))).sum(axis=1)]

@@ -274,16 +274,22 @@ class Walker:
         scores = np.empty((len(rows), len(self.stages), self.task.n_scores))
         node = np.zeros((len(rows), len(self.stages) + 1), dtype=np.intp) if self.has_forks else None
         for place, stage in enumerate(self.stages):
-            parts = [
-                (places, self.visit(nodes_of(stage)[number], reader, rows[places], carried[places]))
-                for number, places in rows_by_node(stage, None if node is None else node[:, place])
-            ]
-            visit = joined_visit(len(rows), parts, self.gate_of)
+            visit = self.visit_at(stage, reader, rows, carried, None if node is None else node[:, place])
             carried, scores[:, place] = visit.carried, visit.scores
             gate[:, place] = self.gate_of(visit)
             if node is not None and visit.turn is not None:
                 node[:, place + 1] = visit.turn
         return StageOutputs(gate, scores, None if node is None else node[:, :-1])
+
+    def visit_at(self, stage: Stage, reader: Reader, rows: Ints, carried: Floats, node: Ints | None) -> Visit:
+        """Visit a stage with some rows, each at its node."""
+        parts = [
+            (places, self.visit(nodes_of(stage)[number], reader, rows[places], carried[places]))
+            for number, places in rows_by_node(stage, node)
+        ]
+        if not parts:
+            return Visit(np.empty((0, self.task.n_scores)), np.empty(0), carried)
+        return joined_visit(len(rows), parts, self.gate_of)
 
     @staticmethod
     def visit(stage: Stage, reader: Reader, rows: Ints, carried: Floats) -> Visit:

@@ -137,7 +137,7 @@ def learn_families(
     max_asks = min(max_asks, log.n_models)
     few, many = prices_of(log, N_PRICES), prices_of(log, 3 * N_PRICES)
     yield "single model", lambda rows: learn_cascades(rows, many, 1)
-    if max_asks >= 3 and log.answers is not None:
+    if max_asks >= 3 and log.answers is not None and (log.answers >= 0).any():
         yield "fixed cascade", lambda rows: learn_cascades(rows, many, max_asks)
     if max_asks >= 2 and log.evidence is not None:
         for name, combines in (("thresholds", False), ("thresholds on combined answers", True)):

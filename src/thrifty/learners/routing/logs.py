@@ -74,11 +74,11 @@ def numbers(name: str, given: Any, models: Sequence[str], n_rows: int | None) ->
 
 
 def check_evidence(given: Any, models: Sequence[str], n_rows: int | None) -> Floats:
-    """Evidence of shape (n_rows, n_models), or class probabilities of shape (n_rows, n_models, n_classes)."""
+    """Evidence of shape (n_rows, n_models), or (n_rows, n_models, n_classes); see ``ModelRouter.fit``."""
     if np.ndim(given) != 3:
         return numbers("evidence", given, models, n_rows)
     shape = np.shape(given)
-    if shape[1] != len(models) or (n_rows is not None and shape[0] != n_rows) or shape[2] < 2:
+    if shape[1] != len(models) or (n_rows is not None and shape[0] != n_rows) or shape[2] < 1:
         raise InvalidInputError(
             f"evidence with classes must have shape ({n_rows}, {len(models)}, n_classes); got {shape}."
         )

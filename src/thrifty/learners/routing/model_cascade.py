@@ -61,7 +61,6 @@ N_REPEATS = 5
 """Calls of which the median is the time of a model."""
 _LARGEST_LOSS = 10.0
 """Squared errors are cut at so many times the mean one of the best estimator, where a plan for numbers is learned."""
-_N_CELLS = 32
 _WORTH_IT = 0.95
 """Share of the price of the best estimator for which a plan that is as good must exist."""
 _BUDGETS = np.array([0.1, 0.2, 0.35, 0.5, 1.0])
@@ -747,8 +746,8 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
 class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # scikit-learn is untyped
     """Predicts numbers with several models of one's own, asking the slow ones only where it matters.
 
-    A number does not say how sure it is: the plan reads the columns, and how large errors are where an estimator
-    predicts such a number.
+    A number does not say how sure it is: the plan reads the columns, how large errors are where an estimator predicts
+    such a number, and how far the numbers of those asked are apart.
 
     Parameters
     ----------
@@ -767,8 +766,6 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
     largest_loss_ : float
         Ten times the mean squared error of the best estimator, or the largest median one of an estimator, in units of
         the variance of y.
-    error_curves_ : dict of str to ndarray of shape (2, n_cells)
-        Mean quality of each estimator by the number that it predicts.
     expected_score_ : float
         R2 at the operating point in force, out of fold.
 
@@ -807,11 +804,6 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
         # No estimator is as wrong as can be on most of the rows.
         largest = max(_LARGEST_LOSS * loss.mean(axis=0).min(), np.median(loss, axis=0).max())
         self.largest_loss_ = float(largest) or 1.0
-        quality = self._quality(rows.y, outputs)
-        self.error_curves_ = {
-            name: _error_curve(outputs[:, place, 0], quality[:, place])
-            for place, name in enumerate(self.models_)
-        }
 
     def _quality(self, y: Floats, outputs: Floats) -> Floats:
         return np.clip(1.0 - self._loss(y, outputs) / self.largest_loss_, 0.0, 1.0)
@@ -820,27 +812,14 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
         quality: Floats = np.column_stack([self.task_.quality(y, one) for one in outputs.swapaxes(0, 1)])
         return 1.0 - quality
 
-    def _evidence_of(self, outputs: Floats, names: Sequence[str] | None = None) -> Floats:
-        return np.column_stack(
-            [
-                np.interp(outputs[:, place, 0], *self.error_curves_[name])
-                for place, name in enumerate(self.models_ if names is None else names)
-            ]
-        )
+    def _evidence_of(self, outputs: Floats, names: Sequence[str] | None = None) -> Floats:  # noqa: ARG002 - numbers are as they are
+        assert isinstance(self.task_, RegressionTask)
+        units: Floats = self.task_.scores(outputs) / np.sqrt(self.largest_loss_)
+        return units
 
     def score_of(self, quality: Any) -> Any:
         """R2 from mean quality."""
         return 1.0 - self.largest_loss_ * (1.0 - quality)
-
-
-def _error_curve(predicted: Floats, quality: Floats) -> Floats:
-    """Mean quality where an estimator predicts such a number, over cells of equal numbers of rows."""
-    order = np.argsort(predicted, kind="stable")
-    cells = [part for part in np.array_split(order, _N_CELLS) if len(part)]
-    places = np.array([predicted[part].mean() for part in cells])
-    levels = np.array([quality[part].mean() for part in cells])
-    distinct = np.r_[True, np.diff(places) > 0.0]
-    return np.stack([places[distinct], levels[distinct]])
 
 
 # -- parts -----------------------------------------------------------------------------------------

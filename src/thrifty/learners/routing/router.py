@@ -210,7 +210,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             nothing could be parsed. Without them and without evidence one model is asked about each row.
         evidence : array-like of shape (n_rows, n_models) or (n_rows, n_models, n_classes), optional
             A number known after asking, such as a log-probability; or class probabilities or their logarithms, of which
-            the largest is the answer. It is calibrated for each model, by isotonic regression of quality.
+            the largest is the answer. It is calibrated for each model, by isotonic regression of quality. With one
+            class, numbers that models predict, in units in which quality is one less the squared error.
         propensity : array-like of shape (n_rows, n_models) or (n_rows,), optional
             Probability with which each model was asked, for logs in which not all were.
         """
@@ -454,7 +455,11 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         evidence = np.full(n_rows, quality_of_new.mean()) if is_calibrated else np.zeros(n_rows)
         classes = log.classes
         if classes is not None:
-            classes = np.append(classes, np.full_like(classes[:, :1], 1.0 / classes.shape[2]), axis=1)
+            classes = np.append(
+                classes,
+                np.full_like(classes[:, :1], np.nan if classes.shape[2] == 1 else 1.0 / classes.shape[2]),
+                axis=1,
+            )
         after = None if log.after is None else np.pad(log.after, (0, 1), constant_values=1.0)
         code = UNCOMPARED if is_calibrated else UNPARSED
         whole = Log(

@@ -34,13 +34,13 @@ def learn_calibration(evidence: Floats, quality: Floats) -> Calibration:
 
     The direction is that of the correlation with the rank. Steps are shrunk to the mean by one row. All rows are used:
     the order of rows, which thresholds look at, is not changed, and maps that differ from fold to fold would let them
-    tell the folds apart.
+    tell the folds apart. Of predicted numbers it is the mean quality where a model predicts such a number.
     """
     mean = quality.mean(axis=0)
     shown = evidence if evidence.ndim == 2 else evidence.max(axis=2)
+    knots_of = _error_curve if evidence.shape[2:] == (1,) else _isotonic_knots
     knots = tuple(
-        _isotonic_knots(shown[:, model], quality[:, model], float(mean[model]))
-        for model in range(quality.shape[1])
+        knots_of(shown[:, model], quality[:, model], float(mean[model])) for model in range(quality.shape[1])
     )
     return Calibration(knots, mean, 0 if evidence.ndim == 2 else evidence.shape[2])
 
@@ -61,6 +61,19 @@ def _isotonic_knots(shown: Floats, quality: Floats, mean: float) -> Floats:
     level = np.maximum.accumulate(level) if rises else np.minimum.accumulate(level)
     distinct = np.r_[True, np.diff(centre) > 0.0]
     return np.stack([centre[distinct], level[distinct]])
+
+
+def _error_curve(predicted: Floats, quality: Floats, mean: float) -> Floats:
+    """Mean quality where a model predicts such a number, over cells of equal numbers of rows."""
+    order = np.argsort(predicted, kind="stable")
+    order = order[np.isfinite(predicted[order])]
+    if not len(order):
+        return np.array([[0.0], [mean]])
+    cells = [part for part in np.array_split(order, N_CELLS // 2) if len(part)]
+    places = np.array([predicted[part].mean() for part in cells])
+    levels = np.array([quality[part].mean() for part in cells])
+    distinct = np.r_[True, np.diff(places) > 0.0]
+    return np.stack([places[distinct], levels[distinct]])
 
 
 # -- thresholds ------------------------------------------------------------------------------------

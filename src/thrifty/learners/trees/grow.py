@@ -78,7 +78,10 @@ class TreeGrower:
         self._order = choice_order(table, self._group_of, self._price_list.prices)
         self._bought = np.zeros(len(self._price_list.prices), bool)
         self._gamma = float(gamma)
-        self._can_split = can_split(table)
+        # Columns with more than one code; a column of one value may still be split from its missing rows.
+        self._can_split = table.thresholds.n_bins > 1
+        for f in np.flatnonzero(~self._can_split):
+            self._can_split[f] = np.any(table.codes[:, f] != table.codes[0, f])
         self._ws: Workspace | None = None
         self._levels: LevelSearch | None = None
         self._is_stale = True  # whether charges have changed since the workspace learned of them
@@ -300,16 +303,14 @@ class TreeGrower:
             self._is_stale = True
         if self._is_stale:
             ws.bought[:] = self._bought
-            ws.charges[:] = self._charges()
+            charges = self._gamma * self._price_list.prices_after(self._bought)[self._group_of]
+            ws.charges[:] = np.where(
+                self._can_split | (charges == 0.0), charges, np.inf
+            )  # no split is possible
             ws = fit_free_copy(ws)
             self._is_stale = False
         self._ws = ws
         return ws
-
-    def _charges(self) -> Floats:
-        """Current charge of a split on each column; infinite where no split is possible."""
-        charges = self._gamma * self._price_list.prices_after(self._bought)[self._group_of]
-        return np.where(self._can_split | (charges == 0.0), charges, np.inf)
 
     def _take_sets(self, ws: Workspace, out: "TreeArrays", number: int) -> LevelSets | None:
         """Sets of levels of the nodes of a finished tree, whose columns are renumbered to those of the table."""
@@ -339,14 +340,6 @@ class TreeGrower:
                 f"got {np.shape(values)}."
             )
         return [column if column.flags.carray else column.copy() for column in columns]
-
-
-def can_split(table: BinnedTable) -> Bools:
-    """Columns with more than one code; a column of one value may still be split from its missing rows."""
-    several = table.thresholds.n_bins > 1
-    for f in np.flatnonzero(~several):
-        several[f] = np.any(table.codes[:, f] != table.codes[0, f])
-    return several
 
 
 def choice_order(table: BinnedTable, group_of: NDArray[np.int64], prices: Floats) -> NDArray[np.int64]:
