@@ -396,5 +396,8 @@ def test_commands_answer_explain_and_report_from_a_file(files, rows, capsys):
         == 0
     )
     assert "mean cost" in capsys.readouterr().out
+    many = [str(folder / "system.thrifty"), str(folder / "row*.csv"), "-o", str(folder / "many")]
+    assert main(["predict", *many]) == 2
+    assert "asks models instead" in capsys.readouterr().err
     assert main(["export", str(folder / "system.thrifty"), "-o", str(folder / "c")]) == 2
     assert "asks models instead" in capsys.readouterr().err

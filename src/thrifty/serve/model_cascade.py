@@ -132,29 +132,29 @@ class ServedCascade:
         """Follow the plan, within the budget if there is one."""
         table = self.system.schema_.table_of(cells)
 
-        def run(cascade: ModelCascade, rows: Ints) -> tuple[Run, Floats]:
-            result = cascade.run(table.take(rows), warns=False)
+        def run(plan: ModelCascade, _: Ints) -> tuple[Run, Floats]:
+            result = plan.run(table, warns=False)
             return result, result.cost
 
         everyone, controller = np.arange(len(cells)), self.controller
-        try:
-            runs = controller.in_pieces(everyone, run) if controller else [run(self.system, everyone)[0]]
+        try:  # all rows are one piece for the controller
+            result = controller.in_pieces(everyone, run)[0] if controller else run(self.system, everyone)[0]
         except FullModelFailedError as error:  # no model answers some row
             raise FullModelDownError(failure_reason(error)) from error
-        failed = np.concatenate([one.failed for one in runs])
-        asked = ~np.isnan(np.concatenate([one.asked_outputs[:, :, 0] for one in runs])) | failed
-        asked_rival = asked[:, [name == self.rival for name in self.routes[:-1]]].any(axis=1)
-        failures = {int(row): f"model_{self.routes[model]}" for row, model in np.argwhere(failed)[::-1]}
+        asked, model = ~np.isnan(result.asked_outputs[:, :, 0]) | result.failed, result.model
+        asked_rival = np.any(asked & [name == self.rival for name in self.routes[:-1]], axis=1)
+        failures = {
+            int(row): f"model_{self.routes[model]}" for row, model in np.argwhere(result.failed)[::-1]
+        }
         if failures and self._on_failure == "error":
             raise FullModelDownError(", ".join(sorted(set(failures.values()))))
-        model = np.concatenate([one.model for one in runs])
         if self._on_failure == "abstain":
             model[list(failures)] = -1
         return Answered(
             self.task,
             model,
-            np.concatenate([one.outputs for one in runs]),
-            np.concatenate([one.cost for one in runs]),
+            result.outputs,
+            result.cost,
             asked_rival,
             failures,
             routes=self.routes,

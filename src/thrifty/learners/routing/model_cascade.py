@@ -346,7 +346,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             Thresholds(np.array([[place]]), np.empty((1, 0)), combines=False) for place in range(len(pool))
         ]
         named = [(f"{name} alone", rule) for name, rule in zip(pool, alone, strict=True)]
-        pair = _one_threshold(log, self.expected_cost_ if self.budget is None else float(self.budget))
+        pair = _one_threshold(log, self.expected_cost_ if router.budget is None else router.budget)
         if pair is not None:
             first, second = (pool[place] for place in pair.models[0])
             named.append((f"{first}, then {second} below a confidence of {pair.cuts[0, 0]:.3g}", pair))
