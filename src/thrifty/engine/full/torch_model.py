@@ -17,8 +17,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from thrifty.arrays import Floats, Ints, Labels
 from thrifty.errors import InvalidInputError
 
-__all__ = ["TorchClassifier", "TorchExits", "TorchRegressor"]
-
 BATCH_SIZES = (1, 32, 256)
 N_REPEATS = 20
 """Calls of which the median is what a batch takes."""
