@@ -234,7 +234,8 @@ def in_front(pool):
 def plan(pool, columns, seed, after):
     """Function of a budget to score and cost of each test row, and families of rules in force."""
     if columns == "noise":
-        pool = pool._replace(X=[np.random.default_rng(seed).normal(size=(len(rows), 1)) for rows in pool.X])
+        rng = np.random.default_rng(seed)
+        pool = pool._replace(X=[rng.normal(size=(len(rows), 1)) for rows in pool.X])
     kind = thrifty.CascadeClassifier if pool.outputs[0].shape[2] > 1 else thrifty.CascadeRegressor
     models = [(name, lookup(pool, place)) for place, name in enumerate(pool.names)]
     prices = dict(zip(pool.names, pool.prices.tolist(), strict=True))
