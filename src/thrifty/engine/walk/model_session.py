@@ -133,6 +133,7 @@ class ModelSession(Session):
         return tuple(sorted(model for model, _, _ in self._returned))
 
     def _decide(self) -> None:
+        self._purchase: Purchase | None = None
         if not self._is_substitute:
             self._step: Step = self._rules.decide(self._place, self._asked, self._log)
             if self._step.bar is not None and self._returned:
@@ -171,8 +172,10 @@ class ModelSession(Session):
         if self._next is None:
             return None
         at_hand = "no answer yet" if self.model is None else f"the answer of {self.model} is not sure enough"
-        why = self._mix_text() or at_hand
-        return Purchase(self._models.names[self._next], self._expected(self._next), why=why)
+        if self._purchase is None:
+            why = self._mix_text() or at_hand
+            self._purchase = Purchase(self._models.names[self._next], self._expected(self._next), why=why)
+        return self._purchase
 
     @property
     def next_ask(self) -> str | None:
@@ -239,8 +242,9 @@ class ModelSession(Session):
         mixed = self._models.mixed_rules
         if self._is_substitute or not 0.0 < mixed[0][0] < 1.0:
             return ""
-        cheaper, dearer = (self._asked_by(rules, place)[-1] for _, rules, place in mixed)
-        if cheaper == dearer:
+        _, rules, place = mixed[1 - int(self._follows_upper)]
+        other = self._asked_by(rules, place)[-1]
+        if other == (-1 if self._next is None else self._next):
             return ""
         return decision_text(np.nan, goes_on=True, point="dearer" if self._follows_upper else "cheaper")
 
