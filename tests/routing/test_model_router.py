@@ -450,6 +450,17 @@ def usage_log_with_failed_calls(is_partial):
     return X, quality, cost
 
 
+def test_a_cost_that_overflows_is_the_largest_one_and_no_missing_number(router):
+    model = router.state_.model
+    huge = replace(
+        model, coefficients=np.where(np.arange(len(model.coefficients))[:, None] % 2, 1e308, -1e308)
+    )
+    with np.errstate(all="ignore"):
+        cost = huge.expected_cost(np.full((3, len(model.centre)), 1e10))
+    assert not np.isnan(cost).any()
+    assert (cost <= model.cost_range[1]).all()
+
+
 @pytest.mark.parametrize("is_partial", [False, True])
 def test_failed_calls_that_cost_nothing_leave_expected_costs_in_the_range_that_was_billed(is_partial):
     X, quality, cost = usage_log_with_failed_calls(is_partial)

@@ -167,7 +167,8 @@ class QualityModel:
         return quality - self.mean[:, None], self._cost(linear[:, n_models:])
 
     def _cost(self, logs: Floats) -> Floats:
-        cost: Floats = np.exp(np.clip(logs, -700.0, 700.0)) * self.cost_factor
+        # A sum that overflowed both ways is no number, and counts as the largest cost.
+        cost: Floats = np.exp(np.fmax(np.fmin(logs, 700.0), -700.0)) * self.cost_factor
         return cost if self.cost_range is None else np.clip(cost, *self.cost_range)
 
     def expected_cost(self, Z: Floats) -> Floats:
