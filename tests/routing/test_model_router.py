@@ -452,11 +452,10 @@ def usage_log_with_failed_calls(is_partial):
 
 def test_a_cost_that_overflows_is_the_largest_one_and_no_missing_number(router):
     model = router.state_.model
-    huge = replace(
-        model, coefficients=np.where(np.arange(len(model.coefficients))[:, None] % 2, 1e308, -1e308)
-    )
+    sign = np.where(np.arange(len(model.coefficients)) % 2, 1.0, -1.0)
+    both_ways = replace(model, coefficients=np.ones_like(model.coefficients) * sign[:, None])
     with np.errstate(all="ignore"):
-        cost = huge.expected_cost(np.full((3, len(model.centre)), 1e10))
+        cost = both_ways.expected_cost(np.full((3, len(model.centre)), 1e308))
     assert not np.isnan(cost).any()
     assert (cost <= model.cost_range[1]).all()
 
