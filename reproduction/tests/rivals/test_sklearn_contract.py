@@ -14,6 +14,7 @@ pytestmark = [
     pytest.mark.slow,
     # Labels of the checks may be chance.
     pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning"),
+    pytest.mark.filterwarnings("ignore::thrifty.errors.DoubtfulRowsWarning"),  # of tables of ten rows
 ]
 
 FULL = LogisticRegression(max_iter=1000)
