@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from sphinx.addnodes import desc_signature
+
 import thrifty
 
 # One core for each library: examples are small, and a build should not take a machine over.
@@ -129,6 +131,17 @@ def drop_foreign_labels(*arguments: Any) -> None:
         lines[:] = [re.sub(r":ref:`([^`<]+) <[^`>]+>`", r"\1", line) for line in lines]
 
 
+def drop_source_of_options(app: Any, doctree: Any) -> None:  # noqa: ARG001 - Sphinx's signature
+    """Drop the source links of classes that are documented under another package than others of their module.
+
+    The page of a module's source links back by the package of the class that was read first.
+    """
+    for signature in doctree.findall(desc_signature):
+        if signature.get("module") == "thrifty.learners.dynamod":
+            signature["module"] = ""
+
+
 def setup(app: Any) -> None:
     """Register what Sphinx calls."""
     app.connect("autodoc-process-docstring", drop_foreign_labels)
+    app.connect("doctree-read", drop_source_of_options, priority=400)  # before viewcode
