@@ -1,4 +1,4 @@
-"""Models of one's own: ``CascadeClassifier`` and ``CascadeRegressor`` against thresholds that everyone writes first.
+"""The user's models: ``CascadeClassifier`` and ``CascadeRegressor`` against thresholds that everyone writes first.
 
     python benchmarks/own_models.py [letter covtype miniboone satimage cpu_act pol] [--seeds 3] [--columns noise none]
     python benchmarks/own_models.py networks | specialists | seconds | decision

@@ -223,7 +223,7 @@ THINGS = (*CHAINS, ROUTER, *CASCADES)
 
 
 def model_cascades():
-    """Models of one's own, which read all columns and are asked one after another."""
+    """The user's models, which read all columns and are asked one after another."""
     made = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("thrifty.learners.routing.quality.N_TREES", 5)

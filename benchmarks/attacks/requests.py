@@ -692,7 +692,7 @@ def _held_up(cases, server):
     """Large bodies that take long to read: others are answered meanwhile."""
     for name, part in (("lists", b"[[]]"), ("deep lists", b"[" * 200 + b"]" * 200), ("rows", b"{}")):
         body = b'{"rows": [' + b",".join([part] * (800_000 // (len(part) + 1))) + b"]}"
-        with cases.case(f"0.8 MB of {name} hold up nobody"), ThreadPoolExecutor(2) as pool:
+        with cases.case(f"0.8 MB of {name} do not delay other requests"), ThreadPoolExecutor(2) as pool:
             asked, seconds = [pool.submit(server.post, "/predict", body) for _ in range(8)], []
             while not all(one.done() for one in asked):
                 began = time.perf_counter()

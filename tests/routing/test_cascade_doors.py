@@ -1,4 +1,4 @@
-"""Cascades of models of one's own through the doors: files, sessions, estimators that fail, reports and commands."""
+"""Cascades of the user's models through the doors: files, sessions, estimators that fail, reports and commands."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Cascades of models of one's own: what is asked, what it costs, and what scikit-learn expects."""
+"""Cascades of the user's models: what is asked, what it costs, and what scikit-learn expects."""
 
 import time
 import warnings

@@ -1,4 +1,4 @@
-"""``CascadeClassifier`` and ``CascadeRegressor``: models of one's own, fitted, measured, and run within a budget.
+"""``CascadeClassifier`` and ``CascadeRegressor``: the user's models, fitted, measured, and run within a budget.
 
 **Every model answers every row once, out of fold; the log of these answers teaches which model is to see which row.**
 
@@ -643,7 +643,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         raise NotImplementedError
 
     def _evidence_of(self, outputs: Floats, names: Sequence[str] | None = None) -> Floats:
-        """What the plan is told about the answers of some estimators."""
+        """Evidence that the plan reads about the answers of some estimators."""
         raise NotImplementedError
 
     def score_of(self, quality: Any) -> Any:
@@ -656,7 +656,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
 
 @dataclass(eq=False, repr=False)
 class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  # scikit-learn is untyped
-    """Predicts classes with several models of one's own, asking the slow ones only where it matters.
+    """Predicts classes with several models of the user, asking the slow ones only where it matters.
 
     In the form of ``StackingClassifier``. The estimators are cross-fitted, and the seconds that a row of each takes are
     measured, unless ``model_prices`` say what a row costs. ``predict`` asks one estimator after another, each in one
@@ -744,7 +744,7 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
 
 @dataclass(eq=False, repr=False)
 class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # scikit-learn is untyped
-    """Predicts numbers with several models of one's own, asking the slow ones only where it matters.
+    """Predicts numbers with several models of the user, asking the slow ones only where it matters.
 
     A number does not say how sure it is: the plan reads the columns, how large errors are where an estimator predicts
     such a number, and how far the numbers of those asked are apart.
