@@ -173,6 +173,24 @@ class Table:
         other._row_keys = None if self._row_keys is None else self.keys(rows)
         return other
 
+    def with_cells_of(self, rows: Ints) -> "Table":
+        """Rows whose cells are those of other rows, one for each column; shape (n_new_rows, n_columns)."""
+        numbers, places = self.numbers, range(rows.shape[1])
+        numbers = np.column_stack([numbers[rows[:, place], place] for place in places])
+        native = numbers
+        if self.kind == "pandas":
+            columns = [self.native.iloc[:, place].take(rows[:, place]) for place in places]
+            columns = [column.reset_index(drop=True) for column in columns]
+            native = type(self.native)(dict(enumerate(columns)))
+            native.columns = self.native.columns
+        elif self.kind == "polars":
+            native = type(self.native)([self.native.to_series(place)[rows[:, place]] for place in places])
+        elif self.native is not self.numbers:
+            native = np.take_along_axis(np.asarray(self.native), rows, axis=0)
+        other = self._of_native(native, numbers)
+        other.row_numbers = self.numbers_of(np.arange(len(self)))[np.arange(len(rows)) % len(self)]
+        return other
+
     def with_columns(self, columns: Ints | Sequence[int]) -> "Table":
         """All rows with some of the columns."""
         numbers = None if self.numbers is None else self.numbers[:, columns]

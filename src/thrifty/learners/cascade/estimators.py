@@ -9,7 +9,7 @@ from typing import Any, Self, get_args
 
 import numpy as np
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Floats, Words
 from thrifty.engine.evidence.collect import training_fingerprints
 from thrifty.engine.evidence.measures import check_floors, recalls_at, with_classes, within_floors
 from thrifty.engine.evidence.thresholds import measured
@@ -28,6 +28,7 @@ from thrifty.errors import (
     InvalidParameterError,
     NoPriceOfMistakesError,
 )
+from thrifty.learners.cascade.bought import completed, read_bought, with_support
 from thrifty.learners.cascade.evaluation import BEYOND_DOUBT, compare
 from thrifty.learners.cascade.learn import LearnedCascade, learn_cascade, n_repeats_for
 from thrifty.learners.cascade.neighbours import unsupported_reason
@@ -124,6 +125,8 @@ class BudgetedCascade(ChainEstimator):
         y: Any,
         sample_weight: Any = None,
         *,
+        bought: Any = None,
+        propensity: Any = None,
         progress: Progress | None = None,
         **unknown: Any,
     ) -> Self:
@@ -139,12 +142,17 @@ class BudgetedCascade(ChainEstimator):
         sample_weight : array-like of shape (n_samples,), optional
             Weights; a row of weight zero is left out. Whole numbers count rows: weight two is that row given twice.
             Others are relative: multiplied by one number, they change nothing.
+        bought : array or data frame of shape (n_samples, n_features) or (n_samples, n_purchases), or "known", optional
+            Which cells were bought; "known" are those that are not blank. The others are unknown, whatever they hold,
+            and are completed. None takes a blank for the answer of a purchase, which new rows will give again.
+        propensity : array or data frame of the same shape, optional
+            Probability with which a row bought what it has, given what it had bought before. None estimates it.
         progress : callable, optional
             Called as ``progress(what, done, total)`` whenever a step of some length ends, instead of what ``verbose``
             prints; with several jobs, from a thread of the fit too.
         """
         refuse_keywords(self, unknown)
-        return self._fit(X, y, sample_weight, progress=progress)
+        return self._fit(X, y, sample_weight, bought=bought, propensity=propensity, progress=progress)
 
     def _fit(
         self,
@@ -152,6 +160,8 @@ class BudgetedCascade(ChainEstimator):
         y: Any,
         sample_weight: Any = None,
         *,
+        bought: Any = None,
+        propensity: Any = None,
         progress: Progress | None = None,
         reads_numbers: bool = False,
         keeps_scores: bool = False,
@@ -176,6 +186,10 @@ class BudgetedCascade(ChainEstimator):
                 raise InvalidInputError(
                     f"structure='neighbours' cannot answer these rows: {why}. Give StageOptions(structure='line')."
                 )
+            purchased = None if bought is None else read_bought(bought, propensity, rows, prices)
+            if purchased is not None:
+                codes = bin_columns(rows.X, None, self._categorical)
+                rows = completed(rows, codes, purchased, seed)
             full = self._full()
             by_row = prices.by_row
             problem = CascadeProblem(
@@ -188,7 +202,7 @@ class BudgetedCascade(ChainEstimator):
                 amounts=None if by_row is None else by_row.of_rows(rows.table, np.arange(len(rows.y)), None),
                 capacities=check_sizes(options.sizes, len(rows.y)),
                 n_stages=options.max_stages,
-                structure=options.structure,  # type: ignore[arg-type]  # checked
+                structure="line" if purchased else options.structure,  # type: ignore[arg-type]  # checked
                 max_bytes=options.max_bytes,
                 budget=budget,
                 # Folds of the user's splitter are not reassigned: they may keep related rows together.
@@ -211,6 +225,8 @@ class BudgetedCascade(ChainEstimator):
                 behind = NextChainRoutes(link.places(link.walk(rows.table)), link.bought_by_place)
             learned = learn_cascade(problem.with_full(cross_fitted.scores, behind), comparison)
             _warn_if_full_is_worse(learned, cross_fitted, rows)
+            if purchased is not None:
+                learned = with_support(learned, rows, purchased, prices)
             if len(rows.task.classes):
                 self.classes_ = rows.task.classes
             staged, names = learned.staged, getattr(self, "feature_names_in_", None)
@@ -236,7 +252,7 @@ class BudgetedCascade(ChainEstimator):
             self.evidence_ = replace(
                 evidence if keeps_scores else evidence.without_scores(),
                 features=tuple(self.features_.tolist()),
-                rows=query_keys(content_keys(rows.X, rows.task.strata(rows.y)), rows.task.query_of(rows.y)),
+                rows=_keys_of(rows, len(learned.evidence.gate)),
                 seen=training_fingerprints(full),
                 task=rows.task,
             )
@@ -309,6 +325,12 @@ def check_spending(prices: PriceList, budget: float | None) -> None:
             f"must be at least {cheapest:.6g}, the price of the cheapest purchase, which every row makes; got "
             f"{budget!r}. Raise the budget, or make the first purchase cheaper.",
         )
+
+
+def _keys_of(rows: TrainingRows, n_rows: int) -> Words:
+    """Keys by which a certificate recognises rows of the fit."""
+    y = rows.y[:n_rows]
+    return query_keys(content_keys(rows.X[:n_rows], rows.task.strata(y)), rows.task.query_of(y))
 
 
 def _warn_if_full_is_worse(

@@ -1,0 +1,515 @@
+"""Fits on tables in which not everything was bought: completed copies of the rows, and what they promise, corrected.
+
+**Given the target and the columns that every row has, whether a cell was bought tells nothing more of its value.** That
+is the assumption (missing at random given the target): who orders a test may suspect the answer, but does not know the
+result. So a cell that was not bought is completed from all other columns *and the target*: for each column in turn,
+extremely randomised trees on the others, whose leaves hold rows that bought it, and one of these gives its value (the
+*donor*). A fit learns from several completed copies of each row, which are in one fold and share its weight.
+
+Completed rows are the opinion of a model. So the mean quality of an operating point is corrected by rows whose route
+was really bought, purchase by purchase. With A_k whether a row bought all that is held at place k, p_k the probability
+of that given the target and what every row has, and v_k the mean quality of completed rows with the same target,
+answer and gate at place k, the mean over rows of
+
+    v_0 + sum over the places k of its route of A_k / p_k * (v_k - v_(k-1))
+
+is the mean quality on complete rows if the p_k are right, or if completed rows are (doubly robust): every summand has
+mean zero given what was held before. Few rows bought what is held at late places, so each summand is shrunk by its
+noise, under a normal prior of the bias at a place.
+"""
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from thrifty.arrays import Bools, Floats, Ints
+from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.evidence.thresholds import measured
+from thrifty.engine.full.crossfit import TrainingRows
+from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.tasks.task import Task
+from thrifty.engine.trees import BinnedTable
+from thrifty.engine.walk.policy import route_by
+from thrifty.errors import InvalidInputError, MissingSupportWarning
+from thrifty.jit import kernel, lean
+from thrifty.learners.cascade.learn import LearnedCascade
+from thrifty.learners.cascade.problem import RowNodes
+
+N_COPIES = 3
+"""Completed copies of a row (``benchmarks/bought.py``)."""
+
+N_ROUNDS = 4
+"""Times that every column is completed, each from the others as they are then."""
+
+MIN_LEAF, N_TRIED = 2, 32
+"""Least rows of a leaf of donors, and random splits of which the best is taken (``benchmarks/bought.py``)."""
+
+ROWS_OF_CLASS = 30
+"""Rows of a class that bought a column from which on its cells are completed from that class alone."""
+
+_N_TREES = 30
+_LEAST_PROPENSITY = 0.002
+BIAS = 0.015
+"""Spread of the prior of the bias of completed rows at a place (``benchmarks/bought.py``)."""
+
+_N_GATES = 12
+"""Groups of rows of about equal gate whose mean quality stands for one of them."""
+
+MIN_SUPPORT = 5
+"""Rows that must have bought what is held at a place for their answers there to be evidence."""
+
+MAX_UNSUPPORTED = 0.25
+"""Largest share of rows that an operating point may answer at places without support."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bought:
+    """What the rows of a fit had bought, before they were completed.
+
+    Attributes
+    ----------
+    cells : ndarray of shape (n_rows, n_features), bool
+        Whether a row has the purchase that a column belongs to.
+    propensity : ndarray of shape (n_rows, n_features), optional
+        Probability with which a row bought it, given what it had bought before; None is estimated.
+    """
+
+    cells: Bools
+    propensity: Floats | None = None
+
+    def take(self, rows: Ints) -> "Bought":
+        """Some of the rows."""
+        return Bought(self.cells[rows], None if self.propensity is None else self.propensity[rows])
+
+
+# -- what users write ------------------------------------------------------------------------------
+
+
+def read_bought(bought: Any, propensity: Any, rows: TrainingRows, prices: PriceList) -> Bought | None:
+    """What rows have bought, from a mask or ``"known"``; None where that is everything.
+
+    Columns of price zero are always at hand. A purchase of several columns is bought if one of them is.
+    """
+    n_given = len(rows.X if rows.every_row is None else rows.every_row)
+    if isinstance(bought, str):
+        if bought != "known":
+            raise InvalidInputError(
+                f"bought must be a mask of rows x columns, or 'known': every blank cell was not bought; got {bought!r}."
+            )
+        cells = ~np.isnan(rows.X)
+    else:
+        cells = _of_columns("bought", bought, n_given, rows, prices).astype(bool)[rows.positions]
+    n_groups = len(prices.prices)
+    of_groups = np.zeros((len(cells), n_groups), dtype=bool)
+    for column, group in enumerate(prices.group_of):
+        of_groups[:, group] |= cells[:, column]
+    of_groups[:, prices.prices == 0.0] = True
+    chances = None
+    if propensity is not None:
+        chances = _of_columns("propensity", propensity, n_given, rows, prices)[rows.positions]
+        chances[:, prices.prices[prices.group_of] == 0.0] = 1.0
+    if of_groups.all():
+        return None
+    result = Bought(of_groups[:, prices.group_of], chances)
+    lacking = np.flatnonzero(~result.cells.any(axis=0))
+    if len(lacking):
+        raise InvalidInputError(
+            f"bought says that no row has column {rows.table.columns[lacking[0]]!r}, so nothing can be learned of it. "
+            f"Leave the column out."
+        )
+    if chances is not None and not np.all((chances[result.cells] > 0.0) & (chances[result.cells] <= 1.0)):
+        raise InvalidInputError(
+            "propensity must lie in (0, 1] where a row has bought: it is the probability with which it bought the "
+            "column, given what it had bought before."
+        )
+    return result
+
+
+def _of_columns(name: str, values: Any, n_rows: int, rows: TrainingRows, prices: PriceList) -> Any:
+    """A mask or probabilities of rows x columns, from columns by name, or purchases in their order."""
+    columns = getattr(values, "columns", None)
+    if columns is not None and rows.table.kind is not None:
+        names = [*columns]
+        if {*names} == {*rows.table.columns}:
+            values = values[rows.table.columns]
+    array = np.asarray(values, dtype=np.float64)
+    n_features, n_groups = len(prices.group_of), len(prices.prices)
+    if array.ndim != 2 or len(array) != n_rows or array.shape[1] not in (n_features, n_groups):
+        raise InvalidInputError(
+            f"{name} must have a line for each of the {n_rows:,} rows, and one number for each of the {n_features} "
+            f"columns or {n_groups} purchases; got shape {array.shape}."
+        )
+    return array if array.shape[1] == n_features else array[:, prices.group_of]
+
+
+# -- completion ------------------------------------------------------------------------------------
+
+
+def completed(rows: TrainingRows, table: BinnedTable, bought: Bought, seed: int) -> TrainingRows:
+    """Rows with the cells that were not bought completed, ``N_COPIES`` times one after another.
+
+    ``table`` has the codes of the rows; cells that were not bought may have any.
+    """
+    copies = donors_of(rows, table, bought.cells, seed)
+    every = np.tile(np.arange(len(rows.y)), N_COPIES)
+    return replace(
+        rows,
+        every_row=rows.X if rows.every_row is None else rows.every_row,
+        table=rows.table.with_cells_of(np.concatenate(copies)),
+        y=rows.y[every],
+        weight=rows.weight[every] / N_COPIES,
+        folds=rows.folds[every],
+        weighted=True,
+    )
+
+
+def donors_of(rows: TrainingRows, table: BinnedTable, bought: Bools, seed: int) -> list[Ints]:
+    """Row that gives each cell its value, shape (n_rows, n_features), for each copy."""
+    n_rows, n_features = bought.shape
+    categorical = np.zeros(n_features, dtype=bool)
+    if table.categories is not None:
+        for column, levels in zip(table.categories.feature_of, table.categories.levels, strict=True):
+            categorical[column] |= levels is not None
+    codes = np.zeros((n_rows, n_features + 1), dtype=np.int64)
+    for column in range(n_features):
+        places = table.places(np.array([column]))
+        codes[:, column] = (
+            np.unique(table.codes[:, places], axis=0, return_inverse=True)[1].ravel()
+            if len(places) > 1
+            else table.codes[:, places[0]]
+        )
+    codes[:, -1] = _coded_targets(rows.task, rows.y)
+    is_class = len(rows.task.classes) > 0
+    blank = np.flatnonzero(~bought.all(axis=0))
+    everyone = np.arange(n_rows)
+    real = {column: everyone[bought[:, column]] for column in blank}
+    wanted = {column: everyone[~bought[:, column]] for column in blank}
+    parts = {
+        column: _by_target(codes[:, -1], real[column], wanted[column], is_class=is_class) for column in blank
+    }
+    generator = np.random.Generator(np.random.PCG64(seed))
+    result = []
+    for _ in range(N_COPIES):
+        donor = np.tile(everyone[:, None], (1, n_features))
+        filled = codes.copy()
+        for turn in range(N_ROUNDS + 1):
+            for column in blank:
+                features = filled.copy()
+                if not turn:  # at first by the target alone
+                    features[:, :-1] = 0
+                for other in np.flatnonzero(categorical):  # levels in a random order
+                    features[:, other] = generator.permutation(256)[features[:, other]]
+                if is_class:
+                    features[:, -1] = generator.permutation(len(rows.task.classes))[filled[:, -1]]
+                features[:, column] = 0
+                values = codes[:, column].astype(np.float64)
+                if categorical[column]:
+                    values = generator.normal(size=256)[codes[:, column]]
+                values -= values[real[column]].mean()
+                donors = np.empty(len(wanted[column]), dtype=np.int64)
+                for learn, places in parts[column]:
+                    of_part = np.empty(len(places), dtype=np.int64)
+                    settings = MIN_LEAF, N_TRIED, int(generator.integers(2**31))
+                    grow_random_tree(features, values, learn, wanted[column][places], settings, of_part)
+                    donors[places] = of_part
+                donor[wanted[column], column] = donors
+                filled[wanted[column], column] = codes[donors, column]
+        result.append(donor)
+    return result
+
+
+def _by_target(target: Ints, real: Ints, wanted: Ints, *, is_class: bool) -> list[tuple[Ints, Ints]]:
+    """Rows to learn from, and places of the rows to complete: class by class where enough rows have bought.
+
+    A split by the target is one of many, and without this few trees begin with it: completed cells then tell less of
+    the target than real ones.
+    """
+    if not is_class:
+        return [(real, np.arange(len(wanted)))]
+    result, few = [], []
+    for label in np.unique(target[wanted]):
+        of_label, places = real[target[real] == label], np.flatnonzero(target[wanted] == label)
+        if len(of_label) >= ROWS_OF_CLASS:
+            result.append((of_label, places))
+        else:
+            few.append(places)
+    return [*result, (real, np.concatenate(few))] if few else result
+
+
+def _coded_targets(task: Task, y: Floats) -> Ints:
+    """Targets as small whole numbers: classes or grades, or one of at most 64 groups of like numbers."""
+    if len(task.classes):
+        return task.strata(y)
+    query = task.query_of(y)
+    values = y if query is None else y % 32
+    distinct = np.unique(values)
+    if len(distinct) > 64:
+        distinct = np.unique(np.quantile(values, np.arange(1, 64) / 64))
+    codes: Ints = np.searchsorted(distinct, values)
+    return codes
+
+
+@kernel
+def grow_random_tree(codes: Any, values: Any, rows: Any, wanted: Any, settings: Any, donors: Any) -> None:
+    """Grow an extremely randomised tree on some rows, and draw for each wanted row one of those in its leaf."""
+    min_leaf, n_tried, seed = settings
+    np.random.seed(seed)
+    order, kept = rows.copy(), np.empty_like(rows)
+    among, others = wanted.copy(), np.empty_like(wanted)
+    place = np.empty(len(codes), dtype=np.int64)
+    for number in range(len(wanted)):
+        place[wanted[number]] = number
+    # Nodes that wait: bounds in ``order``, and of the wanted rows in ``among``.
+    waiting = np.empty((2 * len(rows) + 2, 4), dtype=np.int64)
+    waiting[0] = (0, len(rows), 0, len(wanted))
+    n_waiting = 1
+    n_features = codes.shape[1]
+    while n_waiting:
+        n_waiting -= 1
+        begin, end, first, last = waiting[n_waiting]
+        if first == last:
+            continue
+        total = 0.0
+        for at in range(begin, end):
+            total += values[order[at]]
+        n_rows = end - begin
+        best, best_feature, best_cut = 1e-12, -1, 0
+        if n_rows >= 2 * min_leaf:
+            for _ in range(n_tried):
+                feature = np.random.randint(n_features)
+                low, high = codes[order[begin], feature], codes[order[begin], feature]
+                for at in range(begin, end):
+                    code = codes[order[at], feature]
+                    low, high = min(low, code), max(high, code)
+                if low == high:
+                    continue
+                cut = np.random.randint(low, high)
+                n_left, left = 0, 0.0
+                for at in range(begin, end):
+                    if codes[order[at], feature] <= cut:
+                        n_left += 1
+                        left += values[order[at]]
+                n_right = n_rows - n_left
+                if n_left < min_leaf or n_right < min_leaf:
+                    continue
+                right = total - left
+                gain = left * left / n_left + right * right / n_right - total * total / n_rows
+                if gain > best:
+                    best, best_feature, best_cut = gain, feature, cut
+        if best_feature < 0:
+            for at in range(first, last):
+                donors[place[among[at]]] = order[begin + np.random.randint(n_rows)]
+            continue
+        middle = _part(order, kept, begin, end, codes, best_feature, best_cut)
+        between = _part(among, others, first, last, codes, best_feature, best_cut)
+        waiting[n_waiting] = (begin, middle, first, between)
+        waiting[n_waiting + 1] = (middle, end, between, last)
+        n_waiting += 2
+
+
+@lean
+def _part(order: Any, kept: Any, begin: int, end: int, codes: Any, feature: int, cut: int) -> int:
+    """Rows of small codes first, in their order; return where the others begin."""
+    middle, n_others = begin, 0
+    for at in range(begin, end):
+        row = order[at]
+        if codes[row, feature] <= cut:
+            order[middle] = row
+            middle += 1
+        else:
+            kept[n_others] = row
+            n_others += 1
+    for number in range(n_others):
+        order[middle + number] = kept[number]
+    return middle
+
+
+# -- correction ------------------------------------------------------------------------------------
+
+
+def corrected(
+    evidence: Evidence,
+    nodes: RowNodes,
+    rows: TrainingRows,
+    bought: Bought,
+    prices: PriceList,
+) -> tuple[Evidence, Bools]:
+    """Evidence of the first copy of each row with the bias of completed rows, and the points that have support.
+
+    ``evidence`` and ``rows`` have ``N_COPIES`` copies of the rows of ``bought``, one after another, and ``nodes`` the
+    columns that each of them holds at every stage.
+    """
+    n_rows, n_places = len(bought.cells), evidence.n_stages + 1
+    first = evidence.take(np.arange(n_rows))
+    weight = rows.weight[:n_rows] * N_COPIES
+    first = replace(first, weight=weight)
+    assert evidence.points is not None  # the operating points of a cascade
+    holds, chance = _support(nodes, rows, bought, prices)
+    is_supported = np.minimum.accumulate(holds.sum(axis=0) >= MIN_SUPPORT)
+    gate = evidence.gate.reshape(N_COPIES, n_rows, -1)
+    quality = np.asarray(evidence.quality, dtype=np.float64).reshape(N_COPIES, n_rows, -1)
+    cells = [_cells(rows, quality[:, :, k], gate[:, :, k]) for k in range(n_places - 1)]
+    stratum = rows.task.strata(rows.y[:n_rows])
+    bias, is_kept = [], []
+    for point in evidence.points:
+        place = route_by(evidence.gate, point).reshape(N_COPIES, n_rows)
+        answer = np.take_along_axis(quality, place[:, :, None], axis=2)[:, :, 0]
+        mean, error = _correction(place, answer, cells, stratum, holds, chance, weight)
+        of_first = float(np.average(answer[0], weights=weight))
+        of_all = float(np.average(answer.mean(axis=0), weights=weight))
+        bias.append((of_first - of_all - mean, error))
+        lacks = ~is_supported[place]
+        is_kept.append(np.average(lacks.mean(axis=0), weights=weight) <= MAX_UNSUPPORTED)
+    optimism = np.array(bias)
+    if first.optimism is not None:
+        former = first.optimism
+        optimism = np.column_stack([former[:, 0] + optimism[:, 0], np.hypot(former[:, 1], optimism[:, 1])])
+    return replace(first, optimism=optimism), np.array(is_kept)
+
+
+def with_support(
+    learned: LearnedCascade, rows: TrainingRows, bought: Bought, prices: PriceList
+) -> LearnedCascade:
+    """The cascade with evidence of one copy of each row, corrected, and without points that have no support."""
+    nodes = RowNodes.on_line(learned.staged.sets)  # type: ignore[arg-type]  # stages of a line
+    evidence, is_kept = corrected(learned.evidence, nodes, rows, bought, prices)
+    assert evidence.points is not None
+    policy = learned.policy
+    point_of = np.array(
+        [np.flatnonzero((evidence.points == one).all(axis=1))[0] for one in policy.thresholds]
+    )
+    kept = is_kept[point_of]
+    if not kept.all():
+        kept[0] = True  # the cheapest point always serves
+        dearest = float(policy.cost[kept].max())
+        warnings.warn(
+            f"{int((~kept).sum())} of {len(kept)} operating points are left out, because more than "
+            f"{MAX_UNSUPPORTED:.0%} of the rows would be answered with purchases that fewer than {MIN_SUPPORT} rows "
+            f"made together: what they would have answered is not known. The dearest one left costs {dearest:.4g} a "
+            f"row. Buy more for a random share of the rows, and fit again.",
+            MissingSupportWarning,
+            stacklevel=4,
+        )
+    of_evidence = np.flatnonzero(is_kept | np.isin(np.arange(len(is_kept)), point_of[kept]))
+    evidence = replace(
+        evidence,
+        points=evidence.points[of_evidence],
+        optimism=None if evidence.optimism is None else evidence.optimism[of_evidence],
+    )
+    policy = measured(replace(policy, thresholds=policy.thresholds[kept]), evidence)
+    default = learned.default_point
+    allowed = np.flatnonzero(of_evidence <= default)
+    return replace(
+        learned,
+        policy=policy,
+        evidence=evidence,
+        default_point=int(allowed[-1]) if len(allowed) else 0,
+    )
+
+
+def _support(nodes: RowNodes, rows: TrainingRows, bought: Bought, prices: PriceList) -> tuple[Bools, Floats]:
+    """Whether each row bought all that it would hold at each place, and with which probability; (n_rows, n_places)."""
+    n_rows, levels = len(bought.cells), [*nodes.nodes]
+    holds = np.empty((n_rows, len(levels) + 1), dtype=bool)
+    chance = np.ones(holds.shape)
+    known, is_class = _known_columns(rows, bought), 0 < len(rows.task.classes) <= 255
+    by_full = np.union1d(levels[-1][0], prices.read_by_full).astype(np.intp)
+    for place, level in enumerate([*levels, [by_full]]):
+        for number, columns in enumerate(level):
+            at_node: Any = slice(None)
+            if nodes.node is not None and place < len(levels):
+                at_node = nodes.node[:n_rows, place] == number
+            has_all = bought.cells[:, columns].all(axis=1)
+            holds[at_node, place] = has_all[at_node]
+            if bought.propensity is not None:
+                groups = np.unique(prices.group_of[columns], return_index=True)[1]
+                given = np.where(bought.cells, bought.propensity, 1.0)[:, columns[groups]].prod(axis=1)
+                chance[at_node, place] = given[at_node]
+            elif not has_all.all():
+                chance[at_node, place] = _estimated(known, has_all, rows.folds[:n_rows], is_class)[at_node]
+    return holds, np.maximum(chance, _LEAST_PROPENSITY)
+
+
+def _known_columns(rows: TrainingRows, bought: Bought) -> Floats:
+    """Columns that every row has, and the target as a group."""
+    n_rows = len(bought.cells)
+    known = np.flatnonzero(bought.cells.all(axis=0))
+    return np.column_stack([rows.X[:n_rows, known], _coded_targets(rows.task, rows.y[:n_rows])])
+
+
+def _estimated(known: Floats, has_all: Bools, folds: Ints, is_class: bool) -> Floats:
+    """Probability, out of fold, of having bought."""
+    chance = np.empty(len(known))
+    for fold in np.unique(folds):
+        learn, held = folds != fold, folds == fold
+        if len(np.unique(has_all[learn])) < 2:
+            chance[held] = has_all[learn].mean()
+            continue
+        model = HistGradientBoostingClassifier(
+            max_iter=_N_TREES, max_depth=3, categorical_features=[known.shape[1] - 1] if is_class else None
+        )
+        chance[held] = model.fit(known[learn], has_all[learn]).predict_proba(known[held])[:, 1]
+    return chance
+
+
+def _cells(rows: TrainingRows, quality: Floats, gate: Floats) -> Ints:
+    """Group of copies with the same target, about the same quality, and about the same gate, at one place."""
+    number = np.tile(rows.task.strata(rows.y[: gate.shape[1]]), (len(gate), 1)).astype(np.intp)
+    for values, n_groups in ((quality, 4), (gate, _N_GATES)):
+        distinct = np.unique(values)
+        if len(distinct) > n_groups:
+            distinct = np.unique(np.quantile(values, np.arange(1, n_groups) / n_groups))
+        number = number * (len(distinct) + 1) + np.searchsorted(distinct, values)
+    cells: Ints = np.unique(number, return_inverse=True)[1].reshape(gate.shape)
+    return cells
+
+
+def _correction(
+    place: Ints,
+    answer: Floats,
+    cells: list[Ints],
+    stratum: Ints,
+    holds: Bools,
+    chance: Floats,
+    weight: Floats,
+) -> tuple[float, float]:
+    """By how much the mean quality of complete rows exceeds that of completed ones, and its standard error."""
+    weights = np.tile(weight, (len(place), 1))
+    before = _means_of(np.tile(stratum, (len(place), 1)), answer, weights)
+    means, errors = [], []
+    for k in range(place.max() + 1):
+        reaches = place >= k
+        now = answer
+        if k < len(cells):
+            goes_on = place > k
+            expected = _means_of(cells[k], answer, weights * goes_on)
+            now = np.where(goes_on, expected, answer)
+        # Of a row that bought all of this place, every copy holds what was bought: the first one stands for them.
+        inverse = np.where(holds[:, k], 1.0 / chance[:, k], 0.0)
+        inverse /= max(float(np.average(inverse, weights=weight)), 1e-300)
+        summand = np.where(reaches[0], inverse * (now[0] - before[0]), 0.0)
+        mean = float(np.average(summand, weights=weight))
+        spread = float(np.average(np.square(summand - mean), weights=weight))
+        means.append(mean)
+        errors.append(np.sqrt(spread / max(float(np.square(weight.sum()) / np.square(weight).sum()), 1.0)))
+        before = now
+    return shrunk_sum(np.array(means), np.array(errors))
+
+
+def _means_of(cells: Ints, values: Floats, weights: Floats) -> Floats:
+    """Mean value of the rows of each cell."""
+    flat, counts = cells.ravel(), weights.ravel()
+    size = int(flat.max()) + 1
+    total = np.bincount(flat, counts, size)
+    summed = np.bincount(flat, counts * values.ravel(), size)
+    means: Floats = (summed / np.maximum(total, 1e-300))[cells]
+    return means
+
+
+def shrunk_sum(means: Floats, errors: Floats) -> tuple[float, float]:
+    """Sum of biases under a normal prior around zero, and its standard error."""
+    kept = BIAS**2 / (BIAS**2 + np.square(errors))
+    return float((kept * means).sum()), float(np.sqrt((kept * np.square(errors)).sum()))
