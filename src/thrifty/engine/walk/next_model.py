@@ -420,8 +420,9 @@ def first_largest(values: Floats, axis: int = -1) -> Ints:
 def answers_at_hand(log: Log, asked: tuple[int, ...]) -> Floats:
     """Probability that each answer at hand is right, shape (n_rows, n_asked): of all that was returned so far.
 
-    Class probabilities are combined by the logarithmic pool of the log, or averaged where it has none. Without them, answers are votes whose weights are the
-    log-odds of their confidence (naive Bayes over ``N_ANSWERS`` answers). An answer that could not be parsed is wrong.
+    Class probabilities are combined by the logarithmic pool of the log, or averaged where it has none. Without them,
+    answers are votes whose weights are the log-odds of their confidence (naive Bayes over ``N_ANSWERS`` answers). An
+    answer that could not be parsed is wrong.
     Of numbers it is the expected quality: the target lies around each of them with the error that is expected of its
     model, and counts by the inverse of that error.
     """

@@ -52,7 +52,7 @@ def learn_calibration(evidence: Floats, quality: Floats) -> Calibration:
     return Calibration(knots, mean, n_classes, missed)
 
 
-def labels_of(answers: Ints, quality: Floats) -> Ints:
+def _labels_of(answers: Ints, quality: Floats) -> Ints:
     """Class of each row that a model answered rightly, else -1."""
     right = (quality > 0.5) & (answers >= 0)
     labels: Ints = np.where(right.any(axis=1), answers[np.arange(len(answers)), right.argmax(axis=1)], -1)
@@ -63,7 +63,7 @@ def _missed_classes(evidence: Floats, quality: Floats) -> Floats:
     """``missed`` of ``Calibration``: the share of a mixture of two, by expectation and maximisation."""
     n_models, n_classes = evidence.shape[1:]
     answers = np.where(np.isnan(evidence[:, :, 0]), -1, evidence.argmax(axis=2))
-    labels = labels_of(answers, quality)
+    labels = _labels_of(answers, quality)
     missed = np.zeros((n_models, n_classes))
     for model in range(n_models):
         wrong = np.flatnonzero((labels >= 0) & (answers[:, model] >= 0) & (labels != answers[:, model]))
@@ -87,8 +87,10 @@ def learn_pooling(log: Log, max_asks: int) -> Pooling | None:
     if log.classes is None or log.classes.shape[2] == 1:
         return None
     assert log.answers is not None
-    labels = labels_of(log.answers, log.quality)
+    labels = _labels_of(log.answers, log.quality)
     rows = np.flatnonzero(labels >= 0)
+    if not len(rows):
+        return None
     rows = rows[:: -(-len(rows) // _POOLING_ROWS)]
     scores = log_chance(log.classes[rows])
     at_label = scores[np.arange(len(rows)), :, labels[rows]]
