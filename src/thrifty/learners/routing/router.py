@@ -159,6 +159,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
     """Canonical form in which answers are compared, None where nothing could be parsed; a subclass may replace it."""
 
     _min_rows = MIN_ROWS
+    _priced: tuple[Any, Any, PricedModels | None] = (None, None, None)
 
     def __init__(
         self,
@@ -601,8 +602,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         state, (Z, keys), policy = self._fitted(), self._read(X), self.policy_
         known = state.log
         if state.model is None:
-            shape = len(keys), len(state.pool)
-            prior, expected = (np.broadcast_to(mean, shape) for mean in state.means)
+            prior, expected = (np.repeat(mean[None], len(keys), axis=0) for mean in state.means)
         elif is_in_force and not any(
             state.families[state.point_family[point]].reads_row for point in (policy.lower, policy.upper)
         ):
@@ -786,20 +786,25 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         return float(np.nanmean(self.replay(X, quality, cost, answers, evidence).quality))
 
     def _priced_models(self) -> PricedModels:
-        state, policy, prices = self._fitted(), self.policy_, self.model_prices
-        return PricedModels(
-            state.pool,
-            tuple(prices[name] for name in state.pool),
-            tuple(
-                (share, state.families[state.point_family[point]], int(state.point_place[point]))
-                for share, point in ((1.0 - policy.share, policy.lower), (policy.share, policy.upper))
-            ),
-            self.model_costs,
-            state.evidence_mean,
-            frozenset(state.models_without_answers),
-            self.normalise,
-            state.calibration,
-        )
+        """Models, prices and rules of sessions, checked once for each policy and not at every start."""
+        policy, models, priced = self._priced
+        if priced is None or policy is not self.policy_ or models is not self.models:
+            state, policy, prices = self._fitted(), self.policy_, self.model_prices
+            priced = PricedModels(
+                state.pool,
+                tuple(prices[name] for name in state.pool),
+                tuple(
+                    (share, state.families[state.point_family[point]], int(state.point_place[point]))
+                    for share, point in ((1.0 - policy.share, policy.lower), (policy.share, policy.upper))
+                ),
+                self.model_costs,
+                state.evidence_mean,
+                frozenset(state.models_without_answers),
+                self.normalise,
+                state.calibration,
+            )
+            self._priced = policy, self.models, priced
+        return priced
 
     def sessions(self, X: Any, new: NewLog) -> list[ModelSession]:
         """A session of each row, which functions that tell prices read as they were given."""
