@@ -549,6 +549,11 @@ def walk(rules: Rules, place: int, log: Log) -> Replay:
     return walk_mixed([(np.arange(len(log)), rules, place)], log)
 
 
+def shares_asked(asked: Ints, n_models: int) -> Floats:
+    """Share of rows that ask each model, from the numbers of those asked, -1 behind the last."""
+    return np.bincount(asked[asked >= 0], minlength=n_models) / max(len(asked), 1)
+
+
 def walk_mixed(parts: Sequence[tuple[Ints, Rules, int]], log: Log, ask: Asker | None = None) -> Replay:
     """Follow rules, each on its rows of a log; ``ask`` is called for what the log does not hold yet.
 
