@@ -283,7 +283,10 @@ def compare(label, pools, columns="", after=None, *, front=False):
         ours, cascade = plan(pool, columns, seed, after)
         before = in_front(pool) if front and not seed else None
         near.append(
-            [(share, (ours(share * alone[1])[0] - alone[0]).mean()) for share in (least_share(cascade), 0.3)]
+            [
+                (share, (ours(max(share * alone[1], pool.prices.min()))[0] - alone[0]).mean())
+                for share in (least_share(cascade), 0.3)
+            ]
         )
         for share in SHARES:
             budget = share * pool.prices[best]
