@@ -65,6 +65,11 @@ MAX_UNSUPPORTED = 0.25
 """Largest share of rows that an operating point may answer at places without support."""
 
 
+# Constants of splitmix64 (Steele, Lea and Flood, 2014).
+_STEP, _FIRST = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+_SECOND, _27, _30, _31 = np.uint64(0x94D049BB133111EB), np.uint64(27), np.uint64(30), np.uint64(31)
+
+
 @dataclass(frozen=True, eq=False)
 class Bought:
     """What the rows of a fit had bought, before they were completed.
@@ -256,7 +261,7 @@ def _coded_targets(task: Task, y: Floats) -> Ints:
 def grow_random_tree(codes: Any, values: Any, rows: Any, wanted: Any, settings: Any, donors: Any) -> None:
     """Grow an extremely randomised tree on some rows, and draw for each wanted row one of those in its leaf."""
     min_leaf, n_tried, seed = settings
-    np.random.seed(seed)
+    state = np.array([seed], dtype=np.uint64)
     order, kept = rows.copy(), np.empty_like(rows)
     among, others = wanted.copy(), np.empty_like(wanted)
     place = np.empty(len(codes), dtype=np.int64)
@@ -279,14 +284,14 @@ def grow_random_tree(codes: Any, values: Any, rows: Any, wanted: Any, settings: 
         best, best_feature, best_cut = 1e-12, -1, 0
         if n_rows >= 2 * min_leaf:
             for _ in range(n_tried):
-                feature = np.random.randint(n_features)
+                feature = _below(state, n_features)
                 low, high = codes[order[begin], feature], codes[order[begin], feature]
                 for at in range(begin, end):
                     code = codes[order[at], feature]
                     low, high = min(low, code), max(high, code)
                 if low == high:
                     continue
-                cut = np.random.randint(low, high)
+                cut = low + _below(state, high - low)
                 n_left, left = 0, 0.0
                 for at in range(begin, end):
                     if codes[order[at], feature] <= cut:
@@ -301,13 +306,23 @@ def grow_random_tree(codes: Any, values: Any, rows: Any, wanted: Any, settings: 
                     best, best_feature, best_cut = gain, feature, cut
         if best_feature < 0:
             for at in range(first, last):
-                donors[place[among[at]]] = order[begin + np.random.randint(n_rows)]
+                donors[place[among[at]]] = order[begin + _below(state, n_rows)]
             continue
         middle = _part(order, kept, begin, end, codes, best_feature, best_cut)
         between = _part(among, others, first, last, codes, best_feature, best_cut)
         waiting[n_waiting] = (begin, middle, first, between)
         waiting[n_waiting + 1] = (middle, end, between, last)
         n_waiting += 2
+
+
+@lean
+def _below(state: Any, bound: int) -> int:
+    """Whole number below a bound, from the splitmix64 generator: the same on every processor."""
+    state[0] += _STEP
+    word = state[0]
+    word = (word ^ (word >> _30)) * _FIRST
+    word = (word ^ (word >> _27)) * _SECOND
+    return np.int64((word ^ (word >> _31)) % np.uint64(bound))
 
 
 @lean
