@@ -505,6 +505,8 @@ def write_tree(
         rows = ws.rows[ws.leaves[leaf].depth % 2]
         for i in range(ws.leaves[leaf].start, ws.leaves[leaf].stop):
             leaf_of[rows[i] & ROW] = leaf
+        for i in range(ws.leaves[leaf].idle_start, ws.leaves[leaf].idle_stop):
+            leaf_of[rows[i] & ROW] = leaf
     values = out.values[first_leaf : first_leaf + n_leaves]
     write_values(ws.totals, ws.lanes, ws.units, ws.limits.l2, learning_rate, values)
     add_leaf_values(values, leaf_of, scores)
