@@ -319,7 +319,8 @@ def number_rows(ws: Workspace) -> Number:
     The others come behind those.
     """
     tree, rows, packed, words = ws.tree[0], ws.rows[0], ws.packed[0], ws.free_words
-    n_words, up, n_used, last = len(words) // len(rows), np.uint64(8 * CARRIED_FROM), 0, len(rows) - 1
+    n_words, up, last = len(words) // len(rows), np.uint64(8 * CARRIED_FROM), len(rows) - 1
+    n_used: Number = 0
     tree.n_carried = 0
     if tree.skips and tree.copy_is_used:
         tree.n_carried = tree.n_free if tree.n_free < MAX_CARRIED else MAX_CARRIED

@@ -245,11 +245,11 @@ def derivatives_along(direction: Floats, grad: Floats, hess: Floats | None) -> t
     grad, hess : ndarray of shape (n_rows, n_outputs)
         Derivatives of each output; without ``hess``, all second ones are one.
     """
-    n_rows, n_outputs = grad.shape
-    one_grad, one_hess = np.zeros(n_rows), None if hess is None else np.zeros(n_rows)
-    add_outputs(by_output(grad), direction * np.sqrt(n_outputs), one_grad)
-    if one_hess is not None:
-        add_outputs(by_output(hess), direction**2, one_hess)
+    one_grad, one_hess = np.zeros((2, len(grad)))
+    add_outputs(by_output(grad), direction * np.sqrt(len(direction)), one_grad)
+    if hess is None:
+        return one_grad, None
+    add_outputs(by_output(hess), direction**2, one_hess)
     return one_grad, one_hess
 
 
