@@ -448,7 +448,7 @@ def first_largest(values: Floats, axis: int = -1) -> Ints:
     return largest
 
 
-def answers_at_hand(log: Log, asked: tuple[int, ...]) -> Floats:
+def answers_at_hand(log: Log, asked: tuple[int, ...], pooled: Floats | None = None) -> Floats:
     """Probability that each answer at hand is right, shape (n_rows, n_asked): of all that was returned so far.
 
     Class probabilities are combined by the logarithmic pool of the log, or averaged where it has none. Without them,
@@ -470,7 +470,7 @@ def answers_at_hand(log: Log, asked: tuple[int, ...]) -> Floats:
             elif log.classes.shape[2] == 1:
                 chance = _mean_of_numbers(_differences(log, models), chance)
             else:
-                chance = _of_answers(_pooled(log, asked), answers, chance)
+                chance = _of_answers(_pooled(log, asked) if pooled is None else pooled, answers, chance)
     rounded: Floats = np.round(chance, DIGITS)
     return rounded
 
@@ -478,6 +478,8 @@ def answers_at_hand(log: Log, asked: tuple[int, ...]) -> Floats:
 def _pooled(log: Log, asked: tuple[int, ...]) -> Floats:
     """Combined class probabilities of the models asked, shape (n_rows, n_classes)."""
     assert log.classes is not None
+    if len(asked) == 1:
+        return log.classes[:, asked[0]]
     if log.pooling is not None and asked in log.pooling.of:
         return log.pooling.combine(log.classes, asked)
     total = log.classes[:, asked[0]]
@@ -538,7 +540,8 @@ def confidence_columns(log: Log, asked: tuple[int, ...]) -> list[Floats]:
     if not asked:
         return []
     assert log.evidence is not None
-    chance, models = answers_at_hand(log, asked), list(asked)
+    pooled = None if log.classes is None or log.classes.shape[2] == 1 else _pooled(log, asked)
+    chance, models = answers_at_hand(log, asked, pooled), list(asked)
     best = chance.max(axis=1)
     columns = [best, best * best, *(np.maximum(best - hinge, 0.0) for hinge in _HINGES)]
     if len(asked) > 1:
@@ -546,10 +549,9 @@ def confidence_columns(log: Log, asked: tuple[int, ...]) -> list[Floats]:
     if log.classes is not None and log.classes.shape[2] == 1:
         above = np.triu_indices(len(models), 1)
         columns += [*np.sqrt(_differences(log, models)[:, *above]).T]
-    elif log.classes is not None:
-        mean = _pooled(log, asked)
-        second = np.partition(mean, -2, axis=1)[:, -2]
-        columns += [best - second, -(mean * np.log(np.maximum(mean, 1e-9))).sum(axis=1)]
+    elif pooled is not None:
+        second = np.partition(pooled, -2, axis=1)[:, -2]
+        columns += [best - second, -(pooled * np.log(np.maximum(pooled, 1e-9))).sum(axis=1)]
     return columns
 
 
