@@ -18,6 +18,7 @@ from thrifty.learners.cascade.stages import (
     SUBSAMPLE,
     grow_stages,
     margins,
+    narrow_table,
     score_fold,
 )
 from thrifty.learners.trees.boosting import Boosting
@@ -101,7 +102,7 @@ def test_a_hundred_stages_and_more_keep_their_scores_finite(rows):
 
 def test_a_narrow_table_holds_the_same_codes(rows):
     table = bin_columns(rows[0])
-    narrow = table.narrow(np.array([4, 0]))
+    narrow = narrow_table(table, np.array([4, 0]))
     np.testing.assert_array_equal(narrow.codes, table.codes[:, [4, 0]])
     np.testing.assert_array_equal(narrow.thresholds.of(0), table.thresholds.of(4))
 

@@ -112,12 +112,6 @@ def test_column_keys_follow_the_columns_and_ignore_the_order_and_number_of_rows(
     assert len(set(keys.tolist())) == 5
 
 
-def test_parts_of_a_table_break_ties_as_the_whole_table_does():
-    table = bin_columns(np.random.default_rng(0).normal(size=(30, 6)))
-    np.testing.assert_array_equal(table.take(np.arange(9)).column_keys, table.column_keys)
-    np.testing.assert_array_equal(table.narrow(np.array([4, 1])).column_keys, table.column_keys[[4, 1]])
-
-
 def test_a_row_of_weight_two_is_that_row_given_twice_also_where_values_share_bins():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(900, 2))

@@ -58,11 +58,19 @@ class Thresholds:
         """Thresholds of one column."""
         return self.values[self.offsets[feature] : self.offsets[feature + 1]]
 
+    @cached_property
+    def hashes(self) -> Words:
+        """Hash of the thresholds of each column."""
+        ends = (self.of(f).tobytes() for f in range(len(self.offsets) - 1))
+        return np.array([hash_bytes(one) for one in ends], dtype=np.uint64)
+
     def take(self, features: Ints) -> "Thresholds":
-        """Thresholds of some columns."""
+        """Thresholds of some columns, whose hashes are not computed again."""
         ends = [self.of(int(feature)) for feature in features]
         offsets = np.cumsum([0] + [len(values) for values in ends]).astype(np.int64)
-        return Thresholds(np.concatenate([np.empty(0), *ends]), offsets)
+        taken = Thresholds(np.concatenate([np.empty(0), *ends]), offsets)
+        vars(taken)["hashes"] = self.hashes[features]
+        return taken
 
 
 @dataclass(frozen=True)
@@ -125,11 +133,9 @@ class BinnedTable:
         """A number per column that depends on its contents, not on its place nor on the order or number of rows.
 
         Used to break exact ties between columns, so that permuting columns or rows, or giving a row twice in
-        place of weighting it by two, changes no tree. Only columns that no content can tell apart share a key. Parts
-        of a table have its keys.
+        place of weighting it by two, changes no tree. Only columns that no content can tell apart share a key.
         """
-        ends = (self.thresholds.of(place).tobytes() for place in range(self.n_codes))
-        salts = np.array([hash_bytes(one) for one in ends], dtype=np.uint64)
+        salts = self.thresholds.hashes
         # Which rows are equal is asked with salts that differ from place to place: with equal salts, two rows
         # that hold the same codes in other columns would look alike.
         places = mix(np.arange(1, self.n_codes + 1, dtype=np.uint64))
@@ -167,19 +173,7 @@ class BinnedTable:
 
     def take(self, rows: NDArray[Any]) -> "BinnedTable":
         """Table of some rows (indices or a mask), with the same bins."""
-        taken = replace(self, padded=np.ascontiguousarray(self.padded[rows]))
-        vars(taken)["column_keys"] = self.column_keys
-        return taken
-
-    def narrow(self, columns: Ints) -> "BinnedTable":
-        """Table of some columns, so that no histograms of the others are computed."""
-        places = self.places(columns)
-        padded = np.zeros((self.n_rows, -(-len(places) // WORD) * WORD), dtype=np.uint8)
-        padded[:, : len(places)] = self.codes[:, places]
-        categories = None if self.categories is None else self.categories.narrow(places, columns)
-        taken = BinnedTable(padded, self.thresholds.take(places), categories)
-        vars(taken)["column_keys"] = self.column_keys[places]
-        return taken
+        return replace(self, padded=np.ascontiguousarray(self.padded[rows]))
 
 
 def bin_columns(

@@ -35,7 +35,7 @@ from thrifty.learners.cascade.evaluation import (
     compare_over_budgets,
 )
 from thrifty.learners.cascade.problem import SEARCH_ROWS, AnsweredProblem
-from thrifty.learners.cascade.stages import StageGrower, compact
+from thrifty.learners.cascade.stages import StageGrower, compact, narrow_table
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import uniforms
 
@@ -153,7 +153,7 @@ def learn_gates(
 
     def rows_at(stage: int, number: int) -> tuple[Ints, BinnedTable]:
         rows = np.arange(problem.n_rows)[nodes.rows_at(stage, number)]
-        narrow = problem.table.narrow(np.sort(nodes.nodes[stage][number]))
+        narrow = narrow_table(problem.table, np.sort(nodes.nodes[stage][number]))
         narrow = narrow if len(rows) == narrow.n_rows else narrow.take(rows)
         return rows, _with_scores(narrow, scores[rows, stage], problem.weight[rows])
 

@@ -26,6 +26,7 @@ from thrifty.arrays import Bools, Floats, Ints
 from thrifty.engine.tasks.classes import lead_of_best
 from thrifty.engine.tasks.task import Loss, Task
 from thrifty.engine.trees import BinnedTable, TreeEnsemble
+from thrifty.engine.trees.binning import WORD
 from thrifty.engine.trees.ensemble import in_level_order
 from thrifty.engine.walk.stage import CascadeStage
 from thrifty.errors import InvalidInputError
@@ -337,6 +338,15 @@ def trees_within_bytes(
         n_trees = cuts[fits[-1]].tolist()
 
 
+def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
+    """Table of some of the columns, so that no histograms of the others are computed."""
+    places, categories = table.places(columns), table.categories
+    padded = np.zeros((table.n_rows, -(-len(places) // WORD) * WORD), dtype=np.uint8)
+    padded[:, : len(places)] = table.codes[:, places]
+    categories = None if categories is None else categories.narrow(places, columns)
+    return BinnedTable(padded, table.thresholds.take(places), categories)
+
+
 def compact(trees: TreeEnsemble) -> TreeEnsemble:
     """Trees in a form that takes few bytes in a file; their sums move by about a ten-millionth of themselves."""
     trees = in_level_order(trees)
@@ -362,7 +372,7 @@ class StageGrower:
     def __init__(self, table: BinnedTable, columns: Ints, boosting: Boosting, n_scores: int) -> None:
         # In the order of the table, not of purchase: trees must not depend on how ties are listed.
         self._columns, self.boosting, self._n_features = np.sort(columns), boosting, table.n_features
-        self._grower = boosting.grower(table.narrow(self._columns))
+        self._grower = boosting.grower(narrow_table(table, self._columns))
         self._builder = EnsembleBuilder(len(columns), n_scores)
 
     def grow(
