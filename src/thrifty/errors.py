@@ -224,7 +224,11 @@ class RefittedFullModelWarning(UserWarning):
 
 
 class MissingSupportWarning(UserWarning):
-    """A model was asked too rarely to know what it would have answered elsewhere."""
+    """A model was asked, or a set of columns bought, too rarely to know what it would have answered elsewhere."""
+
+
+class InformativeBlanksWarning(UserWarning):
+    """Which cells are blank tells the target: a purchase by new rows will not come back blank in the same way."""
 
 
 class MissingEvidenceWarning(UserWarning):

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.engine.evidence.evidence import Evidence
@@ -33,7 +33,7 @@ from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.trees import BinnedTable
 from thrifty.engine.walk.policy import route_by
-from thrifty.errors import InvalidInputError, MissingSupportWarning
+from thrifty.errors import InformativeBlanksWarning, InvalidInputError, MissingSupportWarning, listed
 from thrifty.jit import kernel, lean
 from thrifty.learners.cascade.learn import LearnedCascade
 from thrifty.learners.cascade.problem import RowNodes
@@ -46,6 +46,12 @@ N_ROUNDS = 4
 
 MIN_LEAF, N_TRIED = 2, 32
 """Least rows of a leaf of donors, and random splits of which the best is taken (``benchmarks/bought.py``)."""
+
+_BEYOND_CHANCE = 2.0
+"""z-score from which on blanks tell the target (``benchmarks/bought.py warning``)."""
+
+_LEVEL, _N_PERMUTATIONS = 0.02, 200
+"""Chance of a false alarm by correlations alone, and permutations of the target that it is measured with."""
 
 ROWS_OF_CLASS = 30
 """Rows of a class that bought a column from which on its cells are completed from that class alone."""
@@ -148,6 +154,65 @@ def _of_columns(name: str, values: Any, n_rows: int, rows: TrainingRows, prices:
             f"columns or {n_groups} purchases; got shape {array.shape}."
         )
     return array if array.shape[1] == n_features else array[:, prices.group_of]
+
+
+def warn_if_blanks_tell(rows: TrainingRows, prices: PriceList) -> None:
+    """Warn where the blanks of columns that cost something predict the target out of fold, beyond chance."""
+    priced = np.flatnonzero(prices.prices[prices.group_of] > 0.0)
+    blank = np.isnan(rows.X[:, priced])
+    share = blank.mean(axis=0)
+    mixed = np.flatnonzero((share > 0.0) & (share < 1.0))
+    if not len(mixed) or rows.task.query_of(rows.y) is not None:
+        return
+    gains = _gains_of_blanks(blank[:, mixed].astype(np.float64), rows)
+    if gains[0] <= _BEYOND_CHANCE:
+        return
+    telling = [mixed[place] for place in np.argsort(-gains[1:], kind="stable") if gains[1 + place] > 2.0][:5]
+    columns = [rows.table.columns[priced[place]] for place in telling or mixed[:5]]
+    warnings.warn(
+        f"which cells are blank tells the target, above all in {listed(columns)}. If they are blank because they were "
+        f"not bought, new rows that buy them will have a value, and nothing that this fit promises will hold: give "
+        f"bought='known', or a mask of what was bought. If purchases came back blank, and will again, ignore this.",
+        InformativeBlanksWarning,
+        stacklevel=5,
+    )
+
+
+def _gains_of_blanks(blank: Floats, rows: TrainingRows) -> Floats:
+    """z-scores of what all blanks together tell of the target out of fold, and of what each column's do."""
+    classes = len(rows.task.classes)
+    target = rows.task.strata(rows.y) if classes else rows.y
+    gain = np.zeros(len(blank))
+    half = np.unique(rows.folds, return_inverse=True)[1] % 2
+    for held in (0, 1):
+        learn, new = half != held, half == held
+        kind = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
+        model = kind(max_iter=_N_TREES, max_depth=3).fit(blank[learn], target[learn])
+        if classes:
+            known = np.isin(target, model.classes_)
+            place = np.searchsorted(model.classes_, np.where(known, target, model.classes_[0]))
+            share = np.bincount(place[learn & known], minlength=len(model.classes_)) / learn.sum()
+            chance = model.predict_proba(blank[new])[np.arange(new.sum()), place[new]]
+            gain[new] = np.where(known[new], np.log(np.maximum(chance, 1e-9) / share[place[new]]), 0.0)
+        else:
+            apart = np.square(target[new] - target[learn].mean())
+            gain[new] = apart - np.square(target[new] - model.predict(blank[new]))
+    values = np.column_stack([target == label for label in np.unique(target)]) if classes else target[:, None]
+    own, shown = (_standardised(part.astype(np.float64)) for part in (values, blank))
+    generator = np.random.Generator(np.random.PCG64(0))
+    every = np.square(shown.T @ own).sum()
+    chance = [np.square(shown.T @ own[generator.permutation(len(own))]).sum() for _ in range(_N_PERMUTATIONS)]
+    is_linear = every > np.sort(chance)[int((1.0 - _LEVEL) * _N_PERMUTATIONS)]
+    of_boosting = float(gain.mean() / max(float(gain.std()), 1e-12) * np.sqrt(len(gain)))
+    each = np.abs(shown.T @ own).max(axis=1) * np.sqrt(len(blank))
+    return np.append(np.inf if is_linear else of_boosting, each)
+
+
+def _standardised(values: Floats) -> Floats:
+    """Columns with mean zero and length one."""
+    centred = values - values.mean(axis=0)
+    result: Floats = centred / np.maximum(np.sqrt(np.square(centred).sum(axis=0)), 1e-300)
+    return result
 
 
 # -- completion ------------------------------------------------------------------------------------

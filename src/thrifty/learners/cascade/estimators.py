@@ -28,7 +28,7 @@ from thrifty.errors import (
     InvalidParameterError,
     NoPriceOfMistakesError,
 )
-from thrifty.learners.cascade.bought import completed, read_bought, with_support
+from thrifty.learners.cascade.bought import completed, read_bought, warn_if_blanks_tell, with_support
 from thrifty.learners.cascade.evaluation import BEYOND_DOUBT, compare
 from thrifty.learners.cascade.learn import LearnedCascade, learn_cascade, n_repeats_for
 from thrifty.learners.cascade.plan import find_plans
@@ -178,6 +178,8 @@ class BudgetedCascade(ChainEstimator):
             rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
             prices = self._price_list(rows)
             check_spending(prices, budget)
+            if bought is None:
+                warn_if_blanks_tell(rows, prices)
             purchased = None if bought is None else read_bought(bought, propensity, rows, prices)
             if purchased is not None:
                 codes = bin_columns(rows.X, None, self._categorical)
