@@ -224,15 +224,17 @@ def completed(rows: TrainingRows, table: BinnedTable, bought: Bought, seed: int)
     ``table`` has the codes of the rows; cells that were not bought may have any.
     """
     copies = donors_of(rows, table, bought.cells, seed)
-    every = np.tile(np.arange(len(rows.y)), N_COPIES)
+    every, y = np.tile(np.arange(len(rows.y)), N_COPIES), rows.y
+    query = rows.task.query_of(y)
+    apart = 0 if query is None else 32 * (int(query.max()) + 1)  # copies of a query are queries of their own
     return replace(
         rows,
         every_row=rows.X if rows.every_row is None else rows.every_row,
         table=rows.table.with_cells_of(np.concatenate(copies)),
-        y=rows.y[every],
-        weight=rows.weight[every] / N_COPIES,
+        y=np.concatenate([y + copy * apart for copy in range(N_COPIES)]),
+        weight=rows.weight[every] if apart else rows.weight[every] / N_COPIES,
         folds=rows.folds[every],
-        weighted=True,
+        weighted=not apart,
     )
 
 
@@ -252,7 +254,7 @@ def donors_of(rows: TrainingRows, table: BinnedTable, bought: Bools, seed: int) 
             else table.codes[:, places[0]]
         )
     codes[:, -1] = _coded_targets(rows.task, rows.y)
-    is_class = len(rows.task.classes) > 0
+    is_class, folds = len(rows.task.classes) > 0, np.unique(rows.folds, return_inverse=True)[1]
     blank = np.flatnonzero(~bought.all(axis=0))
     everyone = np.arange(n_rows)
     real = {column: everyone[bought[:, column]] for column in blank}
@@ -283,7 +285,9 @@ def donors_of(rows: TrainingRows, table: BinnedTable, bought: Bools, seed: int) 
                 for learn, places in parts[column]:
                     of_part = np.empty(len(places), dtype=np.int64)
                     settings = MIN_LEAF, N_TRIED, int(generator.integers(2**31))
-                    grow_random_tree(features, values, learn, wanted[column][places], settings, of_part)
+                    grow_random_tree(
+                        features, values, folds, learn, wanted[column][places], settings, of_part
+                    )
                     donors[places] = of_part
                 donor[wanted[column], column] = donors
                 filled[wanted[column], column] = codes[donors, column]
@@ -323,9 +327,17 @@ def _coded_targets(task: Task, y: Floats) -> Ints:
 
 
 @kernel
-def grow_random_tree(codes: Any, values: Any, rows: Any, wanted: Any, settings: Any, donors: Any) -> None:
-    """Grow an extremely randomised tree on some rows, and draw for each wanted row one of those in its leaf."""
+def grow_random_tree(
+    codes: Any, values: Any, folds: Any, rows: Any, wanted: Any, settings: Any, donors: Any
+) -> None:
+    """Grow an extremely randomised tree on some rows, and draw a donor for each wanted row.
+
+    It is one of those in the last node on its way that holds rows of its fold: what a row of a fold is given was not
+    learned from by models that have not seen that fold.
+    """
     min_leaf, n_tried, seed = settings
+    n_folds = folds.max() + 1
+    first_of, of_fold = np.empty(n_folds + 1, dtype=np.int64), np.empty(len(rows), dtype=np.int64)
     state = np.array([seed], dtype=np.uint64)
     order, kept = rows.copy(), np.empty_like(rows)
     among, others = wanted.copy(), np.empty_like(wanted)
@@ -346,6 +358,23 @@ def grow_random_tree(codes: Any, values: Any, rows: Any, wanted: Any, settings: 
         for at in range(begin, end):
             total += values[order[at]]
         n_rows = end - begin
+        first_of[:] = 0
+        for at in range(begin, end):
+            first_of[folds[order[at]] + 1] += 1
+        for fold in range(n_folds):
+            first_of[fold + 1] += first_of[fold]
+        for at in range(end - 1, begin - 1, -1):
+            fold = folds[order[at]] + 1
+            first_of[fold] -= 1
+            of_fold[first_of[fold]] = order[at]
+        for at in range(first, last):  # the place where a fold ends is where the next one began, which moved
+            fold = folds[among[at]]
+            start = first_of[fold + 1]
+            stop = first_of[fold + 2] if fold + 2 <= n_folds else n_rows
+            if stop > start:
+                donors[place[among[at]]] = of_fold[start + _below(state, stop - start)]
+            elif not begin and end == len(rows):
+                donors[place[among[at]]] = order[_below(state, n_rows)]
         best, best_feature, best_cut = 1e-12, -1, 0
         if n_rows >= 2 * min_leaf:
             for _ in range(n_tried):
@@ -370,8 +399,6 @@ def grow_random_tree(codes: Any, values: Any, rows: Any, wanted: Any, settings: 
                 if gain > best:
                     best, best_feature, best_cut = gain, feature, cut
         if best_feature < 0:
-            for at in range(first, last):
-                donors[place[among[at]]] = order[begin + _below(state, n_rows)]
             continue
         middle = _part(order, kept, begin, end, codes, best_feature, best_cut)
         between = _part(among, others, first, last, codes, best_feature, best_cut)
@@ -423,7 +450,11 @@ def corrected(
     columns that each of them holds at every stage.
     """
     n_rows, n_places = len(bought.cells), evidence.n_stages + 1
-    first = evidence.take(np.arange(n_rows))
+    unit = evidence.unit
+    first = evidence.take(np.arange(n_rows if unit is None else len(unit) // N_COPIES))
+    if unit is not None:  # orders of documents are not corrected: they belong to no place
+        assert evidence.points is not None
+        return first, np.ones(len(evidence.points), dtype=bool)
     weight = rows.weight[:n_rows] * N_COPIES
     first = replace(first, weight=weight)
     assert evidence.points is not None  # the operating points of a cascade
@@ -437,7 +468,7 @@ def corrected(
     for point in evidence.points:
         place = route_by(evidence.gate, point).reshape(N_COPIES, n_rows)
         answer = np.take_along_axis(quality, place[:, :, None], axis=2)[:, :, 0]
-        mean, error = _correction(place, answer, cells, stratum, holds, chance, weight)
+        mean, error = shrunk_sum(*biases_of(place, answer, cells, stratum, holds, chance, weight))
         of_first = float(np.average(answer[0], weights=weight))
         of_all = float(np.average(answer.mean(axis=0), weights=weight))
         bias.append((of_first - of_all - mean, error))
@@ -547,7 +578,7 @@ def _cells(rows: TrainingRows, quality: Floats, gate: Floats) -> Ints:
     return cells
 
 
-def _correction(
+def biases_of(
     place: Ints,
     answer: Floats,
     cells: list[Ints],
@@ -555,8 +586,8 @@ def _correction(
     holds: Bools,
     chance: Floats,
     weight: Floats,
-) -> tuple[float, float]:
-    """By how much the mean quality of complete rows exceeds that of completed ones, and its standard error."""
+) -> tuple[Floats, Floats]:
+    """By how much completed rows understate mean quality at each place, and standard errors."""
     weights = np.tile(weight, (len(place), 1))
     before = _means_of(np.tile(stratum, (len(place), 1)), answer, weights)
     means, errors = [], []
@@ -576,7 +607,7 @@ def _correction(
         means.append(mean)
         errors.append(np.sqrt(spread / max(float(np.square(weight.sum()) / np.square(weight).sum()), 1.0)))
         before = now
-    return shrunk_sum(np.array(means), np.array(errors))
+    return np.array(means), np.array(errors)
 
 
 def _means_of(cells: Ints, values: Floats, weights: Floats) -> Floats:

@@ -47,6 +47,7 @@ from thrifty.learners.estimators.checks import (
     check_seed,
     check_training_rows,
     refuse_keywords,
+    validated,
 )
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.progress import Progress, progress_printer, stopped_by_errors
@@ -175,7 +176,7 @@ class BudgetedCascade(ChainEstimator):
         report = progress_printer(self.verbose, type(self).__name__) if progress is None else progress
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
-            rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
+            rows = check_training_rows(self, X, y, sample_weight, self.cv, seed, completes=bought is not None)
             prices = self._price_list(rows)
             check_spending(prices, budget)
             if bought is None:
@@ -184,6 +185,8 @@ class BudgetedCascade(ChainEstimator):
             if purchased is not None:
                 codes = bin_columns(rows.X, None, self._categorical)
                 rows = completed(rows, codes, purchased, seed)
+            if bought is not None and np.isnan(rows.X).any():  # cells that were bought, and came back blank
+                validated(self, rows.table, reset=False)
             full = self._full()
             by_row = prices.by_row
             problem = CascadeProblem(

@@ -45,15 +45,18 @@ _PLAIN_TYPES = frozenset(
 
 
 def check_training_rows(
-    estimator: Any, X: Any, y: Any, sample_weight: Any, cv: Any, seed: int
+    estimator: Any, X: Any, y: Any, sample_weight: Any, cv: Any, seed: int, *, completes: bool = False
 ) -> TrainingRows:
-    """Validate X, y and weights, and assign folds; rows of weight zero are left out."""
+    """Validate X, y and weights, and assign folds; rows of weight zero are left out.
+
+    With ``completes`` blank cells are accepted, because they are completed before any model reads them.
+    """
     if y is None:
         raise InvalidInputError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         )
     table = Table.of(X)
-    numbers, y = validated(estimator, table, _plain_labels(y), reset=True)
+    numbers, y = validated(estimator, table, _plain_labels(y), reset=True, completes=completes)
     weight, class_weight = check_weights(sample_weight, numbers), getattr(estimator, "class_weight", None)
     task = estimator._task_of(y, weight)
     encoded = task.encode("y", y, len(y))
@@ -91,7 +94,7 @@ def check_training_rows(
     )
 
 
-def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
+def validated(estimator: Any, X: Any, *y: Any, reset: bool, completes: bool = False) -> Any:
     """Validate X, a ``Table`` or what makes one, (and y) and return numbers.
 
     Errors name the column, and masked cells are missing.
@@ -108,7 +111,11 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
     all_tags = get_tags(estimator)
     tags = all_tags.input_tags
     # Beside text the full model itself refuses what it cannot read: a missing level need not be missing for it.
-    allow_nan = tags.allow_nan or (_reads_levels(estimator) and known_levels(estimator, reset) is not None)
+    allow_nan = (
+        completes
+        or tags.allow_nan
+        or (_reads_levels(estimator) and known_levels(estimator, reset) is not None)
+    )
     # The target of a ranker has two columns, relevance and query.
     columns = {"multi_output": True} if y and all_tags.target_tags.two_d_labels else {}
     try:

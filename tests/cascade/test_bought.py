@@ -1,0 +1,221 @@
+"""Fits on tables in which not everything was bought."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+
+from thrifty import BudgetedClassifier, BudgetedRanker, BudgetedRegressor, StageOptions
+from thrifty.engine.table.table import Table
+from thrifty.engine.trees import bin_columns
+from thrifty.errors import InformativeBlanksWarning, InvalidInputError, MissingSupportWarning
+from thrifty.learners.cascade import bought as module
+from thrifty.learners.estimators.checks import check_training_rows
+
+SMALL = {"stages": StageOptions(max_stages=4, sizes=[(20, 3)]), "cv": 2, "random_state": 0}
+PRICES = [0.0, 1.0, 1.0, 1.0]
+
+
+def table(seed, n_rows=600):
+    """Two classes, a free column and three that cost; who is suspected gets the last two more often."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n_rows)
+    X = rng.normal(size=(n_rows, 4)) + y[:, None] * [0.3, 0.8, 0.8, 0.8]
+    mask = np.ones(X.shape, dtype=bool)
+    mask[:, 1] = rng.random(n_rows) < 0.7
+    mask[:, 2:] = rng.random((n_rows, 2)) < np.where(y, 0.8, 0.3)[:, None]
+    return X, y, mask
+
+
+def classifier(**settings):
+    full = HistGradientBoostingClassifier(max_iter=40, max_depth=3)
+    return BudgetedClassifier(full, feature_costs=PRICES, **SMALL, **settings)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y, mask = table(0, 1200)
+    return classifier().fit(np.where(mask, X, np.nan), y, bought=mask)
+
+
+def test_a_table_in_which_everything_was_bought_gives_the_same_fit():
+    X, y, mask = table(0, 300)
+    plain, asked = classifier().fit(X, y), classifier().fit(X, y, bought=np.ones_like(mask))
+    for name in ("gate", "quality", "cost", "points", "optimism"):
+        np.testing.assert_array_equal(getattr(plain.evidence_, name), getattr(asked.evidence_, name))
+
+
+def test_a_promise_is_kept_where_blanks_depend_on_the_target(fitted):
+    X, y, mask = table(0, 1200)
+    new, target, _ = table(1, 4000)
+    with pytest.warns(InformativeBlanksWarning):
+        believing = classifier().fit(np.where(mask, X, np.nan), y)
+    for budget in (1.0, 2.0):
+        ours, plain = fitted.at(budget=budget), believing.at(budget=budget)
+        assert abs(ours.expected_score_ - ours.score(new, target)) < 0.04
+        assert plain.expected_score_ - plain.score(new, target) > 0.04
+        assert ours.cost(new).mean() == pytest.approx(budget, rel=0.2)
+
+
+def test_what_cells_hold_that_were_not_bought_does_not_matter(fitted):
+    X, y, mask = table(0, 1200)
+    noise = np.where(mask, X, 1e6 * np.random.default_rng(3).normal(size=X.shape))
+    frame = pd.DataFrame(np.where(mask, X, np.nan))
+    known = classifier().fit(frame.to_numpy(), y, bought="known")
+    np.testing.assert_array_equal(known.evidence_.quality, fitted.evidence_.quality)
+    hidden = classifier().fit(np.where(mask, X, noise), y, bought=mask)
+    assert hidden.at(budget=2.0).expected_score_ == pytest.approx(
+        fitted.at(budget=2.0).expected_score_, abs=0.05
+    )
+
+
+def training_rows(X, y):
+    return check_training_rows(classifier(), X, y, None, 2, 0)
+
+
+def test_cells_are_completed_by_rows_of_the_same_class_and_fold_that_bought_them():
+    X, y, mask = table(0)
+    rows = training_rows(np.where(mask, X, np.nan), y)
+    copies = module.donors_of(rows, bin_columns(rows.X), mask, 0)
+    for donor in copies:
+        places = np.arange(X.shape[1])
+        assert mask[donor, places].all()
+        np.testing.assert_array_equal(donor[mask], np.tile(np.arange(len(X))[:, None], 4)[mask])
+        np.testing.assert_array_equal(y[donor], np.tile(y[:, None], 4))
+        np.testing.assert_array_equal(rows.folds[donor], np.tile(rows.folds[:, None], 4))
+    assert not np.array_equal(*copies[:2])
+    np.testing.assert_array_equal(copies, module.donors_of(rows, bin_columns(rows.X), mask, 0))
+
+
+def test_a_column_that_repeats_another_is_completed_by_it():
+    rng = np.random.default_rng(0)
+    values, y = rng.normal(size=800), rng.integers(0, 2, 800)
+    X, mask = np.column_stack([values, values]), np.ones((800, 2), dtype=bool)
+    mask[:, 1] = rng.random(800) < 0.5
+    rows = check_training_rows(BudgetedClassifier(), X, y, None, 2, 0)
+    donor = module.donors_of(rows, bin_columns(np.where(mask, X, np.nan)), mask, 0)[0]
+    assert np.corrcoef(values[donor[:, 1]], values)[0, 1] > 0.99
+
+
+def test_the_correction_is_right_where_completed_rows_are_wrong_and_probabilities_right():
+    rng = np.random.default_rng(0)
+    n_rows, errors = 4000, []
+    for _ in range(20):
+        real = (rng.random(n_rows) < 0.8).astype(float)  # quality behind a purchase; completed rows show .6
+        chance = rng.uniform(0.3, 0.9, n_rows)
+        holds = np.column_stack([np.ones(n_rows, dtype=bool), rng.random(n_rows) < chance])
+        completed = np.where(holds[:, 1], real, (rng.random((3, n_rows)) < 0.6).astype(float))
+        place, stratum = np.ones((3, n_rows), dtype=np.intp), np.zeros(n_rows, dtype=np.intp)
+        cells, weight = [np.zeros((3, n_rows), dtype=np.intp)], np.ones(n_rows)
+        chances = np.column_stack([np.ones(n_rows), chance])
+        biases = module.biases_of(place, completed, cells, stratum, holds, chances, weight)
+        errors.append(completed.mean() + biases[0].sum() - 0.8)
+    assert abs(np.mean(errors)) < 3 * np.std(errors) / np.sqrt(20) + 0.003
+    assert np.mean(errors) > -0.05 > 0.6 * 0.4 + 0.8 * 0.6 - 0.8
+
+
+def test_a_bias_that_is_hardly_known_is_shrunk_to_nothing():
+    sure, unsure = (
+        module.shrunk_sum(np.array([0.02]), np.array([1e-4])),
+        module.shrunk_sum(np.array([0.02]), np.array([1.0])),
+    )
+    assert sure[0] == pytest.approx(0.02, rel=1e-3)
+    assert abs(unsure[0]) < 1e-4
+    assert unsure[1] == pytest.approx(module.BIAS, rel=1e-2)
+
+
+def test_points_that_few_rows_support_are_left_out():
+    X, y, mask = table(0)
+    mask[:, 1:] = np.eye(3, dtype=bool)[np.random.default_rng(0).integers(0, 3, len(X))]  # never two together
+    with pytest.warns(MissingSupportWarning, match="fewer than"):
+        alone = classifier().fit(np.where(mask, X, np.nan), y, bought=mask)
+    assert alone.frontier_.cost.max() < 1.5
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
+def test_cells_of_other_rows_keep_their_types(kind):
+    frame = kind({"level": ["a", "b", "c"], "number": [1, 2, 3]})
+    numbers = np.array([[0.0, 1.0], [1.0, 2.0], [2.0, 3.0]])
+    taken = Table.of(frame).for_fit(numbers).with_cells_of(np.array([[2, 0], [1, 1], [0, 2], [0, 0]]))
+    assert taken.values(0) == ["c", "b", "a", "a"]
+    assert taken.values(1) == [1, 2, 3, 1]
+    assert list(taken.types) == list(Table.of(frame).types)
+    np.testing.assert_array_equal(taken.numbers[:, 1], [1.0, 2.0, 3.0, 1.0])
+    np.testing.assert_array_equal(taken.numbers_of(np.arange(4)), [0, 1, 2, 0])
+
+
+def test_the_full_model_need_not_read_blanks_that_are_completed():
+    X, y, mask = table(0, 300)
+    plain = BudgetedClassifier(LogisticRegression(), feature_costs=PRICES, **SMALL)
+    assert plain.fit(np.where(mask, X, np.nan), y, bought=mask).score(X, y) > 0.7
+    spoilt = np.where(mask, X, np.nan)
+    spoilt[0, 0] = np.nan  # a cell that was bought, and came back blank
+    with pytest.raises(InvalidInputError, match="LogisticRegression, does not accept missing"):
+        plain.fit(spoilt, y, bought=mask)
+
+
+def test_columns_of_levels_are_completed():
+    X, y, mask = table(0, 400)
+    frame = pd.DataFrame(
+        {"known": X[:, 0], "level": np.where(X[:, 1] > 0.5, "high", "low"), "number": X[:, 2]}
+    )
+    blank = frame.mask(pd.DataFrame(~mask[:, :3], columns=frame.columns))
+    settings = {"feature_costs": {"known": 0, "level": 1, "number": 1}, **SMALL}
+    fitted = BudgetedClassifier(**settings).fit(blank, y, bought=blank.notna())
+    assert fitted.score(frame, y) > 0.62
+
+
+@pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
+def test_numbers_and_rankings():
+    X, y, mask = table(0, 400)
+    number = X @ [1.0, 1.0, 1.0, 1.0]
+    fitted = BudgetedRegressor(feature_costs=PRICES, **SMALL).fit(X, number, bought=mask)
+    assert fitted.score(X, number) > 0.4
+    query = np.repeat(np.arange(40), 10)
+    ranker = BudgetedRanker(feature_costs=PRICES, **SMALL).fit(X, y, qid=query, bought=mask)
+    assert ranker.score(X, y, qid=query) > 0.5
+
+
+def test_a_grid_search_takes_the_rows_of_a_mask():
+    X, y, mask = table(0, 300)
+    by_promise = lambda fitted, X, y: fitted.expected_score_  # noqa: E731 - scores on incomplete rows say little
+    search = GridSearchCV(
+        classifier(),
+        {"full__max_depth": [2, 3]},
+        cv=2,
+        scoring=by_promise,
+        error_score="raise",
+    )
+    search.fit(np.where(mask, X, np.nan), y, bought=mask)
+    assert search.best_estimator_.score(X, y) > 0.6
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        ("all", "'known'"),
+        (np.ones((3, 4)), "a line for each"),
+        (np.ones((300, 2)), "4 columns"),
+        (np.tile([True, True, True, False], (300, 1)), "column 3"),
+    ],
+)
+def test_a_mask_that_cannot_be_read_is_refused(mask, message):
+    X, y, _ = table(0, 300)
+    with pytest.raises(InvalidInputError, match=message):
+        classifier().fit(X, y, bought=mask)
+
+
+def test_probabilities_must_be_positive_where_rows_have_bought():
+    X, y, mask = table(0, 300)
+    with pytest.raises(InvalidInputError, match=r"propensity must lie in \(0, 1\]"):
+        classifier().fit(X, y, bought=mask, propensity=np.zeros(X.shape))
+
+
+def test_blanks_that_tell_nothing_are_not_warned_of(recwarn):
+    X, y, _ = table(0, 400)
+    X[np.random.default_rng(5).random(X.shape) < 0.3] = np.nan
+    BudgetedClassifier(feature_costs=PRICES, **SMALL).fit(X, y)
+    assert not [one for one in recwarn if one.category is InformativeBlanksWarning]
