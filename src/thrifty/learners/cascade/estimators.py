@@ -451,13 +451,14 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         budget: float | None = None,
         max_loss: float | Mapping[Any, float] | None = None,
         min_recall: Mapping[Any, float] | None = None,
+        mix: bool = True,
     ) -> Self:
         """Return the same fit at another operating point, by the rows of the fit; nothing is refitted.
 
         Parameters
         ----------
         budget : float, optional
-            Mean spend per row.
+            Mean spend per row; less where more would not raise the expected score.
         max_loss : float, or dict of label to float, optional
             Largest share of all rows that is answered worse than by the full model; by label, of the rows of that
             class. An estimate: ``certified`` proves it on new rows.
@@ -465,9 +466,13 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             Least share of the rows of a class to be answered with it, on the held-out rows of the fit. With ``budget``
             it is the best point within it that reaches every floor; alone the cheapest one or, where mistakes have
             prices, the one of least total cost.
+        mix : bool, default=True
+            Whether the keys of rows may decide between two points, so that the whole budget is spent: among rows of
+            equal gate scores, or among more where that scores higher or ``min_recall`` needs it. Without, it is the
+            dearest point within the budget, or the best one that reaches the floors.
         """
         if min_recall is None:
-            return super().at(budget=budget, max_loss=max_loss)
+            return super().at(budget=budget, max_loss=max_loss, mix=mix)
         if max_loss is not None:
             raise InvalidParameterError(
                 "min_recall",
@@ -480,8 +485,8 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         recalls = recalls_at(evidence, policy.thresholds, len(task.classes))
         # Scores of the rows that recalls are of.
         uncorrected = measured(policy, replace(evidence, optimism=None))
-        mix = within_floors(uncorrected, recalls, floors, budget, task.mistake_price, task.classes)
-        other._mix(policy.at(mix.lower, mix.upper, mix.share))
+        best = within_floors(uncorrected, recalls, floors, budget, task.mistake_price, task.classes, mix=mix)
+        other._mix(policy.at(best.lower, best.upper, best.share))
         return other
 
     def _task_of(self, y: Any, weight: Floats) -> Task:  # noqa: ARG002 - labels have no spread

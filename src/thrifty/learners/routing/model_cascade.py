@@ -390,7 +390,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
 
     # -- other settings of the same fit ------------------------------------------------------------
 
-    def at(self, *, budget: float | None = None, share: float | None = None) -> Self:
+    def at(self, *, budget: float | None = None, share: float | None = None, mix: bool = True) -> Self:
         """Return the same fit at another budget; nothing is learned again.
 
         Parameters
@@ -399,6 +399,9 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             Mean price of a row.
         share : float, optional
             The same as a share of the price of the most accurate model.
+        mix : bool, default=True
+            Whether the keys of rows may decide between two plans, so that the whole budget is spent; without, it is the
+            dearest plan within the budget.
         """
         check_is_fitted(self, "router_")
         if (budget is None) == (share is None):
@@ -407,7 +410,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             )
         if share is not None:
             budget = check_amount("share", share) * self.router_.model_costs[self.router_.best_model]
-        return self._with_router(self.router_.at(budget=budget), budget=budget)
+        return self._with_router(self.router_.at(budget=budget, mix=mix), budget=budget)
 
     def with_prices(self, prices: Mapping[str, float]) -> Self:
         """Return a cascade for other prices of some estimators: the plan is learned again, no estimator is fitted."""
@@ -561,6 +564,12 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
     def frontier_(self) -> RouterFrontier:
         """Mean price and quality of the operating points, out of fold."""
         return replace(self.router_.frontier_, score_name=self.quality_name)
+
+    @property
+    def share_by_lot_(self) -> float:
+        """Share of the rows of the fit that two mixed plans treat differently, so that their keys decide."""
+        check_is_fitted(self, "router_")
+        return self.router_.share_by_lot_
 
     @property
     def expected_cost_(self) -> float:
