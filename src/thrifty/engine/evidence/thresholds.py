@@ -39,8 +39,9 @@ TIE_MARGIN = 1e-3
 """Half of the distance of the thresholds on both sides of a tied score, in standard deviations of the gate: rounded
 leaves must not move the tie past them (no command chose it)."""
 
-CLEARLY = 2.0
-"""Standard errors by which thresholds on the way must do worse than a mix to be left (no command chose it)."""
+CLEARLY = 4.0
+"""Standard errors by which thresholds on the way must do worse than a mix to be left: the points that are mixed were
+chosen on the same rows, which favours them by about two (no command chose it)."""
 
 BLOCK = 2**15
 """Rows times prices that are processed together, to save the overhead of calls where there are few rows."""

@@ -118,6 +118,14 @@ class BudgetedCascade(ChainEstimator):
     random_state: Any = None
     verbose: int = 0
 
+    @property
+    def share_by_lot_(self) -> float:
+        """Share of the rows of ``evidence_`` that two mixed points route differently, so that their keys decide.
+
+        ``at(budget=..., mix=False)`` mixes none.
+        """
+        return self._evidence().share_by_lot(self.chain_.policy)
+
     def fit(
         self,
         X: Any,
@@ -413,6 +421,8 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         Mean cost of tests and mistakes together, where ``loss`` is a matrix.
     expected_cost_interval_, expected_score_interval_ : tuple of float
         Where the mean cost and the mean score of many new rows lie at that point, 19 times out of 20.
+    share_by_lot_ : float
+        Share of the rows of ``evidence_`` for which the key decides between two mixed points.
 
     Examples
     --------
@@ -533,6 +543,8 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
         spread of ``y``: near ``r2_score``, ``d2_absolute_error_score`` or ``d2_pinball_score`` of these rows.
     expected_cost_interval_, expected_score_interval_ : tuple of float
         Where the mean cost and the mean score of many new rows lie at that point, 19 times out of 20.
+    share_by_lot_ : float
+        Share of the rows of ``evidence_`` for which the key decides between two mixed points.
 
     Examples
     --------
@@ -597,6 +609,8 @@ class BudgetedRanker(BudgetedCascade):
         Mean cost per document and mean metric over queries of the operating point in force, out of fold.
     expected_cost_interval_, expected_score_interval_ : tuple of float
         Where the mean cost per document and the mean metric of many new queries lie at that point, 19 times out of 20.
+    share_by_lot_ : float
+        Share of the rows of ``evidence_`` for which the key decides between two mixed points.
 
     Notes
     -----

@@ -235,15 +235,6 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         copies = int(folds) if isinstance(folds, Integral) else _USUAL_FOLDS
         return CostBounds(evidence, evidence.n_units).interval(self.chain_.policy, _LEVEL, copies)
 
-    @property
-    def share_by_lot_(self) -> float:
-        """Share of the rows of ``evidence_`` that two mixed points route differently, so that their keys decide.
-
-        ``at(budget=..., mix=False)`` mixes none.
-        """
-        check_is_fitted(self)
-        return self._evidence().share_by_lot(self.chain_.policy)
-
     def at(
         self,
         *,

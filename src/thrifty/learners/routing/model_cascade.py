@@ -713,7 +713,7 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
         Whether the plan reads the columns.
     router_ : ModelRouter
         The plan, learned from what the estimators answered out of fold.
-    frontier_, expected_cost_, expected_score_, certificate_
+    frontier_, expected_cost_, expected_score_, share_by_lot_, certificate_
         As of ``ModelRouter``; scores are accuracies, or with ``reference`` the agreement with that estimator.
     alternatives_ : tuple of Alternative
         Each estimator alone, and the best pair with one threshold for what the plan may spend, out of fold.
@@ -769,7 +769,7 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
     ----------
     models_, model_prices_, seconds_, decision_seconds_, reads_columns_, router_, frontier_, expected_cost_
         As of ``CascadeClassifier``.
-    certificate_, alternatives_, task_, schema_, reference_
+    share_by_lot_, certificate_, alternatives_, task_, schema_, reference_
         As of ``CascadeClassifier``. Qualities of the plan are one minus the squared error divided by
         ``largest_loss_``, and not below 0.
     largest_loss_ : float

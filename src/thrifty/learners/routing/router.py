@@ -128,6 +128,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         Mean cost and quality of the operating points.
     expected_cost_, expected_score_ : float
         Mean cost and quality at the budget, out of fold.
+    share_by_lot_ : float
+        Share of the rows of the fit for which the key decides between two mixed points.
     certificate_ : Certificate, CostCertificate or None
         What ``certified`` proved, of quality or of the next bill.
     policy_ : Policy
