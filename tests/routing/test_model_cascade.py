@@ -18,6 +18,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from thrifty import CascadeClassifier, CascadeRegressor
 from thrifty.errors import InvalidInputError, NothingSavedWarning, SlowModelWarning
+from thrifty.learners.routing import model_cascade
+from thrifty.learners.routing.model_cascade import Seconds
 
 PRICES = {"bayes": 1.0, "tree": 2.0, "forest": 20.0}
 
@@ -187,6 +189,28 @@ def test_seconds_are_measured_where_no_prices_are_given(slow_and_fast):
     cascade, slow = slow_and_fast
     assert cascade.seconds_["forest"].per_call >= slow.delay > cascade.seconds_["bayes"].per_call
     assert cascade.model_prices_["forest"] > cascade.model_prices_["bayes"] > 0.0
+
+
+def test_a_call_costs_as_much_for_few_rows_as_for_all(digits, monkeypatch):
+    X, y, new, _ = digits
+    taken = {"bayes": Seconds(0.0, 1.0), "forest": Seconds(5000.0, 10.0)}
+    monkeypatch.setattr(model_cascade, "measure_seconds", lambda ask, _: taken[ask.args[0]])
+    monkeypatch.setattr(model_cascade, "_seconds_to_decide", lambda *_: 0.0)
+    fitted = [(name, model.fit(X[:450], y[:450])) for name, model in models() if name in taken]
+    how = {"cv": "prefit", "batch_size": len(new), "columns": False, "random_state": 0}
+    cascade = CascadeClassifier(fitted, **how).fit(X[450:], y[450:])
+    for share in (0.5, 0.75):
+        plan = cascade.at(share=share)
+        run = plan.run(new)
+        n_asked = (~np.isnan(run.asked_outputs[:, :, 0])).sum(axis=0)
+        assert 0 < n_asked[1] < 0.7 * len(new)
+        paid = sum(
+            taken[name].per_row * n + taken[name].per_call for name, n in zip(taken, n_asked, strict=True)
+        )
+        assert run.cost.sum() == pytest.approx(paid, rel=0.07)
+        assert plan.expected_cost_ == pytest.approx(run.cost.mean(), rel=0.07)
+        assert 0.9 * plan.budget < plan.expected_cost_ <= plan.budget * (1 + 1e-9)
+        assert [one.cost for one in plan.explain(new[:3])] == pytest.approx(plan.cost(new[:3]).tolist())
 
 
 def test_an_estimator_that_becomes_slow_is_named(slow_and_fast, digits, monkeypatch):

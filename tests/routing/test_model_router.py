@@ -508,6 +508,13 @@ def test_evidence_that_is_known_after_asking_is_used():
     assert router.start(X[0]).give("x", evidence=0.0).next_purchase.name == "small"
 
 
+def test_a_second_session_checks_no_prices(router, log, monkeypatch):
+    router.start(log[0][0])
+    monkeypatch.setattr("thrifty.learners.routing.router.check_models", None)
+    session = router.start(log[0][1])
+    assert session.give("x").cost > 0.0
+
+
 def test_where_the_key_decides_between_two_points_a_session_of_a_router_says_so(router, log):
     X, answers = log[0], log[3]
     policy = replace(router.policy_, lower=0, upper=len(router.policy_) - 1, share=0.5)

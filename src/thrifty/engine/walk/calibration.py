@@ -79,7 +79,8 @@ class Calibration:
         scaled[rows, answer] = confidence
         if missing.any():
             scaled[missing] = 1.0 / self.n_classes
-        return confidence, scaled, np.where(missing, UNCOMPARED, answer)
+            answer[missing] = UNCOMPARED
+        return confidence, scaled, answer
 
     def of_log(self, evidence: Floats, answers: Ints | None) -> tuple[Floats, Floats | None, Ints | None]:
         """Confidence, class probabilities and answers of a log of all models; see ``Log``."""

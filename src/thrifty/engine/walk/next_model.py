@@ -24,6 +24,8 @@ DIGITS = 6
 N_ANSWERS = 10
 """Different answers that a model might give, where votes are combined without class probabilities."""
 
+_NO_MODEL, _UNKNOWN = np.array([-1]), np.array([np.nan])
+
 _HINGES = (0.5, 0.7, 0.85, 0.95)
 """Confidences at which the gain of asking on may bend."""
 
@@ -104,6 +106,14 @@ class Step(NamedTuple):
     """Confidence from which on the rule stops, where it compares with one."""
 
 
+def nothing_asked(log: Log, first: int) -> Step:
+    """The step of rows that all ask the same model first."""
+    if len(log) == 1:  # a session is as fast as this is
+        return Step(np.array([first]), _NO_MODEL, _UNKNOWN)
+    n_rows = len(log)
+    return Step(np.full(n_rows, first), np.full(n_rows, -1), np.full(n_rows, np.nan))
+
+
 class Rules(Protocol):
     """Rules of one kind, one for each price."""
 
@@ -162,7 +172,7 @@ class Cascades:
         first, second, third = map(int, self.models[place])
         n_rows, unknown = len(log), np.full(len(log), np.nan)
         if first not in asked:
-            return Step(np.full(n_rows, first), np.full(n_rows, -1), unknown)
+            return nothing_asked(log, first)
         if second < 0 or third in asked:
             return Step(np.full(n_rows, -1), np.full(n_rows, first if second < 0 else third), unknown)
         if second not in asked:
@@ -221,7 +231,7 @@ class Thresholds:
         """Decide by the confidence of the answer at hand."""
         sequence, n_rows, n_asked = self.models[place], len(log), len(asked)
         if not asked:
-            return Step(np.full(n_rows, sequence[0]), np.full(n_rows, -1), np.full(n_rows, np.nan))
+            return nothing_asked(log, int(sequence[0]))
         answer, confidence = best_at_hand(log, asked if self.combines else (int(sequence[n_asked - 1]),))
         if n_asked == len(sequence) or sequence[n_asked] < 0:
             return Step(np.full(n_rows, -1), answer, confidence)
@@ -299,8 +309,15 @@ class Programme:
     def _places(self) -> dict[tuple[int, ...], int]:
         return {asked: place for place, asked in enumerate(sets_of(len(self.mean_cost), self.max_asks))}
 
+    @cached_property
+    def _first(self) -> Ints:
+        """First model to ask at each price, where nothing of the row is read."""
+        return first_largest(self.gain[0][0].T - self.prices[:, None] * self.mean_cost)
+
     def decide(self, place: int, asked: tuple[int, ...], log: Log) -> Step:
         """Decide by the gain over stopping."""
+        if not asked and not self.reads_row:
+            return nothing_asked(log, int(self._first[place]))
         number = self._places[asked]
         columns = self.columns(log, asked)
         n_rows = len(log)
@@ -437,6 +454,8 @@ def _votes(answers: Ints, alone: Floats) -> Floats:
 def best_at_hand(log: Log, asked: tuple[int, ...]) -> tuple[Ints, Floats]:
     """Model whose answer is most probably right, and that probability, each of shape (n_rows,)."""
     chance = answers_at_hand(log, asked)
+    if len(asked) == 1:
+        return np.repeat(asked, len(log)), chance[:, 0]
     best = chance.argmax(axis=1)
     return np.array(asked)[best], chance[np.arange(len(log)), best]
 
@@ -528,6 +547,11 @@ Asker = Callable[[int, Ints], None]
 def walk(rules: Rules, place: int, log: Log) -> Replay:
     """Follow one rule on a log that holds what every model returned."""
     return walk_mixed([(np.arange(len(log)), rules, place)], log)
+
+
+def shares_asked(asked: Ints, n_models: int) -> Floats:
+    """Share of rows that ask each model, from the numbers of those asked, -1 behind the last."""
+    return np.bincount(asked[asked >= 0], minlength=n_models) / max(len(asked), 1)
 
 
 def walk_mixed(parts: Sequence[tuple[Ints, Rules, int]], log: Log, ask: Asker | None = None) -> Replay:
