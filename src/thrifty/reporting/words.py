@@ -299,7 +299,7 @@ def deployed_text(facts: Facts) -> str:
 
 def lot_text(facts: Facts) -> str:
     """Share of the rows for which the mix of two points decides by their keys."""
-    rows = "rows" if facts.n_queries is None else "queries"
+    rows = "rows" if facts.n_queries is None else "documents"
     return f"the keys of {_portion(facts.by_lot).replace(SPACE, ' ')} of the {rows} decide between two operating points"
 
 

@@ -665,14 +665,12 @@ class Evidence:
         return place, cost, self.quality[rows, place]
 
     def share_by_lot(self, policy: Policy) -> float:
-        """Share of the units that two mixed points treat differently, so that their keys decide."""
+        """Share of the rows that two mixed points route differently, by rules at other costs: their keys decide."""
         if not 0.0 < policy.share < 1.0:
             return 0.0
         lower, upper = (self.at_point(policy.thresholds[point]) for point in (policy.lower, policy.upper))
-        if self.n_stages and self.unit is None:
-            return float(np.mean(lower[0] != upper[0]))
-        # Of rules and of queries, costs and qualities say that they differ.
-        return float(np.mean((lower[1] != upper[1]) | (lower[2] != upper[2])))
+        what = 0 if self.n_stages else 1
+        return float(np.mean(lower[what] != upper[what]))
 
     def answers_at(self, point: Floats) -> "PointAnswers":
         """Place of each row at one point, whether its answer is right, and its scores, as far as they are known."""
