@@ -136,6 +136,7 @@ def test_a_certificate_bounds_the_loss_against_the_best_estimator(cascade, digit
     assert cascade.certificate_ is None
 
 
+@pytest.mark.filterwarnings("ignore::thrifty.errors.NothingSavedWarning")
 def test_answers_of_a_fitted_estimator_take_the_place_of_labels(digits):
     X, y, new, _ = digits
     fitted = [(name, model.fit(X[:500], y[:500])) for name, model in models()]

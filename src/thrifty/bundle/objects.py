@@ -60,7 +60,7 @@ from thrifty.engine.trees.other_libraries import ForeignTrees
 from thrifty.engine.walk.calibration import Calibration
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.kernel_neighbours import Neighbours, NeighbourStage, NeighbourTurn, TurnByNeighbours
-from thrifty.engine.walk.next_model import Cascades, Log, Programme, Routes, Thresholds
+from thrifty.engine.walk.next_model import Cascades, Log, Pooling, Programme, Routes, Thresholds
 from thrifty.engine.walk.policy import Policy
 from thrifty.engine.walk.stage import (
     BoostedStage,
@@ -104,7 +104,7 @@ _PLAIN: tuple[type, ...] = (
     *(NeighbourStage, NeighbourTurn, TurnByNeighbours, TurnByValue, Chain, ColumnType, Levels),
     *(PriceList, Discounts, ForgottenFunction, RowPrices, CostMatrix, ProbabilityLoss),
     *(AbsentFull, PrecomputedFull, StoredModel, Impute, Scale, KernelScores, LinearScores),
-    *(Cascades, Log, Programme, Routes, Calibration, QualityModel, TextReader, CostCertificate),
+    *(Cascades, Log, Pooling, Programme, Routes, Calibration, QualityModel, TextReader, CostCertificate),
     *(ForeignTrees, LevelSets, StageOptions, Prices, Certificate, ClassLoss, RankedQueries, FitRecord),
     *(BoostedOptions, LeafOptions, LinearOptions, Schema, Seconds),
 )

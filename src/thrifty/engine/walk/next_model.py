@@ -24,10 +24,55 @@ DIGITS = 6
 N_ANSWERS = 10
 """Different answers that a model might give, where votes are combined without class probabilities."""
 
+LEAST_CHANCE = 1e-4
+"""Probability of a class below which models are not told apart."""
 _NO_MODEL, _UNKNOWN = np.array([-1]), np.array([np.nan])
 
 _HINGES = (0.5, 0.7, 0.85, 0.95)
 """Confidences at which the gain of asking on may bend."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pooling:
+    """How class probabilities of several models are combined: a logarithmic opinion pool of each set of models.
+
+    Attributes
+    ----------
+    n_models, max_asks : int
+        Number of models, and size of the largest sets.
+    weights : tuple of ndarray of shape (size of the set,)
+        For each set of 1 to ``max_asks`` models, in the order of their size: exponents of their probabilities.
+    """
+
+    n_models: int
+    max_asks: int
+    weights: tuple[Floats, ...]
+
+    @cached_property
+    def of(self) -> dict[tuple[int, ...], Floats]:
+        """Weights by set."""
+        return dict(zip(sets_of(self.n_models, self.max_asks)[1:], self.weights, strict=True))
+
+    def suits(self, log: "Log") -> bool:
+        """True if there are weights for each set of models of the log."""
+        sizes = [(len(asked),) for asked in sets_of(self.n_models, self.max_asks)[1:]]
+        return self.n_models == log.n_models and [one.shape for one in self.weights] == sizes
+
+    def combine(self, classes: Floats, asked: tuple[int, ...]) -> Floats:
+        """Combined class probabilities of rows, from those of the models asked, shape (n_rows, n_classes)."""
+        weights = self.of[asked]
+        score = weights[0] * log_chance(classes[:, asked[0]])
+        for model, weight in zip(asked[1:], weights[1:], strict=True):
+            score += weight * log_chance(classes[:, model])
+        chance: Floats = np.exp(score - score.max(axis=1, keepdims=True))
+        chance /= chance.sum(axis=1, keepdims=True)
+        return chance
+
+
+def log_chance(chance: Floats) -> Floats:
+    """Logarithm of probabilities, of at least ``LEAST_CHANCE``."""
+    result: Floats = np.log(np.maximum(chance, LEAST_CHANCE))
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +94,8 @@ class Log:
         units in which their squared error is what quality lacks to 1; ``answers`` are not compared.
     after : ndarray of shape (n_models, n_models), optional
         Share of its cost that a model (row) takes where another one (column) was asked before.
+    pooling : Pooling, optional
+        How class probabilities of several models are combined.
     """
 
     prior: Floats
@@ -59,6 +106,7 @@ class Log:
     evidence: Floats | None = None
     classes: Floats | None = None
     after: Floats | None = None
+    pooling: Pooling | None = None
 
     def __len__(self) -> int:
         return len(self.prior)
@@ -75,7 +123,7 @@ class Log:
     def take(self, models: Ints) -> "Log":
         """These models only."""
         after = None if self.after is None else self.after[np.ix_(models, models)]
-        return replace(self._each(lambda array: array[:, models]), after=after)
+        return replace(self._each(lambda array: array[:, models]), after=after, pooling=None)
 
     def _each(self, change: Callable[[Any], Any]) -> "Log":
         names = ("prior", "expected", "quality", "cost", "answers", "evidence", "classes")
@@ -388,8 +436,9 @@ def first_largest(values: Floats, axis: int = -1) -> Ints:
 def answers_at_hand(log: Log, asked: tuple[int, ...]) -> Floats:
     """Probability that each answer at hand is right, shape (n_rows, n_asked): of all that was returned so far.
 
-    Class probabilities are averaged over the models asked. Without them, answers are votes whose weights are the
-    log-odds of their confidence (naive Bayes over ``N_ANSWERS`` answers). An answer that could not be parsed is wrong.
+    Class probabilities are combined by the logarithmic pool of the log, or averaged where it has none. Without them,
+    answers are votes whose weights are the log-odds of their confidence (naive Bayes over ``N_ANSWERS`` answers). An
+    answer that could not be parsed is wrong.
     Of numbers it is the expected quality: the target lies around each of them with the error that is expected of its
     model, and counts by the inverse of that error.
     """
@@ -406,19 +455,25 @@ def answers_at_hand(log: Log, asked: tuple[int, ...]) -> Floats:
             elif log.classes.shape[2] == 1:
                 chance = _mean_of_numbers(_differences(log, models), chance)
             else:
-                chance = _mean_of_classes(log, models, answers, chance)
+                chance = _of_answers(_pooled(log, asked), answers, chance)
     rounded: Floats = np.round(chance, DIGITS)
     return rounded
 
 
-def _mean_of_classes(log: Log, models: list[int], answers: Ints, alone: Floats) -> Floats:
-    """Mean class probability of each answer over the models asked."""
+def _pooled(log: Log, asked: tuple[int, ...]) -> Floats:
+    """Combined class probabilities of the models asked, shape (n_rows, n_classes)."""
     assert log.classes is not None
-    total = log.classes[:, models[0]]
-    for model in models[1:]:
+    if log.pooling is not None and asked in log.pooling.of:
+        return log.pooling.combine(log.classes, asked)
+    total = log.classes[:, asked[0]]
+    for model in asked[1:]:
         total = total + log.classes[:, model]
-    mean = total[np.arange(len(log))[:, None], np.maximum(answers, 0)] / len(models)
-    return np.where(answers >= 0, mean, alone)
+    return total / len(asked)
+
+
+def _of_answers(pooled: Floats, answers: Ints, alone: Floats) -> Floats:
+    """Combined probability of each answer."""
+    return np.where(answers >= 0, pooled[np.arange(len(answers))[:, None], np.maximum(answers, 0)], alone)
 
 
 def _differences(log: Log, models: list[int]) -> Floats:
@@ -477,8 +532,8 @@ def confidence_columns(log: Log, asked: tuple[int, ...]) -> list[Floats]:
         above = np.triu_indices(len(models), 1)
         columns += [*np.sqrt(_differences(log, models)[:, *above]).T]
     elif log.classes is not None:
-        mean = log.classes[:, models].mean(axis=1)
-        second = np.sort(mean, axis=1)[:, -2]
+        mean = _pooled(log, asked)
+        second = np.partition(mean, -2, axis=1)[:, -2]
         columns += [best - second, -(mean * np.log(np.maximum(mean, 1e-9))).sum(axis=1)]
     return columns
 

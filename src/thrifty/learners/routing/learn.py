@@ -4,8 +4,8 @@ There are five families of rules, each learned for the same list of prices ``lam
 ``quality - lambda * cost``:
 
 * single models, and fixed cascades (ask two; if they disagree, ask a third), the best of the log at each price;
-* thresholds: a sequence of models, each asked unless the answer at hand is sure enough, that of the last model or the
-  best one given all of them (``thresholds.py``);
+* thresholds: a sequence of models, each asked unless the answer at hand is sure enough, the best one given all of them
+  or, where these are no class probabilities, that of the last model (``thresholds.py``);
 * routing: the model of the largest expected ``quality - lambda * cost``, once;
 * programmes: dynamic programming over sets of asked models, with and without the features of the row. For each set one
   small ridge regression estimates, from one Gram matrix, the quality of each answer at hand, and for each further model
@@ -140,8 +140,9 @@ def learn_families(
     if max_asks >= 3 and log.answers is not None and (log.answers >= 0).any():
         yield "fixed cascade", lambda rows: learn_cascades(rows, many, max_asks)
     if max_asks >= 2 and log.evidence is not None:
-        for name, combines in (("thresholds", False), ("thresholds on combined answers", True)):
-            yield name, partial(learn_thresholds, prices=many, max_asks=max_asks, combines=combines)
+        if log.pooling is None:
+            yield "thresholds", partial(learn_thresholds, prices=many, max_asks=max_asks, combines=False)
+        yield "thresholds on combined answers", partial(learn_thresholds, prices=many, max_asks=max_asks)
     if has_columns:
         yield "routing", lambda _: Routes(many)
     if max_asks >= 2 and len(log) >= MIN_ROWS and (log.answers is not None or log.evidence is not None):

@@ -633,7 +633,9 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         answers = None if known.answers is None else np.full(prior.shape, UNPARSED)
         evidence = None if known.evidence is None else unknown.copy()
         classes = None if known.classes is None else np.zeros((*prior.shape, known.classes.shape[2]))
-        log = Log(prior, expected, unknown, unknown.copy(), answers, evidence, classes, known.after)
+        log = Log(
+            prior, expected, unknown, unknown.copy(), answers, evidence, classes, known.after, known.pooling
+        )
         return NewLog(log, keys)
 
     def read_log(

@@ -23,6 +23,7 @@ from thrifty.learners.routing.learn import (
     shrunk,
 )
 from thrifty.learners.routing.quality import QualityModel, TextReader
+from thrifty.learners.routing.thresholds import learn_pooling
 from thrifty.rows import fingerprints, labelled_keys
 
 MAX_POOL = 8
@@ -207,6 +208,8 @@ class RouterState:
             "have expectations of each pool model": self.model is None or len(self.model.mean) == n_pool,
             "have calibrated evidence of each pool model": self.calibration is None
             or (self.log.evidence is not None and len(self.calibration.knots) == n_pool),
+            "have weights for each set of its models": self.log.pooling is None
+            or self.log.pooling.suits(self.log),
             "know the family and the rule of each point": n_points > 0
             and len(self.families) == len(self.family_names)
             and self.point_place.shape == self.point_family.shape
@@ -245,6 +248,7 @@ NO_POLICY: dict[str, Any] = {
 
 def learn_policy(state: RouterState, max_asks: int) -> RouterState:
     """Learn all families, cross-fit them, and keep the points on the convex hull."""
+    state = replace(state, log=replace(state.log, pooling=learn_pooling(state.log, max_asks)))
     names: list[str] = []
     families: list[Rules] = []
     cross_fitted: list[CrossFittedRules] = []
