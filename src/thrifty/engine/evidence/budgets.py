@@ -285,7 +285,9 @@ class CostBounds:
 
         policy = policy.at(affordable, affordable + 1)
         if fitted_on is not None and policy.parting >= 0 and policy.is_measured:
-            policy = thresholds_between(policy, fitted_on, lambda point: fits(Policy.of(point)))
+            policy = thresholds_between(
+                policy, fitted_on, lambda point: fits(Policy.of(point)), self._evidence
+            )
         low, high = 0.0, 1.0
         for _ in range(_HALVINGS if policy.parting >= 0 else 0):
             share = (low + high) / 2

@@ -183,7 +183,9 @@ def path_to_full(evidence: Evidence, points: Floats) -> Floats:
     return path
 
 
-def thresholds_between(mix: Policy, evidence: Evidence, fits: Callable[[Floats], bool]) -> Policy:
+def thresholds_between(
+    mix: Policy, evidence: Evidence, fits: Callable[[Floats], bool], new: Evidence | None = None
+) -> Policy:
     """The policy at the last thresholds that fit on the way from the lower to the upper one of two mixed points.
 
     Each threshold moves through the gate scores of the rows, one distinct score a step. In force are, with a share of
@@ -199,6 +201,8 @@ def thresholds_between(mix: Policy, evidence: Evidence, fits: Callable[[Floats],
         Held-out rows at the stages that the policy has thresholds for.
     fits : callable
         Whether some thresholds are cheap enough.
+    new : Evidence, optional
+        Other rows that are to be told apart, if they can; by default those of ``evidence``.
     """
     ends = mix.thresholds[[mix.lower, mix.upper]]
     path = _Path.of(evidence.gate, *ends)
@@ -209,9 +213,9 @@ def thresholds_between(mix: Policy, evidence: Evidence, fits: Callable[[Floats],
         middle = (before + after) // 2
         before, after = (middle, after) if fits(path.at(middle)) else (before, middle)
     points = np.array([*ends, path.at(before), path.at(after)])
-    place = [evidence.at_point(point)[0] for point in points[2:]]
+    place = [(new or evidence).at_point(point)[0] for point in points[2:]]
     tied, stage = np.flatnonzero(place[0] != place[1]), path.stages[before]
-    if len(tied) > 1:
+    if len(tied) > 1 and new is None:
         score, margin = evidence.gate[tied[0], stage], TIE_MARGIN * float(np.std(evidence.gate[:, stage]))
         points[2:, stage] = np.clip(points[2:, stage], score - margin, score + margin)
     weight = evidence.weights
@@ -233,14 +237,14 @@ def thresholds_between(mix: Policy, evidence: Evidence, fits: Callable[[Floats],
     score += gain
     if gain[2] < -CLEARLY * error or score[2] < score[0]:
         return mix
-    new = [2, 3] if len(tied) > 1 else [2]
+    inserted = [2, 3] if len(tied) > 1 else [2]
     policy = replace(
         mix,
-        thresholds=np.insert(mix.thresholds, mix.upper, points[new], axis=0),
-        cost=np.insert(mix.cost, mix.upper, paid[new]),
-        score=np.insert(mix.score, mix.upper, score[new]),
+        thresholds=np.insert(mix.thresholds, mix.upper, points[inserted], axis=0),
+        cost=np.insert(mix.cost, mix.upper, paid[inserted]),
+        score=np.insert(mix.score, mix.upper, score[inserted]),
     )
-    return policy.at(mix.upper, mix.upper + len(new) - 1)
+    return policy.at(mix.upper, mix.upper + len(inserted) - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,9 +270,8 @@ class _Path:
             scores = np.unique(gate[:, stage])
             passed = scores[(scores > min(first, last)) & (scores <= max(first, last))]
             passed = passed if first < last else passed[::-1]
-            thresholds.append(
-                np.r_[first, passed[:-1] / 2 + passed[1:] / 2, last] if len(passed) else [first]
-            )
+            ends = [last] if len(passed) else []
+            thresholds.append(np.concatenate([[first], passed[:-1] / 2 + passed[1:] / 2, ends]))
             stages.append(np.full(len(passed), stage))
             pace.append((np.arange(len(passed)) + 0.5) / max(len(passed), 1))
         order = np.argsort(np.concatenate(pace), kind="stable")
