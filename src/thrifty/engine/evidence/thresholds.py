@@ -39,6 +39,14 @@ TIE_MARGIN = 1e-3
 """Half of the distance of the thresholds on both sides of a tied score, in standard deviations of the gate: rounded
 leaves must not move the tie past them (no command chose it)."""
 
+MAX_TIED_GROUPS = 64
+"""Most groups of identical inputs at a stage whose gate is taken from the served model (no command chose it; what it is
+for: ann-thyroid in ``benchmarks/certificates.py budgets``)."""
+
+TIED_SHARE = 0.01
+"""Share of the rows with one score from which on a gate has steps. Held-out scores are of several copies of the stage,
+whose steps lie beside those of the served one (no command chose it)."""
+
 CLEARLY = 4.0
 """Standard errors by which thresholds on the way must do worse than a mix to be left: the points that are mixed were
 chosen on the same rows, which favours them by about two (no command chose it)."""
@@ -215,7 +223,7 @@ def thresholds_between(
     points = np.array([*ends, path.at(before), path.at(after)])
     place = [(new or evidence).at_point(point)[0] for point in points[2:]]
     tied, stage = np.flatnonzero(place[0] != place[1]), path.stages[before]
-    if len(tied) > 1 and new is None:
+    if len(tied) > 1 and new is None and np.ptp(evidence.gate[tied, stage]) == 0.0:
         score, margin = evidence.gate[tied[0], stage], TIE_MARGIN * float(np.std(evidence.gate[:, stage]))
         points[2:, stage] = np.clip(points[2:, stage], score - margin, score + margin)
     weight = evidence.weights
@@ -264,12 +272,17 @@ class _Path:
 
     @classmethod
     def of(cls, gate: Floats, start: Floats, end: Floats) -> "_Path":
-        """The path through the gate scores of some rows, on which all stages arrive together."""
+        """The path through the gate scores of some rows, on which all stages arrive together.
+
+        A gate of many steps, none of which is known to be one of the served stage, is passed at once.
+        """
         thresholds, stages, pace = [], [], []
         for stage, (first, last) in enumerate(zip(start, end, strict=True)):
-            scores = np.unique(gate[:, stage])
-            passed = scores[(scores > min(first, last)) & (scores <= max(first, last))]
-            passed = passed if first < last else passed[::-1]
+            scores, n_rows = np.unique(gate[:, stage], return_counts=True)
+            is_passed = (scores > min(first, last)) & (scores <= max(first, last))
+            passed = scores[is_passed] if first < last else scores[is_passed][::-1]
+            if len(scores) > MAX_TIED_GROUPS and n_rows[is_passed].max(initial=0) > TIED_SHARE * len(gate):
+                passed = passed[:1]
             ends = [last] if len(passed) else []
             thresholds.append(np.concatenate([[first], passed[:-1] / 2 + passed[1:] / 2, ends]))
             stages.append(np.full(len(passed), stage))
