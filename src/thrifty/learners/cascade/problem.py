@@ -44,8 +44,8 @@ SEARCH_ROWS = 6_000
 """Rows on which trees are grown that are many: those of every purchase in a search, or of every stage and fold
 (no command chose it)."""
 
-Structure = Literal["line", "neighbours", "auto"]
-"""One order for all rows ("line"), orders by row ("neighbours"), or a line or branches, as is better ("auto")."""
+Structure = Literal["line", "tree", "auto"]
+"""One order for all rows ("line"), a tree of purchases ("tree"), or whichever of both is better ("auto")."""
 
 
 def lighter(size: Boosting) -> Boosting:
@@ -106,7 +106,7 @@ class CascadeProblem(TrainingSet):
         Sizes of a stage to choose from.
     n_stages : int, optional
         Places along the order; None is chosen from the number of purchases.
-    structure : {"line", "neighbours", "auto"}
+    structure : {"line", "tree", "auto"}
         Whether all rows buy in one order.
     max_bytes : int, optional
         Bytes that the trees of all stages may take in a file.
@@ -136,8 +136,7 @@ class CascadeProblem(TrainingSet):
     def places(self) -> Ints:
         """Numbers of purchases after which a row may stop."""
         n_purchases = int((self.price_list.prices > 0).sum())
-        if self.structure != "neighbours":
-            n_purchases = min(n_purchases, max(MAX_PURCHASES, self.n_rows // 4))
+        n_purchases = min(n_purchases, max(MAX_PURCHASES, self.n_rows // 4))
         return stopping_places(n_purchases, MAX_STAGES if self.n_stages is None else self.n_stages)
 
     def plan(self, name: str, order: Ints, boosting: Boosting) -> "Plan":
