@@ -1,5 +1,6 @@
 """What mistakes cost: least totals by brute force, weights of classes, and floors of recall on a rare class."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -240,10 +241,9 @@ def test_a_floor_is_reached_and_no_mix_within_the_budget_that_reaches_it_is_bett
     dearest = clf.at(budget=float(policy.cost[-1]))
     floor = 0.5 * (recall_at(clf.at(budget=float(policy.cost[0])), "sick") + recall_at(dearest, "sick"))
     for budget in (None, *np.linspace(*policy.cost[[0, -1]], 4)[1:]):
-        mixes = [
-            clf.at(budget=float(cost))
-            for cost in np.linspace(policy.cost[0], policy.cost[-1] if budget is None else budget, 25)
-        ]
+        mixes = [copy.copy(clf) for _ in range(25)]
+        for one, cost in zip(mixes, np.linspace(policy.cost[0], budget or policy.cost[-1], 25), strict=True):
+            one.chain_ = clf._learned.at(policy.within(float(cost)))
         reaching = [one for one in mixes if recall_at(one, "sick") >= floor]
         if not reaching:
             with pytest.raises(InvalidInputError, match="is not reached"):
