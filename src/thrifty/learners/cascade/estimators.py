@@ -18,7 +18,6 @@ from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.table.columns import column_types
 from thrifty.engine.tasks.classes import classification_of, read_loss
 from thrifty.engine.tasks.ranking import Queries, RankingTask, as_queries, ranking_of, with_queries
-from thrifty.engine.tasks.regression import default_regressor
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.trees import bin_columns
 from thrifty.engine.walk.chain import Chain
@@ -49,6 +48,7 @@ from thrifty.learners.estimators.checks import (
     refuse_keywords,
 )
 from thrifty.learners.trees.boosting import Boosting
+from thrifty.learners.trees.full import TreesRegressor
 from thrifty.progress import Progress, progress_printer, stopped_by_errors
 from thrifty.rows import content_keys, query_keys
 from thrifty.threads import limited_threads, threads_of
@@ -720,7 +720,7 @@ class BudgetedRanker(BudgetedCascade):
         return task_of_route(task, self.full, "measure", "k")
 
     def _default_full(self) -> Any:
-        return default_regressor("squared", self.random_state)
+        return TreesRegressor()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -43,7 +43,7 @@ from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.prices.prices import Prices, check_price_list, resolve_prices
 from thrifty.engine.table.columns import Levels, has_dates
 from thrifty.engine.table.table import Table
-from thrifty.engine.tasks.classes import classification_of, default_classifier
+from thrifty.engine.tasks.classes import classification_of
 from thrifty.engine.tasks.regression import RegressionTask, default_regressor, read_targets, regression_of
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.buying import BuyingMixin
@@ -52,6 +52,7 @@ from thrifty.engine.walk.policy import Policy, distinct_thresholds, route_by
 from thrifty.engine.walk.stage import nodes_of
 from thrifty.errors import InvalidInputError, NothingSavedWarning, OtherVersionWarning
 from thrifty.learners.estimators.checks import check_goal, validated
+from thrifty.learners.trees.full import TreesClassifier, TreesRegressor
 
 _LEVEL = 0.95
 _USUAL_FOLDS = 5
@@ -741,7 +742,7 @@ class ChainClassifier(ClassifierMixin, ChainEstimator):  # type: ignore[misc]  #
         return classification_of(y, several=self._accepts_several)
 
     def _default_full(self) -> Any:
-        return default_classifier(self.random_state)
+        return TreesClassifier()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -769,6 +770,8 @@ class ChainRegressor(RegressorMixin, ChainEstimator):  # type: ignore[misc]  # s
         return float(r2_score(*both, sample_weight=sample_weight))
 
     def _default_full(self) -> Any:
+        if self.loss == "squared":
+            return TreesRegressor()
         return default_regressor(self.loss, self.random_state, self.quantile)
 
 
