@@ -22,6 +22,20 @@ def test_many_distinct_values_fill_bins_about_equally():
     assert counts.max() < 300
 
 
+def test_the_search_without_branches_finds_what_a_binary_search_does_for_any_number_of_bins():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 1)).repeat(254, axis=1)
+    for bins, column in enumerate(X.T, start=2):
+        column[:] = np.sort(column)[rng.integers(0, bins, 600)]
+    X[::7] = np.nan
+    table = bin_columns(X)
+    for place, n_bins in enumerate(table.thresholds.n_bins):
+        expected = np.where(
+            np.isnan(X[:, place]), n_bins, np.searchsorted(table.thresholds.of(place), X[:, place])
+        )
+        np.testing.assert_array_equal(table.codes[:, place], expected)
+
+
 def test_a_frequent_value_has_a_bin_of_its_own_and_leaves_the_others_theirs():
     rng = np.random.default_rng(0)
     column = np.where(rng.random(4000) < 0.5, 0.0, rng.normal(size=4000))

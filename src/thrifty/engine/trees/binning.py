@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from thrifty.arrays import Floats, Int32s, Ints, Words
 from thrifty.errors import InvalidInputError
+from thrifty.jit import Number, lean_kernel
 from thrifty.rows import mix
 
 MAX_BINS = 255
@@ -220,12 +221,13 @@ def find_thresholds(column: NDArray[Any], max_bins: int, weight: Floats | None =
     One bin per distinct value when they are few. Otherwise a value frequent enough to fill a bin
     has one of its own and the others share the bins left in about equal numbers of rows.
     """
-    is_there = ~np.isnan(column)
-    distinct, of_row, counts = np.unique(
-        column[is_there].astype(np.float64), return_inverse=True, return_counts=True
-    )
+    ordered = np.sort(np.asarray(column, np.float64))
+    ordered = ordered[: np.searchsorted(ordered, np.nan)]  # missing values come last
+    stops = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1, len(ordered))[: len(ordered)]
+    distinct, counts = ordered[stops - 1], np.diff(stops, prepend=0)
     if weight is not None:
-        counts = np.bincount(of_row, weights=weight[is_there], minlength=len(distinct))
+        is_there = ~np.isnan(column)
+        counts = np.bincount(np.searchsorted(distinct, column[is_there]), weight[is_there])
     few = len(distinct) <= max_bins
     ends = np.arange(len(distinct) - 1) if few else quantile_ends(counts, max_bins)
     low, high = distinct[ends], distinct[ends + 1]
@@ -248,8 +250,9 @@ def quantile_ends(counts: NDArray[Any], max_bins: int) -> NDArray[Any]:
         rows = np.cumsum(counts[start:stop])
         if len(rows):
             n_bins = max(1, int(rows[-1] / rows_per_bin + 1e-9))
-            full = np.floor(rows * (n_bins / rows[-1]) + 1e-9)
-            ends.append(start + np.flatnonzero(np.diff(full, prepend=0.0) > 0))
+            # The first value with which each bin is full.
+            full = np.searchsorted(rows * (n_bins / rows[-1]) + 1e-9, np.arange(1, n_bins + 1))
+            ends.append(start + full[full < len(rows)])
             ends.append(np.array([stop - 1]))
     every = np.unique(np.concatenate(ends))
     return every[every < len(counts) - 1][: max_bins - 1]
@@ -271,16 +274,26 @@ def encode(
 
     A level gets its place among those of its column of bytes; a level of none of them, the code before the last.
     """
-    for place, n_bins in enumerate(thresholds.n_bins):
+    ends = np.empty(MAX_BINS)
+    for place, n_bins in enumerate(thresholds.n_bins.tolist()):
         f, levels = (
             (place, None) if categories is None else (categories.feature_of[place], categories.levels[place])
         )
         column = np.ascontiguousarray(values[:, f], np.float64)
-        found = np.searchsorted(thresholds.of(place), column)
+        ends[: n_bins - 1], ends[n_bins - 1 :] = thresholds.of(place), np.inf
+        write_codes(column, ends, n_bins, codes[:, place])
         if levels is not None:
-            found[~np.isin(column, levels)] = n_bins - 1
-        codes[:, place] = found
-        codes[np.isnan(column), place] = n_bins
+            codes[~(np.isin(column, levels) | np.isnan(column)), place] = n_bins - 1
+
+
+@lean_kernel
+def write_codes(column: Floats, ends: Floats, n_bins: Number, codes: NDArray[np.uint8]) -> None:
+    """Write how many of 255 ``ends`` lie below each value, without a branch; ``n_bins`` where it is missing."""
+    for i in range(len(column)):
+        below = np.uint64(0)
+        for half in (128, 64, 32, 16, 8, 4, 2, 1):
+            below += np.uint64(half) * np.uint64(ends[below + np.uint64(half - 1)] < column[i])
+        codes[i] = below if column[i] == column[i] else n_bins
 
 
 def row_identities(codes: NDArray[np.uint8], salts: NDArray[np.uint64]) -> NDArray[np.uint64]:

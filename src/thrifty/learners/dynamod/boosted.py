@@ -407,11 +407,15 @@ def boost_alone(
     grower: TreeGrower,
     loss: "Loss | GateLoss",
     counts: Floats,
-    stays: Floats | float = 1.0,
+    stays: Floats | None = None,
 ) -> tuple[TreeEnsemble, Floats]:
-    """Grow f1 or the gate alone, each row weighted by the share of it that stays."""
-    base, each = loss.base(counts * stays), np.reshape(stays, (-1, 1))
+    """Grow f1 or the gate alone, each row weighted by the share of it that stays, by default all."""
+    base = loss.base(counts if stays is None else counts * stays)
     score, builder = np.tile(base, (len(counts), 1)), EnsembleBuilder(grower.table.n_features, len(base))
+    if stays is None:
+        boosting.add_trees(grower, builder, loss, counts, score, boosting.n_trees)
+        return builder.ensemble(), base
+    each = stays[:, None]
     for _ in range(boosting.n_trees):
         grad, curvature = loss.derivatives(score)
         boosting.add_tree(grower, builder, (each * grad, each * curvature), counts, score)

@@ -1,12 +1,12 @@
 """Boosting: each tree is grown against the derivatives of a loss at the scores of the trees before it."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from thrifty.arrays import Bools, Floats
 from thrifty.engine.prices.billing import PriceList
-from thrifty.engine.tasks.task import Loss
 from thrifty.engine.trees.binning import BinnedTable
 from thrifty.learners.trees.gradients import (
     CURVATURE_BITS,
@@ -66,7 +66,7 @@ class Boosting:
         self,
         grower: TreeGrower,
         builder: EnsembleBuilder,
-        loss: Loss,
+        loss: Any,
         counts: Floats,
         score: Floats,
         n_trees: int,
@@ -76,7 +76,7 @@ class Boosting:
 
         Parameters
         ----------
-        loss : Loss
+        loss : Loss or GateLoss
             Whose derivatives are followed; in one compiled call where that knows them.
         counts : ndarray of shape (n_rows,)
             Weights.
