@@ -61,6 +61,10 @@ from thrifty.progress import Progress
 from thrifty.rows import content_folds, fingerprints, query_folds, query_keys
 from thrifty.threads import limited_threads
 
+EVALUATED_ROWS = 5_000
+"""Held-out rows that suffice: of more rows fewer folds are held out (``benchmarks/fit_ratio.py``, and
+``benchmarks/promises.py --rows 12000``)."""
+
 _SUSPICIOUS_LOSS = 0.01
 # Numbers are often predicted to a per cent of their spread by a model that has not seen them.
 _SUSPICIOUS_ERROR = 1e-4
@@ -85,7 +89,8 @@ class TrainingRows:
     weighted : bool
         Whether the user gave weights; the full model is fitted with them only then.
     folds : ndarray of shape (n_samples,)
-        Fold that holds each row out: the full model, and any other model we fit, predicts it from the other folds.
+        Fold that holds each row out: the full model, and any other model we fit, predicts it from the other folds. -1
+        for rows that no fold holds out; outputs of a cross-fitted full model are NaN there.
     every_row : ndarray or CSR of shape (n_given, n_features), optional
         All rows the user gave, as numbers: precomputed outputs belong to them. None where they are ``X``.
     """
@@ -123,6 +128,12 @@ class TrainingRows:
             weight=self.weight[rows],
             folds=self.folds[rows],
         )
+
+    def with_enough_folds(self) -> "TrainingRows":
+        """The same rows, of which as many folds are held out as have ``EVALUATED_ROWS``."""
+        n_held_out = np.cumsum(np.bincount(self.folds))
+        n_folds = int(np.searchsorted(n_held_out, min(EVALUATED_ROWS, n_held_out[-1]))) + 1
+        return replace(self, folds=np.where(self.folds < n_folds, self.folds, -1))
 
     def with_columns(self, columns: Ints | None) -> "TrainingRows":
         """All rows with some of the columns; None is all of them."""
@@ -210,10 +221,11 @@ def _fit_by_fold(
         fitted, *scores = parallel([*waiting, fit_all, *jobs])[len(waiting) :]
     else:  # the model that serves need not be pickled
         fitted, scores = _fit_checked(full, rows, everyone, name), parallel(jobs)
-    raw = np.empty((len(rows.y), scores[0].shape[1]))
+    raw = np.full((len(rows.y), scores[0].shape[1]), np.nan)
     for out, score in zip(held_out, scores, strict=True):
         raw[out] = score
-    calibration = models.calibration_of(fitted, raw, rows.y, rows.weight)
+    known = rows.folds >= 0
+    calibration = models.calibration_of(fitted, raw[known], rows.y[known], rows.weight[known])
     model = EstimatorFull(fitted, task, calibration)
     return CrossFittedFull(model, models.outputs(raw, calibration), task)
 
@@ -260,13 +272,14 @@ def assign_folds(cv: Any, X: Any, y: Labels, strata: Labels, seed: int, query: I
 
 def held_out_rows(rows: TrainingRows) -> list[Ints]:
     """Rows of each fold; without a fold, the other rows must still hold every stratum of the targets."""
-    folds = [np.flatnonzero(rows.folds == fold) for fold in np.unique(rows.folds)]
-    if len(folds) < 2 and rows.task.query_of(rows.y) is not None:
+    numbers = np.unique(rows.folds)
+    folds = [np.flatnonzero(rows.folds == fold) for fold in numbers[numbers >= 0]]
+    if len(numbers) < 2 and rows.task.query_of(rows.y) is not None:
         raise InvalidInputError(
             "a ranking cannot be learned from one query, or from copies of one: models are evaluated on queries that "
             "they were not fitted on. Give documents of more queries."
         )
-    if len(folds) < 2:
+    if len(numbers) < 2:
         raise InvalidInputError(
             "a model cannot be cross-fitted: one class has fewer than two distinct rows. Give more rows, columns that "
             "tell them apart, or the model in fitted form as FrozenEstimator(model)."

@@ -168,6 +168,9 @@ class BudgetedCascade(ChainEstimator):
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
             rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
+            # Folds of the user's splitter are all held out, and so are those of queries.
+            if isinstance(self.cv, Integral) and rows.task.query_of(rows.y) is None:
+                rows = rows.with_enough_folds()
             prices = self._price_list(rows)
             check_spending(prices, budget)
             if options.structure == "neighbours" and (
@@ -210,7 +213,9 @@ class BudgetedCascade(ChainEstimator):
             if isinstance(link, Chain):
                 behind = NextChainRoutes(link.places(link.walk(rows.table)), link.bought_by_place)
             learned = learn_cascade(problem.with_full(cross_fitted.scores, behind), comparison)
-            _warn_if_full_is_worse(learned, cross_fitted, rows)
+            is_held_out = rows.folds >= 0
+            held_out = replace(cross_fitted, outputs=cross_fitted.outputs[is_held_out])
+            _warn_if_full_is_worse(learned, held_out, rows.take(np.flatnonzero(is_held_out)))
             if len(rows.task.classes):
                 self.classes_ = rows.task.classes
             staged, names = learned.staged, getattr(self, "feature_names_in_", None)
@@ -233,11 +238,15 @@ class BudgetedCascade(ChainEstimator):
             self.features_ = self.chain_.columns
             self.n_stages_ = self.chain_.n_own_stages
             evidence = with_classes(learned.evidence, rows.task)
+            keys, seen = content_keys(rows.X, rows.task.strata(rows.y)), training_fingerprints(full)
+            if not is_held_out.all():
+                only_learned = keys[~is_held_out, 0]
+                seen = only_learned if seen is None else np.union1d(seen, only_learned)
             self.evidence_ = replace(
                 evidence if keeps_scores else evidence.without_scores(),
                 features=tuple(self.features_.tolist()),
-                rows=query_keys(content_keys(rows.X, rows.task.strata(rows.y)), rows.task.query_of(rows.y)),
-                seen=training_fingerprints(full),
+                rows=query_keys(keys[is_held_out], rows.task.query_of(rows.y)),
+                seen=seen,
                 task=rows.task,
             )
             self.certificate_ = None

@@ -117,7 +117,7 @@ def learn_cascade(problem: AnsweredProblem, comparison: PlanComparison | None = 
     if graph is None:
         learned = _learned_line(problem, plan, line, candidate)
     else:
-        learned = _with_operating_points(problem, plan, *graph)
+        learned = _with_operating_points(problem.evaluated, plan, *graph)
     learned = replace(learned, policy=measured(learned.policy, learned.evidence))
     if problem.task.mistake_price is None:
         learned = replace(learned, default_point=most_accurate_point(learned.evidence))
@@ -128,7 +128,7 @@ def _learned_line(
     problem: AnsweredProblem, plan: Plan, line: "Grown[StagedTrees]", candidate: Candidate
 ) -> LearnedCascade:
     """The line with operating points, expected scores corrected for its order, and without idle stages."""
-    repeated = problem
+    repeated = problem.evaluated
     if problem.n_repeats > 1:
         repeated, scores = _repeat_cross_validation(problem, plan, line)
         candidate = with_learned_gates(repeated, evaluate_stages(repeated, scores))
@@ -175,7 +175,7 @@ class _Jobs(Generic[Trees]):
         trees = self.whole.result().to_serve()
         problem.progress(what, n_steps, n_steps)
         assert trees.mean_margin is not None
-        scores = np.empty((problem.n_rows, *parts[0].scores.shape[1:]))
+        scores = np.full((problem.n_rows, *parts[0].scores.shape[1:]), np.nan)
         for fold, part in zip(problem.folds, parts, strict=True):
             scores[fold] = part.scores
         margin = sum((part.mean_margin for part in parts[1:]), start=parts[0].mean_margin) / len(parts)
