@@ -31,7 +31,15 @@ from thrifty.learners.cascade.evaluation import BEYOND_DOUBT, compare
 from thrifty.learners.cascade.learn import LearnedCascade, learn_cascade, n_repeats_for
 from thrifty.learners.cascade.neighbours import unsupported_reason
 from thrifty.learners.cascade.plan import find_plans
-from thrifty.learners.cascade.problem import CAPACITIES, CascadeProblem, NextChainRoutes, Structure, lighter
+from thrifty.learners.cascade.problem import (
+    CAPACITIES,
+    MIN_ROWS_OF_SIZES,
+    CascadeProblem,
+    NextChainRoutes,
+    Structure,
+    lighter,
+    slower,
+)
 from thrifty.learners.estimators.base import (
     ChainClassifier,
     ChainEstimator,
@@ -53,13 +61,21 @@ from thrifty.progress import Progress, progress_printer, stopped_by_errors
 from thrifty.rows import content_keys, query_keys
 from thrifty.threads import limited_threads, threads_of
 
-ROWS_PER_TREE = 10
-"""Rows per tree from which a larger size is tried: on fewer it would win by chance (``benchmarks/frontier.py``: heart,
-pima and hepatitis)."""
-
 ROWS_TO_COMPARE = 100
 """Rows from which on smaller penalties are tried where rows are too few for a larger size
 (``benchmarks/choices.py penalties --rows 150 300`` of 0.3)."""
+
+
+SHARES = {
+    "cross-fitting the full model": 0.1,
+    "finding orders": 0.1,
+    "comparing sizes": 0.15,
+    "comparing orders": 0.15,
+    "growing stages": 0.35,
+    "learning gates": 0.1,
+    "looking for branches": 0.05,
+}
+"""Shares of the time of a fit that its phases take, in their order (``benchmarks/fit_ratio.py --phases``)."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +89,9 @@ class StageOptions:
         lets a row stop are left out afterwards.
     sizes : sequence of (n_trees, max_depth), optional
         Sizes of a stage to choose from out of fold, from small to large, each at most that: a stage ends when its trees
-        no longer help. None is (60, 4), which learns at half the usual rate, (100, 6) and (150, 10), the larger ones
-        where there are ten rows for each tree; with 100 rows to 1,000, (60, 4) with smaller penalties too.
+        no longer help. None is (20, 4), from 1,000 rows on (35, 6) and from 1,500 on (40, 10) too, at two to four
+        times the usual learning rate, and twice as many trees of half the step for numbers; with 100 rows to 1,000,
+        (20, 4) with smaller penalties too.
     structure : {"auto", "line", "neighbours"}, default="auto"
         Whether all rows buy in one order ("line"); in a line or, where that is clearly better out of fold, in branches,
         one of which the values of the first purchases choose ("auto"); or each row buys what is best for it, by
@@ -164,7 +181,9 @@ class BudgetedCascade(ChainEstimator):
         self._check_parameters()
         options = self.stages or StageOptions()
         budget = None if self.budget is None else check_amount("budget", self.budget)
-        report = progress_printer(self.verbose, type(self).__name__) if progress is None else progress
+        report = progress
+        if report is None:
+            report = progress_printer(self.verbose, type(self).__name__, SHARES)
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
             rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
@@ -189,7 +208,7 @@ class BudgetedCascade(ChainEstimator):
                 folds=held_out_rows(rows),
                 price_list=prices,
                 amounts=None if by_row is None else by_row.of_rows(rows.table, np.arange(len(rows.y)), None),
-                capacities=check_sizes(options.sizes, len(rows.y)),
+                capacities=check_sizes(options.sizes, len(rows.y), is_slow=not rows.task.has_uncertainty),
                 n_stages=options.max_stages,
                 structure=options.structure,  # type: ignore[arg-type]  # checked
                 max_bytes=options.max_bytes,
@@ -199,15 +218,13 @@ class BudgetedCascade(ChainEstimator):
                 n_threads=threads_of(self.n_jobs),
                 progress=report,
             )
-            report("cross-fitting the full model", 0, 1)
             with ThreadPoolExecutor(1) as pool, stopped_by_errors(report) as step:
                 # Beside the fits of the full model, which hold the interpreter's lock for much of their time.
                 searched = replace(problem, progress=step)
                 plans = pool.submit(find_plans, searched) if problem.n_threads > 1 else None
                 cross_fitted = self._cross_fit_full(
-                    rows, prices, self.n_jobs, plans, reads_numbers=reads_numbers
+                    rows, prices, self.n_jobs, plans, report, reads_numbers=reads_numbers
                 )
-                report("cross-fitting the full model", 1, 1)
                 link = unwrap_chain(cross_fitted.model, prices, rows.task)
             comparison, behind = None if plans is None else plans.result(), None
             if isinstance(link, Chain):
@@ -283,11 +300,12 @@ class BudgetedCascade(ChainEstimator):
                 check_count(name, getattr(options, name))
 
 
-def check_sizes(sizes: Any, n_rows: int = 0) -> tuple[Boosting, ...]:
+def check_sizes(sizes: Any, n_rows: int = 0, *, is_slow: bool = False) -> tuple[Boosting, ...]:
     """Candidate sizes of a stage, from pairs (n_trees, max_depth); by default those that ``n_rows`` suffice for."""
     if sizes is None:
-        fed = [size for size in CAPACITIES[1:] if n_rows >= ROWS_PER_TREE * size.n_trees]
-        return (CAPACITIES[0], *(fed or ([lighter(CAPACITIES[0])] if n_rows >= ROWS_TO_COMPARE else [])))
+        usual = tuple(map(slower, CAPACITIES)) if is_slow else CAPACITIES
+        some = tuple(size for size, least in zip(usual, MIN_ROWS_OF_SIZES, strict=False) if n_rows >= least)
+        return (*some, lighter(some[0])) if len(some) == 1 and n_rows >= ROWS_TO_COMPARE else some
     try:
         pairs = [(n_trees, max_depth) for n_trees, max_depth in sizes]
     except (TypeError, ValueError):

@@ -432,14 +432,8 @@ def try_branches(problem: AnsweredProblem, plan: Plan) -> TriedBranches | None:
     parted = find_branches(problem, plan)
     if parted is None:
         return None
-    # Nodes are many, and their rows few: fewer trees of larger steps take half of the time.
-    size = replace(
-        plan.boosting,
-        n_trees=(plan.boosting.n_trees + 1) // 2,
-        learning_rate=2 * plan.boosting.learning_rate,
-    )
     branches, node = parted
-    grow = partial(grow_branches, problem, branches.sets, node, size)
+    grow = partial(grow_branches, problem, branches.sets, node, plan.boosting)
     return TriedBranches(branches, RowNodes(branches.sets, node), grow, grow(held_out=problem.folds[0]))
 
 

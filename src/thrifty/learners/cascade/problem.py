@@ -16,11 +16,19 @@ from thrifty.progress import Progress, silent
 from thrifty.rows import content_folds
 
 CAPACITIES = (
-    Boosting(n_trees=60, max_depth=4, learning_rate=0.05, l2=5.0, min_child_weight=3.0),
-    Boosting(n_trees=100, max_depth=6, l2=5.0, min_child_weight=3.0),
-    Boosting(n_trees=150, max_depth=10, l2=5.0),
+    Boosting(n_trees=20, max_depth=4, learning_rate=0.2, l2=5.0, min_child_weight=3.0),
+    Boosting(n_trees=35, max_depth=6, learning_rate=0.3, l2=5.0, min_child_weight=3.0),
+    Boosting(n_trees=40, max_depth=10, learning_rate=0.4, l2=5.0),
 )
-"""Sizes of a stage to choose from, out of fold (``benchmarks/frontier.py``; the largest with test rows in view)."""
+"""Sizes of a stage to choose from, out of fold (``benchmarks/frontier.py``; the largest with test rows in view).
+
+Few trees of large steps: the next stage shrinks the scores and mends what they overdo. Half of the trees with twice the
+step are as good for classes, in half of the time (``benchmarks/small_budgets.py letters miniboone satimage``).
+"""
+
+MIN_ROWS_OF_SIZES = (0, 1_000, 1_500)
+"""Rows from which on each size is tried: on fewer it would win by chance (``benchmarks/frontier.py``: heart, pima and
+hepatitis)."""
 
 MAX_STAGES = 16
 """Most places along an order where a row may stop, by default (no command chose it)."""
@@ -50,6 +58,11 @@ EVALUATION_FOLDS, EVALUATION_SEED = 4, 500
 
 Structure = Literal["line", "neighbours", "auto"]
 """One order for all rows ("line"), orders by row ("neighbours"), or a line or branches, as is better ("auto")."""
+
+
+def slower(size: Boosting) -> Boosting:
+    """The same size with more trees of smaller steps, for numbers (``benchmarks/small_budgets.py pol bike_hour``)."""
+    return replace(size, n_trees=2 * size.n_trees, learning_rate=size.learning_rate / 2)
 
 
 def lighter(size: Boosting) -> Boosting:

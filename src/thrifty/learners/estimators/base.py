@@ -53,6 +53,7 @@ from thrifty.engine.walk.stage import nodes_of
 from thrifty.errors import InvalidInputError, NothingSavedWarning, OtherVersionWarning
 from thrifty.learners.estimators.checks import check_goal, validated
 from thrifty.learners.trees.full import TreesClassifier, TreesRegressor
+from thrifty.progress import Progress, silent
 
 _LEVEL = 0.95
 _USUAL_FOLDS = 5
@@ -654,6 +655,7 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         prices: PriceList,
         n_jobs: int | None,
         other_work: Future[Any] | None = None,
+        progress: Progress = silent,
         *,
         reads_numbers: bool = False,
     ) -> CrossFittedFull:
@@ -667,9 +669,9 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         asked = rows.with_columns(columns_of(full, prices))
         is_plain = self._levels is None and not has_dates(rows.table)
         if not reads_numbers and (self.full is not None or is_plain):
-            return cross_fit_full(full, asked, n_jobs=n_jobs, other_work=other_work)
+            return cross_fit_full(full, asked, n_jobs=n_jobs, other_work=other_work, progress=progress)
         asked = replace(asked, table=asked.table.in_numbers())
-        cross_fitted = cross_fit_full(full, asked, n_jobs=n_jobs, other_work=other_work)
+        cross_fitted = cross_fit_full(full, asked, n_jobs=n_jobs, other_work=other_work, progress=progress)
         assert isinstance(cross_fitted.model, EstimatorFull)  # a model of scikit-learn
         return replace(cross_fitted, model=replace(cross_fitted.model, reads_numbers=True))
 
