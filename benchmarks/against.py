@@ -1,4 +1,4 @@
-"""Speed of this checkout beside another one, in turns: import, fit, predict, one row, one request.
+"""Speed of this checkout beside another one, in turns: import, fit, predict, one row; ``serve.py`` has requests.
 
     python benchmarks/against.py ../old-checkout --rounds 5
 
@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 MEASURE = r"""
-import json, os, socket, subprocess, sys, time, warnings
+import json, os, sys, time, warnings
 begin = time.process_time()
 import thrifty
 from thrifty import BudgetedClassifier
@@ -84,47 +84,6 @@ def one_session(row):
 
 found["router: 1 session"] = seconds(lambda: [one_session(row) for row in range(100)], 5)[0] / 100
 
-with socket.socket() as free:
-    free.bind(("127.0.0.1", 0))
-    port = free.getsockname()[1]
-serve = "from thrifty.cli import main; main()"
-server = subprocess.Popen([sys.executable, "-c", serve, "serve", path, "--port", str(port)],
-                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-try:
-    import http.client
-    def ask(row):
-        body = json.dumps({"inputs": [{"name": "X", "shape": [1, X.shape[1]], "datatype": "FP64",
-                                       "data": [row.tolist()]}]})
-        link.request("POST", "/v2/models/system/infer", body, {"Content-Type": "application/json"})
-        reply = link.getresponse()
-        reply.read()
-        assert reply.status == 200, reply.status
-    for _ in range(600):
-        try:
-            link = http.client.HTTPConnection("127.0.0.1", port)
-            link.request("GET", "/v2/health/ready")
-            reply = link.getresponse()
-            reply.read()
-            if reply.status == 200:
-                break
-        except OSError:
-            pass
-        if server.poll() is not None:
-            sys.exit("the gateway did not start")
-        time.sleep(.1)
-    def spent():
-        with open(f"/proc/{server.pid}/stat") as file:
-            fields = file.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    for row in X[:500]:
-        ask(row)
-    before = spent()
-    for row in X[:3000]:
-        ask(row)
-    found["gateway, 1 request"] = (spent() - before) / 3000
-finally:
-    server.terminate()
-    server.wait()
 print(json.dumps(found))
 """
 

@@ -8,7 +8,7 @@ WebAssembly, in ONNX Runtime and on the emulated microcontrollers.
 
 ``same``: one forest of 10 or 100 trees with 32 leaves each, written by thrifty, and by emlearn, m2cgen and
 TL2cgen where installed, compiled with -Os, without the driver; a cascade at its budget beside the same cascade walked
-to its end, and what it takes to compile 100,000 splits.
+to its end.
 Bytes are code and constants of the object file; instructions a row are counted by QEMU (-icount) and are not cycles.
 ``limits``: bytes announced and measured, and accuracy on new rows at limits of flash, at the budget of the fit, beside
 trees of LightGBM cut to the same bytes by the same exporter, and forests in emlearn's tables where it is installed, the
@@ -19,10 +19,8 @@ Needs arm-none-eabi-gcc and qemu-system-arm (`make test-device` installs them).
 
 import argparse
 import importlib.util
-import os
 import subprocess
 import tempfile
-import time
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -341,33 +339,6 @@ def same(data):
             print(f"| {tool} | {found['M4F'][0]:,} | {counts} | {labels.mean():.1%} |", flush=True)
 
 
-def many_splits():
-    """What it takes to compile 100,000 splits as tables."""
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(6000, 20)).astype(np.float32), rng.integers(2, size=6000)
-    forest = RandomForestClassifier(100, max_leaf_nodes=1001, random_state=0, n_jobs=1).fit(X, y)
-    with tempfile.TemporaryDirectory() as folder:
-        by_thrifty(Path(folder), forest, "int16")
-        command = [
-            "arm-none-eabi-gcc",
-            "-std=c99",
-            *BOARDS["M4F"][1],
-            "-mthumb",
-            "-Os",
-            "-c",
-            "thrifty_model.c",
-        ]
-        began = time.perf_counter()
-        _, status, used = os.wait4(subprocess.Popen(command, cwd=folder).pid, 0)
-        took = time.perf_counter() - began
-        size = run("arm-none-eabi-size", "thrifty_model.o", text=True, cwd=folder).stdout.split()[6]
-    n_splits = sum(one.tree_.n_leaves - 1 for one in forest.estimators_)
-    print(
-        f"\n{n_splits:,} splits as tables: {int(size):,} bytes, compiled in {took:.1f} s of which "
-        f"{used.ru_utime:.1f} s of processor, {used.ru_maxrss / 1024:.0f} MB, status {status}"
-    )
-
-
 def at_a_budget():
     """A cascade at its budget, and walked to its end."""
     X, y = load_breast_cancer(return_X_y=True)
@@ -470,8 +441,7 @@ def main():
     asked = parser.parse_args()
     if "agree" in asked.parts:
         agree()
-    if "same" in asked.parts:
-        many_splits()  # first: a process that is started counts the memory of this one
+    if "same" in asked.parts:  # first: a process that is started counts the memory of this one
         same(asked.data)
         at_a_budget()
     if "limits" in asked.parts:

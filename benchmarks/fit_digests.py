@@ -40,8 +40,8 @@ def fits():
         "cascade, auto": thrifty.BudgetedClassifier(
             forest, **small | {"stages": replace(few, structure="auto")}
         ),
-        "cascade, neighbours": thrifty.BudgetedClassifier(
-            forest, **small | {"stages": replace(few, structure="neighbours")}
+        "cascade, tree of purchases": thrifty.BudgetedClassifier(
+            forest, **small | {"stages": replace(few, structure="tree")}
         ),
         "dynamod gbrt": thrifty.DynaModGbrtClassifier(forest, options=BoostedOptions(n_trees=10), **SEED),
         "dynamod lin": thrifty.DynaModLinClassifier(GaussianNB(), gamma=0.01, **SEED),

@@ -1,7 +1,7 @@
 """The user's models: ``CascadeClassifier`` and ``CascadeRegressor`` against thresholds that everyone writes first.
 
     python benchmarks/own_models.py [letter covtype miniboone satimage cpu_act pol] [--seeds 3] [--columns noise none]
-    python benchmarks/own_models.py networks | specialists | seconds | decision
+    python benchmarks/own_models.py networks | specialists | autogluon | seconds | decision
 
 Data lie in THRIFTY_DATA (default ../shared/data). Models are fitted once, in four folds and on all rows for fitting;
 their answers are kept in THRIFTY_CACHE (default a temporary folder), and all designs read the same ones. Budgets are
@@ -235,7 +235,7 @@ def in_front(pool):
 
 
 def plan(pool, columns, seed, after):
-    """Function of a budget to score and cost of each test row, and families of rules in force."""
+    """Function of a budget to score and cost of each test row, families of rules, models that answer; the cascade."""
     if columns == "noise":
         rng = np.random.default_rng(seed)
         pool = pool._replace(X=[rng.normal(size=(len(rows), 1)) for rows in pool.X])
@@ -252,14 +252,24 @@ def plan(pool, columns, seed, after):
         done, policy = router.replay(**log), router.policy_
         rules = [router.frontier_.rule[place] for place in (policy.lower, policy.upper)]
         chosen = [pool.names.index(name) for name in done.model]
-        return scores[every, chosen], done.cost, zip(rules, (1 - policy.share, policy.share), strict=True)
+        rules = zip(rules, (1 - policy.share, policy.share), strict=True)
+        return scores[every, chosen], done.cost, rules, chosen
 
-    return at
+    return at, cascade
+
+
+def least_share(cascade):
+    """Least share of the price of the best single model at which the plan is within .003 of it, out of fold."""
+    router, shares = cascade.router_, np.arange(1, 100) / 100
+    budgets = shares * router.model_costs[router.best_model]
+    alone = max(one.score for one in cascade.alternatives_ if one.name.endswith("alone"))
+    is_near = cascade.score_of(cascade.frontier_.quality_at(budgets)) >= alone - 0.003
+    return float(min(shares[is_near], default=1.0))
 
 
 def compare(label, pools, columns="", after=None, *, front=False):
     """Print a table of one pool for each seed."""
-    began, lines, gains, families, left_out = time.process_time(), {}, {}, Counter(), []
+    began, lines, gains, families, left_out, near = time.process_time(), {}, {}, Counter(), [], []
     for seed, pool in enumerate(pools):
         prices = dict(zip(pool.names, pool.prices.tolist(), strict=True))
 
@@ -270,7 +280,14 @@ def compare(label, pools, columns="", after=None, *, front=False):
         best = scores_of(pool.outputs[0], pool.y[0]).mean(axis=0).argmax()
         alone = scores_of(pool.outputs[1][:, best], pool.y[1]), pool.prices[best]
         rivals = {word: thresholds(pool, word == "combined", charge) for word in ("thresholds", "combined")}
-        ours, before = plan(pool, columns, seed, after), in_front(pool) if front and not seed else None
+        ours, cascade = plan(pool, columns, seed, after)
+        before = in_front(pool) if front and not seed else None
+        near.append(
+            [
+                (share, (ours(max(share * alone[1], pool.prices.min()))[0] - alone[0]).mean())
+                for share in (least_share(cascade), 0.3)
+            ]
+        )
         for share in SHARES:
             budget = share * pool.prices[best]
             if budget < pool.prices.min():
@@ -278,7 +295,7 @@ def compare(label, pools, columns="", after=None, *, front=False):
                 continue
             results = {word: rival(budget) for word, rival in rivals.items()}
             rival = max((score for score, _ in results.values()), key=np.mean)
-            score, cost, rules = ours(budget)
+            score, cost, rules, _ = ours(budget)
             results |= {"plan": (score, cost), "best single": alone}
             results |= {"in front": before(budget)} if before else {}
             gains.setdefault(seed, {})[share] = score - rival
@@ -300,6 +317,10 @@ def compare(label, pools, columns="", after=None, *, front=False):
     cells = {s: np.mean([(one[s].mean(), error(one[s])) for one in gains.values()], axis=0) for s in gains[0]}
     texts = ["{:+.4f}+-{:.4f}".format(*cells[s]) if s in cells else "-" for s in SHARES]
     print(f"{'gain':22s}" + "".join(text.rjust(16) for text in texts))
+    (share, there), (_, at_3) = np.mean(near, axis=0)
+    print(
+        f"within .003 of the best single at share {share:.2f}, out of fold: {there:+.4f}; at .3: {at_3:+.4f}"
+    )
     whole = [np.mean([*one.values()], axis=0) for one in gains.values()]
     mean, spread = (np.mean([statistic(one) for one in whole]) for statistic in (np.mean, error))
     worst = min(gain / max(sd, 1e-9) for gain, sd in cells.values())
@@ -353,6 +374,70 @@ def specialists(table, seeds):
                 X, y = ([part[rows] for part, rows in zip(both, kept, strict=True)] for both in (X, y))
             pools.append(pool_of(f"{table}{seed}_{setting[:5]}", models, prices, X, y, may_learn))
         compare(f"{table}, {setting}", pools)
+
+
+def autogluon():
+    """AutoGluon's fast models and ensembles in a plan, beside ``infer_limit`` (run ``gluon.py`` first).
+
+    Single models that are more accurate than all faster ones, what ``infer_limit`` chooses at each limit, and the whole
+    ensemble. Gains are over the fastest model of the ensemble; the time of decisions is in the plan's.
+    """
+    arrays = np.load(CACHE / "autogluon.npz")
+    halves = arrays["held"], arrays["new"][:, :-1]
+    X, y = (np.split(arrays[name], [len(halves[0])]) for name in "Xy")
+    *price, whole = arrays["seconds"] * 1e6
+    price = np.array(price)
+    ensemble, single, every = arrays["new"][:, -1], np.eye(len(price)), np.arange(len(y[1]))
+
+    def answers(weights, half=0):
+        return np.tensordot(halves[half], weights / weights.sum(), (1, 0))
+
+    def score(weights):
+        return scores_of(answers(weights), y[0]).mean()
+
+    whole_weights, scores = arrays["weights"], np.array([score(one) for one in single])
+    is_best = [s > max([0, *scores[price < p]]) for p, s in zip(price, scores, strict=True)]
+    parts = [*single[is_best], *arrays["limits"], whole_weights]
+    fastest = single[min(np.flatnonzero(whole_weights), key=lambda model: price[model])]
+    least, most = (scores_of(outputs, y[1]).mean() for outputs in (answers(fastest, 1), ensemble))
+    asked = {"+".join(arrays["names"][part > 0]): part for part in parts}
+    used = np.array([*asked.values()]) > 0
+    outputs = [np.stack([answers(part, half) for part in asked.values()], axis=1) for half in (0, 1)]
+    X = [part.astype(float) for part in X]
+    pool, after = Pool([*asked], used @ price, X, y, outputs), {name: {} for name in asked}
+    for one, other in permutations(range(len(asked)), 2):
+        if (used[one] >= used[other]).all():
+            after[pool.names[one]][pool.names[other]] = float(price @ (used[one] & ~used[other]))
+    ours, _ = plan(pool, "none", 0, after)
+
+    def show(what, outputs, microseconds):
+        right, loss = scores_of(outputs, y[1]).mean(), -np.log(np.maximum(outputs[every, y[1]], 1e-15)).mean()
+        gain = (right - least) / (most - least)
+        print(
+            f"{what:60s} {microseconds:6.1f} us, accuracy {right:.4f}, {gain:4.0%} of the gain, log-loss {loss:.4f}"
+        )
+
+    def show_plan(microseconds):
+        budget = microseconds
+        for _ in range(3):  # less the time of decisions
+            began = time.process_time()
+            _, cost, _, chosen = ours(budget)
+            deciding = (time.process_time() - began) / len(every) * 1e6
+            budget = microseconds - deciding
+        show(
+            f"  plan for {microseconds / whole:.0%} of the ensemble's seconds",
+            outputs[1][every, chosen],
+            cost.mean() + deciding,
+        )
+
+    for name, one, cost in zip(arrays["names"], single, price, strict=True):
+        show(name, answers(one, 1), cost)
+    show("AutoGluon's ensemble", ensemble, whole)
+    for share, weights in zip(arrays["shares"], arrays["limits"], strict=True):
+        cost = price @ (weights > 0)
+        show(f"infer_limit {share:.0%}: {'+'.join(arrays['names'][weights > 0])}", answers(weights, 1), cost)
+        show_plan(cost)
+        show_plan(share * whole)
 
 
 def seconds():
@@ -422,7 +507,7 @@ def main():
     )
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    others = {"networks": networks, "seconds": seconds, "decision": decision}
+    others = {"networks": networks, "autogluon": autogluon, "seconds": seconds, "decision": decision}
     others["specialists"] = lambda: [specialists(table, given.seeds) for table in ("satimage", "letter")]
     for part in given.parts:
         if part in others:

@@ -2,7 +2,7 @@
 
     python benchmarks/small_budgets.py letters pol heart --keep after.json
     python benchmarks/small_budgets.py letters pol heart --keep after.json --against before.json
-    python benchmarks/small_budgets.py switch context --structures line neighbours auto
+    python benchmarks/small_budgets.py switch context --structures line tree auto
 
 `before.json` is what the same command kept with another checkout in PYTHONPATH. Rows are drawn at random, `--rows` of
 them for the fit and up to 4,000 others for the test, once for each of `--splits` splits; default settings; the full
@@ -201,7 +201,7 @@ def main():
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0, help="of the first split")
     parser.add_argument("--asked", type=float, help="budget of the fit, and the only one that is looked at")
-    parser.add_argument("--structures", nargs="+", choices=["line", "neighbours", "auto"], default=[None])
+    parser.add_argument("--structures", nargs="+", choices=["line", "tree", "auto"], default=[None])
     parser.add_argument("--keep", help="file that keeps what was measured, and is read again")
     parser.add_argument("--against", help="such a file of another checkout")
     chosen = parser.parse_args()

@@ -160,7 +160,7 @@ def _make_fits_small(patch):
 
     from thrifty.engine.full import crossfit
     from thrifty.learners.cascade import estimators as cascade
-    from thrifty.learners.cascade import gates, neighbours, plan
+    from thrifty.learners.cascade import gates, plan
     from thrifty.learners.trees.boosting import Boosting
 
     for default in (HistGradientBoostingClassifier, HistGradientBoostingRegressor):
@@ -173,10 +173,6 @@ def _make_fits_small(patch):
     patch.setattr(plan, "NESTED_ORDERING", replace(plan.NESTED_ORDERING, n_trees=5, max_depth=4))
     for name in ("ORDERS", "ORDERS_OF_SEVERAL"):  # nothing to compare, which is most of a small fit
         patch.setattr(plan, name, {"gain": plan.ORDERS["gain"]})
-    small = {"ROWS_IN_SEARCH": 200, "GROUPS": 10, "STEPS": (1.6, 1.25)}
-    small |= {"SHARPNESS": (1.25, 0.8), "PULLS": (1e-3, 1e-1), "TRIALS": 300}
-    for name, value in small.items():
-        patch.setattr(neighbours, name, value)
     patch.setattr(gates, "SCORE_ONLY", replace(gates.SCORE_ONLY, n_trees=10))
     patch.setattr(gates, "ALL_COLUMNS", replace(gates.ALL_COLUMNS, n_trees=10))
     patch.setattr(gates, "REGRESSION_GATE_SIZES", (replace(gates.REGRESSION_GATE_SIZES[0], n_trees=20),))

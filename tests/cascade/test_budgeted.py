@@ -497,6 +497,7 @@ def test_progress_is_told_from_the_first_step_to_the_last(rows):
         "growing stages",
         "learning gates",
         "looking for branches",
+        "growing a tree of purchases",
         "choosing the operating point",
     ]
     assert all(done == total for done, total in last.values())

@@ -96,7 +96,6 @@ def test_what_several_orders_begin_with_is_grown_once(monkeypatch):
 def test_stages_of_few_rows_stop_at_some_hundred_purchases():
     wide = problem(np.random.default_rng(0).normal(size=(100, 2000)), np.arange(100) % 2 == 0, (SMALL,))
     assert wide.places[-1] == MAX_PURCHASES
-    assert replace(wide, structure="neighbours").places[-1] == 2000
 
 
 def test_a_lead_counts_a_row_of_weight_two_as_two_rows():

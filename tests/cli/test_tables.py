@@ -35,7 +35,7 @@ def test_orders_by_row_are_fitted_on_request_and_refused_for_rankings(run, small
     table = pd.DataFrame(rng.normal(size=(900, 4)), columns=["way", "left", "right", "noise"])
     table["label"] = np.where(table["way"] > 0, table["left"] + 0.8, table["right"] - 0.8) > 0
     table.to_csv(tmp_path / "t.csv", index=False)
-    fit = (*FIT, tmp_path / "t.csv", "--structure", "neighbours", "-o", tmp_path / "s.thrifty")
+    fit = (*FIT, tmp_path / "t.csv", "--structure", "tree", "-o", tmp_path / "s.thrifty")
     said = run(*fit)
     assert said.code == 0
     assert "buys, by row, of 'way'" in said.out

@@ -17,9 +17,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from thrifty import CascadeClassifier, CascadeRegressor
-from thrifty.errors import InvalidInputError, NothingSavedWarning, SlowModelWarning
+from thrifty.errors import FullModelFailedWarning, InvalidInputError, NothingSavedWarning, SlowModelWarning
+from thrifty.learners.routing import model_cascade
+from thrifty.learners.routing.model_cascade import Seconds
 
 PRICES = {"bayes": 1.0, "tree": 2.0, "forest": 20.0}
+PRICES_OF_TWO = {"bayes": 1.0, "forest": 20.0}
 
 
 def models():
@@ -134,6 +137,7 @@ def test_a_certificate_bounds_the_loss_against_the_best_estimator(cascade, digit
     assert cascade.certificate_ is None
 
 
+@pytest.mark.filterwarnings("ignore::thrifty.errors.NothingSavedWarning")
 def test_answers_of_a_fitted_estimator_take_the_place_of_labels(digits):
     X, y, new, _ = digits
     fitted = [(name, model.fit(X[:500], y[:500])) for name, model in models()]
@@ -189,6 +193,28 @@ def test_seconds_are_measured_where_no_prices_are_given(slow_and_fast):
     assert cascade.model_prices_["forest"] > cascade.model_prices_["bayes"] > 0.0
 
 
+def test_a_call_costs_as_much_for_few_rows_as_for_all(digits, monkeypatch):
+    X, y, new, _ = digits
+    taken = {"bayes": Seconds(0.0, 1.0), "forest": Seconds(5000.0, 10.0)}
+    monkeypatch.setattr(model_cascade, "measure_seconds", lambda ask, _: taken[ask.args[0]])
+    monkeypatch.setattr(model_cascade, "_seconds_to_decide", lambda *_: 0.0)
+    fitted = [(name, model.fit(X[:450], y[:450])) for name, model in models() if name in taken]
+    how = {"cv": "prefit", "batch_size": len(new), "columns": False, "random_state": 0}
+    cascade = CascadeClassifier(fitted, **how).fit(X[450:], y[450:])
+    for share in (0.5, 0.75):
+        plan = cascade.at(share=share)
+        run = plan.run(new)
+        n_asked = (~np.isnan(run.asked_outputs[:, :, 0])).sum(axis=0)
+        assert 0 < n_asked[1] < 0.7 * len(new)
+        paid = sum(
+            taken[name].per_row * n + taken[name].per_call for name, n in zip(taken, n_asked, strict=True)
+        )
+        assert run.cost.sum() == pytest.approx(paid, rel=0.07)
+        assert plan.expected_cost_ == pytest.approx(run.cost.mean(), rel=0.07)
+        assert 0.9 * plan.budget < plan.expected_cost_ <= plan.budget * (1 + 1e-9)
+        assert [one.cost for one in plan.explain(new[:3])] == pytest.approx(plan.cost(new[:3]).tolist())
+
+
 def test_an_estimator_that_becomes_slow_is_named(slow_and_fast, digits, monkeypatch):
     cascade, slow = slow_and_fast
     monkeypatch.setattr(slow, "delay", 1.0)
@@ -236,3 +262,15 @@ def test_an_estimator_that_answers_nothing_is_named(digits):
     estimators = [("bayes", GaussianNB()), ("broken", broken)]
     with pytest.raises(InvalidInputError, match="the estimator 'broken'"):
         CascadeClassifier(estimators, model_prices={"bayes": 1, "broken": 2}).fit(X[450:], y[450:])
+
+
+def test_an_estimator_that_changes_its_classes_is_named_and_others_answer(digits, monkeypatch):
+    X, y, new, _ = digits
+    fitted = [(name, Recorder(model).fit(X[:450], y[:450])) for name, model in models() if name != "tree"]
+    cascade = CascadeClassifier(
+        fitted, model_prices=PRICES_OF_TWO, cv="prefit", columns=False, random_state=0
+    )
+    cascade.fit(X[450:], y[450:])
+    monkeypatch.setattr(fitted[1][1], "classes_", np.arange(10)[::-1])
+    with pytest.warns(FullModelFailedWarning, match=r"'forest' .* a model of the classes \[9, 8"):
+        assert set(cascade.route(new)) == {"bayes"}

@@ -1,8 +1,10 @@
+from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import minimize
 from sklearn.isotonic import IsotonicRegression
 
 from thrifty import ModelRouter, load, save
@@ -13,7 +15,7 @@ from thrifty.errors import InvalidInputError, MissingEvidenceWarning
 from thrifty.learners.routing import learn
 from thrifty.learners.routing import quality as quality_models
 from thrifty.learners.routing.learn import CrossFittedRules, clearly_better
-from thrifty.learners.routing.thresholds import N_CELLS, learn_calibration, learn_thresholds
+from thrifty.learners.routing.thresholds import N_CELLS, learn_calibration, learn_pooling, learn_thresholds
 from thrifty.reporting.measure import measure
 
 PRICES = {"tiny": 1.0, "small": 3.0, "large": 12.0}
@@ -451,3 +453,60 @@ def test_numbers_that_are_far_apart_are_asked_on():
     replay = router.replay(None, **log)
     assert replay.quality[is_hard].mean() > 0.99
     assert replay.cost[is_hard].mean() > 10.0 > 3.0 > replay.cost[~is_hard].mean()
+
+
+# -- class probabilities that are combined ---------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pooled():
+    """Three classes: a good model, one that guesses at random and is sure, and one that was not trained on class 2."""
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 3, 600)
+    scores = rng.normal(size=(600, 3, 3))
+    scores[np.arange(600), 0, y] += 2.0
+    scores[:, 1] *= 3.0
+    scores[np.arange(600), 2, y] += 4.0
+    evidence = np.exp(scores)
+    evidence[:, 2, 2] = 0.0
+    evidence /= evidence.sum(axis=2, keepdims=True)
+    quality = (evidence.argmax(axis=2) == y[:, None]) * 1.0
+    maps = learn_calibration(evidence, quality)
+    confidence, classes, answers = maps.of_log(evidence, None)
+    log = Log(quality, quality + 1.0, quality, quality + 1.0, answers, confidence, classes)
+    return y, evidence, maps, log, learn_pooling(log, 3)
+
+
+def test_a_model_that_guesses_hardly_counts_where_answers_are_combined(pooled):
+    y, _, _, log, pooling = pooled
+
+    def right(one):
+        chance = answers_at_hand(one, (0, 1))
+        return one.quality[np.arange(600), chance.argmax(axis=1)].mean()
+
+    assert right(replace(log, pooling=pooling)) >= log.quality[:, 0].mean()
+    chance = pooling.combine(log.classes, (0, 2))
+    assert (chance.argmax(axis=1) == y).mean() > max(log.quality[:, 0].mean(), log.quality[:, 2].mean())
+
+
+def test_weights_are_those_of_largest_likelihood(pooled):
+    y, _, _, log, pooling = pooled
+    rows = log.quality.any(axis=1)
+    scores, labels = np.log(np.maximum(log.classes[rows], 1e-4)), y[rows]
+
+    def loss(weights):
+        total = np.tensordot(weights, scores, axes=(0, 1))
+        likelihood = total[np.arange(len(labels)), labels] - np.log(np.exp(total).sum(axis=1))
+        return 5.0 * ((weights - 1 / 3) ** 2).sum() - likelihood.sum()
+
+    assert np.allclose(pooling.of[0, 1, 2], minimize(loss, np.ones(3)).x, atol=1e-3)
+    assert learn_pooling(replace(log, quality=np.zeros_like(log.quality)), 3) is None
+
+
+def test_a_model_does_not_rule_out_a_class_that_it_was_not_trained_on(pooled):
+    y, evidence, maps, log, _ = pooled
+    assert (evidence[:, 2, 2] == 0.0).all()
+    assert log.classes[:, 2, 2].mean() == pytest.approx((y == 2).mean(), abs=0.1)
+    assert np.allclose(log.classes.sum(axis=2), 1.0)
+    with pytest.raises(InvalidInputError, match="must know each model"):
+        replace(maps, missed=maps.missed[:2]).validate()

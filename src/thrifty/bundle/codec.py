@@ -47,6 +47,12 @@ class _Registered:
 
 _REGISTERED: dict[str, _Registered] = {}
 
+_GONE = dict.fromkeys(
+    ("Neighbours", "NeighbourStage", "NeighbourTurn", "TurnByNeighbours"),
+    "Version 0.3 wrote it for structure='neighbours', now StageOptions(structure='tree'): fit again.",
+)
+"""Classes that files of former versions may hold, and the way out."""
+
 
 def register(
     cls: AnyClass,
@@ -243,8 +249,10 @@ class ObjectReader:
         registered = _REGISTERED.get(name) if isinstance(name, str) else None
         if registered is None:
             raise InvalidInputError(
-                f"object {number} of the file must be one of the known classes; got {str(name)[:60]!r}. The file was "
-                f"not written by `save`, or by a version with other classes."
+                f"object {number} of the file must be one of the known classes; got {str(name)[:60]!r}. "
+                + _GONE.get(
+                    str(name), "The file was not written by `save`, or by a version with other classes."
+                )
             )
         facts = {registered.renamed.get(key, key): value for key, value in facts.items()}
         wanted = _fields_of(registered.cls)

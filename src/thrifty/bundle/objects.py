@@ -59,8 +59,8 @@ from thrifty.engine.trees.ensemble import children_of
 from thrifty.engine.trees.other_libraries import ForeignTrees
 from thrifty.engine.walk.calibration import Calibration
 from thrifty.engine.walk.chain import Chain
-from thrifty.engine.walk.kernel_neighbours import Neighbours, NeighbourStage, NeighbourTurn, TurnByNeighbours
-from thrifty.engine.walk.next_model import Cascades, Log, Programme, Routes, Thresholds
+from thrifty.engine.walk.mixture import Mixture, MixtureStage, TurnByGain
+from thrifty.engine.walk.next_model import Cascades, Log, Pooling, Programme, Routes, Thresholds
 from thrifty.engine.walk.policy import Policy
 from thrifty.engine.walk.stage import (
     BoostedStage,
@@ -101,14 +101,14 @@ _MAX_NESTED = 8
 
 _PLAIN: tuple[type, ...] = (
     *(BoostedStage, CascadeStage, ConfidentStage, ForeignStage, ForkStage, LeafStage, LinearStage),
-    *(NeighbourStage, NeighbourTurn, TurnByNeighbours, TurnByValue, Chain, ColumnType, Levels),
+    *(MixtureStage, TurnByGain, TurnByValue, Chain, ColumnType, Levels),
     *(PriceList, Discounts, ForgottenFunction, RowPrices, CostMatrix, ProbabilityLoss),
     *(AbsentFull, PrecomputedFull, StoredModel, Impute, Scale, KernelScores, LinearScores),
-    *(Cascades, Log, Programme, Routes, Calibration, QualityModel, TextReader, CostCertificate),
+    *(Cascades, Log, Pooling, Programme, Routes, Calibration, QualityModel, TextReader, CostCertificate),
     *(ForeignTrees, LevelSets, StageOptions, Prices, Certificate, ClassLoss, RankedQueries, FitRecord),
     *(BoostedOptions, LeafOptions, LinearOptions, Schema, Seconds),
 )
-_SHARED: tuple[type, ...] = (BinaryTask, MulticlassTask, RankingTask, RegressionTask, Neighbours)
+_SHARED: tuple[type, ...] = (BinaryTask, MulticlassTask, RankingTask, RegressionTask, Mixture)
 for _class in (*_PLAIN, *_SHARED):
     register(_class, shared=_class in _SHARED)
 # What measures need besides is not kept.

@@ -42,7 +42,7 @@ class Structure(StrEnum):
     """Order of purchases; see ``StageOptions``."""
 
     line = "line"
-    neighbours = "neighbours"
+    tree = "tree"
     auto = "auto"
 
 
@@ -144,8 +144,8 @@ def fit(
     structure: Annotated[
         Structure,
         typer.Option(
-            help="Order of purchases: the same for all rows (line), one of several, chosen by the first purchases, "
-            "where that is clearly better (auto), or one for each row, chosen by similar training rows (neighbours)."
+            help="Order of purchases: the same for all rows (line), a tree in which each row chooses by what it "
+            "holds (tree), or whichever is better (auto)."
         ),
     ] = Structure.auto,
     ignore: Ignore = None,

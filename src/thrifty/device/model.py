@@ -138,9 +138,9 @@ def device_model(chain: Chain, points: tuple[Policy, ...]) -> DeviceModel:
         )
     if chain.walker.has_forks:
         raise InvalidInputError(
-            "a system whose rows buy in orders of their own (branches, which structure='auto' may find, or "
-            "'neighbours') cannot be exported: a device has one order. Fit with StageOptions(structure='line') "
-            "or `thrifty fit --structure line`."
+            "a system whose rows buy in orders of their own (a tree of purchases, which structure='auto' may find) "
+            "cannot be exported: a device has one order. Fit with StageOptions(structure='line') or `thrifty fit "
+            "--structure line`."
         )
     if chain.price_list.by_row is not None:
         raise InvalidInputError(

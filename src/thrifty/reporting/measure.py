@@ -36,7 +36,6 @@ from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import ClassTask, CostMatrix
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.tasks.task import Task, mean_errors
-from thrifty.engine.walk.next_model import walk
 from thrifty.errors import InvalidInputError
 from thrifty.learners.routing.logs import check_evidence, costs_of, matrix, row_keys
 from thrifty.learners.routing.model_cascade import ModelCascade
@@ -715,8 +714,8 @@ def _measure_cascade(
     new = router.read_log(rows, **log).log
     others = []
     for plain in cascade.alternatives_:
-        replay = walk(plain.rule, 0, new)
-        others.append(Rival(plain.name, (float(replay.cost.mean()),), (float(scale(replay.quality.mean())),)))
+        cost, quality = router.state_.means_under(plain.rule, new)
+        others.append(Rival(plain.name, (cost,), (float(scale(quality)),)))
     for name, rival in rivals.items():
         if not isinstance(rival, ModelCascade) or rival.score_name != cascade.score_name:
             raise InvalidInputError(

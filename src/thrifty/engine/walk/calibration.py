@@ -51,11 +51,15 @@ class Calibration:
         Probability where evidence is missing.
     n_classes : int
         Evidence is a probability for each of so many classes, or with 1 a predicted number; 0 where it is a confidence.
+    missed : ndarray of shape (n_models, n_classes), optional
+        How often a model that is wrong misses each class, times the share of what its largest probability leaves that
+        goes by it; the rest of what is left keeps the model's proportions.
     """
 
     knots: tuple[Floats, ...]
     missing: Floats
     n_classes: int = 0
+    missed: Floats | None = None
 
     def of_numbers(self, model: int, evidence: Floats) -> Floats:
         """Probability that the answers of a model are right, by one number for each."""
@@ -66,7 +70,8 @@ class Calibration:
     def of_classes(self, model: int, chance: Floats) -> tuple[Floats, Floats, Ints]:
         """Confidence, calibrated class probabilities and classes of the answers of a model.
 
-        The largest probability is calibrated, the others keep their proportions.
+        The largest probability is calibrated. What it leaves goes to the other classes by their proportions, and by
+        how often the model misses each: a model that was not trained on a class does not rule it out.
         """
         if self.n_classes == 1:
             return self.of_numbers(model, chance[:, 0]), chance, np.full(len(chance), UNCOMPARED)
@@ -75,11 +80,18 @@ class Calibration:
         answer = chance.argmax(axis=1)
         top = chance[rows, answer]
         confidence = self.of_numbers(model, top)
-        scaled = chance * ((1.0 - confidence) / np.maximum(1.0 - top, 1e-9))[:, None]
+        others = chance / np.maximum(1.0 - top, 1e-9)[:, None]
+        if self.missed is not None:
+            missed = self.missed[model]
+            others = others * (1.0 - missed.sum()) + missed
+            others[rows, answer] = 0.0
+            others /= np.maximum(others.sum(axis=1), 1e-9)[:, None]
+        scaled: Floats = others * (1.0 - confidence)[:, None]
         scaled[rows, answer] = confidence
         if missing.any():
             scaled[missing] = 1.0 / self.n_classes
-        return confidence, scaled, np.where(missing, UNCOMPARED, answer)
+            answer[missing] = UNCOMPARED
+        return confidence, scaled, answer
 
     def of_log(self, evidence: Floats, answers: Ints | None) -> tuple[Floats, Floats | None, Ints | None]:
         """Confidence, class probabilities and answers of a log of all models; see ``Log``."""
@@ -95,19 +107,25 @@ class Calibration:
 
     def take(self, models: Ints) -> "Calibration":
         """The maps of these models only."""
-        return replace(self, knots=tuple(self.knots[model] for model in models), missing=self.missing[models])
+        missed = None if self.missed is None else self.missed[models]
+        knots = tuple(self.knots[model] for model in models)
+        return replace(self, knots=knots, missing=self.missing[models], missed=missed)
 
     def with_model(self, quality: float) -> "Calibration":
         """The maps with that of a further model, of which no evidence is known."""
         constant = np.array([[0.0], [quality]])
-        return replace(self, knots=(*self.knots, constant), missing=np.append(self.missing, quality))
+        missed = None if self.missed is None else np.pad(self.missed, ((0, 1), (0, 0)))
+        return replace(
+            self, knots=(*self.knots, constant), missing=np.append(self.missing, quality), missed=missed
+        )
 
     def validate(self) -> "Calibration":
         """Refuse knots that are no monotone map."""
         for knots in self.knots:
             if knots.ndim != 2 or len(knots) != 2 or not knots.size or (np.diff(knots[0]) <= 0).any():
                 raise InvalidInputError("knots of a calibration must be pairs of numbers, the first rising.")
-        if self.missing.shape != (len(self.knots),) or self.n_classes < 0:
+        missed = self.missed is None or self.missed.shape == (len(self.knots), self.n_classes)
+        if self.missing.shape != (len(self.knots),) or self.n_classes < 0 or not missed:
             raise InvalidInputError("a calibration must know each model where evidence is missing.")
         return self
 

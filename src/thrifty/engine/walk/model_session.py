@@ -39,6 +39,8 @@ class PricedModels:
         Canonical form in which answers are compared, None where nothing could be parsed.
     calibration : Calibration or None
         Maps from evidence to confidence, where the fit had evidence.
+    calls : float
+        What every row pays for calls about its batch, whatever it asks.
     """
 
     names: tuple[str, ...]
@@ -49,6 +51,7 @@ class PricedModels:
     without_answers: frozenset[str]
     normalise: Callable[[Any], Any]
     calibration: Calibration | None = None
+    calls: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,7 @@ class ModelSession(Session):
         self._compared: dict[int, str] = {}
         self._is_substitute = False
         self._forms: list[Any] = []
-        self.cost = 0.0
+        self.cost = models.calls
         self._decide()
 
     @property

@@ -24,8 +24,58 @@ DIGITS = 6
 N_ANSWERS = 10
 """Different answers that a model might give, where votes are combined without class probabilities."""
 
+LEAST_CHANCE = 1e-4
+"""Probability of a class below which models are not told apart."""
+_NO_MODEL, _UNKNOWN = np.array([-1]), np.array([np.nan])
+
 _HINGES = (0.5, 0.7, 0.85, 0.95)
 """Confidences at which the gain of asking on may bend."""
+
+COST_RATIOS = (0.2, 5.0)
+"""By what factor the cost of a model may be expected to change with what the others returned."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pooling:
+    """How class probabilities of several models are combined: a logarithmic opinion pool of each set of models.
+
+    Attributes
+    ----------
+    n_models, max_asks : int
+        Number of models, and size of the largest sets.
+    weights : tuple of ndarray of shape (size of the set,)
+        For each set of 1 to ``max_asks`` models, in the order of their size: exponents of their probabilities.
+    """
+
+    n_models: int
+    max_asks: int
+    weights: tuple[Floats, ...]
+
+    @cached_property
+    def of(self) -> dict[tuple[int, ...], Floats]:
+        """Weights by set."""
+        return dict(zip(sets_of(self.n_models, self.max_asks)[1:], self.weights, strict=True))
+
+    def suits(self, log: "Log") -> bool:
+        """True if there are weights for each set of models of the log."""
+        sizes = [(len(asked),) for asked in sets_of(self.n_models, self.max_asks)[1:]]
+        return self.n_models == log.n_models and [one.shape for one in self.weights] == sizes
+
+    def combine(self, classes: Floats, asked: tuple[int, ...]) -> Floats:
+        """Combined class probabilities of rows, from those of the models asked, shape (n_rows, n_classes)."""
+        weights = self.of[asked]
+        score = weights[0] * log_chance(classes[:, asked[0]])
+        for model, weight in zip(asked[1:], weights[1:], strict=True):
+            score += weight * log_chance(classes[:, model])
+        chance: Floats = np.exp(score - score.max(axis=1, keepdims=True))
+        chance /= chance.sum(axis=1, keepdims=True)
+        return chance
+
+
+def log_chance(chance: Floats) -> Floats:
+    """Logarithm of probabilities, of at least ``LEAST_CHANCE``."""
+    result: Floats = np.log(np.maximum(chance, LEAST_CHANCE))
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +97,8 @@ class Log:
         units in which their squared error is what quality lacks to 1; ``answers`` are not compared.
     after : ndarray of shape (n_models, n_models), optional
         Share of its cost that a model (row) takes where another one (column) was asked before.
+    pooling : Pooling, optional
+        How class probabilities of several models are combined.
     """
 
     prior: Floats
@@ -57,6 +109,7 @@ class Log:
     evidence: Floats | None = None
     classes: Floats | None = None
     after: Floats | None = None
+    pooling: Pooling | None = None
 
     def __len__(self) -> int:
         return len(self.prior)
@@ -73,7 +126,7 @@ class Log:
     def take(self, models: Ints) -> "Log":
         """These models only."""
         after = None if self.after is None else self.after[np.ix_(models, models)]
-        return replace(self._each(lambda array: array[:, models]), after=after)
+        return replace(self._each(lambda array: array[:, models]), after=after, pooling=None)
 
     def _each(self, change: Callable[[Any], Any]) -> "Log":
         names = ("prior", "expected", "quality", "cost", "answers", "evidence", "classes")
@@ -102,6 +155,14 @@ class Step(NamedTuple):
     """Expected quality of that answer; NaN where the rule has no estimate."""
     bar: Floats | None = None
     """Confidence from which on the rule stops, where it compares with one."""
+
+
+def nothing_asked(log: Log, first: int) -> Step:
+    """The step of rows that all ask the same model first."""
+    if len(log) == 1:  # a session is as fast as this is
+        return Step(np.array([first]), _NO_MODEL, _UNKNOWN)
+    n_rows = len(log)
+    return Step(np.full(n_rows, first), np.full(n_rows, -1), np.full(n_rows, np.nan))
 
 
 class Rules(Protocol):
@@ -162,7 +223,7 @@ class Cascades:
         first, second, third = map(int, self.models[place])
         n_rows, unknown = len(log), np.full(len(log), np.nan)
         if first not in asked:
-            return Step(np.full(n_rows, first), np.full(n_rows, -1), unknown)
+            return nothing_asked(log, first)
         if second < 0 or third in asked:
             return Step(np.full(n_rows, -1), np.full(n_rows, first if second < 0 else third), unknown)
         if second not in asked:
@@ -221,7 +282,7 @@ class Thresholds:
         """Decide by the confidence of the answer at hand."""
         sequence, n_rows, n_asked = self.models[place], len(log), len(asked)
         if not asked:
-            return Step(np.full(n_rows, sequence[0]), np.full(n_rows, -1), np.full(n_rows, np.nan))
+            return nothing_asked(log, int(sequence[0]))
         answer, confidence = best_at_hand(log, asked if self.combines else (int(sequence[n_asked - 1]),))
         if n_asked == len(sequence) or sequence[n_asked] < 0:
             return Step(np.full(n_rows, -1), answer, confidence)
@@ -285,6 +346,9 @@ class Programme:
         For each set of 0 to ``max_asks - 1`` models: gain of asking each further model, before its own cost.
     reads_confidence : bool
         Whether evidence is the calibrated confidence of answers; programmes of version 0.3 read it as it was given.
+    further : tuple of ndarray of shape (n_columns, n_other_models)
+        For each set of 1 to ``max_asks - 1`` models: cost of each further model, as a multiple of what was expected.
+        Empty where costs do not vary, and in programmes of version 0.3, which keep what was expected.
     """
 
     prices: Floats
@@ -294,13 +358,21 @@ class Programme:
     stop: tuple[Floats, ...]
     gain: tuple[Floats, ...]
     reads_confidence: bool = False
+    further: tuple[Floats, ...] = ()
 
     @cached_property
     def _places(self) -> dict[tuple[int, ...], int]:
         return {asked: place for place, asked in enumerate(sets_of(len(self.mean_cost), self.max_asks))}
 
+    @cached_property
+    def _first(self) -> Ints:
+        """First model to ask at each price, where nothing of the row is read."""
+        return first_largest(self.gain[0][0].T - self.prices[:, None] * self.mean_cost)
+
     def decide(self, place: int, asked: tuple[int, ...], log: Log) -> Step:
         """Decide by the gain over stopping."""
+        if not asked and not self.reads_row:
+            return nothing_asked(log, int(self._first[place]))
         number = self._places[asked]
         columns = self.columns(log, asked)
         n_rows = len(log)
@@ -313,6 +385,8 @@ class Programme:
             return Step(np.full(n_rows, -1), answer, value)
         others = others_of(asked, log.n_models)
         cost = self.expected_cost(log, asked)[:, others]
+        if asked and self.further:
+            cost = cost * np.clip(columns @ self.further[number - 1], *COST_RATIOS)
         gain = columns @ self.gain[number][:, :, place] - self.prices[place] * cost
         best = first_largest(gain)
         go = np.round(gain[np.arange(n_rows), best], DIGITS) > 0.0
@@ -330,6 +404,8 @@ class Programme:
     def columns(self, log: Log, asked: tuple[int, ...]) -> Floats:
         """Features of a state that the programme reads."""
         columns = state_columns(log, asked, self.reads_row, reads_evidence=not self.reads_confidence)
+        if asked and self.further and not self.reads_row:
+            columns = np.column_stack([columns, *cost_surprises(log, asked, self.mean_cost)])
         return (
             np.column_stack([columns, *confidence_columns(log, asked)]) if self.reads_confidence else columns
         )
@@ -349,7 +425,11 @@ class Programme:
         sizes = [(self.columns(row, asked).shape[1], len(asked)) for asked in sets]
         stop = [size for size in sizes if size[1]]
         gain = [(n, log.n_models - size, self.n_rules) for n, size in sizes if size < self.max_asks]
-        return [array.shape for array in self.stop] == stop and [array.shape for array in self.gain] == gain
+        further = [size[:2] for size in gain[1:]] if self.further else []
+        return all(
+            [array.shape for array in arrays] == sizes
+            for arrays, sizes in ((self.stop, stop), (self.gain, gain), (self.further, further))
+        )
 
 
 def sets_of(n_models: int, max_asks: int) -> list[tuple[int, ...]]:
@@ -368,11 +448,12 @@ def first_largest(values: Floats, axis: int = -1) -> Ints:
     return largest
 
 
-def answers_at_hand(log: Log, asked: tuple[int, ...]) -> Floats:
+def answers_at_hand(log: Log, asked: tuple[int, ...], pooled: Floats | None = None) -> Floats:
     """Probability that each answer at hand is right, shape (n_rows, n_asked): of all that was returned so far.
 
-    Class probabilities are averaged over the models asked. Without them, answers are votes whose weights are the
-    log-odds of their confidence (naive Bayes over ``N_ANSWERS`` answers). An answer that could not be parsed is wrong.
+    Class probabilities are combined by the logarithmic pool of the log, or averaged where it has none. Without them,
+    answers are votes whose weights are the log-odds of their confidence (naive Bayes over ``N_ANSWERS`` answers). An
+    answer that could not be parsed is wrong.
     Of numbers it is the expected quality: the target lies around each of them with the error that is expected of its
     model, and counts by the inverse of that error.
     """
@@ -389,19 +470,27 @@ def answers_at_hand(log: Log, asked: tuple[int, ...]) -> Floats:
             elif log.classes.shape[2] == 1:
                 chance = _mean_of_numbers(_differences(log, models), chance)
             else:
-                chance = _mean_of_classes(log, models, answers, chance)
+                chance = _of_answers(_pooled(log, asked) if pooled is None else pooled, answers, chance)
     rounded: Floats = np.round(chance, DIGITS)
     return rounded
 
 
-def _mean_of_classes(log: Log, models: list[int], answers: Ints, alone: Floats) -> Floats:
-    """Mean class probability of each answer over the models asked."""
+def _pooled(log: Log, asked: tuple[int, ...]) -> Floats:
+    """Combined class probabilities of the models asked, shape (n_rows, n_classes)."""
     assert log.classes is not None
-    total = log.classes[:, models[0]]
-    for model in models[1:]:
+    if len(asked) == 1:
+        return log.classes[:, asked[0]]
+    if log.pooling is not None and asked in log.pooling.of:
+        return log.pooling.combine(log.classes, asked)
+    total = log.classes[:, asked[0]]
+    for model in asked[1:]:
         total = total + log.classes[:, model]
-    mean = total[np.arange(len(log))[:, None], np.maximum(answers, 0)] / len(models)
-    return np.where(answers >= 0, mean, alone)
+    return total / len(asked)
+
+
+def _of_answers(pooled: Floats, answers: Ints, alone: Floats) -> Floats:
+    """Combined probability of each answer."""
+    return np.where(answers >= 0, pooled[np.arange(len(answers))[:, None], np.maximum(answers, 0)], alone)
 
 
 def _differences(log: Log, models: list[int]) -> Floats:
@@ -437,6 +526,8 @@ def _votes(answers: Ints, alone: Floats) -> Floats:
 def best_at_hand(log: Log, asked: tuple[int, ...]) -> tuple[Ints, Floats]:
     """Model whose answer is most probably right, and that probability, each of shape (n_rows,)."""
     chance = answers_at_hand(log, asked)
+    if len(asked) == 1:
+        return np.repeat(asked, len(log)), chance[:, 0]
     best = chance.argmax(axis=1)
     return np.array(asked)[best], chance[np.arange(len(log)), best]
 
@@ -449,7 +540,8 @@ def confidence_columns(log: Log, asked: tuple[int, ...]) -> list[Floats]:
     if not asked:
         return []
     assert log.evidence is not None
-    chance, models = answers_at_hand(log, asked), list(asked)
+    pooled = None if log.classes is None or log.classes.shape[2] == 1 else _pooled(log, asked)
+    chance, models = answers_at_hand(log, asked, pooled), list(asked)
     best = chance.max(axis=1)
     columns = [best, best * best, *(np.maximum(best - hinge, 0.0) for hinge in _HINGES)]
     if len(asked) > 1:
@@ -457,11 +549,15 @@ def confidence_columns(log: Log, asked: tuple[int, ...]) -> list[Floats]:
     if log.classes is not None and log.classes.shape[2] == 1:
         above = np.triu_indices(len(models), 1)
         columns += [*np.sqrt(_differences(log, models)[:, *above]).T]
-    elif log.classes is not None:
-        mean = log.classes[:, models].mean(axis=1)
-        second = np.sort(mean, axis=1)[:, -2]
-        columns += [best - second, -(mean * np.log(np.maximum(mean, 1e-9))).sum(axis=1)]
+    elif pooled is not None:
+        second = np.partition(pooled, -2, axis=1)[:, -2]
+        columns += [best - second, -(pooled * np.log(np.maximum(pooled, 1e-9))).sum(axis=1)]
     return columns
+
+
+def cost_surprises(log: Log, asked: tuple[int, ...], expected: Floats) -> list[Floats]:
+    """Logarithm of what each answer cost, as a multiple of what was expected: long answers tell hard rows."""
+    return [np.log(np.clip(log.cost[:, model] / expected[..., model], 0.1, 10.0)) for model in asked]
 
 
 def state_columns(
@@ -482,11 +578,8 @@ def state_columns(
         others = others_of(asked, log.n_models)
         if asked and len(others):
             columns.append(log.prior[:, others].max(axis=1))
-    surprise = [
-        np.log(np.clip(log.cost[:, model] / log.expected[:, model], 0.1, 10.0)) if reads_row else None
-        for model in asked
-    ]
-    columns += [column for column in surprise if column is not None]
+    surprise = cost_surprises(log, asked, log.expected) if reads_row else []
+    columns += surprise
     if log.evidence is not None and reads_evidence:
         columns += [log.evidence[:, model] for model in asked]
     if log.answers is None or not asked:
@@ -528,6 +621,11 @@ Asker = Callable[[int, Ints], None]
 def walk(rules: Rules, place: int, log: Log) -> Replay:
     """Follow one rule on a log that holds what every model returned."""
     return walk_mixed([(np.arange(len(log)), rules, place)], log)
+
+
+def shares_asked(asked: Ints, n_models: int) -> Floats:
+    """Share of rows that ask each model, from the numbers of those asked, -1 behind the last."""
+    return np.bincount(asked[asked >= 0], minlength=n_models) / max(len(asked), 1)
 
 
 def walk_mixed(parts: Sequence[tuple[Ints, Rules, int]], log: Log, ask: Asker | None = None) -> Replay:

@@ -398,7 +398,7 @@ class ForkStage:
 
     Attributes
     ----------
-    nodes : tuple of CascadeStage or NeighbourStage
+    nodes : tuple of CascadeStage or MixtureStage
         The nodes.
     """
 

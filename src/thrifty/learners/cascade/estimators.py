@@ -29,7 +29,6 @@ from thrifty.errors import (
 )
 from thrifty.learners.cascade.evaluation import BEYOND_DOUBT, compare
 from thrifty.learners.cascade.learn import LearnedCascade, learn_cascade, n_repeats_for
-from thrifty.learners.cascade.neighbours import unsupported_reason
 from thrifty.learners.cascade.plan import find_plans
 from thrifty.learners.cascade.problem import (
     CAPACITIES,
@@ -92,11 +91,10 @@ class StageOptions:
         no longer help. None is (20, 4), from 1,000 rows on (35, 6) and from 1,500 on (40, 10) too, at two to four
         times the usual learning rate, and twice as many trees of half the step for numbers; with 100 rows to 1,000,
         (20, 4) with smaller penalties too.
-    structure : {"auto", "line", "neighbours"}, default="auto"
-        Whether all rows buy in one order ("line"); in a line or, where that is clearly better out of fold, in branches,
-        one of which the values of the first purchases choose ("auto"); or each row buys what is best for it, by
-        training rows that are alike in what it holds ("neighbours"). The latter keeps up to 16,000 training rows in the
-        model and in its file. A ranker has a line only.
+    structure : {"auto", "line", "tree"}, default="auto"
+        Whether all rows buy in one order ("line"); in a line or, where that is clearly better out of fold, in a tree of
+        purchases, in which what a row holds decides what it buys next ("auto"); or, for classes, in a tree in any case
+        in which every row chooses every purchase ("tree"). A ranker has a line only.
     max_bins : int, default=255
         Bins per column.
     max_bytes : int, optional
@@ -192,12 +190,6 @@ class BudgetedCascade(ChainEstimator):
                 rows = rows.with_enough_folds()
             prices = self._price_list(rows)
             check_spending(prices, budget)
-            if options.structure == "neighbours" and (
-                why := unsupported_reason(len(rows.y), has_categories=len(self._categorical) > 0)
-            ):
-                raise InvalidInputError(
-                    f"structure='neighbours' cannot answer these rows: {why}. Give StageOptions(structure='line')."
-                )
             full = self._full()
             by_row = prices.by_row
             problem = CascadeProblem(
@@ -289,11 +281,12 @@ class BudgetedCascade(ChainEstimator):
         check_sizes(options.sizes)
         check_count("max_bins", options.max_bins, min_value=2, max_value=255)
         if options.structure not in get_args(Structure):
-            gone = " 'neighbours' replaces 'graph'." if options.structure == "graph" else ""
+            is_gone = options.structure in ("graph", "neighbours")
             raise InvalidInputError(
-                f"structure must be 'line' (all rows buy in one order), 'auto' (or in branches, where these are "
-                f"clearly better) or 'neighbours' (each in its own, chosen by training rows that are alike); got "
-                f"{options.structure!r}.{gone}"
+                f"structure must be 'line' (all rows buy in one order), 'auto' (or in a tree of purchases, where that "
+                f"is clearly better) or 'tree' (in a tree in any case); got {options.structure!r}."
+                + is_gone
+                * f" 'tree' takes the place of {options.structure!r}."
             )
         for name in ("max_stages", "max_bytes"):
             if getattr(options, name) is not None:
@@ -735,11 +728,11 @@ class BudgetedRanker(BudgetedCascade):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.stages is not None and self.stages.structure == "neighbours":
+        if self.stages is not None and self.stages.structure == "tree":
             raise InvalidParameterError(
                 "structure",
                 "must be 'line' or 'auto', which is a line here, for a ranking of documents, which buys for all rows "
-                "in one order; got 'neighbours'.",
+                "in one order; got 'tree'.",
             )
 
     def _task_of(self, y: Any, weight: Floats) -> RankingTask:  # noqa: ARG002 - there are no weights

@@ -33,8 +33,7 @@ from thrifty.learners.cascade.evaluation import (
     overconfidence_ratio,
 )
 from thrifty.learners.cascade.gates import with_learned_gates
-from thrifty.learners.cascade.neighbours import NeighbourGraph, find_neighbours
-from thrifty.learners.cascade.nodes import NodeTrees, grow_branches, grow_nodes
+from thrifty.learners.cascade.nodes import NodeTrees, grow_branches
 from thrifty.learners.cascade.plan import PlanComparison, choose_plan, nested_scores
 from thrifty.learners.cascade.problem import EVERY_PLACE, AnsweredProblem, Plan, RowNodes
 from thrifty.learners.cascade.stages import (
@@ -45,9 +44,10 @@ from thrifty.learners.cascade.stages import (
     score_fold,
     trees_within_bytes,
 )
+from thrifty.learners.cascade.tree import PurchaseTree, find_tree
 from thrifty.rows import content_folds
 
-Graph = tuple[NeighbourGraph | Branches, Candidate]
+Graph = tuple[PurchaseTree | Branches, Candidate]
 """A structure in which rows buy in different orders, and its evaluation."""
 
 MIN_ROWS = 300
@@ -66,8 +66,8 @@ class LearnedCascade:
     ----------
     plan : Plan
         The chosen order and size.
-    staged : StagedTrees, NeighbourGraph or Branches
-        Trees or neighbours learned from all rows; of a line only the stages that are kept.
+    staged : StagedTrees, PurchaseTree or Branches
+        Trees or mixture learned from all rows; of a line only the stages that are kept.
     calibrations : list of ndarray
         Calibration of each stage.
     blend : ndarray
@@ -84,7 +84,7 @@ class LearnedCascade:
     """
 
     plan: Plan
-    staged: StagedTrees | NeighbourGraph | Branches
+    staged: StagedTrees | PurchaseTree | Branches
     calibrations: list[Floats]
     blend: Floats
     policy: Policy
@@ -270,7 +270,7 @@ def n_repeats_for(task: Task, n_rows: int) -> int:
 def _with_operating_points(
     problem: AnsweredProblem,
     plan: Plan,
-    structure: StagedTrees | NeighbourGraph | Branches,
+    structure: StagedTrees | PurchaseTree | Branches,
     candidate: Candidate,
 ) -> LearnedCascade:
     """Choose operating points of a candidate, and build the learned cascade."""
@@ -409,14 +409,19 @@ def best_graph(
     candidate: Candidate,
     branches: "Future[TriedBranches | None] | None" = None,
 ) -> Graph | None:
-    """Neighbours if they are asked for or, with "auto", branches that are clearly better than the line; else None."""
+    """A tree of purchases if one is asked for or, with "auto", clearly better; else None."""
     if problem.structure == "line" or not supports_branching(problem):
         return None
-    if problem.structure == "neighbours":
-        return _neighbours(problem, plan, line)
+    if problem.structure == "tree":
+        return _tree(problem, plan, line)
     tried = try_branches(problem, plan) if branches is None else branches.result()
     problem.progress("looking for branches", 1, 1)
-    return None if tried is None else best_branches(problem, line, candidate, tried)
+    branched = None if tried is None else best_branches(problem, line, candidate, tried)
+    tree = _tree(problem, plan, line)
+    best = candidate if branched is None else branched[1]
+    if tree is None or compare_over_budgets(problem, tree[1], best) <= CLEARLY_BETTER:
+        return branched
+    return tree
 
 
 def supports_branching(problem: AnsweredProblem) -> bool:
@@ -468,17 +473,15 @@ def best_branches(
     return replace(tried.branches, trees=grown.trees), branched
 
 
-def _neighbours(problem: AnsweredProblem, plan: Plan, line: Grown[StagedTrees]) -> Graph | None:
-    """Neighbours, where they are supported."""
-    parted = find_neighbours(problem, plan, line.trees)
-    if parted is None:
+def _tree(problem: AnsweredProblem, plan: Plan, line: Grown[StagedTrees]) -> Graph | None:
+    """A tree of purchases by a mixture, or None; unless one is asked for, also where the first fold shows it behind."""
+    is_wanted = problem.structure == "tree"
+    grown = find_tree(problem, plan, line.trees, line.scores.out_of_fold, is_wanted=is_wanted)
+    problem.progress("growing a tree of purchases", 1, 1)
+    if grown is None:
         return None
-    graph, out_of_fold, node, served = parted
-    nodes = RowNodes(graph.sets, node)
-    if len(problem.task.classes) == 0:
-        grown = _grow_nodes(problem, graph, nodes, plan, line.n_trees)
-        candidate = with_learned_gates(problem, evaluate_stages(problem, grown.scores))
-        return replace(graph, trees=grown.trees), candidate
+    tree, out_of_fold, node, served = grown
+    nodes = RowNodes(tree.sets, node)
     scores = StageScores(
         np.concatenate([out_of_fold, line.scores.out_of_fold[:, -1:]], axis=1),
         served[:, None][:, : n_tied_stages(problem, nodes.shared)],
@@ -486,31 +489,7 @@ def _neighbours(problem: AnsweredProblem, plan: Plan, line: Grown[StagedTrees]) 
         costs=problem.costs_at(nodes),
         nodes=None,
     )
-    return graph, with_learned_gates(problem, evaluate_stages(problem, scores))
-
-
-def _grow_nodes(
-    problem: AnsweredProblem, graph: NeighbourGraph, nodes: RowNodes, plan: Plan, of_line: Sequence[int]
-) -> Grown[NodeTrees]:
-    """Grow trees for the nodes, of each level as many as the stage of the line has that holds about as many columns."""
-    n_columns = np.array([len(columns) for columns in plan.sets])
-    alike = [int(np.argmin(np.abs(n_columns - len(level[0])))) for level in graph.sets]
-    n_trees: Sequence[int] = [of_line[stage] for stage in alike]
-    rows, node = np.arange(problem.n_rows), nodes.node
-    assert node is not None  # of a graph
-    grow = partial(grow_nodes, problem, graph.sets, node, plan.boosting)
-    if problem.max_bytes is not None:
-        room = problem.max_bytes - graph.neighbour_bytes
-        n_trees = trees_within_bytes(room, n_trees, lambda counts: grow(counts, rows).n_bytes)
-
-    def score(fold: Ints) -> FoldScores:
-        rest = np.setdiff1d(rows, fold, assume_unique=True)
-        return _fold_scores(problem, fold, nodes, grow(n_trees, rest))
-
-    with ThreadPoolExecutor(problem.n_threads) as pool:
-        whole = pool.submit(grow, n_trees, rows)
-        jobs = [pool.submit(score, fold) for fold in problem.folds]
-        return _Jobs(whole, jobs).result(problem, nodes, "growing trees of nodes")
+    return tree, evaluate_stages(problem, scores)
 
 
 def _fold_scores(problem: AnsweredProblem, fold: Ints, nodes: RowNodes, grown: NodeTrees) -> FoldScores:

@@ -56,8 +56,8 @@ SEARCH_ROWS = 6_000
 EVALUATION_FOLDS, EVALUATION_SEED = 4, 500
 """Folds by which gates, blends and comparisons are cross-fitted where only some of the rows are held out."""
 
-Structure = Literal["line", "neighbours", "auto"]
-"""One order for all rows ("line"), orders by row ("neighbours"), or a line or branches, as is better ("auto")."""
+Structure = Literal["line", "tree", "auto"]
+"""One order for all rows ("line"), a tree of purchases ("tree"), or whichever of both is better ("auto")."""
 
 
 def slower(size: Boosting) -> Boosting:
@@ -123,7 +123,7 @@ class CascadeProblem(TrainingSet):
         Sizes of a stage to choose from.
     n_stages : int, optional
         Places along the order; None is chosen from the number of purchases.
-    structure : {"line", "neighbours", "auto"}
+    structure : {"line", "tree", "auto"}
         Whether all rows buy in one order.
     max_bytes : int, optional
         Bytes that the trees of all stages may take in a file.
@@ -153,8 +153,7 @@ class CascadeProblem(TrainingSet):
     def places(self) -> Ints:
         """Numbers of purchases after which a row may stop."""
         n_purchases = int((self.price_list.prices > 0).sum())
-        if self.structure != "neighbours":
-            n_purchases = min(n_purchases, max(MAX_PURCHASES, self.n_rows // 4))
+        n_purchases = min(n_purchases, max(MAX_PURCHASES, self.n_rows // 4))
         return stopping_places(n_purchases, MAX_STAGES if self.n_stages is None else self.n_stages)
 
     def plan(self, name: str, order: Ints, boosting: Boosting) -> "Plan":

@@ -39,7 +39,7 @@ from thrifty.engine.tasks.regression import RegressionTask, regression_of
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.buying import buy_answers
 from thrifty.engine.walk.model_session import ModelSession
-from thrifty.engine.walk.next_model import DIGITS, Log, Thresholds, walk
+from thrifty.engine.walk.next_model import DIGITS, Thresholds
 from thrifty.errors import (
     FullModelFailedError,
     FullModelFailedWarning,
@@ -55,6 +55,7 @@ from thrifty.learners.estimators.base import PickledWithVersion, all_or_nothing
 from thrifty.learners.estimators.checks import check_count, check_seed, check_training_rows, validated
 from thrifty.learners.routing.frontier import RouterFrontier
 from thrifty.learners.routing.router import N_FOLDS, ModelRouter, NewLog
+from thrifty.learners.routing.state import RouterState
 from thrifty.rows import fingerprints
 
 N_REPEATS = 5
@@ -252,11 +253,13 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             self.model_prices_ = self._prices(rows, batch_size)
             outputs = np.stack([one.outputs for one in cross_fitted], axis=1)
             self._learn_scale(rows, outputs)
-            self.router_ = self._plan(rows, outputs, budget, seed)
+            self.router_ = self._plan(rows, outputs, budget, batch_size, seed)
             self._mention_no_gain()
         return self
 
-    def _plan(self, rows: TrainingRows, outputs: Floats, budget: float | None, seed: int) -> ModelRouter:
+    def _plan(
+        self, rows: TrainingRows, outputs: Floats, budget: float | None, batch_size: int, seed: int
+    ) -> ModelRouter:
         """Learn which estimator to ask about which row, from their outputs out of fold.
 
         Reading the columns takes time too. Where seconds are measured, and ``columns`` does not say it, the router
@@ -289,9 +292,15 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         chosen = int(np.argmax(gains))
         self.decision_seconds_ = seconds[chosen]
         self.reads_columns_ = self.reads_columns_ and chosen == 0
+        router, measured = routers[chosen], self.model_prices_
         # Each question is followed by a decision.
-        self.model_prices_ = {name: price + seconds[chosen] for name, price in self.model_prices_.items()}
-        return routers[chosen].with_prices(self.model_prices_)
+        self.model_prices_ = {name: price + seconds[chosen] for name, price in measured.items()}
+        calls = [
+            self.seconds_[name].per_call / batch_size * measured[name] / self.model_prices_[name]
+            for name in router.pool_
+        ]
+        router.state_ = replace(router.state_, calls=np.array(calls), batch_size=batch_size)
+        return router.with_prices(self.model_prices_)
 
     def _answers_of(self, reference: str, models: Mapping[str, Any], X: Any, y: Any) -> Any:
         if y is not None:
@@ -346,14 +355,14 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             Thresholds(np.array([[place]]), np.empty((1, 0)), combines=False) for place in range(len(pool))
         ]
         named = [(f"{name} alone", rule) for name, rule in zip(pool, alone, strict=True)]
-        pair = _one_threshold(log, self.expected_cost_ if router.budget is None else router.budget)
+        pair = _one_threshold(router.state_, self.expected_cost_ if router.budget is None else router.budget)
         if pair is not None:
             first, second = (pool[place] for place in pair.models[0])
             named.append((f"{first}, then {second} below a confidence of {pair.cuts[0, 0]:.3g}", pair))
-        replays = [walk(rule, 0, log) for _, rule in named]
+        means = [router.state_.means_under(rule, log) for _, rule in named]
         return tuple(
-            Alternative(name, float(one.cost.mean()), self.score_of(float(one.quality.mean())), rule)
-            for (name, rule), one in zip(named, replays, strict=True)
+            Alternative(name, cost, self.score_of(quality), rule)
+            for (name, rule), (cost, quality) in zip(named, means, strict=True)
         )
 
     @property
@@ -936,9 +945,11 @@ def _seconds_to_decide(router: ModelRouter, X: Floats, evidence: Floats) -> floa
     return max(taken)
 
 
-def _one_threshold(log: Log, budget: float) -> Thresholds | None:
+def _one_threshold(state: RouterState, budget: float) -> Thresholds | None:
     """The best pair of models with one threshold on the confidence of the first, within a budget; None if none is."""
+    log = state.log
     assert log.evidence is not None
+    share_sent = np.linspace(0.0, 1.0, len(log) + 1)
     n_rows, best, rule = len(log), (-np.inf, 0.0), None
     for first, second in permutations(range(log.n_models), 2):
         confidence = np.round(log.evidence[:, first], DIGITS)
@@ -947,6 +958,9 @@ def _one_threshold(log: Log, budget: float) -> Thresholds | None:
         further = log.share_after(second, (first,)) * log.cost[order, second]
         gain = (log.quality[:, second] - log.quality[:, first])[order]
         cost = log.cost[:, first].mean() + np.append(0.0, np.cumsum(further)) / n_rows
+        share = np.zeros((n_rows + 1, log.n_models))
+        share[:, first], share[:, second] = 1.0, share_sent
+        cost += state.unreached(share)
         quality = log.quality[:, first].mean() + np.append(0.0, np.cumsum(gain)) / n_rows
         ends = np.r_[True, np.diff(confidence) > 0.0, True]  # rows of equal confidence go on together
         quality[~ends | (cost > budget)] = -np.inf

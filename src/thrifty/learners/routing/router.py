@@ -11,6 +11,8 @@ import copy
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -159,6 +161,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
     """Canonical form in which answers are compared, None where nothing could be parsed; a subclass may replace it."""
 
     _min_rows = MIN_ROWS
+    _priced: tuple[Any, Any, PricedModels | None] = (None, None, None)
 
     def __init__(
         self,
@@ -319,16 +322,20 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         if budget is None:
             self._set_policy(state.policy.at(len(state.policy) - 1))
         elif self.confidence is None:
-            self._set_policy(state.policy.within(budget))
+            within = state.policy.within(budget)
+            self._set_policy(state.affordable(within, budget, attrgetter("expected_cost")))
         else:
             n_rows = len(state.log)
             bounds = CostBounds(state.evidence, n_rows, max(int(_N_NEXT * n_rows), 1))
-            self._set_policy(bounds.within(state.policy, budget, self.confidence))
+            within = bounds.within(state.policy, budget, self.confidence)
+            bound_of = partial(bounds.bound, confidence=self.confidence)
+            self._set_policy(state.affordable(within, budget, bound_of))
 
     def _set_policy(self, policy: Policy) -> None:
         self.policy_ = policy
         self.pool_ = list(self.state_.pool)
-        self.expected_cost_, self.expected_score_ = policy.expected_cost, policy.expected_score
+        self.expected_cost_ = policy.expected_cost + self.state_.mixing_cost(policy)
+        self.expected_score_ = policy.expected_score
         self.certificate_: Certificate | CostCertificate | None = None
 
     def restored(
@@ -406,6 +413,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             state,
             log=replace(log, cost=costs, expected=expected),
             single_cost=single,
+            calls=None if state.calls is None else state.calls * factor,
             model=None if state.model is None else state.model.with_costs(factor),
         )
         return self._relearned(
@@ -490,6 +498,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             calibration=None if calibration is None else calibration.take(kept),
             log=whole.take(kept),
             evidence_mean=np.append(state.evidence_mean, 0.0)[kept],
+            calls=None if state.calls is None else np.append(state.calls, 0.0)[kept],
             single_cost=np.append(state.single_cost, spent),
             single_quality=np.append(state.single_quality, whole.quality[:, -1].mean()),
             models_without_answers=(*state.models_without_answers, name),
@@ -601,8 +610,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         state, (Z, keys), policy = self._fitted(), self._read(X), self.policy_
         known = state.log
         if state.model is None:
-            shape = len(keys), len(state.pool)
-            prior, expected = (np.broadcast_to(mean, shape) for mean in state.means)
+            prior, expected = (np.repeat(mean[None], len(keys), axis=0) for mean in state.means)
         elif is_in_force and not any(
             state.families[state.point_family[point]].reads_row for point in (policy.lower, policy.upper)
         ):
@@ -614,7 +622,9 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         answers = None if known.answers is None else np.full(prior.shape, UNPARSED)
         evidence = None if known.evidence is None else unknown.copy()
         classes = None if known.classes is None else np.zeros((*prior.shape, known.classes.shape[2]))
-        log = Log(prior, expected, unknown, unknown.copy(), answers, evidence, classes, known.after)
+        log = Log(
+            prior, expected, unknown, unknown.copy(), answers, evidence, classes, known.after, known.pooling
+        )
         return NewLog(log, keys)
 
     def read_log(
@@ -683,7 +693,9 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             (np.flatnonzero(mask), state.families[state.point_family[place]], int(state.point_place[place]))
             for mask, place in masks
         ]
-        return walk_mixed(parts, new.log, ask)
+        replay = walk_mixed(parts, new.log, ask)
+        policy = self.policy_ if point is None else state.policy.at(point)
+        return replay._replace(cost=replay.cost + state.unreached_at(policy))
 
     def run(self, ask: Callable[[str, Ints], Any], X: Any, keys: Words | None = None) -> Replay:
         """Ask models in batches: each one about all rows that need it, at the same place, in one call.
@@ -733,11 +745,12 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
     def _first(self, new: NewLog) -> tuple[Ints, Floats]:
         """First model that each row asks, and what the row is expected to pay for it and all that follow."""
         state = self._fitted()
-        first, cost = np.empty(len(new.log), np.intp), np.empty(len(new.log))
+        first = np.empty(len(new.log), np.intp)
+        cost = np.full(len(new.log), state.mixing_cost(self.policy_))
         for mask, point in self._parts(new.keys):
             ask = state.first_asked(point, new.log.rows(mask))
             first[mask] = ask
-            cost[mask] = new.log.expected[np.flatnonzero(mask), ask] + state.mean_further_cost(point)[ask]
+            cost[mask] += new.log.expected[np.flatnonzero(mask), ask] + state.mean_further_cost(point)[ask]
         return first, cost
 
     # -- answers ------------------------------------------------------------------------------------
@@ -786,20 +799,26 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         return float(np.nanmean(self.replay(X, quality, cost, answers, evidence).quality))
 
     def _priced_models(self) -> PricedModels:
-        state, policy, prices = self._fitted(), self.policy_, self.model_prices
-        return PricedModels(
-            state.pool,
-            tuple(prices[name] for name in state.pool),
-            tuple(
-                (share, state.families[state.point_family[point]], int(state.point_place[point]))
-                for share, point in ((1.0 - policy.share, policy.lower), (policy.share, policy.upper))
-            ),
-            self.model_costs,
-            state.evidence_mean,
-            frozenset(state.models_without_answers),
-            self.normalise,
-            state.calibration,
-        )
+        """Models, prices and rules of sessions, checked once for each policy and not at every start."""
+        policy, models, priced = self._priced
+        if priced is None or policy is not self.policy_ or models is not self.models:
+            state, policy, prices = self._fitted(), self.policy_, self.model_prices
+            priced = PricedModels(
+                state.pool,
+                tuple(prices[name] for name in state.pool),
+                tuple(
+                    (share, state.families[state.point_family[point]], int(state.point_place[point]))
+                    for share, point in ((1.0 - policy.share, policy.lower), (policy.share, policy.upper))
+                ),
+                self.model_costs,
+                state.evidence_mean,
+                frozenset(state.models_without_answers),
+                self.normalise,
+                state.calibration,
+                state.unreached_at(policy),
+            )
+            self._priced = policy, self.models, priced
+        return priced
 
     def sessions(self, X: Any, new: NewLog) -> list[ModelSession]:
         """A session of each row, which functions that tell prices read as they were given."""
@@ -1003,8 +1022,9 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         state = self._fitted()
         bounds = CostBounds.on_held_out(self._evidence_on(new), state.evidence, duplicates, n_next)
         other = copy.copy(self)
-        other._set_policy(bounds.within(state.policy, budget, confidence))
-        bound = bounds.bound(other.policy_, confidence)
+        within = bounds.within(state.policy, budget, confidence)
+        other._set_policy(state.affordable(within, budget, partial(bounds.bound, confidence=confidence)))
+        bound = bounds.bound(other.policy_, confidence) + state.mixing_cost(other.policy_)
         other.certificate_ = CostCertificate(
             float(budget), bound, float(confidence), bounds.n_rows, int(n_next)
         )
@@ -1015,7 +1035,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         check_confidence(confidence)
         n_rows = check_count("n_rows", n_rows)
         bounds = CostBounds(self._fitted().evidence, len(self.state_.log), n_rows)
-        return n_rows * bounds.bound(self.policy_, confidence)
+        bound = bounds.bound(self.policy_, confidence)
+        return n_rows * (bound + self.state_.mixing_cost(self.policy_))
 
     def explain(
         self, X: Any = None, quality: Any = None, cost: Any = None, answers: Any = None, evidence: Any = None

@@ -1,6 +1,6 @@
 """State of a fitted router, and how the policy is learned from it: rules out of fold, and their hull."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,8 +11,8 @@ from thrifty.arrays import Floats, Ints, Words
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.thresholds import convex_hull
 from thrifty.engine.walk.calibration import Calibration
-from thrifty.engine.walk.next_model import Cascades, Log, Rules, Thresholds
-from thrifty.engine.walk.policy import Policy
+from thrifty.engine.walk.next_model import Cascades, Log, Rules, Thresholds, shares_asked, walk
+from thrifty.engine.walk.policy import SLACK, Policy
 from thrifty.errors import InvalidInputError
 from thrifty.learners.routing.learn import (
     CrossFittedRules,
@@ -23,10 +23,13 @@ from thrifty.learners.routing.learn import (
     shrunk,
 )
 from thrifty.learners.routing.quality import QualityModel, TextReader
+from thrifty.learners.routing.thresholds import learn_pooling
 from thrifty.rows import fingerprints, labelled_keys
 
 MAX_POOL = 8
 """Models that the policy chooses from: those of the best cascades and those nearest the Pareto front."""
+_N_WALKED = 2000
+"""Rows on which the share that asks each model is measured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +66,12 @@ class RouterState:
         Models that were added later: the log does not know their answers, which are not compared.
     calibration : Calibration or None
         Maps from evidence to confidence, where the fit has evidence.
+    calls : ndarray of shape (n_pool,) or None
+        What a row pays of one call of each model in a batch, a part of its cost; None where prices are of rows alone.
+    batch_size : int
+        Rows of such a batch.
+    point_share : ndarray of shape (n_points, n_pool) or None
+        Share of rows that ask each model at each point, where there are ``calls``.
     """
 
     names: tuple[str, ...]
@@ -86,6 +95,48 @@ class RouterState:
     columns: tuple[str, ...] | None = None
     models_without_answers: tuple[str, ...] = ()
     calibration: Calibration | None = None
+    calls: Floats | None = None
+    batch_size: int = 1
+    point_share: Floats | None = None
+
+    def unreached(self, share: Floats) -> Floats:
+        """What each row pays for calls beyond those in the prices of the models that it asks, given shares that ask.
+
+        A model is called about a batch if any of its rows asks it, and a call costs as much for few rows as for all.
+        """
+        if self.calls is None:
+            return np.zeros(share.shape[:-1])
+        is_called = 1.0 - (1.0 - share) ** self.batch_size
+        beyond: Floats = (self.calls * np.round(is_called - share, 9)).sum(axis=-1)
+        return beyond
+
+    def unreached_at(self, policy: Policy) -> float:
+        """The same at the point in force, or the mix of two, of which a batch calls the models of both."""
+        if self.point_share is None:
+            return 0.0
+        lower, upper = self.point_share[[policy.lower, policy.upper]]
+        return float(self.unreached((1.0 - policy.share) * lower + policy.share * upper))
+
+    def mixing_cost(self, policy: Policy) -> float:
+        """What a row pays at a mix beyond the mean of its two points: calls of models that only one of them asks."""
+        if self.point_share is None:
+            return 0.0
+        lower, upper = self.unreached(self.point_share[[policy.lower, policy.upper]])
+        return self.unreached_at(policy) - float((1.0 - policy.share) * lower + policy.share * upper)
+
+    def means_under(self, rule: Rules, log: Log) -> tuple[float, float]:
+        """Mean cost and quality of the rows of a log under a rule that is none of the points."""
+        replay = walk(rule, 0, log)
+        calls = self.unreached(shares_asked(replay.asked, log.n_models))
+        return float(replay.cost.mean() + calls), float(replay.quality.mean())
+
+    def affordable(self, policy: Policy, budget: float, cost_of: Callable[[Policy], float]) -> Policy:
+        """The mix with as many rows at its dearer point as the budget affords, calls of both points included."""
+        for share in np.linspace(policy.share, 0.0, 1 if self.point_share is None else 51).tolist():
+            policy = policy.at(policy.lower, policy.upper, share)
+            if cost_of(policy) + self.mixing_cost(policy) <= budget * (1.0 + SLACK):
+                break
+        return policy
 
     def first_asked(self, point: int, log: Log) -> Ints:
         """First model that each row of a log asks under a point."""
@@ -157,6 +208,8 @@ class RouterState:
             "have expectations of each pool model": self.model is None or len(self.model.mean) == n_pool,
             "have calibrated evidence of each pool model": self.calibration is None
             or (self.log.evidence is not None and len(self.calibration.knots) == n_pool),
+            "have weights for each set of its models": self.log.pooling is None
+            or self.log.pooling.suits(self.log),
             "know the family and the rule of each point": n_points > 0
             and len(self.families) == len(self.family_names)
             and self.point_place.shape == self.point_family.shape
@@ -170,6 +223,9 @@ class RouterState:
             and self.point_quality.shape == (len(self.log), n_points),
             "know the models whose answers are not compared": set(self.models_without_answers)
             <= set(self.names),
+            "know the call of each pool model": self.calls is None or self.calls.shape == (n_pool,),
+            "know the share of rows that asks each model": self.point_share is None
+            or (self.calls is not None and self.point_share.shape == (n_points, n_pool)),
             "know each model alone": self.single_cost.shape
             == self.single_quality.shape
             == (len(self.names),),
@@ -192,6 +248,7 @@ NO_POLICY: dict[str, Any] = {
 
 def learn_policy(state: RouterState, max_asks: int) -> RouterState:
     """Learn all families, cross-fit them, and keep the points on the convex hull."""
+    state = replace(state, log=replace(state.log, pooling=learn_pooling(state.log, max_asks)))
     names: list[str] = []
     families: list[Rules] = []
     cross_fitted: list[CrossFittedRules] = []
@@ -209,6 +266,12 @@ def learn_policy(state: RouterState, max_asks: int) -> RouterState:
         cross_fitted.append(own)
     n_rules = [family.n_rules for family in families]
     quality, cost = clearly_better(_together(cross_fitted), state.log.quality)
+    share = None
+    if state.calls is not None:
+        some = state.log.rows(np.arange(0, len(state.log), -(-len(state.log) // _N_WALKED)))
+        walks = [walk(family, rule, some) for family in families for rule in range(family.n_rules)]
+        share = np.array([shares_asked(one.asked, some.n_models) for one in walks])
+        cost = cost + state.unreached(share)
     # Means that differ in their last bits only are the same point: the simpler family comes first.
     hull = convex_hull(rounded(cost.mean(axis=0)), np.round(quality.mean(axis=0), 9))
     return replace(
@@ -219,6 +282,7 @@ def learn_policy(state: RouterState, max_asks: int) -> RouterState:
         point_place=np.concatenate([np.arange(n) for n in n_rules])[hull],
         point_quality=quality[:, hull],
         point_cost=cost[:, hull],
+        point_share=None if share is None else share[hull],
     ).validate()
 
 

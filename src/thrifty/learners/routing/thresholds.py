@@ -15,10 +15,15 @@ from sklearn.isotonic import IsotonicRegression
 
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.engine.walk.calibration import Calibration
-from thrifty.engine.walk.next_model import Log, Thresholds, best_at_hand
+from thrifty.engine.walk.next_model import Log, Pooling, Thresholds, best_at_hand, log_chance, sets_of
 
 N_CELLS = 64
 _MAX_PASSES = 5
+_MAX_STEPS = 20
+_POOLING_ROWS = 2000
+"""Rows from which weights of a pool are learned, at most: there are no more of them than models that may be asked."""
+_RIDGE_ROWS = 10.0
+"""Rows for which equal weights count in a pool."""
 _TOLERANCE = 1e-9
 """Gain in quality below which a rule is not better than a simpler one."""
 
@@ -42,7 +47,79 @@ def learn_calibration(evidence: Floats, quality: Floats) -> Calibration:
     knots = tuple(
         knots_of(shown[:, model], quality[:, model], float(mean[model])) for model in range(quality.shape[1])
     )
-    return Calibration(knots, mean, 0 if evidence.ndim == 2 else evidence.shape[2])
+    n_classes = 0 if evidence.ndim == 2 else evidence.shape[2]
+    missed = _missed_classes(evidence, quality) if n_classes > 1 else None
+    return Calibration(knots, mean, n_classes, missed)
+
+
+def _labels_of(answers: Ints, quality: Floats) -> Ints:
+    """Class of each row that a model answered rightly, else -1."""
+    right = (quality > 0.5) & (answers >= 0)
+    labels: Ints = np.where(right.any(axis=1), answers[np.arange(len(answers)), right.argmax(axis=1)], -1)
+    return labels
+
+
+def _missed_classes(evidence: Floats, quality: Floats) -> Floats:
+    """``missed`` of ``Calibration``: the share of a mixture of two, by expectation and maximisation."""
+    n_models, n_classes = evidence.shape[1:]
+    answers = np.where(np.isnan(evidence[:, :, 0]), -1, evidence.argmax(axis=2))
+    labels = _labels_of(answers, quality)
+    missed = np.zeros((n_models, n_classes))
+    for model in range(n_models):
+        wrong = np.flatnonzero((labels >= 0) & (answers[:, model] >= 0) & (labels != answers[:, model]))
+        counts = np.bincount(labels[wrong], minlength=n_classes) + 1.0
+        often = counts / counts.sum()
+        left = 1.0 - evidence[wrong, model].max(axis=1)
+        own = evidence[wrong, model, labels[wrong]] / np.maximum(left, 1e-9)
+        share, other = 0.5, often[labels[wrong]]
+        for _ in range(_MAX_STEPS):
+            by_often = share * other / (share * other + (1.0 - share) * own)
+            share = float((by_often.sum() + 1.0) / (len(wrong) + 2.0))
+        missed[model] = share * often
+    return missed
+
+
+def learn_pooling(log: Log, max_asks: int) -> Pooling | None:
+    """Weights of largest likelihood of each set of models, on rows whose class a model of the pool answered rightly.
+
+    A ridge around equal weights keeps them where models do not differ. Newton's method, on a thinned log.
+    """
+    if log.classes is None or log.classes.shape[2] == 1:
+        return None
+    assert log.answers is not None
+    labels = _labels_of(log.answers, log.quality)
+    rows = np.flatnonzero(labels >= 0)
+    if not len(rows):
+        return None
+    rows = rows[:: -(-len(rows) // _POOLING_ROWS)]
+    scores = log_chance(log.classes[rows])
+    at_label = scores[np.arange(len(rows)), :, labels[rows]]
+    sets = sets_of(log.n_models, min(max_asks, log.n_models))[1:]
+    weights = tuple(_pool_weights(scores[:, asked], at_label[:, asked]) for asked in sets)
+    return Pooling(log.n_models, min(max_asks, log.n_models), weights)
+
+
+def _pool_weights(scores: Floats, at_label: Floats) -> Floats:
+    n_rows, n_models, _ = scores.shape
+    equal = np.full(n_models, 1.0 / n_models)
+    weights, ridge = equal, _RIDGE_ROWS / n_rows
+    if n_models == 1:
+        return weights
+    for _ in range(_MAX_STEPS):
+        total = weights[0] * scores[:, 0]
+        for model in range(1, n_models):
+            total = total + weights[model] * scores[:, model]
+        chance = np.exp(total - total.max(axis=1, keepdims=True))
+        chance /= chance.sum(axis=1, keepdims=True)
+        weighted = scores * chance[:, None]
+        expected = weighted.sum(axis=2)
+        gradient = (at_label - expected).mean(axis=0) - ridge * (weights - equal)
+        second = np.einsum("nik,njk->ij", weighted, scores) / n_rows - expected.T @ expected / n_rows
+        step = np.linalg.solve(second + ridge * np.eye(n_models), gradient)
+        weights = weights + step * min(1.0, 1.0 / np.abs(step).max())
+        if np.abs(step).max() < 1e-4:
+            break
+    return weights
 
 
 def _isotonic_knots(shown: Floats, quality: Floats, mean: float) -> Floats:

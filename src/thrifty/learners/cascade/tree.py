@@ -1,0 +1,520 @@
+"""A tree of purchases in which every row chooses each purchase, by a mixture of what its class may look like.
+
+Columns are cut into a few levels. Each class is a mixture of components within which columns are independent
+(``engine/walk/mixture.py``), found by expectation maximisation (Dempster, Laird and Rubin, 1977); their number and how
+far a value speaks for those near it are chosen by the log-loss of one fold. Level by level, from a first purchase of
+all rows, every row goes on to the purchase with the largest expected gain for its price, by a mixture that has not seen
+its fold. Sets that hold the same columns are one node; those that most rows come to are the nodes of the next level,
+and a row chooses among the purchases that lead to one of them. Behind the last level all rows buy all purchases of the
+line, and are scored by the trees of the line.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thrifty.arrays import Floats, Ints
+from thrifty.engine.tasks.task import Task
+from thrifty.engine.trees import TreeEnsemble
+from thrifty.engine.trees.binning import BinnedTable
+from thrifty.engine.walk.mixture import Mixture, MixtureStage, TurnByGain
+from thrifty.engine.walk.stage import CascadeStage, ForkStage, Stage
+from thrifty.jit import kernel
+from thrifty.learners.cascade.evaluation import compare
+from thrifty.learners.cascade.problem import EVERY_PLACE, CascadeProblem, Plan
+from thrifty.learners.cascade.stages import StagedTrees, stored_bytes
+from thrifty.rows import uniforms
+
+MAX_LEVELS, UNEVEN = 24, 1.5
+"""Levels of a column, more values being cut into as many parts of equally many rows; and the largest ratio of steps
+between values for which positions are the values themselves, not their ranks."""
+
+MAX_ROWS = 16_000
+"""Rows that a mixture is learned from."""
+
+POOL, DEPTH, WIDTH = 24, 9, 64
+"""First purchases of the line's order, among which rows choose; purchases that they choose; and most nodes of a level,
+but for those without which rows could not go on."""
+
+COMPONENTS, MAX_COMPONENTS, ROWS_PER_COMPONENT = (1, 4, 16, 64, 256), 1_600, 5
+"""Components of a class to choose from, most of all classes, and rows of the class for each."""
+
+BANDWIDTHS, FIRST_BANDWIDTH = (0.3, 0.15, 0.6), 1.0
+"""How far a value speaks for those near it, in standard deviations of a column, and in the first round."""
+
+PULL = 0.3
+"""Rows of the class as a whole that are added to each component."""
+
+ROUNDS = 5
+"""Rounds of expectation maximisation."""
+
+JUDGED = (2, 4, 8)
+"""Purchases of the line after which settings are evaluated."""
+
+UNIT = 2.0**20
+"""Parts of a row are whole numbers of its share: sums of them do not depend on their order."""
+
+
+def coarse_levels(
+    table: BinnedTable, columns: Ints, weight: Floats
+) -> tuple[NDArray[np.uint8], Floats, NDArray[np.int64], list[Floats]]:
+    """Columns in at most ``MAX_LEVELS`` levels: codes, ends, offsets, and positions with a standard deviation of one.
+
+    Positions of few values at about even steps, such as counts, are the values; those of others are ranks.
+    """
+    codes = np.empty((table.n_rows, len(columns)), dtype=np.uint8)
+    ends, positions, offsets = list[Floats](), list[Floats](), [0]
+    for number, column in enumerate(columns):
+        own, cuts = table.codes[:, column], table.thresholds.of(int(column))
+        n_bins = len(cuts) + 1
+        is_known = own < n_bins
+        mass = np.bincount(own[is_known], weight[is_known], minlength=n_bins)
+        level_of, gaps = np.arange(n_bins), np.diff(cuts)
+        if n_bins > MAX_LEVELS:
+            middle = (np.cumsum(mass) - mass / 2) / max(mass.sum(), 1e-300)
+            level_of = np.minimum((middle * MAX_LEVELS).astype(int), MAX_LEVELS - 1)
+            level_of = np.unique(level_of, return_inverse=True)[1]
+        shares = np.bincount(level_of, mass)
+        if n_bins <= MAX_LEVELS and len(gaps) > 1 and gaps.max() <= UNEVEN * gaps.min():
+            # Cuts are half-way between values.
+            place = np.r_[cuts[0] - gaps[0] / 2, (cuts[1:] + cuts[:-1]) / 2, cuts[-1] + gaps[-1] / 2]
+        else:
+            place = (np.cumsum(shares) - shares / 2) / max(shares.sum(), 1e-300)
+        last_of = np.flatnonzero(np.diff(level_of))  # the last bin of every level but the last
+        ends.append(cuts[last_of])
+        mean = float(place @ shares) / max(float(shares.sum()), 1e-300)
+        spread = float(np.sqrt(np.square(place - mean) @ shares / max(float(shares.sum()), 1e-300)))
+        positions.append((place - mean) / (spread or 1.0))
+        codes[:, number] = np.where(is_known, level_of[np.minimum(own, n_bins - 1)], len(place))
+        offsets.append(offsets[-1] + len(last_of))
+    return codes, np.concatenate([np.empty(0), *ends]), np.array(offsets, dtype=np.int64), positions
+
+
+def smoothing(positions: Sequence[Floats], bandwidth: float) -> Floats:
+    """Kernels between any two levels of a column, rows summing to one, columns one after the other."""
+    parts = [np.empty(0)]
+    for place in positions:
+        near = np.eye(len(place) + 1)
+        near[:-1, :-1] = np.exp(-0.5 * np.square((place[:, None] - place[None, :]) / bandwidth))
+        # Rounded, so that the last bits of an exponential decide nothing.
+        parts.append((near / near.sum(axis=1, keepdims=True)).round(9).ravel())
+    return np.concatenate(parts)
+
+
+@kernel
+def maximise(
+    codes: NDArray[np.uint8],
+    weight: Floats,
+    starts: NDArray[np.int64],
+    n_levels: NDArray[np.int64],
+    first: Floats,
+    near: Floats,
+    seeds: Ints,
+    n_rounds: int,
+    pull: float,
+    share: Floats,
+    tables: Floats,
+) -> None:
+    """Write shares and tables of the components of one class, which begin at some of its rows."""
+    n_rows, n_columns = codes.shape
+    n, n_all = len(seeds), len(tables)
+    counts, base, mass, part = np.zeros((n_all, n)), np.zeros(n_all), np.zeros(n), np.empty(n)
+    total = 0.0
+    for i in range(n_rows):
+        total += weight[i]
+        for j in range(n_columns):
+            base[starts[j] + codes[i, j]] += weight[i]
+    for j in range(n_columns):
+        for at in range(starts[j], starts[j] + n_levels[j]):
+            base[at] = (base[at] + 0.5) / (total + 0.5 * n_levels[j])
+    for k in range(n):
+        mass[k] = 1.0
+        for j in range(n_columns):
+            counts[starts[j] + codes[seeds[k], j], k] = 1.0
+    for step in range(n_rounds + 1):
+        kernels, begin = (first if step == 0 else near), 0
+        for j in range(n_columns):
+            width = n_levels[j]
+            for to in range(width):
+                for k in range(n):
+                    tables[starts[j] + to, k] = pull * base[starts[j] + to]
+                for level in range(width):
+                    closeness = kernels[begin + width * level + to]
+                    if closeness > 0.0:
+                        for k in range(n):
+                            tables[starts[j] + to, k] += closeness * counts[starts[j] + level, k]
+                for k in range(n):
+                    tables[starts[j] + to, k] /= mass[k] + pull
+            begin += width * width
+        for k in range(n):
+            share[k] = (mass[k] + 0.5) / (total + 0.5 * n)
+        if step == n_rounds:
+            return
+        counts[:] = 0.0
+        mass[:] = 0.0
+        for i in range(n_rows):
+            whole = 0.0
+            for k in range(n):
+                part[k] = share[k]
+            for j in range(n_columns):
+                at = starts[j] + codes[i, j]
+                for k in range(n):
+                    part[k] *= tables[at, k]
+            for k in range(n):
+                whole += part[k]
+            scale = weight[i] / whole if whole > 0.0 else 0.0
+            for k in range(n):
+                part[k] = np.floor(part[k] * scale * UNIT + 0.5) / UNIT
+                mass[k] += part[k]
+            for j in range(n_columns):
+                at = starts[j] + codes[i, j]
+                for k in range(n):
+                    counts[at, k] += part[k]
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A set of purchases with its columns, and the turn that leads on from it."""
+
+    bought: frozenset[int]
+    columns: Ints
+    turn: TurnByGain | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class PurchaseTree:
+    """Nodes of every level, the mixture that answers there, and the line whose trees score rows behind the last.
+
+    Attributes
+    ----------
+    mixture : Mixture
+        Components of all classes.
+    levels : tuple of tuple of Node
+        Nodes of each level.
+    line : StagedTrees
+        The line.
+    """
+
+    mixture: Mixture
+    levels: tuple[tuple[Node, ...], ...]
+    line: StagedTrees
+
+    @property
+    def base(self) -> Floats:
+        """Scores before any tree."""
+        return self.line.base
+
+    @property
+    def sets(self) -> list[list[Ints]]:
+        """Columns of the nodes of every stage, that behind the last level included."""
+        return [*([node.columns for node in level] for level in self.levels), [self.line.sets[-1]]]
+
+    @cached_property
+    def last(self) -> TreeEnsemble:
+        """Trees of all stages of the line."""
+        return TreeEnsemble.concatenate(self.line.parts)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that the tree takes in a file at most."""
+        return stored_bytes(self.last) + self.mixture.tables.nbytes
+
+    def stages(
+        self,
+        task: Task,
+        calibrations: Sequence[Floats],
+        gates: Sequence[Sequence[TreeEnsemble]] | None = None,  # noqa: ARG002 - a mixture has its uncertainty
+    ) -> tuple[Stage, ...]:
+        """Stages that serve."""
+        stages: list[Stage] = []
+        for level, calibration in zip(self.levels, calibrations, strict=False):
+            nodes = tuple(
+                MixtureStage(node.columns, self.mixture, calibration, task, node.turn) for node in level
+            )
+            stages.append(nodes[0] if len(nodes) == 1 else ForkStage(nodes))
+        columns = self.line.sets[-1]
+        last = CascadeStage(columns, self.last.over_columns(columns), calibrations[-1], task)
+        return (*stages, last)
+
+
+class TreeSearch:
+    """Learns mixtures, and grows a tree of purchases by them."""
+
+    def __init__(self, problem: CascadeProblem, plan: Plan) -> None:
+        self.problem, prices = problem, problem.price_list
+        self.pool = [int(one) for one in plan.order[:POOL]]
+        self.free = np.flatnonzero(prices.prices[prices.group_of] == 0).astype(np.intp)
+        known = [self.free, *(self._delivered(one) for one in self.pool)]
+        self.known = np.sort(np.concatenate(known)).astype(np.intp)
+        self.codes, self.ends, self.offsets, self.positions = coarse_levels(
+            problem.table, self.known, problem.weight
+        )
+        classes = problem.task.classes
+        by_name = np.argsort(classes)
+        self.label = by_name[np.searchsorted(classes, problem.task.decode(problem.y), sorter=by_name)]
+        self.weight = problem.weight / problem.weight.mean()
+        # By content, so that equal rows are all used or not at all.
+        self.is_used = uniforms(problem.table.codes, 1) < MAX_ROWS / problem.n_rows
+        self._rank = uniforms(problem.table.codes, 2)
+        max_levels = DEPTH if problem.n_stages is None else min(DEPTH, problem.n_stages - 1)
+        # Rows that have bought all of the pool hold the same: trees are better there.
+        self.n_levels = min(max_levels, len(self.pool) - 1) + (len(self.free) > 0)
+        self.settings = COMPONENTS[0], BANDWIDTHS[0]
+
+    @property
+    def is_possible(self) -> bool:
+        """True if rows can part: every class has rows outside of each fold, and there is something to choose."""
+        n_classes, rows = len(self.problem.task.classes), np.arange(self.problem.n_rows)
+        rest = (np.setdiff1d(rows, fold, assume_unique=True) for fold in self.problem.folds)
+        has_all = all(len(np.unique(self.label[one][self.is_used[one]])) == n_classes for one in rest)
+        return has_all and self.n_levels > 1 and len(self.free) <= POOL
+
+    # -- mixtures ----------------------------------------------------------------------------------
+
+    def without(self, fold: Ints) -> Mixture:
+        """The mixture of the rows outside of a fold."""
+        is_used = self.is_used.copy()
+        is_used[fold] = False
+        return self.mixture(np.flatnonzero(is_used))
+
+    def mixture(self, rows: Ints) -> Mixture:
+        """The mixture of some rows."""
+        n_components, bandwidth = self.settings
+        n_levels, n_classes = np.diff(self.offsets) + 2, len(self.problem.task.classes)
+        starts, shares, tables, labels = np.r_[0, np.cumsum(n_levels)[:-1]], [], [], []
+        first, near = (smoothing(self.positions, one) for one in (FIRST_BANDWIDTH, bandwidth))
+        total = float(self.weight[rows].sum())
+        for label in range(n_classes):
+            own = rows[self.label[rows] == label]
+            n = max(min(n_components, MAX_COMPONENTS // n_classes, len(own) // ROWS_PER_COMPONENT), 1)
+            seeds = np.argsort(self._rank[own], kind="stable")[:n]
+            share, table = np.empty(n), np.empty((int(n_levels.sum()), n))
+            codes, weight = np.ascontiguousarray(self.codes[own]), self.weight[own]
+            maximise(codes, weight, starts, n_levels, first, near, seeds, ROUNDS, PULL, share, table)
+            shares.append(share * float(weight.sum()) / total)
+            tables.append(table)
+            labels.append(np.full(n, label, dtype=np.int32))
+        return Mixture(
+            self.known,
+            self.ends,
+            self.offsets,
+            np.concatenate(shares).astype(np.float32).astype(np.float64),
+            np.concatenate(labels),
+            np.ascontiguousarray(np.concatenate(tables, axis=1), dtype=np.float32),
+            n_classes,
+        )
+
+    def choose_settings(self) -> Mixture:
+        """Choose components and bandwidth by the held-out loss of the first fold, and return the mixture without it."""
+        first = self.problem.folds[0]
+        judges = first[self.is_used[first]]
+        sets = [
+            self.columns(frozenset(self.pool[:n])) for n in JUDGED if n <= len(self.pool) or n == JUDGED[0]
+        ]
+
+        def loss_of(mixture: Mixture) -> float:
+            scores = (self.look(mixture, judges, columns)[0] for columns in sets)
+            loss = self.problem.task.loss(self.problem.y[judges])
+            return float(sum(np.average(loss.values(one), weights=self.weight[judges]) for one in scores))
+
+        def tried(*settings: float) -> tuple[float, Mixture, tuple[int, float]]:
+            self.settings = int(settings[0]), settings[1]
+            mixture = self.without(first)
+            return loss_of(mixture), mixture, self.settings
+
+        best = tried(COMPONENTS[0], BANDWIDTHS[0])
+        for number in COMPONENTS[1:]:
+            other = tried(number, BANDWIDTHS[0])
+            if other[0] >= best[0]:
+                break
+            best = other
+        others = [tried(best[2][0], bandwidth) for bandwidth in BANDWIDTHS[1:]]
+        _, mixture, self.settings = min([best, *others], key=lambda each: each[0])
+        return mixture
+
+    def look(
+        self, mixture: Mixture, rows: Ints, columns: Ints, candidates: Ints | None = None
+    ) -> tuple[Floats, Floats]:
+        """Scores of some rows that hold the same, and gains of further columns."""
+        codes = self.codes[rows][:, np.searchsorted(self.known, columns)]
+        return mixture.look(codes, columns, candidates)
+
+    # -- levels ------------------------------------------------------------------------------------
+
+    def levels(self, parts: Sequence[tuple[Ints, Mixture]]) -> tuple[list[tuple[Node, ...]], Floats, Ints]:
+        """Nodes of each level, and scores and nodes of the rows of some parts, each by a mixture of other rows."""
+        n_rows = self.problem.n_rows
+        scores = np.zeros((n_rows, self.n_levels, self.problem.task.n_scores))
+        node = np.full((n_rows, self.n_levels), -1, dtype=np.intp)
+        for rows, _ in parts:
+            node[rows, 0] = 0
+        start = frozenset(() if len(self.free) else (self._first(parts[0][1]),))
+        level, levels = [Node(start, self.columns(start))], []
+        for place in range(self.n_levels):
+            following, is_last = list[Node](), place == self.n_levels - 1
+            gain = np.full((n_rows, len(self.pool)), -np.inf)
+            for number, one in enumerate(level):
+                left, every = self._left(one, is_last=is_last)
+                for rows, mixture in parts:
+                    here = rows[node[rows, place] == number]
+                    if not len(here):
+                        continue
+                    scores[here, place], gains = self.look(mixture, here, one.columns, every)
+                    for purchase in left:
+                        own = np.searchsorted(every, self._delivered(self.pool[purchase]))
+                        price = self._prices(one.bought)[self.pool[purchase]]
+                        gain[here, purchase] = gains[:, own].max(axis=1) / price
+            if not is_last:
+                level, following, node[:, place + 1] = self._go_on(level, node[:, place], gain)
+            levels.append(tuple(level))
+            level = following
+        return levels, scores, node
+
+    def _delivered(self, purchase: int) -> Ints:
+        return np.flatnonzero(self.problem.price_list.group_of == purchase)
+
+    def columns(self, bought: frozenset[int]) -> Ints:
+        """Columns of a set of purchases, what is free first."""
+        delivered = [self._delivered(one) for one in self.pool if one in bought]
+        return np.concatenate([self.free, *delivered]).astype(np.intp)
+
+    def _prices(self, bought: frozenset[int]) -> Floats:
+        held = np.zeros(len(self.problem.price_list.prices), dtype=bool)
+        held[list(bought)] = True
+        return np.maximum(self.problem.price_list.prices_after(held), 1e-12)
+
+    def _left(self, one: Node, *, is_last: bool) -> tuple[list[int], Ints]:
+        """Places in the pool of the purchases that a node lacks, and their columns."""
+        left = [place for place, purchase in enumerate(self.pool) if purchase not in one.bought]
+        left = [] if is_last else left
+        columns = [self._delivered(self.pool[place]) for place in left]
+        return left, np.unique(np.concatenate([np.empty(0), *columns])).astype(np.intp)
+
+    def _first(self, mixture: Mixture) -> int:
+        """The first purchase of all rows: the best one and the next together, and not dearer than the line's.
+
+        A first purchase that is dearer than the line's would leave small budgets without an answer.
+        """
+        prices, none = self._prices(frozenset()), np.zeros((1, 0), dtype=np.uint8)
+        worth = np.full(len(self.pool), -np.inf)
+        every = self.known
+        alone = mixture.look(none, none[0].astype(np.intp), every)[1][0]
+        n_levels = np.diff(self.offsets) + 2
+        for place, purchase in enumerate(self.pool):
+            if prices[purchase] > prices[self.pool[0]]:
+                continue
+            for column in self._delivered(purchase):
+                at = int(np.searchsorted(every, column))
+                codes = np.arange(n_levels[at], dtype=np.uint8)[:, None]
+                chance = np.bincount(self.codes[:, at], self.weight, minlength=n_levels[at])
+                _, gains = mixture.look(codes, np.array([column]), every)
+                both = np.full((len(codes), len(self.pool)), -np.inf)
+                for other, second in enumerate(self.pool):
+                    if other != place:
+                        then = gains[:, np.searchsorted(every, self._delivered(second))].max(axis=1)
+                        both[:, other] = (alone[at] + then) / (prices[purchase] + prices[second])
+                found = float(np.average(both.max(axis=1), weights=chance))
+                worth[place] = max(worth[place], round(found, 9))
+        return self.pool[int(np.argmax(worth))]
+
+    def _go_on(self, level: Sequence[Node], node: Ints, gain: Floats) -> tuple[list[Node], list[Node], Ints]:
+        """Keep the sets that most rows come to, and send each row to one of them."""
+        weight, best = self.problem.weight, gain.argmax(axis=1)
+        mass: dict[frozenset[int], float] = {}
+        for number, one in enumerate(level):
+            here = node == number
+            taken = np.bincount(best[here], weight[here], minlength=len(self.pool))
+            for place in np.flatnonzero(taken):
+                key = one.bought | {self.pool[place]}
+                mass[key] = mass.get(key, 0.0) + float(taken[place])
+        by_mass = sorted(mass, key=lambda key: (-round(mass[key], 6), sorted(key)))
+        kept = set(by_mass[:WIDTH])
+        for number, one in enumerate(level):
+            if not any(one.bought < key for key in kept):
+                kept.add(self._best_child(one, gain[node == number]))
+        ordered = sorted(kept, key=lambda key: (-round(mass.get(key, 0.0), 6), sorted(key)))
+        number_of = {key: number for number, key in enumerate(ordered)}
+        turned, following = [], np.full(len(node), -1, dtype=np.intp)
+        for number, one in enumerate(level):
+            open_to = [
+                place
+                for place, more in enumerate(self.pool)
+                if more not in one.bought and one.bought | {more} in number_of
+            ]
+            nodes = np.array([number_of[one.bought | {self.pool[place]}] for place in open_to], dtype=np.intp)
+            turned.append(replace(one, turn=self._turn(one, open_to, nodes)))
+            rows = np.flatnonzero(node == number)
+            if len(rows):
+                following[rows] = nodes[gain[rows][:, open_to].argmax(axis=1)]
+        return turned, [Node(key, self.columns(key)) for key in ordered], following
+
+    def _best_child(self, one: Node, gain: Floats) -> frozenset[int]:
+        left, _ = self._left(one, is_last=False)
+        mean = gain[:, left].mean(axis=0) if len(gain) else np.zeros(len(left))
+        return one.bought | {self.pool[left[int(np.argmax(mean))]]}
+
+    def _turn(self, one: Node, open_to: Sequence[int], nodes: Ints) -> TurnByGain:
+        columns = [self._delivered(self.pool[place]) for place in open_to]
+        tells = np.full((len(columns), max(map(len, columns))), -1, dtype=np.int64)
+        for place, own in enumerate(columns):
+            tells[place, : len(own)] = own
+        return TurnByGain(nodes, tells, self._prices(one.bought)[[self.pool[place] for place in open_to]])
+
+
+def find_tree(
+    problem: CascadeProblem, plan: Plan, line: StagedTrees, of_line: Floats, *, is_wanted: bool
+) -> tuple[PurchaseTree, Floats, Ints, Floats] | None:
+    """Grow a tree of purchases; None where rows cannot part or, unless it is wanted, where one fold shows it behind.
+
+    Parameters
+    ----------
+    of_line : ndarray of shape (n_rows, n_stages, n_scores)
+        Out-of-fold scores of the line.
+
+    Returns
+    -------
+    tree : PurchaseTree
+        What serves.
+    scores : ndarray of shape (n_rows, n_levels, n_scores)
+        Held-out scores at every level.
+    node : ndarray of shape (n_rows, n_stages)
+        Node of each row at each level and behind them.
+    served : ndarray of shape (n_rows, n_scores)
+        Scores of the first level by the mixture of all rows.
+    """
+    if problem.table.categories is not None or not len(problem.task.classes):
+        return None
+    search = TreeSearch(problem, plan)
+    if not search.is_possible:
+        return None
+    first, *others = problem.folds
+    without_first = search.choose_settings()
+    _, scores, _ = search.levels([(first, without_first)])
+    if not is_wanted and not _is_ahead(problem, scores[first], of_line[first]):
+        return None
+    parts = [(first, without_first), *((fold, search.without(fold)) for fold in others)]
+    levels, scores, node = search.levels(parts)
+    mixture = search.mixture(np.flatnonzero(search.is_used))
+    tree = PurchaseTree(mixture, tuple(levels), line)
+    if all(len(level) == 1 for level in levels) or (problem.max_bytes or np.inf) < tree.n_bytes:
+        return None
+    served, _ = search.look(mixture, np.arange(problem.n_rows), levels[0][0].columns)
+    return tree, scores, np.column_stack([node, np.zeros(len(node), dtype=np.intp)]), served
+
+
+def _is_ahead(problem: CascadeProblem, scores: Floats, of_line: Floats) -> bool:
+    """True if the first fold loses less at the first levels of the tree than at as many stages of the line."""
+    fold = problem.take(problem.folds[0])
+    losses, n = [], min(scores.shape[1], of_line.shape[1], EVERY_PLACE)
+    for some in (of_line, scores):
+        own = [
+            fold.loss.values(
+                fold.task.calibrated(some[:, place], fold.task.calibrate(some[:, place], fold.y, fold.weight))
+            )
+            for place in range(n)
+        ]
+        losses.append(np.mean(own, axis=0))
+    return compare(losses[0], losses[1], fold.weight) > 0.0

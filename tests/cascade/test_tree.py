@@ -1,0 +1,249 @@
+"""A tree of purchases: mixtures that answer from any set of columns, and rows that choose what they buy next."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+from sklearn.tree import DecisionTreeClassifier
+
+from thrifty import BudgetedClassifier, StageOptions, hold_budget
+from thrifty.bundle import from_bytes, to_bytes
+from thrifty.bundle.codec import ObjectReader
+from thrifty.engine.evidence.collect import evidence_of
+from thrifty.engine.trees import bin_columns
+from thrifty.engine.walk.mixture import FLOOR, Mixture, MixtureStage, TurnByGain
+from thrifty.engine.walk.stage import nodes_of
+from thrifty.errors import InvalidInputError
+from thrifty.learners.cascade.tree import MAX_LEVELS, PULL, coarse_levels, maximise, smoothing
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning"),
+    pytest.mark.usefixtures("small_fits"),
+]
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    """Three columns of three levels and "missing", three classes of one, two and three components."""
+    chance, label = np.random.default_rng(0), np.array([0, 1, 1, 2, 2, 2], dtype=np.int32)
+    tables = chance.dirichlet(np.ones(4), size=(3, 6)).transpose(0, 2, 1).reshape(12, 6)
+    ends = np.tile([0.5, 1.5], 3)
+    share = chance.dirichlet(np.ones(6))
+    return Mixture(
+        np.array([4, 7, 9]), ends, np.array([0, 2, 4, 6]), share, label, tables.astype(np.float32), 3
+    )
+
+
+def chances(mixture, held, codes):
+    """Probabilities of the classes of one row, component by component."""
+    mass = np.zeros(mixture.n_classes)
+    for k, label in enumerate(mixture.label):
+        mass[label] += mixture.share[k] * math.prod(
+            float(mixture.tables[4 * place + code, k]) for place, code in zip(held, codes, strict=True)
+        )
+    return mass / mass.sum(), mass.sum()
+
+
+@pytest.mark.parametrize("held", [[], [1], [2, 0], [0, 1, 2]])
+def test_scores_are_logarithms_of_sums_of_products_over_what_is_held(mixture, held):
+    codes = np.random.default_rng(1).integers(0, 4, (5, len(held))).astype(np.uint8)
+    scores, _ = mixture.look(codes, mixture.columns[held])
+    for row, score in zip(codes, scores, strict=True):
+        expected = chances(mixture, held, row)[0] + FLOOR * mixture.prior
+        np.testing.assert_allclose(score, np.log(expected), rtol=1e-13)
+
+
+def test_a_column_gains_the_expected_fall_of_the_impurity(mixture):
+    _, gain = mixture.look(np.array([[2]], dtype=np.uint8), np.array([7]), np.array([9, 4]))
+    now, whole = chances(mixture, [1], [2])
+    for found, place in zip(gain[0], (2, 0), strict=True):
+        behind = [chances(mixture, [1, place], [2, level]) for level in range(4)]
+        kept = sum(mass / whole * np.square(after).sum() for after, mass in behind)
+        assert found == pytest.approx(kept - np.square(now).sum(), abs=1e-4)
+
+
+def test_a_purchase_is_taken_where_the_gain_is_largest_for_the_price():
+    turn = TurnByGain(np.array([3, 5]), np.array([[9, 2], [4, -1]]), np.array([2.0, 1.0]))
+    assert turn.candidates.tolist() == [2, 4, 9]
+    gain = np.array([[0.9, 0.5, 0.1], [0.1, 0.4, 0.9], [0.3, 0.3, 0.3]])
+    # What the best column of a purchase tells, halved by a price of two.
+    assert turn.taken(gain).tolist() == [5, 3, 5]
+
+
+def learned(codes, n, *, n_rounds, bandwidth=1e-3):
+    """Share and tables of a class whose columns have the levels 0, 1, 2 and "missing"."""
+    places = [np.array([0.0, 1.0, 2.0])] * codes.shape[1]
+    kernels, starts = smoothing(places, bandwidth), 4 * np.arange(codes.shape[1])
+    share, tables = np.empty(n), np.empty((4 * codes.shape[1], n))
+    levels = np.full(codes.shape[1], 4)
+    arrays = codes, np.ones(len(codes)), starts, levels, kernels, kernels, np.arange(n)
+    maximise(*arrays, n_rounds, PULL, share, tables)
+    return share, tables
+
+
+def test_one_component_is_naive_bayes():
+    codes = np.random.default_rng(0).integers(0, 4, (50, 2)).astype(np.uint8)
+    share, tables = learned(codes, 1, n_rounds=1)
+    counts = np.concatenate([np.bincount(column, minlength=4) for column in codes.T])
+    expected = (counts + PULL * (counts + 0.5) / 52) / (50 + PULL)
+    assert share[0] == 1.0
+    np.testing.assert_allclose(tables[:, 0], expected, atol=1e-6)
+
+
+def test_rounds_of_expectation_maximisation_raise_the_likelihood():
+    chance = np.random.default_rng(0)
+    codes = np.where(chance.random(200) < 0.5, 0, 2)[:, None] * np.ones(5, dtype=int)
+    codes = np.where(chance.random(codes.shape) < 0.1, 1, codes).astype(np.uint8)
+
+    def likelihood(n_rounds):
+        share, tables = learned(codes, 2, n_rounds=n_rounds)
+        of_rows = share * np.prod([tables[4 * j + codes[:, j]] for j in range(5)], axis=0)
+        return np.log(of_rows.sum(axis=1)).mean()
+
+    found = [likelihood(n) for n in range(5)]
+    assert np.all(np.diff(found) > -1e-3)
+    assert found[-1] > found[0] + 0.5
+
+
+def test_few_values_at_even_steps_lie_where_they_are_and_others_at_their_ranks():
+    even, uneven = (
+        np.r_[np.zeros(120), [1.0, 2.0, 3.0, 4.0] * 15, [np.nan] * 20],
+        np.array([0.0, 1, 2, 99] * 50),
+    )
+    many = np.exp(np.random.default_rng(0).normal(size=200))
+    table = bin_columns(np.column_stack([even, uneven, many]))
+    codes, ends, offsets, positions = coarse_levels(table, np.array([0, 1, 2]), np.ones(200))
+    assert ends[: offsets[1]].tolist() == [0.5, 1.5, 2.5, 3.5]
+    assert codes[[0, 120, 121, 199], 0].tolist() == [0, 1, 2, 5]  # missing comes last
+    for place in positions[:2]:
+        np.testing.assert_allclose(np.diff(place), np.diff(place)[0])
+    counts = np.bincount(codes[:, 2])
+    assert len(counts) == MAX_LEVELS
+    assert counts.min() >= 6
+
+
+def pointed(n_rows, seed):
+    """Six classes; the first column, worth nothing by itself, says which of the others tells."""
+    chance = np.random.default_rng(seed)
+    X = chance.integers(0, 6, (n_rows, 6)).astype(float)
+    where = 1 + (X[:, 0].astype(int) % 5)
+    return X, X[np.arange(n_rows), where].astype(int)
+
+
+def cascade(structure, **settings):
+    full = DecisionTreeClassifier(max_depth=7, random_state=0)
+    stages = StageOptions(sizes=[(10, 4)], structure=structure)
+    return BudgetedClassifier(full, stages=stages, cv=2, random_state=0, **settings)
+
+
+@pytest.fixture(scope="module")
+def fitted(while_fits_are_small):
+    with while_fits_are_small():
+        return {name: cascade(name).fit(*pointed(1_000, 0)) for name in ("line", "auto", "tree")}
+
+
+def test_rows_buy_what_their_first_purchase_points_to_also_by_default(fitted):
+    X, y = pointed(800, 1)
+    assert isinstance(fitted["tree"].chain_.stages[0], MixtureStage)
+    scores = {name: hold_budget(clf, X, 2.0).score(X, y) for name, clf in fitted.items()}
+    assert min(scores["auto"], scores["tree"]) > 0.95 > 0.7 > scores["line"]
+    bought = [one.bought for one in fitted["tree"].at(budget=2.0).explain(X[:30])]
+    assert {b[0] for b in bought} == {"x0"}  # which by itself says nothing
+    assert {b[1] for b in bought if len(b) > 1} == {"x1", "x2", "x3", "x4", "x5"}
+
+
+def test_a_line_is_kept_where_rows_gain_nothing_by_parting():
+    X = np.random.default_rng(0).normal(size=(600, 5)).round(3)
+    assert not cascade("auto").fit(X, X @ [3, 2, 1, 1, 1] > 0).chain_.has_forks
+
+
+def test_purchases_in_another_order_lead_to_the_same_node(fitted):
+    for stage in fitted["tree"].chain_.stages:
+        sets = [frozenset(node.columns.tolist()) for node in nodes_of(stage)]
+        assert len(set(sets)) == len(sets)
+    third = nodes_of(fitted["tree"].chain_.stages[2])
+    came = [node.turn.nodes.tolist() for node in nodes_of(fitted["tree"].chain_.stages[1])]
+    assert sum(map(len, came)) > len({number for one in came for number in one}) <= len(third)
+
+
+def test_one_row_and_the_evidence_are_what_a_batch_is(fitted):
+    X, y = pointed(200, 1)
+    chain = fitted["tree"].chain_
+    evidence = evidence_of(fitted["tree"], X, y)
+    for place in (0, len(chain.policy) // 2, len(chain.policy) - 1):
+        route, paid, _ = evidence.at_point(chain.policy.thresholds[place])
+        there = chain.at(chain.policy.at(place))
+        assert np.array_equal(route, there.route(X))
+        assert np.allclose(paid, there.cost(X))
+        alone = np.concatenate([there.predict_proba(X[[row]]) for row in range(10)])
+        assert np.array_equal(alone, there.predict_proba(X[:10]))
+
+
+def test_neither_threads_nor_the_order_of_rows_matter(fitted):
+    X, y = pointed(1_000, 0)
+    order = np.random.default_rng(3).permutation(len(y))
+    other = cascade("tree", n_jobs=2).fit(X[order], y[order])
+    new = pointed(200, 1)[0]
+    one, two = (clf.chain_.visit_all(clf.chain_.reader(new)) for clf in (fitted["tree"], other))
+    assert np.array_equal(one.node, two.node)
+    # Calibrations are found step by step, by sums in the order of the rows.
+    np.testing.assert_allclose(one.scores, two.scores, atol=1e-6)
+
+
+def test_a_file_holds_the_mixture_once_and_answers_the_same(fitted):
+    X, _ = pointed(300, 1)
+    clf = fitted["tree"].at(budget=2.0)
+    loaded = from_bytes(to_bytes(clf))
+    assert np.array_equal(loaded.predict_proba(X), clf.predict_proba(X))
+    assert np.array_equal(loaded.cost(X), clf.cost(X))
+    assert len({id(node.mixture) for stage in loaded.chain_.stages[:-1] for node in nodes_of(stage)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("label", 5, "class by class"),
+        ("tables", 0.0, "positive chances"),
+        ("ends", 1e9, "levels of a mixture"),
+    ],
+)
+def test_a_damaged_mixture_is_refused(fitted, name, value, rule):
+    array = getattr(fitted["tree"].chain_.stages[0].mixture, name)
+    first = array.flat[0]
+    array.flat[0] = value
+    try:
+        with pytest.raises(InvalidInputError, match=rule):
+            from_bytes(to_bytes(fitted["tree"]))
+    finally:
+        array.flat[0] = first
+
+
+def test_nodes_that_the_mixture_does_not_know_are_refused(fitted):
+    chain = fitted["tree"].chain_
+    strange = replace(chain.stages[0], mixture=replace(chain.stages[0].mixture, columns=np.arange(10, 16)))
+    with pytest.raises(InvalidInputError, match="known of the mixture"):
+        from_bytes(to_bytes(replace(chain, stages=(strange, *chain.stages[1:]))))
+
+
+def test_categories_have_no_mixture_and_buy_in_a_line():
+    X, labels = pointed(400, 0)
+    words = pd.DataFrame({"word": np.where(X[:, 0] > 2, "a", "b"), "number": X[:, 1], "other": X[:, 2]})
+    full = make_pipeline(OneHotEncoder(handle_unknown="ignore"), DecisionTreeClassifier(max_depth=3))
+    clf = cascade("tree").set_params(full=full).fit(words.astype({"word": "category"}), labels)
+    assert not clf.chain_.has_forks
+
+
+@pytest.mark.parametrize("structure", ["branch", "graph", "neighbours"])
+def test_an_unknown_structure_is_refused_and_one_that_is_gone_names_its_heir(structure):
+    way_out = f"'tree' takes the place of '{structure}'" if structure != "branch" else "got 'branch'"
+    with pytest.raises(InvalidInputError, match=f"structure must be 'line'.*{way_out}"):
+        BudgetedClassifier(stages=StageOptions(structure=structure)).fit(*pointed(50, 0))
+
+
+def test_a_file_of_neighbours_says_what_takes_their_place():
+    with pytest.raises(InvalidInputError, match=r"got 'NeighbourStage'.*structure='tree'.*fit again"):
+        ObjectReader([{"class": "NeighbourStage"}], []).root()
