@@ -88,9 +88,9 @@ class StageOptions:
         lets a row stop are left out afterwards.
     sizes : sequence of (n_trees, max_depth), optional
         Sizes of a stage to choose from out of fold, from small to large, each at most that: a stage ends when its trees
-        no longer help. None is (20, 4), from 1,000 rows on (35, 6) and from 1,500 on (40, 10) too, at two to four
+        no longer help. None is (30, 4), from 1,000 rows on (35, 6) and from 1,500 on (40, 10) too, at up to four
         times the usual learning rate, and twice as many trees of half the step for numbers; with 100 rows to 1,000,
-        (20, 4) with smaller penalties too.
+        (30, 4) with smaller penalties too.
     structure : {"auto", "line", "tree"}, default="auto"
         Whether all rows buy in one order ("line"); in a line or, where that is clearly better out of fold, in a tree of
         purchases, in which what a row holds decides what it buys next ("auto"); or, for classes, in a tree in any case
@@ -371,8 +371,9 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     Parameters
     ----------
     full : classifier, FrozenEstimator, callable or array of probabilities, default=None
-        The full model (f0). An unfitted estimator is cloned, fitted and cross-fitted; None is a
-        ``HistGradientBoostingClassifier``. Anything that was fitted elsewhere should not have seen the rows given.
+        The full model (f0). An unfitted estimator is cloned, fitted and cross-fitted; None is
+        boosted trees of 31 leaves, grown as those of the stages are. Anything that was fitted elsewhere should not have
+        seen the rows given.
     loss : {"error", "log", "brier"} or array-like of shape (n_classes, n_classes), default="error"
         What an answer loses: whether it is wrong, the logarithmic or the Brier loss of its probabilities, or a price
         for every mistake in the unit of ``feature_costs``. A matrix has a line for each true class and a column for
@@ -393,7 +394,8 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     stages : StageOptions, optional
         Number, size and order of the stages; see ``thrifty.StageOptions``.
     cv : int, splitter or iterable, default=4
-        Folds by which everything is cross-validated.
+        Folds by which everything is cross-validated; of a number of them, with more than 2,500 rows, only as many are
+        held out as have so many rows.
     n_jobs : int, optional
         Folds that are fitted in parallel, in threads; each fit of the full model has one thread of OpenMP and of the
         BLAS. None is 1, unless joblib is configured otherwise, and -1 is all cores that the process may use. Results
@@ -411,7 +413,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     chain_ : Chain
         What serves, at the operating point in force.
     evidence_ : Evidence
-        The rows of the fit at every stage, each answered by models that have not seen it.
+        The held-out rows of the fit at every stage, each answered by models that have not seen it.
     frontier_ : Frontier
         Every operating point, with those answers; weights are ignored, every row counts once.
     certificate_ : Certificate or None
@@ -520,9 +522,9 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
     Parameters
     ----------
     full : regressor, FrozenEstimator, callable or array of numbers, default=None
-        The full model (f0). An unfitted estimator is cloned, fitted and cross-fitted; None is a
-        ``HistGradientBoostingRegressor`` of the same loss. Anything that was fitted elsewhere should not have seen the
-        rows given.
+        The full model (f0). An unfitted estimator is cloned, fitted and cross-fitted; None is
+        boosted trees or, for another than the squared error, a ``HistGradientBoostingRegressor`` of the same loss.
+        Anything that was fitted elsewhere should not have seen the rows given.
     loss : {"squared", "absolute", "pinball"}, default="squared"
         The error that counts. The pinball loss is that of a quantile: answers are numbers that the target does not
         exceed with the probability ``quantile``. Its full model should be of the same quantile, such as
@@ -580,8 +582,8 @@ class BudgetedRanker(BudgetedCascade):
     ----------
     full : regressor, ranker, FrozenEstimator, callable or array of numbers, default=None
         The full model (f0). An unfitted estimator is cloned, fitted on the grades and cross-fitted; one whose ``fit``
-        takes ``group`` or ``qid``, such as LightGBM's and XGBoost's rankers, is given the queries too. None is a
-        ``HistGradientBoostingRegressor``. Anything that was fitted elsewhere should not have seen the rows given.
+        takes ``group`` or ``qid``, such as LightGBM's and XGBoost's rankers, is given the queries too. None is
+        boosted trees. Anything that was fitted elsewhere should not have seen the rows given.
     loss : {"pointwise", "pairwise", "listwise"}, default="pointwise"
         What the trees of the stages lower: squared errors of gains, the logistic loss of pairs of documents, or the
         cross-entropy of lists.

@@ -326,6 +326,7 @@ def _with_optimism(
     the optimism of the cheapest one that is not.
     """
     evidence, without_order = learned.evidence, evaluate_stages(problem, nested)
+    problem = problem.evaluated
     assert evidence.points is not None
     gate = without_order.evidence.gate if candidate.grow_gates is None else candidate.evidence.gate
     of_nested = replace(without_order.evidence, gate=gate)

@@ -16,14 +16,14 @@ from thrifty.progress import Progress, silent
 from thrifty.rows import content_folds
 
 CAPACITIES = (
-    Boosting(n_trees=20, max_depth=4, learning_rate=0.2, l2=5.0, min_child_weight=3.0),
+    Boosting(n_trees=30, max_depth=4, learning_rate=0.1, l2=5.0, min_child_weight=3.0),
     Boosting(n_trees=35, max_depth=6, learning_rate=0.3, l2=5.0, min_child_weight=3.0),
     Boosting(n_trees=40, max_depth=10, learning_rate=0.4, l2=5.0),
 )
 """Sizes of a stage to choose from, out of fold (``benchmarks/frontier.py``; the largest with test rows in view).
 
-Few trees of large steps: the next stage shrinks the scores and mends what they overdo. Half of the trees with twice the
-step are as good for classes, in half of the time (``benchmarks/small_budgets.py letters miniboone satimage``).
+Few trees of large steps: the next stage shrinks the scores and mends what they overdo. A third of the trees with three
+times the step are as good for classes, in half of the time (``benchmarks/small_budgets.py letters satimage``).
 """
 
 MIN_ROWS_OF_SIZES = (0, 1_000, 1_500)

@@ -23,10 +23,13 @@ from thrifty.engine.trees.other_libraries import ForeignTrees
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.learners.trees.grow import EnsembleBuilder
 
-TREES = Boosting(n_trees=100, max_depth=10, max_leaves=31)
-TREES_OF_SEVERAL, TREES_OF_NUMBERS = replace(TREES, n_trees=200), replace(TREES, l2=5.0)
+TREES = Boosting(n_trees=100, max_depth=10, max_leaves=31, l2=3.0)
+TREES_OF_SEVERAL, TREES_OF_NUMBERS = replace(TREES, n_trees=200), replace(TREES, l2=15.0)
 """Trees of the default full model for two classes; for several, where each is split along one direction of their
 scores; and for numbers, whose rows have more curvature (``benchmarks/fit_ratio.py --full``)."""
+
+ROWS_PER_LEAF, MIN_LEAVES = 20, 4
+"""Rows for each leaf of a tree, which has fewer leaves where rows are few, and least number of leaves."""
 
 
 class _BoostedTrees(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -54,6 +57,8 @@ class _BoostedTrees(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unt
     ) -> Self:
         """Grow the trees on some rows, and keep them with the labels and what makes answers of their sums."""
         weight = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=np.float64)
+        n_leaves = int(np.clip(weight.sum() // ROWS_PER_LEAF, MIN_LEAVES, boosting.max_leaves))
+        boosting = replace(boosting, max_leaves=n_leaves)
         base = loss.base(weight)
         table, score = bin_columns(X, weight), np.tile(base, (len(X), 1))
         builder = EnsembleBuilder(table.n_features, len(base))
