@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.trees.grown import grow, make_grower
 from thrifty.engine.tasks.classes import BinaryLoss
 from thrifty.engine.tasks.regression import SquaredLoss
 from thrifty.engine.trees import bin_columns
@@ -73,3 +74,15 @@ def test_a_loss_that_is_not_a_number_is_refused_and_leaves_the_builder_without_t
             grower, builder, SquaredLoss(np.where(np.arange(N) == 3, np.nan, Y)), ONES, np.zeros((N, 1)), 5
         )
     assert builder.n_trees == 0
+
+
+@pytest.mark.parametrize("table", [NUMBERS, LEVELS], ids=["numbers", "levels"])
+def test_rows_that_a_tree_is_not_grown_on_take_no_part_in_its_work_and_are_scored(table):
+    drawn = DRAWN[0]
+    grad, hess = np.round(RNG.normal(size=N), 3), np.round(RNG.uniform(0.5, 1.0, N), 3)
+    every = grow(make_grower(table, l2=1.0), grad * drawn, hess * drawn)
+    alone = grow(make_grower(table.take(drawn), l2=1.0), grad[drawn], hess[drawn])
+    assert every.n_cells == alone.n_cells
+    np.testing.assert_array_equal(every.tree.threshold, alone.tree.threshold)
+    np.testing.assert_allclose(every.tree.values, alone.tree.values, rtol=1e-6)
+    np.testing.assert_array_equal(every.row_values, every.tree.predict_binned(table))
