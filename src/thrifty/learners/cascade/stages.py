@@ -44,7 +44,8 @@ SUBSAMPLE = 0.6
 
 N_LOSS_CHECKS, PATIENCE, MIN_RELATIVE_DROP = 10, 2, 2e-3
 """Checks of the validation loss in a stage that is grown in full, those without a lower loss that end a stage, and the
-relative drop for each unit of learning rate from which on a loss is lower (trials on held-out rows of Letters and MiniBooNE; no command)."""
+relative drop for each unit of learning rate from which on a loss is lower (trials on held-out rows of Letters and
+MiniBooNE; no command)."""
 
 
 @dataclass(frozen=True)
