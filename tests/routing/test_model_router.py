@@ -99,7 +99,8 @@ def test_a_short_answer_tells_that_the_next_one_is_short_too():
     right = rng.random((600, 2)) < [0.5, 0.9]
     cost = length[:, None] * [1.0, 10.0]
     expected = np.tile(cost.mean(axis=0), (600, 1))
-    log = Log(np.full(right.shape, 0.5), expected, right.astype(float), cost, np.arange(1200).reshape(600, 2))
+    half = np.full(right.shape, 0.5)
+    log = Log(half, expected, right.astype(float), cost, np.arange(1200).reshape(600, 2), half)
     programme = learn_programme(log, np.array([0.06]), 2, reads_row=False)
     assert ((walk(programme, 0, log).asked[:, -1] == 1) == (length < 1.0)).all()
     # Prices that do not vary tell nothing, and have no coefficients, as in programmes of version 0.3.
