@@ -122,11 +122,16 @@ def test_dear_mistakes_are_made_less_often_than_cheap_ones(plain, priced):
     assert missed[1] < 0.5 * missed[0]
 
 
-def test_equal_prices_of_all_mistakes_give_the_answers_of_errors_at_every_budget(plain):
+def test_equal_prices_of_all_mistakes_give_the_answers_of_errors_at_every_mix(plain):
     X, y = rare()
     ones = cascade(loss=1 - np.eye(2)).fit(X, y)
     for budget in np.linspace(*plain.chain_.policy.cost[[0, -1]], 5):
-        one, other = plain.at(budget=budget), ones.at(budget=budget)
+        one, other = copy.copy(plain), copy.copy(ones)
+        for clf in (
+            one,
+            other,
+        ):  # budgets look at scores, which are not corrected for the order where mistakes cost
+            clf.chain_ = clf._learned.at(clf._learned.policy.within(budget))
         np.testing.assert_array_equal(one.predict(X), other.predict(X))
         np.testing.assert_array_equal(one.cost(X), other.cost(X))
         assert judged(one) == pytest.approx(1 + judged(other))

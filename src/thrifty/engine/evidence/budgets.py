@@ -53,7 +53,8 @@ def within_budget(policy: Policy, budget: float, evidence: Evidence | None, *, m
     mix : bool, default=True
         Whether chance may decide; without, it is the dearest point within the budget.
     """
-    worthwhile = efficient(policy.cost, policy.score)
+    # Scores that differ in their last digits only are equal.
+    worthwhile = efficient(policy.cost, np.round(policy.score, 12))
     among = policy[worthwhile].within(budget)
     mixed = policy.at(worthwhile[among.lower], worthwhile[among.upper], among.share)
     if evidence is not None and mixed.is_mixed:

@@ -243,7 +243,7 @@ def thresholds_between(
         mean[mix.lower] + part * (mean[mix.upper] - mean[mix.lower]) for mean in (mix.cost, mix.score)
     )
     score += gain
-    if gain[2] < -CLEARLY * error or score[2] < score[0]:
+    if gain[2] < -CLEARLY * error or score[2] < score[0] - TIE:
         return mix
     inserted = [2, 3] if len(tied) > 1 else [2]
     policy = replace(
