@@ -99,7 +99,8 @@ def test_a_short_answer_tells_that_the_next_one_is_short_too():
     right = rng.random((600, 2)) < [0.5, 0.9]
     cost = length[:, None] * [1.0, 10.0]
     expected = np.tile(cost.mean(axis=0), (600, 1))
-    log = Log(np.full(right.shape, 0.5), expected, right.astype(float), cost, np.arange(1200).reshape(600, 2))
+    half = np.full(right.shape, 0.5)
+    log = Log(half, expected, right.astype(float), cost, np.arange(1200).reshape(600, 2), half)
     programme = learn_programme(log, np.array([0.06]), 2, reads_row=False)
     assert ((walk(programme, 0, log).asked[:, -1] == 1) == (length < 1.0)).all()
     # Prices that do not vary tell nothing, and have no coefficients, as in programmes of version 0.3.
@@ -558,7 +559,9 @@ def test_a_router_that_mixes_two_points_of_one_rule_names_the_rule_once(router):
     upper = next(point for point in range(1, len(policy)) if state.rules[point] == state.rules[point - 1])
     mixed = copy.copy(router)
     mixed.policy_ = policy.at(upper - 1, upper, 0.94)
-    assert f"({state.rules[upper]}; 6% of rows follow the cheaper of two operating points)" in mixed.explain()
+    by_lot = np.mean(state.point_cost[:, upper - 1] != state.point_cost[:, upper])
+    follow = f"({state.rules[upper]}; 6% of rows follow the cheaper of two operating points, by their keys, "
+    assert follow + f"which decide about {by_lot:.0%} of rows)" in mixed.explain()
     assert repr(router.frontier_).startswith(
         f"Frontier({len(router.frontier_)} points of 1 system on 600 rows: "
     )

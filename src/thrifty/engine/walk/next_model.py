@@ -348,7 +348,7 @@ class Programme:
         Whether evidence is the calibrated confidence of answers; programmes of version 0.3 read it as it was given.
     further : tuple of ndarray of shape (n_columns, n_other_models)
         For each set of 1 to ``max_asks - 1`` models: cost of each further model, as a multiple of what was expected.
-        Empty where costs do not vary, and in programmes of version 0.3, which keep what was expected.
+        Empty without evidence, where costs do not vary, and in programmes of version 0.3, which keep what was expected.
     """
 
     prices: Floats

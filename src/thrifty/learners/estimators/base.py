@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from thrifty._moved import FormerName
 from thrifty._version import __version__
 from thrifty.arrays import Floats, Ints, Labels
-from thrifty.engine.evidence.budgets import CostBounds
+from thrifty.engine.evidence.budgets import CostBounds, within_budget
 from thrifty.engine.evidence.certificate import Certificate, certify
 from thrifty.engine.evidence.collect import evidence_of, training_fingerprints
 from thrifty.engine.evidence.evidence import Evidence, Means
@@ -43,7 +43,7 @@ from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.prices.prices import Prices, check_price_list, resolve_prices
 from thrifty.engine.table.columns import Levels, has_dates
 from thrifty.engine.table.table import Table
-from thrifty.engine.tasks.classes import classification_of, default_classifier
+from thrifty.engine.tasks.classes import classification_of
 from thrifty.engine.tasks.regression import RegressionTask, default_regressor, read_targets, regression_of
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.buying import BuyingMixin
@@ -52,6 +52,8 @@ from thrifty.engine.walk.policy import Policy, distinct_thresholds, route_by
 from thrifty.engine.walk.stage import nodes_of
 from thrifty.errors import InvalidInputError, NothingSavedWarning, OtherVersionWarning
 from thrifty.learners.estimators.checks import check_goal, validated
+from thrifty.learners.trees.full import TreesClassifier, TreesRegressor
+from thrifty.progress import Progress, silent
 
 _LEVEL = 0.95
 _USUAL_FOLDS = 5
@@ -235,7 +237,13 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         copies = int(folds) if isinstance(folds, Integral) else _USUAL_FOLDS
         return CostBounds(evidence, evidence.n_units).interval(self.chain_.policy, _LEVEL, copies)
 
-    def at(self, *, budget: float | None = None, max_loss: float | Mapping[Any, float] | None = None) -> Self:
+    def at(
+        self,
+        *,
+        budget: float | None = None,
+        max_loss: float | Mapping[Any, float] | None = None,
+        mix: bool = True,
+    ) -> Self:
         """Return the same fit at another operating point, by the rows of the fit; nothing is refitted.
 
         What is met on average on the rows of the fit is an estimate for new rows; ``certified`` proves it.
@@ -243,15 +251,19 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         Parameters
         ----------
         budget : float, optional
-            Mean spend per row.
+            Mean spend per row; less where more would not raise the expected score.
         max_loss : float, or dict of label to float, optional
             Largest share of all rows that is answered worse than by the full model; by label, of the rows of that
             class.
+        mix : bool, default=True
+            Whether the keys of rows may decide between two points, so that the whole budget is spent: among rows of
+            equal gate scores, or among more where that scores higher. Without, it is the dearest point within the
+            budget.
         """
         goal = check_goal(budget=budget, max_loss=max_loss)
         other = self._without_certificate()
         if "budget" in goal:
-            other._spend(goal["budget"])
+            other._spend(goal["budget"], mix=mix)
             return other
         against = Frontier.from_evidence([self._evidence()], against_full=True)
         allowed = np.flatnonzero(empirical_risk_within(against, goal["max_loss"]))
@@ -310,7 +322,7 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
             if not policy.is_measured:
                 policy = _cuts(fitted_on)
             bounds = CostBounds.on_held_out(new, fitted_on, duplicates)
-            other._mix(bounds.within(policy, goal["budget"], confidence))
+            other._mix(bounds.within(policy, goal["budget"], confidence, fitted_on))
             return other
         if new.full_quality is None:
             raise InvalidInputError(
@@ -385,9 +397,9 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         other.certificate_ = None
         return other
 
-    def _spend(self, budget: float) -> None:
-        """Go to the point, or mix of two, that spends a budget on the rows of the fit."""
-        self._mix(self._learned.policy.within(budget))
+    def _spend(self, budget: float, *, mix: bool = True) -> None:
+        """Go to the point, or mix of two, that spends a budget on the rows of the fit, as far as that helps."""
+        self._mix(within_budget(self._learned.policy, budget, getattr(self, "evidence_", None), mix=mix))
 
     def _mix(self, policy: Policy) -> None:
         """Put a policy into force; a single gate keeps one threshold, the cheaper of two neighbours."""
@@ -653,6 +665,7 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         prices: PriceList,
         n_jobs: int | None,
         other_work: Future[Any] | None = None,
+        progress: Progress = silent,
         *,
         reads_numbers: bool = False,
     ) -> CrossFittedFull:
@@ -666,9 +679,9 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         asked = rows.with_columns(columns_of(full, prices))
         is_plain = self._levels is None and not has_dates(rows.table)
         if not reads_numbers and (self.full is not None or is_plain):
-            return cross_fit_full(full, asked, n_jobs=n_jobs, other_work=other_work)
+            return cross_fit_full(full, asked, n_jobs=n_jobs, other_work=other_work, progress=progress)
         asked = replace(asked, table=asked.table.in_numbers())
-        cross_fitted = cross_fit_full(full, asked, n_jobs=n_jobs, other_work=other_work)
+        cross_fitted = cross_fit_full(full, asked, n_jobs=n_jobs, other_work=other_work, progress=progress)
         assert isinstance(cross_fitted.model, EstimatorFull)  # a model of scikit-learn
         return replace(cross_fitted, model=replace(cross_fitted.model, reads_numbers=True))
 
@@ -741,7 +754,7 @@ class ChainClassifier(ClassifierMixin, ChainEstimator):  # type: ignore[misc]  #
         return classification_of(y, several=self._accepts_several)
 
     def _default_full(self) -> Any:
-        return default_classifier(self.random_state)
+        return TreesClassifier()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -769,6 +782,8 @@ class ChainRegressor(RegressorMixin, ChainEstimator):  # type: ignore[misc]  # s
         return float(r2_score(*both, sample_weight=sample_weight))
 
     def _default_full(self) -> Any:
+        if self.loss == "squared":
+            return TreesRegressor()
         return default_regressor(self.loss, self.random_state, self.quantile)
 
 

@@ -87,10 +87,11 @@ def learn_programme(log: Log, prices: Floats, max_asks: int, *, reads_row: bool)
     rows = np.arange(n_rows)
     mean_cost, reads_confidence = log.cost.mean(axis=0), log.evidence is not None
     sets = sets_of(n_models, max_asks)
-    # Only constant prices tell nothing: with a place for their coefficients, a programme has the columns of costs.
+    # Constant prices tell nothing. Without evidence costs gain nothing either: on rows for fitting of mmlupro quality
+    # is .003 lower at .1 and .5; with simulated evidence it is .006 higher. Where costs are read, they are columns too.
     further: dict[tuple[int, ...], Floats] = (
         {asked: np.empty(0) for asked in sets if 0 < len(asked) < max_asks}
-        if (log.cost != log.cost[0]).any()
+        if reads_confidence and (log.cost != log.cost[0]).any()
         else {}
     )
     empty = Programme(
