@@ -152,6 +152,14 @@ def fit(
     ] = Structure.auto,
     ignore: Ignore = None,
     row_key: RowKey = None,
+    bought: Annotated[
+        str | None,
+        typer.Option(
+            help="Which cells were bought: 'known' (those that are not blank), or a table of true and false with a "
+            "line for each row. Without it a blank is an answer that a purchase will give again.",
+            metavar="known|FILE",
+        ),
+    ] = None,
     sample: Annotated[
         int,
         typer.Option(
@@ -223,6 +231,7 @@ def fit(
             stages=StageOptions(structure=structure.value),
             ignore=ignore or (),
             row_key=row_key or "",
+            bought=bought,
             n_jobs=jobs,
             random_state=seed,
             progress=show,

@@ -119,6 +119,7 @@ def fit_table(
     stages: StageOptions | None = None,
     ignore: Sequence[str] = (),
     row_key: str = "",
+    bought: Any = None,
     n_jobs: int | None = None,
     random_state: int = 0,
     progress: Progress = silent,
@@ -164,6 +165,9 @@ def fit_table(
         Columns that are not features.
     row_key : str
         Column with the key of each row.
+    bought : "known", pandas data frame, or path of a CSV or parquet file, optional
+        Which cells of the features were bought, as of the estimators, by name: "known" are those that are not blank; a
+        file has a line for each row. Nothing can be proved on rows that are incomplete.
     n_jobs, random_state
         As of the estimators; fits run in parallel, and so do those of the kinds that are compared.
     progress : callable, optional
@@ -192,6 +196,8 @@ def fit_table(
             "min_recall", "can be combined with a budget only. Leave max_loss and confidence out."
         )
     frame = read_table(table) if isinstance(table, str | os.PathLike) else table
+    if isinstance(bought, os.PathLike) or (isinstance(bought, str) and bought != "known"):
+        bought = read_table(bought)
     prices = resolve_prices(None, prices, Prices({}, default=1.0))
     features = list(frame.columns.drop([target, query, row_key, *ignore], errors="ignore"))
     read = _columns_read(full, full_name or "full", features, full_features or prices.full_features or ())
@@ -207,6 +213,15 @@ def fit_table(
     floors = labels_by_name("min_recall", min_recall, data.classes)
     limits = labels_by_name("max_loss", max_loss, data.classes)
     _refuse_early(estimator, data, query, max_loss, confidence, holds_out=evaluate is None)
+    if bought is not None and (max_loss is not None or confidence is not None or evaluate is not None):
+        raise InvalidParameterError(
+            "bought",
+            "makes rows incomplete, and nothing can be proved or measured on those that are held out. Leave max_loss "
+            "and confidence out, give one table, and certify the system on complete rows.",
+        )
+    if bought is not None and not isinstance(bought, str):
+        refuse_unknown("bought", data.X.columns, bought.columns)
+        bought = bought[data.X.columns]
     n_threads = threads_of(n_jobs)
     with limited_threads(openmp=n_threads, blas=n_threads):
         model, kind, comparison, reads_numbers = _full_model(full, full_name, estimator, data, read, progress)
@@ -219,6 +234,7 @@ def fit_table(
             fitted: BudgetedCascade = estimator._fit(
                 data.X[~is_proof],
                 data.y[~is_proof],
+                bought=bought,
                 progress=progress,
                 reads_numbers=reads_numbers,
                 keeps_scores=True,
