@@ -13,7 +13,10 @@ from thrifty.learners.trees.gradients import (
     CURVATURE_BITS,
     GRADIENT_BITS,
     WIDE_ROWS,
+    add_squares,
+    by_output,
     derivatives_along,
+    round_alone,
     round_outputs,
 )
 from thrifty.learners.trees.grow import EnsembleBuilder, Step, TreeGrower
@@ -142,13 +145,11 @@ def _direction(grad: Floats, counts: Floats, seed: list[int]) -> Floats:
 
     Classes that are separated already, and rare ones, would otherwise take as many splits as the others.
     """
-    # Gradients are weighted already; their squares are weighted once, so that a row of weight two is two rows.
-    squares = np.square(grad)
-    if not np.all(counts == 1.0):
-        squares /= np.where(counts > 0.0, counts, 1.0)[:, None]
+    squares = np.zeros(grad.shape[1])
+    add_squares(by_output(grad), counts, squares)
     # To a quarter of a power of two: the last digits of a sum depend on the order of the rows, and no tree should.
     with np.errstate(divide="ignore"):
-        size = np.exp2(np.round(2 * np.log2(squares.sum(axis=0))) / 4)
+        size = np.exp2(np.round(2 * np.log2(squares)) / 4)
     direction = _normals(*seed, len(size)) * size
     length = float(np.sqrt(np.square(direction).sum()))
     return direction / length if length > 0 else np.full(len(size), len(size) ** -0.5)
@@ -171,8 +172,8 @@ def weighted_on_grid(values: Floats, counts: Floats, bits: int) -> Floats:
         return (counts * values.T).T
     # By output, each in one piece: so the grower takes them as they are.
     weighted = np.empty(values.shape, order="F")
-    by_output = values.T.reshape(-1, len(values))
-    round_outputs(np.ascontiguousarray(by_output), counts, bits - 2, weighted.T.reshape(-1, len(values)))
+    flat = values.T.reshape(-1, len(values))
+    round_outputs(np.ascontiguousarray(flat), counts, bits - 2, weighted.T.reshape(-1, len(values)))
     return weighted
 
 
@@ -184,11 +185,8 @@ def _rounded_alone(values: Floats, counts: Floats, bits: int) -> Floats:
     if len(counts) > WIDE_ROWS:
         return values
     unit = np.ldexp(1.0, int(np.frexp(np.abs(values).sum())[1]) + 1 - bits)
-    alone = values / np.where(counts > 0.0, counts, 1.0) / unit
-    whole = np.trunc(alone + np.copysign(0.5, alone))
-    if bits == CURVATURE_BITS:  # a row with any curvature has at least a unit of it
-        whole = np.maximum(whole, alone > 0.0)
-    weighted: Floats = whole * unit * counts
+    weighted = np.empty(len(values))
+    round_alone(values, counts, unit, bits == CURVATURE_BITS, weighted)
     return weighted
 
 

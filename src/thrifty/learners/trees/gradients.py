@@ -232,6 +232,27 @@ def round_outputs(values: Floats, counts: Floats, bits: Number, out: Floats) -> 
         round_to(values[k], counts, bits, out[k])
 
 
+@lean_kernel
+def round_alone(values: Floats, counts: Floats, unit: Number, is_hessian: Number, out: Floats) -> None:
+    """Round weighted values, without their weights, half away from zero to units; a row with any hessian has a unit."""
+    for i in range(len(values)):
+        alone = values[i] / (counts[i] if counts[i] > 0.0 else 1.0) / unit
+        whole = np.trunc(alone + math.copysign(0.5, alone))
+        if is_hessian and alone > 0.0 and whole < 1.0:
+            whole = 1.0
+        out[i] = whole * unit * counts[i]
+
+
+@lean_kernel
+def add_squares(grad: Floats, counts: Floats, sums: Floats) -> None:
+    """Add the squares of weighted gradients, each weighted once, so that a row of weight two is two rows."""
+    for k in range(len(grad)):
+        total = 0.0
+        for i in range(len(counts)):
+            total += grad[k, i] * grad[k, i] / (counts[i] if counts[i] > 0.0 else 1.0)
+        sums[k] += total
+
+
 def derivatives_along(direction: Floats, grad: Floats, hess: Floats | None) -> tuple[Floats, Floats | None]:
     """Derivatives of many outputs along one direction of them.
 
