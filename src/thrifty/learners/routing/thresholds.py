@@ -117,7 +117,7 @@ def _pool_weights(scores: Floats, at_label: Floats) -> Floats:
         gradient = (at_label - expected).mean(axis=0) - ridge * (weights - equal)
         second = np.einsum("nik,njk->ij", weighted, scores) / n_rows - expected.T @ expected / n_rows
         step = np.linalg.solve(second + ridge * np.eye(n_models), gradient)
-        weights = weights + step * min(1.0, 1.0 / np.abs(step).max())
+        weights = weights + step * min(1.0, 1.0 / max(np.abs(step).max(), 1e-9))
         if np.abs(step).max() < 1e-4:
             break
     return weights
