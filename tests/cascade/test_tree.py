@@ -14,6 +14,7 @@ from thrifty import BudgetedClassifier, StageOptions, hold_budget
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.codec import ObjectReader
 from thrifty.engine.evidence.collect import evidence_of
+from thrifty.engine.plots import purchase_tree
 from thrifty.engine.trees import bin_columns
 from thrifty.engine.walk.mixture import FLOOR, Mixture, MixtureStage, TurnByGain
 from thrifty.engine.walk.stage import nodes_of
@@ -260,3 +261,21 @@ def test_an_unknown_structure_is_refused_and_one_that_is_gone_names_its_heir(str
 def test_a_file_of_neighbours_says_what_takes_their_place():
     with pytest.raises(InvalidInputError, match=r"got 'NeighbourStage'.*structure='tree'.*fit again"):
         ObjectReader([{"class": "NeighbourStage"}], []).root()
+
+
+def test_the_picture_counts_every_row_once_and_adds_up_to_what_they_pay(fitted):
+    X, _ = pointed(300, 1)
+    clf = fitted["tree"].at(budget=2.5)
+    nodes, ways = purchase_tree(clf.chain_, clf.chain_.reader(X), [f"x{column}" for column in range(6)])
+    stops = [level[:, 0] * level[:, 1] for level in nodes]
+    assert sum(part.sum() for part in stops) == pytest.approx(1.0)
+    paid = sum(float(part @ level[:, 2]) for part, level in zip(stops, nodes, strict=True))
+    assert paid == pytest.approx(clf.cost(X).mean())
+    for place, level in enumerate(nodes):
+        came = [way for way in ways if way.stage == place - 1]
+        into = [sum(way.share for way in came if way.end == number) for number in range(len(level))]
+        np.testing.assert_allclose(into, level[:, 0], atol=1e-12)
+    assert ways[0].bought == ("x0",)
+    texts = [text.get_text() for text in clf.plot_tree(X).texts]
+    assert "x0\n100%, 1" in texts
+    assert {"x1", "x2", "x3", "x4", "x5"} <= set(texts)

@@ -7,6 +7,7 @@ averages, so its intervals are those of the quality: the cost of mistakes is min
 becomes R2.
 """
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -31,6 +32,7 @@ from thrifty.engine.evidence.measures import (
 )
 from thrifty.engine.evidence.thresholds import convex_hull
 from thrifty.engine.full.crossfit import KINDS
+from thrifty.engine.plots import draw_tree, file_bytes, is_installed, new_figure, purchase_tree
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import ClassTask, CostMatrix
@@ -148,6 +150,7 @@ def measure(
         n_stages=len(held) - 1,
         purchases=purchases,
         bought=bought,
+        picture=_tree_picture(system, X),
         groupings=_groupings(rows, dict(by or {}), [place == len(held) - 1 for place in places]),
         mistakes=_mistakes(rows),
         rivals=tuple(_rival(name, rival, X, y, scored, task) for name, rival in others.items()),
@@ -159,6 +162,16 @@ def measure(
         full_name=_full_name(system),
         **draws,
     )
+
+
+def _tree_picture(system: Any, X: Any) -> str:
+    """PNG in base64 of the ways of some rows, where they part; empty without matplotlib."""
+    chain = learned_chain_of(system)
+    if not chain.has_forks or not is_installed():
+        return ""
+    figure, (ax,) = new_figure(width=10.0, height=5.6)
+    draw_tree(*purchase_tree(chain, chain.reader(X), chain.schema.names), ax)
+    return base64.b64encode(file_bytes(figure)).decode()
 
 
 def expected(system: Any, *, n_boot: int = 1000) -> Facts:
