@@ -283,7 +283,10 @@ def compare(label, pools, columns="", after=None, *, front=False):
         ours, cascade = plan(pool, columns, seed, after)
         before = in_front(pool) if front and not seed else None
         near.append(
-            [(share, (ours(share * alone[1])[0] - alone[0]).mean()) for share in (least_share(cascade), 0.3)]
+            [
+                (share, (ours(max(share * alone[1], pool.prices.min()))[0] - alone[0]).mean())
+                for share in (least_share(cascade), 0.3)
+            ]
         )
         for share in SHARES:
             budget = share * pool.prices[best]
@@ -374,12 +377,14 @@ def specialists(table, seeds):
 
 
 def autogluon():
-    """Parts of an AutoGluon ensemble as models, beside ``infer_limit`` for the same seconds (``gluon.py`` first).
+    """AutoGluon's fast models and ensembles in a plan, beside ``infer_limit`` (run ``gluon.py`` first).
 
-    Gains are over the fastest of its models; the time of decisions is in the plan's.
+    Single models that are more accurate than all faster ones, what ``infer_limit`` chooses at each limit, and the whole
+    ensemble. Gains are over the fastest model of the ensemble; the time of decisions is in the plan's.
     """
     arrays = np.load(CACHE / "autogluon.npz")
-    halves, y = (arrays["held"], arrays["new"][:, :-1]), np.split(arrays["y"], [len(arrays["held"])])
+    halves = arrays["held"], arrays["new"][:, :-1]
+    X, y = (np.split(arrays[name], [len(halves[0])]) for name in "Xy")
     *price, whole = arrays["seconds"] * 1e6
     price = np.array(price)
     ensemble, single, every = arrays["new"][:, -1], np.eye(len(price)), np.arange(len(y[1]))
@@ -390,21 +395,15 @@ def autogluon():
     def score(weights):
         return scores_of(answers(weights), y[0]).mean()
 
-    parts = [arrays["weights"]]  # the first ones each lack the model of the next whose seconds add least
-    while np.count_nonzero(parts[0]) > 1:
-        without = [(model, parts[0] * (single[model] == 0)) for model in np.flatnonzero(parts[0])]
-        lost = [(score(parts[0]) - score(part)) / price[model] for model, part in without]
-        parts.insert(0, without[int(np.argmin(lost))][1])
-    fastest = single[min(np.flatnonzero(parts[-1]), key=lambda model: price[model])]
+    whole_weights, scores = arrays["weights"], np.array([score(one) for one in single])
+    is_best = [s > max([0, *scores[price < p]]) for p, s in zip(price, scores, strict=True)]
+    parts = [*single[is_best], *arrays["limits"], whole_weights]
+    fastest = single[min(np.flatnonzero(whole_weights), key=lambda model: price[model])]
     least, most = (scores_of(outputs, y[1]).mean() for outputs in (answers(fastest, 1), ensemble))
-    scores = np.array([score(one) for one in single])
-    parts += [
-        one for one, p, s in zip(single, price, scores, strict=True) if s > max([0, *scores[price < p]])
-    ]
     asked = {"+".join(arrays["names"][part > 0]): part for part in parts}
     used = np.array([*asked.values()]) > 0
     outputs = [np.stack([answers(part, half) for part in asked.values()], axis=1) for half in (0, 1)]
-    X = np.split(arrays["X"].astype(float), [len(y[0])])
+    X = [part.astype(float) for part in X]
     pool, after = Pool([*asked], used @ price, X, y, outputs), {name: {} for name in asked}
     for one, other in permutations(range(len(asked)), 2):
         if (used[one] >= used[other]).all():
@@ -435,13 +434,9 @@ def autogluon():
         show(name, answers(one, 1), cost)
     show("AutoGluon's ensemble", ensemble, whole)
     for share, weights in zip(arrays["shares"], arrays["limits"], strict=True):
-        show(
-            f"infer_limit {share:.0%}: {'+'.join(arrays['names'][weights > 0])}",
-            answers(weights, 1),
-            price @ (weights > 0),
-        )
-        show_plan(price @ (weights > 0))
-    for share in (0.1, 0.2, 0.35):
+        cost = price @ (weights > 0)
+        show(f"infer_limit {share:.0%}: {'+'.join(arrays['names'][weights > 0])}", answers(weights, 1), cost)
+        show_plan(cost)
         show_plan(share * whole)
 
 

@@ -1,8 +1,9 @@
 """Progress callbacks of fits and sweeps."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from itertools import takewhile
 from time import perf_counter
 
 Progress = Callable[[str, int, int], object]
@@ -30,8 +31,10 @@ def stopped_by_errors(progress: Progress) -> Iterator[Progress]:
         raise
 
 
-def progress_printer(verbose: int, who: str) -> Progress:
+def progress_printer(verbose: int, who: str, shares: Mapping[str, float] | None = None) -> Progress:
     """Progress as scikit-learn's ``verbose`` prints it: a line for each phase that ends, and from 2 on for each step.
+
+    Long phases have a line for a step every second at least, with the time that is probably left.
 
     Parameters
     ----------
@@ -39,15 +42,34 @@ def progress_printer(verbose: int, who: str) -> Progress:
         0 prints nothing.
     who : str
         Name of the estimator, which begins every line.
+    shares : dict of str to float, optional
+        Share of the time that each phase takes, in their order, from which the time that is left is estimated.
     """
     if not verbose:
         return silent
-    start = perf_counter()
+    start, shares = perf_counter(), {} if shares is None else shares
+    last_line = start
+    done_of = dict.fromkeys(shares, 0.0)
+
+    def seconds_left(what: str, share_done: float, seconds: float) -> float:
+        """What is probably left: phases that come before this one are over."""
+        if what not in done_of:
+            return 0.0
+        done_of[what] = share_done
+        is_over = takewhile(lambda phase: phase != what, done_of)
+        done_of.update(dict.fromkeys(is_over, 1.0))
+        done = sum(shares[phase] * part for phase, part in done_of.items())
+        return seconds * (1.0 / done - 1.0) if 0.0 < done < 1.0 else 0.0
 
     def report(what: str, done: int, total: int) -> None:
-        if done >= total or (verbose > 1 and done):
-            steps = f" ({done} of {total})" if verbose > 1 and total > 1 else ""
+        nonlocal last_line
+        now = perf_counter()
+        left = seconds_left(what, done / total, now - start)
+        if done >= total or (done and (verbose > 1 or now - last_line >= 1.0)):
+            steps = f" ({done} of {total})" if done < total or (verbose > 1 and total > 1) else ""
+            wait = f", about {left:.0f} s left" if left >= 1.0 else ""
+            last_line = now
             # Printed because of ``verbose``. Flushed: a pipe would show it only once its buffer is full.
-            print(f"[{who}] {what}{steps}: {perf_counter() - start:.1f} s", flush=True)  # noqa: T201 - that is its purpose
+            print(f"[{who}] {what}{steps}: {now - start:.1f} s{wait}", flush=True)  # noqa: T201 - that is its purpose
 
     return report

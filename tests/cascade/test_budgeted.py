@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from threadpoolctl import threadpool_limits
@@ -12,6 +13,7 @@ from threadpoolctl import threadpool_limits
 import thrifty
 from thrifty import BudgetedClassifier, Chain, ConfidenceRouter, Prices, StageOptions
 from thrifty.engine.evidence.collect import point_of
+from thrifty.engine.full import crossfit
 from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
 from thrifty.learners.cascade.problem import CAPACITIES
 
@@ -225,6 +227,33 @@ def test_without_sizes_those_of_the_library_are_compared():
     clf = BudgetedClassifier(full(), cv=2, random_state=0).fit(X, y)
     assert clf.size_ in [(size.n_trees, size.max_depth) for size in CAPACITIES]
     assert clf.score(*make(1000, seed=1, n_features=3)) > 0.85
+
+
+@pytest.mark.parametrize("structure", ["line", "tree"])
+def test_of_many_rows_some_are_held_out_and_none_of_the_others_proves_anything(structure, monkeypatch):
+    """Two of four folds suffice: the full model is fitted three times, and points are chosen on half of the rows."""
+    monkeypatch.setattr(crossfit, "EVALUATED_ROWS", 150)
+    X, y = make(320, n_features=4)
+    fits = []
+
+    class Counted(LogisticRegression):
+        def fit(self, X, y):
+            fits.append(len(y))
+            return super().fit(X, y)
+
+    stages = StageOptions(sizes=[(8, 3)], structure=structure)
+    clf = BudgetedClassifier(Counted(), stages=stages, random_state=0).fit(X, y)
+    assert len(fits) == 3
+    assert fits[0] == 320
+    assert 150 <= clf.evidence_.n_units < 240
+    assert len(np.unique(np.concatenate(clf.evidence_.known_rows))) == 320
+    with pytest.raises(InvalidInputError, match="320 of the"):
+        clf.certified(X, y, max_loss=0.3)
+    new_X, new_y = make(2000, seed=1, n_features=4)
+    low, high = clf.expected_score_interval_
+    assert low - 0.02 < clf.score(new_X, new_y) < high + 0.02
+    of_all = BudgetedClassifier(full(), stages=stages, cv=StratifiedKFold(4), random_state=0).fit(X, y)
+    assert of_all.evidence_.n_units == 320  # the user's folds
 
 
 @pytest.mark.slow

@@ -222,7 +222,9 @@ def test_a_verbose_fit_prints_a_line_for_each_phase_with_rising_seconds_and_lear
         told[verbose] = capsys.readouterr().out.splitlines()
         found.append(fitted.cost(X))
     assert told[0] == []
-    lines = [re.fullmatch(r"\[(\w+)\] ([a-z -]+): (\d+\.\d) s", line) for line in told[1]]
+    lines = [
+        re.fullmatch(r"\[(\w+)\] ([a-z -]+): (\d+\.\d) s(, about \d+ s left)?", line) for line in told[1]
+    ]
     assert {line[1] for line in lines} == {type(estimator).__name__}
     assert lines[0][2] == "cross-fitting the full model"
     assert len({line[2] for line in lines}) == len(lines) >= 3

@@ -18,7 +18,7 @@ def fitted():
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     X = X.iloc[:, [7, 21, 22, 27]]
     return BudgetedClassifier(
-        GaussianNB(), budget=1.4, stages=StageOptions(sizes=[(4, 2)]), cv=2, random_state=0
+        GaussianNB(), budget=1.4, stages=StageOptions(sizes=[(4, 2)], structure="line"), cv=2, random_state=0
     ).fit(X, y), X
 
 

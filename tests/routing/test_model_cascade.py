@@ -17,11 +17,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from thrifty import CascadeClassifier, CascadeRegressor
-from thrifty.errors import InvalidInputError, NothingSavedWarning, SlowModelWarning
+from thrifty.errors import FullModelFailedWarning, InvalidInputError, NothingSavedWarning, SlowModelWarning
 from thrifty.learners.routing import model_cascade
 from thrifty.learners.routing.model_cascade import Seconds
 
 PRICES = {"bayes": 1.0, "tree": 2.0, "forest": 20.0}
+PRICES_OF_TWO = {"bayes": 1.0, "forest": 20.0}
 
 
 def models():
@@ -261,3 +262,15 @@ def test_an_estimator_that_answers_nothing_is_named(digits):
     estimators = [("bayes", GaussianNB()), ("broken", broken)]
     with pytest.raises(InvalidInputError, match="the estimator 'broken'"):
         CascadeClassifier(estimators, model_prices={"bayes": 1, "broken": 2}).fit(X[450:], y[450:])
+
+
+def test_an_estimator_that_changes_its_classes_is_named_and_others_answer(digits, monkeypatch):
+    X, y, new, _ = digits
+    fitted = [(name, Recorder(model).fit(X[:450], y[:450])) for name, model in models() if name != "tree"]
+    cascade = CascadeClassifier(
+        fitted, model_prices=PRICES_OF_TWO, cv="prefit", columns=False, random_state=0
+    )
+    cascade.fit(X[450:], y[450:])
+    monkeypatch.setattr(fitted[1][1], "classes_", np.arange(10)[::-1])
+    with pytest.warns(FullModelFailedWarning, match=r"'forest' .* a model of the classes \[9, 8"):
+        assert set(cascade.route(new)) == {"bayes"}

@@ -92,6 +92,23 @@ def test_the_programme_finds_the_best_of_all_policies_on_a_tiny_case():
     assert n_asked[0] > 2.0 > n_asked[-1] == 1.0
 
 
+def test_a_short_answer_tells_that_the_next_one_is_short_too():
+    """The second model is worth its price of short rows only, and the first answer alone tells which these are."""
+    rng = np.random.default_rng(0)
+    length = rng.choice([0.2, 1.8], 600)
+    right = rng.random((600, 2)) < [0.5, 0.9]
+    cost = length[:, None] * [1.0, 10.0]
+    expected = np.tile(cost.mean(axis=0), (600, 1))
+    half = np.full(right.shape, 0.5)
+    log = Log(half, expected, right.astype(float), cost, np.arange(1200).reshape(600, 2), half)
+    programme = learn_programme(log, np.array([0.06]), 2, reads_row=False)
+    assert ((walk(programme, 0, log).asked[:, -1] == 1) == (length < 1.0)).all()
+    # Prices that do not vary tell nothing, and have no coefficients, as in programmes of version 0.3.
+    assert learn_programme(replace(log, cost=expected), np.array([0.06]), 2, reads_row=False).further == ()
+    assert programme.suits(log)
+    assert not replace(programme, further=programme.further * 2).suits(log)
+
+
 def test_comparing_answers_is_better_than_the_best_model_alone_and_costs_less(router):
     best, frontier = router.at(), router.frontier_
     assert best.expected_score_ > frontier.single_quality.max()

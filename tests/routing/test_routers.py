@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -6,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from thrifty import ConfidenceRouter, Prices
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, NothingSavedWarning
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +25,22 @@ def noisy(rows):
     _, y = rows
     wrong = np.random.default_rng(1).random(len(y)) < 0.02
     return np.where((y == 1) != wrong, 0.95, 0.05)
+
+
+def test_where_the_choice_of_the_model_saves_nothing_it_is_said_what_rows_pay(rows, noisy):
+    X, y = rows
+    wordings = [
+        (None, None, "pays 4 .* 0 more"),
+        (Prices(full=1.0), None, "pays 4 .* 1 more"),
+        (Prices(0.0), [0], "pays 0 .* 0 more"),
+    ]
+    for prices, features, words in wordings:
+        with pytest.warns(NothingSavedWarning, match=rf"every row {words}.*Prices\(0.0, full=1.0\)"):
+            ConfidenceRouter(noisy, prices=prices, features=features).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ConfidenceRouter(noisy, prices=Prices(0.0, full=1.0)).fit(X, y)
+        ConfidenceRouter(noisy, features=[0]).fit(X, y)
 
 
 def test_the_least_confident_rows_are_sent(rows, noisy):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.trees.grown import grow, make_grower
 from thrifty.engine.tasks.classes import BinaryLoss
 from thrifty.engine.tasks.regression import SquaredLoss
 from thrifty.engine.trees import bin_columns
@@ -73,3 +74,14 @@ def test_a_loss_that_is_not_a_number_is_refused_and_leaves_the_builder_without_t
             grower, builder, SquaredLoss(np.where(np.arange(N) == 3, np.nan, Y)), ONES, np.zeros((N, 1)), 5
         )
     assert builder.n_trees == 0
+
+
+@pytest.mark.parametrize("table", [NUMBERS, LEVELS], ids=["numbers", "levels"])
+def test_rows_that_a_tree_is_not_grown_on_take_no_part_in_its_work_and_are_scored(table):
+    rng, drawn = np.random.default_rng(1), DRAWN[0]
+    grad, hess = rng.normal(size=N), rng.uniform(0.5, 1.0, N)
+    stump = grow(make_grower(table, max_depth=1), grad * drawn, hess * drawn)
+    assert stump.n_cells == table.n_features * drawn.sum()
+    tree = grow(make_grower(table, max_depth=4), grad * drawn, hess * drawn)
+    assert tree.n_leaves > 8
+    np.testing.assert_array_equal(tree.row_values, tree.tree.predict_binned(table))

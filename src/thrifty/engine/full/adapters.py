@@ -127,13 +127,18 @@ class _ClassModels(ModelAdapter):
                 f"{name} must offer predict_proba or decision_function; {kind} has neither. "
                 f"Pass a function that returns probabilities instead."
             )
-        theirs = np.asarray(getattr(model, "classes_", classes))
-        takes_codes = _takes_codes(model) and np.array_equal(theirs, np.arange(len(classes)))
-        if not takes_codes and not np.array_equal(theirs, classes):
+        if (theirs := self._other_classes(model)) is not None:
             raise InvalidInputError(
                 f"{name} was fitted on the classes {theirs.tolist()}, but y holds {classes.tolist()}. "
                 f"Both must have the same labels, in the same order."
             )
+
+    def _other_classes(self, model: Any) -> Labels | None:
+        """Classes of a model that are not those of the task in their order; None where they are."""
+        classes = self.task.classes
+        theirs = np.asarray(getattr(model, "classes_", classes))
+        is_coded = _takes_codes(model) and np.array_equal(theirs, np.arange(len(classes)))
+        return None if is_coded or np.array_equal(theirs, classes) else theirs
 
     def raw_outputs(self, model: Any, table: Any) -> Floats:
         n_rows, who, table = (
@@ -141,6 +146,13 @@ class _ClassModels(ModelAdapter):
             f"{FULL_MODEL} ({type(model).__name__})",
             as_read_by(model, table),
         )
+        if (theirs := self._other_classes(model)) is not None:
+            raise InvalidAnswerError(
+                who,
+                f"probabilities of the classes {self.task.classes.tolist()}",
+                f"a model of the classes {theirs.tolist()}",
+                "Fit again with the model as it is now.",
+            )
         if hasattr(model, "predict_proba"):
             return check_probabilities(model.predict_proba(table), n_rows, self.task.classes, who)
         return check_decisions(model.decision_function(table), n_rows, self.decision_widths, who)

@@ -12,7 +12,7 @@ rows.
 import importlib
 import importlib.util
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from typing import Any
@@ -57,10 +57,15 @@ from thrifty.errors import (
     RefittedFullModelWarning,
     renumber_rows_in_errors,
 )
-from thrifty.progress import Progress
+from thrifty.progress import Progress, silent
 from thrifty.rows import content_folds, fingerprints, query_folds, query_keys
 from thrifty.threads import limited_threads
 
+EVALUATED_ROWS = 2_500
+"""Held-out rows that suffice: of more rows fewer folds are held out (``benchmarks/fit_ratio.py``, and
+``benchmarks/promises.py --rows 5000``)."""
+
+_WHAT = "cross-fitting the full model"
 _SUSPICIOUS_LOSS = 0.01
 # Numbers are often predicted to a per cent of their spread by a model that has not seen them.
 _SUSPICIOUS_ERROR = 1e-4
@@ -85,7 +90,8 @@ class TrainingRows:
     weighted : bool
         Whether the user gave weights; the full model is fitted with them only then.
     folds : ndarray of shape (n_samples,)
-        Fold that holds each row out: the full model, and any other model we fit, predicts it from the other folds.
+        Fold that holds each row out: the full model, and any other model we fit, predicts it from the other folds. -1
+        for rows that no fold holds out; outputs of a cross-fitted full model are NaN there.
     every_row : ndarray or CSR of shape (n_given, n_features), optional
         All rows the user gave, as numbers: precomputed outputs belong to them. None where they are ``X``.
     """
@@ -123,6 +129,12 @@ class TrainingRows:
             weight=self.weight[rows],
             folds=self.folds[rows],
         )
+
+    def with_enough_folds(self) -> "TrainingRows":
+        """The same rows, of which as many folds are held out as have ``EVALUATED_ROWS``."""
+        n_held_out = np.cumsum(np.bincount(self.folds))
+        n_folds = int(np.searchsorted(n_held_out, min(EVALUATED_ROWS, n_held_out[-1]))) + 1
+        return replace(self, folds=np.where(self.folds < n_folds, self.folds, -1))
 
     def with_columns(self, columns: Ints | None) -> "TrainingRows":
         """All rows with some of the columns; None is all of them."""
@@ -166,18 +178,20 @@ def cross_fit_full(
     n_jobs: int | None = None,
     name: str = FULL_MODEL,
     other_work: Future[Any] | None = None,
+    progress: Progress = silent,
 ) -> CrossFittedFull:
     """Turn the ``full`` of an estimator into a ``FullModel`` with its outputs on the training rows.
 
     An estimator that is not frozen, fitted or not, is cloned and fitted on all rows, as everywhere in scikit-learn; its
     training outputs come from one further fit per fold, which predicts the rows it has not seen. Any other model was
     fitted elsewhere and is evaluated on the rows given, which it should not have been trained on: a loss near zero
-    raises a warning. ``other_work`` of the process has one of the threads until it ends.
+    raises a warning. ``other_work`` of the process has one of the threads until it ends; ``progress`` is called as
+    each fit ends.
     """
     task = rows.task
     if is_estimator(full) and not isinstance(full, FrozenEstimator):
         _mention_refit(full, name)
-        return _fit_by_fold(full, rows, n_jobs, name, other_work)
+        return _fit_by_fold(full, rows, n_jobs, name, other_work, progress)
     names = rows.table.columns if rows.table.kind else None
     every_row = rows.X if rows.every_row is None else rows.every_row
     model = as_full_model(full, task, rows.X.shape[1], names=names, numbers=every_row, who=name)
@@ -189,13 +203,19 @@ def cross_fit_full(
         outputs = model.values[rows.positions]  # by place: equal rows may have different outputs
     else:
         outputs = ask_model(model, task, rows.table.native, rows.X, rows=rows.positions, who=name)
+    progress(_WHAT, 1, 1)
     cross_fitted = CrossFittedFull(model, outputs, task)
     _warn_if_optimistic(cross_fitted, rows, name)
     return cross_fitted
 
 
 def _fit_by_fold(
-    full: Any, rows: TrainingRows, n_jobs: int | None, name: str, other_work: Future[Any] | None
+    full: Any,
+    rows: TrainingRows,
+    n_jobs: int | None,
+    name: str,
+    other_work: Future[Any] | None,
+    progress: Progress,
 ) -> CrossFittedFull:
     task, everyone = rows.task, np.arange(len(rows.y))
     models = models_of(task)
@@ -204,16 +224,23 @@ def _fit_by_fold(
     jobs = [delayed(_ask_held_out)(full, rows, np.setdiff1d(everyone, out), out, name) for out in held_out]
     fit_all = delayed(_fit_checked)(full, rows, everyone, name)
     # Threads by default: most models compute without the interpreter's lock, and processes take seconds to start.
-    parallel = Parallel(n_jobs=n_jobs, prefer="threads")
+    parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+
+    def results_of(work: list[Any], n_done: int) -> Iterator[Any]:
+        for number, result in enumerate(parallel(work), n_done + 1):
+            progress(_WHAT, max(number, 1), len(jobs) + 1)
+            yield result
+
     if getattr(get_active_backend(prefer="threads")[0], "supports_sharedmem", False):
         waiting = [] if other_work is None else [delayed(wait)([other_work])]
-        fitted, *scores = parallel([*waiting, fit_all, *jobs])[len(waiting) :]
+        fitted, *scores = [*results_of([*waiting, fit_all, *jobs], -len(waiting))][len(waiting) :]
     else:  # the model that serves need not be pickled
-        fitted, scores = _fit_checked(full, rows, everyone, name), parallel(jobs)
-    raw = np.empty((len(rows.y), scores[0].shape[1]))
+        fitted, scores = _fit_checked(full, rows, everyone, name), [*results_of(jobs, 1)]
+    raw = np.full((len(rows.y), scores[0].shape[1]), np.nan)
     for out, score in zip(held_out, scores, strict=True):
         raw[out] = score
-    calibration = models.calibration_of(fitted, raw, rows.y, rows.weight)
+    known = rows.folds >= 0
+    calibration = models.calibration_of(fitted, raw[known], rows.y[known], rows.weight[known])
     model = EstimatorFull(fitted, task, calibration)
     return CrossFittedFull(model, models.outputs(raw, calibration), task)
 
@@ -260,13 +287,14 @@ def assign_folds(cv: Any, X: Any, y: Labels, strata: Labels, seed: int, query: I
 
 def held_out_rows(rows: TrainingRows) -> list[Ints]:
     """Rows of each fold; without a fold, the other rows must still hold every stratum of the targets."""
-    folds = [np.flatnonzero(rows.folds == fold) for fold in np.unique(rows.folds)]
-    if len(folds) < 2 and rows.task.query_of(rows.y) is not None:
+    numbers = np.unique(rows.folds)
+    folds = [np.flatnonzero(rows.folds == fold) for fold in numbers[numbers >= 0]]
+    if len(numbers) < 2 and rows.task.query_of(rows.y) is not None:
         raise InvalidInputError(
             "a ranking cannot be learned from one query, or from copies of one: models are evaluated on queries that "
             "they were not fitted on. Give documents of more queries."
         )
-    if len(folds) < 2:
+    if len(numbers) < 2:
         raise InvalidInputError(
             "a model cannot be cross-fitted: one class has fewer than two distinct rows. Give more rows, columns that "
             "tell them apart, or the model in fitted form as FrozenEstimator(model)."

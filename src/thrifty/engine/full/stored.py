@@ -572,6 +572,7 @@ _LOG_LINKS = (linear_model.PoissonRegressor, linear_model.GammaRegressor)
 
 def stored_model_of(model: Any) -> StoredModel | None:
     """Convert a fitted model into a stored one with the same predictions; None for models of unknown classes."""
+    model = getattr(model, "stored_", model)  # of the default full model
     if isinstance(model, StoredModel):
         return model
     module = type(_steps(model)[-1]).__module__
@@ -588,6 +589,7 @@ def read_model(model: Any) -> StoredModel | None:
 
     Subclasses are read, too: the paths of their trees are known, even if they may predict otherwise.
     """
+    model = getattr(model, "stored_", model)
     if isinstance(model, StoredModel):
         return model
     try:

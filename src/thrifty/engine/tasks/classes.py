@@ -379,13 +379,6 @@ class ClassTask(Task):
         return 1.0 - loss if self.mistakes is None else -loss * self.mistakes.unit
 
 
-def default_classifier(random_state: Any) -> Any:
-    """Histogram boosting with scikit-learn's settings."""
-    from sklearn.ensemble import HistGradientBoostingClassifier  # takes a while to import
-
-    return HistGradientBoostingClassifier(random_state=random_state)
-
-
 def class_task(task: Any) -> "BinaryTask | MulticlassTask":
     """Check that a task is classification and return it."""
     if not isinstance(task, BinaryTask | MulticlassTask):

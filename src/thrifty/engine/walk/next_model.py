@@ -31,6 +31,9 @@ _NO_MODEL, _UNKNOWN = np.array([-1]), np.array([np.nan])
 _HINGES = (0.5, 0.7, 0.85, 0.95)
 """Confidences at which the gain of asking on may bend."""
 
+COST_RATIOS = (0.2, 5.0)
+"""By what factor the cost of a model may be expected to change with what the others returned."""
+
 
 @dataclass(frozen=True, eq=False)
 class Pooling:
@@ -343,6 +346,9 @@ class Programme:
         For each set of 0 to ``max_asks - 1`` models: gain of asking each further model, before its own cost.
     reads_confidence : bool
         Whether evidence is the calibrated confidence of answers; programmes of version 0.3 read it as it was given.
+    further : tuple of ndarray of shape (n_columns, n_other_models)
+        For each set of 1 to ``max_asks - 1`` models: cost of each further model, as a multiple of what was expected.
+        Empty without evidence, where costs do not vary, and in programmes of version 0.3, which keep what was expected.
     """
 
     prices: Floats
@@ -352,6 +358,7 @@ class Programme:
     stop: tuple[Floats, ...]
     gain: tuple[Floats, ...]
     reads_confidence: bool = False
+    further: tuple[Floats, ...] = ()
 
     @cached_property
     def _places(self) -> dict[tuple[int, ...], int]:
@@ -378,6 +385,8 @@ class Programme:
             return Step(np.full(n_rows, -1), answer, value)
         others = others_of(asked, log.n_models)
         cost = self.expected_cost(log, asked)[:, others]
+        if asked and self.further:
+            cost = cost * np.clip(columns @ self.further[number - 1], *COST_RATIOS)
         gain = columns @ self.gain[number][:, :, place] - self.prices[place] * cost
         best = first_largest(gain)
         go = np.round(gain[np.arange(n_rows), best], DIGITS) > 0.0
@@ -395,6 +404,8 @@ class Programme:
     def columns(self, log: Log, asked: tuple[int, ...]) -> Floats:
         """Features of a state that the programme reads."""
         columns = state_columns(log, asked, self.reads_row, reads_evidence=not self.reads_confidence)
+        if asked and self.further and not self.reads_row:
+            columns = np.column_stack([columns, *cost_surprises(log, asked, self.mean_cost)])
         return (
             np.column_stack([columns, *confidence_columns(log, asked)]) if self.reads_confidence else columns
         )
@@ -414,7 +425,11 @@ class Programme:
         sizes = [(self.columns(row, asked).shape[1], len(asked)) for asked in sets]
         stop = [size for size in sizes if size[1]]
         gain = [(n, log.n_models - size, self.n_rules) for n, size in sizes if size < self.max_asks]
-        return [array.shape for array in self.stop] == stop and [array.shape for array in self.gain] == gain
+        further = [size[:2] for size in gain[1:]] if self.further else []
+        return all(
+            [array.shape for array in arrays] == sizes
+            for arrays, sizes in ((self.stop, stop), (self.gain, gain), (self.further, further))
+        )
 
 
 def sets_of(n_models: int, max_asks: int) -> list[tuple[int, ...]]:
@@ -433,7 +448,7 @@ def first_largest(values: Floats, axis: int = -1) -> Ints:
     return largest
 
 
-def answers_at_hand(log: Log, asked: tuple[int, ...]) -> Floats:
+def answers_at_hand(log: Log, asked: tuple[int, ...], pooled: Floats | None = None) -> Floats:
     """Probability that each answer at hand is right, shape (n_rows, n_asked): of all that was returned so far.
 
     Class probabilities are combined by the logarithmic pool of the log, or averaged where it has none. Without them,
@@ -455,7 +470,7 @@ def answers_at_hand(log: Log, asked: tuple[int, ...]) -> Floats:
             elif log.classes.shape[2] == 1:
                 chance = _mean_of_numbers(_differences(log, models), chance)
             else:
-                chance = _of_answers(_pooled(log, asked), answers, chance)
+                chance = _of_answers(_pooled(log, asked) if pooled is None else pooled, answers, chance)
     rounded: Floats = np.round(chance, DIGITS)
     return rounded
 
@@ -463,6 +478,8 @@ def answers_at_hand(log: Log, asked: tuple[int, ...]) -> Floats:
 def _pooled(log: Log, asked: tuple[int, ...]) -> Floats:
     """Combined class probabilities of the models asked, shape (n_rows, n_classes)."""
     assert log.classes is not None
+    if len(asked) == 1:
+        return log.classes[:, asked[0]]
     if log.pooling is not None and asked in log.pooling.of:
         return log.pooling.combine(log.classes, asked)
     total = log.classes[:, asked[0]]
@@ -523,7 +540,8 @@ def confidence_columns(log: Log, asked: tuple[int, ...]) -> list[Floats]:
     if not asked:
         return []
     assert log.evidence is not None
-    chance, models = answers_at_hand(log, asked), list(asked)
+    pooled = None if log.classes is None or log.classes.shape[2] == 1 else _pooled(log, asked)
+    chance, models = answers_at_hand(log, asked, pooled), list(asked)
     best = chance.max(axis=1)
     columns = [best, best * best, *(np.maximum(best - hinge, 0.0) for hinge in _HINGES)]
     if len(asked) > 1:
@@ -531,11 +549,15 @@ def confidence_columns(log: Log, asked: tuple[int, ...]) -> list[Floats]:
     if log.classes is not None and log.classes.shape[2] == 1:
         above = np.triu_indices(len(models), 1)
         columns += [*np.sqrt(_differences(log, models)[:, *above]).T]
-    elif log.classes is not None:
-        mean = _pooled(log, asked)
-        second = np.partition(mean, -2, axis=1)[:, -2]
-        columns += [best - second, -(mean * np.log(np.maximum(mean, 1e-9))).sum(axis=1)]
+    elif pooled is not None:
+        second = np.partition(pooled, -2, axis=1)[:, -2]
+        columns += [best - second, -(pooled * np.log(np.maximum(pooled, 1e-9))).sum(axis=1)]
     return columns
+
+
+def cost_surprises(log: Log, asked: tuple[int, ...], expected: Floats) -> list[Floats]:
+    """Logarithm of what each answer cost, as a multiple of what was expected: long answers tell hard rows."""
+    return [np.log(np.clip(log.cost[:, model] / expected[..., model], 0.1, 10.0)) for model in asked]
 
 
 def state_columns(
@@ -556,11 +578,8 @@ def state_columns(
         others = others_of(asked, log.n_models)
         if asked and len(others):
             columns.append(log.prior[:, others].max(axis=1))
-    surprise = [
-        np.log(np.clip(log.cost[:, model] / log.expected[:, model], 0.1, 10.0)) if reads_row else None
-        for model in asked
-    ]
-    columns += [column for column in surprise if column is not None]
+    surprise = cost_surprises(log, asked, log.expected) if reads_row else []
+    columns += surprise
     if log.evidence is not None and reads_evidence:
         columns += [log.evidence[:, model] for model in asked]
     if log.answers is None or not asked:

@@ -18,7 +18,6 @@ from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.table.columns import column_types
 from thrifty.engine.tasks.classes import classification_of, read_loss
 from thrifty.engine.tasks.ranking import Queries, RankingTask, as_queries, ranking_of, with_queries
-from thrifty.engine.tasks.regression import default_regressor
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.trees import bin_columns
 from thrifty.engine.walk.chain import Chain
@@ -31,7 +30,15 @@ from thrifty.errors import (
 from thrifty.learners.cascade.evaluation import BEYOND_DOUBT, compare
 from thrifty.learners.cascade.learn import LearnedCascade, learn_cascade, n_repeats_for
 from thrifty.learners.cascade.plan import find_plans
-from thrifty.learners.cascade.problem import CAPACITIES, CascadeProblem, NextChainRoutes, Structure, lighter
+from thrifty.learners.cascade.problem import (
+    CAPACITIES,
+    MIN_ROWS_OF_SIZES,
+    CascadeProblem,
+    NextChainRoutes,
+    Structure,
+    lighter,
+    slower,
+)
 from thrifty.learners.estimators.base import (
     ChainClassifier,
     ChainEstimator,
@@ -48,17 +55,26 @@ from thrifty.learners.estimators.checks import (
     refuse_keywords,
 )
 from thrifty.learners.trees.boosting import Boosting
+from thrifty.learners.trees.full import TreesRegressor
 from thrifty.progress import Progress, progress_printer, stopped_by_errors
 from thrifty.rows import content_keys, query_keys
 from thrifty.threads import limited_threads, threads_of
 
-ROWS_PER_TREE = 10
-"""Rows per tree from which a larger size is tried: on fewer it would win by chance (``benchmarks/frontier.py``: heart,
-pima and hepatitis)."""
-
 ROWS_TO_COMPARE = 100
 """Rows from which on smaller penalties are tried where rows are too few for a larger size
 (``benchmarks/choices.py penalties --rows 150 300`` of 0.3)."""
+
+
+SHARES = {
+    "cross-fitting the full model": 0.1,
+    "finding orders": 0.1,
+    "comparing sizes": 0.15,
+    "comparing orders": 0.15,
+    "growing stages": 0.35,
+    "learning gates": 0.1,
+    "looking for branches": 0.05,
+}
+"""Shares of the time of a fit that its phases take, in their order (``benchmarks/fit_ratio.py --phases``)."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +88,9 @@ class StageOptions:
         lets a row stop are left out afterwards.
     sizes : sequence of (n_trees, max_depth), optional
         Sizes of a stage to choose from out of fold, from small to large, each at most that: a stage ends when its trees
-        no longer help. None is (60, 4), which learns at half the usual rate, (100, 6) and (150, 10), the larger ones
-        where there are ten rows for each tree; with 100 rows to 1,000, (60, 4) with smaller penalties too.
+        no longer help. None is (30, 4), from 1,000 rows on (35, 6) and from 1,500 on (40, 10) too, at up to four
+        times the usual learning rate, and twice as many trees of half the step for numbers; with 100 rows to 1,000,
+        (30, 4) with smaller penalties too.
     structure : {"auto", "line", "tree"}, default="auto"
         Whether all rows buy in one order ("line"); in a line or, where that is clearly better out of fold, in a tree of
         purchases, in which what a row holds decides what it buys next ("auto"); or, for classes, in a tree in any case
@@ -162,10 +179,15 @@ class BudgetedCascade(ChainEstimator):
         self._check_parameters()
         options = self.stages or StageOptions()
         budget = None if self.budget is None else check_amount("budget", self.budget)
-        report = progress_printer(self.verbose, type(self).__name__) if progress is None else progress
+        report = progress
+        if report is None:
+            report = progress_printer(self.verbose, type(self).__name__, SHARES)
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
             rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
+            # Folds of the user's splitter are all held out, and so are those of queries.
+            if isinstance(self.cv, Integral) and rows.task.query_of(rows.y) is None:
+                rows = rows.with_enough_folds()
             prices = self._price_list(rows)
             check_spending(prices, budget)
             full = self._full()
@@ -178,7 +200,7 @@ class BudgetedCascade(ChainEstimator):
                 folds=held_out_rows(rows),
                 price_list=prices,
                 amounts=None if by_row is None else by_row.of_rows(rows.table, np.arange(len(rows.y)), None),
-                capacities=check_sizes(options.sizes, len(rows.y)),
+                capacities=check_sizes(options.sizes, len(rows.y), is_slow=not rows.task.has_uncertainty),
                 n_stages=options.max_stages,
                 structure=options.structure,  # type: ignore[arg-type]  # checked
                 max_bytes=options.max_bytes,
@@ -188,21 +210,21 @@ class BudgetedCascade(ChainEstimator):
                 n_threads=threads_of(self.n_jobs),
                 progress=report,
             )
-            report("cross-fitting the full model", 0, 1)
             with ThreadPoolExecutor(1) as pool, stopped_by_errors(report) as step:
                 # Beside the fits of the full model, which hold the interpreter's lock for much of their time.
                 searched = replace(problem, progress=step)
                 plans = pool.submit(find_plans, searched) if problem.n_threads > 1 else None
                 cross_fitted = self._cross_fit_full(
-                    rows, prices, self.n_jobs, plans, reads_numbers=reads_numbers
+                    rows, prices, self.n_jobs, plans, report, reads_numbers=reads_numbers
                 )
-                report("cross-fitting the full model", 1, 1)
                 link = unwrap_chain(cross_fitted.model, prices, rows.task)
             comparison, behind = None if plans is None else plans.result(), None
             if isinstance(link, Chain):
                 behind = NextChainRoutes(link.places(link.walk(rows.table)), link.bought_by_place)
             learned = learn_cascade(problem.with_full(cross_fitted.scores, behind), comparison)
-            _warn_if_full_is_worse(learned, cross_fitted, rows)
+            is_held_out = rows.folds >= 0
+            held_out = replace(cross_fitted, outputs=cross_fitted.outputs[is_held_out])
+            _warn_if_full_is_worse(learned, held_out, rows.take(np.flatnonzero(is_held_out)))
             if len(rows.task.classes):
                 self.classes_ = rows.task.classes
             staged, names = learned.staged, getattr(self, "feature_names_in_", None)
@@ -225,11 +247,15 @@ class BudgetedCascade(ChainEstimator):
             self.features_ = self.chain_.columns
             self.n_stages_ = self.chain_.n_own_stages
             evidence = with_classes(learned.evidence, rows.task)
+            keys, seen = content_keys(rows.X, rows.task.strata(rows.y)), training_fingerprints(full)
+            if not is_held_out.all():
+                only_learned = keys[~is_held_out, 0]
+                seen = only_learned if seen is None else np.union1d(seen, only_learned)
             self.evidence_ = replace(
                 evidence if keeps_scores else evidence.without_scores(),
                 features=tuple(self.features_.tolist()),
-                rows=query_keys(content_keys(rows.X, rows.task.strata(rows.y)), rows.task.query_of(rows.y)),
-                seen=training_fingerprints(full),
+                rows=query_keys(keys[is_held_out], rows.task.query_of(rows.y)),
+                seen=seen,
                 task=rows.task,
             )
             self.certificate_ = None
@@ -267,11 +293,12 @@ class BudgetedCascade(ChainEstimator):
                 check_count(name, getattr(options, name))
 
 
-def check_sizes(sizes: Any, n_rows: int = 0) -> tuple[Boosting, ...]:
+def check_sizes(sizes: Any, n_rows: int = 0, *, is_slow: bool = False) -> tuple[Boosting, ...]:
     """Candidate sizes of a stage, from pairs (n_trees, max_depth); by default those that ``n_rows`` suffice for."""
     if sizes is None:
-        fed = [size for size in CAPACITIES[1:] if n_rows >= ROWS_PER_TREE * size.n_trees]
-        return (CAPACITIES[0], *(fed or ([lighter(CAPACITIES[0])] if n_rows >= ROWS_TO_COMPARE else [])))
+        usual = tuple(map(slower, CAPACITIES)) if is_slow else CAPACITIES
+        some = tuple(size for size, least in zip(usual, MIN_ROWS_OF_SIZES, strict=False) if n_rows >= least)
+        return (*some, lighter(some[0])) if len(some) == 1 and n_rows >= ROWS_TO_COMPARE else some
     try:
         pairs = [(n_trees, max_depth) for n_trees, max_depth in sizes]
     except (TypeError, ValueError):
@@ -344,8 +371,9 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     Parameters
     ----------
     full : classifier, FrozenEstimator, callable or array of probabilities, default=None
-        The full model (f0). An unfitted estimator is cloned, fitted and cross-fitted; None is a
-        ``HistGradientBoostingClassifier``. Anything that was fitted elsewhere should not have seen the rows given.
+        The full model (f0). An unfitted estimator is cloned, fitted and cross-fitted; None is
+        boosted trees of 31 leaves, grown as those of the stages are. Anything that was fitted elsewhere should not have
+        seen the rows given.
     loss : {"error", "log", "brier"} or array-like of shape (n_classes, n_classes), default="error"
         What an answer loses: whether it is wrong, the logarithmic or the Brier loss of its probabilities, or a price
         for every mistake in the unit of ``feature_costs``. A matrix has a line for each true class and a column for
@@ -366,7 +394,8 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     stages : StageOptions, optional
         Number, size and order of the stages; see ``thrifty.StageOptions``.
     cv : int, splitter or iterable, default=4
-        Folds by which everything is cross-validated.
+        Folds by which everything is cross-validated; of a number of them, with more than 2,500 rows, only as many are
+        held out as have so many rows.
     n_jobs : int, optional
         Folds that are fitted in parallel, in threads; each fit of the full model has one thread of OpenMP and of the
         BLAS. None is 1, unless joblib is configured otherwise, and -1 is all cores that the process may use. Results
@@ -384,7 +413,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     chain_ : Chain
         What serves, at the operating point in force.
     evidence_ : Evidence
-        The rows of the fit at every stage, each answered by models that have not seen it.
+        The held-out rows of the fit at every stage, each answered by models that have not seen it.
     frontier_ : Frontier
         Every operating point, with those answers; weights are ignored, every row counts once.
     certificate_ : Certificate or None
@@ -493,9 +522,9 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
     Parameters
     ----------
     full : regressor, FrozenEstimator, callable or array of numbers, default=None
-        The full model (f0). An unfitted estimator is cloned, fitted and cross-fitted; None is a
-        ``HistGradientBoostingRegressor`` of the same loss. Anything that was fitted elsewhere should not have seen the
-        rows given.
+        The full model (f0). An unfitted estimator is cloned, fitted and cross-fitted; None is
+        boosted trees or, for another than the squared error, a ``HistGradientBoostingRegressor`` of the same loss.
+        Anything that was fitted elsewhere should not have seen the rows given.
     loss : {"squared", "absolute", "pinball"}, default="squared"
         The error that counts. The pinball loss is that of a quantile: answers are numbers that the target does not
         exceed with the probability ``quantile``. Its full model should be of the same quantile, such as
@@ -553,8 +582,8 @@ class BudgetedRanker(BudgetedCascade):
     ----------
     full : regressor, ranker, FrozenEstimator, callable or array of numbers, default=None
         The full model (f0). An unfitted estimator is cloned, fitted on the grades and cross-fitted; one whose ``fit``
-        takes ``group`` or ``qid``, such as LightGBM's and XGBoost's rankers, is given the queries too. None is a
-        ``HistGradientBoostingRegressor``. Anything that was fitted elsewhere should not have seen the rows given.
+        takes ``group`` or ``qid``, such as LightGBM's and XGBoost's rankers, is given the queries too. None is
+        boosted trees. Anything that was fitted elsewhere should not have seen the rows given.
     loss : {"pointwise", "pairwise", "listwise"}, default="pointwise"
         What the trees of the stages lower: squared errors of gains, the logistic loss of pairs of documents, or the
         cross-entropy of lists.
@@ -713,7 +742,7 @@ class BudgetedRanker(BudgetedCascade):
         return task_of_route(task, self.full, "measure", "k")
 
     def _default_full(self) -> Any:
-        return default_regressor("squared", self.random_state)
+        return TreesRegressor()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

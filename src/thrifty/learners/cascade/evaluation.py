@@ -23,8 +23,8 @@ from thrifty.rows import uniforms
 LEVEL = 0.5
 """z-score up to which two candidates are level (of 0, 0.5, 1 and 2, with test rows in view)."""
 
-BETTER = 1.5
-"""z-score by which a larger size, which takes longer, must be better (``benchmarks/small_budgets.py``: 1, 1.5, 2)."""
+BETTER = 1.0
+"""z-score by which a larger size must be better (``benchmarks/small_budgets.py miniboone``: 1, 1.5)."""
 
 CLEARLY_BETTER = 2.0
 """z-score by which another structure, a learned gate or, on few rows, a size must be better (no command chose it; what
@@ -84,10 +84,20 @@ class StageScores:
     costs: Floats
     nodes: RowNodes | None
 
+    def take(self, rows: Ints) -> "StageScores":
+        """Some of the rows."""
+        return replace(
+            self,
+            out_of_fold=self.out_of_fold[rows],
+            tied=self.tied[rows],
+            costs=self.costs if self.costs.ndim == 1 else self.costs[rows],
+            nodes=None if self.nodes is None else self.nodes.take(rows),
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One way to serve, on rows that it has not seen.
+    """One way to serve, on the rows of a fit that are held out.
 
     Attributes
     ----------
@@ -147,6 +157,7 @@ class Candidate:
 
 def compare_over_budgets(problem: AnsweredProblem, candidate: Candidate, other: Candidate) -> float:
     """z-score by which a candidate is ahead: points chosen on one half of the folds and counted on the other."""
+    problem = problem.evaluated
     costs = [each.evidence.cost for each in (other, candidate)]
     costs = [cost if cost.ndim == 1 else cost.mean(axis=0) for cost in costs]
     positive = np.concatenate(costs)
@@ -163,7 +174,12 @@ def compare_over_budgets(problem: AnsweredProblem, candidate: Candidate, other: 
 
 
 def evaluate_stages(problem: AnsweredProblem, stages: StageScores) -> Candidate:
-    """Calibrate out-of-fold scores and blend the last with the full model; gates are the uncertainty of the task."""
+    """Calibrate out-of-fold scores and blend the last with the full model; gates are the uncertainty of the task.
+
+    The candidate has the rows that some fold holds out.
+    """
+    if problem.evaluated is not problem:
+        problem, stages = problem.evaluated, stages.take(problem.evaluated_rows)
     task = problem.task
     calibrations, scores = calibrate(problem, stages.out_of_fold)
     blend, answer, belief = choose_blend(problem, scores[:, -1])

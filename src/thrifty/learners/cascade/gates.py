@@ -67,6 +67,7 @@ def with_learned_gates(problem: AnsweredProblem, candidate: Candidate) -> Candid
     """The candidate with learned gates, or as it is where the margin of its scores does as well out of fold."""
     if candidate.nodes is None:
         return candidate
+    problem = problem.evaluated
     problem.progress("learning gates", 0, 1)
     choose = _choose_gates if problem.task.has_uncertainty else _choose_regression_gates
     gates = choose(problem, candidate)

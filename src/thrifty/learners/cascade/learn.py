@@ -117,7 +117,7 @@ def learn_cascade(problem: AnsweredProblem, comparison: PlanComparison | None = 
     if graph is None:
         learned = _learned_line(problem, plan, line, candidate)
     else:
-        learned = _with_operating_points(problem, plan, *graph)
+        learned = _with_operating_points(problem.evaluated, plan, *graph)
     learned = replace(learned, policy=measured(learned.policy, learned.evidence))
     if problem.task.mistake_price is None:
         learned = replace(learned, default_point=most_accurate_point(learned.evidence))
@@ -128,7 +128,7 @@ def _learned_line(
     problem: AnsweredProblem, plan: Plan, line: "Grown[StagedTrees]", candidate: Candidate
 ) -> LearnedCascade:
     """The line with operating points, expected scores corrected for its order, and without idle stages."""
-    repeated = problem
+    repeated = problem.evaluated
     if problem.n_repeats > 1:
         repeated, scores = _repeat_cross_validation(problem, plan, line)
         candidate = with_learned_gates(repeated, evaluate_stages(repeated, scores))
@@ -175,7 +175,7 @@ class _Jobs(Generic[Trees]):
         trees = self.whole.result().to_serve()
         problem.progress(what, n_steps, n_steps)
         assert trees.mean_margin is not None
-        scores = np.empty((problem.n_rows, *parts[0].scores.shape[1:]))
+        scores = np.full((problem.n_rows, *parts[0].scores.shape[1:]), np.nan)
         for fold, part in zip(problem.folds, parts, strict=True):
             scores[fold] = part.scores
         margin = sum((part.mean_margin for part in parts[1:]), start=parts[0].mean_margin) / len(parts)
@@ -326,6 +326,7 @@ def _with_optimism(
     the optimism of the cheapest one that is not.
     """
     evidence, without_order = learned.evidence, evaluate_stages(problem, nested)
+    problem = problem.evaluated
     assert evidence.points is not None
     gate = without_order.evidence.gate if candidate.grow_gates is None else candidate.evidence.gate
     of_nested = replace(without_order.evidence, gate=gate)
@@ -437,14 +438,8 @@ def try_branches(problem: AnsweredProblem, plan: Plan) -> TriedBranches | None:
     parted = find_branches(problem, plan)
     if parted is None:
         return None
-    # Nodes are many, and their rows few: fewer trees of larger steps take half of the time.
-    size = replace(
-        plan.boosting,
-        n_trees=(plan.boosting.n_trees + 1) // 2,
-        learning_rate=2 * plan.boosting.learning_rate,
-    )
     branches, node = parted
-    grow = partial(grow_branches, problem, branches.sets, node, size)
+    grow = partial(grow_branches, problem, branches.sets, node, plan.boosting)
     return TriedBranches(branches, RowNodes(branches.sets, node), grow, grow(held_out=problem.folds[0]))
 
 

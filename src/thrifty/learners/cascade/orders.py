@@ -59,6 +59,10 @@ FORWARD_STEPS, FORWARD_CANDIDATES = 24, 16
 """Purchases that forward selection orders, and those it tries for each; the others follow by gain
 (no command chose them)."""
 
+FORWARD_TRIALS = 3
+"""Purchases that forward selection tries at least before each, by what they were worth before
+(``benchmarks/small_budgets.py satimage context``)."""
+
 MIN_ROWS = 50
 """With fewer rows to grow on or to evaluate on, forward selection would follow chance (no command chose it)."""
 
@@ -218,21 +222,24 @@ def by_forward_selection(learner: Learner) -> Ints:
     base, order = rows.loss.base(rows.weight), list[int]()
     scores = np.tile(base, (len(grown_on), 1)), np.tile(base, (len(held_out), 1))
     loss, bought = mean_loss(scores[1]), np.zeros(len(price_list.prices), dtype=bool)
-    left = [int(purchase) for purchase in by_worth]
+    left, worth = [int(purchase) for purchase in by_worth], dict[int, float]()
     while left and len(order) < FORWARD_STEPS:
-        tried = left[:FORWARD_CANDIDATES]
-        trials = [trial(purchase) for purchase in tried]
-        # A purchase without a gain of its own may help later ones; then the cheaper one is better.
-        gains = np.array([max(loss - lost, FORWARD_FLOOR * loss) for _, lost in trials])
-        ranked = np.argsort(
-            -_per_price(gains, price_list.prices_after(bought)[tried]), kind="stable"
-        ).tolist()
-        scores, loss = trials[ranked[0]]
-        # The best of this step are tried first in the next, then those that were not tried.
-        best, *rest = (tried[place] for place in ranked)
+        tried = sorted(left[:FORWARD_CANDIDATES], key=lambda purchase: -worth.get(purchase, np.inf))
+        prices, best, after = price_list.prices_after(bought), tried[0], (scores, loss)
+        for number, purchase in enumerate(tried):
+            # A purchase is worth less the more is bought before it, mostly: the rest need no trial.
+            if number >= FORWARD_TRIALS and worth.get(purchase, np.inf) <= worth[best]:
+                break
+            tried_scores, lost = trial(purchase)
+            # A purchase without a gain of its own may help later ones; then the cheaper one is better.
+            gain = np.array(max(loss - lost, FORWARD_FLOOR * loss))
+            worth[purchase] = float(_per_price(gain, prices[purchase]))
+            if number == 0 or worth[purchase] > worth[best]:
+                best, after = purchase, (tried_scores, lost)
+        scores, loss = after
         order.append(best)
         bought[best] = True
-        left = rest + left[FORWARD_CANDIDATES:]
+        left.remove(best)
     return np.array(order + left, dtype=np.intp)
 
 

@@ -4,8 +4,8 @@ The size is chosen first, with one order, by the mean log-loss of the stages, wh
 accuracy does. Then the order, with that size, by the mean score over budgets that grow by a constant factor, of a
 cascade with the full model at its end: all budgets, or those around the budget of the fit.
 
-Comparisons take a fraction of the work of the stages that serve: from 1,250 rows on neighbouring bins are merged, and
-every second stage is grown.
+Comparisons take a fraction of the work of the stages that serve: from 1,250 rows on neighbouring bins are merged, every
+third stage is grown, and of many rows a sample is used.
 """
 
 from collections.abc import Sequence
@@ -46,12 +46,19 @@ from thrifty.learners.cascade.problem import (
 )
 from thrifty.learners.cascade.stages import score_fold
 from thrifty.learners.trees.boosting import Boosting
+from thrifty.rows import uniforms
 
-ORDERING = Boosting(n_trees=60, max_depth=6)
+ORDERING = Boosting(n_trees=30, max_depth=6, learning_rate=0.2)
 """Trees from which an order is made (no command chose them)."""
 
-NESTED_ORDERING = replace(ORDERING, n_trees=ORDERING.n_trees // 2)
+NESTED_ORDERING = replace(ORDERING, learning_rate=0.1)
 """Trees from which an order by gain is made, once for each fold (``benchmarks/promises.py``)."""
+
+PLAN_ROWS, SAMPLE_SEED = 8_000, 12
+"""Rows by which orders and sizes are found and compared (``benchmarks/fit_ratio.py letters madeup``)."""
+
+EVERY = 3
+"""Of so many stages comparisons look at one."""
 
 NEAR = 1.5
 """Factor around the budget of a fit within which orders are compared (``benchmarks/small_budgets.py --asked 2``)."""
@@ -97,7 +104,7 @@ def choose_plan(problem: AnsweredProblem, comparison: PlanComparison | None = No
 
 def find_plans(problem: CascadeProblem) -> PlanComparison:
     """Candidate orders, with the size of a stage that is best for the first; the full model is not asked."""
-    problem = replace(problem, table=merged_table(problem.table))
+    sampled, problem = _sample(problem)
     orders, cache = _find_orders(problem), _ScoreCache(problem)
     n_first, plans = _n_first(problem, orders), list[Plan]()
     for name, order in orders.items():
@@ -110,7 +117,25 @@ def find_plans(problem: CascadeProblem) -> PlanComparison:
         plans.append(plan)
     coarse = [_coarse(plan, n_first) for plan in plans]
     scores = cache.scores(coarse, cache.n_folds) if len(plans) > 1 else []
-    return PlanComparison(plans, coarse, cache.rows(cache.n_folds), scores)
+    return PlanComparison(plans, coarse, sampled[cache.rows(cache.n_folds)], scores)
+
+
+def _sample(problem: CascadeProblem) -> tuple[Ints, CascadeProblem]:
+    """Rows by which plans are found and compared, and the problem of these, with merged bins."""
+    # By content, so that equal rows are all used or not at all.
+    is_used = uniforms(problem.table.codes, SAMPLE_SEED) < PLAN_ROWS / problem.n_rows
+    rows, place = np.flatnonzero(is_used), np.cumsum(is_used) - 1
+    if len(rows) == problem.n_rows:
+        return rows, replace(problem, table=merged_table(problem.table))
+    table, amounts = merged_table(problem.table.take(rows)), problem.amounts
+    return rows, replace(
+        problem,
+        table=table,
+        y=problem.y[rows],
+        weight=problem.weight[rows],
+        folds=[place[fold[is_used[fold]]] for fold in problem.folds],
+        amounts=None if amounts is None else amounts[rows],
+    )
 
 
 # -- orders ----------------------------------------------------------------------------------------
@@ -124,21 +149,27 @@ def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
     with ThreadPoolExecutor(problem.n_threads) as pool:
         jobs = {name: pool.submit(find, learner) for name, find in ways.items()}
         for name, job in jobs.items():
-            orders[name] = _first_within(problem, learner.chance_last(job.result()), problem.budget)
+            orders[name] = _first_within(learner, learner.chance_last(job.result()), problem.budget)
             problem.progress("finding orders", len(orders), len(jobs))
     if problem.n_rows >= COMPARISON_ROWS:
         by_effects = by_code_effects(learner, list(orders.values()), problem.budget)
-        orders |= {} if by_effects is None else {EFFECTS: _first_within(problem, by_effects, problem.budget)}
+        orders |= {} if by_effects is None else {EFFECTS: _first_within(learner, by_effects, problem.budget)}
     return orders | _cheap_first(problem, learner, orders)
 
 
-def _first_within(problem: CascadeProblem, order: Ints, limit: float | None) -> Ints:
-    """Move the first purchase that costs at most ``limit`` to the front: where nothing is free, every row makes it."""
-    prices = problem.price_list.prices
-    if limit is None or (prices == 0).any():
+def _first_within(learner: Learner, order: Ints, limit: float | None) -> Ints:
+    """Begin with a purchase that costs at most ``limit``, where nothing is free: every row makes the first one.
+
+    Where the order begins with a dearer one, it is that of the largest gain per price among those of that price.
+    """
+    prices = learner.price_list.prices
+    if limit is None or (prices == 0).any() or not len(order) or prices[order[0]] <= limit:
         return order
-    within = np.flatnonzero(prices[order] <= limit)
-    return order if not len(within) else np.r_[order[within[0]], np.delete(order, within[0])]
+    within = np.sort(order[prices[order] <= limit])
+    if not len(within):
+        return order
+    first = within[np.argmax(learner.gain_per_price(within))]
+    return np.r_[first, order[order != first]]
 
 
 def _cheap_first(problem: CascadeProblem, learner: Learner, orders: dict[str, Ints]) -> dict[str, Ints]:
@@ -243,9 +274,9 @@ def _n_first(problem: CascadeProblem, orders: dict[str, Ints]) -> int:
 
 
 def _coarse(plan: Plan, n_first: int) -> Plan:
-    """The plan with its first stages and every second one behind them: enough for a comparison."""
+    """The plan with its first stages and some of those behind them: enough for a comparison."""
     n_sets = len(plan.sets)
-    kept = [place for place in range(n_sets) if place < n_first or (n_sets - 1 - place) % 2 == 0]
+    kept = [place for place in range(n_sets) if place < n_first or (n_sets - 1 - place) % EVERY == 0]
     return replace(plan, sets=tuple(plan.sets[place] for place in kept))
 
 
@@ -312,7 +343,7 @@ def nested_scores(
         if plan.name == CHEAP_FIRST:
             order = _by_price(order, learner, float(prices[order[0]]) / 2)
         # Costs are comparable only where the first purchase is as cheap as that of the plan.
-        sets = problem.plan(plan.name, _first_within(problem, order, first_price), plan.boosting).sets
+        sets = problem.plan(plan.name, _first_within(learner, order, first_price), plan.boosting).sets
         nested[fold] = score_fold(problem, fold, sets, plan.boosting, n_trees).scores
         costs[fold] = np.broadcast_to(problem.costs(sets), costs.shape)[fold]
 

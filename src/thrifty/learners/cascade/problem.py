@@ -13,13 +13,22 @@ from thrifty.engine.tasks.task import Loss, Task
 from thrifty.engine.trees import BinnedTable
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.progress import Progress, silent
+from thrifty.rows import content_folds
 
 CAPACITIES = (
-    Boosting(n_trees=60, max_depth=4, learning_rate=0.05, l2=5.0, min_child_weight=3.0),
-    Boosting(n_trees=100, max_depth=6, l2=5.0, min_child_weight=3.0),
-    Boosting(n_trees=150, max_depth=10, l2=5.0),
+    Boosting(n_trees=30, max_depth=4, learning_rate=0.1, l2=5.0, min_child_weight=3.0),
+    Boosting(n_trees=35, max_depth=6, learning_rate=0.3, l2=5.0, min_child_weight=3.0),
+    Boosting(n_trees=40, max_depth=10, learning_rate=0.4, l2=5.0),
 )
-"""Sizes of a stage to choose from, out of fold (``benchmarks/frontier.py``; the largest with test rows in view)."""
+"""Sizes of a stage to choose from, out of fold (``benchmarks/frontier.py``; the largest with test rows in view).
+
+Few trees of large steps: the next stage shrinks the scores and mends what they overdo. A third of the trees with three
+times the step are as good for classes, in half of the time (``benchmarks/small_budgets.py letters satimage``).
+"""
+
+MIN_ROWS_OF_SIZES = (0, 1_000, 1_500)
+"""Rows from which on each size is tried: on fewer it would win by chance (``benchmarks/frontier.py``: heart, pima and
+hepatitis)."""
 
 MAX_STAGES = 16
 """Most places along an order where a row may stop, by default (no command chose it)."""
@@ -44,8 +53,16 @@ SEARCH_ROWS = 6_000
 """Rows on which trees are grown that are many: those of every purchase in a search, or of every stage and fold
 (no command chose it)."""
 
+EVALUATION_FOLDS, EVALUATION_SEED = 4, 500
+"""Folds by which gates, blends and comparisons are cross-fitted where only some of the rows are held out."""
+
 Structure = Literal["line", "tree", "auto"]
 """One order for all rows ("line"), a tree of purchases ("tree"), or whichever of both is better ("auto")."""
+
+
+def slower(size: Boosting) -> Boosting:
+    """The same size with more trees of smaller steps, for numbers (``benchmarks/small_budgets.py pol bike_hour``)."""
+    return replace(size, n_trees=2 * size.n_trees, learning_rate=size.learning_rate / 2)
 
 
 def lighter(size: Boosting) -> Boosting:
@@ -97,7 +114,7 @@ class CascadeProblem(TrainingSet):
     Attributes
     ----------
     folds : sequence of ndarray
-        Rows of each fold.
+        Rows of each fold that is held out.
     price_list : PriceList
         Prices.
     amounts : ndarray of shape (n_rows, n_row_prices), optional
@@ -163,6 +180,21 @@ class AnsweredProblem(CascadeProblem):
 
     full_scores: Floats
     behind: "NextChainRoutes | None" = None
+
+    @cached_property
+    def evaluated_rows(self) -> Ints:
+        """Rows that some fold holds out."""
+        return np.sort(np.concatenate(self.folds))
+
+    @cached_property
+    def evaluated(self) -> "AnsweredProblem":
+        """The problem of the rows that some fold holds out, parted into folds anew where these are not all rows."""
+        rows = self.evaluated_rows
+        if len(rows) == self.n_rows:
+            return self
+        strata = self.task.strata(self.y[rows])
+        fold_of = content_folds(self.table.codes[rows], strata, EVALUATION_FOLDS, EVALUATION_SEED)
+        return self.of_rows(rows, [np.flatnonzero(fold_of == fold) for fold in range(EVALUATION_FOLDS)])
 
     def costs(self, sets: Sequence[Ints]) -> Floats:
         """Cost of a row at each stage and, last, at the full model; per row where that differs."""
@@ -267,6 +299,10 @@ class RowNodes:
     def shared(self) -> list[Ints]:
         """Columns of leading stages at which all rows hold the same: every stage of a line, the first of a graph."""
         return [level[0] for level in self.nodes] if self.node is None else [*self.nodes[0]]
+
+    def take(self, rows: Ints) -> "RowNodes":
+        """Some of the rows."""
+        return self if self.node is None else replace(self, node=self.node[rows])
 
     def rows_at(self, stage: int, number: int) -> Any:
         """Rows at a node: a mask, or a slice of all of them."""

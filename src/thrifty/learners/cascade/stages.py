@@ -42,9 +42,10 @@ with it: the scale must stay finite."""
 SUBSAMPLE = 0.6
 """Share of the rows that a tree is grown on (trials on MiniBooNE and Forest; no command)."""
 
-N_LOSS_CHECKS, PATIENCE, MIN_RELATIVE_DROP = 10, 2, 5e-4
+N_LOSS_CHECKS, PATIENCE, MIN_RELATIVE_DROP = 10, 2, 2e-3
 """Checks of the validation loss in a stage that is grown in full, those without a lower loss that end a stage, and the
-relative drop from which on a loss is lower (trials on held-out rows of Letters and MiniBooNE; no command)."""
+relative drop for each unit of learning rate from which on a loss is lower (trials on held-out rows of Letters and
+MiniBooNE; no command)."""
 
 
 @dataclass(frozen=True)
@@ -416,8 +417,9 @@ class EarlyStopping:
     def should_stop(self, stage: StageGrower, score: Floats) -> bool:
         """Check the validation loss; True if ``PATIENCE`` checks have passed since the lowest."""
         stage.trees(self._n_checked).predict_binned(self._validation.table, self.score)
+        n_units = (stage.n_trees - self._n_checked) * stage.boosting.learning_rate
         self._n_checked, loss = stage.n_trees, self._mean_loss()
-        if loss < self._lowest * (1.0 - MIN_RELATIVE_DROP):
+        if loss < self._lowest * (1.0 - MIN_RELATIVE_DROP * n_units):
             self._lowest, self._n_best, self._n_worse = loss, stage.n_trees, 0
             self._kept = score.copy(), self.score.copy()
         else:

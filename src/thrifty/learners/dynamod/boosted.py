@@ -260,8 +260,8 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
     Parameters
     ----------
     full : regressor, FrozenEstimator, callable, array of numbers or Chain, default=None
-        The full model (f0). An unfitted regressor is cloned, fitted and cross-fitted; None is a
-        ``HistGradientBoostingRegressor`` of the same loss.
+        The full model (f0). An unfitted regressor is cloned, fitted and cross-fitted; None is
+        boosted trees or, for the absolute error, a ``HistGradientBoostingRegressor``.
     loss : {"squared", "absolute"}, default="squared"
         The error that counts: half of its square, or its size.
     gamma, p_full, feature_costs, prices, budget, options, cv, n_jobs, random_state, verbose

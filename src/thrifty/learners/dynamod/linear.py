@@ -116,7 +116,7 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
         The full model (f0). An unfitted classifier is cloned, fitted and cross-fitted; a fitted one goes into a
         ``FrozenEstimator`` and should not have seen the rows given to ``fit``. A function maps a table
         to probabilities of the second class; an array holds them for the rows given to ``fit``.
-        None is a ``HistGradientBoostingClassifier``. A fitted system of ours becomes the tail of the chain.
+        None is boosted trees. A fitted system of ours becomes the tail of the chain.
     gamma : float, default=None
         Weight of the prices; larger buys fewer features. None follows from ``budget``, unless ``p_full`` is given: what
         the Lagrangian of (OPT1) charges for a unit of price, ``lambda (1 - mean(q))`` with the multiplier of the

@@ -45,7 +45,7 @@ from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.prices.prices import Prices, check_price_list, resolve_prices
 from thrifty.engine.table.columns import Levels, has_dates
 from thrifty.engine.table.table import Table
-from thrifty.engine.tasks.classes import classification_of, default_classifier
+from thrifty.engine.tasks.classes import classification_of
 from thrifty.engine.tasks.regression import RegressionTask, default_regressor, read_targets, regression_of
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.buying import BuyingMixin
@@ -54,6 +54,8 @@ from thrifty.engine.walk.policy import Policy, distinct_thresholds, route_by
 from thrifty.engine.walk.stage import nodes_of
 from thrifty.errors import InvalidInputError, NothingSavedWarning, OtherVersionWarning
 from thrifty.learners.estimators.checks import check_goal, validated
+from thrifty.learners.trees.full import TreesClassifier, TreesRegressor
+from thrifty.progress import Progress, silent
 
 _LEVEL = 0.95
 _USUAL_FOLDS = 5
@@ -671,6 +673,7 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         prices: PriceList,
         n_jobs: int | None,
         other_work: Future[Any] | None = None,
+        progress: Progress = silent,
         *,
         reads_numbers: bool = False,
     ) -> CrossFittedFull:
@@ -684,9 +687,9 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         asked = rows.with_columns(columns_of(full, prices))
         is_plain = self._levels is None and not has_dates(rows.table)
         if not reads_numbers and (self.full is not None or is_plain):
-            return cross_fit_full(full, asked, n_jobs=n_jobs, other_work=other_work)
+            return cross_fit_full(full, asked, n_jobs=n_jobs, other_work=other_work, progress=progress)
         asked = replace(asked, table=asked.table.in_numbers())
-        cross_fitted = cross_fit_full(full, asked, n_jobs=n_jobs, other_work=other_work)
+        cross_fitted = cross_fit_full(full, asked, n_jobs=n_jobs, other_work=other_work, progress=progress)
         assert isinstance(cross_fitted.model, EstimatorFull)  # a model of scikit-learn
         return replace(cross_fitted, model=replace(cross_fitted.model, reads_numbers=True))
 
@@ -759,7 +762,7 @@ class ChainClassifier(ClassifierMixin, ChainEstimator):  # type: ignore[misc]  #
         return classification_of(y, several=self._accepts_several)
 
     def _default_full(self) -> Any:
-        return default_classifier(self.random_state)
+        return TreesClassifier()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -787,6 +790,8 @@ class ChainRegressor(RegressorMixin, ChainEstimator):  # type: ignore[misc]  # s
         return float(r2_score(*both, sample_weight=sample_weight))
 
     def _default_full(self) -> Any:
+        if self.loss == "squared":
+            return TreesRegressor()
         return default_regressor(self.loss, self.random_state, self.quantile)
 
 

@@ -1,8 +1,10 @@
 """Router by confidence: the gate is the margin of the cheap model, and is not learned."""
 
+import warnings
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
+import numpy as np
 from sklearn.base import is_regressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.multiclass import type_of_target
@@ -12,10 +14,10 @@ from thrifty.engine.evidence.thresholds import threshold_curve
 from thrifty.engine.full.crossfit import cross_fit_full
 from thrifty.engine.full.model import is_estimator
 from thrifty.engine.prices.billing import PriceList
-from thrifty.engine.prices.prices import check_columns
+from thrifty.engine.prices.prices import Prices, check_columns
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.stage import ForeignStage
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, NothingSavedWarning
 from thrifty.learners.dynamod.gated import GatedClassifier, Learned, PairProblem
 from thrifty.learners.estimators.checks import check_share
 
@@ -98,7 +100,23 @@ class ConfidenceRouter(GatedClassifier):
         check_share("p_full", self.p_full, meaning="the share of samples allowed to reach the full model")
 
     def _check_against(self, prices: PriceList, budget: float | None) -> None:  # noqa: ARG002 - any budget will do
-        check_columns("features", self.features, prices.n_features, getattr(self, "feature_names_in_", None))
+        names = getattr(self, "feature_names_in_", None)
+        columns = check_columns("features", self.features, prices.n_features, names)
+        by_cheap = np.unique(prices.group_of[columns])
+        further = np.setdiff1d(prices.group_of[prices.read_by_full], by_cheap)
+        more = float(prices.prices[further].sum()) + prices.full_cost
+        given = Prices() if self.prices is None else self.prices
+        is_default = (
+            self.feature_costs is None and isinstance(given, Prices) and given.costs is given.default is None
+        )
+        if more == 0.0 or (is_default and self.features is None):
+            warnings.warn(
+                f"every row pays {prices.prices[by_cheap].sum():g} for the columns that the cheap model reads, and "
+                f"{more:g} more where the full model is asked. Give prices=Prices(0.0, full=1.0) where columns are "
+                f"free and a call of the full model is not, or features= that the cheap model reads.",
+                NothingSavedWarning,
+                stacklevel=2,
+            )
 
     def _other_models(self) -> list[Any]:
         return [*super()._other_models(), self._cheap()]

@@ -20,6 +20,9 @@ bins are empty, and those are passed over. The trees are the same, bit for bit, 
 a histogram reads gradients in sequence. There are two such arrays, for leaves of even and of odd depth: a split copies
 from one to the other, left rows in order and right rows in reverse, which is as good to the memory.
 
+Rows without gradient and hessian, such as those that a tree is not grown on, come last: they go the way of the others,
+to be scored, and are in no histogram.
+
 *Levels.* Of levels sorted by gradient over hessian, the best of all sets is one that the order cuts in two (Fisher,
 1958): as many sums are looked at as a column has levels. Levels of few rows come first and last by chance, so that
 hessians are smoothed in that order, and a set must gain with a larger ``l2`` than a threshold; both as LightGBM does.
@@ -112,11 +115,11 @@ def begin(ws: Workspace) -> None:
     for i in range(n_kept):
         ws.free_slots[i] = i
     tree.n_free_slots = n_kept
-    leaf.start, leaf.stop, leaf.depth, leaf.parent, leaf.slot = 0, ws.rows.shape[1], 0, -1, -1
-    leaf.net_gain = -np.inf
+    leaf.depth, leaf.parent, leaf.slot, leaf.net_gain = 0, -1, -1, -np.inf
     tree.left, tree.right, tree.review = 0, -1, 1
     copy_free_columns(ws)
-    number_rows(ws)
+    n_used = number_rows(ws)
+    leaf.start, leaf.stop, leaf.idle_start, leaf.idle_stop = 0, n_used, n_used, ws.rows.shape[1]
 
 
 @lean
@@ -310,22 +313,32 @@ def copy_free_columns(ws: Workspace) -> None:
 
 
 @lean
-def number_rows(ws: Workspace) -> None:
-    """Put every row in its place, with the codes of the first free columns."""
-    tree, rows, words = ws.tree[0], ws.rows[0], ws.free_words
-    n_words, up = len(words) // len(rows), np.uint64(8 * CARRIED_FROM)
+def number_rows(ws: Workspace) -> Number:
+    """Put every row in its place, with the codes of the first free columns; returns how many rows count.
+
+    The others come behind those.
+    """
+    tree, rows, packed, words = ws.tree[0], ws.rows[0], ws.packed[0], ws.free_words
+    n_words, up, last = len(words) // len(rows), np.uint64(8 * CARRIED_FROM), len(rows) - 1
+    n_used: Number = 0
     tree.n_carried = 0
     if tree.skips and tree.copy_is_used:
         tree.n_carried = tree.n_free if tree.n_free < MAX_CARRIED else MAX_CARRIED
-    if tree.n_carried == 0:
+    if ws.lanes.n_lanes > 1:
+        n_used = len(rows)
         for i in range(len(rows)):
             rows[i] = i
-    elif n_words == 1:  # several rows at once
-        for i in range(len(rows)):
-            rows[i] = np.uint64(i) | (words[i] << up)
     else:
         for i in range(len(rows)):
-            rows[i] = np.uint64(i) | (words[i * n_words] << up)
+            value = packed[i]
+            packed[n_used] = value
+            is_idle = -np.int64(value == 0)
+            rows[np.uint64(n_used + ((last - i) & is_idle))] = i
+            n_used += is_idle + 1
+    if tree.n_carried > 0:
+        for i in range(len(rows)):
+            rows[i] |= words[rows[i] * n_words] << up
+    return n_used
 
 
 @lean
@@ -350,7 +363,7 @@ def split_rows(
 ) -> Number:
     """Copy the rows that go left to the front of the stretch, the others to its back; returns where right begins.
 
-    The code of row ``i`` of the table is ``codes[i * step]``.
+    The code of row ``i`` of the table is ``codes[i * step]``. Without lanes, rows have no gradients.
     """
     left, gap, taken = np.int64(start), np.int64(stop - 1 - start), rows[start:stop]
     for i in range(len(taken)):
@@ -412,28 +425,35 @@ def divide(ws: Workspace, leaf: Number, new: Number, is_last: Number) -> None:
     limit = np.int64(found.last_left) + 1 + add
     rows, packed, column = ws.rows, ws.packed, f
     if found.last_left == LEVEL_SET:
+        mark_right(ws, leaf, rows[side][leaves[leaf].idle_start : leaves[leaf].idle_stop])
         column, add, limit = mark_right(ws, leaf, rows[side][start:stop]), np.int64(0), np.int64(1)
     codes, step = ws.codes[column * ws.column_step :], np.uint64(ws.row_step)
-    middle = start
-    if is_last:
-        send_rows(codes, step, add, limit, rows[side][start:stop], leaf, new, ws.leaf_of)
-        stop = start  # no rows are left to look at
-    else:
-        middle = split_rows(
-            codes,
-            step,
-            add,
-            limit,
-            rows[side],
-            packed[side],
-            n_lanes,
-            start,
-            stop,
-            rows[1 - side],
-            packed[1 - side],
-        )
-    leaves[leaf].stop, leaves[new].start, leaves[new].stop = middle, middle, stop
-    for lane in range(n_lanes):
+    for is_idle in range(2):
+        if is_idle:
+            start, stop, n_lanes = leaves[leaf].idle_start, leaves[leaf].idle_stop, 0
+        middle = start
+        if is_last:
+            send_rows(codes, step, add, limit, rows[side][start:stop], leaf, new, ws.leaf_of)
+            stop = start  # no rows are left to look at
+        else:
+            middle = split_rows(
+                codes,
+                step,
+                add,
+                limit,
+                rows[side],
+                packed[side],
+                n_lanes,
+                start,
+                stop,
+                rows[1 - side],
+                packed[1 - side],
+            )
+        if is_idle:
+            leaves[leaf].idle_stop, leaves[new].idle_start, leaves[new].idle_stop = middle, middle, stop
+        else:
+            leaves[leaf].stop, leaves[new].start, leaves[new].stop = middle, middle, stop
+    for lane in range(ws.lanes.n_lanes):
         ws.totals[new, lane] = ws.totals[leaf, lane] - ws.left_totals[leaf, f, lane]
         ws.totals[leaf, lane] = ws.left_totals[leaf, f, lane]
 

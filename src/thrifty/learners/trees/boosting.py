@@ -1,6 +1,7 @@
 """Boosting: each tree is grown against the derivatives of a loss at the scores of the trees before it."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,11 @@ from thrifty.learners.trees.gradients import (
     CURVATURE_BITS,
     GRADIENT_BITS,
     WIDE_ROWS,
+    add_squares,
+    by_output,
     derivatives_along,
-    round_to,
+    round_alone,
+    round_outputs,
 )
 from thrifty.learners.trees.grow import EnsembleBuilder, Step, TreeGrower
 from thrifty.learners.trees.workspace import Limits
@@ -141,14 +145,20 @@ def _direction(grad: Floats, counts: Floats, seed: list[int]) -> Floats:
 
     Classes that are separated already, and rare ones, would otherwise take as many splits as the others.
     """
-    # Gradients are weighted already; their squares are weighted once, so that a row of weight two is two rows.
-    size = np.sqrt((np.square(grad) / np.where(counts > 0.0, counts, 1.0)[:, None]).sum(axis=0))
+    squares = np.zeros(grad.shape[1])
+    add_squares(by_output(grad), counts, squares)
     # To a quarter of a power of two: the last digits of a sum depend on the order of the rows, and no tree should.
     with np.errstate(divide="ignore"):
-        size = np.exp2(np.round(4 * np.log2(size)) / 4)
-    direction: Floats = np.random.default_rng(seed).normal(size=len(size)) * size
+        size = np.exp2(np.round(2 * np.log2(squares)) / 4)
+    direction = _normals(*seed, len(size)) * size
     length = float(np.sqrt(np.square(direction).sum()))
     return direction / length if length > 0 else np.full(len(size), len(size) ** -0.5)
+
+
+@lru_cache(maxsize=4096)
+def _normals(n_features: int, n_trees: int, n_outputs: int) -> Floats:
+    """Normal numbers of one tree, which are the same in every stage and fold."""
+    return np.random.default_rng([n_features, n_trees]).normal(size=n_outputs)
 
 
 def weighted_on_grid(values: Floats, counts: Floats, bits: int) -> Floats:
@@ -162,13 +172,8 @@ def weighted_on_grid(values: Floats, counts: Floats, bits: int) -> Floats:
         return (counts * values.T).T
     # By output, each in one piece: so the grower takes them as they are.
     weighted = np.empty(values.shape, order="F")
-    if values.size == len(values):
-        round_to(values.reshape(-1), counts, bits - 2, weighted.reshape(-1))
-        return weighted
-    for column, out in zip(
-        values.T.reshape(-1, len(values)), weighted.T.reshape(-1, len(values)), strict=True
-    ):
-        round_to(np.ascontiguousarray(column), counts, bits - 2, out)
+    flat = values.T.reshape(-1, len(values))
+    round_outputs(np.ascontiguousarray(flat), counts, bits - 2, weighted.T.reshape(-1, len(values)))
     return weighted
 
 
@@ -180,11 +185,8 @@ def _rounded_alone(values: Floats, counts: Floats, bits: int) -> Floats:
     if len(counts) > WIDE_ROWS:
         return values
     unit = np.ldexp(1.0, int(np.frexp(np.abs(values).sum())[1]) + 1 - bits)
-    alone = values / np.where(counts > 0.0, counts, 1.0) / unit
-    whole = np.trunc(alone + np.copysign(0.5, alone))
-    if bits == CURVATURE_BITS:  # a row with any curvature has at least a unit of it
-        whole = np.maximum(whole, alone > 0.0)
-    weighted: Floats = whole * unit * counts
+    weighted = np.empty(len(values))
+    round_alone(values, counts, unit, bits == CURVATURE_BITS, weighted)
     return weighted
 
 

@@ -213,7 +213,7 @@ def fill_output(
 pack_one, pack_output = lean(fill_output), lean_kernel(fill_output)
 
 
-@lean_kernel
+@lean
 def round_to(values: Floats, counts: Floats, bits: Number, out: Floats) -> None:
     """Weigh values that are rounded to a power of two, of which the sum of weighted magnitudes holds ``2^bits``."""
     total = 0.0
@@ -223,6 +223,34 @@ def round_to(values: Floats, counts: Floats, bits: Number, out: Floats) -> None:
     unit, per_unit = 2.0**exponent, 2.0**-exponent
     for i in range(len(values)):
         out[i] = counts[i] * (np.rint(values[i] * per_unit) * unit)
+
+
+@lean_kernel
+def round_outputs(values: Floats, counts: Floats, bits: Number, out: Floats) -> None:
+    """Weigh the values of each output, rounded as in ``round_to``; arrays of shape (n_outputs, n_rows)."""
+    for k in range(len(values)):
+        round_to(values[k], counts, bits, out[k])
+
+
+@lean_kernel
+def round_alone(values: Floats, counts: Floats, unit: Number, is_hessian: Number, out: Floats) -> None:
+    """Round weighted values, without their weights, half away from zero to units; a row with any hessian has a unit."""
+    for i in range(len(values)):
+        alone = values[i] / (counts[i] if counts[i] > 0.0 else 1.0) / unit
+        whole = np.trunc(alone + math.copysign(0.5, alone))
+        if is_hessian and alone > 0.0 and whole < 1.0:
+            whole = 1.0
+        out[i] = whole * unit * counts[i]
+
+
+@lean_kernel
+def add_squares(grad: Floats, counts: Floats, sums: Floats) -> None:
+    """Add the squares of weighted gradients, each weighted once, so that a row of weight two is two rows."""
+    for k in range(len(grad)):
+        total = 0.0
+        for i in range(len(counts)):
+            total += grad[k, i] * grad[k, i] / (counts[i] if counts[i] > 0.0 else 1.0)
+        sums[k] += total
 
 
 def derivatives_along(direction: Floats, grad: Floats, hess: Floats | None) -> tuple[Floats, Floats | None]:
@@ -238,13 +266,23 @@ def derivatives_along(direction: Floats, grad: Floats, hess: Floats | None) -> t
     grad, hess : ndarray of shape (n_rows, n_outputs)
         Derivatives of each output; without ``hess``, all second ones are one.
     """
-    one_grad = _combined(grad, direction * np.sqrt(len(direction)))
-    return one_grad, None if hess is None else _combined(hess, direction**2)
+    one_grad, one_hess = np.zeros((2, len(grad)))
+    add_outputs(by_output(grad), direction * np.sqrt(len(direction)), one_grad)
+    if hess is None:
+        return one_grad, None
+    add_outputs(by_output(hess), direction**2, one_hess)
+    return one_grad, one_hess
 
 
-def _combined(columns: Floats, factors: Floats) -> Floats:
-    """Sum of columns, each with its factor, a column after the other: the sum of a row depends on that row only."""
-    total = np.zeros(len(columns))
-    for k, factor in enumerate(factors):
-        total += factor * columns[:, k]
-    return total
+def by_output(values: Floats) -> Floats:
+    """Values of shape (n_rows, n_outputs), an output after the other."""
+    return np.ascontiguousarray(values.T)
+
+
+@lean_kernel
+def add_outputs(values: Floats, factors: Floats, total: Floats) -> None:
+    """Add outputs, each with its factor, one after the other: the sum of a row depends on that row only."""
+    for k in range(len(values)):
+        factor, own = factors[k], values[k]
+        for i in range(len(total)):
+            total[i] += factor * own[i]

@@ -30,6 +30,7 @@ from thrifty.learners.trees.gradients import (
     GRADIENT_BITS,
     WIDE_ROWS,
     Lanes,
+    by_output,
     choose_lanes,
     describe_problem,
     pack,
@@ -234,12 +235,10 @@ class TreeGrower:
         ws, sets = self._grow_one(*one, learning_rate, out, builder.n_trees, np.empty((0, 1)))
         first, n_splits = int(out.leaf_offsets[builder.n_trees]), int(ws.tree[0]["n_splits"])
         values = out.values[first : first + n_splits + 1]
-        for k in range(builder.n_outputs):
-            G = np.bincount(ws.leaf_of, weights=grad[:, k], minlength=len(values))
-            H = np.bincount(ws.leaf_of, weights=None if hess is None else hess[:, k], minlength=len(values))
-            step = np.divide(-G, H + self._limits.l2, out=np.zeros(len(G)), where=G != 0.0)
-            values[:, k] = learning_rate * np.clip(step, -max_step, max_step)
-        add_leaf_values(values, ws.leaf_of, table)
+        by_row = np.ones(grad.shape) if hess is None else hess
+        sums = np.zeros((*values.shape, 2))
+        limits = self._limits.l2, float(max_step), learning_rate
+        write_steps(ws.leaf_of, by_output(grad), by_output(by_row), sums, *limits, values, table)
         builder.add(1, sets)
 
     def _derivatives(
@@ -506,6 +505,8 @@ def write_tree(
         rows = ws.rows[ws.leaves[leaf].depth % 2]
         for i in range(ws.leaves[leaf].start, ws.leaves[leaf].stop):
             leaf_of[rows[i] & ROW] = leaf
+        for i in range(ws.leaves[leaf].idle_start, ws.leaves[leaf].idle_stop):
+            leaf_of[rows[i] & ROW] = leaf
     values = out.values[first_leaf : first_leaf + n_leaves]
     write_values(ws.totals, ws.lanes, ws.units, ws.limits.l2, learning_rate, values)
     add_leaf_values(values, leaf_of, scores)
@@ -521,6 +522,36 @@ def write_values(
             G = (totals[leaf, lanes.fields[k, 0]] >> lanes.fields[k, 1]) * units[k, 0]
             H = (totals[leaf, lanes.fields[k, 2]] & lanes.fields[k, 3]) * units[k, 1] + l2
             values[leaf, k] = -G / H * learning_rate if H > 0.0 and G != 0.0 else 0.0
+
+
+@lean_kernel
+def write_steps(
+    leaf_of: Int32s,
+    grad: Floats,
+    hess: Floats,
+    sums: Floats,
+    l2: Number,
+    max_step: Number,
+    learning_rate: Number,
+    values: Floats,
+    scores: Floats,
+) -> None:
+    """Best value of every leaf and output, at most ``max_step``, added to the scores of its rows.
+
+    ``grad`` and ``hess`` have the shape (n_outputs, n_rows); ``sums`` are zeros of shape (n_leaves, n_outputs, 2).
+    """
+    n_leaves, n_outputs = values.shape
+    for i in range(len(leaf_of)):
+        leaf = leaf_of[i]
+        for k in range(n_outputs):
+            sums[leaf, k, 0] += grad[k, i]
+            sums[leaf, k, 1] += hess[k, i]
+    for leaf in range(n_leaves):
+        for k in range(n_outputs):
+            G, H = sums[leaf, k]
+            step = -G / (H + l2) if G != 0.0 else 0.0
+            values[leaf, k] = learning_rate * min(max(step, -max_step), max_step)
+    add_leaf_values(values, leaf_of, scores)
 
 
 GIVEN, PACKED = 0, 1

@@ -155,19 +155,12 @@ def examine_rows(
         own_offset(ws, leaf),
     )
     l2, unit_g, unit_h = ws.limits.l2, ws.units[0, 0], ws.units[0, 1]
-    # The place of the leaf's rows among those of the other depths is free until the leaf is split.
-    rows, packed, own, values = (
-        ws.rows[at.depth % 2],
-        ws.packed[at.depth % 2],
-        ws.rows[1 - at.depth % 2],
-        ws.packed[1 - at.depth % 2],
+    gather(words, ws.rows[at.depth % 2], at.start, at.stop, first // 8, (last + 7) // 8, ws.tile)
+    values, cells, marks = (
+        ws.packed[at.depth % 2][at.start : at.stop],
+        ws.hist[ws.hist.shape[0] - 1, 0],
+        ws.tile[0, TILE:],
     )
-    stop = at.start
-    for i in range(at.start, at.stop):  # without rows that this tree is not grown on
-        own[stop], values[stop] = rows[i], packed[i]
-        stop += np.int64(packed[i] != 0)
-    gather(words, own, at.start, stop, first // 8, (last + 7) // 8, ws.tile)
-    values, cells, marks = values[at.start : stop], ws.hist[ws.hist.shape[0] - 1, 0], ws.tile[0, TILE:]
     for place in range(first, last):
         f, codes, down = columns[place], ws.tile[place // 8], np.uint64(8 * (place % 8))
         n_bins = ws.features[f].n_bins

@@ -26,6 +26,8 @@ LEAF = np.dtype(
     [
         ("start", np.int64),  # its rows are a stretch of ``rows[depth % 2]``
         ("stop", np.int64),
+        ("idle_start", np.int64),  # and these are its rows that count for nothing in this tree
+        ("idle_stop", np.int64),
         ("depth", np.int64),
         ("parent", np.int64),  # the split it is a child of, -1 for the root
         ("slot", np.int64),  # where its histogram is kept, -1 if it is not
@@ -144,7 +146,7 @@ class Workspace(NamedTuple):
     bought : bool, (n_groups,)
     rows, packed : (2, ...)
         Rows of every leaf (``split.ROW``), one stretch each, with their gradients: first leaves of even depth, then
-        of odd.
+        of odd. Behind them, without gradients, a stretch of each leaf's rows that the tree is not grown on.
     leaf_of : int32, (n_rows,)
         Leaf of every row whose way ended with a last split.
     hist : int64, (n_slots, n_features, n_cells)
