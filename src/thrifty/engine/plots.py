@@ -370,7 +370,7 @@ def draw_tree(
     for place, level in enumerate(nodes):
         shown = np.flatnonzero(level[:, 0] >= min_share).tolist()
         come = dict.fromkeys(shown, 0.0)
-        for way in ways:
+        for way in ways[1:]:
             if way.stage == place - 1 and way.end in come and way.start in height[-1]:
                 come[way.end] += way.share / float(level[way.end, 0]) * height[-1][way.start]
         shown.sort(key=lambda number: (-come[number], number))

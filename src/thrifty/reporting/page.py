@@ -188,10 +188,10 @@ def _tree(facts: Facts) -> str:
     if not facts.picture:
         return ""
     return (
-        '<section aria-labelledby="tree-title"><h2 id="tree-title">Tree of purchases</h2><p class="hint">At the deployed '
-        "point: share of the rows that come to each set of purchases, and what they have paid there; where it is dark, "
-        f'they stop.</p><div class="scroll"><img alt="Tree of purchases" src="data:image/png;base64,{facts.picture}">'
-        "</div></section>\n"
+        '<section aria-labelledby="tree-title"><h2 id="tree-title">Tree of purchases</h2><p class="hint">At the '
+        "deployed point: share of rows that come to each set of purchases, and what they have paid there; where "
+        'it is dark, they stop.</p><div class="scroll"><img alt="Tree of purchases" '
+        f'src="data:image/png;base64,{facts.picture}"></div></section>\n'
     )
 
 
