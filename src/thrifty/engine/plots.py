@@ -340,7 +340,7 @@ def purchase_tree(chain: Chain, reader: Reader, names: Sequence[str]) -> tuple[l
     held, cost, n_rows = chain.bought_by_place, chain.cost_by_place, len(route)
     nodes, ways = (
         list[Floats](),
-        [Way(-1, 0, 0, 1.0, tuple(names[column] for column in np.flatnonzero(held[0])))],
+        [Way(-1, 0, 0, 1.0, tuple(names[column] for column in np.flatnonzero(held[0]).tolist()))],
     )
     for place, stage in enumerate(stages):
         come, stop = route >= place, route == place
@@ -352,7 +352,9 @@ def purchase_tree(chain: Chain, reader: Reader, names: Sequence[str]) -> tuple[l
             for (start, end), n in zip(pairs.T.tolist(), number.tolist(), strict=True):
                 to = first[place + 1] + end if place + 1 < n_own else -1
                 new = np.flatnonzero(held[to] & ~held[first[place] + start])
-                ways.append(Way(place, start, end, n / n_rows, tuple(names[column] for column in new)))
+                ways.append(
+                    Way(place, start, end, n / n_rows, tuple(names[column] for column in new.tolist()))
+                )
     return nodes, ways
 
 
@@ -375,13 +377,14 @@ def draw_tree(
                 come[way.end] += way.share / float(level[way.end, 0]) * height[-1][way.start]
         shown.sort(key=lambda number: (-come[number], number))
         height.append({number: (len(shown) - 1) / 2 - at for at, number in enumerate(shown)})
-    for way in ways[1:]:
+    for number, way in enumerate(ways[1:]):
         if way.start in height[way.stage] and way.end in height[way.stage + 1] and way.share >= min_share / 2:
             ends = height[way.stage][way.start], height[way.stage + 1][way.end]
             line = {"color": COLOURS[0], "alpha": 0.35, "linewidth": 0.6 + 9 * way.share, "zorder": 1}
             ax.plot([way.stage, way.stage + 1], ends, **line)
             if way.share >= min_share and way.bought:
-                at = way.stage + 0.55, 0.45 * ends[0] + 0.55 * ends[1]
+                part = 0.4 + 0.2 * (number % 2)  # so that names of neighbouring ways do not cover each other
+                at = way.stage + part, (1 - part) * ends[0] + part * ends[1]
                 ax.annotate(
                     _plain(shortened(way.bought[:2])), at, ha="center", va="center", fontsize=6.5, zorder=4
                 )

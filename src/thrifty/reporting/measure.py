@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.engine.evidence.collect import evidence_of, learned_chain_of, point_of
+from thrifty.engine.evidence.collect import chain_of, evidence_of, learned_chain_of, point_of
 from thrifty.engine.evidence.evidence import Evidence, Means, PointAnswers, means_at
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.evidence.measures import (
@@ -166,7 +166,7 @@ def measure(
 
 def _tree_picture(system: Any, X: Any) -> str:
     """PNG in base64 of the ways of some rows, where they part; empty without matplotlib."""
-    chain = learned_chain_of(system)
+    chain = chain_of(system)
     if not chain.has_forks or not is_installed():
         return ""
     figure, (ax,) = new_figure(width=10.0, height=5.6)

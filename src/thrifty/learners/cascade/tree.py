@@ -312,14 +312,14 @@ class TreeSearch:
             shares.append(share * float(weight.sum()) / total)
             tables.append(table)
             labels.append(np.full(n, label, dtype=np.int32))
-        label = np.concatenate(labels)
+        of_component = np.concatenate(labels)
         return Mixture(
             self.known,
             self.ends,
             self.offsets,
             np.concatenate(shares).astype(np.float32).astype(np.float64),
-            label,
-            label if self.context is None else np.arange(len(label), dtype=np.int32),
+            of_component,
+            of_component if self.context is None else np.arange(len(of_component), dtype=np.int32),
             np.ascontiguousarray(np.concatenate(tables, axis=1), dtype=np.float32),
             n_classes,
         )
