@@ -7,7 +7,6 @@ averages, so its intervals are those of the quality: the cost of mistakes is min
 becomes R2.
 """
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -166,14 +165,14 @@ def measure(
     )
 
 
-def _tree_picture(system: Any, X: Any) -> str:
-    """PNG in base64 of the ways of some rows, where they part; empty without matplotlib."""
+def _tree_picture(system: Any, X: Any) -> bytes:
+    """PNG of the ways of some rows, where they part; empty without matplotlib."""
     chain = chain_of(system)
     if not chain.has_forks or not is_installed():
-        return ""
+        return b""
     figure, (ax,) = new_figure(width=10.0, height=5.6)
     draw_tree(*purchase_tree(chain, chain.reader(X), chain.schema.names), ax)
-    return base64.b64encode(file_bytes(figure)).decode()
+    return file_bytes(figure)
 
 
 def expected(system: Any, *, n_boot: int = 1000) -> Facts:

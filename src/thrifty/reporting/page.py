@@ -191,7 +191,7 @@ def _tree(facts: Facts) -> str:
         '<section aria-labelledby="tree-title"><h2 id="tree-title">Tree of purchases</h2><p class="hint">At the '
         "deployed point: share of rows that come to each set of purchases, and what they have paid there; where "
         'it is dark, they stop.</p><div class="scroll"><img alt="Tree of purchases" '
-        f'src="data:image/png;base64,{facts.picture}"></div></section>\n'
+        f'src="data:image/png;base64,{base64.b64encode(facts.picture).decode()}"></div></section>\n'
     )
 
 
