@@ -34,7 +34,7 @@ from thrifty.engine.tasks.task import Task
 from thrifty.engine.trees import BinnedTable
 from thrifty.engine.walk.policy import route_by
 from thrifty.errors import InformativeBlanksWarning, InvalidInputError, MissingSupportWarning, listed
-from thrifty.jit import kernel, lean
+from thrifty.jit import Number, kernel, lean
 from thrifty.learners.cascade.learn import LearnedCascade
 from thrifty.learners.cascade.problem import RowNodes
 
@@ -408,7 +408,7 @@ def grow_random_tree(
 
 
 @lean
-def _below(state: Any, bound: int) -> int:
+def _below(state: Any, bound: Number) -> Number:
     """Whole number below a bound, from the splitmix64 generator: the same on every processor."""
     state[0] += _STEP
     word = state[0]
@@ -533,7 +533,7 @@ def _support(nodes: RowNodes, rows: TrainingRows, bought: Bought, prices: PriceL
             at_node: Any = slice(None)
             if nodes.node is not None and place < len(levels):
                 at_node = nodes.node[:n_rows, place] == number
-            has_all = bought.cells[:, columns].all(axis=1)
+            has_all: Bools = np.logical_and.reduce(bought.cells[:, columns], axis=1)
             holds[at_node, place] = has_all[at_node]
             if bought.propensity is not None:
                 groups = np.unique(prices.group_of[columns], return_index=True)[1]

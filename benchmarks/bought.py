@@ -1,0 +1,135 @@
+"""Fits on tables in which not everything was bought, on complete test rows.
+
+    python benchmarks/bought.py [letter letter26 satimage miniboone covtype bike] [--rows 3000] [--share 0.5] [--seeds 1]
+        [--masks random known label value blocks]
+    python benchmarks/bought.py warning
+
+Data lie in THRIFTY_DATA (default ../shared/data). The first quarter of the columns is free and always known; of the
+others, each row has bought a column with a probability that depends on nothing (``random``), on the free columns, on
+the label, on the value itself (which no method can see) or on a draw for three columns at once (``blocks``). For each
+budget: promised / real score and cost of the complete table, of ``fit(bought=)`` and of a fit that believes the blanks.
+"""
+
+import argparse
+import os
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+import thrifty
+from thrifty.engine.prices.billing import PriceList
+from thrifty.learners.cascade.bought import warn_if_blanks_tell
+from thrifty.learners.estimators.checks import check_training_rows
+
+DATA = Path(os.environ.get("THRIFTY_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+FILES = {"letter26": "letter", "miniboone": "miniboone_5k", "bike": "bike_hour"}
+MASKS = ("random", "known", "label", "value", "blocks")
+
+
+def read(table, seed, n_rows):
+    """Rows for fitting and test rows."""
+    arrays = np.load(DATA / f"{FILES.get(table, table)}.npz", allow_pickle=False)
+    X, y = arrays["X"].astype(float), arrays["y"]
+    if table != "bike":
+        y = np.unique(y, return_inverse=True)[1]
+    if table == "letter":
+        y = (y >= 13).astype(int)
+    order = np.random.default_rng(seed).permutation(len(X))[: n_rows + min(len(X) - n_rows, 6_000)]
+    return X[order[:n_rows]], y[order[:n_rows]], X[order[n_rows:]], y[order[n_rows:]]
+
+
+def mask_of(kind, X, y, n_known, share, seed):
+    """Which cells are bought: all of the first columns, and of each other column all but about ``share``."""
+    rng = np.random.default_rng([seed, MASKS.index(kind)])
+    bought, Z = np.ones(X.shape, dtype=bool), (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-9)
+    rank = np.argsort(np.argsort(y, kind="stable")) / len(y) - 0.5
+    for column in range(n_known, X.shape[1]):
+        lean = np.zeros(len(X))
+        if kind == "known":
+            lean = 2.0 * Z[:, :n_known] @ rng.choice([-1, 1], n_known) / np.sqrt(n_known)
+        elif kind == "label":
+            lean = 3.0 * rng.choice([-1, 1]) * rank
+        elif kind == "value":
+            lean = 1.5 * Z[:, column]
+        if kind != "blocks" or (column - n_known) % 3 == 0:
+            draw = rng.random(len(X))
+        bought[:, column] = draw < 1 / (1 + np.exp(np.log(share / (1 - share)) - lean))
+    return bought
+
+
+def compare(table, kind, args):
+    """Print promised and real scores for three budgets."""
+    lines = []
+    for seed in range(args.seeds):
+        X, y, new, truth = read(table, seed, args.rows)
+        n_known = X.shape[1] // 4
+        bought = mask_of(kind, X, y, n_known, args.share, seed)
+        prices = np.where(np.arange(X.shape[1]) < n_known, 0.0, 1.0)
+        fit = thrifty.BudgetedRegressor if table == "bike" else thrifty.BudgetedClassifier
+        blank, systems = np.where(bought, X, np.nan), {}
+        for name, rows, given in (
+            ("complete", X, None),
+            ("bought", blank, bought),
+            ("believed", blank, None),
+        ):
+            began = time.process_time()
+            systems[name] = fit(feature_costs=prices, random_state=0).fit(rows, y, bought=given)
+            systems[name].seconds = time.process_time() - began
+        budgets = np.array([0.25, 0.4, 0.6]) * prices.sum()
+        for name, system in systems.items():
+            for budget in budgets:
+                point = system.at(budget=max(budget, system.frontier_.cost[0]))
+                cost = point.cost(new).mean()
+                lines.append(
+                    (name, budget, point.expected_score_, point.score(new, truth), cost, system.seconds)
+                )
+    for name in ("complete", "bought", "believed"):
+        own = [line for line in lines if line[0] == name]
+        cells = []
+        for budget in sorted({line[1] for line in own}):
+            promised, real, cost = np.mean([line[2:5] for line in own if line[1] == budget], axis=0)
+            cells.append(f"{promised:.3f} / {real:.3f} @ {cost / budget:.2f}")
+        seconds = np.mean([line[5] for line in own])
+        print(f"{table:10s}{kind:8s}{name:10s}" + "   ".join(cells) + f"   {seconds:.0f} s", flush=True)
+
+
+def warning():
+    """Share of masks of 2,000 rows that are warned of: by label, and at random."""
+    for kind in ("label", "random"):
+        warned = 0
+        for seed in range(200):
+            X, y, _, _ = read("letter", seed, 2_000)
+            bought = mask_of(kind, X, y, 4, 0.5, seed)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                rows = check_training_rows(
+                    thrifty.BudgetedClassifier(), np.where(bought, X, np.nan), y, None, 4, 0
+                )
+                warn_if_blanks_tell(rows, PriceList(np.ones(X.shape[1]), np.arange(X.shape[1])))
+            warned += bool(caught)
+        print(f"{kind}: {warned / 2:.1f} % of 200 tables warned of")
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tables", nargs="*", default=["letter"])
+    parser.add_argument("--rows", type=int, default=3_000)
+    parser.add_argument("--share", type=float, default=0.5)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--masks", nargs="*", default=["known", "label"], choices=MASKS)
+    args = parser.parse_args()
+    if args.tables == ["warning"]:
+        warning()
+        return
+    warnings.simplefilter("ignore")
+    for table in args.tables:
+        for kind in args.masks:
+            compare(table, kind, args)
+
+
+if __name__ == "__main__":
+    main()
