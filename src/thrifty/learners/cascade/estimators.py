@@ -66,13 +66,16 @@ ROWS_TO_COMPARE = 100
 
 
 SHARES = {
-    "cross-fitting the full model": 0.1,
-    "finding orders": 0.1,
-    "comparing sizes": 0.15,
-    "comparing orders": 0.15,
-    "growing stages": 0.35,
+    "cross-fitting the full model": 0.15,
+    "finding orders": 0.12,
+    "comparing sizes": 0.1,
+    "comparing orders": 0.1,
+    "growing stages": 0.15,
     "learning gates": 0.1,
-    "looking for branches": 0.05,
+    "looking for branches": 0.08,
+    "growing branches": 0.02,
+    "growing a tree of purchases": 0.15,
+    "choosing the operating point": 0.03,
 }
 """Shares of the time of a fit that its phases take, in their order (``benchmarks/fit_ratio.py --phases``)."""
 
