@@ -100,7 +100,7 @@ def gates(evidence, policy, cost):
     axes.plot(
         [doubt[one].mean() for one in groups], [wrong[one].mean() for one in groups], "o-", color=STRONG
     )
-    threshold = policy.thresholds[policy.upper, place]
+    threshold = policy.thresholds[policy.lower, place]
     axes.axvline(threshold, color=INK, lw=1.2)
     goes = (doubt > threshold).mean()
     for words, side in (("rows stop  ", "right"), ("  rows go on", "left")):
@@ -137,8 +137,9 @@ def induction(evidence, policy, cost):
 
 
 def mix(clf, X, y):
-    """Operating points, the mix in force, and what it does with rows that nothing was chosen on."""
-    policy = clf.chain_.policy
+    """Operating points, the one in force between two, and what it does with rows that nothing was chosen on."""
+    policy, in_force = clf._learned.policy, clf.chain_.policy
+    lower = int(np.searchsorted(policy.cost, BUDGET)) - 1
     axes, save = picture("mix")
     axes.plot(
         policy.cost,
@@ -149,20 +150,22 @@ def mix(clf, X, y):
         mfc="white",
         label="operating points, held out",
     )
-    ends = [policy.lower, policy.upper]
-    axes.plot(
-        policy.cost[ends], policy.score[ends], "o-", color=STRONG, lw=2.2, label="the two that are mixed"
-    )
-    axes.plot(policy.expected_cost, policy.expected_score, "D", color=INK, label="expected")
+    ends = [lower, lower + 1]
+    axes.plot(policy.cost[ends], policy.score[ends], "o-", color=STRONG, lw=2.2, label="the two around it")
+    axes.plot(in_force.expected_cost, in_force.expected_score, "D", color=INK, label="expected")
     spent, right = clf.cost(X).mean(), clf.score(X, y)
     axes.plot(spent, right, "x", color="#c0392b", ms=9, mew=2.2, label=f"{len(y)} new rows")
     axes.set(xlabel="mean cost", ylabel="accuracy", xlim=(0, min(3.5 * BUDGET, policy.cost[-1] * 1.05)))
     axes.legend(frameon=False, loc="lower right")
     save()
     low, high = clf.expected_cost_interval_
-    print(f"budget {BUDGET:g}: points {policy.lower} and {policy.upper}, share {policy.share:.2f};")
+    mixed = clf.evidence_.share_by_lot(policy.within(BUDGET))
     print(
-        f"  expected cost {policy.expected_cost:.2f} ({low:.2f} to {high:.2f}), accuracy {policy.expected_score:.4f}"
+        f"budget {BUDGET:g}: between points {lower} and {lower + 1}; by lot {clf.share_by_lot_:.3f}, mixed {mixed:.3f};"
+    )
+    print(
+        f"  expected cost {in_force.expected_cost:.2f} ({low:.2f} to {high:.2f}), "
+        f"accuracy {in_force.expected_score:.4f}"
     )
     print(f"  {len(y)} new rows: cost {spent:.2f}, accuracy {right:.4f}; full model's cost 64")
 
@@ -170,11 +173,11 @@ def mix(clf, X, y):
 def main():
     """Fit once, draw everything."""
     clf, X, y, seen = fit()
-    evidence, policy = clf.evidence_, clf.chain_.policy
+    evidence, policy, in_force = clf.evidence_, clf._learned.policy, clf.chain_.policy
     cost = np.asarray(evidence.cost)[:-1]
     orders(seen)
     stages(evidence, cost)
-    gates(evidence, policy, cost)
+    gates(evidence, in_force, cost)
     induction(evidence, policy, cost)
     mix(clf, X, y)
 

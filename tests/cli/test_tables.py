@@ -300,7 +300,8 @@ def test_every_point_of_a_frontier_is_in_its_table_or_the_table_says_how_many(
     run, files, monkeypatch, n_missing
 ):
     points = load(files.system).frontier_
-    monkeypatch.setattr(cli_system, "_N_POINTS", len(points) - n_missing)
+    for limit in ("_N_POINTS", "_MAX_POINTS"):
+        monkeypatch.setattr(cli_system, limit, len(points) - n_missing)
     said = run("frontier", files.system).out
     lines = [line for line in said[: said.index("In force")].splitlines() if line.startswith("│")]
     assert f"{len(points)} efficient points" in said

@@ -6,6 +6,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -132,7 +133,7 @@ def test_rows_that_a_device_sends_on_are_answered_and_billed_as_in_a_batch(
 
 
 def test_a_device_of_another_version_is_refused_with_both_identities(weak, cancer, serving, tmp_path):
-    older = weak.chain_.at(Policy.of(np.full(2, -np.inf)))
+    older = replace(weak.chain_.at(Policy.of(np.full(2, -np.inf))), base=weak.chain_.base + 1.0)
     other = thrifty.export(older, tmp_path / "c")
     row, *_ = asked_rows(other, tmp_path, cancer[0][:1])
     with pytest.raises(urllib.error.HTTPError) as refused:

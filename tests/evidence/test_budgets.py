@@ -4,6 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thrifty import BudgetedClassifier, Chain, Policy, hold_budget
+from thrifty.engine.evidence.budgets import CostBounds, within_budget
+from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.evidence.thresholds import measured
 from thrifty.engine.full.model import CallableFull
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.tasks.classes import BinaryTask
@@ -142,3 +145,89 @@ def test_a_batch_too_poor_for_the_cheapest_point_is_refused_with_what_it_costs(c
 def test_a_cascade_has_nothing_to_hold_for_no_rows(cascade):
     clf, batch, _ = cascade
     assert hold_budget(clf.chain_, batch[:0], 2.0).route(batch[:0]).shape == (0,)
+
+
+# -- between two operating points ------------------------------------------------------------------
+
+
+def rows_between(seed, *, digits=8, is_backwards=False):
+    """Held-out rows of one gate, its score the chance to be wrong at once; the full model is right and costs 10."""
+    chance = np.random.default_rng(seed)
+    gate = chance.random(400).round(digits)
+    right = chance.random(400) > (1 - gate if is_backwards else gate)
+    quality = np.column_stack([right, np.ones(400, dtype=bool)])
+    return Evidence(gate[:, None], quality, np.array([1.0, 11.0]), points=np.array([[np.inf], [-np.inf]]))
+
+
+def ends_of(evidence):
+    """All rows stop, or all go on: any budget between is met by a mix of both, or by thresholds on the way."""
+    return measured(Policy(evidence.points, np.zeros(2), np.zeros(2)), evidence)
+
+
+@pytest.mark.parametrize("budget", [1.5, 4.0, 10.9])
+def test_between_two_points_rows_are_told_apart_by_their_gates(budget):
+    evidence = rows_between(0)
+    mix = ends_of(evidence).within(budget)
+    between = within_budget(ends_of(evidence), budget, evidence)
+    assert evidence.share_by_lot(mix) == 1.0
+    assert evidence.share_by_lot(between) == 0.0
+    assert budget - 10.0 / 400 < between.expected_cost <= budget
+    assert between.expected_score > mix.expected_score
+    np.testing.assert_allclose(
+        [between.expected_cost, between.expected_score],
+        np.ravel(evidence.weighted_means(between.thresholds[[between.lower]])),
+    )
+    sent = rows_between(1).gate[:, 0] > between.thresholds[between.lower]
+    assert rows_between(1).gate[sent].min() > rows_between(1).gate[~sent].max()
+
+
+def test_chance_decides_only_among_rows_of_one_gate_score():
+    evidence = rows_between(0, digits=1)
+    between = within_budget(ends_of(evidence), 5.3, evidence)
+    lower, upper = (evidence.at_point(between.thresholds[at])[0] for at in (between.lower, between.upper))
+    tied = evidence.gate[lower != upper]
+    assert between.is_mixed
+    assert between.expected_cost == pytest.approx(5.3)
+    np.testing.assert_array_equal(tied, evidence.gate[evidence.gate == tied[0]][:, None])
+    assert evidence.share_by_lot(between) == len(tied) / 400
+    alone = within_budget(ends_of(evidence), 5.3, evidence, mix=False)
+    assert not alone.is_mixed
+    assert 4.0 < alone.expected_cost < 5.3
+
+
+def test_two_points_are_mixed_where_thresholds_on_the_way_are_worse():
+    evidence = rows_between(0, is_backwards=True)
+    mix = within_budget(ends_of(evidence), 5.0, evidence)
+    assert evidence.share_by_lot(mix) == 1.0
+    assert mix.expected_cost == pytest.approx(5.0)
+    assert within_budget(ends_of(evidence), 5.0, evidence, mix=False).expected_cost == 1.0
+
+
+def test_a_larger_budget_never_buys_less_by_its_own_estimate():
+    points = Policy(np.arange(5.0)[:, None], np.arange(1.0, 6.0), np.array([0.5, 0.8, 0.7, 0.9, 0.85]))
+    budgets = np.linspace(1.0, 8.0, 50)
+    score = [within_budget(points, budget, None).expected_score for budget in budgets]
+    assert (np.diff(score) >= 0).all()
+    assert within_budget(points, 8.0, None).expected_cost == 4.0
+    assert (within_budget(points, 3.0, None).lower, within_budget(points, 3.0, None).upper) == (1, 3)
+
+
+def test_a_bill_is_bounded_at_thresholds_on_the_way():
+    fitted_on, new = rows_between(0), rows_between(1)
+    bounds = CostBounds(new, 400)
+    between = bounds.within(ends_of(fitted_on), 5.0, 0.95, fitted_on)
+    assert new.share_by_lot(between) < 0.02
+    assert 4.9 < bounds.bound(between, 0.95) <= 5.0
+
+
+def test_an_estimator_moves_its_thresholds_and_says_what_chance_decides(cascade):
+    clf, batch, _ = cascade
+    cheap, dear = clf.chain_.policy.cost[[0, -1]]
+    spent = [clf.at(budget=budget, mix=False) for budget in np.linspace(cheap, dear + 1.0, 7)]
+    assert all(one.share_by_lot_ == 0.0 and not one.chain_.policy.is_mixed for one in spent)
+    assert all(
+        one.expected_cost_ <= budget
+        for one, budget in zip(spent, np.linspace(cheap, dear + 1.0, 7), strict=True)
+    )
+    mixed = hold_budget(clf, batch, 2.0)
+    assert clf.at(budget=2.0).share_by_lot_ < 0.1 * mixed.share_by_lot_

@@ -559,7 +559,9 @@ def test_a_router_that_mixes_two_points_of_one_rule_names_the_rule_once(router):
     upper = next(point for point in range(1, len(policy)) if state.rules[point] == state.rules[point - 1])
     mixed = copy.copy(router)
     mixed.policy_ = policy.at(upper - 1, upper, 0.94)
-    assert f"({state.rules[upper]}; 6% of rows follow the cheaper of two operating points)" in mixed.explain()
+    by_lot = np.mean(state.point_cost[:, upper - 1] != state.point_cost[:, upper])
+    follow = f"({state.rules[upper]}; 6% of rows follow the cheaper of two operating points, by their keys, "
+    assert follow + f"which decide about {by_lot:.0%} of rows)" in mixed.explain()
     assert repr(router.frontier_).startswith(
         f"Frontier({len(router.frontier_)} points of 1 system on 600 rows: "
     )

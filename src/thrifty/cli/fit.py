@@ -24,6 +24,7 @@ from thrifty.cli.options import (
     Ignore,
     MaxLoss,
     MinRecall,
+    NoMix,
     PricesFile,
     RowKey,
     Seed,
@@ -102,6 +103,7 @@ def fit(
     max_loss: MaxLoss = None,
     confidence: Confidence = None,
     min_recall: MinRecall = None,
+    no_mix: NoMix = False,
     task: Annotated[
         TargetKind | None,
         typer.Option(
@@ -173,7 +175,9 @@ def fit(
     from thrifty.learners.table_fit import fit_table
     from thrifty.reporting.measure import expected
 
-    goal = Goal.read(budget, max_loss, min_recall)
+    goal = Goal.read(budget, max_loss, min_recall, no_mix=no_mix)
+    if no_mix and confidence is not None:
+        raise InvalidInputError("--no-mix is for a budget that is met on average. Leave --confidence out.")
     if goal.min_recall and (goal.max_loss is not None or confidence is not None):
         raise InvalidInputError(
             "--min-recall can be combined with --budget only. Leave --max-loss and --confidence out."

@@ -72,6 +72,13 @@ UnseenText = Annotated[
 Budget = Annotated[
     float | None, typer.Option(help="Mean cost per row to spend, instead of the budget of the fit.")
 ]
+NoMix = Annotated[
+    bool,
+    typer.Option(
+        "--no-mix",
+        help="With --budget, stay at the dearest operating point within it: no row's key decides between two.",
+    ),
+]
 Confidence = Annotated[
     float | None,
     typer.Option(
@@ -103,6 +110,7 @@ class Goal:
     budget: float | None = None
     max_loss: float | dict[str, float] | None = None
     min_recall: dict[str, float] | None = None
+    mix: bool | None = None
 
     @classmethod
     def read(
@@ -110,13 +118,18 @@ class Goal:
         budget: float | None,
         max_loss: Sequence[str] | None,
         min_recall: Sequence[str] | None = None,
+        *,
+        no_mix: bool = False,
     ) -> "Goal":
-        """Parse the options ``--budget``, ``--max-loss`` and ``--min-recall``."""
+        """Parse the options ``--budget``, ``--max-loss``, ``--min-recall`` and ``--no-mix``."""
         if budget is not None and max_loss:
             raise InvalidInputError(
                 f"give one of --budget, --max-loss; got --budget {budget:g} and --max-loss {' '.join(max_loss)}."
             )
-        return cls(budget, _read_max_loss(max_loss), _read_shares("--min-recall", min_recall or ()) or None)
+        if no_mix and budget is None:
+            raise InvalidInputError("--no-mix is for a --budget. Give one, or leave it out.")
+        floors = _read_shares("--min-recall", min_recall or ()) or None
+        return cls(budget, _read_max_loss(max_loss), floors, False if no_mix else None)
 
     def as_dict(self) -> dict[str, Any]:
         """The goals that are set, by name."""

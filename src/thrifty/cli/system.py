@@ -40,14 +40,21 @@ from thrifty.progress import Progress
 from thrifty.reporting.facts import Facts
 from thrifty.reporting.measure import expected, measure
 from thrifty.reporting.page import groups_of
-from thrifty.reporting.words import expected_in_words, interval_in_words, quantity, results_table, unit_of
+from thrifty.reporting.words import (
+    expected_in_words,
+    interval_in_words,
+    lot_text,
+    quantity,
+    results_table,
+    unit_of,
+)
 from thrifty.scale.fit import Each, frontier_on, sample_rows
 from thrifty.scale.folder import each_of_files, find_files
 from thrifty.scale.scorer import Scorer, answers_of, csv_types, stage_names
 
 _MOVABLE = (ChainEstimator, ModelRouter, ModelCascade)
 _NEW_ROWS = 1000
-_N_POINTS = 14
+_MAX_POINTS, _N_POINTS = 100, 14
 
 
 # -- attributes of a system -----------------------------------------------------------------------
@@ -252,6 +259,7 @@ def system_numbers(system: Any, facts: Facts) -> dict[str, Any]:
         "method": method_of(system),
         "asked": dict(record_of(system).goal) or None,
         **facts.results(0),
+        "share_by_lot": facts.by_lot,
         f"score_interval_1000_{unit_of(facts)}": list(facts.interval(_NEW_ROWS)),
         "stages": chain.n_own_stages,
         "bought": [chain.schema.names[column] for column in chain.columns],
@@ -270,10 +278,11 @@ def _built_in_words(system: Any, facts: Facts) -> str:
     buys = f"buys, {order} {listed(bought, 8)}" if bought else "buys nothing"
     row = "row" if facts.n_queries is None else "document"
     sends = f"{100 * share:.1f} % of the {row}s are answered by the full model"
+    drawn = f" In the mix in force {lot_text(facts)}." if facts.by_lot else ""
     return (
         f"The {method_of(system)} in front of the full model has {n_stages} stage{'s' if n_stages > 1 else ''} and "
         f"{buys} ({len(bought)} of {len(chain.schema.names)} columns); "
-        f"{sends if share else f'it answers every {row}'}."
+        f"{sends if share else f'it answers every {row}'}.{drawn}"
     )
 
 
@@ -488,7 +497,7 @@ def frontier_in_words(system: Any, frontier: Frontier, n_rows: int, path: Path) 
         return
     facts = expected_of(system)
     places, chosen = np.arange(len(frontier)), frontier.chosen.cost
-    if len(places) > _N_POINTS:  # those that evenly spaced budgets lead to
+    if len(places) > _MAX_POINTS:  # every threshold of a gate: those that evenly spaced budgets lead to
         places = np.unique(frontier.within(np.linspace(chosen[0], chosen[-1], _N_POINTS)))
     shown = "" if len(places) == len(frontier) else f"; {len(places)} of them, --json lists all"
     print_text(f"{path}: {len(frontier):,} efficient points on {n_rows:,} {unit_of(facts)}{shown}")

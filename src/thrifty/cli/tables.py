@@ -16,6 +16,7 @@ from thrifty.cli.options import (
     MaxLoss,
     MinRecall,
     NewRows,
+    NoMix,
     PricesFile,
     PublicKey,
     RowKey,
@@ -43,6 +44,7 @@ def predict(
     budget: Budget = None,
     max_loss: MaxLoss = None,
     min_recall: MinRecall = None,
+    no_mix: NoMix = False,
     hold_budget: Annotated[
         bool,
         typer.Option(
@@ -81,7 +83,7 @@ def predict(
     from thrifty.scale.folder import find_files, predict_files
     from thrifty.scale.scorer import Scorer
 
-    goal, on_screen = Goal.read(budget, max_loss, min_recall), str(out) == "-"
+    goal, on_screen = Goal.read(budget, max_loss, min_recall, no_mix=no_mix), str(out) == "-"
     if is_many(table):
         if hold_budget or raw or on_screen:
             raise InvalidInputError(
@@ -104,6 +106,8 @@ def predict(
         raise InvalidInputError("-o - and --json both want standard output. Name a file for the answers.")
     if hold_budget and goal.min_recall:
         raise InvalidInputError("--hold-budget keeps no floor of recall. Leave --min-recall out.")
+    if hold_budget and no_mix:
+        raise InvalidInputError("--hold-budget spends the budget by a mix. Leave --no-mix out.")
     if hold_budget and goal.max_loss is not None:
         raise InvalidInputError("--hold-budget holds a budget, and --max-loss names none. Give one of them.")
     if not on_screen:
@@ -136,6 +140,7 @@ def explain(
     ] = None,
     budget: Budget = None,
     max_loss: MaxLoss = None,
+    no_mix: NoMix = False,
     everything: Annotated[
         bool, typer.Option("--all", help=f"Explain every row instead of the first {_EXPLAINED}.")
     ] = False,
@@ -149,7 +154,7 @@ def explain(
     from thrifty.bundle.save_load import load
     from thrifty.engine.table.files import name_of
 
-    goal = Goal.read(budget, max_loss)
+    goal = Goal.read(budget, max_loss, no_mix=no_mix)
     with notes_of_warnings():
         fitted = view.at_operating_point(load(system, public_key=public_key), goal)
         rows = view.read_rows(fitted, table, row_key=row_key, unseen_is_missing=unseen is Unseen.missing)

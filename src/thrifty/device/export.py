@@ -153,8 +153,13 @@ def export(
     )
     is_limited = min(limits) < np.inf
 
-    def points(chain: Chain) -> tuple[Policy, ...]:
-        return (chain.policy, *(chain.policy.within(float(budget)) for budget in budgets))
+    def points(of_cut: Chain) -> tuple[Policy, ...]:
+        is_whole = of_cut.policy is chain.policy and not isinstance(system, Chain)
+        at_each = (
+            system.at(budget=float(budget)).chain_.policy if is_whole else of_cut.policy.within(float(budget))
+            for budget in budgets
+        )
+        return (of_cut.policy, *at_each)
 
     rounded = chain
     if is_limited:
@@ -228,11 +233,12 @@ def _n_trees(chain: Chain) -> list[int]:
 
 
 def identity_of(chain: Chain) -> str:
-    """Sixteen hexadecimal digits that two chains share only if their stages and operating points are the same.
+    """Sixteen hexadecimal digits that two chains share only if their stages are the same.
 
-    Neither the point in force nor the version of thrifty is part of it.
+    Neither operating points nor the version of thrifty are part of it.
     """
-    contents = unpack(to_bytes(chain.at(chain.policy.at(0)), full="absent", evidence=False))
+    nowhere = Policy.of(np.zeros(chain.policy.n_stages))
+    contents = unpack(to_bytes(chain.at(nowhere), full="absent", evidence=False))
     data = pack(Contents({"objects": contents.facts["objects"]}, contents.arrays))
     return hashlib.sha256(data).hexdigest()[:16]
 

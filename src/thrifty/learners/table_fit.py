@@ -110,6 +110,7 @@ def fit_table(
     max_loss: float | Mapping[Any, float] | None = None,
     confidence: float | None = None,
     min_recall: Mapping[Any, float] | None = None,
+    mix: bool = True,
     task: str | None = None,
     query: str = "",
     loss: str | None = None,
@@ -148,6 +149,8 @@ def fit_table(
         Confidence with which ``max_loss`` (0.95 by default) or ``budget`` (no certificate by default) is proved.
     min_recall : dict of label to float, optional
         Least recall of classes; with a budget, or alone.
+    mix : bool, default=True
+        Whether the keys of rows may decide between two points of a budget, as in ``at``.
     task : {"classes", "number", "ranking"}, optional
         Kind of target; by default a column with more than 30 distinct numbers holds numbers, any other classes.
     query : str
@@ -230,7 +233,9 @@ def fit_table(
                 )
     if floors:
         assert isinstance(fitted, BudgetedClassifier)  # others have no labels to name
-        fitted = fitted.at(budget=budget, min_recall=floors)
+        fitted = fitted.at(budget=budget, min_recall=floors, mix=mix)
+    elif not mix:
+        fitted = fitted.at(budget=budget, mix=False)
     if isinstance(fitted, BudgetedRanker):
         fitted.query_name_ = query
     fitted.record_ = FitRecord(

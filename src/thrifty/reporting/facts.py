@@ -154,6 +154,10 @@ class Facts:
         Of the bootstrap.
     title, method, full_name, unit : str
         Title of the page, name of the system, name of the full model, and unit of prices; the last two may be empty.
+    is_mixed : bool
+        Whether a budget between two points is spent.
+    by_lot : float
+        Share of rows of the fit for which the key decides between the two points of the mix in force.
     notes : tuple of (str, str)
         Further lines on how it was measured.
     """
@@ -191,6 +195,8 @@ class Facts:
     method: str = "thrifty"
     full_name: str = ""
     unit: str = ""
+    is_mixed: bool = False
+    by_lot: float = 0.0
     notes: tuple[tuple[str, str], ...] = ()
 
     def __len__(self) -> int:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.engine.evidence.collect import evidence_of, learned_chain_of, point_of
 from thrifty.engine.evidence.evidence import Evidence, Means, PointAnswers, means_at
-from thrifty.engine.evidence.frontier import Frontier
+from thrifty.engine.evidence.frontier import Frontier, efficient
 from thrifty.engine.evidence.measures import (
     ClassRows,
     NumberRows,
@@ -157,6 +157,8 @@ def measure(
         n_points=len(frontier),
         method=type(system).__name__,
         full_name=_full_name(system),
+        is_mixed=frontier.is_mixed,
+        by_lot=_by_lot(system),
         **draws,
     )
 
@@ -215,6 +217,7 @@ def expected(system: Any, *, n_boot: int = 1000) -> Facts:
         n_queries=None if evidence.unit is None else evidence.n_units,
         method=type(system).__name__,
         full_name=_full_name(system),
+        by_lot=_by_lot(system),
         **draws,
     )
 
@@ -247,6 +250,12 @@ def _served(system: Any) -> Any:
 def _is_bill(task: Task) -> bool:
     """True if answers are scored by the cost of mistakes."""
     return isinstance(task, ClassTask) and isinstance(task.mistakes, CostMatrix)
+
+
+def _by_lot(system: Any) -> float:
+    """Share of the rows of the fit for which the key decides; 0 for a chain, or a file without these rows."""
+    evidence: Evidence | None = getattr(system, "evidence_", None)
+    return 0.0 if evidence is None else evidence.share_by_lot(_served(system).policy)
 
 
 def _full_name(system: Any) -> str:
@@ -621,14 +630,13 @@ def _measure_router(
         )
     new = new.rows(whole)
     walks = [router.walk(new, point) for point in range(len(policy))]
-    budget, efficient, place = policy.cost, np.ones(len(policy), dtype=bool), policy.lower
+    budget, place = policy.cost, policy.lower
+    is_efficient = np.isin(np.arange(len(policy)), efficient(policy.cost, policy.score))
     if policy.share > 0.0:
         place += 1
         walks.insert(place, router.walk(new))
-        budget, efficient = (
-            np.insert(budget, place, router.expected_cost_),
-            np.insert(efficient, place, False),
-        )
+        budget = np.insert(budget, place, router.expected_cost_)
+        is_efficient = np.insert(is_efficient, place, False)
     paid, quality = (np.column_stack([getattr(walk, name) for walk in walks]) for name in ("cost", "quality"))
     # The models alone: the best one takes the part of the full model.
     single_quality = matrix("quality", log["quality"], state.names, len(X)).astype(np.float64)[whole]
@@ -638,7 +646,7 @@ def _measure_router(
     full = single_quality[:, best] if is_known[best] else None
     rows = Evidence.of_rules(paid, quality, full_quality=full)
     shown = _Shown(
-        (rows,), np.zeros(len(walks), np.intp), np.arange(float(len(walks)))[:, None], budget, efficient
+        (rows,), np.zeros(len(walks), np.intp), np.arange(float(len(walks)))[:, None], budget, is_efficient
     )
     curves = _score_curves(
         rows, shown, float(np.nanmean(single_cost[:, best])), draws, name=name, scale=scale
@@ -664,7 +672,7 @@ def _measure_router(
         n_rows=n_rows,
         constant=state.names[cheapest],
         budget=_plain(budget),
-        efficient=tuple(efficient.tolist()),
+        efficient=tuple(is_efficient.tolist()),
         start=place,
         marked={"deployed": place} | ({} if certificate is None else {"certified": place}),
         n_stages=1,
@@ -686,9 +694,11 @@ def _measure_router(
         certificate="" if certificate is None else f"has a certificate: {certificate}",
         held_out=not np.isin(new.keys, state.keys).any(),
         n_chosen=len(state.log),
-        n_points=len(policy),
+        n_points=int(is_efficient.sum()),
         method="ModelRouter",
         full_name=state.names[best],
+        is_mixed=True,
+        by_lot=router.share_by_lot_,
         notes=()
         if whole.all()
         else (("Left out", f"{len(X) - n_rows:,} rows in which a model was not asked"),),

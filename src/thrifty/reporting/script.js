@@ -64,7 +64,7 @@
     const x = (cost) => box.left + ((cost - x0) / (x1 - x0)) * (box.right - box.left);
     const y = (accuracy) => box.foot - ((accuracy - y0) / (y1 - y0)) * (box.foot - box.top);
     const at = (cost, accuracy) => `${x(cost).toFixed(1)},${y(accuracy).toFixed(1)}`;
-    /* Money between two points that lie apart buys only the cheaper one, unless rows are mixed: a step, not a slope. */
+    /* Money between two points that lie apart buys only the cheaper one, unless it is spent: a step, not a slope. */
     const line = (pairs) => pairs.flatMap(([cost, accuracy], k) =>
       !shown.is_mixed && k > 0 && cost - pairs[k - 1][0] > 0.03 * (x1 - x0) ? [at(cost, pairs[k - 1][1]), at(cost, accuracy)] : [at(cost, accuracy)]);
     const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-labelledby": "chart-name" });

@@ -297,6 +297,12 @@ def deployed_text(facts: Facts) -> str:
     return f"{text}."
 
 
+def lot_text(facts: Facts) -> str:
+    """Share of the rows for which the mix of two points decides by their keys."""
+    rows = "rows" if facts.n_queries is None else "documents"
+    return f"the keys of {_portion(facts.by_lot).replace(SPACE, ' ')} of the {rows} decide between two operating points"
+
+
 def certificate_text(facts: Facts) -> list[str]:
     """The certificate, the score of its point on these rows, and what it bounds; empty where there is none."""
     if not facts.certificate:
@@ -329,6 +335,8 @@ def measured_lines(facts: Facts) -> Iterator[tuple[str, str]]:
         f"compared with the mean cost on the rows of the choice; costs and {scores} are of the rows above"
     )
     yield "Budget", compared
+    if facts.by_lot:
+        yield "Mix", f"{lot_text(facts)} at the deployed point"
     level = f"{100 * facts.level:g} % of {facts.n_boot:,} bootstrap resamples of the {drawn}"
     yield "Intervals", f"{level} (seed {facts.seed}), point by point"
     yield "Version", f"thrifty {__version__}"
@@ -404,7 +412,7 @@ def view(facts: Facts) -> dict[str, Any]:
         f"the {labels['constant']}.",
         "full_name": labels["full"],
         "bought": [labels["always"], labels["later"]],
-        "is_mixed": facts.kind == "routing",
+        "is_mixed": facts.is_mixed,
         "band": f"{facts.method}, with a {100 * facts.level:g}{SPACE}% band",
         "ends": [_money(facts, facts.budget[place]) for place in (efficient[0], efficient[-1])],
         "tiles": [(name, head) for name, head, _ in _tiles(facts, facts.start)],

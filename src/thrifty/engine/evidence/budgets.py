@@ -1,4 +1,4 @@
-"""Budgets: met exactly by one batch, or kept by the mean cost of new rows with a given confidence.
+"""Budgets: met by the mean cost of the rows of a fit, exactly by one batch, or by new rows with a given confidence.
 
 *A batch.* Costs need no labels, so a batch can be cut by its own scores. A policy that was fixed in advance spends its
 budget on average over batches. In one batch of n rows, of which a share s is sent on at a price of D more, the mean
@@ -10,7 +10,7 @@ of a row then depends on its batch.
 from that of the next m rows by ``s sqrt(1 / n + 1 / m)``; Student's t, corrected for skewness, bounds that with a given
 probability. Points are tried from the cheapest on, each at the full level, and the search ends at the first whose bound
 exceeds the budget: a point that spends too much can be chosen only if the first such point passes, so no correction for
-the number of points is needed. A mix of two points is a point between.
+the number of points is needed. Thresholds between two points, and a mix of two, are points between.
 """
 
 import copy
@@ -23,7 +23,9 @@ from scipy.special import stdtrit
 from thrifty.arrays import Floats
 from thrifty.engine.evidence.collect import learned_chain_of
 from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.evidence.frontier import efficient
 from thrifty.engine.evidence.hypothesis_tests import trials_of
+from thrifty.engine.evidence.thresholds import thresholds_between
 from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.table.table import Table
 from thrifty.engine.walk.chain import Chain
@@ -32,6 +34,41 @@ from thrifty.errors import InvalidInputError, InvalidParameterError
 from thrifty.rows import key_chance
 
 System = TypeVar("System")
+
+
+def within_budget(policy: Policy, budget: float, evidence: Evidence | None, *, mix: bool = True) -> Policy:
+    """The policy at the point that spends a budget on the rows of a fit; at a cheaper one where more would not help.
+
+    Between two points it is at thresholds on the way, and chance decides only among rows of one gate score. Two points
+    are mixed where that scores higher, where points are rules, and without evidence.
+
+    Parameters
+    ----------
+    policy : Policy
+        Points with their mean costs and scores.
+    budget : float
+        Largest mean cost.
+    evidence : Evidence, optional
+        Held-out rows of the fit; None where points are rules.
+    mix : bool, default=True
+        Whether chance may decide; without, it is the dearest point within the budget.
+    """
+    # Scores that differ in their last digits only are equal.
+    worthwhile = efficient(policy.cost, np.round(policy.score, 12))
+    among = policy[worthwhile].within(budget)
+    mixed = policy.at(worthwhile[among.lower], worthwhile[among.upper], among.share)
+    if evidence is not None and mixed.is_mixed:
+        cost = evidence.weighted_means(mixed.thresholds[[mixed.lower, mixed.upper]])[0]
+        limit = (1 + SLACK) * ((1 - mixed.share) * cost[0] + mixed.share * cost[1])
+        between = thresholds_between(
+            among, evidence, lambda point: evidence.weighted_means(point[None])[0][0] <= limit
+        )
+        if between is not among:
+            (low, high), share = between.cost[[between.lower, between.upper]], 0.0
+            if high > low:
+                share = min(max((budget - float(low)) / float(high - low), 0.0), 1.0)
+            mixed = between.at(between.lower, between.upper, share)
+    return mixed if mix or mixed.share == 1.0 else mixed.at(mixed.lower)
 
 
 def hold_budget(system: System, X: Any, budget: float, *, seed: int | None = None) -> System:
@@ -219,8 +256,14 @@ class CostBounds:
             )
         return cls(held_out.take(np.flatnonzero(trials.kept)), trials.n_trials, n_next)
 
-    def within(self, policy: Policy, budget: float, confidence: float) -> Policy:
-        """Policy at the most expensive point, or mix, whose upper bound is within the budget; points by rising cost."""
+    def within(
+        self, policy: Policy, budget: float, confidence: float, fitted_on: Evidence | None = None
+    ) -> Policy:
+        """Policy at the most expensive point whose upper bound is within the budget; points by rising cost.
+
+        Between two points it is at thresholds on the way, through the gate scores of the rows they were ``fitted_on``;
+        or two points are mixed.
+        """
         affordable = -1
         for place in range(len(policy)):
             bound = self.bound(policy.at(place), confidence)
@@ -237,12 +280,20 @@ class CostBounds:
                 f"rows the cheapest point spends {spent:.6g} on average, and the mean of new rows may be {bound:.6g}. "
                 f"Raise the budget, lower confidence, or give more rows.",
             )
+
+        def fits(point: Policy) -> bool:
+            return self.bound(point, confidence) <= budget
+
+        policy = policy.at(affordable, affordable + 1)
+        if fitted_on is not None and policy.parting >= 0 and policy.is_measured:
+            policy = thresholds_between(
+                policy, fitted_on, lambda point: fits(Policy.of(point)), self._evidence
+            )
         low, high = 0.0, 1.0
-        for _ in range(_HALVINGS):
+        for _ in range(_HALVINGS if policy.parting >= 0 else 0):
             share = (low + high) / 2
-            fits = self.bound(policy.at(affordable, affordable + 1, share), confidence) <= budget
-            low, high = (share, high) if fits else (low, share)
-        return policy.at(affordable, affordable + 1, low)
+            low, high = (share, high) if fits(replace(policy, share=share)) else (low, share)
+        return replace(policy, share=low)
 
     def bound(self, policy: Policy, confidence: float) -> float:
         """Upper confidence bound of the mean cost of new rows at the point in force.

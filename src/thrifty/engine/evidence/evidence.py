@@ -39,7 +39,7 @@ from thrifty.arrays import (
 )
 from thrifty.engine.tasks.ranking import RankingTask, queries_of
 from thrifty.engine.tasks.task import Task
-from thrifty.engine.walk.policy import check_threshold, distinct_thresholds, route_by
+from thrifty.engine.walk.policy import Policy, check_threshold, distinct_thresholds, route_by
 from thrifty.errors import InvalidInputError
 from thrifty.rows import query_keys
 
@@ -663,6 +663,14 @@ class Evidence:
         rows = np.arange(len(place))
         cost = self.cost[place] if self.cost.ndim == 1 else self.cost[rows, place]
         return place, cost, self.quality[rows, place]
+
+    def share_by_lot(self, policy: Policy) -> float:
+        """Share of the rows that two mixed points route differently, by rules at other costs: their keys decide."""
+        if not 0.0 < policy.share < 1.0:
+            return 0.0
+        lower, upper = (self.at_point(policy.thresholds[point]) for point in (policy.lower, policy.upper))
+        what = 0 if self.n_stages else 1
+        return float(np.mean(lower[what] != upper[what]))
 
     def answers_at(self, point: Floats) -> "PointAnswers":
         """Place of each row at one point, whether its answer is right, and its scores, as far as they are known."""

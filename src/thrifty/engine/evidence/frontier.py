@@ -268,7 +268,7 @@ class Frontier:
 
         Where mistakes have prices, the second axis is their cost, and the point of least total cost is marked.
         """
-        steps = not self.held_out
+        steps = not (self.held_out or self.is_mixed)
         if self.is_priced:
             names = ("mean cost of tests per row", "mean cost of mistakes per row")
             return draw_frontier(
@@ -278,6 +278,12 @@ class Frontier:
         if self.compares_with_full:
             name = "share of rows not worse than the full model"
         return draw_frontier(ax, self.cost, self.score, ("mean cost per row", name), steps=steps, **line)
+
+    @property
+    def is_mixed(self) -> bool:
+        """True if a budget between two points is spent: they are those of one cascade."""
+        first, *others = self.evidence
+        return not others and first.points is not None and first.n_stages > 0 and not first.is_fixed
 
     @property
     def is_priced(self) -> bool:

@@ -315,8 +315,10 @@ def within_floors(
     budget: float | None,
     price: float | None,
     classes: Labels,
+    *,
+    mix: bool = True,
 ) -> Policy:
-    """The policy at the best point, or mix of two, within a budget whose recalls reach the floors.
+    """The policy at the best point, or ``mix`` of two, within a budget whose recalls reach the floors.
 
     Without a budget it is the cheapest one, or where mistakes have a ``price`` the one of least total cost.
 
@@ -326,6 +328,7 @@ def within_floors(
         Recall of every class at the points of the policy.
     """
     mixes = _corners(policy, recalls, floors, budget)
+    mixes = mixes if mix else mixes[mixes[:, 1] == 0.0]
     lower, share = mixes[:, 0].astype(np.intp), mixes[:, 1]
     upper = np.minimum(lower + 1, len(policy) - 1)
     cost = (1 - share) * policy.cost[lower] + share * policy.cost[upper]

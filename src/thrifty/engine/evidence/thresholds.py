@@ -11,14 +11,16 @@ each row really has later on and not their average.
 
 A high price makes rows stop early. Sweeping the price gives points (mean cost, mean quality); a budget between two
 neighbours on their upper convex hull is met, in expectation, by giving some rows the thresholds of the one and some
-those of the other, and no rule of this kind does better on these rows.
+those of the other, and no rule of this kind does better on these rows. Thresholds on the way from the one to the other
+(``thresholds_between``) do as well up to noise, and leave to chance only what becomes of rows with equal scores.
 
 Of a single gate every threshold is a position in the order of its scores, and cost and accuracy are running sums
 (``threshold_curve``): the whole curve costs one sort.
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,6 +34,22 @@ TIE = 1e-10
 
 PATH_STEPS = 32
 """Steps of a path through all of its points, about, and of its last part, from the dearest on to the full model."""
+
+TIE_MARGIN = 1e-3
+"""Half of the distance of the thresholds on both sides of a tied score, in standard deviations of the gate: rounded
+leaves must not move the tie past them (no command chose it)."""
+
+MAX_TIED_GROUPS = 64
+"""Most groups of identical inputs at a stage whose gate is taken from the served model (no command chose it; what it is
+for: ann-thyroid in ``benchmarks/certificates.py budgets``)."""
+
+TIED_SHARE = 0.01
+"""Share of the rows with one score from which on a gate has steps. Held-out scores are of several copies of the stage,
+whose steps lie beside those of the served one (no command chose it)."""
+
+CLEARLY = 4.0
+"""Standard errors by which thresholds on the way must do worse than a mix to be left: the points that are mixed were
+chosen on the same rows, which favours them by about two (no command chose it)."""
 
 BLOCK = 2**15
 """Rows times prices that are processed together, to save the overhead of calls where there are few rows."""
@@ -171,6 +189,111 @@ def path_to_full(evidence: Evidence, points: Floats) -> Floats:
         path[:, stage] = np.where(rank == 0, -np.inf, np.where(rank == n_rows, np.inf, low / 2 + high / 2))
     path[: n_steps * last + 1 : n_steps] = points
     return path
+
+
+def thresholds_between(
+    mix: Policy, evidence: Evidence, fits: Callable[[Floats], bool], new: Evidence | None = None
+) -> Policy:
+    """The policy at the last thresholds that fit on the way from the lower to the upper one of two mixed points.
+
+    Each threshold moves through the gate scores of the rows, one distinct score a step. In force are, with a share of
+    0, the thresholds before and after the first step that does not fit, which differ in the rows of one score; only the
+    former where that is one row. The mix stays where thresholds on the way are clearly worse than it on these rows, or
+    worse than its cheaper point.
+
+    Parameters
+    ----------
+    mix : Policy
+        With two neighbouring points in force.
+    evidence : Evidence
+        Held-out rows at the stages that the policy has thresholds for.
+    fits : callable
+        Whether some thresholds are cheap enough.
+    new : Evidence, optional
+        Other rows that are to be told apart, if they can; by default those of ``evidence``.
+    """
+    ends = mix.thresholds[[mix.lower, mix.upper]]
+    path = _Path.of(evidence.gate, *ends)
+    if not len(path.stages):
+        return mix
+    before, after = 0, len(path.stages)
+    while after - before > 1:
+        middle = (before + after) // 2
+        before, after = (middle, after) if fits(path.at(middle)) else (before, middle)
+    points = np.array([*ends, path.at(before), path.at(after)])
+    place = [(new or evidence).at_point(point)[0] for point in points[2:]]
+    tied, stage = np.flatnonzero(place[0] != place[1]), path.stages[before]
+    if len(tied) > 1 and new is None and np.ptp(evidence.gate[tied, stage]) == 0.0:
+        score, margin = evidence.gate[tied[0], stage], TIE_MARGIN * float(np.std(evidence.gate[:, stage]))
+        points[2:, stage] = np.clip(points[2:, stage], score - margin, score + margin)
+    weight = evidence.weights
+    paid, quality = (
+        np.array(values, dtype=np.float64)
+        for values in zip(*(evidence.at_point(point)[1:] for point in points), strict=True)
+    )
+    cost = np.average(paid, weights=weight, axis=1)
+    if not cost[0] <= cost[2] <= cost[3] <= cost[1] or cost[0] == cost[1]:
+        return mix
+    part = (cost - cost[0]) / (cost[1] - cost[0])
+    excess = quality - np.outer(1.0 - part, quality[0]) - np.outer(part, quality[1])
+    gain = np.average(excess, weights=weight, axis=1)
+    error = np.sqrt(np.average(np.square(excess[2] - gain[2]), weights=weight) / weight.sum())
+    # Means are those of the policy, which may be of other rows, plus what these rows gain.
+    paid, score = (
+        mean[mix.lower] + part * (mean[mix.upper] - mean[mix.lower]) for mean in (mix.cost, mix.score)
+    )
+    score += gain
+    if gain[2] < -CLEARLY * error or score[2] < score[0] - TIE:
+        return mix
+    inserted = [2, 3] if len(tied) > 1 else [2]
+    policy = replace(
+        mix,
+        thresholds=np.insert(mix.thresholds, mix.upper, points[inserted], axis=0),
+        cost=np.insert(mix.cost, mix.upper, paid[inserted]),
+        score=np.insert(mix.score, mix.upper, score[inserted]),
+    )
+    return policy.at(mix.upper, mix.upper + len(inserted) - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Path:
+    """Thresholds on the way from one point to another; each step moves the threshold of one stage past one score.
+
+    Attributes
+    ----------
+    stages : ndarray of shape (n_steps,)
+        Stage of each step.
+    thresholds : list of ndarray
+        Thresholds of each stage after none of its steps, after one, and so on.
+    """
+
+    stages: Ints
+    thresholds: list[Floats]
+
+    @classmethod
+    def of(cls, gate: Floats, start: Floats, end: Floats) -> "_Path":
+        """The path through the gate scores of some rows, on which all stages arrive together.
+
+        A gate of many steps, none of which is known to be one of the served stage, is passed at once.
+        """
+        thresholds, stages, pace = [], [], []
+        for stage, (first, last) in enumerate(zip(start, end, strict=True)):
+            scores, n_rows = np.unique(gate[:, stage], return_counts=True)
+            is_passed = (scores > min(first, last)) & (scores <= max(first, last))
+            passed = scores[is_passed] if first < last else scores[is_passed][::-1]
+            if len(scores) > MAX_TIED_GROUPS and n_rows[is_passed].max(initial=0) > TIED_SHARE * len(gate):
+                passed = passed[:1]
+            ends = [last] if len(passed) else []
+            thresholds.append(np.concatenate([[first], passed[:-1] / 2 + passed[1:] / 2, ends]))
+            stages.append(np.full(len(passed), stage))
+            pace.append((np.arange(len(passed)) + 0.5) / max(len(passed), 1))
+        order = np.argsort(np.concatenate(pace), kind="stable")
+        return cls(np.concatenate(stages)[order], thresholds)
+
+    def at(self, n_steps: int) -> Floats:
+        """Thresholds after some steps."""
+        done = np.bincount(self.stages[:n_steps], minlength=len(self.thresholds))
+        return np.array([of_stage[n] for of_stage, n in zip(self.thresholds, done, strict=True)])
 
 
 def convex_hull(cost: Floats, score: Floats) -> Ints:

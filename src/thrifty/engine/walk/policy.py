@@ -2,8 +2,8 @@
 
 A row goes on from a stage iff its gate score exceeds the stage's threshold. An *operating point* is one threshold per
 stage; of a router, it is the number of a rule. Between two points chance decides which one a row follows, so that any
-budget between them is met in expectation. Where many rows have one score, no threshold comes near a budget: then the
-two points are the thresholds on both sides of that score, and a share of the tied rows is sent on.
+budget between them is met in expectation. Of a cascade, ``thrifty.engine.evidence.thresholds`` brings the two so close
+to each other that they are thresholds on both sides of one score: chance then decides only among the rows that have it.
 """
 
 from dataclasses import dataclass, replace

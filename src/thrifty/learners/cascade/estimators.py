@@ -136,6 +136,14 @@ class BudgetedCascade(ChainEstimator):
     random_state: Any = None
     verbose: int = 0
 
+    @property
+    def share_by_lot_(self) -> float:
+        """Share of the rows of ``evidence_`` that two mixed points route differently, so that their keys decide.
+
+        ``at(budget=..., mix=False)`` mixes none.
+        """
+        return self._evidence().share_by_lot(self.chain_.policy)
+
     def fit(
         self,
         X: Any,
@@ -438,6 +446,8 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         Mean cost of tests and mistakes together, where ``loss`` is a matrix.
     expected_cost_interval_, expected_score_interval_ : tuple of float
         Where the mean cost and the mean score of many new rows lie at that point, 19 times out of 20.
+    share_by_lot_ : float
+        Share of the rows of ``evidence_`` for which the key decides between two mixed points.
 
     Examples
     --------
@@ -476,13 +486,14 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         budget: float | None = None,
         max_loss: float | Mapping[Any, float] | None = None,
         min_recall: Mapping[Any, float] | None = None,
+        mix: bool = True,
     ) -> Self:
         """Return the same fit at another operating point, by the rows of the fit; nothing is refitted.
 
         Parameters
         ----------
         budget : float, optional
-            Mean spend per row.
+            Mean spend per row; less where more would not raise the expected score.
         max_loss : float, or dict of label to float, optional
             Largest share of all rows that is answered worse than by the full model; by label, of the rows of that
             class. An estimate: ``certified`` proves it on new rows.
@@ -490,9 +501,13 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             Least share of the rows of a class to be answered with it, on the held-out rows of the fit. With ``budget``
             it is the best point within it that reaches every floor; alone the cheapest one or, where mistakes have
             prices, the one of least total cost.
+        mix : bool, default=True
+            Whether the keys of rows may decide between two points, so that the whole budget is spent: among rows of
+            equal gate scores, or among more where that scores higher or ``min_recall`` needs it. Without, it is the
+            dearest point within the budget, or the best one that reaches the floors.
         """
         if min_recall is None:
-            return super().at(budget=budget, max_loss=max_loss)
+            return super().at(budget=budget, max_loss=max_loss, mix=mix)
         if max_loss is not None:
             raise InvalidParameterError(
                 "min_recall",
@@ -505,8 +520,8 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         recalls = recalls_at(evidence, policy.thresholds, len(task.classes))
         # Scores of the rows that recalls are of.
         uncorrected = measured(policy, replace(evidence, optimism=None))
-        mix = within_floors(uncorrected, recalls, floors, budget, task.mistake_price, task.classes)
-        other._mix(policy.at(mix.lower, mix.upper, mix.share))
+        best = within_floors(uncorrected, recalls, floors, budget, task.mistake_price, task.classes, mix=mix)
+        other._mix(policy.at(best.lower, best.upper, best.share))
         return other
 
     def _task_of(self, y: Any, weight: Floats) -> Task:  # noqa: ARG002 - labels have no spread
@@ -553,6 +568,8 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
         spread of ``y``: near ``r2_score``, ``d2_absolute_error_score`` or ``d2_pinball_score`` of these rows.
     expected_cost_interval_, expected_score_interval_ : tuple of float
         Where the mean cost and the mean score of many new rows lie at that point, 19 times out of 20.
+    share_by_lot_ : float
+        Share of the rows of ``evidence_`` for which the key decides between two mixed points.
 
     Examples
     --------
@@ -617,6 +634,8 @@ class BudgetedRanker(BudgetedCascade):
         Mean cost per document and mean metric over queries of the operating point in force, out of fold.
     expected_cost_interval_, expected_score_interval_ : tuple of float
         Where the mean cost per document and the mean metric of many new queries lie at that point, 19 times out of 20.
+    share_by_lot_ : float
+        Share of the rows of ``evidence_`` for which the key decides between two mixed points.
 
     Notes
     -----

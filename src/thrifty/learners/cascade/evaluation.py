@@ -13,7 +13,7 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints, Numbers
 from thrifty.engine.evidence.evidence import Evidence
-from thrifty.engine.evidence.thresholds import sweep_prices
+from thrifty.engine.evidence.thresholds import MAX_TIED_GROUPS, sweep_prices
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.trees import TreeEnsemble
 from thrifty.engine.walk.policy import Policy
@@ -40,10 +40,6 @@ command chose them)."""
 
 MAX_LOG_RATIO = 0.25
 """Largest logarithm of the overconfidence ratio (no command chose it; the ratio: ``choices.py stretch`` of 0.3)."""
-
-MAX_TIED_GROUPS = 64
-"""Most groups of identical inputs at a stage whose gate is taken from the served model (no command chose it; what it is
-for: ann-thyroid in ``benchmarks/certificates.py budgets``)."""
 
 ROWS_PER_TIED_GROUP = 20
 """Least mean size of those groups: on smaller ones the served model would overfit (no command chose it)."""

@@ -347,7 +347,7 @@ class GatedEstimator(ChainEstimator):
             other._go_to(np.array([goal["threshold"]]))
         return other
 
-    def _spend(self, budget: float) -> None:
+    def _spend(self, budget: float, *, mix: bool = True) -> None:  # noqa: ARG002 - a single gate mixes nothing
         evidence = self._evidence()
         stop, sent_on = evidence.cost_at(0), evidence.cost_at(1)
         curve = threshold_curve(evidence.gate[:, 0], stop, sent_on, weight=evidence.weights)

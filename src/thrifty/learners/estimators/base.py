@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from thrifty._moved import FormerName
 from thrifty._version import __version__
 from thrifty.arrays import Floats, Ints, Labels
-from thrifty.engine.evidence.budgets import CostBounds
+from thrifty.engine.evidence.budgets import CostBounds, within_budget
 from thrifty.engine.evidence.certificate import Certificate, certify
 from thrifty.engine.evidence.collect import evidence_of, training_fingerprints
 from thrifty.engine.evidence.evidence import Evidence, Means
@@ -237,7 +237,13 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         copies = int(folds) if isinstance(folds, Integral) else _USUAL_FOLDS
         return CostBounds(evidence, evidence.n_units).interval(self.chain_.policy, _LEVEL, copies)
 
-    def at(self, *, budget: float | None = None, max_loss: float | Mapping[Any, float] | None = None) -> Self:
+    def at(
+        self,
+        *,
+        budget: float | None = None,
+        max_loss: float | Mapping[Any, float] | None = None,
+        mix: bool = True,
+    ) -> Self:
         """Return the same fit at another operating point, by the rows of the fit; nothing is refitted.
 
         What is met on average on the rows of the fit is an estimate for new rows; ``certified`` proves it.
@@ -245,15 +251,19 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         Parameters
         ----------
         budget : float, optional
-            Mean spend per row.
+            Mean spend per row; less where more would not raise the expected score.
         max_loss : float, or dict of label to float, optional
             Largest share of all rows that is answered worse than by the full model; by label, of the rows of that
             class.
+        mix : bool, default=True
+            Whether the keys of rows may decide between two points, so that the whole budget is spent: among rows of
+            equal gate scores, or among more where that scores higher. Without, it is the dearest point within the
+            budget.
         """
         goal = check_goal(budget=budget, max_loss=max_loss)
         other = self._without_certificate()
         if "budget" in goal:
-            other._spend(goal["budget"])
+            other._spend(goal["budget"], mix=mix)
             return other
         against = Frontier.from_evidence([self._evidence()], against_full=True)
         allowed = np.flatnonzero(empirical_risk_within(against, goal["max_loss"]))
@@ -312,7 +322,7 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
             if not policy.is_measured:
                 policy = _cuts(fitted_on)
             bounds = CostBounds.on_held_out(new, fitted_on, duplicates)
-            other._mix(bounds.within(policy, goal["budget"], confidence))
+            other._mix(bounds.within(policy, goal["budget"], confidence, fitted_on))
             return other
         if new.full_quality is None:
             raise InvalidInputError(
@@ -387,9 +397,9 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         other.certificate_ = None
         return other
 
-    def _spend(self, budget: float) -> None:
-        """Go to the point, or mix of two, that spends a budget on the rows of the fit."""
-        self._mix(self._learned.policy.within(budget))
+    def _spend(self, budget: float, *, mix: bool = True) -> None:
+        """Go to the point, or mix of two, that spends a budget on the rows of the fit, as far as that helps."""
+        self._mix(within_budget(self._learned.policy, budget, getattr(self, "evidence_", None), mix=mix))
 
     def _mix(self, policy: Policy) -> None:
         """Put a policy into force; a single gate keeps one threshold, the cheaper of two neighbours."""

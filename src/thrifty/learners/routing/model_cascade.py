@@ -399,7 +399,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
 
     # -- other settings of the same fit ------------------------------------------------------------
 
-    def at(self, *, budget: float | None = None, share: float | None = None) -> Self:
+    def at(self, *, budget: float | None = None, share: float | None = None, mix: bool = True) -> Self:
         """Return the same fit at another budget; nothing is learned again.
 
         Parameters
@@ -408,6 +408,9 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             Mean price of a row.
         share : float, optional
             The same as a share of the price of the most accurate model.
+        mix : bool, default=True
+            Whether the keys of rows may decide between two plans, so that the whole budget is spent; without, it is the
+            dearest plan within the budget.
         """
         check_is_fitted(self, "router_")
         if (budget is None) == (share is None):
@@ -416,7 +419,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             )
         if share is not None:
             budget = check_amount("share", share) * self.router_.model_costs[self.router_.best_model]
-        return self._with_router(self.router_.at(budget=budget), budget=budget)
+        return self._with_router(self.router_.at(budget=budget, mix=mix), budget=budget)
 
     def with_prices(self, prices: Mapping[str, float]) -> Self:
         """Return a cascade for other prices of some estimators: the plan is learned again, no estimator is fitted."""
@@ -572,6 +575,12 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         return replace(self.router_.frontier_, score_name=self.quality_name)
 
     @property
+    def share_by_lot_(self) -> float:
+        """Share of the rows of the fit that two mixed plans treat differently, so that their keys decide."""
+        check_is_fitted(self, "router_")
+        return self.router_.share_by_lot_
+
+    @property
     def expected_cost_(self) -> float:
         """Mean price of a row at the operating point in force, out of fold."""
         return self.router_.expected_cost_
@@ -713,7 +722,7 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
         Whether the plan reads the columns.
     router_ : ModelRouter
         The plan, learned from what the estimators answered out of fold.
-    frontier_, expected_cost_, expected_score_, certificate_
+    frontier_, expected_cost_, expected_score_, share_by_lot_, certificate_
         As of ``ModelRouter``; scores are accuracies, or with ``reference`` the agreement with that estimator.
     alternatives_ : tuple of Alternative
         Each estimator alone, and the best pair with one threshold for what the plan may spend, out of fold.
@@ -769,7 +778,7 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
     ----------
     models_, model_prices_, seconds_, decision_seconds_, reads_columns_, router_, frontier_, expected_cost_
         As of ``CascadeClassifier``.
-    certificate_, alternatives_, task_, schema_, reference_
+    share_by_lot_, certificate_, alternatives_, task_, schema_, reference_
         As of ``CascadeClassifier``. Qualities of the plan are one minus the squared error divided by
         ``largest_loss_``, and not below 0.
     largest_loss_ : float

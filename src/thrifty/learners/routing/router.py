@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from thrifty._moved import FormerName
 from thrifty.arrays import Bools, Floats, Ints, Labels, Words
-from thrifty.engine.evidence.budgets import CostBounds, CostCertificate
+from thrifty.engine.evidence.budgets import CostBounds, CostCertificate, within_budget
 from thrifty.engine.evidence.certificate import Certificate, certify
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.frontier import Frontier
@@ -130,6 +130,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         Mean cost and quality of the operating points.
     expected_cost_, expected_score_ : float
         Mean cost and quality at the budget, out of fold.
+    share_by_lot_ : float
+        Share of the rows of the fit for which the key decides between two mixed points.
     certificate_ : Certificate, CostCertificate or None
         What ``certified`` proved, of quality or of the next bill.
     policy_ : Policy
@@ -316,18 +318,19 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         if confidence is not None:
             check_confidence(confidence)
 
-    def _go_to_budget(self) -> None:
+    def _go_to_budget(self, *, mix: bool = True) -> None:
         """Choose the points to mix."""
         state, budget = self.state_, self.budget
         if budget is None:
             self._set_policy(state.policy.at(len(state.policy) - 1))
         elif self.confidence is None:
-            within = state.policy.within(budget)
+            within = within_budget(state.policy, budget, None, mix=mix)
             self._set_policy(state.affordable(within, budget, attrgetter("expected_cost")))
         else:
             n_rows = len(state.log)
             bounds = CostBounds(state.evidence, n_rows, max(int(_N_NEXT * n_rows), 1))
             within = bounds.within(state.policy, budget, self.confidence)
+            within = within if mix or within.share == 1.0 else within.at(within.lower)
             bound_of = partial(bounds.bound, confidence=self.confidence)
             self._set_policy(state.affordable(within, budget, bound_of))
 
@@ -356,13 +359,21 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
 
     # -- other settings of the same fit ------------------------------------------------------------
 
-    def at(self, *, budget: float | None = None, confidence: float | None = None) -> Self:
-        """Return the same fit at another budget; nothing is learned again."""
+    @property
+    def share_by_lot_(self) -> float:
+        """Share of the rows of the fit that two mixed points treat differently, so that their keys decide."""
+        return self._fitted().evidence.share_by_lot(self.policy_)
+
+    def at(self, *, budget: float | None = None, confidence: float | None = None, mix: bool = True) -> Self:
+        """Return the same fit at another budget; nothing is learned again.
+
+        Without ``mix`` it is at the dearest point within the budget, and no row's key decides what is asked.
+        """
         self._fitted()
         self._check_goal(budget, confidence)
         other = copy.copy(self)
         other.budget, other.confidence = budget, confidence
-        other._go_to_budget()
+        other._go_to_budget(mix=mix)
         return other
 
     def with_prices(self, prices: Mapping[str, Any]) -> Self:
@@ -1084,6 +1095,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             words = f"{words}; {1 - share:.0%} of rows follow the cheaper of two operating points"
         elif share > 0.0:
             words = f"{words} for {1 - share:.0%} of rows, else {rules[1]}"
+        if 0.0 < share < 1.0:
+            words = f"{words}, by their keys, which decide about {self.share_by_lot_:.0%} of rows"
         return (
             f"expected quality {self.expected_score_:.3f} for {self.expected_cost_:.3g} a row ({words}); "
             f"{state.names[best]} alone has {state.single_quality[best]:.3f} for {state.single_cost[best]:.3g}"
