@@ -44,7 +44,7 @@ MERGED_BINS = 64
 """Bins of a column of numbers where orders are found and compared, from ``COMPARISON_ROWS`` rows on
 (benchmarks.md of 0.3: the decisions of 255 in less time)."""
 
-DROPPED_SHARE = 0.2
+DROPPED_SHARE = 0.12
 """Share of the purchases that one round of elimination drops, at least one: rounds grow with the logarithm
 (no command chose it)."""
 
