@@ -217,7 +217,7 @@ def fitted_cascade(case):
         model = kind(full, prices=Prices(case.costs, groups=case.groups), n_jobs=N_JOBS, random_state=0)
         model.fit(case.X, case.y)
         seconds, processor = time.perf_counter() - start, time.process_time() - processor
-        n_trees = sum(stage.trees.n_trees for stage in model.chain_.stages)
+        n_trees = sum(stage.trees.n_trees for stage in model.chain_.stages if hasattr(stage, "trees"))
         SIZE["last"] = n_trees, model.size_[1]
         facts = (
             f"fit {seconds:.0f} s ({processor:.0f} of processor), {n_trees} trees in {model.n_stages_} stages"

@@ -14,6 +14,7 @@ from thrifty import BudgetedClassifier, StageOptions, hold_budget
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.codec import ObjectReader
 from thrifty.engine.evidence.collect import evidence_of
+from thrifty.engine.plots import purchase_tree
 from thrifty.engine.trees import bin_columns
 from thrifty.engine.walk.mixture import FLOOR, Mixture, MixtureStage, TurnByGain
 from thrifty.engine.walk.stage import nodes_of
@@ -33,9 +34,8 @@ def mixture():
     tables = chance.dirichlet(np.ones(4), size=(3, 6)).transpose(0, 2, 1).reshape(12, 6)
     ends = np.tile([0.5, 1.5], 3)
     share = chance.dirichlet(np.ones(6))
-    return Mixture(
-        np.array([4, 7, 9]), ends, np.array([0, 2, 4, 6]), share, label, tables.astype(np.float32), 3
-    )
+    known, offsets = np.array([4, 7, 9]), np.array([0, 2, 4, 6])
+    return Mixture(known, ends, offsets, share, label, label, tables.astype(np.float32), 3)
 
 
 def chances(mixture, held, codes):
@@ -75,13 +75,13 @@ def test_a_purchase_is_taken_where_the_gain_is_largest_for_the_price():
 
 
 def learned(codes, n, *, n_rounds, bandwidth=1e-3):
-    """Share and tables of a class whose columns have the levels 0, 1, 2 and "missing"."""
-    places = [np.array([0.0, 1.0, 2.0])] * codes.shape[1]
-    kernels, starts = smoothing(places, bandwidth), 4 * np.arange(codes.shape[1])
+    """Share and tables of a class whose columns have the levels 0, 1, 2 and "missing"; components begin with a row."""
+    kernels = smoothing([np.array([0.0, 1.0, 2.0])] * codes.shape[1], bandwidth)
+    starts, levels = 4 * np.arange(codes.shape[1]), np.full(codes.shape[1], 4)
+    start = np.where(np.arange(len(codes)) < n, np.arange(len(codes)), -1)
     share, tables = np.empty(n), np.empty((4 * codes.shape[1], n))
-    levels = np.full(codes.shape[1], 4)
-    arrays = codes, np.ones(len(codes)), starts, levels, kernels, kernels, np.arange(n)
-    maximise(*arrays, n_rounds, PULL, share, tables)
+    rows = codes, np.ones(len(codes)), starts, levels
+    maximise(*rows, kernels, kernels, start, n_rounds, PULL, share, tables)
     return share, tables
 
 
@@ -154,6 +154,20 @@ def test_rows_buy_what_their_first_purchase_points_to_also_by_default(fitted):
     bought = [one.bought for one in fitted["tree"].at(budget=2.0).explain(X[:30])]
     assert {b[0] for b in bought} == {"x0"}  # which by itself says nothing
     assert {b[1] for b in bought if len(b) > 1} == {"x1", "x2", "x3", "x4", "x5"}
+
+
+def test_a_column_that_only_says_what_others_mean_comes_first():
+    chance = np.random.default_rng(0)
+    X, y = chance.normal(0.5, 0.5, size=(900, 9)), chance.integers(0, 4, 900)
+    bits = np.column_stack([y & 1, y >> 1]) + chance.normal(0, 0.2, size=(900, 2))
+    context = X[:, 0] > 0.5
+    X[context, 1:3], X[~context, 5:7] = bits[context], bits[~context]
+    clf = cascade("tree").fit(X.round(3), y)
+    dearest = clf.at(budget=float(clf.chain_.policy.cost[-1])).explain(X[:40].round(3))
+    assert {one.bought[0] for one in dearest} == {"x0"}
+    told = {True: ("x1", "x2"), False: ("x5", "x6")}
+    is_right = [one.bought[1] in told[bool(above)] for one, above in zip(dearest, context[:40], strict=True)]
+    assert np.mean(is_right) > 0.9  # but for rows near the limit
 
 
 def test_a_line_is_kept_where_rows_gain_nothing_by_parting():
@@ -247,3 +261,21 @@ def test_an_unknown_structure_is_refused_and_one_that_is_gone_names_its_heir(str
 def test_a_file_of_neighbours_says_what_takes_their_place():
     with pytest.raises(InvalidInputError, match=r"got 'NeighbourStage'.*structure='tree'.*fit again"):
         ObjectReader([{"class": "NeighbourStage"}], []).root()
+
+
+def test_the_picture_counts_every_row_once_and_adds_up_to_what_they_pay(fitted):
+    X, _ = pointed(300, 1)
+    clf = fitted["tree"].at(budget=2.5)
+    nodes, ways = purchase_tree(clf.chain_, clf.chain_.reader(X), [f"x{column}" for column in range(6)])
+    stops = [level[:, 0] * level[:, 1] for level in nodes]
+    assert sum(part.sum() for part in stops) == pytest.approx(1.0)
+    paid = sum(float(part @ level[:, 2]) for part, level in zip(stops, nodes, strict=True))
+    assert paid == pytest.approx(clf.cost(X).mean())
+    for place, level in enumerate(nodes):
+        came = [way for way in ways if way.stage == place - 1]
+        into = [sum(way.share for way in came if way.end == number) for number in range(len(level))]
+        np.testing.assert_allclose(into, level[:, 0], atol=1e-12)
+    assert ways[0].bought == ("x0",)
+    texts = [text.get_text() for text in clf.plot_tree(X).texts]
+    assert "x0\n100%, 1" in texts
+    assert {"x1", "x2", "x3", "x4", "x5"} <= set(texts)

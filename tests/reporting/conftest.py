@@ -44,7 +44,7 @@ def cascade():
     return BudgetedClassifier(
         forest,
         prices=Prices(full=5.0),
-        stages=StageOptions(max_stages=5, sizes=[(20, 3)]),
+        stages=StageOptions(max_stages=5, sizes=[(20, 3)], structure="line"),
         cv=3,
         random_state=0,
     ).fit(split.X_train, split.y_train)

@@ -17,8 +17,9 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats
 from thrifty.engine.prices.billing import PriceList
-from thrifty.engine.purchases.receipts import answer_text
-from thrifty.engine.walk.chain import Explanation
+from thrifty.engine.purchases.receipts import Reader, answer_text
+from thrifty.engine.walk.chain import Chain, Explanation
+from thrifty.engine.walk.stage import nodes_of
 from thrifty.errors import InvalidInputError
 
 COLOURS = ("#0b5fa5", "#c8501e", "#3f7d20", "#7b3f9e", "#555555", "#b8860b", "#008b8b")
@@ -62,7 +63,7 @@ def _new_axes(n_bars: int | None = None) -> Any:
     return ax
 
 
-def _is_installed() -> bool:
+def is_installed() -> bool:
     """Try to load matplotlib."""
     try:
         import matplotlib.figure  # noqa: F401 - only tried
@@ -73,7 +74,7 @@ def _is_installed() -> bool:
 
 def check_installed() -> None:
     """Refuse to draw without matplotlib."""
-    if not _is_installed():
+    if not is_installed():
         raise InvalidInputError("pictures need matplotlib; install it with `pip install thrifty[report]`.")
 
 
@@ -101,7 +102,7 @@ def as_html(draw: Any, title: str) -> str:
     title : str
         Alternative text of the image.
     """
-    if not _is_installed():
+    if not is_installed():
         return ""
     figure, (ax,) = new_figure(width=5.6, height=3.0)
     draw(ax)
@@ -296,6 +297,113 @@ def draw_purchases(purchases: Sequence[Purchased], ax: Any = None) -> Any:
         for purchase in purchases
     ]
     return _draw_bars(bars, "share of rows that buy it", "What is bought", ax)
+
+
+@dataclass(frozen=True)
+class Way:
+    """Rows that go on from a node of a stage to one of the next, and the columns that they buy for that.
+
+    Attributes
+    ----------
+    stage, start, end : int
+        Stage of the first node, its number, and that of the second; the full model is behind the last stage, and -1 is
+        in front of the first one.
+    share : float
+        Share of all rows.
+    bought : tuple of str
+        Columns that are new.
+    """
+
+    stage: int
+    start: int
+    end: int
+    share: float
+    bought: tuple[str, ...]
+
+
+def purchase_tree(chain: Chain, reader: Reader, names: Sequence[str]) -> tuple[list[Floats], list[Way]]:
+    """Nodes of each stage and, last, the full model, and the ways between them, as rows of a reader go.
+
+    Returns
+    -------
+    nodes : list of ndarray of shape (n_nodes, 3)
+        Share of the rows that come to each node, share of them that stop there, and what is paid there.
+    ways : list of Way
+        Ways that some row goes.
+    """
+    n_own, route = len(chain.stages), np.minimum(chain.walk(reader).route, len(chain.stages))
+    of_stages = chain.nodes_by_stage(reader)[:n_own]
+    none = np.zeros(len(route), dtype=np.intp)
+    node = np.stack([none if one is None else one for one in of_stages] + [none])
+    stages = [*(nodes_of(stage) for stage in chain.stages), (None,)]
+    first = np.cumsum([0] + [len(stage) for stage in stages])
+    held, cost, n_rows = chain.bought_by_place, chain.cost_by_place, len(route)
+    nodes, ways = (
+        list[Floats](),
+        [Way(-1, 0, 0, 1.0, tuple(names[column] for column in np.flatnonzero(held[0]).tolist()))],
+    )
+    for place, stage in enumerate(stages):
+        come, stop = route >= place, route == place
+        counts = [np.bincount(node[place][rows], minlength=len(stage)) for rows in (come, stop)]
+        paid = cost[first[place] : first[place + 1]] if place < n_own else cost[-1:]
+        nodes.append(np.column_stack([counts[0] / n_rows, counts[1] / np.maximum(counts[0], 1), paid]))
+        if place < n_own:
+            pairs, number = np.unique(node[place : place + 2, route > place], axis=1, return_counts=True)
+            for (start, end), n in zip(pairs.T.tolist(), number.tolist(), strict=True):
+                to = first[place + 1] + end if place + 1 < n_own else -1
+                new = np.flatnonzero(held[to] & ~held[first[place] + start])
+                ways.append(
+                    Way(place, start, end, n / n_rows, tuple(names[column] for column in new.tolist()))
+                )
+    return nodes, ways
+
+
+def draw_tree(
+    nodes: Sequence[Floats], ways: Sequence[Way], ax: Any = None, *, min_share: float = 0.02
+) -> Any:
+    """Draw a tree of purchases: nodes of at least ``min_share`` of the rows, with their shares and what is paid there.
+
+    A node is as large as the share of the rows that come there, and as dark as that of those which stop; a way is as
+    wide as the share of the rows that go it.
+    """
+    if ax is None:
+        ax = _new_axes(4 + 2 * max(int((level[:, 0] >= min_share).sum()) for level in nodes))
+    height: list[dict[int, float]] = []
+    for place, level in enumerate(nodes):
+        shown = np.flatnonzero(level[:, 0] >= min_share).tolist()
+        come = dict.fromkeys(shown, 0.0)
+        for way in ways[1:]:
+            if way.stage == place - 1 and way.end in come and way.start in height[-1]:
+                come[way.end] += way.share / float(level[way.end, 0]) * height[-1][way.start]
+        shown.sort(key=lambda number: (-come[number], number))
+        height.append({number: (len(shown) - 1) / 2 - at for at, number in enumerate(shown)})
+    for number, way in enumerate(ways[1:]):
+        if way.start in height[way.stage] and way.end in height[way.stage + 1] and way.share >= min_share / 2:
+            ends = height[way.stage][way.start], height[way.stage + 1][way.end]
+            line = {"color": COLOURS[0], "alpha": 0.35, "linewidth": 0.6 + 9 * way.share, "zorder": 1}
+            ax.plot([way.stage, way.stage + 1], ends, **line)
+            if way.share >= min_share and way.bought:
+                part = 0.4 + 0.2 * (number % 2)  # so that names of neighbouring ways do not cover each other
+                at = way.stage + part, (1 - part) * ends[0] + part * ends[1]
+                ax.annotate(
+                    _plain(shortened(way.bought[:2])), at, ha="center", va="center", fontsize=6.5, zorder=4
+                )
+    for place, (level, heights) in enumerate(zip(nodes, height, strict=True)):
+        for number, y in heights.items():
+            share, stop, paid = level[number]
+            size, colour = 60 + 900 * share, (*(1 - stop * (1 - np.array([0.043, 0.373, 0.647]))), 1.0)
+            ax.scatter([place], [y], s=size, color=[colour], edgecolor=COLOURS[0], linewidth=0.8, zorder=3)
+            note = {"textcoords": "offset points", "ha": "center", "va": "top", "fontsize": 6.5, "zorder": 4}
+            first = _plain(shortened(ways[0].bought[:2])) + "\n" if not place and ways[0].bought else ""
+            ax.annotate(f"{first}{share:.0%}, {paid:.3g}", (place, y), (0, -3 - np.sqrt(size) / 2), **note)
+    ax.set_xticks(range(len(nodes)), [*(f"stage {place}" for place in range(len(nodes) - 1)), "full model"])
+    ax.set_yticks([])
+    ax.grid(visible=False)
+    ax.margins(0.06, 0.16)
+    ax.set_title(
+        "Who buys what: share of the rows, and what is paid; dark: they stop", loc="left", fontsize=10
+    )
+    return ax
 
 
 def _draw_bars(bars: Sequence[Bar], label: str, title: str, ax: Any) -> Any:

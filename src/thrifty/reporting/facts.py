@@ -139,6 +139,8 @@ class Facts:
         Mean paid per row for each purchase at each point, where prices differ by row; else empty.
     receipts : tuple of (str, str)
         Some rows, and what was asked, paid and decided for them at the deployed point.
+    picture : bytes
+        A picture of the tree of purchases as PNG, where there is one.
     groupings : tuple of Grouping
         Classes or ranges of the target first, then the groups that the caller named.
     mistakes : tuple of MistakeKind
@@ -181,6 +183,7 @@ class Facts:
     bought: tuple[Numbers, ...] = ()
     spent: tuple[Numbers, ...] = ()
     receipts: tuple[tuple[str, str], ...] = ()
+    picture: bytes = b""
     groupings: tuple[Grouping, ...] = ()
     mistakes: tuple[MistakeKind, ...] = ()
     rivals: tuple[Rival, ...] = ()

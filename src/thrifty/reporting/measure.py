@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.engine.evidence.collect import evidence_of, learned_chain_of, point_of
+from thrifty.engine.evidence.collect import chain_of, evidence_of, learned_chain_of, point_of
 from thrifty.engine.evidence.evidence import Evidence, Means, PointAnswers, means_at
 from thrifty.engine.evidence.frontier import Frontier, efficient
 from thrifty.engine.evidence.measures import (
@@ -31,6 +31,7 @@ from thrifty.engine.evidence.measures import (
 )
 from thrifty.engine.evidence.thresholds import convex_hull
 from thrifty.engine.full.crossfit import KINDS
+from thrifty.engine.plots import draw_tree, file_bytes, is_installed, new_figure, purchase_tree
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import ClassTask, CostMatrix
@@ -148,6 +149,7 @@ def measure(
         n_stages=len(held) - 1,
         purchases=purchases,
         bought=bought,
+        picture=_tree_picture(system, X),
         groupings=_groupings(rows, dict(by or {}), [place == len(held) - 1 for place in places]),
         mistakes=_mistakes(rows),
         rivals=tuple(_rival(name, rival, X, y, scored, task) for name, rival in others.items()),
@@ -161,6 +163,16 @@ def measure(
         by_lot=_by_lot(system),
         **draws,
     )
+
+
+def _tree_picture(system: Any, X: Any) -> bytes:
+    """PNG of the ways of some rows, where they part; empty without matplotlib."""
+    chain = chain_of(system)
+    if not chain.has_forks or not is_installed():
+        return b""
+    figure, (ax,) = new_figure(width=10.0, height=5.6)
+    draw_tree(*purchase_tree(chain, chain.reader(X), chain.schema.names), ax)
+    return file_bytes(figure)
 
 
 def expected(system: Any, *, n_boot: int = 1000) -> Facts:
@@ -725,7 +737,13 @@ def _measure_cascade(
     others = []
     for plain in cascade.alternatives_:
         cost, quality = router.state_.means_under(plain.rule, new)
-        others.append(Rival(plain.name, (cost,), (float(scale(quality)),)))
+        name, score = plain.name, float(scale(quality))
+        if plain.is_refitted:  # no model of it is kept
+            name, score = (
+                f"{plain.name.replace('these rows', 'the rows of the plan')}, out of fold",
+                plain.score,
+            )
+        others.append(Rival(name, (cost,), (score,)))
     for name, rival in rivals.items():
         if not isinstance(rival, ModelCascade) or rival.score_name != cascade.score_name:
             raise InvalidInputError(

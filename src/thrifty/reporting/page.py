@@ -132,6 +132,7 @@ def page_of(facts: Facts) -> str:
         warning="" if facts.held_out else _WARNING,
         certificate=_certificate(facts),
         points=_points_table(facts),
+        tree=_tree(facts),
         receipts=_receipts(facts),
         measured="\n".join(
             f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in measured_lines(facts)
@@ -180,6 +181,17 @@ def _certificate(facts: Facts) -> str:
     return (
         '<section class="certificate" aria-labelledby="certificate-title"><h2 id="certificate-title">Certificate</h2>'
         f'{paragraphs}<p class="hint">{sentences[-1]}</p></section>'
+    )
+
+
+def _tree(facts: Facts) -> str:
+    if not facts.picture:
+        return ""
+    return (
+        '<section aria-labelledby="tree-title"><h2 id="tree-title">Tree of purchases</h2><p class="hint">At the '
+        "deployed point: share of rows that come to each set of purchases, and what they have paid there; where "
+        'it is dark, they stop.</p><div class="scroll"><img alt="Tree of purchases" '
+        f'src="data:image/png;base64,{base64.b64encode(facts.picture).decode()}"></div></section>\n'
     )
 
 

@@ -406,16 +406,16 @@ class Chain(BuyingMixin):
 
     def walks_by_stage(self, reader: Reader) -> list[Walk]:
         """Walks in which all rows end at a stage, one for each stage of all chains, without scores."""
-        nodes = self._nodes(reader)
+        nodes = self.nodes_by_stage(reader)
         return [self._walk_to(reader, route, nodes) for route in range(self.n_stages)]
 
-    def _nodes(self, reader: Reader) -> list[Ints | None]:
+    def nodes_by_stage(self, reader: Reader) -> list[Ints | None]:
         """Node of each row at each stage of all chains; None where there are no forks."""
         if not self.has_forks:
             return [None] * self.n_stages
         node = self.walker.visit_all(reader).node
         of_stages = [None if node is None else node[:, place] for place in range(len(self.stages))]
-        return [*of_stages, *(self.behind._nodes(reader) if self.behind else [])]
+        return [*of_stages, *(self.behind.nodes_by_stage(reader) if self.behind else [])]
 
     def _walk_to(self, reader: Reader, route: int, nodes: Sequence[Ints | None]) -> Walk:
         rows, n_own, inner = np.arange(reader.n_samples), len(self.stages), None

@@ -8,7 +8,8 @@ class that is naive Bayes):
 Columns that a row does not hold are left out of the product, so that one table of levels serves every set of columns,
 and nothing is learned for a set, as a tree of purchases with hundreds of nodes needs. The same products give the chance
 of each level of a further column, and the class probabilities behind it. The *gain* of a column is the expected fall of
-the Gini impurity, 1 - sum of squared probabilities (Breiman and others, 1984).
+the Gini impurity, 1 - sum of squared probabilities (Breiman and others, 1984), of the classes or, where a class has
+contexts in which columns mean different things, of these: so a column that only says which context it is comes first.
 
 Products, sums and a logarithm by a series of fixed order: a row has the same bits on every processor.
 """
@@ -58,6 +59,8 @@ class Mixture:
         Share of each component.
     label : ndarray of shape (n_components,), int32
         Class of each component, ascending.
+    group : ndarray of shape (n_components,), int32
+        What a row should be known to be of, ascending: the class, or a context of the class.
     tables : ndarray of shape (n_levels of all columns, n_components), float32
         Chance of each level in each component; the last level of a column is "missing".
     n_classes : int
@@ -69,6 +72,7 @@ class Mixture:
     offsets: NDArray[np.int64]
     share: Floats
     label: NDArray[np.int32]
+    group: NDArray[np.int32]
     tables: NDArray[np.float32]
     n_classes: int
 
@@ -86,7 +90,7 @@ class Mixture:
             and self.columns.ndim == self.ends.ndim == share.ndim == 1
             and len(np.unique(self.columns)) == n_columns
             and self.tables.shape == (len(self.ends) + 2 * n_columns, len(share))
-            and self.label.shape == share.shape
+            and self.label.shape == self.group.shape == share.shape
         )
         # Behind the last end of a column comes the first of the next one.
         follows = (
@@ -101,7 +105,11 @@ class Mixture:
         labels = np.arange(self.n_classes)
         if self.n_classes < 2 or not np.array_equal(np.unique(self.label), labels):
             raise InvalidInputError(f"components of a mixture must be of each of {self.n_classes} classes.")
-        if np.any(np.diff(self.label) < 0) or not (np.all(share > 0) and np.all(self.tables > 0)):
+        if (
+            np.any(np.diff(self.label) < 0)
+            or np.any(np.diff(self.group) < 0)
+            or not (np.all(share > 0) and np.all(self.tables > 0))
+        ):
             raise InvalidInputError("components of a mixture must have positive chances, class by class.")
         return self
 
@@ -162,7 +170,7 @@ class Mixture:
             codes, all_rows = np.unique(codes, axis=0, return_inverse=True)
         scores, gain = np.empty((len(codes), self.n_classes)), np.empty((len(codes), len(wanted)))
         held, codes = self.starts[self.places(columns)], np.ascontiguousarray(codes)
-        tables = self.tables, self.share, self.label, self.prior
+        tables = self.tables, self.share, self.label, self.group, self.prior
         components(*tables, held, codes, self.starts[wanted], self.n_levels[wanted], scores, gain)
         if self.n_classes == 2:
             scores = scores[:, 1:] - scores[:, :1]
@@ -192,6 +200,7 @@ def components(
     tables: Any,
     share: Any,
     label: Any,
+    group: Any,
     prior: Any,
     held: Any,
     codes: Any,
@@ -225,25 +234,25 @@ def components(
                 n_near += 1
         for k in range(n_classes):
             scores[row, k] = log_of(scores[row, k])
-        now = impurity_kept(label, near, of_near, n_near)
+        now = impurity_kept(group, near, of_near, n_near)
         for c in range(len(wanted)):
             after = 0.0
             for at in range(wanted[c], wanted[c] + n_levels[c]):
                 for i in range(n_near):
                     weight[i] = of_near[i] * tables[at, near[i]]
-                after += impurity_kept(label, near, weight, n_near)
+                after += impurity_kept(group, near, weight, n_near)
             gain[row, c] = max(after - now, 0.0)
 
 
 @lean
-def impurity_kept(label: Any, near: Any, weight: Any, n_near: int) -> float:
-    """Sum of the squared masses of classes over their sum; components are listed class by class."""
+def impurity_kept(group: Any, near: Any, weight: Any, n_near: int) -> float:
+    """Sum of the squared masses of groups over their sum; components are listed group by group."""
     total, squares, mass, current = 0.0, 0.0, 0.0, -1
     for i in range(n_near):
-        if label[near[i]] != current:
+        if group[near[i]] != current:
             squares += mass * mass
             total += mass
-            mass, current = 0.0, label[near[i]]
+            mass, current = 0.0, group[near[i]]
         mass += weight[i]
     squares += mass * mass
     total += mass

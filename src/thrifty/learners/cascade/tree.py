@@ -10,21 +10,22 @@ line, and are scored by the trees of the line.
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.arrays import Floats, Ints
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.trees import TreeEnsemble
 from thrifty.engine.trees.binning import BinnedTable
 from thrifty.engine.walk.mixture import Mixture, MixtureStage, TurnByGain
 from thrifty.engine.walk.stage import CascadeStage, ForkStage, Stage
 from thrifty.jit import kernel
-from thrifty.learners.cascade.evaluation import compare
-from thrifty.learners.cascade.problem import EVERY_PLACE, CascadeProblem, Plan
+from thrifty.learners.cascade.evaluation import calibrate, compare
+from thrifty.learners.cascade.problem import EVERY_PLACE, CascadeProblem, Plan, TrainingSet
 from thrifty.learners.cascade.stages import StagedTrees, stored_bytes
 from thrifty.rows import uniforms
 
@@ -32,10 +33,10 @@ MAX_LEVELS, UNEVEN = 24, 1.5
 """Levels of a column, more values being cut into as many parts of equally many rows; and the largest ratio of steps
 between values for which positions are the values themselves, not their ranks."""
 
-MAX_ROWS = 16_000
-"""Rows that a mixture is learned from."""
+MAX_ROWS, SCREENED = 16_000, 4_000
+"""Rows that a mixture is learned from, and rows of the first fold that say whether the others are worth the time."""
 
-POOL, DEPTH, WIDTH = 24, 9, 64
+POOL, DEPTH, WIDTH = 36, 9, 64
 """First purchases of the line's order, among which rows choose; purchases that they choose; and most nodes of a level,
 but for those without which rows could not go on."""
 
@@ -52,7 +53,13 @@ ROUNDS = 5
 """Rounds of expectation maximisation."""
 
 JUDGED = (2, 4, 8)
-"""Purchases of the line after which settings are evaluated."""
+"""Purchases of the line after which numbers of components and bandwidths are evaluated."""
+
+MAX_CONTEXTS, MIN_CONTEXT, MIN_Z = 6, 40, 2.0
+"""Most contexts, least rows of one, and z-score by which a split must lower the loss."""
+
+CONTEXT_ROWS, CONTEXT_LEVELS, CONTEXT_PULL = 2_000, 6, 30.0
+"""Rows by which contexts are found, levels of a column there, and rows of a part as a whole added to each class."""
 
 UNIT = 2.0**20
 """Parts of a row are whole numbers of its share: sums of them do not depend on their order."""
@@ -112,15 +119,15 @@ def maximise(
     n_levels: NDArray[np.int64],
     first: Floats,
     near: Floats,
-    seeds: Ints,
+    start: Ints,
     n_rounds: int,
     pull: float,
     share: Floats,
     tables: Floats,
 ) -> None:
-    """Write shares and tables of the components of one class, which begin at some of its rows."""
+    """Write shares and tables of the components of one class; each begins with the rows that ``start`` gives it."""
     n_rows, n_columns = codes.shape
-    n, n_all = len(seeds), len(tables)
+    n, n_all = len(share), len(tables)
     counts, base, mass, part = np.zeros((n_all, n)), np.zeros(n_all), np.zeros(n), np.empty(n)
     total = 0.0
     for i in range(n_rows):
@@ -130,10 +137,11 @@ def maximise(
     for j in range(n_columns):
         for at in range(starts[j], starts[j] + n_levels[j]):
             base[at] = (base[at] + 0.5) / (total + 0.5 * n_levels[j])
-    for k in range(n):
-        mass[k] = 1.0
-        for j in range(n_columns):
-            counts[starts[j] + codes[seeds[k], j], k] = 1.0
+    for i in range(n_rows):
+        if start[i] >= 0:
+            mass[start[i]] += weight[i]
+            for j in range(n_columns):
+                counts[starts[j] + codes[i, j], start[i]] += weight[i]
     for step in range(n_rounds + 1):
         kernels, begin = (first if step == 0 else near), 0
         for j in range(n_columns):
@@ -263,6 +271,7 @@ class TreeSearch:
         # Rows that have bought all of the pool hold the same: trees are better there.
         self.n_levels = min(max_levels, len(self.pool) - 1) + (len(self.free) > 0)
         self.settings = COMPONENTS[0], BANDWIDTHS[0]
+        self.context: Ints | None = None
 
     @property
     def is_possible(self) -> bool:
@@ -289,20 +298,28 @@ class TreeSearch:
         total = float(self.weight[rows].sum())
         for label in range(n_classes):
             own = rows[self.label[rows] == label]
-            n = max(min(n_components, MAX_COMPONENTS // n_classes, len(own) // ROWS_PER_COMPONENT), 1)
-            seeds = np.argsort(self._rank[own], kind="stable")[:n]
+            if self.context is None:
+                n = max(min(n_components, MAX_COMPONENTS // n_classes, len(own) // ROWS_PER_COMPONENT), 1)
+                start = np.full(len(own), -1)
+                start[np.argsort(self._rank[own], kind="stable")[:n]] = np.arange(n)
+                wide, n_rounds = first, ROUNDS
+            else:
+                start, wide, n_rounds = self.context[own], near, 0
+                n = int(self.context.max()) + 1
             share, table = np.empty(n), np.empty((int(n_levels.sum()), n))
             codes, weight = np.ascontiguousarray(self.codes[own]), self.weight[own]
-            maximise(codes, weight, starts, n_levels, first, near, seeds, ROUNDS, PULL, share, table)
+            maximise(codes, weight, starts, n_levels, wide, near, start, n_rounds, PULL, share, table)
             shares.append(share * float(weight.sum()) / total)
             tables.append(table)
             labels.append(np.full(n, label, dtype=np.int32))
+        of_component = np.concatenate(labels)
         return Mixture(
             self.known,
             self.ends,
             self.offsets,
             np.concatenate(shares).astype(np.float32).astype(np.float64),
-            np.concatenate(labels),
+            of_component,
+            of_component if self.context is None else np.arange(len(of_component), dtype=np.int32),
             np.ascontiguousarray(np.concatenate(tables, axis=1), dtype=np.float32),
             n_classes,
         )
@@ -334,6 +351,88 @@ class TreeSearch:
         others = [tried(best[2][0], bandwidth) for bandwidth in BANDWIDTHS[1:]]
         _, mixture, self.settings = min([best, *others], key=lambda each: each[0])
         return mixture
+
+    def with_contexts(self) -> "tuple[TreeSearch, Mixture] | None":
+        """The same search with one component for each context of a class, and the mixture without the first fold."""
+        first, other = self.problem.folds[0], copy(self)
+        other.context = self._contexts()
+        if other.context is None:
+            return None
+        judges, best = first[self.is_used[first]], list[tuple[float, tuple[int, float], Mixture]]()
+        for bandwidth in BANDWIDTHS:
+            other.settings = 1, bandwidth
+            mixture = other.without(first)
+            loss = np.average(other._losses(mixture, judges, self.known), weights=self.weight[judges])
+            best.append((float(loss), other.settings, mixture))
+        _, other.settings, mixture = min(best, key=lambda each: each[0])
+        return other, mixture
+
+    def _losses(self, mixture: Mixture, rows: Ints, columns: Ints) -> Floats:
+        """Loss of each of some rows that hold the same, with calibrated scores."""
+        task, y = self.problem.task, self.problem.y[rows]
+        scores, _ = self.look(mixture, rows, columns)
+        return task.loss(y).values(task.calibrated(scores, task.calibrate(scores, y, self.weight[rows])))
+
+    def _contexts(self) -> Ints | None:
+        """The context of each row: leaves of a small tree over all columns, grown best-first; None where none splits.
+
+        A column that is worth nothing by itself may say what the others mean. So rows of all classes are split alike,
+        where that lowers the loss of naive Bayes within the parts, learned on one half of the rows and evaluated on the
+        other.
+        """
+        some = np.flatnonzero(self.is_used)
+        some = some[np.argsort(self._rank[some], kind="stable")[:CONTEXT_ROWS]]
+        half, weight = self._rank[some] * 2**20 % 1.0 < 0.5, self.weight[some]
+        width, n_classes = CONTEXT_LEVELS + 1, len(self.problem.task.classes)
+        n_levels = np.diff(self.offsets) + 1
+        coarse = np.where(
+            self.codes < n_levels, self.codes * CONTEXT_LEVELS // n_levels, CONTEXT_LEVELS
+        ).astype(np.intp)
+        cells = np.zeros((len(some), len(n_levels), width))
+        np.put_along_axis(cells, coarse[some][:, :, None], 1.0, axis=2)
+        one_hot = cells.reshape(len(some), -1)
+        label = np.equal.outer(self.label[some], np.arange(n_classes)) * weight[:, None]
+
+        def losses_of(part: Bools) -> Floats:
+            """Loss of each row of a part by naive Bayes of that part in the other half."""
+            losses = np.zeros(len(some))
+            for grown, judged in ((half & part, ~half & part), (~half & part, half & part)):
+                mass = label[grown].sum(axis=0)
+                counts = (one_hot[grown].T @ label[grown]).reshape(-1, width, n_classes)
+                whole = counts.sum(axis=2, keepdims=True) / max(float(mass.sum()), 1e-9)
+                table = np.log(
+                    (counts + CONTEXT_PULL * (whole + 1e-3)) / (mass + CONTEXT_PULL * (1 + width * 1e-3))
+                )
+                scores = one_hot[judged] @ table.reshape(-1, n_classes) + np.log(mass + 0.5)
+                losses[judged] = self.problem.task.loss(self.problem.y[some[judged]]).values(
+                    _as_scores(scores)
+                )
+            return losses
+
+        def best_split(part: Bools, now: Floats) -> tuple[float, int, int]:
+            """z-score, column and last level on the left of the best split of a part."""
+            best = 0.0, 0, 0
+            for column in range(len(n_levels)):
+                own = coarse[some, column]
+                for cut in range(CONTEXT_LEVELS):
+                    left, right = part & (own <= cut), part & (own > cut)
+                    if min(left.sum(), right.sum()) >= MIN_CONTEXT:
+                        lead = compare(now[part], (losses_of(left) + losses_of(right))[part], weight[part])
+                        best = max(best, (lead, column, cut), key=lambda each: each[0])
+            return best
+
+        context = np.zeros(self.problem.n_rows, dtype=np.intp)
+        every = np.ones(len(some), dtype=bool)
+        splits = [best_split(every, losses_of(every))]
+        while len(splits) < MAX_CONTEXTS and max(splits)[0] >= MIN_Z:
+            number = splits.index(max(splits))
+            _, column, cut = splits[number]
+            context[(context == number) & (coarse[:, column] > cut)] = len(splits)
+            splits.append((0.0, 0, 0))
+            for part in (number, len(splits) - 1):
+                here = context[some] == part
+                splits[part] = best_split(here, losses_of(here))
+        return context if len(splits) > 1 else None
 
     def look(
         self, mixture: Mixture, rows: Ints, columns: Ints, candidates: Ints | None = None
@@ -491,9 +590,21 @@ def find_tree(
     if not search.is_possible:
         return None
     first, *others = problem.folds
+    screened = first[:: max(len(first) // SCREENED, 1)]
+    rows, n_compared = problem.take(screened), min(search.n_levels, of_line.shape[1], EVERY_PLACE)
     without_first = search.choose_settings()
-    _, scores, _ = search.levels([(first, without_first)])
-    if not is_wanted and not _is_ahead(problem, scores[first], of_line[first]):
+    losses = _mean_losses(rows, search.levels([(screened, without_first)])[1][screened], n_compared)
+    contextual = search.with_contexts()
+    if contextual is not None:
+        of_contexts = _mean_losses(
+            rows, contextual[0].levels([(screened, contextual[1])])[1][screened], n_compared
+        )
+        if compare(losses, of_contexts, rows.weight) > 0.0:
+            losses, (search, without_first) = of_contexts, contextual
+    if (
+        not is_wanted
+        and compare(_mean_losses(rows, of_line[screened], n_compared), losses, rows.weight) <= 0.0
+    ):
         return None
     parts = [(first, without_first), *((fold, search.without(fold)) for fold in others)]
     levels, scores, node = search.levels(parts)
@@ -505,16 +616,12 @@ def find_tree(
     return tree, scores, np.column_stack([node, np.zeros(len(node), dtype=np.intp)]), served
 
 
-def _is_ahead(problem: CascadeProblem, scores: Floats, of_line: Floats) -> bool:
-    """True if the first fold loses less at the first levels of the tree than at as many stages of the line."""
-    fold = problem.take(problem.folds[0])
-    losses, n = [], min(scores.shape[1], of_line.shape[1], EVERY_PLACE)
-    for some in (of_line, scores):
-        own = [
-            fold.loss.values(
-                fold.task.calibrated(some[:, place], fold.task.calibrate(some[:, place], fold.y, fold.weight))
-            )
-            for place in range(n)
-        ]
-        losses.append(np.mean(own, axis=0))
-    return compare(losses[0], losses[1], fold.weight) > 0.0
+def _mean_losses(rows: TrainingSet, scores: Floats, n_levels: int) -> Floats:
+    """Mean loss of some rows at the first levels of a tree, or stages of a line, once these are calibrated."""
+    calibrated = calibrate(rows, scores[:, :n_levels])[1]
+    return np.asarray(np.mean([rows.loss.values(level) for level in calibrated.transpose(1, 0, 2)], axis=0))
+
+
+def _as_scores(of_classes: Floats) -> Floats:
+    """Scores of a task from one for each class: of two classes the difference."""
+    return of_classes[:, 1:] - of_classes[:, :1] if of_classes.shape[1] == 2 else of_classes

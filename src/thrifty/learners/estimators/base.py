@@ -35,7 +35,9 @@ from thrifty.engine.plots import (
     draw_in_force,
     draw_purchases,
     draw_route,
+    draw_tree,
     html_table,
+    purchase_tree,
     purchased,
     shortened,
 )
@@ -565,6 +567,22 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         place = chain.places(chain.walk(reader))
         shares = np.bincount(place, minlength=len(chain.bought_by_place)) / len(place)
         return draw_purchases(self._purchased(shares), ax)
+
+    def plot_tree(self, X: Any, ax: Any = None) -> Any:
+        """Draw what rows buy one after the other at the operating point in force, where their ways part, and stop.
+
+        Parameters
+        ----------
+        X : table
+            Rows that go these ways.
+        ax : matplotlib axes, optional
+            Where to draw; new ones by default.
+
+        Returns
+        -------
+        matplotlib axes
+        """
+        return draw_tree(*purchase_tree(self.chain_, self._reader(X), self._names()), ax)
 
     def _purchased(self, shares: Floats) -> list[Purchased]:
         chain = self.chain_
