@@ -1,7 +1,7 @@
 """Fits on tables in which not everything was bought, on complete test rows.
 
-    python benchmarks/bought.py [letter letter26 satimage miniboone covtype bike] [--rows 3000] [--share 0.5] [--seeds 1]
-        [--masks random known label value blocks]
+    python benchmarks/bought.py [letter letter26 satimage miniboone covtype bike] [--rows 3000] [--share 0.5]
+        [--seeds 1] [--masks random known label value blocks]
     python benchmarks/bought.py warning
 
 Data lie in THRIFTY_DATA (default ../shared/data). The first quarter of the columns is free and always known; of the
