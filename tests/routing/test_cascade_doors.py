@@ -128,6 +128,8 @@ def crafted(data, **changes):
         ({"name": "CascadeRegressor"}, "suit its task"),
         ({"model_prices": {"$dict": [["bayes", 1.0]]}}, "have a price of each estimator"),
         ({"reference": "svm"}, "refer to an estimator"),
+        ({"refitted": {"$dict": [["svm", 0.9]]}}, "refit estimators of its router"),
+        ({"pooling": None}, "combine its estimators"),
         ({"parameters": {"$dict": [["fit", 1]]}}, "be a parameter of CascadeClassifier"),
     ],
 )

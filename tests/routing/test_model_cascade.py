@@ -10,6 +10,7 @@ from sklearn.datasets import load_digits, make_friedman1
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Ridge
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -17,9 +18,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from thrifty import CascadeClassifier, CascadeRegressor
+from thrifty.bundle import from_bytes, to_bytes
 from thrifty.errors import FullModelFailedWarning, InvalidInputError, NothingSavedWarning, SlowModelWarning
 from thrifty.learners.routing import model_cascade
 from thrifty.learners.routing.model_cascade import Seconds
+from thrifty.reporting.measure import measure
 
 PRICES = {"bayes": 1.0, "tree": 2.0, "forest": 20.0}
 PRICES_OF_TWO = {"bayes": 1.0, "forest": 20.0}
@@ -72,6 +75,7 @@ class Recorder(ClassifierMixin, BaseEstimator):
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
 
+@pytest.mark.filterwarnings("ignore:forest, fitted again")  # other people wrote the first digits
 def test_each_estimator_sees_only_the_rows_that_reach_it_and_these_are_what_is_paid(digits):
     X, y, new, _ = digits
     recorders = [(name, Recorder(model).fit(X[:500], y[:500])) for name, model in models()]
@@ -137,6 +141,43 @@ def test_a_certificate_bounds_the_loss_against_the_best_estimator(cascade, digit
     assert cascade.certificate_ is None
 
 
+def test_probabilities_are_of_all_estimators_asked_and_largest_for_the_answer(cascade, digits):
+    _, _, new, labels = digits
+    run = cascade.run(new)
+    combined = cascade.predict_proba(new)
+    assert np.array_equal(cascade.classes_[combined.argmax(axis=1)], cascade.predict(new))
+    np.testing.assert_allclose(combined.sum(axis=1), 1.0)
+    asked = ~np.isnan(run.asked_outputs[:, :, 0])
+    both = np.flatnonzero((asked == [True, False, True]).all(axis=1))
+    weights = cascade.pooling_.of[0, 2]
+    odds = np.maximum(run.asked_outputs[both][:, [0, 2]], 1e-4) ** weights[:, None]
+    expected = odds.prod(axis=1) / odds.prod(axis=1).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(np.sort(combined[both]), np.sort(expected), rtol=1e-9, atol=1e-12)
+    assert len(both)
+    assert log_loss(labels, combined) < 0.5 * log_loss(labels, run.outputs)
+
+
+def test_a_refit_that_beats_every_plan_is_named(digits):
+    X, y, _, _ = digits
+    few, plan, new = np.split(np.random.default_rng(0).permutation(900), [60, 400])
+    fitted = [(name, model.fit(X[few], y[few])) for name, model in models()]
+    cascade = CascadeClassifier(fitted, model_prices=PRICES, columns=False, cv="prefit", random_state=0)
+    with pytest.warns(
+        NothingSavedWarning, match="forest, fitted again on these rows alone, has accuracy 0.9"
+    ):
+        cascade.fit(X[plan], y[plan])
+    *_, again = cascade.alternatives_
+    assert again.name == "forest refitted on these rows"
+    assert again.cost == PRICES["forest"]
+    refitted = clone(fitted[2][1]).fit(X[plan], y[plan])
+    assert again.score == pytest.approx(refitted.score(X[new], y[new]), abs=0.04)
+    assert f"refitted on these rows it has {again.score:.3f}" in cascade.explain()
+    loaded = from_bytes(to_bytes(cascade, full="outside"), estimators=dict(fitted))
+    assert loaded.alternatives_[-1].score == again.score
+    rivals = {rival.name: rival.score for rival in measure(cascade, X[new], y[new], n_boot=20).rivals}
+    assert rivals["forest refitted on the rows of the plan, out of fold"] == (again.score,)
+
+
 @pytest.mark.filterwarnings("ignore::thrifty.errors.NothingSavedWarning")
 def test_answers_of_a_fitted_estimator_take_the_place_of_labels(digits):
     X, y, new, _ = digits
@@ -193,6 +234,7 @@ def test_seconds_are_measured_where_no_prices_are_given(slow_and_fast):
     assert cascade.model_prices_["forest"] > cascade.model_prices_["bayes"] > 0.0
 
 
+@pytest.mark.filterwarnings("ignore:forest, fitted again")  # other people wrote the first digits
 def test_a_call_costs_as_much_for_few_rows_as_for_all(digits, monkeypatch):
     X, y, new, _ = digits
     taken = {"bayes": Seconds(0.0, 1.0), "forest": Seconds(5000.0, 10.0)}
@@ -264,6 +306,7 @@ def test_an_estimator_that_answers_nothing_is_named(digits):
         CascadeClassifier(estimators, model_prices={"bayes": 1, "broken": 2}).fit(X[450:], y[450:])
 
 
+@pytest.mark.filterwarnings("ignore:forest, fitted again")  # other people wrote the first digits
 def test_an_estimator_that_changes_its_classes_is_named_and_others_answer(digits, monkeypatch):
     X, y, new, _ = digits
     fitted = [(name, Recorder(model).fit(X[:450], y[:450])) for name, model in models() if name != "tree"]

@@ -7,7 +7,7 @@ Attributes that follow from the chain (labels, columns, threshold) are not writt
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, get_args
 
 import numpy as np
@@ -423,6 +423,8 @@ class SavedCascade:
     decision_seconds: float
     reference: str | None
     largest_loss: float | None = None
+    refitted: dict[str, float] = field(default_factory=dict)
+    pooling: Pooling | None = None
 
     @classmethod
     def of(cls, cascade: ModelCascade, models: dict[str, Any], writer: Any) -> "SavedCascade":
@@ -449,6 +451,8 @@ class SavedCascade:
             cascade.decision_seconds_,
             cascade.reference_,
             getattr(cascade, "largest_loss_", None),
+            dict(cascade.refitted_),
+            getattr(cascade, "pooling_", None),
         )
 
     def restored(self) -> ModelCascade:
@@ -467,6 +471,12 @@ class SavedCascade:
             "have a router of its columns": state.model is None or state.n_features == n_columns,
             "know the largest loss": is_classifier or (self.largest_loss or 0.0) > 0.0,
             "refer to an estimator": self.reference is None or self.reference in names,
+            "combine its estimators": (
+                self.pooling is not None and self.pooling.suits(state.log)
+                if is_classifier
+                else self.pooling is None
+            ),
+            "refit estimators of its router": set(self.refitted) <= set(state.pool),
             "measure its estimators": not self.seconds or set(self.seconds) == names,
         }
         for rule, holds in rules.items():
@@ -493,13 +503,14 @@ class SavedCascade:
             "decision_seconds_": self.decision_seconds,
             "reads_columns_": state.model is not None,
             "reference_": self.reference,
+            "refitted_": self.refitted,
             "n_features_in_": n_columns,
             "_levels": self.schema.levels,
         }
         if columns is not None:
             learned["feature_names_in_"] = np.array(columns, dtype=object)
         if is_classifier:
-            learned["classes_"] = classes
+            learned |= {"classes_": classes, "pooling_": self.pooling}
         else:
             learned["largest_loss_"] = self.largest_loss
         for key, value in (self.parameters | learned).items():

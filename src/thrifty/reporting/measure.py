@@ -737,7 +737,13 @@ def _measure_cascade(
     others = []
     for plain in cascade.alternatives_:
         cost, quality = router.state_.means_under(plain.rule, new)
-        others.append(Rival(plain.name, (cost,), (float(scale(quality)),)))
+        name, score = plain.name, float(scale(quality))
+        if plain.is_refitted:  # no model of it is kept
+            name, score = (
+                f"{plain.name.replace('these rows', 'the rows of the plan')}, out of fold",
+                plain.score,
+            )
+        others.append(Rival(name, (cost,), (score,)))
     for name, rival in rivals.items():
         if not isinstance(rival, ModelCascade) or rival.score_name != cascade.score_name:
             raise InvalidInputError(

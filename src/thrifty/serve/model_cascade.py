@@ -153,7 +153,7 @@ class ServedCascade:
         return Answered(
             self.task,
             model,
-            result.outputs,
+            self.system.outputs_of(result),
             result.cost,
             asked_rival,
             failures,

@@ -18,7 +18,7 @@ from itertools import permutations
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GroupKFold
@@ -56,6 +56,7 @@ from thrifty.learners.estimators.checks import check_count, check_seed, check_tr
 from thrifty.learners.routing.frontier import RouterFrontier
 from thrifty.learners.routing.router import N_FOLDS, ModelRouter, NewLog
 from thrifty.learners.routing.state import RouterState
+from thrifty.learners.routing.thresholds import pool_classes
 from thrifty.rows import fingerprints
 
 N_REPEATS = 5
@@ -78,6 +79,8 @@ class Alternative(NamedTuple):
     score: float
     rule: Thresholds
     """The estimators that it asks, by their places in ``router_.pool_``, and the confidence at which it stops."""
+    is_refitted: bool = False
+    """Whether the estimator learned from the rows of this fit alone; there is no such model for new rows."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ class Run(NamedTuple):
     """What ``predict`` did with each row."""
 
     outputs: Floats
-    """Outputs of the model that answers, shape (n_rows, n_outputs)."""
+    """Outputs of the model that answers, as it gave them, shape (n_rows, n_outputs)."""
     asked_outputs: Floats
     """Outputs of every model that was asked, shape (n_rows, n_models, n_outputs); NaN of the others."""
     failed: Bools
@@ -254,7 +257,10 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             outputs = np.stack([one.outputs for one in cross_fitted], axis=1)
             self._learn_scale(rows, outputs)
             self.router_ = self._plan(rows, outputs, budget, batch_size, seed)
+            self._learn_combination(rows, outputs[:, [[*models].index(name) for name in self.router_.pool_]])
+            self.refitted_ = {} if reference is not None else self._refitted(models, rows)
             self._mention_no_gain()
+            self._mention_refit()
         return self
 
     def _plan(
@@ -343,11 +349,30 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             )
         return prices
 
+    def _refitted(self, models: Mapping[str, Any], rows: TrainingRows) -> dict[str, float]:
+        """Mean quality out of fold of the best estimator, where it was fitted before, if these rows had taught it.
+
+        Empty where it is cross-fitted already, or has no ``fit`` that works on these rows.
+        """
+        name = self.router_.best_model
+        if not isinstance(models[name], FrozenEstimator):
+            return {}
+        called = f"the estimator {name!r}"
+        try:
+            with _naming(name):
+                again = clone(models[name].estimator)
+                outputs = cross_fit_full(again, rows, n_jobs=self.n_jobs, name=called).outputs
+        except ThriftyError:  # a model that only predicts
+            return {}
+        return {name: float(self._quality(rows.y, outputs[:, None]).mean())}
+
     @property
     def alternatives_(self) -> tuple[Alternative, ...]:
         """Plain alternatives: each estimator alone, and the best pair with one threshold for what the plan may spend.
 
-        A pair asks its second estimator where the first one is not sure enough. All are evaluated out of fold.
+        A pair asks its second estimator where the first one is not sure enough. Where the best estimator was fitted
+        before, the last one is that estimator if it learns from the rows of this fit alone: the rows of its first
+        training would come on top. All are evaluated out of fold.
         """
         router, log = self.router_, self.router_.state_.log
         pool = [str(name) for name in router.pool_]
@@ -360,10 +385,17 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             first, second = (pool[place] for place in pair.models[0])
             named.append((f"{first}, then {second} below a confidence of {pair.cuts[0, 0]:.3g}", pair))
         means = [router.state_.means_under(rule, log) for _, rule in named]
-        return tuple(
+        others = [
             Alternative(name, cost, self.score_of(quality), rule)
             for (name, rule), (cost, quality) in zip(named, means, strict=True)
-        )
+        ]
+        for name, quality in self.refitted_.items():
+            same = others[pool.index(name)]
+            score = self.score_of(quality)
+            others.append(
+                Alternative(f"{name} refitted on these rows", same.cost, score, same.rule, is_refitted=True)
+            )
+        return tuple(others)
 
     @property
     def score_name(self) -> str:
@@ -396,6 +428,19 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             NothingSavedWarning,
             stacklevel=3,
         )
+
+    def _mention_refit(self) -> None:
+        """Warn where the best estimator, refitted on these rows alone, beats every plan by a standard error."""
+        most = float(self.router_.frontier_.score.max())
+        for name, quality in self.refitted_.items():
+            if quality - most > np.sqrt(max(most * (1.0 - most), 0.0) / len(self.router_.state_.log)):
+                warnings.warn(
+                    f"{name}, fitted again on these rows alone, has {self.score_name} {self.score_of(quality):.4g} out "
+                    f"of fold, and the best plan {self.score_of(most):.4g}. Fit it on all labelled rows first, also on "
+                    f"those of its first training.",
+                    NothingSavedWarning,
+                    stacklevel=3,
+                )
 
     # -- other settings of the same fit ------------------------------------------------------------
 
@@ -476,7 +521,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         is_class = len(self.task_.classes) > 0
         return {
             "answer": self.task_.answers(run.outputs),
-            **({"probability": run.outputs.max(axis=1)} if is_class else {}),
+            **({"probability": self.outputs_of(run).max(axis=1)} if is_class else {}),
             "model": np.array(self.router_.pool_, dtype=object)[run.model],
             "cost": run.cost,
         }
@@ -511,9 +556,11 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         state = self.router_.state_
         best = state.best_single
         alone, score = self.score_of(float(state.single_quality[best])), self.score_name
+        again = [self.score_of(quality) for quality in self.refitted_.values()]
+        refitted = f"; refitted on these rows it has {again[0]:.3f}" if again else ""
         return (
             f"expected {score} {self.expected_score_:.3f} for {self.expected_cost_:.3g} a row; {state.names[best]} "
-            f"alone has {alone:.3f} for {state.single_cost[best]:.3g}"
+            f"alone has {alone:.3f} for {state.single_cost[best]:.3g}{refitted}"
         )
 
     def start(self, x: Any, key: Any = None) -> ModelSession:
@@ -656,6 +703,10 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
 
     # -- for subclasses ----------------------------------------------------------------------------
 
+    def outputs_of(self, run: Run) -> Floats:
+        """Outputs of the answers of a run, shape (n_rows, n_outputs)."""
+        return run.outputs
+
     def _quality(self, y: Floats, outputs: Floats) -> Floats:
         """Quality of each estimator on each row, in [0, 1]."""
         raise NotImplementedError
@@ -670,6 +721,9 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
 
     def _learn_scale(self, rows: TrainingRows, outputs: Floats) -> None:
         """Learn what qualities and evidence are measured by."""
+
+    def _learn_combination(self, rows: TrainingRows, outputs: Floats) -> None:
+        """Learn how outputs of several estimators of the pool are combined."""
 
 
 @dataclass(eq=False, repr=False)
@@ -725,9 +779,14 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
     frontier_, expected_cost_, expected_score_, share_by_lot_, certificate_
         As of ``ModelRouter``; scores are accuracies, or with ``reference`` the agreement with that estimator.
     alternatives_ : tuple of Alternative
-        Each estimator alone, and the best pair with one threshold for what the plan may spend, out of fold.
+        Each estimator alone, the best pair with one threshold for what the plan may spend, and where the best estimator
+        was fitted before, that one fitted on these rows instead; out of fold.
+    refitted_ : dict of str to float
+        The last one's name and mean quality; empty where there is none.
     task_, schema_ : Task, Schema
         Encoding of labels, and names and types of the columns.
+    pooling_ : Pooling
+        Weights of the class probabilities of each set of estimators, of largest likelihood out of fold.
     reference_ : str or None
         Estimator whose answers were taken as labels.
 
@@ -746,8 +805,32 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
     """
 
     def predict_proba(self, X: Any, row_key: Any = None) -> Floats:
-        """Probabilities of all classes, by the estimator that answers each row."""
-        return self.run(X, row_key).outputs
+        """Probabilities of all classes: those of all estimators that were asked, weighted and combined.
+
+        The label that ``predict`` returns has the largest one.
+        """
+        return self.outputs_of(self.run(X, row_key))
+
+    def outputs_of(self, run: Run) -> Floats:
+        """Class probabilities of rows, combined of the estimators that were asked, the largest that of the answer."""
+        outputs, pooling = run.asked_outputs, self.pooling_
+        sets, set_of = np.unique(~np.isnan(outputs[:, :, 0]), axis=0, return_inverse=True)
+        chance = np.empty(run.outputs.shape)
+        for number, is_asked in enumerate(sets):
+            rows, asked = np.flatnonzero(set_of.ravel() == number), tuple(np.flatnonzero(is_asked).tolist())
+            some = outputs[rows]
+            chance[rows] = (
+                pooling.combine(some, asked) if asked in pooling.of else some[:, asked].mean(axis=1)
+            )
+        answer, likeliest = run.outputs.argmax(axis=1), chance.argmax(axis=1)
+        rows = np.flatnonzero(answer != likeliest)
+        largest = chance[rows, likeliest[rows]]
+        chance[rows, likeliest[rows]] = chance[rows, answer[rows]]
+        chance[rows, answer[rows]] = np.nextafter(largest, 2.0)  # above equal ones
+        return chance
+
+    def _learn_combination(self, rows: TrainingRows, outputs: Floats) -> None:
+        self.pooling_ = pool_classes(outputs, rows.task.strata(rows.y), self.max_asks)
 
     def _task_of(self, y: Any, weight: Floats) -> Task:  # noqa: ARG002 - a label is a label at any weight
         return classification_of(y)
@@ -778,7 +861,7 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
     ----------
     models_, model_prices_, seconds_, decision_seconds_, reads_columns_, router_, frontier_, expected_cost_
         As of ``CascadeClassifier``.
-    share_by_lot_, certificate_, alternatives_, task_, schema_, reference_
+    share_by_lot_, certificate_, alternatives_, refitted_, task_, schema_, reference_
         As of ``CascadeClassifier``. Qualities of the plan are one minus the squared error divided by
         ``largest_loss_``, and not below 0.
     largest_loss_ : float

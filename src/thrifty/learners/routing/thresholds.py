@@ -80,31 +80,32 @@ def _missed_classes(evidence: Floats, quality: Floats) -> Floats:
 
 
 def learn_pooling(log: Log, max_asks: int) -> Pooling | None:
-    """Weights of largest likelihood of each set of models, on rows whose class a model of the pool answered rightly.
-
-    A ridge around equal weights keeps them where models do not differ. Newton's method, on a thinned log.
-    """
+    """How to combine models, learned on rows whose class a model of the pool answered rightly; None without classes."""
     if log.classes is None or log.classes.shape[2] == 1:
         return None
     assert log.answers is not None
     labels = _labels_of(log.answers, log.quality)
     rows = np.flatnonzero(labels >= 0)
-    if not len(rows):
-        return None
-    rows = rows[:: -(-len(rows) // _POOLING_ROWS)]
-    scores = log_chance(log.classes[rows])
-    at_label = scores[np.arange(len(rows)), :, labels[rows]]
-    sets = sets_of(log.n_models, min(max_asks, log.n_models))[1:]
+    return pool_classes(log.classes[rows], labels[rows], max_asks) if len(rows) else None
+
+
+def pool_classes(classes: Floats, labels: Ints, max_asks: int) -> Pooling:
+    """Weights of largest likelihood of each set of models, from class probabilities of shape (rows, models, classes).
+
+    A ridge around equal weights keeps them where models do not differ. Newton's method, on thinned rows.
+    """
+    thin, n_models = slice(None, None, -(-len(labels) // _POOLING_ROWS)), classes.shape[1]
+    scores, labels = log_chance(classes[thin]), labels[thin]
+    at_label = scores[np.arange(len(labels)), :, labels]
+    sets = sets_of(n_models, min(max_asks, n_models))[1:]
     weights = tuple(_pool_weights(scores[:, asked], at_label[:, asked]) for asked in sets)
-    return Pooling(log.n_models, min(max_asks, log.n_models), weights)
+    return Pooling(n_models, min(max_asks, n_models), weights)
 
 
 def _pool_weights(scores: Floats, at_label: Floats) -> Floats:
     n_rows, n_models, _ = scores.shape
     equal = np.full(n_models, 1.0 / n_models)
     weights, ridge = equal, _RIDGE_ROWS / n_rows
-    if n_models == 1:
-        return weights
     for _ in range(_MAX_STEPS):
         total = weights[0] * scores[:, 0]
         for model in range(1, n_models):
@@ -116,7 +117,7 @@ def _pool_weights(scores: Floats, at_label: Floats) -> Floats:
         gradient = (at_label - expected).mean(axis=0) - ridge * (weights - equal)
         second = np.einsum("nik,njk->ij", weighted, scores) / n_rows - expected.T @ expected / n_rows
         step = np.linalg.solve(second + ridge * np.eye(n_models), gradient)
-        weights = weights + step * min(1.0, 1.0 / np.abs(step).max())
+        weights = weights + step * min(1.0, 1.0 / max(np.abs(step).max(), 1e-9))
         if np.abs(step).max() < 1e-4:
             break
     return weights
