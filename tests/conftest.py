@@ -161,6 +161,7 @@ def _make_fits_small(patch):
     from thrifty.engine.full import crossfit
     from thrifty.learners.cascade import estimators as cascade
     from thrifty.learners.cascade import gates, plan
+    from thrifty.learners.trees import full
     from thrifty.learners.trees.boosting import Boosting
 
     for default in (HistGradientBoostingClassifier, HistGradientBoostingRegressor):
@@ -169,6 +170,8 @@ def _make_fits_small(patch):
         small_forest = lambda n_trees, kind=forest, **settings: kind(n_trees // 15, **settings)  # noqa: E731
         patch.setattr(crossfit, forest.__name__, small_forest)
     patch.setitem(crossfit._BOOSTED, "n_estimators", 20)
+    for name in ("TREES", "TREES_OF_SEVERAL", "TREES_OF_NUMBERS"):
+        patch.setattr(full, name, replace(getattr(full, name), n_trees=20))
     patch.setattr(plan, "ORDERING", replace(plan.ORDERING, n_trees=10, max_depth=4))
     patch.setattr(plan, "NESTED_ORDERING", replace(plan.NESTED_ORDERING, n_trees=5, max_depth=4))
     for name in ("ORDERS", "ORDERS_OF_SEVERAL"):  # nothing to compare, which is most of a small fit

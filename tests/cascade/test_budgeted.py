@@ -149,7 +149,7 @@ def test_labels_that_nothing_predicts_promise_no_more_than_chance():
         expected.append(clf.expected_score_)
         judged.append(clf.evidence_.at_point(clf.chain_.policy.thresholds[clf.chain_.policy.lower])[2].mean())
     # The columns that are bought first agree by chance with the labels that judge them.
-    assert np.mean(judged) > 0.6
+    assert np.mean(judged) > 0.57
     assert np.mean(expected) < 0.55
 
 

@@ -1,10 +1,13 @@
 """Tables as people have them: text, categories, dates, truth values and nullable numbers in the estimators of trees."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
@@ -198,7 +201,9 @@ def test_a_full_model_of_text_answers_alike_in_python_in_files_in_purchases_and_
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
-def test_commands_read_text_as_sets_and_dates_as_days_as_python_does(small_fits, files, capsys):
+def test_commands_read_text_as_sets_and_dates_as_days_as_python_does(small_fits, files, capsys, monkeypatch):
+    boosting = partial(HistGradientBoostingClassifier, random_state=0)
+    monkeypatch.setattr("thrifty.learners.estimators.base.TreesClassifier", boosting)
     folder, train, new, _ = files
     system = fit_by_command(folder, "--full", "boosting", "--budget", "2")
     assert "dates are read as days since 1970-01-01: 'since'" in "".join(capsys.readouterr())

@@ -66,13 +66,16 @@ ROWS_TO_COMPARE = 100
 
 
 SHARES = {
-    "cross-fitting the full model": 0.1,
-    "finding orders": 0.1,
-    "comparing sizes": 0.15,
-    "comparing orders": 0.15,
-    "growing stages": 0.35,
+    "cross-fitting the full model": 0.15,
+    "finding orders": 0.12,
+    "comparing sizes": 0.1,
+    "comparing orders": 0.1,
+    "growing stages": 0.15,
     "learning gates": 0.1,
-    "looking for branches": 0.05,
+    "looking for branches": 0.08,
+    "growing branches": 0.02,
+    "growing a tree of purchases": 0.15,
+    "choosing the operating point": 0.03,
 }
 """Shares of the time of a fit that its phases take, in their order (``benchmarks/fit_ratio.py --phases``)."""
 
@@ -88,8 +91,8 @@ class StageOptions:
         lets a row stop are left out afterwards.
     sizes : sequence of (n_trees, max_depth), optional
         Sizes of a stage to choose from out of fold, from small to large, each at most that: a stage ends when its trees
-        no longer help. None is (30, 4), from 1,000 rows on (35, 6) and from 1,500 on (40, 10) too, at up to four
-        times the usual learning rate, and twice as many trees of half the step for numbers; with 100 rows to 1,000,
+        no longer help. None is (30, 4), from 1,000 rows on (50, 6) and from 1,500 on (50, 10) too, at up to three
+        times the usual learning rate, with half as many trees again for numbers; with 100 rows to 1,000,
         (30, 4) with smaller penalties too.
     structure : {"auto", "line", "tree"}, default="auto"
         Whether all rows buy in one order ("line"); in a line or, where that is clearly better out of fold, in a tree of

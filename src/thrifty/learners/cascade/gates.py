@@ -57,6 +57,9 @@ ROWS_OF_LARGER = 1_500
 MAX_REGRESSION_ROWS = 20_000
 """Rows that gates of regression are learned from, where there is no margin to fall back on; else ``SEARCH_ROWS``."""
 
+MANY_STAGES = 8
+"""Stages from which on those of a quarter of them show whether gates help (no command chose it)."""
+
 
 LearnedGates = tuple[Floats, Callable[[], tuple[tuple[TreeEnsemble, ...], ...]]]
 """Gate scores (n_rows, n_stages) by trees that have not seen the row, except at tied stages; and a function that grows
@@ -81,19 +84,24 @@ def with_learned_gates(problem: AnsweredProblem, candidate: Candidate) -> Candid
 def _choose_gates(problem: AnsweredProblem, candidate: Candidate) -> LearnedGates | None:
     """Learned gates that are clearly better than the margin."""
     price, n_stages = middle_price(candidate), candidate.evidence.n_stages
-    # Every second stage first: half of the gates should show half of the z-score.
-    first, gate = (n_stages - 1) % 2, candidate.evidence.gate.copy()
-    halves: list[Callable[[], tuple[tuple[TreeEnsemble, ...], ...]]] = []
-    for start, min_z in ((first, CLEARLY_BETTER / 2), (1 - first, CLEARLY_BETTER)):
-        gate[:, start::2], half = learn_gates(problem, candidate, price, stages=range(start, n_stages, 2))
-        halves.append(half)
+    # Every second or fourth stage first: a quarter of the gates should show a quarter of the z-score.
+    step = 4 if n_stages >= MANY_STAGES else 2
+    is_first, gate = (n_stages - 1 - np.arange(n_stages)) % step == 0, candidate.evidence.gate.copy()
+    parts: list[tuple[Ints, Callable[[], tuple[tuple[TreeEnsemble, ...], ...]]]] = []
+    for is_next, min_z in ((is_first, CLEARLY_BETTER / step), (~is_first, CLEARLY_BETTER)):
+        stages = np.flatnonzero(is_next)
+        gate[:, stages], grow_part = learn_gates(problem, candidate, price, stages=stages.tolist())
+        parts.append((stages, grow_part))
         if _lead_of_gates(problem, candidate, gate) <= min_z:
             return None
 
     def grow() -> tuple[tuple[TreeEnsemble, ...], ...]:
-        trees: list[tuple[TreeEnsemble, ...]] = [()] * n_stages
-        trees[first::2], trees[1 - first :: 2] = (grow_half() for grow_half in halves)
-        return tuple(trees)
+        trees = {
+            stage: nodes
+            for stages, grow_part in parts
+            for stage, nodes in zip(stages.tolist(), grow_part(), strict=True)
+        }
+        return tuple(trees[stage] for stage in range(n_stages))
 
     return gate, grow
 

@@ -51,7 +51,7 @@ DROPPED_SHARE = 0.12
 GAMMA_RANGE = 1e-5
 """Last gamma of a falling price, as a share of the first: then trees buy what gains a hundred-thousandth as much."""
 
-FORWARD, FORWARD_FLOOR = Boosting(n_trees=12, max_depth=6, learning_rate=0.2), 1e-3
+FORWARD, FORWARD_FLOOR = Boosting(n_trees=6, max_depth=6, learning_rate=0.4), 1e-3
 """Trees that a trial of forward selection adds, and the least gain of a purchase, as a share of the loss
 (no command chose them)."""
 
@@ -59,7 +59,7 @@ FORWARD_STEPS, FORWARD_CANDIDATES = 24, 16
 """Purchases that forward selection orders, and those it tries for each; the others follow by gain
 (no command chose them)."""
 
-FORWARD_TRIALS = 3
+FORWARD_TRIALS = 2
 """Purchases that forward selection tries at least before each, by what they were worth before
 (``benchmarks/small_budgets.py satimage context``)."""
 

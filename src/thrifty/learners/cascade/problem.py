@@ -17,13 +17,13 @@ from thrifty.rows import content_folds
 
 CAPACITIES = (
     Boosting(n_trees=30, max_depth=4, learning_rate=0.1, l2=5.0, min_child_weight=3.0),
-    Boosting(n_trees=35, max_depth=6, learning_rate=0.3, l2=5.0, min_child_weight=3.0),
-    Boosting(n_trees=40, max_depth=10, learning_rate=0.4, l2=5.0),
+    Boosting(n_trees=50, max_depth=6, learning_rate=0.2, l2=5.0, min_child_weight=3.0),
+    Boosting(n_trees=50, max_depth=10, learning_rate=0.3, l2=5.0),
 )
 """Sizes of a stage to choose from, out of fold (``benchmarks/frontier.py``; the largest with test rows in view).
 
-Few trees of large steps: the next stage shrinks the scores and mends what they overdo. A third of the trees with three
-times the step are as good for classes, in half of the time (``benchmarks/small_budgets.py letters satimage``).
+Few trees of large steps: the next stage shrinks the scores and mends what they overdo. Half of the trees with twice the
+step, and a third with three times of the largest, are as good for classes (``benchmarks/small_budgets.py letters``).
 """
 
 MIN_ROWS_OF_SIZES = (0, 1_000, 1_500)
@@ -62,7 +62,7 @@ Structure = Literal["line", "tree", "auto"]
 
 def slower(size: Boosting) -> Boosting:
     """The same size with more trees of smaller steps, for numbers (``benchmarks/small_budgets.py pol bike_hour``)."""
-    return replace(size, n_trees=2 * size.n_trees, learning_rate=size.learning_rate / 2)
+    return replace(size, n_trees=3 * size.n_trees // 2, learning_rate=size.learning_rate / 1.5)
 
 
 def lighter(size: Boosting) -> Boosting:

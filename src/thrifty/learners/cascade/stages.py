@@ -42,7 +42,7 @@ with it: the scale must stay finite."""
 SUBSAMPLE = 0.6
 """Share of the rows that a tree is grown on (trials on MiniBooNE and Forest; no command)."""
 
-N_LOSS_CHECKS, PATIENCE, MIN_RELATIVE_DROP = 10, 2, 2e-3
+N_LOSS_CHECKS, PATIENCE, MIN_RELATIVE_DROP = 10, 2, 4e-4
 """Checks of the validation loss in a stage that is grown in full, those without a lower loss that end a stage, and the
 relative drop for each unit of learning rate from which on a loss is lower (trials on held-out rows of Letters and
 MiniBooNE; no command)."""
