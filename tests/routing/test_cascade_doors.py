@@ -267,7 +267,7 @@ def test_columns_are_read_where_that_is_worth_its_seconds(rows, monkeypatch, few
 
     truth = pd.DataFrame((y[:, None] == np.sort(level)) * 0.96 + 0.04 / 3, index=table.index)
     decide = "thrifty.learners.routing.model_cascade._seconds_to_decide"
-    monkeypatch.setattr(decide, lambda router, X, evidence: dear if router.state_.model is not None else 0.0)
+    monkeypatch.setattr(decide, lambda _, router, *__: dear if router.state_.model is not None else 0.0)
     measured = "thrifty.learners.routing.model_cascade.measure_seconds"
     monkeypatch.setattr(measured, lambda ask, n_rows: Seconds(0.0, 1.0))
     models = [("old", half(right=True)), ("young", half(right=False))]
