@@ -326,6 +326,8 @@ def test_one_threshold_is_the_best_of_all_that_can_be_tried(cascade):
     *_, pair = cascade.alternatives_
     assert pair.score == pytest.approx(best)
     assert pair.cost <= 8.0
+    *_, last = cascade.at(budget=1.0).alternatives_  # which affords no second estimator
+    assert last.name == "forest alone"
 
 
 def test_with_a_reference_every_number_is_an_agreement(cascade, rows):

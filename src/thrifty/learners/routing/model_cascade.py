@@ -381,7 +381,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         ]
         named = [(f"{name} alone", rule) for name, rule in zip(pool, alone, strict=True)]
         pair = _one_threshold(router.state_, self.expected_cost_ if router.budget is None else router.budget)
-        if pair is not None:
+        if pair is not None and pair.cuts[0, 0] >= 0.0:  # else no row goes on
             first, second = (pool[place] for place in pair.models[0])
             named.append((f"{first}, then {second} below a confidence of {pair.cuts[0, 0]:.3g}", pair))
         means = [router.state_.means_under(rule, log) for _, rule in named]
