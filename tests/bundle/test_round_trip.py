@@ -16,6 +16,7 @@ from thrifty.arrays import Ints
 from thrifty.bundle import from_bytes, register, to_bytes
 from thrifty.bundle.codec import _REGISTERED
 from thrifty.bundle.objects import _ESTIMATORS
+from thrifty.engine.evidence.budgets import within_budget
 from thrifty.engine.full.model import AbsentFull, CallableFull, PrecomputedFull
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.tasks.classes import BinaryTask
@@ -219,8 +220,8 @@ def test_a_cascade_that_sends_everybody_on_can_go_back(fitted, rows):
     everybody = fitted["cascade"].at(max_loss=1e-9)
     assert set(everybody.route(rows[0])) == {everybody.n_stages_}
     moved = fitted["cascade"].at(budget=2.0)
-    mixed = copy.copy(moved)  # thresholds move by the evidence
-    mixed.chain_ = moved._learned.at(moved._learned.policy.within(2.0))
+    mixed, learned = copy.copy(moved), moved._learned  # thresholds move by the evidence
+    mixed.chain_ = learned.at(within_budget(learned.policy, 2.0, None))
     for evidence, there in ((True, moved), (False, mixed)):
         after = from_bytes(to_bytes(everybody, evidence=evidence))
         assert_same_answers(after, everybody, rows[0])

@@ -7,6 +7,7 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
+from tests.mixes import mixed_at
 from thrifty import BudgetedClassifier, StageOptions
 from thrifty.engine.table.table import Table
 
@@ -36,7 +37,8 @@ def cancer():
 def mixed(cancer):
     """A cascade of two classes at a mix of two points."""
     full = LogisticRegression(solver="newton-cholesky")
-    return BudgetedClassifier(full, budget=2.3, stages=StageOptions(6, [(30, 4)]), **SMALL).fit(*cancer)
+    clf = BudgetedClassifier(full, budget=2.3, stages=StageOptions(6, [(30, 4)]), **SMALL).fit(*cancer)
+    return mixed_at(clf, 2.3)
 
 
 @pytest.fixture(scope="session")

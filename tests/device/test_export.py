@@ -68,7 +68,7 @@ def test_two_classes_at_a_mix_of_points(mixed, mixed_rows, tmp_path, leaves, lay
 
 
 def test_other_points_are_switched_to_at_run_time(mixed, cancer, tmp_path):
-    assert_same_ways(mixed, tmp_path, cancer[0], point=2, budgets=[1.2, 3.5])
+    assert_same_ways(mixed.chain_, tmp_path, cancer[0], point=2, budgets=[1.2, 3.5])
 
 
 def test_several_classes(wine, tmp_path):

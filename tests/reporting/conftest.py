@@ -9,6 +9,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 
 from reproduction.datasets import load_digits_at_least_five
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
+from tests.mixes import mixed_at
 from thrifty import BudgetedClassifier, Prices, StageOptions
 from thrifty.reporting.measure import measure
 
@@ -53,8 +54,7 @@ def cascade():
 @pytest.fixture(scope="session")
 def deployed(cascade):
     """The cascade at a mix of two of its points, as a file of 0.3 may hold it."""
-    mixed = cascade.at(budget=BUDGET)
-    mixed.chain_ = cascade.chain_.at(cascade.chain_.policy.within(BUDGET))
+    mixed = mixed_at(cascade, BUDGET)
     assert mixed.chain_.policy.is_mixed
     return mixed
 

@@ -267,7 +267,7 @@ def test_columns_are_read_where_that_is_worth_its_seconds(rows, monkeypatch, few
 
     truth = pd.DataFrame((y[:, None] == np.sort(level)) * 0.96 + 0.04 / 3, index=table.index)
     decide = "thrifty.learners.routing.model_cascade._seconds_to_decide"
-    monkeypatch.setattr(decide, lambda router, X, evidence: dear if router.state_.model is not None else 0.0)
+    monkeypatch.setattr(decide, lambda _, router, *__: dear if router.state_.model is not None else 0.0)
     measured = "thrifty.learners.routing.model_cascade.measure_seconds"
     monkeypatch.setattr(measured, lambda ask, n_rows: Seconds(0.0, 1.0))
     models = [("old", half(right=True)), ("young", half(right=False))]
@@ -326,6 +326,8 @@ def test_one_threshold_is_the_best_of_all_that_can_be_tried(cascade):
     *_, pair = cascade.alternatives_
     assert pair.score == pytest.approx(best)
     assert pair.cost <= 8.0
+    *_, last = cascade.at(budget=1.0).alternatives_  # which affords no second estimator
+    assert last.name == "forest alone"
 
 
 def test_with_a_reference_every_number_is_an_agreement(cascade, rows):

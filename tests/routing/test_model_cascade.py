@@ -234,6 +234,17 @@ def test_seconds_are_measured_where_no_prices_are_given(slow_and_fast):
     assert cascade.model_prices_["forest"] > cascade.model_prices_["bayes"] > 0.0
 
 
+@pytest.mark.filterwarnings("ignore::thrifty.errors.NothingSavedWarning")
+def test_rows_of_small_batches_pay_for_what_a_call_does_once(digits):
+    X, y, _, _ = digits
+    fitted = [(name, FrozenEstimator(model.fit(X[:450], y[:450]))) for name, model in models()[:2]]
+    alone, many = (
+        CascadeClassifier(fitted, columns=False, batch_size=size, random_state=0).fit(X[450:600], y[450:600])
+        for size in (1, 10_000)
+    )
+    assert alone.decision_seconds_ > 5.0 * many.decision_seconds_
+
+
 @pytest.mark.filterwarnings("ignore:forest, fitted again")  # other people wrote the first digits
 def test_a_call_costs_as_much_for_few_rows_as_for_all(digits, monkeypatch):
     X, y, new, _ = digits

@@ -805,3 +805,10 @@ def test_bad_input_is_refused_in_words(models, settings, log, words):
         router.fit(*log)
     with pytest.raises(NotFittedError):
         router.predict(log[0])
+
+
+def test_a_log_without_qualities_is_refused_by_name():
+    router = ModelRouter({"small": 1.0, "large": 9.0})
+    for quality in (None, 3, [1.0, 0.0]):
+        with pytest.raises(InvalidInputError, match=r"quality must have shape \(n_rows, 2\)"):
+            router.fit(None, quality)

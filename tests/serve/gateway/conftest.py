@@ -9,14 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.mixes import mixed_at
 from thrifty.serve.app import create_admin, create_app
 from thrifty.serve.config import Config
 
 
 @pytest.fixture(scope="session")
 def colours(make_table, fit_by_command):
-    """What a fit on a table with a text column makes; its full model reads missing values."""
-    return fit_by_command(make_table(400), "label", "--budget", 3, "--full", "boosting")
+    """A fit on a table with a text column, at a mix of two points; its full model reads missing values."""
+    return mixed_at(fit_by_command(make_table(400), "label", "--budget", 3, "--full", "boosting"), 3.0)
 
 
 @pytest.fixture(scope="session")

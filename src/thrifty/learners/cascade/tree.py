@@ -24,7 +24,7 @@ from thrifty.engine.trees.binning import BinnedTable
 from thrifty.engine.walk.mixture import Mixture, MixtureStage, TurnByGain
 from thrifty.engine.walk.stage import CascadeStage, ForkStage, Stage
 from thrifty.jit import kernel
-from thrifty.learners.cascade.evaluation import calibrate, compare
+from thrifty.learners.cascade.evaluation import CLEARLY_BETTER, calibrate, compare
 from thrifty.learners.cascade.problem import EVERY_PLACE, CascadeProblem, Plan, TrainingSet
 from thrifty.learners.cascade.stages import StagedTrees, stored_bytes
 from thrifty.rows import uniforms
@@ -33,8 +33,11 @@ MAX_LEVELS, UNEVEN = 24, 1.5
 """Levels of a column, more values being cut into as many parts of equally many rows; and the largest ratio of steps
 between values for which positions are the values themselves, not their ranks."""
 
-MAX_ROWS, SCREENED = 16_000, 4_000
-"""Rows that a mixture is learned from, and rows of the first fold that say whether the others are worth the time."""
+MAX_ROWS = 16_000
+"""Rows that a mixture is learned from."""
+
+SCREENED, SCREENED_WIDTH = 1_000, 16
+"""Rows of the first fold that say whether the others are worth the time, and nodes of a level for them."""
 
 POOL, DEPTH, WIDTH = 36, 9, 64
 """First purchases of the line's order, among which rows choose; purchases that they choose; and most nodes of a level,
@@ -55,10 +58,13 @@ ROUNDS = 5
 JUDGED = (2, 4, 8)
 """Purchases of the line after which numbers of components and bandwidths are evaluated."""
 
+CONTEXTS_UP_TO = 4
+"""Components of a class up to which contexts are looked for: more of them have found what depends on what."""
+
 MAX_CONTEXTS, MIN_CONTEXT, MIN_Z = 6, 40, 2.0
 """Most contexts, least rows of one, and z-score by which a split must lower the loss."""
 
-CONTEXT_ROWS, CONTEXT_LEVELS, CONTEXT_PULL = 2_000, 6, 30.0
+CONTEXT_ROWS, CONTEXT_LEVELS, CONTEXT_PULL = 1_000, 6, 30.0
 """Rows by which contexts are found, levels of a column there, and rows of a part as a whole added to each class."""
 
 UNIT = 2.0**20
@@ -355,7 +361,7 @@ class TreeSearch:
     def with_contexts(self) -> "tuple[TreeSearch, Mixture] | None":
         """The same search with one component for each context of a class, and the mixture without the first fold."""
         first, other = self.problem.folds[0], copy(self)
-        other.context = self._contexts()
+        other.context = self._contexts() if self.settings[0] <= CONTEXTS_UP_TO else None
         if other.context is None:
             return None
         judges, best = first[self.is_used[first]], list[tuple[float, tuple[int, float], Mixture]]()
@@ -443,17 +449,19 @@ class TreeSearch:
 
     # -- levels ------------------------------------------------------------------------------------
 
-    def levels(self, parts: Sequence[tuple[Ints, Mixture]]) -> tuple[list[tuple[Node, ...]], Floats, Ints]:
-        """Nodes of each level, and scores and nodes of the rows of some parts, each by a mixture of other rows."""
+    def levels(
+        self, parts: Sequence[tuple[Ints, Mixture]], n_levels: int, width: int = WIDTH
+    ) -> tuple[list[tuple[Node, ...]], Floats, Ints]:
+        """Nodes of the first levels, and scores and nodes of some rows, each part of them by a mixture of others."""
         n_rows = self.problem.n_rows
-        scores = np.zeros((n_rows, self.n_levels, self.problem.task.n_scores))
-        node = np.full((n_rows, self.n_levels), -1, dtype=np.intp)
+        scores = np.zeros((n_rows, n_levels, self.problem.task.n_scores))
+        node = np.full((n_rows, n_levels), -1, dtype=np.intp)
         for rows, _ in parts:
             node[rows, 0] = 0
         start = frozenset(() if len(self.free) else (self._first(parts[0][1]),))
         level, levels = [Node(start, self.columns(start))], []
-        for place in range(self.n_levels):
-            following, is_last = list[Node](), place == self.n_levels - 1
+        for place in range(n_levels):
+            following, is_last = list[Node](), place == n_levels - 1
             gain = np.full((n_rows, len(self.pool)), -np.inf)
             for number, one in enumerate(level):
                 left, every = self._left(one, is_last=is_last)
@@ -467,7 +475,7 @@ class TreeSearch:
                         price = self._prices(one.bought)[self.pool[purchase]]
                         gain[here, purchase] = gains[:, own].max(axis=1) / price
             if not is_last:
-                level, following, node[:, place + 1] = self._go_on(level, node[:, place], gain)
+                level, following, node[:, place + 1] = self._go_on(level, node[:, place], gain, width)
             levels.append(tuple(level))
             level = following
         return levels, scores, node
@@ -519,7 +527,9 @@ class TreeSearch:
                 worth[place] = max(worth[place], round(found, 9))
         return self.pool[int(np.argmax(worth))]
 
-    def _go_on(self, level: Sequence[Node], node: Ints, gain: Floats) -> tuple[list[Node], list[Node], Ints]:
+    def _go_on(
+        self, level: Sequence[Node], node: Ints, gain: Floats, width: int
+    ) -> tuple[list[Node], list[Node], Ints]:
         """Keep the sets that most rows come to, and send each row to one of them."""
         weight, best = self.problem.weight, gain.argmax(axis=1)
         mass: dict[frozenset[int], float] = {}
@@ -530,7 +540,7 @@ class TreeSearch:
                 key = one.bought | {self.pool[place]}
                 mass[key] = mass.get(key, 0.0) + float(taken[place])
         by_mass = sorted(mass, key=lambda key: (-round(mass[key], 6), sorted(key)))
-        kept = set(by_mass[:WIDTH])
+        kept = set(by_mass[:width])
         for number, one in enumerate(level):
             if not any(one.bought < key for key in kept):
                 kept.add(self._best_child(one, gain[node == number]))
@@ -591,23 +601,23 @@ def find_tree(
         return None
     first, *others = problem.folds
     screened = first[:: max(len(first) // SCREENED, 1)]
-    rows, n_compared = problem.take(screened), min(search.n_levels, of_line.shape[1], EVERY_PLACE)
+    rows, n_levels = problem.take(screened), min(search.n_levels, of_line.shape[1], EVERY_PLACE)
+
+    def losses_of(search: TreeSearch, mixture: Mixture) -> Floats:
+        scores = search.levels([(screened, mixture)], n_levels, SCREENED_WIDTH)[1]
+        return _mean_losses(rows, scores[screened])
+
     without_first = search.choose_settings()
-    losses = _mean_losses(rows, search.levels([(screened, without_first)])[1][screened], n_compared)
+    losses = losses_of(search, without_first)
     contextual = search.with_contexts()
-    if contextual is not None:
-        of_contexts = _mean_losses(
-            rows, contextual[0].levels([(screened, contextual[1])])[1][screened], n_compared
-        )
-        if compare(losses, of_contexts, rows.weight) > 0.0:
-            losses, (search, without_first) = of_contexts, contextual
-    if (
-        not is_wanted
-        and compare(_mean_losses(rows, of_line[screened], n_compared), losses, rows.weight) <= 0.0
-    ):
+    if contextual is not None and compare(losses, losses_of(*contextual), rows.weight) > 0.0:
+        losses, (search, without_first) = losses_of(*contextual), contextual
+    # A quarter of the rows should show half of the z-score.
+    lead = compare(_mean_losses(rows, of_line[screened, :n_levels]), losses, rows.weight)
+    if not is_wanted and lead <= CLEARLY_BETTER / 2:
         return None
     parts = [(first, without_first), *((fold, search.without(fold)) for fold in others)]
-    levels, scores, node = search.levels(parts)
+    levels, scores, node = search.levels(parts, search.n_levels)
     mixture = search.mixture(np.flatnonzero(search.is_used))
     tree = PurchaseTree(mixture, tuple(levels), line)
     if all(len(level) == 1 for level in levels) or (problem.max_bytes or np.inf) < tree.n_bytes:
@@ -616,9 +626,9 @@ def find_tree(
     return tree, scores, np.column_stack([node, np.zeros(len(node), dtype=np.intp)]), served
 
 
-def _mean_losses(rows: TrainingSet, scores: Floats, n_levels: int) -> Floats:
-    """Mean loss of some rows at the first levels of a tree, or stages of a line, once these are calibrated."""
-    calibrated = calibrate(rows, scores[:, :n_levels])[1]
+def _mean_losses(rows: TrainingSet, scores: Floats) -> Floats:
+    """Mean loss of some rows over levels of a tree, or stages of a line, once these are calibrated."""
+    calibrated = calibrate(rows, scores)[1]
     return np.asarray(np.mean([rows.loss.values(level) for level in calibrated.transpose(1, 0, 2)], axis=0))
 
 

@@ -56,7 +56,7 @@ def matrix(name: str, given: Any, models: Sequence[str], n_rows: int | None) -> 
         rows = "n_rows" if n_rows is None else n_rows
         raise InvalidInputError(
             f"{name} must have shape ({rows}, {len(models)}), a row for each row of X and a column for each model; got "
-            f"{array.shape}."
+            f"{None if given is None else array.shape}."
         )
     return array
 

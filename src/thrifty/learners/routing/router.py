@@ -228,7 +228,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         with all_or_nothing(self), limited_threads(openmp=1, blas=1):
             is_texts, rows = X is not None and is_text(X), X
             if X is None:
-                rows = row_keys(len(quality), quality)
+                rows = row_keys(len(matrix("quality", quality, names, None)), quality)
             else:
                 rows = list(X) if is_texts else validated(self, X, reset=True)
             n_rows = len(rows)
@@ -593,32 +593,32 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
 
     # -- rows ---------------------------------------------------------------------------------------
 
-    def _read(self, X: Any) -> tuple[Floats, Words]:
-        """Rows as numbers, and their keys."""
+    def _read(self, X: Any, keys: Words | None = None) -> tuple[Floats, Words]:
+        """Rows as numbers, and their keys: of their content, unless given."""
         state = self._fitted()
         if state.model is None:
             if X is None:
                 raise InvalidInputError(
                     "a router without columns needs a log, or the keys of the rows as X, to know how many there are."
                 )
-            return np.empty((len(X), 0)), key_words(X)
+            return np.empty((len(X), 0)), key_words(X) if keys is None else keys
         if state.reader is None:
             # One row of a session has no names; scikit-learn would warn of it.
             plain = state.columns is not None and isinstance(X, np.ndarray) and X.dtype.kind == "f"
             has_width = plain and X.ndim == 2 and X.shape[1] == state.n_features
             Z = X.astype(np.float64) if has_width else validated(self, X, reset=False)
-            return Z, fingerprints(Z)
+            return Z, fingerprints(Z) if keys is None else keys
         if not is_text(X):
             raise InvalidInputError(f"X must be a list of texts, as in fit; got {type(X).__name__}.")
-        return state.reader.transform(list(X)), key_words(list(X))
+        return state.reader.transform(list(X)), key_words(list(X)) if keys is None else keys
 
-    def unasked(self, X: Any, *, is_in_force: bool = False) -> NewLog:
+    def unasked(self, X: Any, keys: Words | None = None, *, is_in_force: bool = False) -> NewLog:
         """Rows of which no model was asked yet.
 
         With ``is_in_force`` they follow the points in force only: where these do not look at what is expected of a
         row, which takes longer than the decision, means stand for it.
         """
-        state, (Z, keys), policy = self._fitted(), self._read(X), self.policy_
+        state, (Z, keys), policy = self._fitted(), self._read(X, keys), self.policy_
         known = state.log
         if state.model is None:
             prior, expected = (np.repeat(mean[None], len(keys), axis=0) for mean in state.means)
@@ -727,7 +727,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             Models asked and the one whose answer is taken, by their places in ``pool_``, and the expected cost of each
             row; qualities are NaN.
         """
-        state, new = self._fitted(), self.unasked(X, is_in_force=True)
+        state, new = self._fitted(), self.unasked(X, keys, is_in_force=True)
         calibration, log = state.calibration, replace(new.log, cost=new.log.expected)
         if calibration is None or (calibration.n_classes == 0 and log.answers is not None):
             raise InvalidInputError(
@@ -744,7 +744,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 parts = calibration.of_classes(model, class_probabilities(shown))
                 log.evidence[rows, model], log.classes[rows, model], log.answers[rows, model] = parts
 
-        return self.walk(NewLog(log, new.keys if keys is None else keys), ask=fill)
+        return self.walk(NewLog(log, new.keys), ask=fill)
 
     def _parts(self, keys: Words) -> list[tuple[Bools, int]]:
         """Masks of the rows that follow each of the points in force, if any do, and the points."""
