@@ -265,7 +265,7 @@ def donors_of(rows: TrainingRows, table: BinnedTable, bought: Bools, seed: int) 
         column: _by_target(codes[:, -1], real[column], wanted[column], is_class=is_class) for column in blank
     }
     generator = np.random.Generator(np.random.PCG64(seed))
-    result = []
+    result: list[Ints] = []
     for _ in range(N_COPIES):
         donor = np.tile(everyone[:, None], (1, n_features))
         filled = codes.copy()
