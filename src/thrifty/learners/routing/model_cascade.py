@@ -835,7 +835,7 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
         return chance
 
     def _learn_combination(self, rows: TrainingRows, outputs: Floats) -> None:
-        self.pooling_ = pool_classes(outputs, rows.task.strata(rows.y), self.max_asks)
+        self.pooling_ = pool_classes(outputs, rows.task.strata(rows.y), self.max_asks, rows.weight)
 
     def _task_of(self, y: Any, weight: Floats) -> Task:  # noqa: ARG002 - a label is a label at any weight
         return classification_of(y)

@@ -89,21 +89,22 @@ def learn_pooling(log: Log, max_asks: int) -> Pooling | None:
     return pool_classes(log.classes[rows], labels[rows], max_asks) if len(rows) else None
 
 
-def pool_classes(classes: Floats, labels: Ints, max_asks: int) -> Pooling:
+def pool_classes(classes: Floats, labels: Ints, max_asks: int, weight: Floats | None = None) -> Pooling:
     """Weights of largest likelihood of each set of models, from class probabilities of shape (rows, models, classes).
 
     A ridge around equal weights keeps them where models do not differ. Newton's method, on thinned rows.
     """
     thin, n_models = slice(None, None, -(-len(labels) // _POOLING_ROWS)), classes.shape[1]
     scores, labels = log_chance(classes[thin]), labels[thin]
+    counts = np.ones(len(labels)) if weight is None else weight[thin]
     at_label = scores[np.arange(len(labels)), :, labels]
     sets = sets_of(n_models, min(max_asks, n_models))[1:]
-    weights = tuple(_pool_weights(scores[:, asked], at_label[:, asked]) for asked in sets)
+    weights = tuple(_pool_weights(scores[:, asked], at_label[:, asked], counts) for asked in sets)
     return Pooling(n_models, min(max_asks, n_models), weights)
 
 
-def _pool_weights(scores: Floats, at_label: Floats) -> Floats:
-    n_rows, n_models, _ = scores.shape
+def _pool_weights(scores: Floats, at_label: Floats, counts: Floats) -> Floats:
+    n_models, n_rows = scores.shape[1], counts.sum()
     equal = np.full(n_models, 1.0 / n_models)
     weights, ridge = equal, _RIDGE_ROWS / n_rows
     for _ in range(_MAX_STEPS):
@@ -114,8 +115,12 @@ def _pool_weights(scores: Floats, at_label: Floats) -> Floats:
         chance /= chance.sum(axis=1, keepdims=True)
         weighted = scores * chance[:, None]
         expected = weighted.sum(axis=2)
-        gradient = (at_label - expected).mean(axis=0) - ridge * (weights - equal)
-        second = np.einsum("nik,njk->ij", weighted, scores) / n_rows - expected.T @ expected / n_rows
+        counted = counts[:, None] * expected
+        gradient = (counts @ at_label - counted.sum(axis=0)) / n_rows - ridge * (weights - equal)
+        second = (
+            np.einsum("nik,njk->ij", counts[:, None, None] * weighted, scores) / n_rows
+            - counted.T @ expected / n_rows
+        )
         step = np.linalg.solve(second + ridge * np.eye(n_models), gradient)
         weights = weights + step * min(1.0, 1.0 / max(np.abs(step).max(), 1e-9))
         if np.abs(step).max() < 1e-4:
