@@ -64,6 +64,8 @@ def test_cells_that_a_row_does_not_buy_have_no_say_in_its_route(rows):
 
 
 @pytest.mark.slow
+# Large values are hidden, and they tell the label.
+@pytest.mark.filterwarnings("ignore::thrifty.errors.InformativeBlanksWarning")
 def test_what_is_masked_is_missing_in_fits_and_in_questions(rows):
     X, y = rows[0].to_numpy(), rows[1].to_numpy()
     hidden, holes = np.ma.masked_greater(X, 1.0), np.where(X > 1.0, np.nan, X)
