@@ -40,7 +40,7 @@ class PricedModels:
     calibration : Calibration or None
         Maps from evidence to confidence, where the fit had evidence.
     calls : float
-        What every row pays for calls about its batch, whatever it asks.
+        What every row pays for calls about its batch, those of models that it does not ask among them.
     """
 
     names: tuple[str, ...]

@@ -285,7 +285,7 @@ def donors_of(rows: TrainingRows, table: BinnedTable, bought: Bools, seed: int) 
                 draw = partial(_draw, features, values, folds, generator=generator)
                 if turn == 1 and is_class and len(parts[column]) > 1 and not result:
                     parts[column] = _better_parts(
-                        draw, codes[:, -1], real[column], parts[column], wanted[column]
+                        draw, values, codes[:, -1], real[column], parts[column], wanted[column]
                     )
                 donors = draw(parts[column], wanted[column])
                 donor[wanted[column], column] = donors
@@ -312,19 +312,23 @@ def _draw(
 
 
 def _better_parts(
-    draw: Callable[[Parts, Ints], Ints], target: Ints, real: Ints, by_class: Parts, wanted: Ints
+    draw: Callable[[Parts, Ints], Ints],
+    values: Floats,
+    target: Ints,
+    real: Ints,
+    by_class: Parts,
+    wanted: Ints,
 ) -> Parts:
     """A tree for each class, or one for all, whichever gives rows that bought a column nearer values, on a quarter."""
     held = np.arange(len(real)) % 4 == 0
     tried, learn = real[held], real[~held]
-    values = draw.args[1]  # type: ignore[attr-defined]  # a partial function
     one = draw([(learn, np.arange(len(tried)))], tried)
     several = draw(_by_target(target, learn, tried, is_class=True), tried)
     error, of_classes = (float(np.square(values[own] - values[tried]).mean()) for own in (one, several))
     return by_class if of_classes <= error else [(real, np.arange(len(wanted)))]
 
 
-def _by_target(target: Ints, real: Ints, wanted: Ints, *, is_class: bool) -> list[tuple[Ints, Ints]]:
+def _by_target(target: Ints, real: Ints, wanted: Ints, *, is_class: bool) -> Parts:
     """Rows to learn from, and places of the rows to complete: class by class where enough rows have bought.
 
     A split by the target is one of many, and without this few trees begin with it: completed cells then tell less of
