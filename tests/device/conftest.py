@@ -3,7 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
@@ -53,6 +54,27 @@ def wine():
     X, y = load_wine(return_X_y=True)
     clf = BudgetedClassifier(GaussianNB(), budget=3, stages=StageOptions(4, [(8, 4)]), **SMALL).fit(X, y)
     return clf, on_thresholds(clf.chain_, X, np.random.default_rng(0))
+
+
+@pytest.fixture(scope="session")
+def trees_of_purchases(cancer):
+    """Trees of purchases of two and of ten classes with a mix of points, and rows with cells on ends of levels."""
+    made, rng = {}, np.random.default_rng(0)
+    digits = load_digits(return_X_y=True)
+    stages = StageOptions(max_stages=6, sizes=[(8, 3)], structure="tree")
+    tables = {"two classes": (*cancer, 150), "ten classes": (digits[0][:700, 18:46], digits[1][:700], 80)}
+    for name, (X, y, n_rows) in tables.items():
+        clf = BudgetedClassifier(RandomForestClassifier(20, random_state=0), stages=stages, **SMALL).fit(X, y)
+        assert clf.chain_.has_forks
+        mixture, X = clf.chain_.stages[0].mixture, X[rng.integers(len(X), size=n_rows)].astype(np.float32)
+        for at, column in enumerate(mixture.columns):
+            ends = mixture.ends[mixture.offsets[at] : mixture.offsets[at + 1]]
+            rows = np.flatnonzero(rng.random(n_rows) < 0.1 * (len(ends) > 0))
+            X[rows, column] = rng.choice(np.r_[ends, 0.0], len(rows))
+        X[rng.random(X.shape) < 0.03] = np.nan
+        low, high = clf.chain_.policy.cost[[0, -1]]
+        made[name] = mixed_at(clf, float(0.6 * low + 0.4 * high)), X
+    return made
 
 
 def with_levels(n_levels, n_rows):

@@ -99,20 +99,25 @@ def in_onnx(system, folder, X, n_threads=1, point=0, **settings):
     if point:
         follows = system.policy.within(settings["budgets"][point - 1]).follows_upper(key_words(key))
     rows = [thresholds[about["points"][point][name]] for name in ("upper", "lower")]
-    limits, n_stages = np.where(follows[:, None], *rows), len(about["n_held"])
-    order = np.array([about["columns"].index(name) for name in about["order"]])
+    # A line has one node at each stage, which holds the first columns of the order.
+    nodes = about["nodes"] or [[about["order"][:n_held]] for n_held in about["n_held"]]
+    limits, n_stages = np.where(follows[:, None], *rows), len(nodes)
+    place_of = {name: number for number, name in enumerate(about["columns"])}
     route, going, sums, scores = np.full(len(X), n_stages), key, None, np.empty_like(whole["scores"])
-    for place, n_held in enumerate(about["n_held"]):
-        x = X[going][:, order[:n_held]]
-        _, found = run_graph(f"thrifty_stage_{place}.onnx", x=x, carried=sums)
+    node, bought = np.zeros(len(X), dtype=int), [{} for _ in X]
+    for place, held in enumerate(nodes):
+        for row, number in zip(going, node, strict=True):
+            bought[row] |= {name: place_of[name] + 1 for name in held[number]}
+        order = [place_of[name] for name in (about["order"] if about["nodes"] else held[0])]
+        _, found = run_graph(f"thrifty_stage_{place}.onnx", x=X[going][:, order], carried=sums, node=node)
         goes_on = found["gate"] > limits[going, place]
-        scores[going], sums = found["scores"], found["sums"][goes_on]
+        scores[going], sums = found["scores"], found["sums"][goes_on] if "sums" in found else None
+        node = found["next"][goes_on] if "next" in found else np.zeros(goes_on.sum(), dtype=int)
         route[going[~goes_on]], going = place, going[goes_on]
     np.testing.assert_array_equal(whole["route"], route)
     np.testing.assert_allclose(whole["scores"], scores, rtol=0, atol=0 if n_threads == 1 else 1e-12)
     last = np.minimum(route, n_stages - 1)
-    bought = np.array(about["n_held"])[last]
-    purchases = np.zeros_like(X)
-    purchases[:, : len(order)] = np.where(np.arange(len(order)) < bought[:, None], order + 1, 0)
+    purchases = np.array([[*row.values(), *[0] * (X.shape[1] - len(row))] for row in bought])
     end, label = np.where(route < n_stages, -1, -2), whole.get("label", np.full(len(X), -1))
-    return np.column_stack([end, last, label, bought, whole["cost"].astype(np.float32), purchases, scores])
+    paid = whole["cost"].astype(np.float32)
+    return np.column_stack([end, last, label, list(map(len, bought)), paid, purchases, scores])

@@ -25,6 +25,7 @@ from thrifty.cli import main
 from thrifty.device.model import with_leaves
 from thrifty.engine.table.table import Table
 from thrifty.engine.trees.other_libraries import additive_trees
+from thrifty.engine.walk.stage import nodes_of
 from thrifty.errors import InvalidInputError
 from thrifty.learners.dynamod import BoostedOptions
 
@@ -44,10 +45,12 @@ def assert_same_ways(system, folder, X, point=0, **settings):
     n_stages, task = len(chain.stages), chain.task
     route = np.where(there[:, 0] == -2, n_stages, there[:, 1])
     np.testing.assert_array_equal(route, walk.route)
-    held = [chain.walker.held_at(place).tolist() for place in range(n_stages)]
+    nodes = [nodes_of(stage) for stage in chain.stages]
     for row, place in enumerate(np.minimum(walk.route, n_stages - 1)):
         bought = there[row, 5 : 5 + int(there[row, 3])] - 1
-        assert bought.tolist() == held[place]
+        held = nodes[place][0 if walk.node is None else walk.node[row]].columns.tolist()
+        assert sorted(bought) == sorted(held)
+        assert walk.node is not None or bought.tolist() == chain.walker.held_at(place).tolist()
     scores = there[:, 5 + X.shape[1] :]
     if len(task.classes):
         np.testing.assert_array_equal(there[:, 2], task.best(walk.scores))
@@ -55,7 +58,7 @@ def assert_same_ways(system, folder, X, point=0, **settings):
     else:
         np.testing.assert_array_equal(scores, walk.scores * task.spread + task.centre)
     answered = walk.route < n_stages
-    paid = chain.at(chain.policy).cost_by_place[walk.route[answered]]
+    paid = chain.cost_by_place[chain.places(walk)][answered]
     np.testing.assert_allclose(there[answered, 4], paid, rtol=1e-6)
     return route
 
@@ -108,6 +111,31 @@ def test_sets_of_levels_with_unknown_and_missing_ones(request, tmp_path, system)
     assert "#define THRIFTY_HAS_SETS 1\n" in program
     assert "THRIFTY_COLUMN_SIZE_M = 1" in header
     assert "THRIFTY_LEVEL_TOWN_TOWN_3" in header
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["table", "code"])
+@pytest.mark.parametrize("classes", ["two classes", "ten classes"])
+def test_rows_of_a_tree_of_purchases_choose_what_they_buy_next(request, tmp_path, classes, layout):
+    clf, X = request.getfixturevalue("trees_of_purchases")[classes]
+    assert clf.chain_.policy.is_mixed
+    route = assert_same_ways(clf, tmp_path, X, layout=layout)
+    assert len(np.unique(route)) > 2
+    assert "#define THRIFTY_HAS_TREE 1\n" in (tmp_path / "c" / "thrifty_model.c").read_text()
+
+
+def test_a_session_of_a_tree_takes_the_bytes_that_are_announced_and_needs_no_library(
+    trees_of_purchases, tmp_path
+):
+    needs("gcc", "nm")
+    for name, (clf, _) in trees_of_purchases.items():
+        exported = thrifty.export(clf, tmp_path / name)
+        assert exported.flash_bytes is None
+        program = '#include "thrifty_model.h"\nint size[sizeof(thrifty_session) == %d ? 1 : -1];\n'
+        (tmp_path / "size.c").write_text(program % exported.state_bytes)
+        run("gcc", "-std=c99", f"-I{tmp_path / name}", "-c", tmp_path / "size.c", "-o", tmp_path / "size.o")
+        run("gcc", "-std=c99", "-O3", "-ffreestanding", "-c", exported.files[1], "-o", tmp_path / "model.o")
+        assert not run("nm", "-u", tmp_path / "model.o", capture_output=True).stdout.strip()
 
 
 def test_a_session_refuses_what_was_not_asked_for_and_infinite_values(mixed, tmp_path):
@@ -198,7 +226,9 @@ def test_the_command_writes_source_and_counts_rows_that_move(mixed, cancer, tmp_
     assert "is not empty" in capsys.readouterr().err
 
 
-def test_what_a_device_cannot_do_is_refused_before_anything_is_written(mixed, cancer, tmp_path):
+def test_what_a_device_cannot_do_is_refused_before_anything_is_written(
+    mixed, trees_of_purchases, cancer, tmp_path
+):
     X, y = cancer
     linear = DynaModLinClassifier(GaussianNB(), gamma=0.1, **SMALL).fit(X[:, :4], y)
     cases = {
@@ -210,6 +240,7 @@ def test_what_a_device_cannot_do_is_refused_before_anything_is_written(mixed, ca
         "budget must be at least": (mixed, {"budgets": [0.01]}),
         "needs a chain": (LogisticRegression(), {}),
         "chain in front of a chain": (mixed.chain_.with_full(mixed.chain_), {}),
+        "settings of lines": (trees_of_purchases["two classes"][0], {"leaves": "int16"}),
     }
     for told, (system, settings) in cases.items():
         with pytest.raises(InvalidInputError, match=told):

@@ -12,6 +12,9 @@ A cut is the threshold itself, a float as a whole number in the same order, of 1
 where that takes fewer bytes, its number among the thresholds of its column, which a device looks up once for each
 value.
 
+The nodes of a tree of purchases, one stage after the other, have lists of the places that they hold and of the choices
+that lead on; the levels of all columns have a row of chances, one for each component of the mixture.
+
 In the layout "code" every tree is a function instead, of nested comparisons of floats, or of whole numbers where a
 processor has no floats, which returns the first value of a leaf, or its only one.
 """
@@ -25,8 +28,9 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats
-from thrifty.device.model import DeviceModel, leaf_unit, node_sets, point_table, score_unit
+from thrifty.device.model import DeviceModel, DeviceTree, leaf_unit, node_sets, point_table, score_unit
 from thrifty.engine.trees import TreeEnsemble
+from thrifty.engine.walk.mixture import FLOOR, NEGLIGIBLE, SERIES
 from thrifty.errors import InvalidInputError
 from thrifty.rows import key_words
 
@@ -403,6 +407,7 @@ def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> SourcePla
         "HAS_CALIBRATION": int(any(stage.slope != 1.0 or stage.shift.any() for stage in model.stages)),
         "IS_MIXED": int(is_mixed),
         "IS_NUMBER": int(not model.classes),
+        "HAS_TREE": int(model.tree is not None),
     }
     sum_bytes, n_sums = 4 if is_narrow_leaf else 8, n_scores + flags["GATE_IN_LEAVES"]
     _write_stages(tables, model, codes, trees.firsts, units, flags, bytes_of(types["number"]))
@@ -411,9 +416,12 @@ def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> SourcePla
     base = model.base if model.stages[0].carries else model.stages[0].start
     base = np.r_[np.zeros(n_sums - len(base)), base]
     tables.add("thrifty_sum", "base", _sums(model, base, is_narrow_leaf), sum_bytes)
-    if not is_even:
+    if not is_even or model.tree:
         tables.add("float", "costs", map(c_float, model.cost))
+    if model.tree:
+        _write_tree(tables, model.tree, n_order)
     state = -(-(sum_bytes * n_sums + bytes_of(types["code"]) * n_codes) // 2) * 2 + 8
+    state += 0 if model.tree is None else 10 * len(model.tree.mixture.share) + n_order + 8
     table_bytes = tables.n_bytes + trees.n_bytes
     return SourcePlan(
         tables=tables.texts,
@@ -515,6 +523,8 @@ def source_of(
         "N_CODES": plan.n_codes,
         "N_SUMS": model.n_scores + plan.flags["GATE_IN_LEAVES"],
         "CODES": _types(plan),
+        "STATE": _state(model),
+        "TREE": _tree_program(model),
         "UNIT": c_double(score_unit(model)),
         "ENUMS": _enums(model),
         "FLAGS": "\n".join(
@@ -530,6 +540,28 @@ def source_of(
         "CENTRE": c_double(model.centre),
     }
     return _filled("runtime.h", parts), _filled("runtime.c", parts), plan
+
+
+def _state(model: DeviceModel) -> str:
+    """What a session keeps for a tree of purchases."""
+    if model.tree is None:
+        return ""
+    n_components = len(model.tree.mixture.share)
+    return (
+        f"    double weight[{n_components}]; /* of components that the row may be of, and their numbers */\n"
+        f"    uint16_t near[{n_components}], n_near;\n"
+        f"    uint16_t node, next, visited;\n"
+        f"    uint8_t level[{len(model.order)}]; /* of columns */\n"
+    )
+
+
+def _tree_program(model: DeviceModel) -> str:
+    """The part of the program that chooses purchases."""
+    if model.tree is None:
+        return ""
+    sizes = {"N_COMPONENTS": len(model.tree.mixture.share), "N_CLASSES": len(model.classes)}
+    defined = "\n".join(f"#define {name} {value}u" for name, value in sizes.items())
+    return f"{defined}\n" + _filled("tree.c", {"SERIES": SERIES, "NEGLIGIBLE": c_double(NEGLIGIBLE)})
 
 
 def _types(plan: SourcePlan) -> str:
@@ -624,6 +656,45 @@ def _write_stages(
     if flags["HAS_GATES"]:
         tables.add("double", "score_cuts", map(c_double, cuts))
         tables.add("uint32_t", "score_starts", cut_starts)
+
+
+def _write_tree(tables: _Tables, tree: DeviceTree, n_order: int) -> None:
+    """Write the nodes of a tree of purchases, and the mixture."""
+    mixture, nodes = tree.mixture, tree.nodes
+    # Turns number the nodes of the next stage; here all nodes have one numbering.
+    first = np.cumsum([0] + [len(level) for level in tree.levels])
+    choices = [
+        (first[place + 1] + int(number), [int(one) for one in tells if one >= 0], price)
+        for place, level in enumerate(tree.levels[:-1])
+        for node in level
+        for number, tells, price in (
+            [(0, [], 1.0)]
+            if node.turn is None
+            else zip(node.turn.nodes.tolist(), node.turn.tells.tolist(), node.turn.prices, strict=True)
+        )
+    ]
+    n_choices = [1 if node.turn is None else len(node.turn.nodes) for node in nodes[:-1]]
+    ends = [np.zeros(0)] * n_order
+    for at, place in enumerate(mixture.columns.tolist()):
+        ends[place] = mixture.ends[mixture.offsets[at] : mixture.offsets[at + 1]]
+    starts = np.zeros(n_order, dtype=int)
+    starts[mixture.columns] = mixture.starts
+    tables.add("uint16_t", "held", np.concatenate([node.held for node in nodes]).tolist())
+    tables.add("uint32_t", "node_starts", np.cumsum([0] + [len(node.held) for node in nodes]).tolist())
+    tables.add("uint16_t", "n_held_by", [0, *(len(node.held) for node in nodes)])
+    tables.add("uint32_t", "choice_starts", np.cumsum([0, *n_choices]).tolist())
+    tables.add("uint16_t", "choice_nodes", [node for node, *_ in choices])
+    tables.add("double", "choice_prices", [c_double(price) for *_, price in choices])
+    tables.add("uint32_t", "tell_starts", np.cumsum([0] + [len(told) for _, told, _ in choices]).tolist())
+    tables.add("uint16_t", "tells", [place for _, told, _ in choices for place in told])
+    tables.add("int32_t", "ends", ordered(round_down(np.concatenate(ends))).tolist())
+    tables.add("uint32_t", "end_starts", np.cumsum([0] + [len(some) for some in ends]).tolist())
+    tables.add("uint32_t", "chance_starts", starts.tolist())
+    tables.add("float", "chances", map(c_float, mixture.tables.ravel()))
+    tables.add("double", "component_share", map(c_double, mixture.share))
+    tables.add("double", "least_chance", map(c_double, FLOOR * mixture.prior))
+    tables.add("uint16_t", "component_class", mixture.label.tolist())
+    tables.add("uint16_t", "component_group", mixture.group.tolist())
 
 
 def _write_points(tables: _Tables, model: DeviceModel, is_mixed: bool) -> None:

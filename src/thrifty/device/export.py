@@ -21,7 +21,9 @@ from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.table.table import Table
 from thrifty.engine.trees import TreeEnsemble
 from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.mixture import MixtureStage
 from thrifty.engine.walk.policy import Policy
+from thrifty.engine.walk.stage import nodes_of
 from thrifty.errors import InvalidInputError
 from thrifty.files import AnyPath, check_path, parse_bytes, write_atomically
 
@@ -44,7 +46,7 @@ class Exported:
         Identity of the system, which a server compares.
     flash_bytes, table_bytes, state_bytes : int or None
         Bytes of tables and program in flash (on a Cortex-M4 by GCC with ``-Os``), of the tables alone, and of one
-        session in RAM; None for ONNX, and the first for code.
+        session in RAM; None for ONNX, and the first for code and for a tree of purchases.
     most_steps : int
         Comparisons of a row that passes every stage by the longest ways.
     mean_steps : float or None
@@ -152,6 +154,12 @@ def export(
         np.inf if max_ram is None else parse_bytes(max_ram, "max_ram"),
     )
     is_limited = min(limits) < np.inf
+    is_tree = any(isinstance(node, MixtureStage) for stage in chain.stages for node in nodes_of(stage))
+    if is_tree and (is_limited or kind == "int16"):
+        raise InvalidInputError(
+            "leaves of 16 bits, max_flash and max_ram are settings of lines; this system is a tree of purchases. "
+            "Export it without them, or fit with StageOptions(structure='line') or `thrifty fit --structure line`."
+        )
 
     def points(of_cut: Chain) -> tuple[Policy, ...]:
         is_whole = of_cut.policy is chain.policy and not isinstance(system, Chain)
@@ -188,7 +196,7 @@ def export(
     return Exported(
         files=tuple(target / name for name in files),
         identity=identity,
-        flash_bytes=plan.flash_bytes if plan is not None and layout == "table" else None,
+        flash_bytes=None if plan is None or is_tree or layout == "code" else plan.flash_bytes,
         table_bytes=None if plan is None else plan.table_bytes,
         state_bytes=None if plan is None else plan.state_bytes,
         most_steps=int(sum(_longest(trees) for trees in model.ensembles)),
@@ -265,6 +273,12 @@ def _test_rows(chain: Chain, model: DeviceModel) -> list[TestRow]:
         for place in thresholds:
             is_inner = np.abs(single) < np.finfo(np.float32).max  # there is a float above it
             thresholds[place] += single[(trees.feature == place) & is_inner].tolist()
+    if model.tree is not None:
+        mixture = model.tree.mixture
+        for place, start, end in zip(
+            mixture.columns.tolist(), mixture.offsets, mixture.offsets[1:], strict=False
+        ):
+            thresholds[place] += round_down(mixture.ends[start:end]).tolist()
     rows = np.full((N_TEST_ROWS, len(model.names)), np.nan, dtype=np.float32)
     for values in rows:
         for place, column in enumerate(model.order.tolist()):
@@ -283,12 +297,18 @@ def _test_rows(chain: Chain, model: DeviceModel) -> list[TestRow]:
     walk = chain.walker.walk(reader, np.arange(N_TEST_ROWS), chain.policy)
     labels = chain.task.best(walk.scores) if model.classes else np.full(N_TEST_ROWS, -1)  # type: ignore[attr-defined]
     n_stages = len(model.stages)
+    last = np.minimum(walk.route, n_stages - 1)
+    n_held = np.array([stage.n_held for stage in model.stages])[last]
+    if model.tree is not None:
+        assert walk.node is not None  # rows of a tree have nodes
+        ends = zip(last.tolist(), walk.node.tolist(), strict=True)
+        n_held = np.array([len(model.tree.levels[place][node].held) for place, node in ends])
     return [
         TestRow(
             key,
             rows[key],
             DONE if route < n_stages else ASK_SERVER,
-            model.stages[min(route, n_stages - 1)].n_held,
+            int(n_held[key]),
             int(labels[key]),
         )
         for key, route in enumerate(walk.route.tolist())

@@ -1,13 +1,14 @@
 """Computation of a device as plain arrays: stages, gates, thresholds and prices of one chain.
 
-A device has one order of purchases, so that a row holds the first columns of this order. Every kind of stage becomes
-one form,
+A line has one order of purchases, so that a row holds the first columns of this order. Every kind of stage becomes one
+form,
 
     sums    = start + values of the leaves that the row reaches in the trees        start: carried scores, or constants
     scores  = slope * sums + shift
     gate    = first sum, or start of the gate + values of its own trees, less ``margin`` times the uncertainty
 
-and a row goes on iff its gate exceeds the threshold in force.
+and a row goes on iff its gate exceeds the threshold in force. In front of the last stage of a tree of purchases, the
+sums are those of a mixture, and a row that goes on chooses its next node.
 """
 
 from bisect import bisect_left
@@ -23,8 +24,9 @@ from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.tasks.regression import RegressionTask
 from thrifty.engine.trees import TreeEnsemble
 from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.mixture import Mixture, MixtureStage, TurnByGain
 from thrifty.engine.walk.policy import Policy
-from thrifty.engine.walk.stage import BoostedStage, CascadeStage, ConfidentStage, LeafStage, Stage
+from thrifty.engine.walk.stage import BoostedStage, CascadeStage, ConfidentStage, LeafStage, Stage, nodes_of
 from thrifty.errors import InvalidInputError
 from thrifty.rows import mix
 
@@ -70,6 +72,43 @@ class DeviceStage:
 
 
 @dataclass(frozen=True, eq=False)
+class DeviceNode:
+    """A set of purchases, and the choice of the next one.
+
+    Attributes
+    ----------
+    held : ndarray
+        Places in the order of purchase of the columns that are held, in the order of their factors.
+    turn : TurnByGain, optional
+        Choice of the node of the next stage, which tells places; its only node without one.
+    """
+
+    held: Ints
+    turn: TurnByGain | None
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceTree:
+    """A tree of purchases.
+
+    Attributes
+    ----------
+    mixture : Mixture
+        Over places in the order of purchase, and not columns.
+    levels : tuple of tuple of DeviceNode
+        Nodes of every stage; the last stage has one, which is scored by trees.
+    """
+
+    mixture: Mixture
+    levels: tuple[tuple[DeviceNode, ...], ...]
+
+    @property
+    def nodes(self) -> list[DeviceNode]:
+        """Nodes of all stages, one stage after the other."""
+        return [node for level in self.levels for node in level]
+
+
+@dataclass(frozen=True, eq=False)
 class DeviceModel:
     """A chain as a device walks it.
 
@@ -92,7 +131,9 @@ class DeviceModel:
     points : tuple of Policy
         Operating points; each is a mix of at most two rows of thresholds.
     cost : ndarray of shape (n_purchases + 1,)
-        Price of the first so many purchases.
+        Price of the first so many purchases; of a tree, zero and the price of each node.
+    tree : DeviceTree, optional
+        Nodes of a tree of purchases.
     """
 
     order: Ints
@@ -105,6 +146,7 @@ class DeviceModel:
     stages: tuple[DeviceStage, ...]
     points: tuple[Policy, ...]
     cost: Floats
+    tree: DeviceTree | None = None
 
     @property
     def n_scores(self) -> int:
@@ -136,11 +178,10 @@ def device_model(chain: Chain, points: tuple[Policy, ...]) -> DeviceModel:
             f"a gate by {mistakes.name} needs probabilities, which a device does not compute. Fit with the default "
             f"loss to export."
         )
-    if chain.walker.has_forks:
+    if chain.walker.has_forks and not isinstance(nodes_of(chain.stages[0])[0], MixtureStage):
         raise InvalidInputError(
-            "a system whose rows buy in orders of their own (a tree of purchases, which structure='auto' may find) "
-            "cannot be exported: a device has one order. Fit with StageOptions(structure='line') or `thrifty fit "
-            "--structure line`."
+            "a system whose rows buy in orders of their own by branches, as fits of version 0.3 may, cannot be exported. "
+            "Fit again."
         )
     if chain.price_list.by_row is not None:
         raise InvalidInputError(
@@ -153,13 +194,18 @@ def device_model(chain: Chain, points: tuple[Policy, ...]) -> DeviceModel:
     position[order] = np.arange(len(order))
     base = np.zeros(task.n_scores) if chain.base is None else chain.base
     held = [len(chain.walker.held_at(place)) for place in range(len(chain.stages))]
-    stages = tuple(
+    stages = [
         _stage(stage, n_held, position, len(order), task.n_scores)
         for stage, n_held in zip(chain.stages, held, strict=True)
-    )
-    used = np.tri(len(order) + 1, len(order), -1, dtype=bool)
-    bought = np.zeros((len(order) + 1, n_features), dtype=bool)
-    bought[:, order] = used
+    ]
+    tree = _tree(chain.stages, position)
+    if tree is not None:  # rows leave the mixture with the scores that they carried in
+        stages[-1] = replace(stages[-1], carries=False, start=base)
+        cost = np.r_[0.0, chain.cost_by_place[: len(tree.nodes)]]
+    else:
+        bought = np.zeros((len(order) + 1, n_features), dtype=bool)
+        bought[:, order] = np.tri(len(order) + 1, len(order), -1, dtype=bool)
+        cost = chain.price_list.cost_of_rows(bought, np.zeros(len(bought), dtype=bool))
     return DeviceModel(
         order=order,
         names=chain.schema.names,
@@ -168,10 +214,28 @@ def device_model(chain: Chain, points: tuple[Policy, ...]) -> DeviceModel:
         centre=task.centre if isinstance(task, RegressionTask) else 0.0,
         spread=task.spread if isinstance(task, RegressionTask) else 1.0,
         base=base,
-        stages=stages,
+        stages=tuple(stages),
         points=points,
-        cost=chain.price_list.cost_of_rows(bought, np.zeros(len(bought), dtype=bool)),
+        cost=cost,
+        tree=tree,
     )
+
+
+def _tree(stages: Sequence[Stage], position: Ints) -> DeviceTree | None:
+    """Nodes of a tree of purchases; None of a line."""
+    *levels, (last,) = (nodes_of(stage) for stage in stages)
+    mixtures = [node.mixture for level in levels for node in level if isinstance(node, MixtureStage)]
+    if not mixtures:
+        return None
+
+    def placed(node: Any) -> DeviceNode:
+        turn = node.turn
+        if turn is not None:
+            turn = replace(turn, tells=np.where(turn.tells < 0, -1, position[turn.tells]))
+        return DeviceNode(position[node.columns], turn)
+
+    nodes = (tuple(placed(node) for node in level) for level in (*levels, (last,)))
+    return DeviceTree(replace(mixtures[0], columns=position[mixtures[0].columns]), tuple(nodes))
 
 
 def _stage(stage: Stage, n_held: int, position: Ints, n_order: int, n_scores: int) -> DeviceStage:
@@ -186,14 +250,17 @@ def _stage(stage: Stage, n_held: int, position: Ints, n_order: int, n_scores: in
         return replace(trees, n_features=n_features, feature=place[trees.feature].astype(np.int32))
 
     plain: dict[str, Any] = {"n_held": n_held, "carries": False, "slope": 1.0, "shift": np.zeros(n_scores)}
-    if isinstance(stage, CascadeStage) and stage.turn is None:
-        calibration = stage.calibration
+    first = nodes_of(stage)[0]
+    if isinstance(first, MixtureStage) or (isinstance(stage, CascadeStage) and stage.turn is None):
+        calibration = first.calibration
         binary = len(calibration) == 2 and n_scores == 1
         slope, shift = (calibration[0], calibration[1:]) if binary else (calibration[-1], calibration[:-1])
-        own = {"carries": True, "start": np.zeros(0), "slope": float(slope), "shift": shift}
-        gate = None if stage.gate is None else placed(stage.gate, reads_scores=True)
+        plain |= {"carries": True, "start": np.zeros(0), "slope": float(slope), "shift": shift}
+        if isinstance(first, MixtureStage):
+            return DeviceStage(**plain, trees=TreeEnsemble.empty(n_order, n_scores), margin=-1.0)
+        gate = None if first.gate is None else placed(first.gate, reads_scores=True)
         margin = -1.0 if gate is None else 0.0
-        return DeviceStage(**plain | own, trees=placed(stage.trees), gate=gate, margin=margin)
+        return DeviceStage(**plain, trees=placed(first.trees), gate=gate, margin=margin)
     if isinstance(stage, ConfidentStage):
         return DeviceStage(**plain, trees=placed(stage.cheap), start=stage.base, margin=-1.0)
     if isinstance(stage, LeafStage):
@@ -204,8 +271,8 @@ def _stage(stage: Stage, n_held: int, position: Ints, n_order: int, n_scores: in
         start = float(stage.base[0])
         return DeviceStage(**plain, trees=trees, start=stage.base[1:], gate=gate, gate_start=start)
     raise InvalidInputError(
-        f"stages of trees can be exported; this system has a {type(stage).__name__}. Fit BudgetedClassifier or "
-        f"BudgetedRegressor with the default structure, or an estimator of DynaMod with trees."
+        f"stages of trees and trees of purchases can be exported; this system has a {type(first).__name__}. Fit "
+        f"BudgetedClassifier or BudgetedRegressor, or an estimator of DynaMod with trees."
     )
 
 

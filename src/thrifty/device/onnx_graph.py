@@ -3,16 +3,23 @@
 Trees are nodes ``TreeEnsemble`` of ai.onnx.ml 5 in double precision. A leaf of that operator has one value, so that
 trees with several outputs are written once for each. ONNX Runtime sends a missing value into a set of more than 32
 levels even where the node sends it elsewhere. So a missing level is -1 here, and a member of the sets it belongs to.
+
+In front of the last stage of a tree of purchases, rows are at nodes: what a row holds and where it may go are looked up
+by the number of its node, in constants that are padded where nodes differ. Sums of the mixture are the last terms of
+cumulative sums, which have an order; a component that is left out adds zero.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from thrifty.device.model import DeviceModel, DeviceStage, node_sets, point_table
+from thrifty.arrays import Ints
+from thrifty.device.model import DeviceModel, DeviceStage, DeviceTree, node_sets, point_table
 from thrifty.engine.trees import TreeEnsemble
+from thrifty.engine.walk.mixture import FLOOR, NEGLIGIBLE, SERIES, TurnByGain
 from thrifty.errors import InvalidInputError
 
 OPSET, ML_OPSET, IR_VERSION = 21, 5, 10
@@ -28,7 +35,8 @@ MISSING, NOTHING = -1.0, -2.0
 class _Graph:
     """Nodes and constants of a graph, as they are added."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix = prefix  # of names, which a graph shares with those within it
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
@@ -36,7 +44,7 @@ class _Graph:
         """Name of a constant."""
         from onnx import numpy_helper
 
-        name = f"constant_{len(self.constants)}"
+        name = f"{self.prefix}constant_{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(np.asarray(value, dtype=kind), name))
         return name
 
@@ -45,7 +53,7 @@ class _Graph:
         from onnx import helper
 
         domain = "ai.onnx.ml" if operator == "TreeEnsemble" else ""
-        names = [out or f"{operator}_{len(self.nodes)}"] + ["order"] * (operator == "TopK")
+        names = [out or f"{self.prefix}{operator}_{len(self.nodes)}"] + ["order"] * (operator == "TopK")
         names[1:] = [f"{names[0]}_{name}" for name in names[1:]]
         self.nodes.append(helper.make_node(operator, inputs, names, domain=domain, **attributes))
         return names[0]
@@ -60,8 +68,24 @@ class _Graph:
         """One column of a table, as a table."""
         return self.add("Gather", table, self.constant([number], np.int64), axis=1)
 
+    def last_sum(self, terms: str, n_terms: int, axis: int) -> str:
+        """Sum along an axis, whose terms are added in their order."""
+        sums = self.add("CumSum", terms, self.constant(axis, np.int64))
+        return self.add("Gather", sums, self.constant(n_terms - 1, np.int64), axis=axis)
+
     def file(self, inputs: dict[str, Any], outputs: dict[str, Any], about: dict[str, Any]) -> bytes:
         """The graph as a file; inputs and outputs have a type and a shape."""
+        from onnx import helper
+
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
+        graph = self.graph(inputs, outputs)
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="thrifty")
+        helper.set_model_props(model, {"thrifty": json.dumps(about)})
+        data: bytes = model.SerializeToString()
+        return data
+
+    def graph(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
+        """The graph; inputs and outputs have a type and a shape."""
         from onnx import TensorProto, helper
 
         ends = [
@@ -71,14 +95,9 @@ class _Graph:
             ]
             for some in (inputs.items(), outputs.items())
         ]
-        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
         read = {name for node in self.nodes for name in node.input}
         constants = [constant for constant in self.constants if constant.name in read]
-        graph = helper.make_graph(self.nodes, "thrifty", *ends, initializer=constants)
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="thrifty")
-        helper.set_model_props(model, {"thrifty": json.dumps(about)})
-        data: bytes = model.SerializeToString()
-        return data
+        return helper.make_graph(self.nodes, "thrifty", *ends, initializer=constants)
 
 
 def onnx_files(model: DeviceModel, identity: str, version: str) -> dict[str, bytes]:
@@ -99,16 +118,26 @@ def onnx_files(model: DeviceModel, identity: str, version: str) -> dict[str, byt
     files = {}
     for place, stage in enumerate(model.stages):
         graph, shape = _Graph(), ("DOUBLE", ["rows", model.n_scores])
-        inputs: dict[str, Any] = {"x": ("DOUBLE", ["rows", stage.n_held])}
-        carried = graph.constant([model.base])
-        if stage.carries and place:
-            carried, inputs["carried"] = "carried", shape
-        sums, scores, gate = _stage(graph, model, stage, "x", carried)
-        graph.add("Identity", sums, out="sums")
+        n_held = len(model.order) if model.tree else stage.n_held
+        inputs: dict[str, Any] = {"x": ("DOUBLE", ["rows", n_held])}
+        outputs = {"scores": shape, "gate": ("DOUBLE", ["rows"])}
+        if model.tree and place < len(model.stages) - 1:
+            inputs["node"] = outputs["next"] = ("INT64", ["rows"])
+            levels = _levels(graph, model.tree, n_held, "x")
+            sums, following = _mixture(graph, model.tree, place, levels, "node")
+            graph.add("Identity", following, out="next")
+            scores = _calibrated(graph, stage, sums)
+            gate = _uncertainty(graph, model, scores)
+        else:
+            carried = graph.constant([model.base])
+            if stage.carries and place:
+                carried, inputs["carried"] = "carried", shape
+            sums, scores, gate = _stage(graph, model, stage, "x", carried)
+            graph.add("Identity", sums, out="sums")
+            outputs["sums"] = shape
         _scaled(graph, model, scores, "scores")
         graph.add("Reshape", gate, graph.constant([-1], np.int64), out="gate")
-        outputs = {"scores": shape, "gate": ("DOUBLE", ["rows"]), "sums": shape}
-        held = [model.names[column] for column in model.order[: stage.n_held]]
+        held = [model.names[column] for column in model.order[:n_held]]
         files[f"thrifty_stage_{place}.onnx"] = graph.file(
             inputs, outputs, about | {"stage": place, "held": held}
         )
@@ -126,7 +155,8 @@ def _metadata(model: DeviceModel, identity: str, version: str) -> dict[str, Any]
         "levels": {model.names[column]: levels for column, levels in model.levels.items()},
         "classes": model.classes,
         "order": [model.names[column] for column in model.order],
-        "n_held": [stage.n_held for stage in model.stages],
+        "n_held": None if model.tree else [stage.n_held for stage in model.stages],
+        "nodes": _held_names(model, model.tree) if model.tree else None,
         "cost": model.cost.tolist(),
         "thresholds": np.clip(thresholds, -largest, largest).tolist(),
         # Words of 64 bits, which not every reader of JSON keeps.
@@ -137,26 +167,45 @@ def _metadata(model: DeviceModel, identity: str, version: str) -> dict[str, Any]
     }
 
 
+def _held_names(model: DeviceModel, tree: DeviceTree) -> list[list[list[str]]]:
+    """Columns that a row holds at each node of each stage."""
+    names = [model.names[column] for column in model.order]
+    return [[[names[place] for place in node.held] for node in level] for level in tree.levels]
+
+
 def _whole(model: DeviceModel, about: dict[str, Any]) -> bytes:
     """The graph that takes every row through all stages, and says at which it stops."""
     graph, n_stages = _Graph(), len(model.stages)
     in_order = graph.add("Gather", "x", graph.constant(model.order, np.int64), axis=1)
     limits = _limits(graph, model)
-    carried, stops, scores = graph.constant([model.base]), [], []
+    carried, stops, scores, paid = graph.constant([model.base]), [], [], []
+    flat = graph.constant([-1], np.int64)
+    node, n_before = graph.add("Mul", "key", graph.constant(0, np.int64)), 1
+    levels = _levels(graph, model.tree, len(model.order), in_order) if model.tree else ""
     for place, stage in enumerate(model.stages):
-        held = graph.add("Gather", in_order, graph.constant(np.arange(stage.n_held), np.int64), axis=1)
-        carried, score, gate = _stage(graph, model, stage, held, carried)
+        at_node = graph.add("Add", node, graph.constant(n_before if model.tree else stage.n_held, np.int64))
+        cost = graph.add("Gather", graph.constant(model.cost), at_node)
+        paid.append(graph.add("Reshape", cost, graph.constant([-1, 1], np.int64)))
+        if model.tree and place < n_stages - 1:
+            sums, node = _mixture(graph, model.tree, place, levels, node)
+            score = _calibrated(graph, stage, sums)
+            gate = _uncertainty(graph, model, score)
+            n_before += len(model.tree.levels[place])
+        else:
+            n_held = len(model.order) if model.tree else stage.n_held
+            held = graph.add("Gather", in_order, graph.constant(np.arange(n_held), np.int64), axis=1)
+            carried, score, gate = _stage(graph, model, stage, held, carried)
+            node = graph.add("Mul", "key", graph.constant(0, np.int64))
         goes_on = graph.add("Greater", gate, graph.column(limits, place))
         stops.append(graph.add("Not", goes_on))
         scores.append(score)
-    route, last = graph.constant([[n_stages]], np.int64), scores[-1]
+    route, last, cost = graph.constant([[n_stages]], np.int64), scores[-1], paid[-1]
     for place in range(n_stages - 1, -1, -1):
         route = graph.add("Where", stops[place], graph.constant(place, np.int64), route)
         last = graph.add("Where", stops[place], scores[place], last)
-    flat = graph.constant([-1], np.int64)
+        cost = graph.add("Where", stops[place], paid[place], cost)
     graph.add("Reshape", route, flat, out="route")
-    paid = model.cost[[stage.n_held for stage in model.stages] + [len(model.order)]]
-    graph.add("Gather", graph.constant(paid), "route", out="cost")
+    graph.add("Reshape", cost, flat, out="cost")
     _scaled(graph, model, last, "scores")
     outputs = {"route": ("INT64", ["rows"]), "scores": ("DOUBLE", ["rows", model.n_scores])}
     if model.classes and model.n_scores == 1:
@@ -216,8 +265,7 @@ def _stage(
     if stage.gate_first:
         gate = graph.column(sums, 0)
         sums = graph.add("Gather", sums, graph.constant(np.arange(n_scores) + 1, np.int64), axis=1)
-    scores = graph.add("Mul", sums, graph.constant(stage.slope))
-    scores = graph.add("Add", scores, graph.constant([stage.shift]))
+    scores = _calibrated(graph, stage, sums)
     if stage.gate is not None:
         read = graph.add("Concat", x, scores, axis=1)
         summed = _trees(graph, model, stage, stage.gate, read)
@@ -226,6 +274,158 @@ def _stage(
         doubt = graph.add("Mul", graph.constant(stage.margin), _uncertainty(graph, model, scores))
         gate = graph.add("Sub", gate, doubt)
     return sums, scores, gate
+
+
+def _calibrated(graph: _Graph, stage: DeviceStage, sums: str) -> str:
+    """Calibrated scores."""
+    scores = graph.add("Mul", sums, graph.constant(stage.slope))
+    return graph.add("Add", scores, graph.constant([stage.shift]))
+
+
+# -- trees of purchases ----------------------------------------------------------------------------
+
+
+def _padded(lists: Sequence[Sequence[Any]], value: Any) -> Any:
+    """Lists of different lengths as an array."""
+    width = max(*map(len, lists), 1)
+    return np.array([[*one, *[value] * (width - len(one))] for one in lists])
+
+
+def _levels(graph: _Graph, tree: DeviceTree, n_order: int, x: str) -> str:
+    """Rows of the chances of the mixture that belong to cells; a last column has that behind them, of ones."""
+    mixture = tree.mixture
+    ends, starts = [np.empty(0)] * n_order, np.zeros(n_order, dtype=int)
+    starts[mixture.columns] = mixture.starts
+    for at, place in enumerate(mixture.columns.tolist()):
+        ends[place] = mixture.ends[mixture.offsets[at] : mixture.offsets[at + 1]]
+    cells = graph.add("Unsqueeze", x, graph.constant([2], np.int64))
+    above = graph.cast(graph.add("Greater", cells, graph.constant(_padded(ends, np.inf))), "INT64")
+    level = graph.add("ReduceSum", above, graph.constant([2], np.int64), keepdims=0)
+    missing = graph.constant([[len(own) + 1 for own in ends]], np.int64)
+    level = graph.add("Where", graph.add("IsNaN", x), missing, level)
+    level = graph.add("Add", level, graph.constant([starts], np.int64))
+    ones = graph.add("Mul", graph.column(level, 0), graph.constant(0, np.int64))
+    ones = graph.add("Add", ones, graph.constant(len(mixture.tables), np.int64))
+    return graph.add("Concat", level, ones, axis=1)
+
+
+def _mixture(graph: _Graph, tree: DeviceTree, place: int, levels: str, node: str) -> tuple[str, str]:
+    """Sums of a stage of the mixture for rows at its nodes, and the nodes that they would go on to."""
+    mixture, nodes = tree.mixture, tree.levels[place]
+    n_order = max(int(one.held.max(initial=0)) for one in tree.nodes) + 1
+    chances = graph.constant(np.vstack([mixture.tables, np.ones((1, len(mixture.share)))]), np.float32)
+    weight = graph.constant([mixture.share])
+    for factor in _padded([one.held.tolist() for one in nodes], n_order).T:
+        at = graph.add("Gather", graph.constant(factor, np.int64), node)
+        at = graph.add("Reshape", at, graph.constant([-1, 1], np.int64))
+        cell = graph.add("GatherElements", levels, at, axis=1)
+        chance = graph.add("Gather", chances, graph.add("Reshape", cell, graph.constant([-1], np.int64)))
+        weight = graph.add("Mul", weight, graph.cast(chance, "DOUBLE"))
+    total = graph.last_sum(weight, len(mixture.share), 1)
+    scale = graph.add("Div", graph.constant(1.0), total)
+    scale = graph.add("Where", graph.add("Greater", total, graph.constant(0.0)), scale, graph.constant(0.0))
+    weight = graph.add("Mul", weight, graph.add("Reshape", scale, graph.constant([-1, 1], np.int64)))
+    least = np.zeros_like(_padded(_members(mixture.label), 0), dtype=np.float64)
+    least[:, 0] = FLOOR * mixture.prior
+    scores = _logarithm(graph, _by_group(graph, weight, mixture.label, least))
+    if mixture.n_classes == 2:
+        scores = graph.add("Sub", graph.column(scores, 1), graph.column(scores, 0))
+    matters = graph.add("Greater", weight, graph.constant(NEGLIGIBLE))
+    near = graph.add("Where", matters, weight, graph.constant(0.0))
+    return scores, _next_node(graph, tree, place, near, node)
+
+
+def _members(group: Ints) -> list[list[int]]:
+    """Components of each group."""
+    return [np.flatnonzero(group == one).tolist() for one in np.unique(group)]
+
+
+def _by_group(graph: _Graph, weight: str, group: Ints, start: Any = 0.0) -> str:
+    """Sums of the weights of components of each group, from some numbers on."""
+    members = _padded(_members(group), len(group))
+    zero = graph.add("Mul", graph.column(weight, 0), graph.constant(0.0))
+    terms = graph.add("Concat", weight, zero, axis=1)
+    terms = graph.add("Gather", terms, graph.constant(members, np.int64), axis=1)
+    return graph.last_sum(graph.add("Add", terms, graph.constant(start)), members.shape[1], 2)
+
+
+def _impurity_kept(graph: _Graph, weight: str, group: Ints) -> str:
+    """Sum of the squared masses of groups over their sum, of each row."""
+    mass, n_groups = _by_group(graph, weight, group), len(np.unique(group))
+    total = graph.last_sum(mass, n_groups, 1)
+    kept = graph.add("Div", graph.last_sum(graph.add("Mul", mass, mass), n_groups, 1), total)
+    is_any = graph.add("Greater", total, graph.constant(0.0))
+    return graph.add("Where", is_any, kept, graph.constant(0.0))
+
+
+def _logarithm(graph: _Graph, value: str) -> str:
+    """Logarithms of numbers from 2^-64 to one, as ``log_of`` of the mixture adds them up."""
+    power, root = graph.constant(0.0), graph.constant(0.7071067811865476)
+
+    def doubled(n_times: int, is_small: str) -> tuple[str, str]:
+        larger = graph.add("Mul", value, graph.constant(2.0**n_times))
+        less = graph.add("Sub", power, graph.constant(float(n_times)))
+        return graph.add("Where", is_small, larger, value), graph.add("Where", is_small, less, power)
+
+    for n_times in (32, 16, 8, 4, 2, 1):  # as often as leaves the number below the root, and once more
+        larger = graph.add("Mul", value, graph.constant(2.0**n_times))
+        value, power = doubled(n_times, graph.add("Less", larger, root))
+    value, power = doubled(1, graph.add("Less", value, root))
+    one = graph.constant(1.0)
+    ratio = graph.add("Div", graph.add("Sub", value, one), graph.add("Add", value, one))
+    square, total = graph.add("Mul", ratio, ratio), graph.constant(0.0)
+    for n in range(SERIES, 0, -2):
+        total = graph.add("Add", graph.add("Mul", total, square), graph.constant(1.0 / n))
+    total = graph.add("Mul", graph.add("Mul", graph.constant(2.0), ratio), total)
+    return graph.add("Add", total, graph.add("Mul", power, graph.constant(0.6931471805599453)))
+
+
+def _next_node(graph: _Graph, tree: DeviceTree, place: int, near: str, node: str) -> str:
+    """Nodes that rows go on to: those whose best column gains most for its price."""
+    mixture, nodes = tree.mixture, tree.levels[place]
+    turns = [node.turn or TurnByGain(np.zeros(1, int), np.empty((1, 0), int), np.ones(1)) for node in nodes]
+    following = graph.constant(_padded([turn.nodes.tolist() for turn in turns], 0), np.int64)
+    if all(len(turn.nodes) == 1 for turn in turns):
+        return graph.add("Reshape", graph.add("Gather", following, node), graph.constant([-1], np.int64))
+    wanted = np.unique(np.concatenate([turn.tells[turn.tells >= 0] for turn in turns]))
+    number = {int(column): at for at, column in enumerate(wanted.tolist())} | {-1: len(wanted)}
+    at = mixture.places(wanted)
+    rows = np.concatenate([mixture.starts[one] + np.arange(mixture.n_levels[one]) for one in at])
+    first = np.cumsum([0, *mixture.n_levels[at]])
+    of_column = _padded([list(range(*ends)) for ends in pairwise(first.tolist())], len(rows))
+    # One level after another, which takes the memory of one: row by row its chances, and what is kept behind it.
+    body = _Graph("level_")
+    chance = body.cast("chance", "DOUBLE")
+    body.add("Identity", _impurity_kept(body, body.add("Mul", near, chance), mixture.group), out="kept")
+    chances = graph.constant(mixture.tables[rows], np.float32)
+    ends = {"chance": ("FLOAT", [len(mixture.share)])}, {"kept": ("DOUBLE", None)}
+    kept = graph.add("Scan", chances, body=body.graph(*ends), num_scan_inputs=1)
+    now = _impurity_kept(graph, near, mixture.group)
+    nothing = graph.add(
+        "Unsqueeze", graph.add("Mul", now, graph.constant(0.0)), graph.constant([0], np.int64)
+    )
+    terms = graph.add("Concat", kept, nothing, axis=0)
+    terms = graph.add("Gather", terms, graph.constant(of_column, np.int64), axis=0)
+    gain = graph.add("Sub", graph.last_sum(terms, of_column.shape[1], 1), now)
+    gain = graph.add("Max", gain, graph.constant(0.0))
+    gain = graph.add("Concat", gain, graph.add("Sub", nothing, graph.constant(1.0)), axis=0)
+    gain = graph.add("Transpose", gain, perm=[1, 0])
+    # Where a node has fewer choices, or a choice fewer columns, than others: a gain of minus one.
+    width = max(turn.tells.shape[1] for turn in turns)
+    tells = [
+        [[number[one] for one in told] + [len(wanted)] * (width - len(told)) for told in turn.tells.tolist()]
+        for turn in turns
+    ]
+    told = graph.constant(_padded(tells, [len(wanted)] * width), np.int64)
+    told = graph.add("Reshape", graph.add("Gather", told, node), graph.constant([0, -1], np.int64))
+    gain = graph.add("GatherElements", gain, told, axis=1)
+    gain = graph.add("Reshape", gain, graph.constant([0, -1, width], np.int64))
+    best = graph.add("ReduceMax", gain, graph.constant([2], np.int64), keepdims=0)
+    prices = graph.constant(_padded([turn.prices.tolist() for turn in turns], 1.0))
+    worth = graph.add("Div", best, graph.add("Gather", prices, node))
+    choice = graph.add("ArgMax", worth, axis=1, keepdims=1)
+    taken = graph.add("GatherElements", graph.add("Gather", following, node), choice, axis=1)
+    return graph.add("Reshape", taken, graph.constant([-1], np.int64))
 
 
 def _uncertainty(graph: _Graph, model: DeviceModel, scores: str) -> str:

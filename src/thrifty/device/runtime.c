@@ -89,6 +89,14 @@ typedef struct {
 #define SCORE_CODES (THRIFTY_IS_CODE ? THRIFTY_N_COLUMNS : N_ORDER)
 /* Place of the code of a column, the held-th. */
 #define PLACE(held) (THRIFTY_IS_CODE ? order[held] : (held))
+#if THRIFTY_HAS_TREE
+/* Place of the column to give next, the first of its node that the row lacks. */
+#define NEXT(session) ((session)->next)
+#define HOLDS_ALL(session) holds_all(session)
+#else
+#define NEXT(session) ((session)->n_held)
+#define HOLDS_ALL(session) ((session)->n_held >= stages[(session)->stage].n_held)
+#endif
 /* Scores stand behind the gate where leaves have both. */
 #define FIRST_SCORE THRIFTY_GATE_IN_LEAVES
 
@@ -330,18 +338,27 @@ static double visit(thrifty_session *session, const thrifty_code *codes)
     return gate;
 }
 
+@TREE@
 /* Visit every stage whose columns the row holds, until one keeps it. */
 static void advance(thrifty_session *session, const thrifty_code *codes)
 {
     IN_TABLE thrifty_point *point = &points[session->point];
     IN_TABLE double *in_force = &thresholds[THRIFTY_N_STAGES * (uint32_t)(session->upper ? point->upper : point->lower)];
-    while (session->stage < THRIFTY_N_STAGES && session->n_held >= stages[session->stage].n_held) {
+    while (session->stage < THRIFTY_N_STAGES && HOLDS_ALL(session)) {
+#if THRIFTY_HAS_TREE
+        const double gate = visit_node(session, codes);
+#else
         const double gate = visit(session, codes);
+#endif
         if (!(gate > in_force[session->stage])) {
             session->status = THRIFTY_DONE;
             return;
         }
         session->stage++;
+#if THRIFTY_HAS_TREE
+        if (session->stage < THRIFTY_N_STAGES)
+            session->node = next_node(session);
+#endif
     }
     session->status = session->stage < THRIFTY_N_STAGES ? 0 : THRIFTY_ASK_SERVER;
 }
@@ -365,6 +382,11 @@ void thrifty_start_at(thrifty_session *session, uint64_t key, int point)
         COPY(session->score[k], base[k]);
     session->n_held = 0;
     session->stage = 0;
+#if THRIFTY_HAS_TREE
+    session->node = session->visited = 0;
+    for (k = 0; k < N_ORDER; k++)
+        *(volatile uint8_t *)&session->level[k] = NOT_HELD; /* no memset either */
+#endif
     session->point = (uint16_t)(point < 0 || point >= THRIFTY_N_POINTS ? 0 : point);
 #if THRIFTY_IS_MIXED
     session->upper = (mix(mix(key + 1u) + points[session->point].seed) >> 11) < points[session->point].limit;
@@ -382,8 +404,22 @@ void thrifty_start(thrifty_session *session, uint64_t key)
 
 int thrifty_next(const thrifty_session *session)
 {
-    return session->status ? session->status : (int)order[session->n_held];
+    return session->status ? session->status : (int)order[NEXT(session)];
 }
+
+#if !THRIFTY_COMPARES_FLOATS || THRIFTY_HAS_TREE
+/* Floats as whole numbers in the same order, both zeros 0, missing values above all others. */
+static int32_t ordered(uint32_t bits)
+{
+    int32_t number = (int32_t)bits;
+    if (number < 0) {
+        number = (int32_t)(0x80000000u - bits);
+        if (number < -0x7f800000)
+            number = INT32_MAX;
+    }
+    return number;
+}
+#endif
 
 /* Code of a column, the held-th, from the bits of a float; infinities are larger or smaller than every other number. */
 static thrifty_code code_of(unsigned held, uint32_t bits)
@@ -407,13 +443,7 @@ static thrifty_code code_of(unsigned held, uint32_t bits)
     return given.value;
 #else
     {
-        /* Floats as whole numbers in the same order, both zeros 0, missing values above all others. */
-        int32_t number = (int32_t)bits;
-        if (number < 0) {
-            number = (int32_t)(0x80000000u - bits);
-            if (number < -0x7f800000)
-                number = INT32_MAX;
-        }
+        const int32_t number = ordered(bits);
 #if !THRIFTY_LOOKS_UP
         (void)held;
         return THRIFTY_IS_CODE && IS_MISSING(number) ? THRIFTY_MISSING : number;
@@ -439,20 +469,54 @@ static thrifty_code code_of(unsigned held, uint32_t bits)
 #endif
 }
 
+#if THRIFTY_HAS_TREE
+/* Level of a column in the mixture. */
+static uint8_t level_of(unsigned place, uint32_t bits)
+{
+    const uint32_t first = end_starts[place], end = end_starts[place + 1u];
+    const int32_t number = ordered(bits);
+    uint32_t at = first;
+    if (number > 0x7f800000 || IS_MISSING(code_of(place, bits)))
+        return (uint8_t)(end - first + 1u);
+    while (at < end && ends[at] < number)
+        at++;
+    return (uint8_t)(at - first);
+}
+#endif
+
+static void put(thrifty_session *session, uint32_t bits)
+{
+    const unsigned place = NEXT(session);
+    session->code[PLACE(place)] = code_of(place, bits);
+#if THRIFTY_HAS_TREE
+    session->level[place] = level_of(place, bits);
+#endif
+    session->n_held++;
+    if (HOLDS_ALL(session))
+        advance(session, session->code);
+}
+
 static int take(thrifty_session *session, uint32_t bits)
 {
     if (session->status || (bits & 0x7fffffffu) == 0x7f800000u)
         return THRIFTY_REFUSED;
-    session->code[PLACE(session->n_held)] = code_of(session->n_held, bits);
-    session->n_held++;
-    if (session->n_held >= stages[session->stage].n_held)
-        advance(session, session->code);
+    put(session, bits);
     return 0;
 }
 
 int thrifty_walk(thrifty_session *session, uint64_t key, const float *row)
 {
     thrifty_start(session, key);
+#if THRIFTY_HAS_TREE
+    while (!session->status) {
+        union {
+            float value;
+            uint32_t bits;
+        } given;
+        given.value = row[order[NEXT(session)]];
+        put(session, given.bits);
+    }
+#else
     while (!session->status) {
         const unsigned end = stages[session->stage].n_held;
 #if THRIFTY_COMPARES_FLOATS && !THRIFTY_HAS_GATES && !THRIFTY_HAS_LEVELS
@@ -472,6 +536,7 @@ int thrifty_walk(thrifty_session *session, uint64_t key, const float *row)
         session->n_held = (uint16_t)end;
         advance(session, codes);
     }
+#endif
     return session->status;
 }
 
@@ -541,7 +606,9 @@ int thrifty_label(const thrifty_session *session)
 
 float thrifty_cost(const thrifty_session *session)
 {
-#if THRIFTY_EVEN_COSTS
+#if THRIFTY_HAS_TREE
+    return costs[session->n_held > n_held_by[session->visited] ? session->node + 1u : session->visited];
+#elif THRIFTY_EVEN_COSTS
     return @PRICE@ * (float)session->n_held;
 #else
     return costs[session->n_held];

@@ -26,7 +26,7 @@
 @ENUMS@
 typedef struct {
     thrifty_sum score[@N_SUMS@];
-    thrifty_code code[@N_CODES@]; /* of columns, and of scores that gates read */
+@STATE@    thrifty_code code[@N_CODES@]; /* of columns, and of scores that gates read */
     uint16_t n_held;
     uint16_t stage;
     uint16_t point;
