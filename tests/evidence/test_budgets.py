@@ -1,3 +1,5 @@
+import copy
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -6,7 +8,7 @@ from hypothesis import strategies as st
 from thrifty import BudgetedClassifier, Chain, Policy, hold_budget
 from thrifty.engine.evidence.budgets import CostBounds, within_budget
 from thrifty.engine.evidence.evidence import Evidence
-from thrifty.engine.evidence.thresholds import measured
+from thrifty.engine.evidence.thresholds import measured, with_points_between
 from thrifty.engine.full.model import CallableFull
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.tasks.classes import BinaryTask
@@ -123,8 +125,11 @@ def test_an_estimator_is_held_as_its_chain_is_and_stays_what_it_was(cascade):
     assert clf.chain_ is before
     by_chain = hold_budget(clf.chain_, batch, 2.0)
     assert isinstance(by_chain, Chain)
-    np.testing.assert_array_equal(held.route(batch), by_chain.route(batch))
-    assert len(held.chain_.policy) == len(clf.chain_.policy)
+    without_rows = copy.copy(clf)
+    del without_rows.evidence_
+    np.testing.assert_array_equal(hold_budget(without_rows, batch, 2.0).route(batch), by_chain.route(batch))
+    # With the rows of its fit, an estimator moves its thresholds, and leaves fewer rows to their keys.
+    assert clf.evidence_.share_by_lot(held.chain_.policy) < 0.25 * clf.evidence_.share_by_lot(by_chain.policy)
 
 
 @pytest.mark.slow
@@ -221,7 +226,7 @@ def test_a_bill_is_bounded_at_thresholds_on_the_way():
 
 
 def test_an_estimator_moves_its_thresholds_and_says_what_chance_decides(cascade):
-    clf, batch, _ = cascade
+    clf = cascade[0]
     cheap, dear = clf.chain_.policy.cost[[0, -1]]
     spent = [clf.at(budget=budget, mix=False) for budget in np.linspace(cheap, dear + 1.0, 7)]
     assert all(one.share_by_lot_ == 0.0 and not one.chain_.policy.is_mixed for one in spent)
@@ -229,5 +234,21 @@ def test_an_estimator_moves_its_thresholds_and_says_what_chance_decides(cascade)
         one.expected_cost_ <= budget
         for one, budget in zip(spent, np.linspace(cheap, dear + 1.0, 7), strict=True)
     )
-    mixed = hold_budget(clf, batch, 2.0)
-    assert clf.at(budget=2.0).share_by_lot_ < 0.1 * mixed.share_by_lot_
+    mixed = clf.evidence_.share_by_lot(clf.chain_.policy.within(2.0))
+    assert clf.at(budget=2.0).share_by_lot_ < 0.1 * mixed
+
+
+def test_points_between_have_their_own_means_and_leave_fewer_rows_to_their_keys():
+    evidence = rows_between(0)
+    ends = ends_of(evidence)
+    finer = with_points_between(ends, evidence)
+    np.testing.assert_allclose([finer.cost, finer.score], evidence.weighted_means(finer.thresholds))
+    assert len(finer) == 9
+    assert (np.diff(finer.cost) > 0).all()
+    for budget in np.linspace(1.0, 11.0, 20):
+        within = finer.within(budget)
+        assert within.expected_cost == pytest.approx(budget)
+        assert within.expected_score >= ends.within(budget).expected_score
+        assert evidence.share_by_lot(within) < 0.15
+    backwards = rows_between(0, is_backwards=True)
+    assert len(with_points_between(ends_of(backwards), backwards)) == 2  # no point that is worse than a mix

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.frozen import FrozenEstimator
@@ -128,7 +128,6 @@ def crafted(data, **changes):
         ({"name": "CascadeRegressor"}, "suit its task"),
         ({"model_prices": {"$dict": [["bayes", 1.0]]}}, "have a price of each estimator"),
         ({"reference": "svm"}, "refer to an estimator"),
-        ({"refitted": {"$dict": [["svm", 0.9]]}}, "refit estimators of its router"),
         ({"pooling": None}, "combine its estimators"),
         ({"parameters": {"$dict": [["fit", 1]]}}, "be a parameter of CascadeClassifier"),
     ],
@@ -276,6 +275,7 @@ def test_columns_are_read_where_that_is_worth_its_seconds(rows, monkeypatch, few
     )
     assert cascade.reads_columns_ == reads
     assert cascade.model_prices_ == {"old": 1.0, "young": 1.0}
+    assert not cascade.retrained_  # functions cannot be trained
     forced = CascadeClassifier(models, columns=True, random_state=0).fit(table[FIT], y[FIT])
     assert forced.reads_columns_
     assert forced.decision_seconds_ == dear
@@ -311,6 +311,42 @@ def test_a_report_has_the_plain_alternatives_beside_the_plan(cascade, regressor,
     facts = measure(regressor, X, t, n_boot=40)
     assert facts.score.name == "R2"
     assert facts.score.value[facts.start] == pytest.approx(regressor.score(X, t), abs=0.15)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::thrifty.errors.NothingSavedWarning")
+def test_the_best_estimator_on_half_of_the_columns_is_beside_the_plan(cascade, rows, monkeypatch, few_trees):
+    table, y = rows
+    noise = np.random.default_rng(0).normal(size=(len(table), 5))
+    wide = table.assign(**{f"noise{column}": noise[:, column] for column in range(5)}).round(3)
+
+    def measured(ask, n_rows):
+        name, seen = ask.args
+        return Seconds(0.0, 0.1 if name == "bayes" else {10: 4.0, 5: 3.0}[seen.numbers.shape[1]])
+
+    monkeypatch.setattr("thrifty.learners.routing.model_cascade.measure_seconds", measured)
+    monkeypatch.setattr("thrifty.learners.routing.model_cascade._seconds_to_decide", lambda *_: 0.0)
+    forest = ExtraTreesClassifier(30, random_state=0)
+    models = [("bayes", GaussianNB()), ("forest", forest)]
+    assert not cascade.retrained_  # prices that are given are of models, not of columns
+    cascade = CascadeClassifier(models, columns=False, random_state=0).fit(wide[FIT], y[FIT])
+    [fewer] = cascade.retrained_
+    assert fewer.columns == tuple(table.columns)  # the noise is left out
+    *_, plain = cascade.alternatives_
+    assert (plain.name, plain.cost) == ("forest on 5 of 10 columns", 3.0)
+    fitted = clone(forest).fit(table[FIT], y[FIT])
+    assert plain.score == pytest.approx(fitted.score(table[NEW], y[NEW]), abs=0.06)
+    assert f"on 5 of 10 columns it has {plain.score:.3f} for 3" in cascade.explain()
+    data = to_bytes(cascade, full="outside")
+    again = from_bytes(data, estimators={name: one.estimator for name, one in cascade.models_.items()})
+    assert again.alternatives_[-1][:3] == plain[:3]
+    rivals = {rival.name: rival for rival in measure(again, wide[NEW], y[NEW], n_boot=20).rivals}
+    assert rivals["forest on 5 of 10 columns, out of fold"].cost == (3.0,)
+    contents = unpack(data)
+    [stored] = [one for one in contents.facts["objects"] if one.get("how") == "on 5 of 10 columns"]
+    stored["model"] = "svm"
+    with pytest.raises(InvalidInputError, match="compare with estimators of its router"):
+        from_bytes(pack(Contents(contents.facts, contents.arrays)))
 
 
 def test_one_threshold_is_the_best_of_all_that_can_be_tried(cascade):

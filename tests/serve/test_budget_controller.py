@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from thrifty import evidence_of
 from thrifty.engine.full.model import CallableFull
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.purchases.readers import Ledger
@@ -108,6 +109,18 @@ def test_a_long_time_in_which_the_target_cannot_be_spent_is_no_leave_to_overspen
     # The rest of one window's budget at most is spent on top.
     assert costs.sum() <= 2.0 * len(costs) + WINDOW * (chain.policy.cost[-1] - 2.0) / 2 * 1.2
     np.testing.assert_allclose(means(costs[4000:]), 2.0, rtol=0.02)
+
+
+def test_with_the_rows_of_the_fit_keys_decide_about_few_rows_and_the_target_is_held(chain):
+    X = rows(2000, 0)
+    evidence = evidence_of(chain, X, np.zeros(len(X), dtype=int))
+    lots = []
+    for of_fit in (None, evidence):
+        controller = BudgetController(chain, target=2.0, evidence=of_fit)
+        costs = stream(controller, chain, rows(4000, 1))
+        assert means(costs)[-1] == pytest.approx(2.0, rel=0.03)
+        lots.append(evidence.share_by_lot(controller.chain_at_setpoint.policy))
+    assert lots[1] < 0.5 * lots[0]
 
 
 def test_a_target_can_be_changed_while_rows_come(chain):

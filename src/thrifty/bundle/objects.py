@@ -7,7 +7,7 @@ Attributes that follow from the chain (labels, columns, threshold) are not writt
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, get_args
 
 import numpy as np
@@ -90,6 +90,7 @@ from thrifty.learners.routing.model_cascade import (
     CascadeClassifier,
     CascadeRegressor,
     ModelCascade,
+    Retrained,
     Seconds,
 )
 from thrifty.learners.routing.quality import QualityModel, TextReader
@@ -106,7 +107,7 @@ _PLAIN: tuple[type, ...] = (
     *(AbsentFull, PrecomputedFull, StoredModel, Impute, Scale, KernelScores, LinearScores),
     *(Cascades, Log, Pooling, Programme, Routes, Calibration, QualityModel, TextReader, CostCertificate),
     *(ForeignTrees, LevelSets, StageOptions, Prices, Certificate, ClassLoss, RankedQueries, FitRecord),
-    *(BoostedOptions, LeafOptions, LinearOptions, Schema, Seconds),
+    *(BoostedOptions, LeafOptions, LinearOptions, Schema, Seconds, Retrained),
 )
 _SHARED: tuple[type, ...] = (BinaryTask, MulticlassTask, RankingTask, RegressionTask, Mixture)
 for _class in (*_PLAIN, *_SHARED):
@@ -423,7 +424,7 @@ class SavedCascade:
     decision_seconds: float
     reference: str | None
     largest_loss: float | None = None
-    refitted: dict[str, float] = field(default_factory=dict)
+    retrained: tuple[Retrained, ...] = ()
     pooling: Pooling | None = None
 
     @classmethod
@@ -451,7 +452,7 @@ class SavedCascade:
             cascade.decision_seconds_,
             cascade.reference_,
             getattr(cascade, "largest_loss_", None),
-            dict(cascade.refitted_),
+            cascade.retrained_,
             getattr(cascade, "pooling_", None),
         )
 
@@ -476,7 +477,7 @@ class SavedCascade:
                 if is_classifier
                 else self.pooling is None
             ),
-            "refit estimators of its router": set(self.refitted) <= set(state.pool),
+            "compare with estimators of its router": {one.model for one in self.retrained} <= set(state.pool),
             "measure its estimators": not self.seconds or set(self.seconds) == names,
         }
         for rule, holds in rules.items():
@@ -503,7 +504,7 @@ class SavedCascade:
             "decision_seconds_": self.decision_seconds,
             "reads_columns_": state.model is not None,
             "reference_": self.reference,
-            "refitted_": self.refitted,
+            "retrained_": self.retrained,
             "n_features_in_": n_columns,
             "_levels": self.schema.levels,
         }

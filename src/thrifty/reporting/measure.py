@@ -736,13 +736,12 @@ def _measure_cascade(
     new = router.read_log(rows, **log).log
     others = []
     for plain in cascade.alternatives_:
-        cost, quality = router.state_.means_under(plain.rule, new)
-        name, score = plain.name, float(scale(quality))
+        name, cost, score = plain.name.replace("these rows", "the rows of the plan"), plain.cost, plain.score
         if plain.is_refitted:  # no model of it is kept
-            name, score = (
-                f"{plain.name.replace('these rows', 'the rows of the plan')}, out of fold",
-                plain.score,
-            )
+            name = f"{name}, out of fold"
+        else:
+            cost, quality = router.state_.means_under(plain.rule, new)
+            score = float(scale(quality))
         others.append(Rival(name, (cost,), (score,)))
     for name, rival in rivals.items():
         if not isinstance(rival, ModelCascade) or rival.score_name != cascade.score_name:

@@ -31,6 +31,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
+from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.evidence.thresholds import with_points_between
 from thrifty.engine.purchases.receipts import Reader
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import SLACK, Policy
@@ -172,6 +174,8 @@ class BudgetController:
         Whether rows pay only for what is bought for them, and nothing for the columns that they come with.
     spending : Spending, optional
         What rows before have paid, of the same window; None begins anew.
+    evidence : Evidence, optional
+        Held-out rows of the fit. With them there are points between those of the fit, and keys decide about few rows.
 
     Attributes
     ----------
@@ -188,6 +192,7 @@ class BudgetController:
         cap: float | None = None,
         is_at_hand_free: bool = False,
         spending: Spending | None = None,
+        evidence: Evidence | None = None,
     ) -> None:
         if window < 1:
             raise InvalidInputError(f"the window of a budget must have at least 1 row; got {window!r}.")
@@ -197,6 +202,8 @@ class BudgetController:
                 "a budget can be held only between operating points whose costs are known, and those of this chain "
                 "are not. Serve what a fit has made, or leave the budget out."
             )
+        if evidence is not None:
+            policy = with_points_between(policy, evidence)
         self._policy, self._window, self._cap = policy, window, cap
         self._cheapest, self._dearest = float(policy.cost[0]), float(policy.cost[-1])
         if isinstance(system, Chain):

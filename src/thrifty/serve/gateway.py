@@ -309,4 +309,5 @@ class Gateway(BaseGateway[Model | ServedCascade]):
             cap=self.config.budget_cap,
             is_at_hand_free=bool(self.providers),
             spending=self._spending,
+            evidence=getattr(model.system, "evidence_", None),
         )

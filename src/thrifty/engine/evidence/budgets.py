@@ -25,7 +25,7 @@ from thrifty.engine.evidence.collect import learned_chain_of
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.frontier import efficient
 from thrifty.engine.evidence.hypothesis_tests import trials_of
-from thrifty.engine.evidence.thresholds import thresholds_between
+from thrifty.engine.evidence.thresholds import thresholds_between, with_points_between
 from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.table.table import Table
 from thrifty.engine.walk.chain import Chain
@@ -34,6 +34,9 @@ from thrifty.errors import InvalidInputError, InvalidParameterError
 from thrifty.rows import key_chance
 
 System = TypeVar("System")
+
+N_BETWEEN_FOR_BATCH = 63
+"""Points between two neighbours by which one batch spends its budget (no command chose it)."""
 
 
 def within_budget(policy: Policy, budget: float, evidence: Evidence | None, *, mix: bool = True) -> Policy:
@@ -77,11 +80,12 @@ def hold_budget(system: System, X: Any, budget: float, *, seed: int | None = Non
     For a batch whose rows are all known, without a certificate; for future rows, use ``certified(X, y, budget=...)`` of
     an estimator.
 
-        argmax  mean cost   subject to   mean cost <= budget,   over mixes of two neighbouring operating points
+        argmax  mean cost   subject to   mean cost <= budget,   over operating points and thresholds between them
 
     A system with a single gate has an operating point for every threshold; with several gates the first one is varied,
-    unless the system was fitted with operating points, as a cascade is. Which rows follow which of two points is
-    pseudo-random, a fixed function of the row. The full model is not called.
+    unless the system was fitted with operating points, as a cascade is: its thresholds move between two points, past
+    the gate scores of the rows of its fit. Which rows of equal scores go on is pseudo-random, a fixed function of the
+    row. The full model is not called.
 
     Parameters
     ----------
@@ -123,7 +127,8 @@ def hold_budget(system: System, X: Any, budget: float, *, seed: int | None = Non
     reader = chain.reader(X)
     if reader.n_samples == 0:
         return system
-    held = chain.at(_hold(chain, reader, budget, chain.policy.seed if seed is None else seed))
+    evidence = getattr(system, "evidence_", None)
+    held = chain.at(_hold(chain, reader, budget, chain.policy.seed if seed is None else seed, evidence))
     if isinstance(system, Chain):
         return held  # type: ignore[return-value]  # the chain is the system
     other = copy.copy(system)
@@ -132,33 +137,43 @@ def hold_budget(system: System, X: Any, budget: float, *, seed: int | None = Non
     return other
 
 
-def _hold(chain: Chain, reader: Table, budget: float, seed: int) -> Policy:
-    """Most expensive point within the budget, mixed with the next one as far as the budget allows."""
+def _hold(chain: Chain, reader: Table, budget: float, seed: int, evidence: Evidence | None) -> Policy:
+    """Most expensive point within the budget, mixed with the next one as far as the budget allows.
+
+    With evidence, the next one are thresholds on the way to the next point, by which few rows are sent elsewhere.
+    """
     policy = chain.policy if chain.policy.is_measured else _every_cut(chain, reader)
     policy = replace(policy, seed=seed)
 
-    def paid_at(point: int) -> Floats:
+    def paid_at(policy: Policy, point: int) -> Floats:
         return chain.at(policy.at(point)).cost(reader)
 
-    lower, upper = 0, len(policy)
-    paid = paid_at(lower)
-    least = float(paid.mean())
-    if least > budget * (1 + SLACK):
-        raise InvalidParameterError(
-            "budget",
-            f"must be at least {least:.6g}, the mean cost of the cheapest route; got {budget!r}. Raise the budget, or "
-            f"let the cheap model buy fewer features.",
-        )
-    while upper - lower > 1:
-        middle = (lower + upper) // 2
-        cost = paid_at(middle)
-        if cost.mean() <= budget * (1 + SLACK):
-            lower, paid = middle, cost
-        else:
-            upper = middle
+    def dearest_within(policy: Policy) -> tuple[int, Floats]:
+        """The dearest point within the budget, and what rows pay at it."""
+        lower, upper, paid = 0, len(policy), paid_at(policy, 0)
+        if paid.mean() > budget * (1 + SLACK):
+            raise InvalidParameterError(
+                "budget",
+                f"must be at least {paid.mean():.6g}, the mean cost of the cheapest route; got {budget!r}. Raise the "
+                f"budget, or let the cheap model buy fewer features.",
+            )
+        while upper - lower > 1:
+            middle = (lower + upper) // 2
+            cost = paid_at(policy, middle)
+            if cost.mean() <= budget * (1 + SLACK):
+                lower, paid = middle, cost
+            else:
+                upper = middle
+        return lower, paid
+
+    lower, paid = dearest_within(policy)
+    if evidence is not None and lower + 1 < len(policy):
+        policy = with_points_between(policy, evidence, N_BETWEEN_FOR_BATCH, lower)
+        lower, paid = dearest_within(policy)
+    upper = lower + 1
     if upper == len(policy):
         return _only(policy.at(lower), chain)
-    extra, purse = paid_at(upper) - paid, budget * len(paid) - paid.sum()
+    extra, purse = paid_at(policy, upper) - paid, budget * len(paid) - paid.sum()
     chance = key_chance(reader.keys(np.arange(reader.n_samples)), policy.seed)
     values, tie_group = np.unique(chance, return_inverse=True)
     spent = np.r_[0.0, np.cumsum(np.bincount(tie_group, weights=extra))]

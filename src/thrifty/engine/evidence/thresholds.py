@@ -21,6 +21,7 @@ Of a single gate every threshold is a position in the order of its scores, and c
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,6 +51,9 @@ whose steps lie beside those of the served one (no command chose it)."""
 CLEARLY = 4.0
 """Standard errors by which thresholds on the way must do worse than a mix to be left: the points that are mixed were
 chosen on the same rows, which favours them by about two (no command chose it)."""
+
+N_BETWEEN = 7
+"""Points between two neighbours of a policy whose budget moves while it serves (no command chose it)."""
 
 BLOCK = 2**15
 """Rows times prices that are processed together, to save the overhead of calls where there are few rows."""
@@ -226,24 +230,11 @@ def thresholds_between(
     if len(tied) > 1 and new is None and np.ptp(evidence.gate[tied, stage]) == 0.0:
         score, margin = evidence.gate[tied[0], stage], TIE_MARGIN * float(np.std(evidence.gate[:, stage]))
         points[2:, stage] = np.clip(points[2:, stage], score - margin, score + margin)
-    weight = evidence.weights
-    paid, quality = (
-        np.array(values, dtype=np.float64)
-        for values in zip(*(evidence.at_point(point)[1:] for point in points), strict=True)
-    )
-    cost = np.average(paid, weights=weight, axis=1)
-    if not cost[0] <= cost[2] <= cost[3] <= cost[1] or cost[0] == cost[1]:
+    means = _MeansBetween.of(mix, evidence, points)
+    paid, score = means.cost, means.score
+    if not paid[0] <= paid[2] <= paid[3] <= paid[1] or paid[0] == paid[1]:
         return mix
-    part = (cost - cost[0]) / (cost[1] - cost[0])
-    excess = quality - np.outer(1.0 - part, quality[0]) - np.outer(part, quality[1])
-    gain = np.average(excess, weights=weight, axis=1)
-    error = np.sqrt(np.average(np.square(excess[2] - gain[2]), weights=weight) / weight.sum())
-    # Means are those of the policy, which may be of other rows, plus what these rows gain.
-    paid, score = (
-        mean[mix.lower] + part * (mean[mix.upper] - mean[mix.lower]) for mean in (mix.cost, mix.score)
-    )
-    score += gain
-    if gain[2] < -CLEARLY * error or score[2] < score[0] - TIE:
+    if means.gain[2] < -CLEARLY * means.error[2] or score[2] < score[0] - TIE:
         return mix
     inserted = [2, 3] if len(tied) > 1 else [2]
     policy = replace(
@@ -253,6 +244,73 @@ def thresholds_between(
         score=np.insert(mix.score, mix.upper, score[inserted]),
     )
     return policy.at(mix.upper, mix.upper + len(inserted) - 1)
+
+
+def with_points_between(
+    policy: Policy, evidence: Evidence, n_between: int = N_BETWEEN, after: int | None = None
+) -> Policy:
+    """The policy with thresholds on the way between neighbours as further points, where they are as good as a mix.
+
+    Chance then decides between points that differ in few rows, at any budget. By default they are inserted between all
+    neighbours, else ``after`` one point only.
+    """
+    if not (evidence.n_stages and policy.is_measured):
+        return policy
+    finer = policy
+    for lower in range(len(policy) - 2, -1, -1) if after is None else [after]:
+        mix = policy.at(lower, lower + 1)
+        ends = policy.thresholds[lower : lower + 2]
+        path = _Path.of(evidence.gate, *ends)
+        steps = np.unique(np.linspace(0, len(path.stages), n_between + 2).astype(np.intp))[1:-1]
+        points = np.array([*ends, *(path.at(n_steps) for n_steps in steps)])
+        means = _MeansBetween.of(mix, evidence, points)
+        is_good = (means.gain >= -CLEARLY * means.error) & (means.score >= means.score[:2].min() - TIE)
+        dearest = np.maximum.accumulate(np.r_[means.cost[0], means.cost[2:]])
+        is_good[2:] &= (means.cost[2:] > dearest[:-1]) & (means.cost[2:] < means.cost[1])
+        kept = np.flatnonzero(is_good[2:]) + 2
+        finer = replace(
+            finer.at(0),
+            thresholds=np.insert(finer.thresholds, lower + 1, points[kept], axis=0),
+            cost=np.insert(finer.cost, lower + 1, means.cost[kept]),
+            score=np.insert(finer.score, lower + 1, means.score[kept]),
+        )
+    return finer
+
+
+class _MeansBetween(NamedTuple):
+    """Means of points on the way between two that are mixed, which come first.
+
+    Attributes
+    ----------
+    cost, score : ndarray of shape (n_points,)
+        Means of the policy, which may be of other rows, plus what the points gain on the rows of the evidence.
+    gain, error : ndarray of shape (n_points,)
+        By how much a point scores more than the mix of its cost, and the standard error of that.
+    """
+
+    cost: Floats
+    score: Floats
+    gain: Floats
+    error: Floats
+
+    @classmethod
+    def of(cls, mix: Policy, evidence: Evidence, points: Floats) -> "_MeansBetween":
+        """Means of some points on the rows of the evidence."""
+        weight = evidence.weights
+        paid, quality = (
+            np.array(values, dtype=np.float64)
+            for values in zip(*(evidence.at_point(point)[1:] for point in points), strict=True)
+        )
+        cost = np.average(paid, weights=weight, axis=1)
+        step = cost[1] - cost[0]
+        part = (cost - cost[0]) / (step if step > 0.0 else np.inf)
+        excess = quality - np.outer(1.0 - part, quality[0]) - np.outer(part, quality[1])
+        gain = np.average(excess, weights=weight, axis=1)
+        spread = np.average(np.square(excess - gain[:, None]), weights=weight, axis=1)
+        cost, score = (
+            mean[mix.lower] + part * (mean[mix.upper] - mean[mix.lower]) for mean in (mix.cost, mix.score)
+        )
+        return cls(cost, score + gain, gain, np.sqrt(spread / weight.sum()))
 
 
 @dataclass(frozen=True, eq=False)

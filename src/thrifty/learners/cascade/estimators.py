@@ -12,7 +12,7 @@ import numpy as np
 from thrifty.arrays import Floats
 from thrifty.engine.evidence.collect import training_fingerprints
 from thrifty.engine.evidence.measures import check_floors, recalls_at, with_classes, within_floors
-from thrifty.engine.evidence.thresholds import measured
+from thrifty.engine.evidence.thresholds import measured, with_points_between
 from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, held_out_rows
 from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.table.columns import column_types
@@ -538,7 +538,8 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             )
         budget = check_goal(may_be_none=True, budget=budget).get("budget")
         other = self._without_certificate()
-        task, policy, evidence = self._learned.task, self._learned.policy, self._evidence()
+        task, evidence = self._learned.task, self._evidence()
+        policy = with_points_between(self._learned.policy, evidence)
         floors = check_floors(min_recall, task.classes)
         recalls = recalls_at(evidence, policy.thresholds, len(task.classes))
         # Scores of the rows that recalls are of.

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GroupKFold
@@ -28,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.engine.evidence.certificate import Certificate
 from thrifty.engine.evidence.evidence import Evidence
-from thrifty.engine.full.crossfit import TrainingRows, cross_fit_full
+from thrifty.engine.full.crossfit import TrainingRows, cross_fit_full, fit_copy
 from thrifty.engine.full.model import AbsentFull, FullModel, ask_model, is_estimator
 from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.purchases.readers import Delivery, Ledger
@@ -65,6 +66,8 @@ _LARGEST_LOSS = 10.0
 """Squared errors are cut at so many times the mean one of the best estimator, where a plan for numbers is learned."""
 _WORTH_IT = 0.95
 """Share of the price of the best estimator for which a plan that is as good must exist."""
+_IMPORTANCE_ROWS = 2000
+"""Most rows from which trees learn which half of the columns is the better one."""
 _BUDGETS = np.array([0.1, 0.2, 0.35, 0.5, 1.0])
 """Shares of the price of the best estimator at which plans with and without columns are compared."""
 _SLOWER, _LEAST_SECONDS = 3.0, 0.5
@@ -80,7 +83,32 @@ class Alternative(NamedTuple):
     rule: Thresholds
     """The estimators that it asks, by their places in ``router_.pool_``, and the confidence at which it stops."""
     is_refitted: bool = False
-    """Whether the estimator learned from the rows of this fit alone; there is no such model for new rows."""
+    """Whether its estimator was trained for the comparison alone; there is no such model for new rows."""
+
+
+@dataclass(frozen=True)
+class Retrained:
+    """The best estimator trained otherwise, to compare the plan with; no model of it is kept.
+
+    Attributes
+    ----------
+    model : str
+        Name of the estimator.
+    how : str
+        How it was trained, in words.
+    quality : float
+        Mean quality, out of fold.
+    price_ratio : float
+        Its price as a share of that of the estimator.
+    columns : tuple of str
+        Columns that it reads, where these are not all.
+    """
+
+    model: str
+    how: str
+    quality: float
+    price_ratio: float = 1.0
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -258,7 +286,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             self._learn_scale(rows, outputs)
             self.router_ = self._plan(rows, outputs, budget, batch_size, seed)
             self._learn_combination(rows, outputs[:, [[*models].index(name) for name in self.router_.pool_]])
-            self.refitted_ = {} if reference is not None else self._refitted(models, rows)
+            self.retrained_ = () if reference is not None else self._retrained(models, rows, outputs, seed)
             self._mention_no_gain()
             self._mention_refit()
         return self
@@ -328,11 +356,8 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
     def _prices(self, rows: TrainingRows, batch_size: int) -> dict[str, float]:
         """Price of a row of each model: as given, or measured seconds."""
         given = self.model_prices
-        self.seconds_: dict[str, Seconds] = {}
+        self.seconds_ = {} if given is not None else self._measured(rows)
         if given is None:
-            places = np.arange(min(len(rows.y), batch_size))
-            for name in self.models_:
-                self.seconds_[name] = measure_seconds(partial(self._ask, name, rows.table), len(places))
             return {name: one.of_row(batch_size) for name, one in self.seconds_.items()}
         lacking = [name for name in self.models_ if not isinstance(given, Mapping) or name not in given]
         if lacking or len(given) > len(self.models_):
@@ -349,30 +374,73 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             )
         return prices
 
-    def _refitted(self, models: Mapping[str, Any], rows: TrainingRows) -> dict[str, float]:
-        """Mean quality out of fold of the best estimator, where it was fitted before, if these rows had taught it.
+    def _measured(self, rows: TrainingRows) -> dict[str, Seconds]:
+        """Seconds that each estimator takes for calls."""
+        n_rows = min(len(rows.y), self.batch_size)
+        return {name: measure_seconds(partial(self._ask, name, rows.table), n_rows) for name in self.models_}
 
-        Empty where it is cross-fitted already, or has no ``fit`` that works on these rows.
+    def _retrained(
+        self, models: Mapping[str, Any], rows: TrainingRows, outputs: Floats, seed: int
+    ) -> tuple[Retrained, ...]:
+        """The best estimator on half of the columns, and where it was fitted before, refitted on these rows.
+
+        Nothing of an estimator that has no ``fit``, or none that works on these rows or without a column.
         """
-        name = self.router_.best_model
-        if not isinstance(models[name], FrozenEstimator):
-            return {}
-        called = f"the estimator {name!r}"
+        name, results = self.router_.best_model, []
+        model, outputs = models[name], outputs[:, [*models].index(name)]
         try:
             with _naming(name):
-                again = clone(models[name].estimator)
-                outputs = cross_fit_full(again, rows, n_jobs=self.n_jobs, name=called).outputs
+                if isinstance(model, FrozenEstimator):
+                    model, called = clone(model.estimator), f"the estimator {name!r}"
+                    outputs = cross_fit_full(model, rows, n_jobs=self.n_jobs, name=called).outputs
+                    quality = float(self._quality(rows.y, outputs[:, None]).mean())
+                    results.append(Retrained(name, "refitted on these rows", quality))
+                if self.seconds_ and rows.X.shape[1] > 1:
+                    results.append(self._on_half_of_columns(name, model, rows, outputs, seed))
         except ThriftyError:  # a model that only predicts
-            return {}
-        return {name: float(self._quality(rows.y, outputs[:, None]).mean())}
+            pass
+        return tuple(results)
+
+    def _on_half_of_columns(
+        self, name: str, model: Any, rows: TrainingRows, outputs: Floats, seed: int
+    ) -> Retrained:
+        """An estimator on the half of the columns that trees use most, measured as the estimators are.
+
+        One fit: that of the first fold. What it loses there, against the estimator that reads all columns and learned
+        from the same rows, is taken from the quality of that one.
+        """
+        held_out, train = np.flatnonzero(rows.folds == 0), np.flatnonzero(rows.folds != 0)
+        some = train[:: -(-len(train) // _IMPORTANCE_ROWS)]
+        kind = ExtraTreesClassifier if len(rows.task.classes) else ExtraTreesRegressor
+        trees = kind(30, min_samples_leaf=5, random_state=seed).fit(rows.X[some], rows.y[some])
+        n_columns = len(trees.feature_importances_)
+        columns = np.sort(np.argsort(-trees.feature_importances_, kind="stable")[: n_columns // 2])
+        fewer, other = rows.with_columns(columns), copy.copy(self)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OptimisticFullModelWarning)
+            fitted = FrozenEstimator(fit_copy(model, fewer, train))
+            own = cross_fit_full(fitted, fewer.take(held_out), name=f"the estimator {name!r}")
+        other.models_ = {name: own.model}
+        quality = self._quality(rows.y[held_out], np.stack([outputs[held_out], own.outputs], axis=1))
+        lost = (quality[:, 0] - quality[:, 1]).mean()
+        [seconds] = other._measured(fewer).values()
+        ratio = seconds.of_row(self.batch_size) / self.seconds_[name].of_row(self.batch_size)
+        return Retrained(
+            name,
+            f"on {len(columns)} of {n_columns} columns",
+            float(np.clip(self._quality(rows.y, outputs[:, None]).mean() - lost, 0.0, 1.0)),
+            ratio,
+            tuple(self.schema_.names[column] for column in columns),
+        )
 
     @property
     def alternatives_(self) -> tuple[Alternative, ...]:
         """Plain alternatives: each estimator alone, and the best pair with one threshold for what the plan may spend.
 
-        A pair asks its second estimator where the first one is not sure enough. Where the best estimator was fitted
-        before, the last one is that estimator if it learns from the rows of this fit alone: the rows of its first
-        training would come on top. All are evaluated out of fold.
+        A pair asks its second estimator where the first one is not sure enough. The last ones are the best estimator
+        trained otherwise (``retrained_``): if it was fitted before, on the rows of this fit alone, to which those of
+        its first training would come on top; and where seconds are measured, on the better half of the columns. All
+        are evaluated out of fold.
         """
         router, log = self.router_, self.router_.state_.log
         pool = [str(name) for name in router.pool_]
@@ -389,12 +457,10 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             Alternative(name, cost, self.score_of(quality), rule)
             for (name, rule), (cost, quality) in zip(named, means, strict=True)
         ]
-        for name, quality in self.refitted_.items():
-            same = others[pool.index(name)]
-            score = self.score_of(quality)
-            others.append(
-                Alternative(f"{name} refitted on these rows", same.cost, score, same.rule, is_refitted=True)
-            )
+        for one in self.retrained_:
+            same, score = others[pool.index(one.model)], self.score_of(one.quality)
+            name, cost = f"{one.model} {one.how}", one.price_ratio * same.cost
+            others.append(Alternative(name, cost, score, same.rule, is_refitted=True))
         return tuple(others)
 
     @property
@@ -432,12 +498,15 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
     def _mention_refit(self) -> None:
         """Warn where the best estimator, refitted on these rows alone, beats every plan by a standard error."""
         most = float(self.router_.frontier_.score.max())
-        for name, quality in self.refitted_.items():
-            if quality - most > np.sqrt(max(most * (1.0 - most), 0.0) / len(self.router_.state_.log)):
+        for one in self.retrained_:
+            gain = one.quality - most
+            if not one.columns and gain > np.sqrt(
+                max(most * (1.0 - most), 0.0) / len(self.router_.state_.log)
+            ):
                 warnings.warn(
-                    f"{name}, fitted again on these rows alone, has {self.score_name} {self.score_of(quality):.4g} out "
-                    f"of fold, and the best plan {self.score_of(most):.4g}. Fit it on all labelled rows first, also on "
-                    f"those of its first training.",
+                    f"{one.model}, fitted again on these rows alone, has {self.score_name} "
+                    f"{self.score_of(one.quality):.4g} out of fold, and the best plan {self.score_of(most):.4g}. Fit "
+                    f"it on all labelled rows first, also on those of its first training.",
                     NothingSavedWarning,
                     stacklevel=3,
                 )
@@ -556,11 +625,13 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         state = self.router_.state_
         best = state.best_single
         alone, score = self.score_of(float(state.single_quality[best])), self.score_name
-        again = [self.score_of(quality) for quality in self.refitted_.values()]
-        refitted = f"; refitted on these rows it has {again[0]:.3f}" if again else ""
+        again = ""
+        for one in self.retrained_:
+            price = f" for {one.price_ratio * state.single_cost[best]:.3g}" if one.columns else ""
+            again += f"; {one.how} it has {self.score_of(one.quality):.3f}{price}"
         return (
             f"expected {score} {self.expected_score_:.3f} for {self.expected_cost_:.3g} a row; {state.names[best]} "
-            f"alone has {alone:.3f} for {state.single_cost[best]:.3g}{refitted}"
+            f"alone has {alone:.3f} for {state.single_cost[best]:.3g}{again}"
         )
 
     def start(self, x: Any, key: Any = None) -> ModelSession:
@@ -784,10 +855,11 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
     frontier_, expected_cost_, expected_score_, share_by_lot_, certificate_
         As of ``ModelRouter``; scores are accuracies, or with ``reference`` the agreement with that estimator.
     alternatives_ : tuple of Alternative
-        Each estimator alone, the best pair with one threshold for what the plan may spend, and where the best estimator
-        was fitted before, that one fitted on these rows instead; out of fold.
-    refitted_ : dict of str to float
-        The last one's name and mean quality; empty where there is none.
+        Each estimator alone, the best pair with one threshold for what the plan may spend, and those of
+        ``retrained_``; out of fold.
+    retrained_ : tuple of Retrained
+        The best estimator trained otherwise: fitted on these rows, where it was fitted before, and on the better half
+        of the columns, where seconds are measured.
     task_, schema_ : Task, Schema
         Encoding of labels, and names and types of the columns.
     pooling_ : Pooling
@@ -866,7 +938,7 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
     ----------
     models_, model_prices_, seconds_, decision_seconds_, reads_columns_, router_, frontier_, expected_cost_
         As of ``CascadeClassifier``.
-    share_by_lot_, certificate_, alternatives_, refitted_, task_, schema_, reference_
+    share_by_lot_, certificate_, alternatives_, retrained_, task_, schema_, reference_
         As of ``CascadeClassifier``. Qualities of the plan are one minus the squared error divided by
         ``largest_loss_``, and not below 0.
     largest_loss_ : float
