@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import BayesianRidge, Ridge
 from sklearn.naive_bayes import GaussianNB
@@ -68,14 +67,11 @@ def rows_of(n_classes):
     """Tumours: benign or malignant; and, as a third class, benign ones that are large; without classes, a size.
 
     With one class they are documents: grades of size, and queries of ten. In words, the points are a category. Where
-    rows are to part, the radius says which of two other columns tells the label, or which of four is the number.
+    rows are to part, the radius says which of two other columns tells the label.
     """
-    if n_classes in ("parted", "parted numbers"):
+    if n_classes == "parted":
         rng = np.random.default_rng(0)
         table = pd.DataFrame(rng.normal(size=(1_020, 5)).round(3), columns=list(COSTS))
-        if n_classes == "parted numbers":
-            table["radius"] = rng.integers(0, 4, len(table)).astype(float)
-            return table, table.to_numpy()[np.arange(len(table)), 1 + table["radius"].astype(int)]
         return table, np.where(
             np.where(table["radius"] > 0, table["texture"] + 0.8, table["area"] - 0.8) > 0, "high", "low"
         )
@@ -109,9 +105,8 @@ def n_classes_of(name):
     """Classes of the rows that a thing is fitted on."""
     special = {
         WORDS: "words",
-        NUMBERS[-1]: "parted numbers",
         ROUTER: "models",
-        BY_TREE: "parted",
+        **dict.fromkeys(TREES, "parted"),
         CASCADES[1]: 0,
     }
     if name in special:
@@ -175,7 +170,6 @@ NUMBERS = (
     "a regressor before a regressor",
     "DynaModGbrtRegressor",
     "a regressor of a quantile",
-    "branches that predict numbers",
 )
 QUANTILE = {"loss": "pinball", "quantile": 0.7, "tolerance": 0.2}
 
@@ -195,11 +189,12 @@ def regressor(f0, **loss):
     )
 
 
-WORDS, BY_ROW, FUNCTION, CHEAPER, BY_TREE = OTHERS = (
+WORDS, BY_ROW, FUNCTION, CHEAPER, *TREES = OTHERS = (
     "a cascade over words",
     "a cascade of prices by row",
     "a cascade of prices by a function of the row",
     "a cascade with a discount",
+    "a tree of purchases",
     "a tree of purchases before a single gate",
 )
 
@@ -267,9 +262,10 @@ def other_things():
     for name, prices in ((BY_ROW, ROW_PRICES), (FUNCTION, TOLD), (CHEAPER, DISCOUNT)):
         made[name] = cascade(full()).set_params(feature_costs=None, prices=prices).fit(table[TRAIN], y[TRAIN])
     table, y = rows_of("parted")
-    gate = recipes()["DynaModGbrtClassifier"](DecisionTreeClassifier(max_depth=7, random_state=0))
-    behind = FrozenEstimator(gate.fit(table[TRAIN], y[TRAIN]))
-    made[BY_TREE] = choosing_by_row(cascade(behind)).fit(table[PARTED], y[PARTED])
+    deep = DecisionTreeClassifier(max_depth=7, random_state=0)
+    gate = recipes()["DynaModGbrtClassifier"](deep).fit(table[TRAIN], y[TRAIN])
+    for name, behind in zip(TREES, (deep, FrozenEstimator(gate)), strict=True):
+        made[name] = choosing_by_row(cascade(behind)).fit(table[PARTED], y[PARTED])
     return made
 
 
@@ -320,11 +316,6 @@ def every_thing():
         regressor(BayesianRidge(), **QUANTILE),
     ]
     fitted = [one.fit(table[TRAIN], y[TRAIN]) for one in rivals]
-    table, y = rows_of("parted numbers")
-    by_row = regressor(ExtraTreesRegressor(50, random_state=0))
-    with pytest.MonkeyPatch.context() as patch:  # few rows show no clear lead
-        patch.setattr("thrifty.learners.cascade.learn.CLEARLY_BETTER", -10.0)
-        fitted.append(by_row.fit(table[PARTED], y[PARTED]))
     numbers = dict(zip(NUMBERS, (alone, from_bytes(to_bytes(alone)), behind, *fitted), strict=True))
     table, y = rows_of(1)
     alone = ranker(BayesianRidge()).fit(table[TRAIN], y[TRAIN, 0], qid=y[TRAIN, 1])
@@ -357,7 +348,6 @@ REFUSED = {
     ("DynaModLinClassifier", "device"): "has a LinearStage",
     **{(name, "device"): "has a ForeignStage" for name in THINGS if name.startswith("ConfidenceRouter")},
     ("a cascade that prices mistakes", "device"): "needs probabilities",
-    (NUMBERS[-1], "device"): "orders of their own",
     (BY_ROW, "device"): "prices that differ by row",
     (FUNCTION, "device"): "prices that differ by row",
 }
@@ -431,7 +421,7 @@ def test_every_row_has_a_route_and_pays_for_the_distinct_purchases_on_it(thing, 
     assert route.shape == cost.shape == (120,)
     assert cost.min() >= 0.0
     assert cost.max() <= sum(COSTS.values()) + 1.0
-    assert thing[1].chain_.has_forks if thing[0] in (BY_TREE, NUMBERS[-1]) else True
+    assert thing[1].chain_.has_forks if thing[0] in TREES else True
 
 
 @pytest.mark.slow
@@ -695,7 +685,7 @@ def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends
     name, inner = thing
     prices = inner.chain_.price_list
     if name in (*NUMBERS, *RANKINGS, WORDS):
-        loss = QUANTILE if name == NUMBERS[-2] else {}
+        loss = QUANTILE if name == NUMBERS[-1] else {}
         front = (
             ranker(FrozenEstimator(inner)) if name in RANKINGS else regressor(FrozenEstimator(inner), **loss)
         )
@@ -784,15 +774,15 @@ def test_a_function_reads_columns_by_name_and_refuses_other_names(thing, rows, f
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*recipes(), NUMBERS[0], RANKINGS[0], BY_TREE])
+@pytest.mark.parametrize("name", [*recipes(), NUMBERS[0], RANKINGS[0], TREES[0]])
 def test_a_sweep_fits_it_behind_one_full_model(name):
     table, y = rows_of(n_classes_of(name))
     numbers = {NUMBERS[0]: regressor, RANKINGS[0]: ranker}
-    kind = "BudgetedClassifier" if name == BY_TREE else SEVERAL.get(name, name)
+    kind = "BudgetedClassifier" if name == TREES[0] else SEVERAL.get(name, name)
     estimator = numbers[name](BayesianRidge()) if name in numbers else recipes()[kind](full())
-    if name == BY_TREE:
+    if name == TREES[0]:
         choosing_by_row(estimator)
-    rows = PARTED if name == BY_TREE else TRAIN
+    rows = PARTED if name == TREES[0] else TRAIN
     varied = next(
         {key: [value]}
         for key, value in estimator.get_params(deep=False).items()
@@ -801,7 +791,7 @@ def test_a_sweep_fits_it_behind_one_full_model(name):
     found = sweep(estimator, varied, table[rows], y[rows], table[VAL], y[VAL])
     fitted = found.estimator(found.frontier[0])
     assert fitted.predict(table[NEW]).shape == (120,)
-    assert name != BY_TREE or fitted.chain_.has_forks
+    assert name != TREES[0] or fitted.chain_.has_forks
     assert len(found.on(table[NEW], y[NEW])) == len(found.frontier)
 
 

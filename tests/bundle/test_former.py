@@ -1,5 +1,6 @@
 """Files that version 0.3 wrote: the numbers here are those that it gave when it wrote them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from thrifty import load
 from thrifty.bundle.objects import from_bytes, to_bytes
 from thrifty.engine.evidence.budgets import CostCertificate
 from thrifty.engine.evidence.certificate import Certificate
+from thrifty.errors import InvalidInputError
 
 FILES = Path(__file__).parent / "version_0_3"
 
@@ -18,6 +20,40 @@ def test_a_cascade_of_version_0_3_has_the_points_that_it_was_saved_with():
     assert clf.frontier_.cost.tolist() == [1.0, 1.5777777777777777]
     assert (clf.expected_cost_, clf.expected_score_) == (1.5777777777777777, 0.8222222222222222)
     assert clf.at(budget=1.2).expected_cost_ == pytest.approx(1.2)
+
+
+def test_rows_of_version_0_3_part_into_branches_as_they_did():
+    chain = load(FILES / "branches.thrifty")
+    rows = np.arange(8)
+    X = np.column_stack([rows, rows + 1, 5 * rows + 2, 7 * rows + 3, 11 * rows, rows // 2]) % 6.0
+    X[3, 0] = np.nan
+    reader = chain.reader(X)
+    outputs = chain.walker.visit_all(reader)
+    assert outputs.node[:, 1].tolist() == [0, 1, 2, 0, 4, 5, 0, 1]
+    assert [float(score).hex() for score in outputs.scores[1:3, 1, 0]] == [
+        "-0x1.25b2db070c0cdp+3",
+        "0x1.3716d2250a21ap+3",
+    ]
+    assert [float(score).hex() for score in outputs.scores[3:5, -1, 0]] == [
+        "0x1.54d85794b1784p+3",
+        "-0x1.163b3d922259cp+3",
+    ]
+    assert chain.walk(reader).route.tolist() == [1] * 8
+    assert chain.cost(X).tolist() == [2.0] * 8
+    again = from_bytes(to_bytes(chain, full="absent", evidence=False))
+    assert np.array_equal(again.walker.visit_all(reader).scores, outputs.scores)
+    turn = chain.stages[0].turn
+    for name, value, rule in (
+        ("ends", turn.ends[::-1], "ascending"),
+        ("place", 7, "place of a turn"),
+        ("to", turn.to[:-1], "one for each bin"),
+        ("to", turn.to + 90, "must lead to nodes of the next stage"),
+    ):
+        wrong = replace(chain.stages[0], turn=replace(turn, **{name: value}))
+        with pytest.raises(InvalidInputError, match=rule):
+            from_bytes(
+                to_bytes(replace(chain, stages=(wrong, *chain.stages[1:])), full="absent", evidence=False)
+            )
 
 
 def test_a_ranking_of_version_0_3_counts_its_queries_and_is_saved_again_as_it_was():

@@ -525,7 +525,6 @@ def test_progress_is_told_from_the_first_step_to_the_last(rows):
         "comparing orders",
         "growing stages",
         "learning gates",
-        "looking for branches",
         "growing a tree of purchases",
         "choosing the operating point",
     ]

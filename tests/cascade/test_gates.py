@@ -20,7 +20,7 @@ from thrifty.learners.cascade.evaluation import (
     scores_on_served_scale,
 )
 from thrifty.learners.cascade.gates import learn_gates, middle_price, with_learned_gates
-from thrifty.learners.cascade.problem import CascadeProblem, RowNodes
+from thrifty.learners.cascade.problem import CascadeProblem
 from thrifty.learners.cascade.stages import grow_stages
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import content_folds
@@ -106,43 +106,27 @@ def known():
     loss = np.column_stack([(log_odds > 0) != (y > 0)[:, None], np.zeros(800)]).astype(float)
     evidence = Evidence(-np.abs(log_odds), loss == 0, np.array([1.0, 2.0, 4.0]))
     settled, sets = log_odds[:, :, None], (np.array([1, 0]), np.array([1, 0, 2]))
-    nodes = RowNodes.on_line(sets)
-    return problem, sets, Candidate(evidence, loss, [], problem.task.full_alone, settled, nodes=nodes)
+    return problem, sets, Candidate(evidence, loss, [], problem.task.full_alone, settled, sets=sets)
 
 
-def last_stage(candidate, loss, nodes):
+def last_stage(candidate, loss):
     """The candidate with its last stage alone: what happens behind that depends on no threshold, only on losses."""
     evidence = candidate.evidence
     last = Evidence(evidence.gate[:, 1:], evidence.quality[:, 1:], evidence.cost[1:])
     served = candidate.served_scores[:, 1:]
-    return replace(candidate, evidence=last, loss=loss[:, 1:], served_scores=served, nodes=nodes)
+    return replace(candidate, evidence=last, loss=loss[:, 1:], served_scores=served, sets=candidate.sets[1:])
 
 
 def test_a_held_out_gate_does_not_know_the_losses_of_its_fold(known):
-    problem, sets, candidate = known
+    problem, _, candidate = known
     fold, price = problem.folds[0], middle_price(candidate)
     before = learn_gates(problem, candidate, price)[0]
     changed = candidate.loss.copy()
     changed[fold] = 1 - changed[fold]
-    last = last_stage(candidate, changed, RowNodes.on_line(sets[1:]))  # only the labels of the fold differ
+    last = last_stage(candidate, changed)  # only the labels of the fold differ
     after = learn_gates(problem, last, price)[0]
     np.testing.assert_array_equal(after[fold, 0], before[fold, 1])
     assert (after[:, 0] != before[:, 1]).any()
-
-
-def test_the_gate_of_a_node_is_learned_from_the_rows_that_stand_there(known):
-    problem, sets, candidate = known
-    price = middle_price(candidate)
-    node = (problem.table.codes[:, 3] > np.median(problem.table.codes[:, 3])).astype(int)[:, None]
-    nodes = RowNodes([[sets[1], np.array([1, 0, 3])]], node)
-    changed, there = candidate.loss.copy(), node[:, 0] == 0
-    changed[there] = 1 - changed[there]
-    one, other = (
-        learn_gates(problem, last_stage(candidate, loss, nodes), price) for loss in (candidate.loss, changed)
-    )
-    np.testing.assert_array_equal(one[0][~there], other[0][~there])
-    assert (one[0][there] != other[0][there]).any()
-    assert [trees.n_features for trees in one[1]()[0]] == [4, 4]
 
 
 def test_a_gate_reads_its_block_in_the_order_of_purchase(known):
@@ -152,8 +136,8 @@ def test_a_gate_reads_its_block_in_the_order_of_purchase(known):
     block = np.column_stack([X[:, sets[1]], candidate.served_scores[:, 1]])
     other = block.copy()
     other[:, 1] = 1 - other[:, 1]  # the mark of the hopeless
-    assert (trees[1][0].predict(other) != trees[1][0].predict(block)).any()
-    assert trees[1][0].n_features == 4
+    assert (trees[1].predict(other) != trees[1].predict(block)).any()
+    assert trees[1].n_features == 4
 
 
 def test_stages_of_few_groups_of_equal_rows_have_the_scores_of_the_served_model(known):
@@ -164,7 +148,7 @@ def test_stages_of_few_groups_of_equal_rows_have_the_scores_of_the_served_model(
     staged = grow_stages(problem, sets, Boosting(n_trees=3))
     calibrations = [np.array([2.0, 0.1]), np.array([1.0, 0.0])]
     tied = staged.scores(problem.table)[:, :1]
-    stages = StageScores(scores, tied, ratio=np.array([3.0, 1.5]), costs=np.arange(3.0), nodes=None)
+    stages = StageScores(scores, tied, ratio=np.array([3.0, 1.5]), costs=np.arange(3.0))
     settled = scores_on_served_scale(problem.task, stages, calibrations, scores)
     np.testing.assert_array_equal(settled[:, 1], 1.5 * scores[:, 1])  # as sure as the model that serves
     np.testing.assert_array_equal(settled[:, 0], 2 * staged.scores(problem.table)[:, 0] + 0.1)

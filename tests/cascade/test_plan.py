@@ -22,7 +22,6 @@ from thrifty.learners.cascade.problem import (
     MAX_PURCHASES,
     CascadeProblem,
     Plan,
-    RowNodes,
     lighter,
 )
 from thrifty.learners.trees.boosting import Boosting
@@ -171,7 +170,7 @@ def test_an_error_in_the_first_fold_ends_a_fit(monkeypatch):
 
     def grow():
         with ThreadPoolExecutor(2) as pool:
-            learn._start_line(known, plan, pool).result(known, RowNodes.on_line(plan.sets), "stages")
+            learn._start_line(known, plan, pool).result(known, plan.sets)
 
     with pytest.raises(MemoryError, match="no room"):
         call_with_timeout(20.0, grow, "the stages")

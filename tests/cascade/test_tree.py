@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OrdinalEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 from thrifty import BudgetedClassifier, StageOptions, hold_budget
@@ -175,6 +175,29 @@ def test_a_line_is_kept_where_rows_gain_nothing_by_parting():
     assert not cascade("auto").fit(X, X @ [3, 2, 1, 1, 1] > 0).chain_.has_forks
 
 
+def test_auto_is_the_line_where_the_first_purchase_says_it_all(fitted):
+    X, _ = pointed(1_000, 0)
+    one, other = (cascade(structure).fit(X, X[:, 0] > 2) for structure in ("auto", "line"))
+    assert np.array_equal(one.predict_proba(X), other.predict_proba(X))
+
+
+@pytest.mark.parametrize("max_stages", [1, 2])
+def test_few_stages_leave_room_for_rows_to_part_or_are_a_line(max_stages):
+    X, y = pointed(500, 0)
+    clf = cascade("auto")
+    clf.stages = replace(clf.stages, max_stages=max_stages)
+    clf.fit(X, y)
+    assert clf.n_stages_ <= max_stages
+    assert np.array_equal(clf.predict(X[:20]), [clf.predict(X[[row]])[0] for row in range(20)])
+
+
+def test_a_table_without_rows_visits_every_stage(fitted):
+    chain = fitted["tree"].chain_
+    reader = chain.reader(pointed(10, 1)[0][:0])
+    assert chain.visit_all(reader).gate.shape == (0, chain.n_stages)
+    assert [len(chain.spent(reader, walk)) for walk in chain.walks_by_stage(reader)] == [0] * chain.n_stages
+
+
 def test_purchases_in_another_order_lead_to_the_same_node(fitted):
     for stage in fitted["tree"].chain_.stages:
         sets = [frozenset(node.columns.tolist()) for node in nodes_of(stage)]
@@ -243,12 +266,25 @@ def test_nodes_that_the_mixture_does_not_know_are_refused(fitted):
         from_bytes(to_bytes(replace(chain, stages=(strange, *chain.stages[1:]))))
 
 
-def test_categories_have_no_mixture_and_buy_in_a_line():
-    X, labels = pointed(400, 0)
-    words = pd.DataFrame({"word": np.where(X[:, 0] > 2, "a", "b"), "number": X[:, 1], "other": X[:, 2]})
-    full = make_pipeline(OneHotEncoder(handle_unknown="ignore"), DecisionTreeClassifier(max_depth=3))
-    clf = cascade("tree").set_params(full=full).fit(words.astype({"word": "category"}), labels)
-    assert not clf.chain_.has_forks
+@pytest.mark.slow
+def test_rows_part_by_the_levels_of_a_category():
+    X, y = pointed(1_000, 0)
+    frame = pd.DataFrame(X, columns=list("abcdef")).astype({"a": int})
+    frame["a"] = frame["a"].map(dict(enumerate(["north", "south", "east", "west", "up", "down"])))
+    full = make_pipeline(OrdinalEncoder(), DecisionTreeClassifier(random_state=0))
+    clf = cascade("auto").set_params(full=full).fit(frame, y > 2)
+    assert {one.bought[0] for one in clf.at(budget=2.0).explain(frame[:20])} == {"a"}
+    assert hold_budget(clf, frame, 2.0).score(frame, y > 2) > 0.95
+
+
+def test_columns_of_many_categories_have_no_mixture():
+    X, y = pointed(400, 0)
+    frame = pd.DataFrame(X, columns=list("abcdef")).assign(
+        a=pd.Series(np.arange(400) % 90).astype("category")
+    )
+    encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+    full = make_pipeline(encoder, DecisionTreeClassifier(max_depth=3))
+    assert not cascade("tree").set_params(full=full).fit(frame, y).chain_.has_forks
 
 
 @pytest.mark.parametrize("structure", ["branch", "graph", "neighbours"])

@@ -690,7 +690,7 @@ def _write_tree(tables: _Tables, tree: DeviceTree, n_order: int) -> None:
     tables.add("int32_t", "ends", ordered(round_down(np.concatenate(ends))).tolist())
     tables.add("uint32_t", "end_starts", np.cumsum([0] + [len(some) for some in ends]).tolist())
     tables.add("uint32_t", "chance_starts", starts.tolist())
-    tables.add("float", "chances", map(c_float, mixture.tables.ravel()))
+    tables.add("float", "chances", map(c_float, mixture.tables.ravel().tolist()))
     tables.add("double", "component_share", map(c_double, mixture.share))
     tables.add("double", "least_chance", map(c_double, FLOOR * mixture.prior))
     tables.add("uint16_t", "component_class", mixture.label.tolist())

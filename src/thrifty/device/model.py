@@ -180,8 +180,7 @@ def device_model(chain: Chain, points: tuple[Policy, ...]) -> DeviceModel:
         )
     if chain.walker.has_forks and not isinstance(nodes_of(chain.stages[0])[0], MixtureStage):
         raise InvalidInputError(
-            "a system whose rows buy in orders of their own by branches, as fits of version 0.3 may, cannot be exported. "
-            "Fit again."
+            "a system whose rows part into branches, as fits of version 0.3 may, cannot be exported. Fit again."
         )
     if chain.price_list.by_row is not None:
         raise InvalidInputError(
@@ -250,7 +249,7 @@ def _stage(stage: Stage, n_held: int, position: Ints, n_order: int, n_scores: in
         return replace(trees, n_features=n_features, feature=place[trees.feature].astype(np.int32))
 
     plain: dict[str, Any] = {"n_held": n_held, "carries": False, "slope": 1.0, "shift": np.zeros(n_scores)}
-    first = nodes_of(stage)[0]
+    first: Any = nodes_of(stage)[0]
     if isinstance(first, MixtureStage) or (isinstance(stage, CascadeStage) and stage.turn is None):
         calibration = first.calibration
         binary = len(calibration) == 2 and n_scores == 1

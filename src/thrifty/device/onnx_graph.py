@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Ints
+from thrifty.arrays import Int32s
 from thrifty.device.model import DeviceModel, DeviceStage, DeviceTree, node_sets, point_table
 from thrifty.engine.trees import TreeEnsemble
 from thrifty.engine.walk.mixture import FLOOR, NEGLIGIBLE, SERIES, TurnByGain
@@ -285,7 +285,7 @@ def _calibrated(graph: _Graph, stage: DeviceStage, sums: str) -> str:
 # -- trees of purchases ----------------------------------------------------------------------------
 
 
-def _padded(lists: Sequence[Sequence[Any]], value: Any) -> Any:
+def _padded(lists: Sequence[Any], value: Any) -> Any:
     """Lists of different lengths as an array."""
     width = max(*map(len, lists), 1)
     return np.array([[*one, *[value] * (width - len(one))] for one in lists])
@@ -335,12 +335,12 @@ def _mixture(graph: _Graph, tree: DeviceTree, place: int, levels: str, node: str
     return scores, _next_node(graph, tree, place, near, node)
 
 
-def _members(group: Ints) -> list[list[int]]:
+def _members(group: Int32s) -> list[list[int]]:
     """Components of each group."""
     return [np.flatnonzero(group == one).tolist() for one in np.unique(group)]
 
 
-def _by_group(graph: _Graph, weight: str, group: Ints, start: Any = 0.0) -> str:
+def _by_group(graph: _Graph, weight: str, group: Int32s, start: Any = 0.0) -> str:
     """Sums of the weights of components of each group, from some numbers on."""
     members = _padded(_members(group), len(group))
     zero = graph.add("Mul", graph.column(weight, 0), graph.constant(0.0))
@@ -349,7 +349,7 @@ def _by_group(graph: _Graph, weight: str, group: Ints, start: Any = 0.0) -> str:
     return graph.last_sum(graph.add("Add", terms, graph.constant(start)), members.shape[1], 2)
 
 
-def _impurity_kept(graph: _Graph, weight: str, group: Ints) -> str:
+def _impurity_kept(graph: _Graph, weight: str, group: Int32s) -> str:
     """Sum of the squared masses of groups over their sum, of each row."""
     mass, n_groups = _by_group(graph, weight, group), len(np.unique(group))
     total = graph.last_sum(mass, n_groups, 1)

@@ -19,7 +19,7 @@ noise, under a normal prior of the bias at a place.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -38,7 +38,7 @@ from thrifty.engine.walk.policy import route_by
 from thrifty.errors import InformativeBlanksWarning, InvalidInputError, MissingSupportWarning, listed
 from thrifty.jit import Number, kernel, lean
 from thrifty.learners.cascade.learn import LearnedCascade
-from thrifty.learners.cascade.problem import RowNodes
+from thrifty.learners.cascade.stages import StagedTrees
 
 N_COPIES = 3
 """Completed copies of a row (``benchmarks/bought.py``)."""
@@ -472,15 +472,15 @@ def _part(order: Any, kept: Any, begin: int, end: int, codes: Any, feature: int,
 
 def corrected(
     evidence: Evidence,
-    nodes: RowNodes,
+    sets: Sequence[Ints],
     rows: TrainingRows,
     bought: Bought,
     prices: PriceList,
 ) -> tuple[Evidence, Bools]:
     """Evidence of the first copy of each row with the bias of completed rows, and the points that have support.
 
-    ``evidence`` and ``rows`` have ``N_COPIES`` copies of the rows of ``bought``, one after another, and ``nodes`` the
-    columns that each of them holds at every stage.
+    ``evidence`` and ``rows`` have ``N_COPIES`` copies of the rows of ``bought``, one after another, and ``sets`` the
+    columns that they hold at every stage.
     """
     n_rows, n_places = len(bought.cells), evidence.n_stages + 1
     unit = evidence.unit
@@ -491,7 +491,7 @@ def corrected(
     weight = rows.weight[:n_rows] * N_COPIES
     first = replace(first, weight=weight)
     assert evidence.points is not None  # the operating points of a cascade
-    holds, chance = _support(nodes, rows, bought, prices)
+    holds, chance = _support(sets, rows, bought, prices)
     is_supported = np.minimum.accumulate(holds.sum(axis=0) >= MIN_SUPPORT)
     gate = evidence.gate.reshape(N_COPIES, n_rows, -1)
     quality = np.asarray(evidence.quality, dtype=np.float64).reshape(N_COPIES, n_rows, -1)
@@ -518,8 +518,8 @@ def with_support(
     learned: LearnedCascade, rows: TrainingRows, bought: Bought, prices: PriceList
 ) -> LearnedCascade:
     """The cascade with evidence of one copy of each row, corrected, and without points that have no support."""
-    nodes = RowNodes.on_line(learned.staged.sets)  # type: ignore[arg-type]  # stages of a line
-    evidence, is_kept = corrected(learned.evidence, nodes, rows, bought, prices)
+    assert isinstance(learned.staged, StagedTrees)  # stages of a line
+    evidence, is_kept = corrected(learned.evidence, learned.staged.sets, rows, bought, prices)
     assert evidence.points is not None
     policy = learned.policy
     point_of = np.array(
@@ -554,26 +554,23 @@ def with_support(
     )
 
 
-def _support(nodes: RowNodes, rows: TrainingRows, bought: Bought, prices: PriceList) -> tuple[Bools, Floats]:
+def _support(
+    sets: Sequence[Ints], rows: TrainingRows, bought: Bought, prices: PriceList
+) -> tuple[Bools, Floats]:
     """Whether each row bought all that it would hold at each place, and with which probability; (n_rows, n_places)."""
-    n_rows, levels = len(bought.cells), [*nodes.nodes]
-    holds = np.empty((n_rows, len(levels) + 1), dtype=bool)
+    n_rows = len(bought.cells)
+    holds = np.empty((n_rows, len(sets) + 1), dtype=bool)
     chance = np.ones(holds.shape)
     known, is_class = _known_columns(rows, bought), 0 < len(rows.task.classes) <= 255
-    by_full = np.union1d(levels[-1][0], prices.read_by_full).astype(np.intp)
-    for place, level in enumerate([*levels, [by_full]]):
-        for number, columns in enumerate(level):
-            at_node: Any = slice(None)
-            if nodes.node is not None and place < len(levels):
-                at_node = nodes.node[:n_rows, place] == number
-            has_all: Bools = np.logical_and.reduce(bought.cells[:, columns], axis=1)
-            holds[at_node, place] = has_all[at_node]
-            if bought.propensity is not None:
-                groups = np.unique(prices.group_of[columns], return_index=True)[1]
-                given = np.where(bought.cells, bought.propensity, 1.0)[:, columns[groups]].prod(axis=1)
-                chance[at_node, place] = given[at_node]
-            elif not has_all.all():
-                chance[at_node, place] = _estimated(known, has_all, rows.folds[:n_rows], is_class)[at_node]
+    by_full = np.union1d(sets[-1], prices.read_by_full).astype(np.intp)
+    for place, columns in enumerate([*sets, by_full]):
+        has_all: Bools = np.logical_and.reduce(bought.cells[:, columns], axis=1)
+        holds[:, place] = has_all
+        if bought.propensity is not None:
+            groups = np.unique(prices.group_of[columns], return_index=True)[1]
+            chance[:, place] = np.where(bought.cells, bought.propensity, 1.0)[:, columns[groups]].prod(axis=1)
+        elif not has_all.all():
+            chance[:, place] = _estimated(known, has_all, rows.folds[:n_rows], is_class)
     return holds, np.maximum(chance, _LEAST_PROPENSITY)
 
 

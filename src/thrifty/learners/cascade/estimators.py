@@ -74,8 +74,6 @@ SHARES = {
     "comparing orders": 0.1,
     "growing stages": 0.15,
     "learning gates": 0.1,
-    "looking for branches": 0.08,
-    "growing branches": 0.02,
     "growing a tree of purchases": 0.15,
     "choosing the operating point": 0.03,
 }

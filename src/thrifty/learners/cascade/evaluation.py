@@ -17,7 +17,7 @@ from thrifty.engine.evidence.thresholds import MAX_TIED_GROUPS, sweep_prices
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.trees import TreeEnsemble
 from thrifty.engine.walk.policy import Policy
-from thrifty.learners.cascade.problem import AnsweredProblem, RowNodes, TrainingSet
+from thrifty.learners.cascade.problem import AnsweredProblem, TrainingSet
 from thrifty.rows import uniforms
 
 LEVEL = 0.5
@@ -70,7 +70,7 @@ class StageScores:
         Overconfidence ratio of each stage.
     costs : ndarray of shape (n_stages + 1,) or (n_rows, n_stages + 1)
         Cost of rows at each stage and, last, at the full model.
-    nodes : RowNodes, optional
+    sets : sequence of ndarray, optional
         As of ``Candidate``.
     """
 
@@ -78,7 +78,7 @@ class StageScores:
     tied: Floats
     ratio: Floats
     costs: Floats
-    nodes: RowNodes | None
+    sets: Sequence[Ints] | None = None
 
     def take(self, rows: Ints) -> "StageScores":
         """Some of the rows."""
@@ -87,7 +87,6 @@ class StageScores:
             out_of_fold=self.out_of_fold[rows],
             tied=self.tied[rows],
             costs=self.costs if self.costs.ndim == 1 else self.costs[rows],
-            nodes=None if self.nodes is None else self.nodes.take(rows),
         )
 
 
@@ -107,14 +106,14 @@ class Candidate:
         How the last stage's scores are blended with the full model's.
     served_scores : ndarray of shape (n_rows, n_stages, n_scores), optional
         Calibrated scores on the scale of the served model, which gates read.
-    nodes : RowNodes, optional
+    sets : sequence of ndarray, optional
         Columns that rows hold at each stage; None where no gate can be learned from them.
     score : ndarray of shape (n_rows, n_stages + 1), optional
         Quality by which operating points are chosen; None is that of the evidence, by labels.
     n_tied : int
         Leading stages whose scores and gates are those of the served model.
     grow_gates : callable, optional
-        Grows the learned gates of the nodes of each stage; None where the uncertainty of the task decides.
+        Grows the learned gate of each stage; None where the uncertainty of the task decides.
     """
 
     evidence: Evidence
@@ -122,10 +121,10 @@ class Candidate:
     calibrations: list[Floats]
     blend: Floats
     served_scores: Floats | None = None
-    nodes: RowNodes | None = None
+    sets: Sequence[Ints] | None = None
     score: Numbers | None = None
     n_tied: int = 0
-    grow_gates: Callable[[], tuple[tuple[TreeEnsemble, ...], ...]] | None = None
+    grow_gates: Callable[[], tuple[TreeEnsemble, ...]] | None = None
 
     def policy(self, rows: Ints | None = None) -> Policy:
         """Operating points by some of the rows, or all."""
@@ -187,7 +186,7 @@ def evaluate_stages(problem: AnsweredProblem, stages: StageScores) -> Candidate:
     gate = np.column_stack([task.uncertainty(served_scores[:, stage]) for stage in range(scores.shape[1])])
     evidence = replace(evidence, gate=gate, full_quality=full_quality, full_scores=problem.full_scores)
     n_tied = stages.tied.shape[1]
-    return Candidate(evidence, loss, calibrations, blend, served_scores, nodes=stages.nodes, n_tied=n_tied)
+    return Candidate(evidence, loss, calibrations, blend, served_scores, sets=stages.sets, n_tied=n_tied)
 
 
 def calibrate(rows: TrainingSet, scores: Floats) -> tuple[list[Floats], Floats]:

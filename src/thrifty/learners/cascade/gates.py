@@ -4,8 +4,7 @@
 
 "Go" is the loss of the row under the stopping rules of the later stages, at a price in the middle of the frontier. The
 first trees read the scores alone, then small trees with a low learning rate read all columns. Every row's gate is
-predicted by trees grown without the row's fold. In a graph of purchases every node has its own gate, learned from the
-rows at that node.
+predicted by trees grown without the row's fold.
 
 A stage that holds few distinct rows has large groups of tied rows. Each fold's model would give a group another score,
 and a threshold between those scores would split the group, which the served model cannot do. So gates of such stages
@@ -61,14 +60,14 @@ MANY_STAGES = 8
 """Stages from which on those of a quarter of them show whether gates help (no command chose it)."""
 
 
-LearnedGates = tuple[Floats, Callable[[], tuple[tuple[TreeEnsemble, ...], ...]]]
+LearnedGates = tuple[Floats, Callable[[], tuple[TreeEnsemble, ...]]]
 """Gate scores (n_rows, n_stages) by trees that have not seen the row, except at tied stages; and a function that grows
-the trees of each node of each stage that serve, over its columns and, behind them, its scores, on all rows there."""
+the trees of each stage that serve, over its columns and, behind them, its scores, on all rows."""
 
 
 def with_learned_gates(problem: AnsweredProblem, candidate: Candidate) -> Candidate:
     """The candidate with learned gates, or as it is where the margin of its scores does as well out of fold."""
-    if candidate.nodes is None:
+    if candidate.sets is None:
         return candidate
     problem = problem.evaluated
     problem.progress("learning gates", 0, 1)
@@ -87,7 +86,7 @@ def _choose_gates(problem: AnsweredProblem, candidate: Candidate) -> LearnedGate
     # Every second or fourth stage first: a quarter of the gates should show a quarter of the z-score.
     step = 4 if n_stages >= MANY_STAGES else 2
     is_first, gate = (n_stages - 1 - np.arange(n_stages)) % step == 0, candidate.evidence.gate.copy()
-    parts: list[tuple[Ints, Callable[[], tuple[tuple[TreeEnsemble, ...], ...]]]] = []
+    parts: list[tuple[Ints, Callable[[], tuple[TreeEnsemble, ...]]]] = []
     for is_next, min_z in ((is_first, CLEARLY_BETTER / step), (~is_first, CLEARLY_BETTER)):
         stages = np.flatnonzero(is_next)
         gate[:, stages], grow_part = learn_gates(problem, candidate, price, stages=stages.tolist())
@@ -95,11 +94,11 @@ def _choose_gates(problem: AnsweredProblem, candidate: Candidate) -> LearnedGate
         if _lead_of_gates(problem, candidate, gate) <= min_z:
             return None
 
-    def grow() -> tuple[tuple[TreeEnsemble, ...], ...]:
+    def grow() -> tuple[TreeEnsemble, ...]:
         trees = {
-            stage: nodes
+            stage: of_stage
             for stages, grow_part in parts
-            for stage, nodes in zip(stages.tolist(), grow_part(), strict=True)
+            for stage, of_stage in zip(stages.tolist(), grow_part(), strict=True)
         }
         return tuple(trees[stage] for stage in range(n_stages))
 
@@ -137,7 +136,7 @@ def learn_gates(
     stages: Sequence[int] | None = None,
     second: Boosting | None = None,
 ) -> LearnedGates:
-    """Grow a gate per fold and node for the rows of the fold and, once ``grow`` is called, one per node on all rows.
+    """Grow a gate per fold for the rows of the fold and, once ``grow`` is called, one on all rows.
 
     Parameters
     ----------
@@ -151,49 +150,38 @@ def learn_gates(
         Settings of trees over all columns; by default ``ALL_COLUMNS``.
     """
     target = StoppingRules(candidate.evidence, candidate.loss).stop_minus_go(price)
-    scores, nodes, n_scores = candidate.served_scores, candidate.nodes, problem.task.n_scores
+    scores, sets, n_scores = candidate.served_scores, candidate.sets, problem.task.n_scores
     assert scores is not None  # of evaluated stages
-    assert nodes is not None
+    assert sets is not None
     # By content, so that equal rows are all used or not at all.
     max_rows = SEARCH_ROWS if problem.task.has_uncertainty else MAX_REGRESSION_ROWS
     used = uniforms(problem.table.codes, 1) < max_rows / problem.n_rows
     held_out = np.empty(scores.shape[:2])
-    stages = range(len(nodes.nodes)) if stages is None else stages
+    stages = range(len(sets)) if stages is None else stages
 
-    def rows_at(stage: int, number: int) -> tuple[Ints, BinnedTable]:
-        rows = np.arange(problem.n_rows)[nodes.rows_at(stage, number)]
-        narrow = narrow_table(problem.table, np.sort(nodes.nodes[stage][number]))
-        narrow = narrow if len(rows) == narrow.n_rows else narrow.take(rows)
-        return rows, _with_scores(narrow, scores[rows, stage], problem.weight[rows])
+    def table_of(stage: int) -> BinnedTable:
+        return _with_scores(
+            narrow_table(problem.table, np.sort(sets[stage])), scores[:, stage], problem.weight
+        )
 
-    def regress(stage: int, rows: Ints, table: BinnedTable, is_used: Bools) -> TreeEnsemble:
-        wanted, weight = target[rows, stage], problem.weight[rows]
-        return _regress(table, n_scores, wanted, weight, np.flatnonzero(is_used[rows]), second)
+    def regress(stage: int, table: BinnedTable, is_used: Bools) -> TreeEnsemble:
+        return _regress(table, n_scores, target[:, stage], problem.weight, np.flatnonzero(is_used), second)
 
     def evaluate(stage: int) -> None:
-        for number in range(len(nodes.nodes[stage])):
-            rows, table = rows_at(stage, number)
-            if stage < candidate.n_tied:
-                trees = compact(regress(stage, rows, table, used))
-                held_out[rows, stage] = trees.predict_binned(table)[:, 0]
-                continue
-            for fold in problem.folds if len(rows) else ():
-                rest = used.copy()
-                rest[fold] = False
-                in_fold = np.flatnonzero(np.isin(rows, fold))
-                trees = regress(stage, rows, table, rest)
-                held_out[rows[in_fold], stage] = trees.predict_binned(table.take(in_fold))[:, 0]
+        table = table_of(stage)
+        if stage < candidate.n_tied:
+            held_out[:, stage] = compact(regress(stage, table, used)).predict_binned(table)[:, 0]
+            return
+        for fold in problem.folds:
+            rest = used.copy()
+            rest[fold] = False
+            trees = regress(stage, table, rest)
+            held_out[fold, stage] = trees.predict_binned(table.take(fold))[:, 0]
 
-    def serve_node(stage: int, number: int) -> TreeEnsemble:
-        listed, (rows, table) = nodes.nodes[stage][number], rows_at(stage, number)
-        if not len(rows):
-            return TreeEnsemble.empty(len(listed) + n_scores)
-        places = np.searchsorted(np.sort(listed), listed)
-        trees = compact(regress(stage, rows, table, used))
+    def serve(stage: int) -> TreeEnsemble:
+        places = np.searchsorted(np.sort(sets[stage]), sets[stage])
+        trees = compact(regress(stage, table_of(stage), used))
         return trees.over_columns(np.r_[places, len(places) + np.arange(n_scores)])
-
-    def serve(stage: int) -> tuple[TreeEnsemble, ...]:
-        return tuple(serve_node(stage, number) for number in range(len(nodes.nodes[stage])))
 
     def at_each_stage(make: Callable[[int], Any]) -> tuple[Any, ...]:
         with ThreadPoolExecutor(problem.n_threads) as pool:

@@ -4,12 +4,10 @@ Every model is evaluated on rows that it has not seen. What does not depend on t
 ensembles, held-out scores) is computed once; operating points then take sorts and running sums.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
-from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -20,7 +18,6 @@ from thrifty.engine.evidence.thresholds import StoppingRules, measured, sweep_pr
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.trees import TreeEnsemble
 from thrifty.engine.walk.policy import Policy, route_by
-from thrifty.learners.cascade.branches import Branches, find_branches
 from thrifty.learners.cascade.evaluation import (
     CLEARLY_BETTER,
     LEVEL,
@@ -33,9 +30,8 @@ from thrifty.learners.cascade.evaluation import (
     overconfidence_ratio,
 )
 from thrifty.learners.cascade.gates import with_learned_gates
-from thrifty.learners.cascade.nodes import NodeTrees, grow_branches
 from thrifty.learners.cascade.plan import PlanComparison, choose_plan, nested_scores
-from thrifty.learners.cascade.problem import EVERY_PLACE, AnsweredProblem, Plan, RowNodes
+from thrifty.learners.cascade.problem import AnsweredProblem, Plan
 from thrifty.learners.cascade.stages import (
     FoldScores,
     PendingCounts,
@@ -46,9 +42,6 @@ from thrifty.learners.cascade.stages import (
 )
 from thrifty.learners.cascade.tree import PurchaseTree, find_tree
 from thrifty.rows import content_folds
-
-Graph = tuple[PurchaseTree | Branches, Candidate]
-"""A structure in which rows buy in different orders, and its evaluation."""
 
 MIN_ROWS = 300
 """Rows from which on rows may buy in different orders (no command chose it)."""
@@ -66,7 +59,7 @@ class LearnedCascade:
     ----------
     plan : Plan
         The chosen order and size.
-    staged : StagedTrees, PurchaseTree or Branches
+    staged : StagedTrees or PurchaseTree
         Trees or mixture learned from all rows; of a line only the stages that are kept.
     calibrations : list of ndarray
         Calibration of each stage.
@@ -76,20 +69,19 @@ class LearnedCascade:
         Operating points; their scores are the mean quality of held-out answers.
     evidence : Evidence
         Held-out rows they were chosen on.
-    gates : tuple of tuple of TreeEnsemble, optional
-        Learned gates of the nodes of each stage, over its columns and its scores; None where the uncertainty of
-        the task decides.
+    gates : tuple of TreeEnsemble, optional
+        Learned gate of each stage, over its columns and its scores; None where the uncertainty of the task decides.
     default_point : int
         Number of the operating point, among those of the evidence, for a fit without a budget.
     """
 
     plan: Plan
-    staged: StagedTrees | PurchaseTree | Branches
+    staged: StagedTrees | PurchaseTree
     calibrations: list[Floats]
     blend: Floats
     policy: Policy
     evidence: Evidence
-    gates: tuple[tuple[TreeEnsemble, ...], ...] | None = None
+    gates: tuple[TreeEnsemble, ...] | None = None
     default_point: int = 0
 
     @property
@@ -108,16 +100,13 @@ def learn_cascade(problem: AnsweredProblem, comparison: PlanComparison | None = 
     plan = choose_plan(problem, comparison)
     with ThreadPoolExecutor(problem.n_threads) as pool:
         jobs = _start_line(problem, plan, pool)
-        # Where there are threads, branches are sought beside the last stages and the gates of the line.
-        search = problem.n_threads > 1 and problem.structure == "auto" and supports_branching(problem)
-        branches = pool.submit(try_branches, problem, plan) if search else None
-        line = jobs.result(problem, RowNodes.on_line(plan.sets), "growing stages")
-        candidate = with_learned_gates(problem, evaluate_stages(problem, line.scores))
-    graph = best_graph(problem, plan, line, candidate, branches)
-    if graph is None:
+        line = jobs.result(problem, plan.sets)
+    candidate = with_learned_gates(problem, evaluate_stages(problem, line.scores))
+    tree = best_tree(problem, plan, line, candidate)
+    if tree is None:
         learned = _learned_line(problem, plan, line, candidate)
     else:
-        learned = _with_operating_points(problem.evaluated, plan, *graph)
+        learned = _with_operating_points(problem.evaluated, plan, *tree)
     learned = replace(learned, policy=measured(learned.policy, learned.evidence))
     if problem.task.mistake_price is None:
         learned = replace(learned, default_point=most_accurate_point(learned.evidence))
@@ -125,7 +114,7 @@ def learn_cascade(problem: AnsweredProblem, comparison: PlanComparison | None = 
 
 
 def _learned_line(
-    problem: AnsweredProblem, plan: Plan, line: "Grown[StagedTrees]", candidate: Candidate
+    problem: AnsweredProblem, plan: Plan, line: "GrownLine", candidate: Candidate
 ) -> LearnedCascade:
     """The line with operating points, expected scores corrected for its order, and without idle stages."""
     repeated = problem.evaluated
@@ -146,28 +135,26 @@ def _learned_line(
 
 # -- stages ----------------------------------------------------------------------------------------
 
-Trees = TypeVar("Trees", StagedTrees, NodeTrees)
-
 
 @dataclass(frozen=True, eq=False)
-class Grown(Generic[Trees]):
-    """Trees that serve, the number of them at each stage of a line, and scores and costs of the rows."""
+class GrownLine:
+    """Trees that serve, the number of them at each stage, and scores and costs of the rows."""
 
-    trees: Trees
+    trees: StagedTrees
     n_trees: Sequence[int]
     scores: StageScores
 
 
 @dataclass(frozen=True, eq=False)
-class _Jobs(Generic[Trees]):
+class _Jobs:
     """Jobs of a pool that grow trees on all rows, and score the rows of each fold by trees of the others."""
 
-    whole: "Future[Trees]"
+    whole: Future[StagedTrees]
     of_folds: Sequence[Future[FoldScores]]
 
-    def result(self, problem: AnsweredProblem, nodes: RowNodes, what: str) -> Grown[Trees]:
+    def result(self, problem: AnsweredProblem, sets: Sequence[Ints]) -> GrownLine:
         """Wait for all of them, and report each."""
-        n_steps = len(self.of_folds) + 1
+        what, n_steps = "growing stages", len(self.of_folds) + 1
         parts: list[FoldScores] = []
         for number, job in enumerate(self.of_folds):
             parts.append(job.result())
@@ -180,17 +167,13 @@ class _Jobs(Generic[Trees]):
             scores[fold] = part.scores
         margin = sum((part.mean_margin for part in parts[1:]), start=parts[0].mean_margin) / len(parts)
         ratio = overconfidence_ratio(trees.mean_margin, margin)
-        n_tied = n_tied_stages(problem, nodes.shared)
-        if isinstance(trees, StagedTrees):
-            tied = StagedTrees(trees.base, trees.sets[:n_tied], trees.parts[:n_tied]).scores(problem.table)
-        else:
-            assert nodes.node is not None  # of a graph
-            tied = trees.scores(problem.table, nodes.node)[:, :n_tied]
-        stage_scores = StageScores(scores, tied, ratio=ratio, costs=problem.costs_at(nodes), nodes=nodes)
-        return Grown(trees, parts[0].n_trees, stage_scores)
+        n_tied = n_tied_stages(problem, sets)
+        tied = StagedTrees(trees.base, trees.sets[:n_tied], trees.parts[:n_tied]).scores(problem.table)
+        stage_scores = StageScores(scores, tied, ratio=ratio, costs=problem.costs(sets), sets=sets)
+        return GrownLine(trees, parts[0].n_trees, stage_scores)
 
 
-def _start_line(problem: AnsweredProblem, plan: Plan, pool: ThreadPoolExecutor) -> _Jobs[StagedTrees]:
+def _start_line(problem: AnsweredProblem, plan: Plan, pool: ThreadPoolExecutor) -> _Jobs:
     """Start to grow the stages of a line."""
 
     # The kernels release the interpreter's lock, so threads share one table of codes.
@@ -216,7 +199,7 @@ def _start_line(problem: AnsweredProblem, plan: Plan, pool: ThreadPoolExecutor) 
 
 
 def _repeat_cross_validation(
-    problem: AnsweredProblem, plan: Plan, line: Grown[StagedTrees]
+    problem: AnsweredProblem, plan: Plan, line: GrownLine
 ) -> tuple[AnsweredProblem, StageScores]:
     """Repeat every row once for each of several assignments of folds, with its out-of-fold scores there.
 
@@ -270,7 +253,7 @@ def n_repeats_for(task: Task, n_rows: int) -> int:
 def _with_operating_points(
     problem: AnsweredProblem,
     plan: Plan,
-    structure: StagedTrees | PurchaseTree | Branches,
+    structure: StagedTrees | PurchaseTree,
     candidate: Candidate,
 ) -> LearnedCascade:
     """Choose operating points of a candidate, and build the learned cascade."""
@@ -393,107 +376,33 @@ def without_idle_stages(learned: LearnedCascade, problem: AnsweredProblem) -> Le
 # -- an order of purchases for each row ------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class TriedBranches:
-    """Branches without trees, the nodes of the rows, a function that grows trees, and those without the first fold."""
-
-    branches: Branches
-    nodes: RowNodes
-    grow: Callable[..., NodeTrees]
-    without_first: NodeTrees
-
-
-def best_graph(
-    problem: AnsweredProblem,
-    plan: Plan,
-    line: Grown[StagedTrees],
-    candidate: Candidate,
-    branches: "Future[TriedBranches | None] | None" = None,
-) -> Graph | None:
-    """A tree of purchases if one is asked for or, with "auto", clearly better; else None."""
-    if problem.structure == "line" or not supports_branching(problem):
+def best_tree(
+    problem: AnsweredProblem, plan: Plan, line: GrownLine, candidate: Candidate
+) -> tuple[PurchaseTree, Candidate] | None:
+    """A tree of purchases, and its evaluation, if one is asked for or, with "auto", clearly better; else None."""
+    if problem.structure == "line" or not supports_tree(problem):
         return None
-    if problem.structure == "tree":
-        return _tree(problem, plan, line)
-    tried = try_branches(problem, plan) if branches is None else branches.result()
-    problem.progress("looking for branches", 1, 1)
-    branched = None if tried is None else best_branches(problem, line, candidate, tried)
-    tree = _tree(problem, plan, line)
-    best = candidate if branched is None else branched[1]
-    if tree is None or compare_over_budgets(problem, tree[1], best) <= CLEARLY_BETTER:
-        return branched
-    return tree
-
-
-def supports_branching(problem: AnsweredProblem) -> bool:
-    """True if rows may buy in different orders: not for rankings, nor with few rows or very few or many purchases."""
-    is_alone = problem.task.query_of(problem.y) is None
-    n_purchases = int((problem.price_list.prices > 0).sum())
-    # All rows hold the same columns at the last stage, where branches meet.
-    return is_alone and 2 < n_purchases == problem.places[-1] and problem.n_rows >= MIN_ROWS
-
-
-def try_branches(problem: AnsweredProblem, plan: Plan) -> TriedBranches | None:
-    """Find branches, and grow their trees without the first fold; None where the rows do not part."""
-    parted = find_branches(problem, plan)
-    if parted is None:
-        return None
-    branches, node = parted
-    grow = partial(grow_branches, problem, branches.sets, node, plan.boosting)
-    return TriedBranches(branches, RowNodes(branches.sets, node), grow, grow(held_out=problem.folds[0]))
-
-
-def best_branches(
-    problem: AnsweredProblem, line: Grown[StagedTrees], candidate: Candidate, tried: TriedBranches
-) -> Graph | None:
-    """Branches that are clearly better than the line, or None."""
-    n_trees = [[trees.n_trees for trees in level] for level in tried.without_first.trees]
-    first, *others = problem.folds
-    of_first = _fold_scores(problem, first, tried.nodes, tried.without_first)
-
-    def score(fold: Ints) -> FoldScores:
-        return _fold_scores(problem, fold, tried.nodes, tried.grow(held_out=fold, n_trees=n_trees))
-
-    # The first fold suffices to see that branches are behind.
-    loss, n_compared = problem.task.loss(problem.y[first]), min(of_first.scores.shape[1], EVERY_PLACE)
-    losses, of_line = (
-        np.mean([loss.values(scores[:, place]) for place in range(n_compared)], axis=0)
-        for scores in (of_first.scores, line.scores.out_of_fold[first])
-    )
-    if compare(of_line, losses, problem.weight[first]) <= 0.0:
-        return None
-    with ThreadPoolExecutor(problem.n_threads) as pool:
-        whole = pool.submit(tried.grow, n_trees=n_trees)
-        jobs = [pool.submit(lambda: of_first), *(pool.submit(score, fold) for fold in others)]
-        grown = _Jobs(whole, jobs).result(problem, tried.nodes, "growing branches")
-    if problem.max_bytes is not None and grown.trees.n_bytes.sum() > problem.max_bytes:
-        return None
-    branched = with_learned_gates(problem, evaluate_stages(problem, grown.scores))
-    if compare_over_budgets(problem, branched, candidate) <= CLEARLY_BETTER:
-        return None
-    return replace(tried.branches, trees=grown.trees), branched
-
-
-def _tree(problem: AnsweredProblem, plan: Plan, line: Grown[StagedTrees]) -> Graph | None:
-    """A tree of purchases by a mixture, or None; unless one is asked for, also where the first fold shows it behind."""
     is_wanted = problem.structure == "tree"
     grown = find_tree(problem, plan, line.trees, line.scores.out_of_fold, is_wanted=is_wanted)
     problem.progress("growing a tree of purchases", 1, 1)
     if grown is None:
         return None
     tree, out_of_fold, node, served = grown
-    nodes = RowNodes(tree.sets, node)
     scores = StageScores(
         np.concatenate([out_of_fold, line.scores.out_of_fold[:, -1:]], axis=1),
-        served[:, None][:, : n_tied_stages(problem, nodes.shared)],
+        served[:, None][:, : n_tied_stages(problem, tree.sets[0])],
         ratio=np.ones(node.shape[1]),
-        costs=problem.costs_at(nodes),
-        nodes=None,
+        costs=problem.costs_at(tree.sets, node),
     )
-    return tree, evaluate_stages(problem, scores)
+    evaluated = evaluate_stages(problem, scores)
+    if not is_wanted and compare_over_budgets(problem, evaluated, candidate) <= CLEARLY_BETTER:
+        return None
+    return tree, evaluated
 
 
-def _fold_scores(problem: AnsweredProblem, fold: Ints, nodes: RowNodes, grown: NodeTrees) -> FoldScores:
-    """Scores of the rows of a fold at their nodes."""
-    assert nodes.node is not None  # of a graph
-    return FoldScores(grown.scores(problem.table.take(fold), nodes.node[fold]), grown.mean_margin)
+def supports_tree(problem: AnsweredProblem) -> bool:
+    """True if rows may buy in different orders: not for rankings, nor with few rows or very few or many purchases."""
+    is_alone = problem.task.query_of(problem.y) is None
+    n_purchases = int((problem.price_list.prices > 0).sum())
+    # All rows hold the same columns at the last stage, where their ways meet.
+    return is_alone and 2 < n_purchases == problem.places[-1] and problem.n_rows >= MIN_ROWS

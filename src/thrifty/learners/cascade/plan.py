@@ -350,4 +350,4 @@ def nested_scores(
 
     with ThreadPoolExecutor(problem.n_threads) as pool:
         list(pool.map(score, problem.folds))
-    return replace(scores, out_of_fold=nested, tied=nested[:, :0], costs=costs, nodes=None)
+    return replace(scores, out_of_fold=nested, tied=nested[:, :0], costs=costs, sets=None)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -34,7 +34,7 @@ MAX_STAGES = 16
 """Most places along an order where a row may stop, by default (no command chose it)."""
 
 EVERY_PLACE = 7
-"""First purchases after each of which a row may stop where purchases are many, and which branches are compared by first
+"""First purchases after each of which a row may stop where purchases are many, and by which a tree is compared first
 (no command chose it)."""
 
 MAX_PURCHASES = 400
@@ -222,11 +222,8 @@ class AnsweredProblem(CascadeProblem):
         # A place that buys nothing by row costs every row the same.
         return np.column_stack([np.broadcast_to(cost, len(amounts)) for cost in paid])
 
-    def costs_at(self, nodes: "RowNodes") -> Floats:
-        """The same for rows at nodes: (n_rows, n_stages + 1) where they hold different columns."""
-        levels, node = nodes.nodes, nodes.node
-        if node is None:
-            return self.costs([level[0] for level in levels])
+    def costs_at(self, levels: Sequence[Sequence[Ints]], node: Ints) -> Floats:
+        """The same for rows at nodes, by the columns of the nodes of each level: (n_rows, n_levels + 1)."""
         paid = np.empty((len(node), len(levels) + 1))
         for place, sets in enumerate(levels):
             for number, columns in enumerate(sets):
@@ -273,40 +270,6 @@ class NextChainRoutes:
         if amounts is not None:
             return prices.cost_of_rows(bought[self.route], asks_full[self.route], amounts)
         return prices.cost_of_rows(bought, asks_full)[self.route]
-
-
-@dataclass(frozen=True, eq=False)
-class RowNodes:
-    """Columns held at every stage, and the node of each row where rows hold different ones.
-
-    Attributes
-    ----------
-    nodes : sequence of sequence of ndarray
-        Columns of every node of every stage; a stage of a line has one.
-    node : ndarray of shape (n_rows, n_stages), optional
-        Node of each row at each stage; None where every stage has one node.
-    """
-
-    nodes: Sequence[Sequence[Ints]]
-    node: Ints | None = None
-
-    @classmethod
-    def on_line(cls, sets: Sequence[Ints]) -> "RowNodes":
-        """One node a stage: all rows hold the same columns."""
-        return cls([[columns] for columns in sets])
-
-    @property
-    def shared(self) -> list[Ints]:
-        """Columns of leading stages at which all rows hold the same: every stage of a line, the first of a graph."""
-        return [level[0] for level in self.nodes] if self.node is None else [*self.nodes[0]]
-
-    def take(self, rows: Ints) -> "RowNodes":
-        """Some of the rows."""
-        return self if self.node is None else replace(self, node=self.node[rows])
-
-    def rows_at(self, stage: int, number: int) -> Any:
-        """Rows at a node: a mask, or a slice of all of them."""
-        return slice(None) if self.node is None else self.node[:, stage] == number
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ need few trees, and more of them would overfit.
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 import numpy as np
 
@@ -87,14 +88,13 @@ class StagedTrees:
         self,
         task: Task,
         calibrations: Sequence[Floats],
-        gates: Sequence[Sequence[TreeEnsemble]] | None = None,
+        gates: Sequence[TreeEnsemble] | None = None,
     ) -> "tuple[CascadeStage, ...]":
-        """Stages that serve; ``gates`` are the learned gates of the only node of each stage."""
-        learned = [None if gates is None else of_nodes[0] for of_nodes in gates or self.sets]
+        """Stages that serve, with their learned gates."""
         return tuple(
             CascadeStage(columns, part.over_columns(columns), calibration, task, gate)
             for columns, part, calibration, gate in zip(
-                self.sets, self.parts, calibrations, learned, strict=True
+                self.sets, self.parts, calibrations, gates or repeat(None, len(self.sets)), strict=True
             )
         )
 
@@ -190,22 +190,17 @@ def grow_until(
     seed: int,
     subsampler: Subsampler,
     stopping: "EarlyStopping | None",
-    rows: Ints | None = None,
 ) -> TreeEnsemble:
     """Grow the trees of a stage until they are ``max_trees`` or no longer help, and update the scores in place.
 
-    The first tree is grown on the subsample of ``seed``, each further one on that of the next; ``rows`` are the rows of
-    the stage among those of the subsampler.
+    The first tree is grown on the subsample of ``seed``, each further one on that of the next.
     """
     trees_per_check = max(stage.boosting.n_trees // N_LOSS_CHECKS, 1)
     for first in range(0, max_trees, trees_per_check):
         if stopping and first and stopping.should_stop(stage, score):
             break
         n_more = min(trees_per_check, max_trees - first)
-        drawn = subsampler.masks(seed + first, n_more)
-        stage.grow(
-            loss, counts, score, n_more, drawn if rows is None else np.ascontiguousarray(drawn[:, rows])
-        )
+        stage.grow(loss, counts, score, n_more, subsampler.masks(seed + first, n_more))
     return stage.trees().first(stopping.restore(stage, score) if stopping else stage.n_trees)
 
 

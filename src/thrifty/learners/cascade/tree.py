@@ -33,6 +33,9 @@ MAX_LEVELS, UNEVEN = 24, 1.5
 """Levels of a column, more values being cut into as many parts of equally many rows; and the largest ratio of steps
 between values for which positions are the values themselves, not their ranks."""
 
+MAX_CATEGORIES = 60
+"""Most categories of a column, each of which is a level."""
+
 MAX_ROWS = 16_000
 """Rows that a mixture is learned from."""
 
@@ -76,17 +79,19 @@ def coarse_levels(
 ) -> tuple[NDArray[np.uint8], Floats, NDArray[np.int64], list[Floats]]:
     """Columns in at most ``MAX_LEVELS`` levels: codes, ends, offsets, and positions with a standard deviation of one.
 
-    Positions of few values at about even steps, such as counts, are the values; those of others are ranks.
+    Positions of few values at about even steps, such as counts, are the values; those of others are ranks. Categories
+    are far from each other.
     """
     codes = np.empty((table.n_rows, len(columns)), dtype=np.uint8)
     ends, positions, offsets = list[Floats](), list[Floats](), [0]
-    for number, column in enumerate(columns):
-        own, cuts = table.codes[:, column], table.thresholds.of(int(column))
-        n_bins = len(cuts) + 1
+    for number in range(len(columns)):
+        byte = int(table.places(columns[[number]])[0])
+        own, cuts = table.codes[:, byte], table.thresholds.of(byte)
+        n_bins, is_set = len(cuts) + 1, table.categories is not None and bool(table.categories.is_set[byte])
         is_known = own < n_bins
         mass = np.bincount(own[is_known], weight[is_known], minlength=n_bins)
         level_of, gaps = np.arange(n_bins), np.diff(cuts)
-        if n_bins > MAX_LEVELS:
+        if n_bins > MAX_LEVELS and not is_set:
             middle = (np.cumsum(mass) - mass / 2) / max(mass.sum(), 1e-300)
             level_of = np.minimum((middle * MAX_LEVELS).astype(int), MAX_LEVELS - 1)
             level_of = np.unique(level_of, return_inverse=True)[1]
@@ -100,7 +105,7 @@ def coarse_levels(
         ends.append(cuts[last_of])
         mean = float(place @ shares) / max(float(shares.sum()), 1e-300)
         spread = float(np.sqrt(np.square(place - mean) @ shares / max(float(shares.sum()), 1e-300)))
-        positions.append((place - mean) / (spread or 1.0))
+        positions.append(1e6 * np.arange(float(n_bins)) if is_set else (place - mean) / (spread or 1.0))
         codes[:, number] = np.where(is_known, level_of[np.minimum(own, n_bins - 1)], len(place))
         offsets.append(offsets[-1] + len(last_of))
     return codes, np.concatenate([np.empty(0), *ends]), np.array(offsets, dtype=np.int64), positions
@@ -240,7 +245,7 @@ class PurchaseTree:
         self,
         task: Task,
         calibrations: Sequence[Floats],
-        gates: Sequence[Sequence[TreeEnsemble]] | None = None,  # noqa: ARG002 - a mixture has its uncertainty
+        gates: Sequence[TreeEnsemble] | None = None,  # noqa: ARG002 - a mixture has its uncertainty
     ) -> tuple[Stage, ...]:
         """Stages that serve."""
         stages: list[Stage] = []
@@ -281,7 +286,13 @@ class TreeSearch:
 
     @property
     def is_possible(self) -> bool:
-        """True if rows can part: every class has rows outside of each fold, and there is something to choose."""
+        """True if rows can part: all classes lie outside of each fold, categories are few, and there is a choice."""
+        table, categories = self.problem.table, self.problem.table.categories
+        if categories is not None:
+            places = table.places(self.known)
+            is_wide = categories.is_set[places] & (table.thresholds.n_bins[places] > MAX_CATEGORIES + 1)
+            if len(places) > len(self.known) or is_wide.any():
+                return False
         n_classes, rows = len(self.problem.task.classes), np.arange(self.problem.n_rows)
         rest = (np.setdiff1d(rows, fold, assume_unique=True) for fold in self.problem.folds)
         has_all = all(len(np.unique(self.label[one][self.is_used[one]])) == n_classes for one in rest)
@@ -594,7 +605,7 @@ def find_tree(
     served : ndarray of shape (n_rows, n_scores)
         Scores of the first level by the mixture of all rows.
     """
-    if problem.table.categories is not None or not len(problem.task.classes):
+    if not len(problem.task.classes):
         return None
     search = TreeSearch(problem, plan)
     if not search.is_possible:
