@@ -680,6 +680,7 @@ def test_it_has_a_report(thing, rows):
 @pytest.mark.slow
 @only_chains
 @pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
+@pytest.mark.filterwarnings("ignore::thrifty.errors.OptimisticFullModelWarning")
 def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends_there(thing, rows):
     table, y = rows
     name, inner = thing
