@@ -29,6 +29,7 @@ from thrifty import (
     DynaModGbrtRegressor,
     DynaModLinClassifier,
     DynaModLstsqClassifier,
+    Prices,
     StageOptions,
 )
 from thrifty.learners.dynamod import BoostedOptions, LeafOptions, LinearOptions
@@ -72,7 +73,7 @@ _PLAN = {
 # Those without trees first: whoever runs the others at the same time has compiled the trees by then.
 ESTIMATORS = [
     DynaModLinClassifier(_full(), options=LinearOptions(tol=1.0, max_iter=3), cv=2, random_state=0),
-    ConfidenceRouter(_full(), _full(), cv=2, random_state=0),
+    ConfidenceRouter(_full(), _full(), prices=Prices(0.0, full=1.0), cv=2, random_state=0),
     DynaModGbrtClassifier(
         _full(), options=BoostedOptions(n_trees=10, max_iter=2, tol=1.0), cv=2, random_state=0
     ),

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import thrifty
-from thrifty import Chain, ConfidenceRouter, DynaModLinClassifier, Policy
+from thrifty import Chain, ConfidenceRouter, DynaModLinClassifier, Policy, Prices
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.engine.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull, as_full_model
 from thrifty.engine.full.stored import StoredModel
@@ -162,10 +162,12 @@ def test_probabilities_inside_are_still_known_by_their_rows(rows):
 
 
 def test_a_cheap_model_that_has_no_form_is_refused_because_it_serves(rows):
-    router = ConfidenceRouter(LogisticRegression(), lambda X: np.linspace(0.1, 0.9, len(X)), p_full=0.4)
+    router = ConfidenceRouter(
+        LogisticRegression(), lambda X: np.linspace(0.1, 0.9, len(X)), prices=Prices(0.0, full=1.0)
+    )
     with pytest.raises(InvalidInputError, match="a cheap model must be an estimator"):
         to_bytes(router.fit(*rows))
-    router = ConfidenceRouter(LogisticRegression(), GaussianNB(), p_full=0.4).fit(*rows)
+    router = ConfidenceRouter(LogisticRegression(), GaussianNB(), prices=Prices(0.0, full=1.0)).fit(*rows)
     for full in ("inside", "outside", "absent"):
         with pytest.raises(
             InvalidInputError, match="a GaussianNB has no form in a file, and the cheap model"

@@ -371,7 +371,9 @@ def test_a_full_model_that_reads_some_columns_comes_back(rows):
 
 def test_a_chain_of_ours_may_be_the_cheap_model_of_a_router_or_stand_behind_a_bare_chain(fitted, rows):
     inner = fitted["linear"]
-    router = ConfidenceRouter(LogisticRegression(), FrozenEstimator(inner), p_full=0.4).fit(*rows)
+    router = ConfidenceRouter(LogisticRegression(), FrozenEstimator(inner), prices=Prices(0.0, full=1.0)).fit(
+        *rows
+    )
     assert_same_answers(from_bytes(to_bytes(router)), router, rows[0])
     nested = chain_of(full=inner.chain_, prices=inner.chain_.price_list)
     after = from_bytes(to_bytes(nested))

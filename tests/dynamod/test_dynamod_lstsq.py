@@ -9,7 +9,7 @@ import thrifty
 from reproduction.rivals.greedy_leaf import GreedyLeafClassifier
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
 from reproduction.settings import estimator_of
-from thrifty import ConfidenceRouter, DynaModLinClassifier, DynaModLstsqClassifier
+from thrifty import ConfidenceRouter, DynaModLinClassifier, DynaModLstsqClassifier, Prices
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.tasks.classes import BinaryTask
 from thrifty.engine.trees.other_libraries import additive_trees
@@ -63,7 +63,7 @@ def test_no_rounds_are_the_confidence_router_row_by_row(local, share, full):
     start = DynaModLstsqClassifier(full, local, p_full=share, options=LeafOptions(max_iter=0)).fit(
         X_fit, y_fit
     )
-    router = ConfidenceRouter(full, local, p_full=share).fit(X_fit, y_fit)
+    router = ConfidenceRouter(full, local, p_full=share, prices=Prices(0.0, full=1.0)).fit(X_fit, y_fit)
     np.testing.assert_array_equal(start.route(X_NEW), router.route(X_NEW))
     np.testing.assert_array_equal(start.predict(X_NEW), router.predict(X_NEW))
     assert start.route(X_fit).mean() <= share
@@ -75,7 +75,9 @@ def test_no_rounds_with_a_recipe_cut_where_the_router_cuts_on_held_out_margins(f
     start = DynaModLstsqClassifier(full, local, options=LeafOptions(max_iter=0), random_state=0).fit(
         X[500:1000], Y[500:1000]
     )
-    router = ConfidenceRouter(full, local, random_state=0).fit(X[500:1000], Y[500:1000])
+    router = ConfidenceRouter(full, local, prices=Prices(0.0, full=1.0), random_state=0).fit(
+        X[500:1000], Y[500:1000]
+    )
     np.testing.assert_array_equal(start.route(X_NEW), router.route(X_NEW))
 
 

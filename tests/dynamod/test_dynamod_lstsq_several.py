@@ -10,7 +10,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from reproduction.rivals.greedy_l1 import GreedyL1Classifier
 from reproduction.rivals.greedy_leaf import GreedyLeafClassifier
-from thrifty import ConfidenceRouter, DynaModLstsqClassifier
+from thrifty import ConfidenceRouter, DynaModLstsqClassifier, Prices
 from thrifty.engine.tasks.classes import MulticlassTask
 from thrifty.engine.trees.other_libraries import additive_trees
 from thrifty.errors import InvalidInputError
@@ -43,7 +43,7 @@ def locals_of_every_library():
 def test_no_rounds_are_the_confidence_router_and_rounds_lower_the_objective(local, full):
     local = FrozenEstimator(local.fit(X[:200], Y[:200]))
     start = DynaModLstsqClassifier(full, local, options=LeafOptions(max_iter=0)).fit(X[FIT], Y[FIT])
-    router = ConfidenceRouter(full, local).fit(X[FIT], Y[FIT])
+    router = ConfidenceRouter(full, local, prices=Prices(0.0, full=1.0)).fit(X[FIT], Y[FIT])
     np.testing.assert_array_equal(start.route(X[NEW]), router.route(X[NEW]))
     np.testing.assert_array_equal(start.predict(X[NEW]), router.predict(X[NEW]))
     clf = DynaModLstsqClassifier(full, local, options=LeafOptions(max_iter=20, tol=1e-2)).fit(X[FIT], Y[FIT])

@@ -37,7 +37,7 @@ FULL, FOLDS = LogisticRegression(solver="newton-cholesky"), {"cv": 2, "random_st
 LOCAL = GradientBoostingClassifier(n_estimators=2, max_depth=2, random_state=0)
 ESTIMATORS = [
     DynaModLinClassifier(FULL, options=LinearOptions(tol=1e-2, max_iter=50), **FOLDS),
-    ConfidenceRouter(FULL, **FOLDS),
+    ConfidenceRouter(FULL, features=[0, 1], **FOLDS),
     DynaModGbrtClassifier(FULL, options=BoostedOptions(n_trees=3, max_iter=2, tol=1.0), **FOLDS),
     DynaModLstsqClassifier(FULL, options=LeafOptions(n_trees=2, max_iter=2, tol=1.0), **FOLDS),
     BudgetedClassifier(FULL, stages=StageOptions(max_stages=2, sizes=[(3, 2)]), **FOLDS),
@@ -232,7 +232,7 @@ def test_what_a_full_model_says_when_it_cannot_be_fitted_is_passed_on_in_its_wor
             raise KeyError("no such colour")
 
     with pytest.raises(InvalidInputError, match=r"Picky cannot be fitted on 40 of the rows: .no such colour"):
-        ConfidenceRouter(Picky(), **FOLDS).fit(X, Y)
+        ConfidenceRouter(Picky(), prices=Prices(0.0, full=1.0), **FOLDS).fit(X, Y)
 
 
 @pytest.mark.parametrize("table", ["pandas", "polars", "pandas with text"])

@@ -20,6 +20,7 @@ from thrifty import (
     BudgetedRegressor,
     ConfidenceRouter,
     Frontier,
+    Prices,
     StageOptions,
     evidence_of,
 )
@@ -90,7 +91,9 @@ def test_bands_are_percentiles_of_measures_of_the_resampled_rows(classifier):
 @pytest.mark.parametrize("kind", [BudgetedClassifier, ConfidenceRouter])
 def test_a_fitted_estimator_knows_balanced_accuracy_and_recalls_without_scores(kind):
     X, y = labelled(2)
-    clf = kind(LogisticRegression(), **(SMALL if kind is BudgetedClassifier else {})).fit(X, y)
+    clf = kind(
+        LogisticRegression(), **(SMALL if kind is BudgetedClassifier else {"prices": Prices(0.0, full=1.0)})
+    ).fit(X, y)
     assert clf.evidence_.scores is None
     table = clf.frontier_.measures(**DRAWS)
     assert len(table) == 11

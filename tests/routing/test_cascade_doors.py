@@ -143,13 +143,27 @@ def test_a_file_whose_parts_do_not_fit_together_is_refused(data, changes, rule):
 def test_a_session_whose_caller_asks_the_estimators_ends_where_predict_does(cascade, regressor, rows):
     table = rows[0][NEW][:12]
     keys = list(table.index)
+    combined, n_asked = cascade.predict_proba(table), set()
     for row, key in enumerate(keys):
         session = cascade.start(table.iloc[row], key=key)
+        assert session.answer is None
         while session.next_purchase is not None:
             model = cascade.models_[session.next_purchase.name].estimator
             session.give(model.predict_proba(table[row : row + 1])[0])
         assert session.model == cascade.route(table)[row]
         assert session.cost == cascade.cost(table)[row]
+        np.testing.assert_allclose(session.answer, combined[row], rtol=1e-12)
+        assert cascade.classes_[session.answer.argmax()] == cascade.predict(table)[row]
+        n_asked.add(len(session.asked))
+    assert max(n_asked) > 1  # of several estimators
+    session = cascade.start(table.iloc[0], key=keys[0])
+    before = session.next_purchase.name
+    with pytest.raises(InvalidInputError, match=f"the answer of '{before}'.*3 classes"):
+        session.give([0.2, 0.8])
+    while session.next_purchase is not None and session.fail():
+        pass
+    assert session.answer is None
+    assert before in session.failed
     X, _ = make_friedman1(100, random_state=1)
     session = regressor.start(X[3], key=3)
     while session.next_purchase is not None:

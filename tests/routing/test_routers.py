@@ -104,7 +104,7 @@ def test_a_router_takes_missing_values_where_its_models_do(rows, noisy):
     clf = ConfidenceRouter(noisy, HistGradientBoostingClassifier(max_iter=5), features=[0, 1]).fit(holed, y)
     assert np.isfinite(clf.scores(holed)[1]).all()
     with pytest.raises(InvalidInputError, match="NaN"):
-        ConfidenceRouter(noisy, LogisticRegression()).fit(holed, y)
+        ConfidenceRouter(noisy, LogisticRegression(), prices=Prices(0.0, full=1.0)).fit(holed, y)
 
 
 @pytest.mark.slow

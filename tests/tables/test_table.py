@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
-from thrifty import ConfidenceRouter
+from thrifty import ConfidenceRouter, Prices
 from thrifty.engine.table import table as module
 from thrifty.engine.table.table import Table
 
@@ -49,7 +49,9 @@ def test_a_data_frame_is_asked_once_which_library_it_comes_from(form, monkeypatc
     monkeypatch.setattr(module, "_library_of", lambda table: asked.append(type(table)) or library_of(table))
     make = pd.DataFrame if form == "pandas" else pl.DataFrame
     X = make(dict(zip(NAMES, np.random.default_rng(0).normal(size=(4, 60)), strict=True)))
-    router = ConfidenceRouter(LogisticRegression(), p_full=0.5, cv=2).fit(X, X["a"].to_numpy() > 0)
+    router = ConfidenceRouter(LogisticRegression(), p_full=0.5, prices=Prices(0.0, full=1.0), cv=2).fit(
+        X, X["a"].to_numpy() > 0
+    )
     assert asked == [type(X)]
     for answer in (router.predict, router.cost, router.route, router.explain, router.chain_.predict):
         asked.clear()

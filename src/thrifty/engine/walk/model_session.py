@@ -116,9 +116,12 @@ class ModelSession(Session):
         Models that were asked, in order, and those of them that gave no answer.
     evidence_of : callable or None
         ``(name, answer) -> evidence``, where answers themselves say how sure they are.
+    combine : callable or None
+        ``(answers by name, model) -> answer``, where the answers at hand are combined.
     """
 
     evidence_of: Callable[[str, Any], Any] | None = None
+    combine: Callable[[Mapping[str, Any], str], Any] | None = None
 
     def __init__(self, models: PricedModels, x: Any, log: Log, *, follows_upper: bool) -> None:
         self._models, self._x, self._log, self._follows_upper = models, x, log, follows_upper
@@ -157,7 +160,6 @@ class ModelSession(Session):
         names = self._models.names
         self._next: int | None = None if ask < 0 else ask
         self.model = None if best < 0 else names[best]
-        self.answer = next((answer for model, answer, _ in self._returned if model == best), None)
 
     def _substitute(self) -> int:
         """Model to ask where all that the policy asked have failed: the best not dearer one, else the cheapest."""
@@ -179,6 +181,15 @@ class ModelSession(Session):
             why = self._mix_text() or at_hand
             self._purchase = Purchase(self._models.names[self._next], self._expected(self._next), why=why)
         return self._purchase
+
+    @property
+    def answer(self) -> Any:
+        """The best answer at hand, combined with the others where ``combine`` does so; None before the first one."""
+        answers = {self._models.names[model]: answer for model, answer, _ in self._returned}
+        answer = None if self.model is None else answers.get(self.model)
+        if answer is None or self.model is None or self.combine is None:
+            return answer
+        return self.combine(answers, self.model)
 
     @property
     def next_ask(self) -> str | None:

@@ -29,6 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.engine.evidence.certificate import Certificate
 from thrifty.engine.evidence.evidence import Evidence
+from thrifty.engine.full.adapters import models_of
 from thrifty.engine.full.crossfit import TrainingRows, cross_fit_full, fit_copy
 from thrifty.engine.full.model import AbsentFull, FullModel, ask_model, is_estimator
 from thrifty.engine.prices.billing import check_amount
@@ -638,7 +639,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         """Start a session of one row, for callers who ask the estimators themselves.
 
         ``session.give(answer)`` takes what the estimator that ``next_purchase`` names predicts: a probability of each
-        class, or a number.
+        class, or a number. ``session.answer`` has that of ``predict_proba``, or the number.
 
         Parameters
         ----------
@@ -661,13 +662,21 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         new: NewLog = self.router_.unasked(X, table.keys(np.arange(len(table))))
         sessions = self.router_.sessions(X[rows], new.rows(rows))
         for session in sessions:
-            session.evidence_of = self._evidence_of_answer
+            session.evidence_of, session.combine = self._evidence_of_answer, self._combined
         return sessions
 
     def _evidence_of_answer(self, name: str, answer: Any) -> Any:
         """Evidence of what one estimator predicts about one row."""
-        outputs = np.asarray(answer, dtype=np.float64).reshape(1, 1, -1)
-        return self._evidence_of(outputs, [name])[0, 0]
+        return self._evidence_of(self._outputs_of_answer(name, answer)[:, None], [name])[0, 0]
+
+    def _outputs_of_answer(self, name: str, answer: Any) -> Floats:
+        """What one estimator predicts about one row, checked as its own answers are, shape (1, n_outputs)."""
+        outputs = np.asarray(answer, dtype=np.float64).reshape((1, -1) if len(self.task_.classes) else -1)
+        return models_of(self.task_).read_outputs(outputs, 1, f"the answer of {name!r}")
+
+    def _combined(self, answers: Mapping[str, Any], model: str) -> Any:
+        """The answer of a session, from what estimators predict about its row."""
+        return answers[model]
 
     def _as_routed(self, table: Table) -> Any:
         """Rows as the router takes them: columns, or keys where it reads none."""
@@ -905,6 +914,16 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
         chance[rows, likeliest[rows]] = chance[rows, answer[rows]]
         chance[rows, answer[rows]] = np.nextafter(largest, 2.0)  # above equal ones
         return chance
+
+    def _combined(self, answers: Mapping[str, Any], model: str) -> Floats:
+        pool = self.router_.pool_
+        outputs = np.full((1, len(pool), len(self.classes_)), np.nan)
+        for name, answer in answers.items():
+            if answer is not None:
+                outputs[:, pool.index(name)] = self._outputs_of_answer(name, answer)
+        place = np.array([pool.index(model)])
+        run = Run(outputs[[0], place], outputs, np.isnan(outputs[:, :, 0]), place, np.zeros(1))
+        return self.outputs_of(run)[0]
 
     def _learn_combination(self, rows: TrainingRows, outputs: Floats) -> None:
         self.pooling_ = pool_classes(outputs, rows.task.strata(rows.y), self.max_asks, rows.weight)
