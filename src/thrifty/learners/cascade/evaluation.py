@@ -23,9 +23,6 @@ from thrifty.rows import uniforms
 LEVEL = 0.5
 """z-score up to which two candidates are level (of 0, 0.5, 1 and 2, with test rows in view)."""
 
-BETTER = 1.0
-"""z-score by which a larger size must be better (``benchmarks/small_budgets.py miniboone``: 1, 1.5)."""
-
 CLEARLY_BETTER = 2.0
 """z-score by which another structure, a learned gate or, on few rows, a size must be better (no command chose it; what
 it lets pass: ``benchmarks/small_budgets.py switch``, and ``benchmarks/choices.py penalties`` of 0.3)."""

@@ -17,7 +17,6 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints
 from thrifty.learners.cascade.evaluation import (
-    BETTER,
     BEYOND_DOUBT,
     CLEARLY_BETTER,
     LEVEL,
@@ -209,11 +208,12 @@ def _best_size(cache: "_ScoreCache", plan: Plan) -> Boosting:
     """Try sizes from that of the plan to the largest until one is no better than the one before."""
     sizes, progress = list(cache.problem.capacities), cache.problem.progress
     sizes = sizes[sizes.index(plan.boosting) :]
-    min_z = BETTER if cache.problem.n_rows >= COMPARISON_ROWS else CLEARLY_BETTER
+    # Accuracy gains more by a larger size than the loss: with many rows the least loss is enough.
+    min_z = 0.0 if cache.problem.n_rows >= COMPARISON_ROWS else CLEARLY_BETTER
     for number, (best, size) in enumerate(pairwise(sizes)):
         pair = [replace(plan, boosting=boosting) for boosting in (size, best)]
         lead = _lead(cache, pair, 1)
-        if LEVEL <= lead < BEYOND_DOUBT:
+        if -LEVEL <= lead < BEYOND_DOUBT:
             lead = _lead(cache, pair, cache.n_folds)
         if lead <= min_z:
             progress("comparing sizes", len(sizes), len(sizes))

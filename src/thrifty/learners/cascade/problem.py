@@ -18,13 +18,13 @@ from thrifty.rows import content_folds
 CAPACITIES = (
     Boosting(n_trees=30, max_depth=4, learning_rate=0.1, l2=5.0, min_child_weight=3.0),
     Boosting(n_trees=50, max_depth=6, learning_rate=0.2, l2=5.0),
-    Boosting(n_trees=60, max_depth=10, learning_rate=0.25, l2=5.0),
+    Boosting(n_trees=100, max_depth=10, learning_rate=0.15, l2=5.0),
 )
-"""Sizes of a stage to choose from, out of fold (``benchmarks/frontier.py``; the larger ones by the loss on held-out rows
-of eight tables of ``benchmarks/small_budgets.py``).
+"""Sizes of a stage to choose from, out of fold (``benchmarks/frontier.py``; the larger ones by the loss on held-out
+rows of eight tables of ``benchmarks/small_budgets.py``).
 
-Few trees of large steps: the next stage shrinks the scores and mends what they overdo. Where rows are few, leaves need a
-least weight; larger trees lose more by it than they gain.
+Few trees of large steps: the next stage shrinks the scores and mends what they overdo. The smallest, for few rows and
+noisy targets, has a least weight of a leaf; larger trees lose more by it than they gain.
 """
 
 MIN_ROWS_OF_SIZES = (0, 1_000, 1_500)
