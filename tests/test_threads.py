@@ -1,8 +1,10 @@
 """Threads of every library that is called stay within bounds, and everything is as before afterwards."""
 
+import signal
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -10,7 +12,8 @@ import sklearn.ensemble  # noqa: F401  # loads a library with OpenMP
 from joblib import cpu_count
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from thrifty import threads
+from thrifty import BudgetedClassifier, StageOptions, threads
+from thrifty.learners.trees.grow import TreeGrower
 from thrifty.threads import limited_threads, threads_for, threads_of, usable_threads
 
 
@@ -183,3 +186,36 @@ def test_one_row_that_a_stage_answers_does_not_touch_threads(monkeypatch):
     fit.at(threshold=np.inf).predict(X[:1])
     with pytest.raises(AssertionError, match="threads were limited"):
         fit.at(threshold=-np.inf).predict(X[:1])
+
+
+@pytest.mark.parametrize("after", [None, "finding orders", "comparing orders"])
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_interrupt_ends_all_threads_at_their_next_tree_and_leaves_the_former_fit(
+    monkeypatch, n_jobs, after
+):
+    X = np.random.default_rng(0).normal(size=(300, 5))
+    y = X[:, 0] + X[:, 1] ** 2 > 1
+    few = StageOptions(max_stages=3, sizes=[(10, 2)], structure="line")
+    fit = BudgetedClassifier(cv=2, stages=few, n_jobs=n_jobs, random_state=0).fit(X, y)
+    before, main = dict(vars(fit)), threading.main_thread().ident
+    phases, late, prepare = {None}, [], TreeGrower._prepare
+
+    def interrupted(*how):
+        """The first tree after a phase interrupts the fit; later ones give the main thread the time to end it."""
+        workspace = prepare(*how)
+        if late:
+            time.sleep(0.2)
+        if after in phases:
+            late.append(threading.current_thread())
+            if len(late) == 1:
+                signal.pthread_kill(main, signal.SIGINT)
+        return workspace
+
+    monkeypatch.setattr(TreeGrower, "_prepare", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit.fit(X[::-1], ~y, progress=lambda what, *_: phases.add(what))
+    n_late = len(late)
+    assert n_late <= 3 * n_jobs  # of hundreds
+    time.sleep(0.3)
+    assert len(late) <= n_late + n_jobs
+    assert vars(fit) == before

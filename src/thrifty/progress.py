@@ -1,8 +1,6 @@
 """Progress callbacks of fits and sweeps."""
 
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from itertools import takewhile
 from time import perf_counter
 
@@ -12,23 +10,6 @@ Progress = Callable[[str, int, int], object]
 
 def silent(what: str, done: int, total: int) -> None:
     """Ignore progress: the default callback."""
-
-
-@contextmanager
-def stopped_by_errors(progress: Progress) -> Iterator[Progress]:
-    """Progress of work in another thread, which an error of the caller ends at its next step."""
-    failed = False
-
-    def report(what: str, done: int, total: int) -> object:
-        if failed:
-            raise CancelledError
-        return progress(what, done, total)
-
-    try:
-        yield report
-    except BaseException:
-        failed = True
-        raise
 
 
 def progress_printer(verbose: int, who: str, shares: Mapping[str, float] | None = None) -> Progress:

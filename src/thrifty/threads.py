@@ -7,10 +7,11 @@ one thread. Sums of a BLAS depend in their last digit on the number of its threa
 
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar, copy_context
 from numbers import Integral
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, TypeVar
 
 from joblib import cpu_count, effective_n_jobs
@@ -24,6 +25,7 @@ FEW_ROWS = 1_000
 Result = TypeVar("Result")
 
 _allowed: ContextVar[int | None] = ContextVar("allowed", default=None)
+_stops: ContextVar[tuple[Event, ...]] = ContextVar("stops", default=())
 _loaded: tuple[int, Any] = (0, None)
 
 
@@ -63,6 +65,49 @@ def limited_threads(*, openmp: int, blas: int) -> Iterator[None]:
             yield
     finally:
         _allowed.reset(allowed)
+
+
+@contextmanager
+def stop_on_error() -> Iterator[None]:
+    """End work of other threads at its next ``check_stopped`` if an error, or an interrupt, ends the work in here."""
+    stop = Event()
+    before = _stops.set((*_stops.get(), stop))
+    try:
+        yield
+    except BaseException:
+        stop.set()
+        raise
+    finally:
+        _stops.reset(before)
+
+
+def check_stopped() -> None:
+    """Raise ``CancelledError`` if the work that waits for this thread has ended with an error."""
+    if any(stop.is_set() for stop in _stops.get()):
+        raise CancelledError
+
+
+def in_context(function: Callable[..., Result]) -> Callable[..., Result]:
+    """The function for other threads: it is stopped with the work that waits for it."""
+    context = copy_context()
+
+    def call(*arguments: Any, **named: Any) -> Result:
+        check_stopped()
+        return function(*arguments, **named)
+
+    return lambda *arguments, **named: context.copy().run(call, *arguments, **named)
+
+
+class _ContextPool(ThreadPoolExecutor):
+    def submit(self, fn: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        return super().submit(in_context(fn), *arguments, **named)
+
+
+@contextmanager
+def workers(n_threads: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads of a fit, which an error or an interrupt of the work that waits for them ends at their next tree."""
+    with _ContextPool(n_threads) as pool, stop_on_error():
+        yield pool
 
 
 def call_with_timeout(seconds: float | None, call: Callable[[], Result], who: str) -> Result:

@@ -1,5 +1,4 @@
 import warnings
-from concurrent.futures import CancelledError
 
 import numpy as np
 import pandas as pd
@@ -23,7 +22,6 @@ from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import CLIP, BinaryTask
 from thrifty.errors import InvalidInputError, OptimisticFullModelWarning
 from thrifty.learners.dynamod import LinearOptions
-from thrifty.progress import stopped_by_errors
 from thrifty.rows import fingerprints
 
 TASK = BinaryTask(np.array(["no", "yes"]))
@@ -249,13 +247,6 @@ def test_fits_in_threads_have_the_configuration_of_the_caller():
     X = np.random.default_rng(0).normal(size=(60, 2))
     with config_context(transform_output="pandas"):
         BudgetedClassifier(Configured(), cv=2, n_jobs=2, random_state=0).fit(X, X[:, 0] > 0)
-
-
-def test_an_error_of_the_full_model_stops_what_runs_beside_its_fits():
-    with pytest.raises(ZeroDivisionError), stopped_by_errors(lambda *_: None) as report:
-        report("finding orders", 1 // 0, 3)
-    with pytest.raises(CancelledError):
-        report("finding orders", 2, 3)
 
 
 @pytest.mark.parametrize("dtype", [pl.Categorical, pl.Enum(["u", "v", "w"])])

@@ -59,7 +59,7 @@ from thrifty.errors import (
 )
 from thrifty.progress import Progress, silent
 from thrifty.rows import content_folds, fingerprints, query_folds, query_keys
-from thrifty.threads import limited_threads
+from thrifty.threads import in_context, limited_threads, stop_on_error
 
 EVALUATED_ROWS = 2_500
 """Held-out rows that suffice: of more rows fewer folds are held out (``benchmarks/fit_ratio.py``, and
@@ -191,7 +191,8 @@ def cross_fit_full(
     task = rows.task
     if is_estimator(full) and not isinstance(full, FrozenEstimator):
         _mention_refit(full, name)
-        return _fit_by_fold(full, rows, n_jobs, name, other_work, progress)
+        with stop_on_error():
+            return _fit_by_fold(full, rows, n_jobs, name, other_work, progress)
     names = rows.table.columns if rows.table.kind else None
     every_row = rows.X if rows.every_row is None else rows.every_row
     model = as_full_model(full, task, rows.X.shape[1], names=names, numbers=every_row, who=name)
@@ -221,17 +222,19 @@ def _fit_by_fold(
     models = models_of(task)
     models.check_unfitted(full, name)
     held_out = held_out_rows(rows)
-    jobs = [delayed(_ask_held_out)(full, rows, np.setdiff1d(everyone, out), out, name) for out in held_out]
-    fit_all = delayed(_fit_checked)(full, rows, everyone, name)
     # Threads by default: most models compute without the interpreter's lock, and processes take seconds to start.
     parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
 
     def results_of(work: list[Any], n_done: int) -> Iterator[Any]:
         for number, result in enumerate(parallel(work), n_done + 1):
-            progress(_WHAT, max(number, 1), len(jobs) + 1)
+            progress(_WHAT, max(number, 1), len(held_out) + 1)
             yield result
 
-    if getattr(get_active_backend(prefer="threads")[0], "supports_sharedmem", False):
+    has_threads = getattr(get_active_backend(prefer="threads")[0], "supports_sharedmem", False)
+    ask = delayed(in_context(_ask_held_out) if has_threads else _ask_held_out)
+    jobs = [ask(full, rows, np.setdiff1d(everyone, out), out, name) for out in held_out]
+    if has_threads:
+        fit_all = delayed(in_context(_fit_checked))(full, rows, everyone, name)
         waiting = [] if other_work is None else [delayed(wait)([other_work])]
         fitted, *scores = [*results_of([*waiting, fit_all, *jobs], -len(waiting))][len(waiting) :]
     else:  # the model that serves need not be pickled

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
 from typing import Any, Self, get_args
@@ -58,9 +57,9 @@ from thrifty.learners.estimators.checks import (
 )
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.learners.trees.full import TreesRegressor
-from thrifty.progress import Progress, progress_printer, stopped_by_errors
+from thrifty.progress import Progress, progress_printer
 from thrifty.rows import content_keys, query_keys
-from thrifty.threads import limited_threads, threads_of
+from thrifty.threads import limited_threads, threads_of, workers
 
 ROWS_TO_COMPARE = 100
 """Rows from which on smaller penalties are tried where rows are too few for a larger size
@@ -238,10 +237,9 @@ class BudgetedCascade(ChainEstimator):
                 n_threads=threads_of(self.n_jobs),
                 progress=report,
             )
-            with ThreadPoolExecutor(1) as pool, stopped_by_errors(report) as step:
+            with workers(1) as pool:
                 # Beside the fits of the full model, which hold the interpreter's lock for much of their time.
-                searched = replace(problem, progress=step)
-                plans = pool.submit(find_plans, searched) if problem.n_threads > 1 else None
+                plans = pool.submit(find_plans, problem) if problem.n_threads > 1 else None
                 cross_fitted = self._cross_fit_full(
                     rows, prices, self.n_jobs, plans, report, reads_numbers=reads_numbers
                 )

@@ -15,7 +15,6 @@ were not chosen on.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -37,6 +36,7 @@ from thrifty.learners.cascade.problem import SEARCH_ROWS, AnsweredProblem
 from thrifty.learners.cascade.stages import StageGrower, compact, narrow_table
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import uniforms
+from thrifty.threads import workers
 
 SCORE_ONLY = Boosting(n_trees=20, max_depth=4, learning_rate=0.3, step="gradient", min_child_samples=20)
 """Settings of the first trees, over the scores alone (no command: a gate is taken only where it is clearly better)."""
@@ -184,7 +184,7 @@ def learn_gates(
         return trees.over_columns(np.r_[places, len(places) + np.arange(n_scores)])
 
     def at_each_stage(make: Callable[[int], Any]) -> tuple[Any, ...]:
-        with ThreadPoolExecutor(problem.n_threads) as pool:
+        with workers(problem.n_threads) as pool:
             return tuple(pool.map(make, stages))
 
     at_each_stage(evaluate)

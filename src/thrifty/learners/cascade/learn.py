@@ -42,6 +42,7 @@ from thrifty.learners.cascade.stages import (
 )
 from thrifty.learners.cascade.tree import PurchaseTree, find_tree
 from thrifty.rows import content_folds
+from thrifty.threads import workers
 
 MIN_ROWS = 300
 """Rows from which on rows may buy in different orders (no command chose it)."""
@@ -98,7 +99,7 @@ def learn_cascade(problem: AnsweredProblem, comparison: PlanComparison | None = 
     ``comparison`` is what ``find_plans`` returned, by default now.
     """
     plan = choose_plan(problem, comparison)
-    with ThreadPoolExecutor(problem.n_threads) as pool:
+    with workers(problem.n_threads) as pool:
         jobs = _start_line(problem, plan, pool)
         line = jobs.result(problem, plan.sets)
     candidate = with_learned_gates(problem, evaluate_stages(problem, line.scores))
@@ -208,7 +209,7 @@ def _repeat_cross_validation(
     """
     n_rows, n_repeats = problem.n_rows, problem.n_repeats
     scores, strata = [line.scores.out_of_fold], problem.task.strata(problem.y)
-    with ThreadPoolExecutor(problem.n_threads) as pool:
+    with workers(problem.n_threads) as pool:
         for repeat in range(1, n_repeats):
             fold_of = content_folds(problem.table.codes, strata, len(problem.folds), 1_000 + repeat)
             folds = [np.flatnonzero(fold_of == fold) for fold in range(len(problem.folds))]

@@ -9,7 +9,6 @@ third stage is grown, and of many rows a sample is used.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -47,6 +46,7 @@ from thrifty.learners.cascade.problem import (
 from thrifty.learners.cascade.stages import score_fold
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import uniforms
+from thrifty.threads import workers
 
 ORDERING = Boosting(n_trees=60, max_depth=6)
 """Trees from which an order is made (``benchmarks/small_budgets.py letters``: half of the trees with twice the step
@@ -147,7 +147,7 @@ def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
     learner = Learner(problem, problem.price_list, ORDERING)
     _ = learner.gain_per_price_of_all  # cached, before each thread would compute it
     orders, ways = {}, ORDERS if problem.task.n_scores == 1 else ORDERS_OF_SEVERAL
-    with ThreadPoolExecutor(problem.n_threads) as pool:
+    with workers(problem.n_threads) as pool:
         jobs = {name: pool.submit(find, learner) for name, find in ways.items()}
         for name, job in jobs.items():
             orders[name] = _first_within(learner, learner.chance_last(job.result()), problem.budget)
@@ -311,7 +311,7 @@ class _ScoreCache:
             plan, fold = keys[key], self.problem.folds[key[-1]]
             return score_fold(self.problem, fold, plan.sets, plan.boosting).scores
 
-        with ThreadPoolExecutor(self.problem.n_threads) as pool:
+        with workers(self.problem.n_threads) as pool:
             self._scores |= zip(missing, pool.map(score, missing), strict=True)
         return [
             np.concatenate([self._scores[plan.name, plan.boosting, fold] for fold in range(n_folds)])
@@ -348,6 +348,6 @@ def nested_scores(
         nested[fold] = score_fold(problem, fold, sets, plan.boosting, n_trees).scores
         costs[fold] = np.broadcast_to(problem.costs(sets), costs.shape)[fold]
 
-    with ThreadPoolExecutor(problem.n_threads) as pool:
+    with workers(problem.n_threads) as pool:
         list(pool.map(score, problem.folds))
     return replace(scores, out_of_fold=nested, tied=nested[:, :0], costs=costs, sets=None)

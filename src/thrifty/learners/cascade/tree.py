@@ -9,10 +9,12 @@ and a row chooses among the purchases that lead to one of them. Behind the last 
 line, and are scored by the trees of the line.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +30,7 @@ from thrifty.learners.cascade.evaluation import CLEARLY_BETTER, calibrate, compa
 from thrifty.learners.cascade.problem import EVERY_PLACE, CascadeProblem, Plan, TrainingSet
 from thrifty.learners.cascade.stages import StagedTrees, stored_bytes
 from thrifty.rows import uniforms
+from thrifty.threads import workers
 
 MAX_LEVELS, UNEVEN = 24, 1.5
 """Levels of a column, more values being cut into as many parts of equally many rows; and the largest ratio of steps
@@ -39,12 +42,16 @@ MAX_CATEGORIES = 60
 MAX_ROWS = 16_000
 """Rows that a mixture is learned from."""
 
-SCREENED, SCREENED_WIDTH = 1_000, 16
-"""Rows of the first fold that say whether the others are worth the time, and nodes of a level for them."""
+SCREENED, SCREENED_WIDTH = (250, 1_000), 16
+"""Rows of the first fold that say whether more of them, and then the others, are worth the time, and nodes of a level
+for them."""
 
 POOL, DEPTH, WIDTH = 36, 9, 64
 """First purchases of the line's order, among which rows choose; purchases that they choose; and most nodes of a level,
 but for those without which rows could not go on."""
+
+FIRST_CANDIDATES = 12
+"""Purchases, the best by themselves, that the first purchase is chosen from, together with the next."""
 
 COMPONENTS, MAX_COMPONENTS, ROWS_PER_COMPONENT = (1, 4, 16, 64, 256), 1_600, 5
 """Components of a class to choose from, most of all classes, and rows of the class for each."""
@@ -262,8 +269,10 @@ class PurchaseTree:
 class TreeSearch:
     """Learns mixtures, and grows a tree of purchases by them."""
 
-    def __init__(self, problem: CascadeProblem, plan: Plan) -> None:
+    def __init__(self, problem: CascadeProblem, plan: Plan, pool: Executor) -> None:
         self.problem, prices = problem, problem.price_list
+        # Handing thousands of short jobs to a single thread would take longer than they do.
+        self.map: Callable[..., Iterable[Any]] = map if problem.n_threads == 1 else pool.map
         self.pool = [int(one) for one in plan.order[:POOL]]
         self.free = np.flatnonzero(prices.prices[prices.group_of] == 0).astype(np.intp)
         known = [self.free, *(self._delivered(one) for one in self.pool)]
@@ -310,10 +319,11 @@ class TreeSearch:
         """The mixture of some rows."""
         n_components, bandwidth = self.settings
         n_levels, n_classes = np.diff(self.offsets) + 2, len(self.problem.task.classes)
-        starts, shares, tables, labels = np.r_[0, np.cumsum(n_levels)[:-1]], [], [], []
+        starts = np.r_[0, np.cumsum(n_levels)[:-1]]
         first, near = (smoothing(self.positions, one) for one in (FIRST_BANDWIDTH, bandwidth))
         total = float(self.weight[rows].sum())
-        for label in range(n_classes):
+
+        def of_class(label: int) -> tuple[Floats, Floats]:
             own = rows[self.label[rows] == label]
             if self.context is None:
                 n = max(min(n_components, MAX_COMPONENTS // n_classes, len(own) // ROWS_PER_COMPONENT), 1)
@@ -326,10 +336,10 @@ class TreeSearch:
             share, table = np.empty(n), np.empty((int(n_levels.sum()), n))
             codes, weight = np.ascontiguousarray(self.codes[own]), self.weight[own]
             maximise(codes, weight, starts, n_levels, wide, near, start, n_rounds, PULL, share, table)
-            shares.append(share * float(weight.sum()) / total)
-            tables.append(table)
-            labels.append(np.full(n, label, dtype=np.int32))
-        of_component = np.concatenate(labels)
+            return share * float(weight.sum()) / total, table
+
+        shares, tables = zip(*self.map(of_class, range(n_classes)), strict=True)
+        of_component = np.repeat(np.arange(n_classes, dtype=np.int32), [len(share) for share in shares])
         return Mixture(
             self.known,
             self.ends,
@@ -341,33 +351,32 @@ class TreeSearch:
             n_classes,
         )
 
-    def choose_settings(self) -> Mixture:
-        """Choose components and bandwidth by the held-out loss of the first fold, and return the mixture without it."""
-        first = self.problem.folds[0]
-        judges = first[self.is_used[first]]
-        sets = [
-            self.columns(frozenset(self.pool[:n])) for n in JUDGED if n <= len(self.pool) or n == JUDGED[0]
-        ]
-
-        def loss_of(mixture: Mixture) -> float:
-            scores = (self.look(mixture, judges, columns)[0] for columns in sets)
-            loss = self.problem.task.loss(self.problem.y[judges])
-            return float(sum(np.average(loss.values(one), weights=self.weight[judges]) for one in scores))
-
-        def tried(*settings: float) -> tuple[float, Mixture, tuple[int, float]]:
-            self.settings = int(settings[0]), settings[1]
-            mixture = self.without(first)
-            return loss_of(mixture), mixture, self.settings
-
-        best = tried(COMPONENTS[0], BANDWIDTHS[0])
+    def choose_components(self) -> Mixture:
+        """Choose the number of components by the held-out loss of the first fold; returns the mixture without it."""
+        best = self._tried(COMPONENTS[0], BANDWIDTHS[0])
         for number in COMPONENTS[1:]:
-            other = tried(number, BANDWIDTHS[0])
+            other = self._tried(number, BANDWIDTHS[0])
             if other[0] >= best[0]:
                 break
             best = other
-        others = [tried(best[2][0], bandwidth) for bandwidth in BANDWIDTHS[1:]]
-        _, mixture, self.settings = min([best, *others], key=lambda each: each[0])
+        self._best, self.settings = best, best[2]
+        return best[1]
+
+    def choose_bandwidth(self) -> Mixture:
+        """Then choose the bandwidth in the same way."""
+        others = [self._tried(self._best[2][0], bandwidth) for bandwidth in BANDWIDTHS[1:]]
+        _, mixture, self.settings = min([self._best, *others], key=lambda each: each[0])
         return mixture
+
+    def _tried(self, n_components: int, bandwidth: float) -> tuple[float, Mixture, tuple[int, float]]:
+        """Loss in the first fold of the mixture without it, that mixture, and its settings."""
+        first, self.settings = self.problem.folds[0], (n_components, bandwidth)
+        mixture, judges = self.without(first), first[self.is_used[first]]
+        numbers = (n for n in JUDGED if n <= len(self.pool) or n == JUDGED[0])
+        sets = (self.columns(frozenset(self.pool[:n])) for n in numbers)
+        loss, weight = self.problem.task.loss(self.problem.y[judges]), self.weight[judges]
+        losses = (loss.values(self.look(mixture, judges, columns)[0]) for columns in sets)
+        return float(sum(np.average(one, weights=weight) for one in losses)), mixture, self.settings
 
     def with_contexts(self) -> "tuple[TreeSearch, Mixture] | None":
         """The same search with one component for each context of a class, and the mixture without the first fold."""
@@ -474,22 +483,29 @@ class TreeSearch:
         for place in range(n_levels):
             following, is_last = list[Node](), place == n_levels - 1
             gain = np.full((n_rows, len(self.pool)), -np.inf)
-            for number, one in enumerate(level):
-                left, every = self._left(one, is_last=is_last)
-                for rows, mixture in parts:
-                    here = rows[node[rows, place] == number]
-                    if not len(here):
-                        continue
-                    scores[here, place], gains = self.look(mixture, here, one.columns, every)
-                    for purchase in left:
-                        own = np.searchsorted(every, self._delivered(self.pool[purchase]))
-                        price = self._prices(one.bought)[self.pool[purchase]]
-                        gain[here, purchase] = gains[:, own].max(axis=1) / price
+            jobs = [
+                (one, here, mixture, scores[:, place], gain, is_last)
+                for number, one in enumerate(level)
+                for rows, mixture in parts
+                if len(here := rows[node[rows, place] == number])
+            ]
+            list(self.map(lambda job: self._visit(*job), jobs))  # each writes to rows of its own
             if not is_last:
                 level, following, node[:, place + 1] = self._go_on(level, node[:, place], gain, width)
             levels.append(tuple(level))
             level = following
         return levels, scores, node
+
+    def _visit(
+        self, one: Node, rows: Ints, mixture: Mixture, scores: Floats, gain: Floats, is_last: bool
+    ) -> None:
+        """Write the scores of some rows at a node, and the gain per price of every purchase that it lacks."""
+        left, every = self._left(one, is_last=is_last)
+        scores[rows], gains = self.look(mixture, rows, one.columns, every)
+        prices = self._prices(one.bought)
+        for purchase in left:
+            own = np.searchsorted(every, self._delivered(self.pool[purchase]))
+            gain[rows, purchase] = gains[:, own].max(axis=1) / prices[self.pool[purchase]]
 
     def _delivered(self, purchase: int) -> Ints:
         return np.flatnonzero(self.problem.price_list.group_of == purchase)
@@ -516,27 +532,28 @@ class TreeSearch:
 
         A first purchase that is dearer than the line's would leave small budgets without an answer.
         """
-        prices, none = self._prices(frozenset()), np.zeros((1, 0), dtype=np.uint8)
-        worth = np.full(len(self.pool), -np.inf)
-        every = self.known
+        prices, none = self._prices(frozenset())[self.pool], np.zeros((1, 0), dtype=np.uint8)
+        every, n_levels = self.known, np.diff(self.offsets) + 2
         alone = mixture.look(none, none[0].astype(np.intp), every)[1][0]
-        n_levels = np.diff(self.offsets) + 2
-        for place, purchase in enumerate(self.pool):
-            if prices[purchase] > prices[self.pool[0]]:
-                continue
-            for column in self._delivered(purchase):
-                at = int(np.searchsorted(every, column))
+        delivered = [np.searchsorted(every, self._delivered(purchase)) for purchase in self.pool]
+
+        def worth(place: int) -> float:
+            """Largest expected gain per price of a purchase and the next."""
+            of_columns = []
+            for at in delivered[place]:
                 codes = np.arange(n_levels[at], dtype=np.uint8)[:, None]
                 chance = np.bincount(self.codes[:, at], self.weight, minlength=n_levels[at])
-                _, gains = mixture.look(codes, np.array([column]), every)
-                both = np.full((len(codes), len(self.pool)), -np.inf)
-                for other, second in enumerate(self.pool):
-                    if other != place:
-                        then = gains[:, np.searchsorted(every, self._delivered(second))].max(axis=1)
-                        both[:, other] = (alone[at] + then) / (prices[purchase] + prices[second])
-                found = float(np.average(both.max(axis=1), weights=chance))
-                worth[place] = max(worth[place], round(found, 9))
-        return self.pool[int(np.argmax(worth))]
+                _, gains = mixture.look(codes, every[[at]], every)
+                then = np.stack([gains[:, own].max(axis=1) for own in delivered], axis=1)
+                both = (alone[at] + then) / (prices[place] + prices)
+                both[:, place] = -np.inf
+                of_columns.append(round(float(np.average(both.max(axis=1), weights=chance)), 9))
+            return max(of_columns)
+
+        per_price = np.array([alone[own].max() for own in delivered]) / prices
+        best = np.argsort(-np.round(per_price, 9), kind="stable")
+        some = np.sort(best[prices[best] <= prices[0]][:FIRST_CANDIDATES])
+        return self.pool[int(some[int(np.argmax([*self.map(worth, some)]))])]
 
     def _go_on(
         self, level: Sequence[Node], node: Ints, gain: Floats, width: int
@@ -607,25 +624,39 @@ def find_tree(
     """
     if not len(problem.task.classes):
         return None
-    search = TreeSearch(problem, plan)
-    if not search.is_possible:
-        return None
+    with workers(problem.n_threads) as pool:
+        search = TreeSearch(problem, plan, pool)
+        return _grown(search, line, of_line, is_wanted=is_wanted) if search.is_possible else None
+
+
+def _grown(
+    search: TreeSearch, line: StagedTrees, of_line: Floats, *, is_wanted: bool
+) -> tuple[PurchaseTree, Floats, Ints, Floats] | None:
+    """The tree of a search, as ``find_tree`` returns it."""
+    problem = search.problem
     first, *others = problem.folds
-    screened = first[:: max(len(first) // SCREENED, 1)]
-    rows, n_levels = problem.take(screened), min(search.n_levels, of_line.shape[1], EVERY_PLACE)
+    n_levels = min(search.n_levels, of_line.shape[1], EVERY_PLACE)
 
-    def losses_of(search: TreeSearch, mixture: Mixture) -> Floats:
-        scores = search.levels([(screened, mixture)], n_levels, SCREENED_WIDTH)[1]
-        return _mean_losses(rows, scores[screened])
+    def lead(search: TreeSearch, mixture: Mixture, n_rows: int) -> tuple[float, Floats, Floats]:
+        """z-score of the lead over the line on some rows of the first fold, and losses and weights of these."""
+        screened = first[:: max(len(first) // n_rows, 1)]
+        rows = problem.take(screened)
+        scores = search.levels([(screened, mixture)], n_levels, SCREENED_WIDTH)[1][screened]
+        of_stages, losses = (_mean_losses(rows, one) for one in (of_line[screened, :n_levels], scores))
+        return compare(of_stages, losses, rows.weight), losses, rows.weight
 
-    without_first = search.choose_settings()
-    losses = losses_of(search, without_first)
-    contextual = search.with_contexts()
-    if contextual is not None and compare(losses, losses_of(*contextual), rows.weight) > 0.0:
-        losses, (search, without_first) = losses_of(*contextual), contextual
+    few, many = SCREENED
+    without_first = search.choose_components()
+    if not is_wanted and lead(search, without_first, few)[0] <= 0.0:
+        return None
+    without_first = search.choose_bandwidth()
+    ahead, losses, weight = lead(search, without_first, many)
+    if (contextual := search.with_contexts()) is not None:
+        with_contexts, of_contexts, _ = lead(*contextual, many)
+        if compare(losses, of_contexts, weight) > 0.0:
+            ahead, (search, without_first) = with_contexts, contextual
     # A quarter of the rows should show half of the z-score.
-    lead = compare(_mean_losses(rows, of_line[screened, :n_levels]), losses, rows.weight)
-    if not is_wanted and lead <= CLEARLY_BETTER / 2:
+    if not is_wanted and ahead <= CLEARLY_BETTER / 2:
         return None
     parts = [(first, without_first), *((fold, search.without(fold)) for fold in others)]
     levels, scores, node = search.levels(parts, search.n_levels)

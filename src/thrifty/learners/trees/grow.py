@@ -39,8 +39,12 @@ from thrifty.learners.trees.gradients import (
 )
 from thrifty.learners.trees.split import ROW, run_lanes
 from thrifty.learners.trees.workspace import Limits, Workspace, fit_free_copy, make_workspace
+from thrifty.threads import check_stopped
 
 Step = Literal["gradient", "newton"]
+
+ROWS_AT_ONCE = 2**18
+"""Rows times trees of one compiled call, for less than a tenth of a second: an interrupt waits for its end."""
 
 
 class TreeGrower:
@@ -186,20 +190,22 @@ class TreeGrower:
         table = scores.reshape(-1, 1)
         constant = step == "gradient" and drawn is None and bool(np.all(counts == 1.0))
         # What a tree buys changes what the next one pays, and sets of levels are taken out of every tree.
-        at_once = max(n_trees, 1) if self._gamma == 0.0 and self.table.categories is None else 1
+        is_alone = self._gamma > 0.0 or self.table.categories is not None
+        at_once = 1 if is_alone else max(min(n_trees, ROWS_AT_ONCE // max(self.table.n_rows, 1)), 1)
         for first in range(0, n_trees, at_once):
-            here = None if drawn is None else drawn[first : first + at_once]
+            n_more = min(at_once, n_trees - first)
+            here = None if drawn is None else drawn[first : first + n_more]
             ws = self._prepare(1, constant)
             rounds = rounds_by(
-                formula, table.reshape(-1), counts, here, at_once, step == "newton", learning_rate
+                formula, table.reshape(-1), counts, here, n_more, step == "newton", learning_rate
             )
-            out = builder.room_for(at_once, self._limits.max_leaves - 1)
+            out = builder.room_for(n_more, self._limits.max_leaves - 1)
             try:
                 sets = self._grow(ws, rounds, out, builder.n_trees, table)
             except InvalidInputError:
                 builder.add(int(ws.tree[0]["n_grown"]))
                 raise
-            builder.add(at_once, sets)
+            builder.add(n_more, sets)
 
     def add_tree_along(
         self,
@@ -289,6 +295,7 @@ class TreeGrower:
 
     def _prepare(self, n_outputs: int, constant: bool) -> Workspace:
         """Arrays for trees of one kind, with today's charges."""
+        check_stopped()
         ws = self._ws
         if ws is not None and (len(ws.units), ws.lanes.constant) != (n_outputs, constant):
             ws = None
