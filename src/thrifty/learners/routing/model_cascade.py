@@ -21,7 +21,6 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.metrics import r2_score
 from sklearn.model_selection import GroupKFold, check_cv
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
@@ -29,7 +28,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.full.adapters import models_of
-from thrifty.engine.full.crossfit import TrainingRows, cross_fit_full, fit_copy
+from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, cross_fit_full, fit_copy
 from thrifty.engine.full.model import AbsentFull, FullModel, ask_model, is_estimator
 from thrifty.engine.full.seconds import Seconds, measure_seconds, median_seconds
 from thrifty.engine.prices.billing import check_amount
@@ -237,9 +236,10 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
                 with _naming("groups", kind="the argument"):
                     cv = list(splitter.split(X, y, groups))
             rows = check_training_rows(self, X, y, sample_weight, cv, seed)
-            cross_fitted = []
+            cross_fitted = {}
             for name, model in models.items():
-                if rows.weighted and not (isinstance(model, FrozenEstimator) or _takes_weights(model)):
+                is_fitted_here = is_estimator(model) and not isinstance(model, FrozenEstimator)
+                if rows.weighted and is_fitted_here and not has_fit_parameter(model, "sample_weight"):
                     warnings.warn(
                         f"the estimator {name!r} is fitted without sample_weight, which its fit does not take.",
                         stacklevel=2,
@@ -247,19 +247,15 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
                 with _naming(name), warnings.catch_warnings():
                     if name == reference:  # which agrees with itself
                         warnings.simplefilter("ignore", OptimisticFullModelWarning)
-                    called = f"the estimator {name!r}"
-                    cross_fitted.append(cross_fit_full(model, rows, n_jobs=self.n_jobs, name=called))
+                    cross_fitted[name] = self._cross_fit(name, model, rows)
             self.task_, self.reference_, self.schema_ = rows.task, reference, _schema_of(rows.table)
             if len(rows.task.classes):
                 self.classes_ = rows.task.classes
-            self.models_: dict[str, FullModel] = {
-                name: one.model for name, one in zip(models, cross_fitted, strict=True)
-            }
+            self.models_: dict[str, FullModel] = {name: one.model for name, one in cross_fitted.items()}
             self.seconds_ = {} if prices else self._measured(rows)
-            self.model_prices_ = prices or {
-                name: one.of_row(batch_size) for name, one in self.seconds_.items()
-            }
-            outputs = np.stack([one.outputs for one in cross_fitted], axis=1)
+            measured = {name: seconds.of_row(batch_size) for name, seconds in self.seconds_.items()}
+            self.model_prices_ = prices or measured
+            outputs = np.stack([one.outputs for one in cross_fitted.values()], axis=1)
             if not len(rows.task.classes):
                 loss = self._loss(rows.y, outputs)
                 # No estimator is as wrong as can be on most of the rows.
@@ -274,6 +270,9 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             self._mention_no_gain()
             self._mention_refit()
         return self
+
+    def _cross_fit(self, name: str, model: Any, rows: TrainingRows) -> CrossFittedFull:
+        return cross_fit_full(model, rows, n_jobs=self.n_jobs, name=f"the estimator {name!r}")
 
     def _plan(
         self, rows: TrainingRows, outputs: Floats, budget: float | None, batch_size: int, seed: int
@@ -375,8 +374,8 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         try:
             with _naming(name):
                 if isinstance(model, FrozenEstimator):
-                    model, called = clone(model.estimator), f"the estimator {name!r}"
-                    outputs = cross_fit_full(model, rows, n_jobs=self.n_jobs, name=called).outputs
+                    model = clone(model.estimator)
+                    outputs = self._cross_fit(name, model, rows).outputs
                     quality = float(self._quality(rows.y, outputs[:, None]).mean())
                     results.append(Retrained(name, "refitted on these rows", quality))
                 if self.seconds_ and rows.X.shape[1] > 1:
@@ -403,7 +402,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", OptimisticFullModelWarning)
             fitted = FrozenEstimator(fit_copy(model, fewer, train))
-            own = cross_fit_full(fitted, fewer.take(held_out), name=f"the estimator {name!r}")
+            own = self._cross_fit(name, fitted, fewer.take(held_out))
         other.models_ = {name: own.model}
         quality = self._quality(rows.y[held_out], np.stack([outputs[held_out], own.outputs], axis=1))
         lost = (quality[:, 0] - quality[:, 1]).mean()
@@ -424,7 +423,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         A pair asks its second estimator where the first one is not sure enough. The last ones are the best estimator
         trained otherwise (``retrained_``): if it was fitted before, on the rows of this fit alone, to which those of
         its first training would come on top; and where seconds are measured, on the better half of the columns. All
-        are evaluated out of fold.
+        are evaluated out of fold; the threshold of a pair is the best one on these very rows, which flatters it.
         """
         router = self._fitted
         state, pool = router.state_, router.pool_
@@ -515,7 +514,9 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             )
         if share is not None:
             budget = check_amount("share", share) * router.model_costs[router.best_model]
-        return self._with_router(router.at(budget=budget, mix=mix), budget=budget)
+        other = self._with_router(router.at(budget=budget, mix=mix))
+        other.budget = budget
+        return other
 
     def with_prices(self, prices: Mapping[str, float]) -> Self:
         """Return a cascade for other prices of some estimators: the plan is learned again, no estimator is fitted."""
@@ -533,7 +534,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         X, y : rows that no estimator was trained on, and their targets
             Every estimator is asked about all of them. With a ``reference``, its answers are the targets.
         max_loss, budget : float, optional
-            As of ``ModelRouter.certified``, as are further arguments.
+            As of ``ModelRouter.certified``, as are further arguments. Of numbers, a loss of quality, not of R2.
         """
         log = self.log_of(X, y)
         return self._with_router(self.router_.certified(**log, max_loss=max_loss, budget=budget, **how))
@@ -543,11 +544,9 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         self.router_.quality_name = self.quality_name
         self.router_.unit = " seconds" if self.seconds_ else ""
 
-    def _with_router(self, router: ModelRouter, **parameters: Any) -> Self:
+    def _with_router(self, router: ModelRouter) -> Self:
         other = copy.copy(self)
         other.router_ = router
-        for name, value in parameters.items():
-            setattr(other, name, value)
         return other
 
     # -- answers -----------------------------------------------------------------------------------
@@ -563,7 +562,8 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             Keys of the rows, or the column that holds them; where two operating points are mixed, the key decides which
             of them a row follows.
         """
-        answers: Labels = self.task_.answers(self.run(X, row_key).outputs)
+        outputs = self.run(X, row_key).outputs
+        answers: Labels = self.task_.answers(outputs)
         return answers
 
     def answers(self, X: Any, row_key: Any = None) -> dict[str, Labels]:
@@ -929,10 +929,6 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
         """Name of the score."""
         return "R2" if self.reference_ is None else f"R2 ({self.quality_name})"
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R2 of the predictions."""
-        return float(r2_score(y, self.predict(X), sample_weight=sample_weight))
-
     def _task_of(self, y: Any, weight: Floats) -> RegressionTask:
         return regression_of(y, "squared", weight, tolerance=0.01, quantile=None)
 
@@ -993,7 +989,7 @@ class _AskedOutputs:
             row = int(self.table.numbers_of(unanswered[:1])[0])
             raise FullModelFailedError(
                 f"no estimator answered {len(unanswered):,} of {len(model):,} rows, the first of them row {row}: "
-                f"{' '.join(self.reasons.values())}"
+                f"{'; '.join(self.reasons.values())}"
             )
         for name, reason in self.reasons.items() if warns else ():
             n_failed = int(self.failed[:, self.pool.index(name)].sum())
@@ -1031,10 +1027,6 @@ def _naming(
     except Exception as error:  # a user's model may raise anything
         reason = " ".join(str(error).split())[:300]
         raise error_type(f"{kind} {name!r} failed: {type(error).__name__}: {reason}") from error
-
-
-def _takes_weights(model: Any) -> bool:
-    return not is_estimator(model) or has_fit_parameter(model, "sample_weight")
 
 
 def lacking_models(names: Sequence[str]) -> None:

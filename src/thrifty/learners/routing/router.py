@@ -243,21 +243,13 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 prior, expected = (np.tile(mean, (len(rows), 1)) for mean in means)
             else:
                 model, prior, expected = crossfit(Z, scores[:, pool], costs[:, pool], folds, seed)
-            calibration, classes = None, None
+            calibration = classes = None
             codes = None if codes is None else codes[:, pool]
             if shown is not None:
                 calibration = learn_calibration(shown[:, pool], scores[:, pool])
                 shown, classes, codes = calibration.of_log(shown[:, pool], codes)
-            log = Log(
-                prior,
-                expected,
-                scores[:, pool],
-                costs[:, pool],
-                codes,
-                shown,
-                classes,
-                None if discounts is None else discounts[np.ix_(pool, pool)],
-            )
+            discounts = None if discounts is None else discounts[np.ix_(pool, pool)]
+            log = Log(prior, expected, scores[:, pool], costs[:, pool], codes, shown, classes, discounts)
             self.state_ = learn_policy(
                 RouterState(
                     names=names,
@@ -737,18 +729,22 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
 
     def first_asked(self, X: Any) -> tuple[Labels, Floats]:
         """First model to ask about each row, and what the row is expected to pay, as ``predict`` and ``cost`` say."""
-        first, cost = self._first(self.unasked(X, is_in_force=True))
+        first, cost = self._routed(X)
         return np.array(self._fitted().pool, dtype=object)[first], cost
+
+    def _routed(self, X: Any, *log: Any) -> tuple[Ints, Floats]:
+        """Model that answers each row of a log, and its cost; without one, the first model, and what is expected."""
+        if all(part is None for part in log):
+            return self._first(self.unasked(X, is_in_force=True))
+        replay = self.walk(self.read_log(X, None, *log, is_in_force=True))
+        return replay.model, replay.cost
 
     def route(self, X: Any, cost: Any = None, answers: Any = None, evidence: Any = None) -> Ints:
         """Model that answers each row, by its place in ``pool_``.
 
         Without a log (``cost``, ``answers`` and ``evidence`` as in ``fit``), the first model that is asked.
         """
-        if cost is None and answers is None and evidence is None:
-            return self._first(self.unasked(X, is_in_force=True))[0]
-        route: Ints = self.walk(self.read_log(X, None, cost, answers, evidence, is_in_force=True)).model
-        return route
+        return self._routed(X, cost, answers, evidence)[0]
 
     def cost(self, X: Any, cost: Any = None, answers: Any = None, evidence: Any = None) -> Floats:
         """Cost of each row: what it would pay on a log, or without one, what it is expected to pay.
@@ -756,9 +752,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         Expected are the cost of the first model, and the mean of what rows of the fit paid beyond it that asked the
         same one first. Arguments as in ``fit``.
         """
-        if cost is None and answers is None and evidence is None:
-            return self._first(self.unasked(X, is_in_force=True))[1]
-        return self.walk(self.read_log(X, None, cost, answers, evidence, is_in_force=True)).cost
+        return self._routed(X, cost, answers, evidence)[1]
 
     def expected_cost(self, X: Any) -> Floats:
         """Expected cost of asking each model of ``pool_`` about each row, shape (n_rows, n_pool)."""
@@ -1036,19 +1030,13 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         state, policy = self._fitted(), self.policy_
         if X is not None:
             given = {"quality": quality, "cost": cost, "answers": answers, "evidence": evidence}
-            log = logs.logged_parts(given, state.names, len(X))
-            new = self.unasked(X)
-            sessions = self.sessions(X, new)
-            if not log:
-                expected = self._first(new)[1].tolist()
-                return [
-                    replace(session.explanation(), cost=cost)
-                    for session, cost in zip(sessions, expected, strict=True)
-                ]
-            return [
-                self._explained(session, {name: part[row] for name, part in log.items()})
-                for row, session in enumerate(sessions)
-            ]
+            log, new = logs.logged_parts(given, state.names, len(X)), self.unasked(X)
+            sessions = list(enumerate(self.sessions(X, new)))
+            if log:
+                parts = [{name: part[row] for name, part in log.items()} for row, _ in sessions]
+                return [self._explained(session, parts[row]) for row, session in sessions]
+            expected = self._first(new)[1].tolist()
+            return [replace(session.explanation(), cost=expected[row]) for row, session in sessions]
         best = state.best_single
         rules, share = [state.rules[point] for point in (policy.lower, policy.upper)], policy.share
         words = rules[0]
