@@ -1,16 +1,18 @@
-"""Print a digest of what small fits of every estimator answer and cost, to see that a change changed no fit.
+"""Print digests of what small fits of every estimator answer and cost, to see that a change changed no fit.
 
-    python benchmarks/fit_digests.py > before.txt      # then change the code
-    python benchmarks/fit_digests.py | diff before.txt -
-    python benchmarks/fit_digests.py routers           # those of routers only
+    PYTHONPATH=OTHER/src python benchmarks/fit_digests.py > before.txt
+    python benchmarks/fit_digests.py --against before.txt    # what is another, in words
+    python benchmarks/fit_digests.py routers                 # those of routers only
 
-Digests differ from machine to machine: a fit may differ in the last bits of a sum.
+`OTHER` is another checkout, of version 0.3 or later. All tables are complete and have prices of one resource. Digests
+differ from machine to machine: a fit may differ in the last bits of a sum.
 """
 
+import argparse
 import hashlib
-import sys
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,9 +21,22 @@ from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.naive_bayes import GaussianNB
 
 import thrifty
-from thrifty.learners.dynamod import BoostedOptions, LeafOptions
+
+try:
+    from thrifty.engine.evidence.thresholds import measured
+    from thrifty.learners import dynamod
+except ImportError:  # version 0.3, where options are parameters of the estimators
+    from thrifty.evidence.thresholds import measured
+
+    dynamod = None
 
 SEED = {"random_state": 0}
+
+
+def with_few_trees(estimator, options, *full):
+    """A system with one gate whose cheap model has ten trees."""
+    few = {"n_trees": 10} if dynamod is None else {"options": getattr(dynamod, options)(n_trees=10)}
+    return estimator(*full, **few, **SEED)
 
 
 def fits():
@@ -43,19 +58,22 @@ def fits():
         "cascade, tree of purchases": thrifty.BudgetedClassifier(
             forest, **small | {"stages": replace(few, structure="tree")}
         ),
-        "dynamod gbrt": thrifty.DynaModGbrtClassifier(forest, options=BoostedOptions(n_trees=10), **SEED),
+        "dynamod gbrt": with_few_trees(thrifty.DynaModGbrtClassifier, "BoostedOptions", forest),
         "dynamod lin": thrifty.DynaModLinClassifier(GaussianNB(), gamma=0.01, **SEED),
-        "dynamod lstsq": thrifty.DynaModLstsqClassifier(forest, options=LeafOptions(n_trees=10), **SEED),
+        "dynamod lstsq": with_few_trees(thrifty.DynaModLstsqClassifier, "LeafOptions", forest),
         "confidence": thrifty.ConfidenceRouter(forest, cheap=GaussianNB(), features=[0, 1], **SEED),
     }
     scaled = (X - X.mean(axis=0)) / X.std(axis=0)
     for name, one in made.items():
-        one.fit(scaled[::2], y[::2])
+        try:
+            one.fit(scaled[::2], y[::2])
+        except ValueError:  # a structure that another version does not have
+            continue
         if name == "cascade, proved":
             one = one.certified(scaled[1::2], y[1::2], max_loss=0.1)
         yield name, one, scaled[1::2]
     yield "several classes", thrifty.BudgetedClassifier(forest, **small).fit(*several), several[0]
-    gbrt = thrifty.DynaModGbrtClassifier(forest, options=BoostedOptions(n_trees=10), **SEED)
+    gbrt = with_few_trees(thrifty.DynaModGbrtClassifier, "BoostedOptions", forest)
     yield "dynamod gbrt, several classes", gbrt.fit(*several), several[0]
     regressor = ExtraTreesRegressor(20, **SEED)
     yield "numbers", thrifty.BudgetedRegressor(regressor, budget=4.0, **small).fit(*numbers), numbers[0]
@@ -68,8 +86,6 @@ def fits():
 
 def estimator_digests():
     """Digests of what estimators answer and cost, by name."""
-    from thrifty.engine.evidence.thresholds import measured
-
     for name, one, X in fits():
         said = one.predict_proba(X) if hasattr(one, "predict_proba") else one.predict(X)
         policy, seen = one.chain_.policy, getattr(one, "evidence_", None)
@@ -77,7 +93,16 @@ def estimator_digests():
             seen is not None and seen.optimism is not None
         ):  # scores of the rows of the fit, without a correction
             policy = measured(policy, replace(seen, optimism=None))
-        yield name, digest(said, one.cost(X), one.route(X), policy.thresholds, policy.cost, policy.score)
+        yield (
+            name,
+            {
+                "answers": digest(said),
+                "costs": digest(one.cost(X)),
+                "routes": digest(one.route(X)),
+                "operating points": digest(policy.thresholds, policy.cost),
+                "scores of operating points": digest(policy.score),
+            },
+        )
 
 
 # -- routers, by public names only: they run on former checkouts too ----------------------------------
@@ -155,27 +180,37 @@ def replay_parts(router, log):
     return "\n".join([*asked, *replay.model.tolist()]).encode(), replay.cost, replay.quality, ips
 
 
+def replayed(router, log):
+    """Digests of what a router asks, pays, answers and expects."""
+    models, cost, quality, ips = replay_parts(router, log)
+    return {
+        "models": digest(models),
+        "costs": digest(cost, ips),
+        "qualities": digest(quality),
+        "expectations": digest(*map(np.asarray, expected(router))),
+    }
+
+
 def router_digests():
     """Digests of replays, budgets, bills and certificates of routers, by name."""
     for name, router, log in routers():
         low, high = (float(router.frontier_.cost[place]) for place in (0, -1))
         cheap, dear = (router.at(budget=low + share * (high - low)) for share in (0.25, 0.6))
-        yield (
-            f"router, {name}: replay",
-            digest(*replay_parts(router, log), *map(np.asarray, expected(router))),
-        )
-        for share, one in (("cheap", cheap), ("dear", dear)):
-            yield f"router, {name}: {share}", digest(*replay_parts(one, log), *map(np.asarray, expected(one)))
+        for point, one in (("replay", router), ("cheap", cheap), ("dear", dear)):
+            yield f"router, {name}: {point}", replayed(one, log)
         held = router.at(budget=0.7 * high + 0.3 * low, confidence=0.9)
         bills = [one.bill(n_rows) for one in (router, cheap, held) for n_rows in (10, 1_000)]
-        yield f"router, {name}: bill", digest(np.array(bills))
+        yield f"router, {name}: bill", {"bills": digest(np.array(bills))}
         if name != "propensities":  # which lacks the answers that prove something
             proved = {part: values for part, values in log.items() if part != "propensity"}
             by_loss = router.certified(**proved, max_loss=0.2)
             by_bill = router.certified(**proved, budget=high, n_next=500)
             bounds = [one.certificate_.bound for one in (by_loss, by_bill)]
             costs = [one.expected_cost_ for one in (by_loss, by_bill)]
-            yield f"router, {name}: certificates", digest(np.array(bounds + costs))
+            yield (
+                f"router, {name}: certificates",
+                {"bounds": digest(np.array(bounds)), "costs": digest(np.array(costs))},
+            )
 
 
 def expected(router):
@@ -195,14 +230,36 @@ def digest(*parts):
     data = b"".join(
         part if isinstance(part, bytes) else np.ascontiguousarray(part).tobytes() for part in parts
     )
-    return hashlib.sha256(data).hexdigest()[:16]
+    return hashlib.sha256(data).hexdigest()[:12]
+
+
+def what_changed(parts, before):
+    """In words, how a fit differs from one before; digests are those of ``parts`` in their order."""
+    if before is None:
+        return "was not there"
+    others = [part for (part, now), then in zip(parts.items(), before, strict=True) if now != then]
+    same = [part for part in parts if part not in others]
+    if not others:
+        return "the same"
+    return f"other {', '.join(others)}" + (f"; the same {', '.join(same)}" if same else "")
 
 
 def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="?", choices=["all", "routers"], default="all")
+    parser.add_argument("--against", type=Path)
+    asked = parser.parse_args()
     warnings.simplefilter("ignore")
-    for digests in [router_digests] if sys.argv[1:] == ["routers"] else [estimator_digests, router_digests]:
-        for name, text in digests():
-            print(f"{name:30} {text}", flush=True)
+    lines = [] if asked.against is None else asked.against.read_text().splitlines()
+    before = {name.strip(): digests.split() for name, digests in (line.split(" | ") for line in lines)}
+    for digests in [router_digests] if asked.what == "routers" else [estimator_digests, router_digests]:
+        for name, parts in digests():
+            of_fit = " ".join(parts.values()) if not before else what_changed(parts, before.pop(name, None))
+            print(f"{name:34} | {of_fit}", flush=True)
+    for name in before if asked.what == "all" else ():
+        print(f"{name:34} | is gone")
 
 
 if __name__ == "__main__":

@@ -41,8 +41,8 @@ def learned(estimator):
             r"^ +(self\.[a-z_]+_\b[^=\n]*?)(?:: [^=]+)? = ", inspect.getsource(one), re.M
         ):
             found.update(re.findall(r"self\.(\w+)", targets))
-    if not issubclass(estimator, ClassifierMixin):
-        found.discard("classes_")
+    # What a common base learns for estimators of the other kind.
+    found -= {"largest_loss_"} if issubclass(estimator, ClassifierMixin) else {"classes_", "pooling_"}
     return {name for name in found if re.fullmatch(r"[a-z]\w*(?<!_in)_", name)}
 
 

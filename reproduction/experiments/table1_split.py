@@ -20,9 +20,9 @@ from thrifty import Prices
 from thrifty.arrays import Floats
 from thrifty.engine.full.crossfit import assign_folds
 from thrifty.errors import OptimisticFullModelWarning
+from thrifty.learners.dynamod.confidence import ConfidenceRouter
 from thrifty.learners.dynamod.gated import GatedClassifier
 from thrifty.learners.dynamod.leaf import DynaModLstsqClassifier
-from thrifty.learners.routing.confidence import ConfidenceRouter
 
 __all__ = ["DATA_SETS", "METHODS", "RemoteSettings", "measure_split"]
 

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from thrifty.learners.cascade.estimators import StageOptions as StageOptions
     from thrifty.learners.dynamod.boosted import DynaModGbrtClassifier as DynaModGbrtClassifier
     from thrifty.learners.dynamod.boosted import DynaModGbrtRegressor as DynaModGbrtRegressor
+    from thrifty.learners.dynamod.confidence import ConfidenceRouter as ConfidenceRouter
     from thrifty.learners.dynamod.leaf import DynaModLstsqClassifier as DynaModLstsqClassifier
     from thrifty.learners.dynamod.linear import DynaModLinClassifier as DynaModLinClassifier
     from thrifty.learners.dynamod.sweep import sweep as sweep
-    from thrifty.learners.routing.confidence import ConfidenceRouter as ConfidenceRouter
     from thrifty.learners.routing.model_cascade import CascadeClassifier as CascadeClassifier
     from thrifty.learners.routing.model_cascade import CascadeRegressor as CascadeRegressor
     from thrifty.learners.routing.router import ModelRouter as ModelRouter
@@ -66,7 +66,7 @@ _NAMES_OF = {
     "learners.dynamod.leaf": "DynaModLstsqClassifier",
     "learners.dynamod.linear": "DynaModLinClassifier",
     "learners.dynamod.sweep": "sweep",
-    "learners.routing.confidence": "ConfidenceRouter",
+    "learners.dynamod.confidence": "ConfidenceRouter",
     "learners.routing.model_cascade": "CascadeClassifier CascadeRegressor",
     "learners.routing.router": "ModelRouter",
     "learners.table_fit": "fit_table",

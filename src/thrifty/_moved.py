@@ -37,6 +37,7 @@ _MOVED = {
     "thrifty.full": "thrifty.engine.full",
     "thrifty.plots": "thrifty.engine.plots",
     "thrifty.prices": "thrifty.engine.prices",
+    "thrifty.routing.confidence": "thrifty.learners.dynamod.confidence",
     "thrifty.routing": "thrifty.learners.routing",
     "thrifty.sources": "thrifty.engine.purchases.sources",
     "thrifty.tables.drift": "thrifty.engine.table.training",

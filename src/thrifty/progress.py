@@ -12,10 +12,17 @@ def silent(what: str, done: int, total: int) -> None:
     """Ignore progress: the default callback."""
 
 
-def progress_printer(verbose: int, who: str, shares: Mapping[str, float] | None = None) -> Progress:
+PRIOR = 0.1
+"""Share of a fit that must be done for the time taken to count as much as the expected time."""
+
+
+def progress_printer(
+    verbose: int, who: str, shares: Mapping[str, float] | None = None, expected: float = 0.0
+) -> Progress:
     """Progress as scikit-learn's ``verbose`` prints it: a line for each phase that ends, and from 2 on for each step.
 
-    Long phases have a line for a step every second at least, with the time that is probably left.
+    Long phases have a line for a step every second at least. Lines have the time that is probably left, the first at
+    once.
 
     Parameters
     ----------
@@ -25,6 +32,8 @@ def progress_printer(verbose: int, who: str, shares: Mapping[str, float] | None 
         Name of the estimator, which begins every line.
     shares : dict of str to float, optional
         Share of the time that each phase takes, in their order, from which the time that is left is estimated.
+    expected : float, default=0.0
+        Expected seconds of all phases.
     """
     if not verbose:
         return silent
@@ -39,8 +48,14 @@ def progress_printer(verbose: int, who: str, shares: Mapping[str, float] | None 
         done_of[what] = share_done
         is_over = takewhile(lambda phase: phase != what, done_of)
         done_of.update(dict.fromkeys(is_over, 1.0))
-        done = sum(shares[phase] * part for phase, part in done_of.items())
-        return seconds * (1.0 / done - 1.0) if 0.0 < done < 1.0 else 0.0
+        done = min(sum(shares[phase] * part for phase, part in done_of.items()), 1.0)
+        prior = PRIOR if expected else 0.0
+        return (1.0 - done) * (prior * expected + seconds) / (prior + done) if done else 0.0
+
+    def show(what: str, seconds: float, left: float) -> None:
+        wait = f", about {left:.0f} s left" if left >= 1.0 else ""
+        # Printed because of ``verbose``. Flushed: a pipe would show it only once its buffer is full.
+        print(f"[{who}] {what}: {seconds:.1f} s{wait}", flush=True)  # noqa: T201 - that is its purpose
 
     def report(what: str, done: int, total: int) -> None:
         nonlocal last_line
@@ -48,9 +63,9 @@ def progress_printer(verbose: int, who: str, shares: Mapping[str, float] | None 
         left = seconds_left(what, done / total, now - start)
         if done >= total or (done and (verbose > 1 or now - last_line >= 1.0)):
             steps = f" ({done} of {total})" if done < total or (verbose > 1 and total > 1) else ""
-            wait = f", about {left:.0f} s left" if left >= 1.0 else ""
             last_line = now
-            # Printed because of ``verbose``. Flushed: a pipe would show it only once its buffer is full.
-            print(f"[{who}] {what}{steps}: {now - start:.1f} s{wait}", flush=True)  # noqa: T201 - that is its purpose
+            show(f"{what}{steps}", now - start, left)
 
+    if expected >= 1.0:
+        show("starting", 0.0, expected)
     return report

@@ -81,7 +81,8 @@ def learned(codes, n, *, n_rounds, bandwidth=1e-3):
     start = np.where(np.arange(len(codes)) < n, np.arange(len(codes)), -1)
     share, tables = np.empty(n), np.empty((4 * codes.shape[1], n))
     rows = codes, np.ones(len(codes)), starts, levels
-    maximise(*rows, kernels, kernels, start, n_rounds, PULL, share, tables)
+    scratch = np.zeros(tables.shape), np.zeros(len(tables)), np.zeros(len(share)), np.empty(len(share))
+    maximise(*rows, kernels, kernels, start, n_rounds, PULL, share, tables, *scratch)
     return share, tables
 
 
@@ -223,7 +224,7 @@ def test_one_row_and_the_evidence_are_what_a_batch_is(fitted):
 def test_neither_threads_nor_the_order_of_rows_matter(fitted):
     X, y = pointed(1_000, 0)
     order = np.random.default_rng(3).permutation(len(y))
-    other = cascade("tree", n_jobs=2).fit(X[order], y[order])
+    other = cascade("tree", n_jobs=-1).fit(X[order], y[order])
     new = pointed(200, 1)[0]
     one, two = (clf.chain_.visit_all(clf.chain_.reader(new)) for clf in (fitted["tree"], other))
     assert np.array_equal(one.node, two.node)

@@ -29,6 +29,7 @@ from thrifty import (
     Prices,
     StageOptions,
     __version__,
+    progress,
 )
 from thrifty.errors import InvalidInputError, OtherVersionWarning
 from thrifty.learners.dynamod import BoostedOptions, LeafOptions, LinearOptions
@@ -232,6 +233,21 @@ def test_a_verbose_fit_prints_a_line_for_each_phase_with_rising_seconds_and_lear
     assert len(told[2]) >= len(told[1])
     for other in found[1:]:
         np.testing.assert_array_equal(other, found[0])
+
+
+def test_the_time_left_is_the_expected_one_at_first_and_comes_nearer_to_the_truth(monkeypatch, capsys):
+    clock, errors = [0.0], []
+    monkeypatch.setattr(progress, "perf_counter", lambda: clock[0])
+    report = progress.progress_printer(2, "Fit", {"first": 0.2, "second": 0.8}, 100.0)
+    assert capsys.readouterr().out == "[Fit] starting: 0.0 s, about 100 s left\n"
+    for step in range(1, 10):  # of 40 seconds
+        clock[0] = 4.0 * step
+        report(*(("first", step, 2) if step <= 2 else ("second", step - 2, 8)))
+        left = re.search(r"about (\d+) s left", capsys.readouterr().out)[1]
+        errors.append(abs(int(left) - (40 - clock[0])))
+    assert errors[0] < 60
+    assert np.all(np.diff(errors) <= 0)
+    assert errors[-1] <= 1
 
 
 @pytest.mark.parametrize("estimator", [ConfidenceRouter(), BudgetedClassifier(), ModelRouter(["a", "b"])])

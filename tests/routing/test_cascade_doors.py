@@ -15,17 +15,18 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 import thrifty
-from thrifty import CascadeClassifier, CascadeRegressor
+from thrifty import CascadeClassifier, CascadeRegressor, ConfidenceRouter
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.container import Contents, pack, unpack
 from thrifty.cli import main
+from thrifty.cli.system import labelled_rows, measured
+from thrifty.engine.full.seconds import Seconds
 from thrifty.errors import (
     FullModelFailedError,
     FullModelFailedWarning,
     FullModelOutsideWarning,
     InvalidInputError,
 )
-from thrifty.learners.routing.model_cascade import Seconds
 from thrifty.reporting.measure import measure
 from thrifty.reporting.page import page_of
 
@@ -91,6 +92,16 @@ def test_a_file_gives_the_same_routes_costs_and_answers(cascade, regressor, data
     assert_same(*moved, rows[0][NEW])
     assert again.alternatives_[0].score == cascade.alternatives_[0].score
     assert_same(from_bytes(to_bytes(regressor)), regressor, make_friedman1(100, random_state=1)[0])
+
+
+@pytest.mark.slow
+def test_an_estimator_of_thrifty_that_the_cascade_fitted_is_in_the_file(rows):
+    table, y = rows
+    small, large = (DecisionTreeClassifier(max_depth=depth, random_state=0) for depth in (2, 8))
+    models = [("pair", ConfidenceRouter(large, small, features=[0])), ("tree", large)]
+    both = CascadeClassifier(models, model_prices={"pair": 2, "tree": 5}, cv=2, columns=False, random_state=0)
+    both.fit(table[FIT], y[FIT])
+    assert_same(from_bytes(to_bytes(both)), both, table[NEW])
 
 
 def test_an_estimator_outside_the_file_must_be_given_again_and_be_the_same(cascade, data, rows):
@@ -350,10 +361,10 @@ def test_the_best_estimator_on_half_of_the_columns_is_beside_the_plan(cascade, r
     assert (plain.name, plain.cost) == ("forest on 5 of 10 columns", 3.0)
     fitted = clone(forest).fit(table[FIT], y[FIT])
     assert plain.score == pytest.approx(fitted.score(table[NEW], y[NEW]), abs=0.06)
-    assert f"on 5 of 10 columns it has {plain.score:.3f} for 3" in cascade.explain()
+    assert f"forest on 5 of 10 columns has {plain.score:.3f} for 3 seconds" in cascade.explain()
     data = to_bytes(cascade, full="outside")
     again = from_bytes(data, estimators={name: one.estimator for name, one in cascade.models_.items()})
-    assert again.alternatives_[-1][:3] == plain[:3]
+    assert again.alternatives_[-1] == plain
     rivals = {rival.name: rival for rival in measure(again, wide[NEW], y[NEW], n_boot=20).rivals}
     assert rivals["forest on 5 of 10 columns, out of fold"].cost == (3.0,)
     contents = unpack(data)
@@ -380,22 +391,32 @@ def test_one_threshold_is_the_best_of_all_that_can_be_tried(cascade):
     assert last.name == "forest alone"
 
 
-def test_with_a_reference_every_number_is_an_agreement(cascade, rows):
+def test_with_a_reference_every_number_is_an_agreement(cascade, rows, tmp_path):
     table, _ = rows
     fitted = [(name, model.estimator) for name, model in cascade.models_.items()]
     agreeing = CascadeClassifier(fitted, model_prices=PRICES, budget=8.0, cv="prefit", random_state=0)
     agreeing.fit(table[NEW], reference="forest")
-    answers = agreeing.models_["forest"].estimator.predict(table[FIT])
-    certified = agreeing.certified(table[FIT], answers, max_loss=0.5)
+    certified = agreeing.certified(table[FIT], max_loss=0.5)
+    facts = measure(certified, table[FIT], None, n_boot=40)
+    assert facts.score.full == 1.0  # of the forest with itself
+    with pytest.raises(InvalidInputError, match="got y too"):  # an agreement with labels would be an accuracy
+        measure(agreeing, table[FIT], rows[1][FIT], n_boot=40)
+    with pytest.warns(FullModelOutsideWarning):
+        thrifty.save(agreeing, tmp_path / "agreeing.thrifty")
+    table[FIT].to_csv(tmp_path / "rows.csv", index=False)
+    loaded = thrifty.load(tmp_path / "agreeing.thrifty", estimators=fitted)  # pairs, as in the constructor
+    unlabelled = labelled_rows(loaded, tmp_path / "rows.csv", None, None, (), 0)
     texts = [
         agreeing.explain(),
+        str(loaded.explain(table[FIT][:1])[0]),
         str(certified.certificate_),
-        page_of(measure(certified, table[FIT], answers, n_boot=40)),
+        page_of(measured(loaded, unlabelled, ())[0]),
+        page_of(facts),
         agreeing.frontier_.plot(Figure().add_subplot()).get_ylabel(),
     ]
     for text in texts:
         assert "agreement with forest" in text
-        assert "accuracy" not in text.split("<script")[0].replace("What accuracy costs", "")
+        assert "accuracy" not in text.split("<script")[0]
 
 
 # -- commands ----------------------------------------------------------------------------------------

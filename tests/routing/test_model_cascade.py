@@ -8,10 +8,11 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_digits, make_friedman1
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Ridge
 from sklearn.metrics import log_loss
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -19,9 +20,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 from thrifty import CascadeClassifier, CascadeRegressor
 from thrifty.bundle import from_bytes, to_bytes
+from thrifty.engine.full.seconds import Seconds
 from thrifty.errors import FullModelFailedWarning, InvalidInputError, NothingSavedWarning, SlowModelWarning
 from thrifty.learners.routing import model_cascade
-from thrifty.learners.routing.model_cascade import Seconds
 from thrifty.reporting.measure import measure
 
 PRICES = {"bayes": 1.0, "tree": 2.0, "forest": 20.0}
@@ -171,7 +172,7 @@ def test_a_refit_that_beats_every_plan_is_named(digits):
     assert again.cost == PRICES["forest"]
     refitted = clone(fitted[2][1]).fit(X[plan], y[plan])
     assert again.score == pytest.approx(refitted.score(X[new], y[new]), abs=0.04)
-    assert f"refitted on these rows it has {again.score:.3f}" in cascade.explain()
+    assert f"forest refitted on these rows has {again.score:.3f} for 20" in cascade.explain()
     loaded = from_bytes(to_bytes(cascade, full="outside"), estimators=dict(fitted))
     assert loaded.alternatives_[-1].score == again.score
     rivals = {rival.name: rival.score for rival in measure(cascade, X[new], y[new], n_boot=20).rivals}
@@ -189,7 +190,7 @@ def test_answers_of_a_fitted_estimator_take_the_place_of_labels(digits):
     assert cascade.reference_ == "forest"
     with pytest.raises(InvalidInputError, match="Leave one out"):
         cascade.fit(X, y, reference="forest")
-    with pytest.raises(InvalidInputError, match="must be fitted"):
+    with pytest.raises(InvalidInputError, match="must be a fitted estimator"):
         CascadeClassifier(models()).fit(X, reference="forest")
 
 
@@ -230,8 +231,11 @@ def slow_and_fast(digits):
 
 def test_seconds_are_measured_where_no_prices_are_given(slow_and_fast):
     cascade, slow = slow_and_fast
-    assert cascade.seconds_["forest"].per_call >= slow.delay > cascade.seconds_["bayes"].per_call
-    assert cascade.model_prices_["forest"] > cascade.model_prices_["bayes"] > 0.0
+    assert cascade.seconds_["forest"].per_call >= slow.delay
+    for name, price in cascade.model_prices_.items():  # in a usual call, with the decision that follows
+        seconds = cascade.seconds_[name].of_row(cascade.batch_size) + cascade.decision_seconds_
+        assert price == pytest.approx(seconds)
+        assert seconds > cascade.decision_seconds_ > 0.0
 
 
 @pytest.mark.filterwarnings("ignore::thrifty.errors.NothingSavedWarning")
@@ -271,6 +275,7 @@ def test_a_call_costs_as_much_for_few_rows_as_for_all(digits, monkeypatch):
 def test_an_estimator_that_becomes_slow_is_named(slow_and_fast, digits, monkeypatch):
     cascade, slow = slow_and_fast
     monkeypatch.setattr(slow, "delay", 1.0)
+    monkeypatch.setattr(model_cascade, "_LEAST_SECONDS", 0.5)
     with pytest.warns(SlowModelWarning, match="'forest' took"):
         cascade.predict(digits[2])
 
@@ -296,12 +301,53 @@ def test_numbers_are_predicted_within_a_budget():
         ([("budget", GaussianNB()), ("a", GaussianNB())], {}, "'budget'"),
         (models(), {"model_prices": {"bayes": 1.0}}, "a price for each estimator"),
         (models(), {"model_prices": {**PRICES, "bayes": 0.0}}, "must be positive; got 0 for 'bayes'"),
+        (models(), {"model_prices": PRICES, "after": {"forest": {"bayes": 30.0}}}, "must lie in .0, 20."),
     ],
 )
-def test_bad_parameters_are_named(digits, estimators, how, message):
+def test_bad_parameters_are_named_before_any_estimator_is_fitted(
+    digits, estimators, how, message, monkeypatch
+):
     X, y, _, _ = digits
+    monkeypatch.setattr(model_cascade, "cross_fit_full", None)
     with pytest.raises(InvalidInputError, match=message):
         CascadeClassifier(estimators, **how).fit(X, y)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::thrifty.errors.NothingSavedWarning")
+def test_rows_of_a_group_stay_together_also_in_folds_of_a_splitter():
+    rng = np.random.default_rng(0)
+    groups = rng.permutation(np.repeat(np.arange(60), 5))
+    X, y = (
+        np.column_stack([groups, rng.random(300)]),
+        rng.integers(2, size=60)[groups],
+    )  # groups tell the label
+    estimators = [("stump", DecisionTreeClassifier(max_depth=1)), ("tree", DecisionTreeClassifier())]
+    recipe = CascadeClassifier(estimators, model_prices={"stump": 1, "tree": 2}, cv=3, columns=False)
+    assert recipe.fit(X, y).alternatives_[1].score > 0.8
+    for cv in (3, StratifiedGroupKFold(3)):
+        recipe.set_params(cv=cv).fit(X, y, groups=groups)
+        assert recipe.alternatives_[1].score < 0.65
+    with pytest.raises(InvalidInputError, match="the argument 'groups' failed"):
+        recipe.fit(X, y, groups=groups[:9])
+
+
+@pytest.mark.filterwarnings("ignore::thrifty.errors.NothingSavedWarning")
+def test_an_estimator_whose_fit_takes_no_weights_is_named(digits):
+    X, y, _, _ = digits
+    recipe = CascadeClassifier(models()[:2], model_prices={"bayes": 1, "tree": 2}, columns=False)
+    recipe.set_params(bayes=make_pipeline(GaussianNB()), cv=2)
+    with pytest.warns(UserWarning, match="'bayes' is fitted without sample_weight") as warned:
+        recipe.fit(X[:200], y[:200], 1.0 + y[:200])
+    assert "'tree'" not in "".join(str(one.message) for one in warned)
+
+
+def test_before_the_fit_every_result_says_so():
+    cascade = CascadeClassifier(models())
+    asks = [lambda: cascade.predict([[0.0]]), lambda: cascade.frontier_, lambda: cascade.expected_score_]
+    for ask in [cascade.explain, *asks]:
+        with pytest.raises(NotFittedError, match="Call 'fit'"):
+            ask()
 
 
 def test_an_estimator_that_answers_nothing_is_named(digits):

@@ -201,15 +201,15 @@ def with_given_models(
 
     Estimators are asked through ``wrap(model)``, also about the rows by which they are recognised.
     """
-    models = dict(cascade.models_)
+    models, given = dict(cascade.models_), dict(given)
     unknown = [name for name in given if name not in models]
     if unknown:
         raise InvalidInputError(
             f"estimators names {unknown[0]!r}, and the file holds a cascade of {', '.join(models)}."
         )
-    lacking = [name for name, model in models.items() if isinstance(model, AbsentFull) and name not in given]
-    if lacking:
-        raise lacking_models(lacking)
+    lacking_models(
+        [name for name, model in models.items() if isinstance(model, AbsentFull) and name not in given]
+    )
     schema = cascade.schema_
     names = schema.names if schema.kind is not None else None
     for name, model in given.items():

@@ -44,6 +44,7 @@ from thrifty.engine.evidence.frontier import OperatingPoint
 from thrifty.engine.evidence.hypothesis_tests import ClassLoss
 from thrifty.engine.full.adapters import models_of
 from thrifty.engine.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
+from thrifty.engine.full.seconds import Seconds
 from thrifty.engine.full.stored import Impute, KernelScores, LinearScores, Scale, StoredModel, stored_model_of
 from thrifty.engine.prices.billing import Discounts, ForgottenFunction, PriceList, RowPrices
 from thrifty.engine.prices.prices import Prices, check_models
@@ -81,17 +82,16 @@ from thrifty.learners.cascade.estimators import (
     StageOptions,
 )
 from thrifty.learners.dynamod.boosted import BoostedOptions, DynaModGbrtClassifier, DynaModGbrtRegressor
+from thrifty.learners.dynamod.confidence import ConfidenceRouter
 from thrifty.learners.dynamod.gated import AlternatingEstimator, gather_options
 from thrifty.learners.dynamod.leaf import DynaModLstsqClassifier, LeafOptions
 from thrifty.learners.dynamod.linear import DynaModLinClassifier, LinearOptions
 from thrifty.learners.estimators.base import ChainEstimator
-from thrifty.learners.routing.confidence import ConfidenceRouter
 from thrifty.learners.routing.model_cascade import (
     CascadeClassifier,
     CascadeRegressor,
     ModelCascade,
     Retrained,
-    Seconds,
 )
 from thrifty.learners.routing.quality import QualityModel, TextReader
 from thrifty.learners.routing.router import ModelRouter
@@ -436,6 +436,7 @@ class SavedCascade:
         parameters = {
             key: value if _is_plain(value, writer) else NotStored.of(value)
             for key, value in cascade.get_params(deep=False).items()
+            if key != "estimators"
         }
         parameters["estimators"] = [(key, NotStored.of(model)) for key, model in cascade.estimators]
         schema, task = cascade.schema_, cascade.task_
@@ -517,6 +518,7 @@ class SavedCascade:
         for key, value in (self.parameters | learned).items():
             setattr(cascade, key, value)
         cascade._named_models()
+        cascade._name_numbers()
         return cascade
 
 

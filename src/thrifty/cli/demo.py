@@ -26,7 +26,7 @@ from thrifty.engine.plots import draw_tradeoff, new_figure, save_figure
 from thrifty.learners.cascade.estimators import BudgetedClassifier
 from thrifty.learners.dynamod import BoostedOptions
 from thrifty.learners.dynamod.boosted import DynaModGbrtClassifier
-from thrifty.learners.routing.confidence import ConfidenceRouter
+from thrifty.learners.dynamod.confidence import ConfidenceRouter
 from thrifty.progress import Progress, silent
 from thrifty.reporting.measure import measure
 from thrifty.reporting.page import page_of

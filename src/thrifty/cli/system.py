@@ -160,6 +160,8 @@ def labelled_rows(
         if target or query:
             raise InvalidInputError("--target and --query are for estimators; a router reads a log.")
         return read_rows(system, path)
+    if target is None and getattr(system, "reference_", None) is not None:  # whose answers are the targets
+        return read_rows(system, path)
     schema = _schema_of(system)
     target, query = target_columns(system, target, query)
     if is_many(path):

@@ -38,7 +38,7 @@ from thrifty.engine.tasks.classes import ClassTask, CostMatrix
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.tasks.task import Task, mean_errors
 from thrifty.errors import InvalidInputError
-from thrifty.learners.routing.logs import check_evidence, costs_of, matrix, row_keys
+from thrifty.learners.routing.logs import costs_of, logged_parts, matrix, row_keys
 from thrifty.learners.routing.model_cascade import ModelCascade
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.table_fit import record_of
@@ -737,7 +737,7 @@ def _measure_cascade(
     others = []
     for plain in cascade.alternatives_:
         name, cost, score = plain.name.replace("these rows", "the rows of the plan"), plain.cost, plain.score
-        if plain.is_refitted:  # no model of it is kept
+        if plain.rule is None:  # no model of it is kept
             name = f"{name}, out of fold"
         else:
             cost, quality = router.state_.means_under(plain.rule, new)
@@ -779,15 +779,7 @@ def _router_receipts(
 ) -> tuple[tuple[str, str], ...]:
     """Some rows, and what was asked, paid and decided."""
     some = X.iloc[rows] if hasattr(X, "iloc") else [X[row] for row in rows]
-    logged = {
-        name: (
-            check_evidence(part, router.state_.names, len(X))
-            if name == "evidence"
-            else matrix(name, part, router.state_.names, len(X))
-        )[rows]
-        for name, part in log.items()
-        if part is not None
-    }
+    logged = {name: part[rows] for name, part in logged_parts(log, router.state_.names, len(X)).items()}
     is_plain = not hasattr(X, "iloc") and not router.reads_texts
     texts = router.explain(np.array(some) if is_plain else some, **logged)
     names = [f"row {row}" for row in rows]

@@ -183,7 +183,9 @@ def results_table(facts: Facts, place: int = 0) -> list[tuple[str, str, str, str
         )
         return (name, f"{value} ({ends})" if ends else value, *others)  # type: ignore[return-value]  # four cells
 
-    lines = [line(curve.name, curve) for curve in (facts.score, facts.cost, *facts.curves[1:])]
+    cost = f"{facts.cost.name}, {facts.unit}" if facts.unit else facts.cost.name
+    lines = [line(facts.score.name, facts.score), line(cost, facts.cost)]
+    lines += [line(curve.name, curve) for curve in facts.curves[1:]]
     if facts.n_queries:
         lines.append(line("mean cost of a query", facts.cost, facts.n_rows / facts.n_queries))
     labels = titles_of(facts)

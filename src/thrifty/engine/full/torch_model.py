@@ -6,7 +6,6 @@ torch is imported when a network is asked. Rows may be a table or any array whos
 numbers of the type of the weights, in ``shape`` where that is given.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
@@ -15,6 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from thrifty.arrays import Floats, Ints, Labels
+from thrifty.engine.full.seconds import median_seconds
 from thrifty.errors import InvalidInputError
 
 BATCH_SIZES = (1, 32, 256)
@@ -78,12 +78,8 @@ def _batches(rows: Ints, batch_size: int) -> list[Ints]:
 
 def _seconds_per_row(ask: Callable[[Any], Any], rows: Any, batch_size: int) -> float:
     """Median seconds of a row; each call returns numpy, and so waits for the device."""
-    batch, taken = rows[np.arange(batch_size) % len(rows)], []
-    for _ in range(N_REPEATS + 3):
-        began = time.perf_counter()
-        ask(batch)
-        taken.append(time.perf_counter() - began)
-    return float(np.median(taken[3:])) / batch_size  # the first calls warm up
+    batch = rows[np.arange(batch_size) % len(rows)]
+    return median_seconds(partial(ask, batch), N_REPEATS, n_warm=3) / batch_size
 
 
 def _labels(classes: int | Sequence[Any]) -> Labels:

@@ -28,7 +28,7 @@ from thrifty.engine.prices.billing import are_columns
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.stage import MAX_NODES, Visit, shape_problem
 from thrifty.errors import InvalidInputError
-from thrifty.jit import kernel, lean
+from thrifty.jit import lean, lean_kernel
 
 MAX_LEVELS = 64
 """Levels of a column, missing counted; a fit makes fewer."""
@@ -171,7 +171,9 @@ class Mixture:
         scores, gain = np.empty((len(codes), self.n_classes)), np.empty((len(codes), len(wanted)))
         held, codes = self.starts[self.places(columns)], np.ascontiguousarray(codes)
         tables = self.tables, self.share, self.label, self.group, self.prior
-        components(*tables, held, codes, self.starts[wanted], self.n_levels[wanted], scores, gain)
+        parts, near = np.empty((2, len(self.share))), np.empty(len(self.share), dtype=np.int64)
+        wanted_levels = self.starts[wanted], self.n_levels[wanted]
+        components(*tables, held, codes, *wanted_levels, parts, near, scores, gain)
         if self.n_classes == 2:
             scores = scores[:, 1:] - scores[:, :1]
         all_rows = all_rows if isinstance(all_rows, slice) else all_rows.ravel()
@@ -195,7 +197,7 @@ def log_of(value: float) -> float:
     return 2.0 * ratio * total + power * 0.6931471805599453
 
 
-@kernel
+@lean_kernel
 def components(
     tables: Any,
     share: Any,
@@ -206,12 +208,14 @@ def components(
     codes: Any,
     wanted: Any,
     n_levels: Any,
+    parts: Any,
+    near: Any,
     scores: Any,
     gain: Any,
 ) -> None:
     """Write the logarithms of the probabilities of the classes of each row, and the gain of each wanted column."""
     n, n_classes = len(share), len(prior)
-    weight, near, of_near = np.empty(n), np.empty(n, np.int64), np.empty(n)
+    weight, of_near = parts[0], parts[1]
     for row in range(len(codes)):
         for k in range(n):
             weight[k] = share[k]

@@ -41,6 +41,8 @@ class PricedModels:
         Maps from evidence to confidence, where the fit had evidence.
     calls : float
         What every row pays for calls about its batch, those of models that it does not ask among them.
+    quality_name, unit : str
+        What qualities and costs are called in explanations.
     """
 
     names: tuple[str, ...]
@@ -52,6 +54,8 @@ class PricedModels:
     normalise: Callable[[Any], Any]
     calibration: Calibration | None = None
     calls: float = 0.0
+    quality_name: str = "quality"
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -300,9 +304,10 @@ class ModelSession(Session):
         if self._log.evidence is not None:
             is_without = models.names[model] in models.without_answers
             if evidence is None and not is_failed and not is_without and models.calibration is not None:
+                way_out = "Give evidence=, as in fit" if self.evidence_of is None else "Give what it predicts"
                 warnings.warn(
                     f"{models.names[model]!r} answered without evidence, and the router was fitted with it: its answer "
-                    f"counts as right as often as on average. Give evidence=, as in fit.",
+                    f"counts as right as often as on average. {way_out}, or call fail().",
                     MissingEvidenceWarning,
                     stacklevel=2,
                 )
@@ -351,7 +356,7 @@ class ModelSession(Session):
     def explanation(self, quality: float | None = None) -> ModelExplanation:
         """Explanation of the row so far, with the quality of its answer where that is known."""
         wanted, text = self.next_purchase, self.explain()
-        text += "" if quality is None else f"; its quality was {quality:.3g}"
+        text += "" if quality is None else f"; its {self._models.quality_name} was {quality:.3g}"
         answer = self.model if wanted is None else wanted.name
         return ModelExplanation(tuple(text.split("\n")), self.asked, answer, self.cost)
 
@@ -359,7 +364,8 @@ class ModelSession(Session):
         names, codes, lines = self._models.names, self._log.answers, []
         for number, (model, _, paid) in enumerate(self._returned):
             prior = np.clip(self._log.prior[0, model], 0.0, 1.0)
-            words = f"asked {names[model]} (paid {paid:.3g}), expected quality {prior:.3f}"
+            words = f"asked {names[model]} (paid {paid:.3g}{self._models.unit}), expected "
+            words += f"{self._models.quality_name} {prior:.3f}"
             words += f"; {self._compared[model]}" if model in self._compared else ""
             before = [other for other, _, _ in self._returned[:number]]
             if codes is not None and codes[0, model] == UNPARSED:
@@ -375,6 +381,8 @@ class ModelSession(Session):
 
     def _last_line(self) -> str:
         value = np.clip(self.value, 0.0, 1.0)
-        sure = "" if np.isnan(value) else f", expected quality {value:.3f}"
-        reason = self._mix_text()
-        return f"answered by {self.model} for {self.cost:.3g}{sure}" + (f"; {reason}" if reason else "")
+        models, reason = self._models, self._mix_text()
+        calls = f", {models.calls:.3g} of it for calls about its batch" if models.calls else ""
+        sure = "" if np.isnan(value) else f", expected {models.quality_name} {value:.3f}"
+        reason = f"; {reason}" if reason else ""
+        return f"answered by {self.model} for {self.cost:.3g}{models.unit}{calls}{sure}{reason}"

@@ -20,6 +20,7 @@ from thrifty.engine.tasks.ranking import Queries, RankingTask, as_queries, ranki
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.trees import bin_columns
 from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.policy import Policy
 from thrifty.errors import (
     FullModelNotWorthItWarning,
     InvalidInputError,
@@ -67,16 +68,19 @@ ROWS_TO_COMPARE = 100
 
 
 SHARES = {
-    "cross-fitting the full model": 0.15,
-    "finding orders": 0.12,
+    "cross-fitting the full model": 0.13,
+    "finding orders": 0.16,
     "comparing sizes": 0.1,
-    "comparing orders": 0.1,
-    "growing stages": 0.15,
-    "learning gates": 0.1,
-    "growing a tree of purchases": 0.15,
-    "choosing the operating point": 0.03,
+    "comparing orders": 0.13,
+    "growing stages": 0.21,
+    "learning gates": 0.09,
+    "growing a tree of purchases": 0.11,
+    "choosing the operating point": 0.07,
 }
 """Shares of the time of a fit that its phases take, in their order (``benchmarks/fit_ratio.py --phases``)."""
+
+SECONDS_PER_ROOT = 0.018
+"""Seconds of a fit with one thread, over the root of the number of cells (``benchmarks/fit_ratio.py``)."""
 
 
 @dataclass(frozen=True)
@@ -198,12 +202,13 @@ class BudgetedCascade(ChainEstimator):
         self._check_parameters()
         options = self.stages or StageOptions()
         budget = None if self.budget is None else check_amount("budget", self.budget)
-        report = progress
-        if report is None:
-            report = progress_printer(self.verbose, type(self).__name__, SHARES)
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
             rows = check_training_rows(self, X, y, sample_weight, self.cv, seed, completes=bought is not None)
+            report = progress
+            if report is None:
+                expected = _expected_seconds(rows, threads_of(self.n_jobs))
+                report = progress_printer(self.verbose, type(self).__name__, SHARES, expected)
             # Folds of the user's splitter are all held out, and so are those of queries and of completed rows.
             if isinstance(self.cv, Integral) and rows.task.query_of(rows.y) is None and bought is None:
                 rows = rows.with_enough_folds()
@@ -321,6 +326,12 @@ class BudgetedCascade(ChainEstimator):
         for name in ("max_stages", "max_bytes"):
             if getattr(options, name) is not None:
                 check_count(name, getattr(options, name))
+
+
+def _expected_seconds(rows: TrainingRows, n_threads: int) -> float:
+    """Seconds that a fit takes with the default full model, of any other roughly; twice as many with several scores."""
+    n_scores_factor = 1 if rows.task.n_scores == 1 else 2
+    return SECONDS_PER_ROOT * n_scores_factor * float(np.sqrt(np.prod(rows.X.shape)) / np.sqrt(n_threads))
 
 
 def check_sizes(sizes: Any, n_rows: int = 0, *, is_slow: bool = False) -> tuple[Boosting, ...]:
@@ -535,13 +546,24 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         budget = check_goal(may_be_none=True, budget=budget).get("budget")
         other = self._without_certificate()
         task, evidence = self._learned.task, self._evidence()
-        policy = with_points_between(self._learned.policy, evidence)
-        floors = check_floors(min_recall, task.classes)
-        recalls = recalls_at(evidence, policy.thresholds, len(task.classes))
-        # Scores of the rows that recalls are of.
-        uncorrected = measured(policy, replace(evidence, optimism=None))
-        best = within_floors(uncorrected, recalls, floors, budget, task.mistake_price, task.classes, mix=mix)
-        other._mix(policy.at(best.lower, best.upper, best.share))
+        floors, found, refusals = check_floors(min_recall, task.classes), list[tuple[float, Policy]](), []
+        # Points between two may have a lower recall than a mix of the two.
+        for policy in (with_points_between(self._learned.policy, evidence), self._learned.policy):
+            recalls = recalls_at(evidence, policy.thresholds, len(task.classes))
+            # Scores of the rows that recalls are of.
+            uncorrected = measured(policy, replace(evidence, optimism=None))
+            goal = (floors, budget, task.mistake_price, task.classes)
+            try:
+                best = within_floors(uncorrected, recalls, *goal, mix=mix)
+            except InvalidParameterError as error:
+                refusals.append(error)
+                continue
+            cost, score = best.expected_cost, best.expected_score
+            lost = -score if budget is not None else cost if task.mistake_price is None else cost - score
+            found.append((round(lost, 12), policy.at(best.lower, best.upper, best.share)))
+        if not found:
+            raise refusals[0]
+        other._mix(min(found, key=lambda each: each[0])[1])
         return other
 
     def _task_of(self, y: Any, weight: Floats) -> Task:  # noqa: ARG002 - labels have no spread

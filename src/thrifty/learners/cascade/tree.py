@@ -25,7 +25,7 @@ from thrifty.engine.trees import TreeEnsemble
 from thrifty.engine.trees.binning import BinnedTable
 from thrifty.engine.walk.mixture import Mixture, MixtureStage, TurnByGain
 from thrifty.engine.walk.stage import CascadeStage, ForkStage, Stage
-from thrifty.jit import kernel
+from thrifty.jit import lean_kernel
 from thrifty.learners.cascade.evaluation import CLEARLY_BETTER, calibrate, compare
 from thrifty.learners.cascade.problem import EVERY_PLACE, CascadeProblem, Plan, TrainingSet
 from thrifty.learners.cascade.stages import StagedTrees, stored_bytes
@@ -129,7 +129,7 @@ def smoothing(positions: Sequence[Floats], bandwidth: float) -> Floats:
     return np.concatenate(parts)
 
 
-@kernel
+@lean_kernel
 def maximise(
     codes: NDArray[np.uint8],
     weight: Floats,
@@ -142,12 +142,17 @@ def maximise(
     pull: float,
     share: Floats,
     tables: Floats,
+    counts: Floats,
+    base: Floats,
+    mass: Floats,
+    part: Floats,
 ) -> None:
-    """Write shares and tables of the components of one class; each begins with the rows that ``start`` gives it."""
+    """Write shares and tables of the components of one class; each begins with the rows that ``start`` gives it.
+
+    ``counts``, ``base`` and ``mass`` are zeros of the shapes of ``tables``, of its rows and of ``share``.
+    """
     n_rows, n_columns = codes.shape
-    n, n_all = len(share), len(tables)
-    counts, base, mass, part = np.zeros((n_all, n)), np.zeros(n_all), np.zeros(n), np.empty(n)
-    total = 0.0
+    n, total = len(share), 0.0
     for i in range(n_rows):
         total += weight[i]
         for j in range(n_columns):
@@ -179,8 +184,11 @@ def maximise(
             share[k] = (mass[k] + 0.5) / (total + 0.5 * n)
         if step == n_rounds:
             return
-        counts[:] = 0.0
-        mass[:] = 0.0
+        for at in range(len(counts)):
+            for k in range(n):
+                counts[at, k] = 0.0
+        for k in range(n):
+            mass[k] = 0.0
         for i in range(n_rows):
             whole = 0.0
             for k in range(n):
@@ -334,8 +342,11 @@ class TreeSearch:
                 start, wide, n_rounds = self.context[own], near, 0
                 n = int(self.context.max()) + 1
             share, table = np.empty(n), np.empty((int(n_levels.sum()), n))
+            scratch = np.zeros(table.shape), np.zeros(len(table)), np.zeros(n), np.empty(n)
             codes, weight = np.ascontiguousarray(self.codes[own]), self.weight[own]
-            maximise(codes, weight, starts, n_levels, wide, near, start, n_rounds, PULL, share, table)
+            maximise(
+                codes, weight, starts, n_levels, wide, near, start, n_rounds, PULL, share, table, *scratch
+            )
             return share * float(weight.sum()) / total, table
 
         shares, tables = zip(*self.map(of_class, range(n_classes)), strict=True)

@@ -11,10 +11,6 @@ from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.plots import draw_frontier
 
 
-def _no_models() -> Floats:
-    return np.empty(0)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class RouterFrontier(Frontier):
     """Operating points of a router, which are mixed, and its models alone.
@@ -27,8 +23,8 @@ class RouterFrontier(Frontier):
         What the score is.
     """
 
-    single_cost: Floats = field(default_factory=_no_models)
-    single_quality: Floats = field(default_factory=_no_models)
+    single_cost: Floats = field(default_factory=lambda: np.empty(0))
+    single_quality: Floats = field(default_factory=lambda: np.empty(0))
     score_name: str = "quality"
 
     quality = FormerName("score")

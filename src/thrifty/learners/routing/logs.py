@@ -85,6 +85,17 @@ def check_evidence(given: Any, models: Sequence[str], n_rows: int | None) -> Flo
     return class_probabilities(given)
 
 
+def logged_parts(given: Mapping[str, Any], models: Sequence[str], n_rows: int) -> dict[str, NDArray[Any]]:
+    """Those parts of a log that are given, by name: rows x models, and evidence perhaps x classes."""
+    return {
+        name: check_evidence(part, models, n_rows)
+        if name == "evidence"
+        else matrix(name, part, models, n_rows)
+        for name, part in given.items()
+        if part is not None
+    }
+
+
 def qualities(given: Any, models: Sequence[str], n_rows: int) -> Floats:
     """Qualities in [0, 1], NaN where a model was not asked."""
     quality = numbers("quality", given, models, n_rows)
@@ -177,11 +188,6 @@ def row_keys(n_rows: int, quality: Any) -> Words:
         return np.arange(n_rows, dtype=np.uint64)
     log = fingerprints(np.asarray(quality, dtype=np.float64)).sum(dtype=np.uint64)
     return mix(np.arange(1, n_rows + 1, dtype=np.uint64) + mix(log[None]))
-
-
-def means_of(values: Floats) -> Floats:
-    """Mean of each model in every row: what is expected where nothing is known of a row."""
-    return np.tile(values.mean(axis=0), (len(values), 1))
 
 
 def shares_after(after: Any, models: Sequence[str], mean_cost: Floats) -> Floats | None:

@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from itertools import permutations
 from typing import Any, NamedTuple, Self
@@ -21,17 +21,16 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.metrics import r2_score
-from sklearn.model_selection import GroupKFold
+from sklearn.model_selection import GroupKFold, check_cv
 from sklearn.utils import get_tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
-from thrifty.engine.evidence.certificate import Certificate
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.full.adapters import models_of
-from thrifty.engine.full.crossfit import TrainingRows, cross_fit_full, fit_copy
+from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, cross_fit_full, fit_copy
 from thrifty.engine.full.model import AbsentFull, FullModel, ask_model, is_estimator
+from thrifty.engine.full.seconds import Seconds, measure_seconds, median_seconds
 from thrifty.engine.prices.billing import check_amount
 from thrifty.engine.purchases.readers import Delivery, Ledger
 from thrifty.engine.table.reader import Schema
@@ -55,14 +54,12 @@ from thrifty.errors import (
 )
 from thrifty.learners.estimators.base import PickledWithVersion, all_or_nothing
 from thrifty.learners.estimators.checks import check_count, check_seed, check_training_rows, validated
-from thrifty.learners.routing.frontier import RouterFrontier
+from thrifty.learners.routing.logs import shares_after
 from thrifty.learners.routing.router import N_FOLDS, ModelRouter, NewLog
 from thrifty.learners.routing.state import RouterState
 from thrifty.learners.routing.thresholds import pool_classes
 from thrifty.rows import fingerprints
 
-N_REPEATS = 5
-"""Calls of which the median is the time of a model."""
 _LARGEST_LOSS = 10.0
 """Squared errors are cut at so many times the mean one of the best estimator, where a plan for numbers is learned."""
 _WORTH_IT = 0.95
@@ -71,38 +68,30 @@ _IMPORTANCE_ROWS = 2000
 """Most rows from which trees learn which half of the columns is the better one."""
 _BUDGETS = np.array([0.1, 0.2, 0.35, 0.5, 1.0])
 """Shares of the price of the best estimator at which plans with and without columns are compared."""
-_SLOWER, _LEAST_SECONDS = 3.0, 0.5
+_SLOWER, _LEAST_SECONDS = 3.0, 2.0
 """A model that takes so many times its measured time, and so many seconds more, is named after ``predict``."""
 
 
-class Alternative(NamedTuple):
-    """A plain alternative to the plan, on the rows of the fit, out of fold."""
+@dataclass(frozen=True)
+class Alternative:
+    """A plain alternative to the plan, on the rows of the fit, out of fold.
+
+    ``rule`` has the estimators that it asks, by their places in ``router_.pool_``, and the confidence at which it
+    stops; None for an estimator that was trained for the comparison alone: there is no such model for new rows.
+    """
 
     name: str
     cost: float
     score: float
-    rule: Thresholds
-    """The estimators that it asks, by their places in ``router_.pool_``, and the confidence at which it stops."""
-    is_refitted: bool = False
-    """Whether its estimator was trained for the comparison alone; there is no such model for new rows."""
+    rule: Thresholds | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
 class Retrained:
     """The best estimator trained otherwise, to compare the plan with; no model of it is kept.
 
-    Attributes
-    ----------
-    model : str
-        Name of the estimator.
-    how : str
-        How it was trained, in words.
-    quality : float
-        Mean quality, out of fold.
-    price_ratio : float
-        Its price as a share of that of the estimator.
-    columns : tuple of str
-        Columns that it reads, where these are not all.
+    ``how`` says it in words, ``quality`` is its mean out of fold, ``price_ratio`` its price as a share of that of the
+    estimator, and ``columns`` are those that it reads, where these are not all.
     """
 
     model: str
@@ -110,35 +99,6 @@ class Retrained:
     quality: float
     price_ratio: float = 1.0
     columns: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Seconds:
-    """Seconds that one call of a model takes: a part per call, and a part per row."""
-
-    per_call: float
-    per_row: float
-
-    def of_row(self, batch_size: int) -> float:
-        """Seconds of one row in a batch."""
-        return self.per_row + self.per_call / batch_size
-
-
-def measure_seconds(ask: Callable[[Ints], Any], n_rows: int) -> Seconds:
-    """Measure calls with one row and with all rows: medians, after a call that warms up."""
-    ask(np.arange(min(n_rows, 1)))
-    one, many = (_median_seconds(ask, rows) for rows in (np.arange(1), np.arange(n_rows)))
-    per_row = max(many - one, 0.05 * many) / max(n_rows - 1, 1)
-    return Seconds(max(one - per_row, 0.0), per_row)
-
-
-def _median_seconds(ask: Callable[[Ints], Any], rows: Ints) -> float:
-    taken = []
-    for _ in range(N_REPEATS):
-        began = time.perf_counter()
-        ask(rows)
-        taken.append(time.perf_counter() - began)
-    return float(np.median(taken))
 
 
 class Run(NamedTuple):
@@ -162,6 +122,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
     _accepts_levels = True
     _accepts_several = True
     _levels = None
+    _quality_name = "accuracy"
 
     estimators: Any = None
     _: KW_ONLY
@@ -210,6 +171,10 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         except (TypeError, ValueError):
             return []
 
+    @property
+    def _is_prefit(self) -> bool:
+        return isinstance(self.cv, str) and self.cv == "prefit"
+
     def _named_models(self) -> dict[str, Any]:
         """The estimators by name, checked."""
         pairs = self._pairs()
@@ -227,9 +192,8 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
                     f"must have different names, without '__', that are no parameters of {type(self).__name__}; got "
                     f"{name!r}.",
                 )
-        is_prefit = isinstance(self.cv, str) and self.cv == "prefit"
         return {
-            name: FrozenEstimator(model) if is_prefit and is_estimator(model) else model
+            name: FrozenEstimator(model) if self._is_prefit and is_estimator(model) else model
             for name, model in pairs
         }
 
@@ -263,34 +227,52 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         batch_size = check_count("batch_size", self.batch_size)
         with all_or_nothing(self):
             seed, models = check_seed(self.random_state), self._named_models()
+            prices = self._given_prices([*models])
             if reference is not None:
                 y = self._answers_of(reference, models, X, y)
-            cv = 4 if isinstance(self.cv, str) and self.cv == "prefit" else self.cv
+            cv = 4 if self._is_prefit else self.cv
             if groups is not None:
-                cv = list(GroupKFold(cv if isinstance(cv, int) else 4).split(X, y, groups))
+                splitter = GroupKFold(cv) if isinstance(cv, int) else check_cv(cv)
+                with _naming("groups", kind="the argument"):
+                    cv = list(splitter.split(X, y, groups))
             rows = check_training_rows(self, X, y, sample_weight, cv, seed)
-            cross_fitted = []
+            cross_fitted = {}
             for name, model in models.items():
+                is_fitted_here = is_estimator(model) and not isinstance(model, FrozenEstimator)
+                if rows.weighted and is_fitted_here and not has_fit_parameter(model, "sample_weight"):
+                    warnings.warn(
+                        f"the estimator {name!r} is fitted without sample_weight, which its fit does not take.",
+                        stacklevel=2,
+                    )
                 with _naming(name), warnings.catch_warnings():
                     if name == reference:  # which agrees with itself
                         warnings.simplefilter("ignore", OptimisticFullModelWarning)
-                    called = f"the estimator {name!r}"
-                    cross_fitted.append(cross_fit_full(model, rows, n_jobs=self.n_jobs, name=called))
+                    cross_fitted[name] = self._cross_fit(name, model, rows)
             self.task_, self.reference_, self.schema_ = rows.task, reference, _schema_of(rows.table)
             if len(rows.task.classes):
                 self.classes_ = rows.task.classes
-            self.models_: dict[str, FullModel] = {
-                name: one.model for name, one in zip(models, cross_fitted, strict=True)
-            }
-            self.model_prices_ = self._prices(rows, batch_size)
-            outputs = np.stack([one.outputs for one in cross_fitted], axis=1)
-            self._learn_scale(rows, outputs)
+            self.models_: dict[str, FullModel] = {name: one.model for name, one in cross_fitted.items()}
+            self.seconds_ = {} if prices else self._measured(rows)
+            measured = {name: seconds.of_row(batch_size) for name, seconds in self.seconds_.items()}
+            self.model_prices_ = prices or measured
+            outputs = np.stack([one.outputs for one in cross_fitted.values()], axis=1)
+            if not len(rows.task.classes):
+                loss = self._loss(rows.y, outputs)
+                # No estimator is as wrong as can be on most of the rows.
+                largest = max(_LARGEST_LOSS * loss.mean(axis=0).min(), np.median(loss, axis=0).max())
+                self.largest_loss_ = float(largest) or 1.0
             self.router_ = self._plan(rows, outputs, budget, batch_size, seed)
-            self._learn_combination(rows, outputs[:, [[*models].index(name) for name in self.router_.pool_]])
+            if len(rows.task.classes):
+                in_pool = outputs[:, [[*models].index(name) for name in self.router_.pool_]]
+                self.pooling_ = pool_classes(in_pool, rows.task.strata(rows.y), self.max_asks, rows.weight)
+            self._name_numbers()
             self.retrained_ = () if reference is not None else self._retrained(models, rows, outputs, seed)
             self._mention_no_gain()
             self._mention_refit()
         return self
+
+    def _cross_fit(self, name: str, model: Any, rows: TrainingRows) -> CrossFittedFull:
+        return cross_fit_full(model, rows, n_jobs=self.n_jobs, name=f"the estimator {name!r}")
 
     def _plan(
         self, rows: TrainingRows, outputs: Floats, budget: float | None, batch_size: int, seed: int
@@ -347,32 +329,32 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
                 f"reference must name one of the estimators, {', '.join(models)}; got {reference!r}."
             )
         model = models[reference]
-        if is_estimator(model) and not isinstance(model, FrozenEstimator):
+        if not isinstance(model, FrozenEstimator):
             raise InvalidInputError(
-                f"reference={reference!r} must be fitted: its answers are the labels. Give FrozenEstimator(model), or "
-                f"cv='prefit' where all estimators are fitted."
+                f"reference={reference!r} must be a fitted estimator: what it predicts is the labels. Give "
+                f"FrozenEstimator(model), or cv='prefit' where all estimators are fitted."
             )
         return model.predict(X)
 
-    def _prices(self, rows: TrainingRows, batch_size: int) -> dict[str, float]:
-        """Price of a row of each model: as given, or measured seconds."""
+    def _given_prices(self, names: Sequence[str]) -> dict[str, float]:
+        """Price of a row of each estimator as given, checked; empty where seconds are to be measured."""
         given = self.model_prices
-        self.seconds_ = {} if given is not None else self._measured(rows)
         if given is None:
-            return {name: one.of_row(batch_size) for name, one in self.seconds_.items()}
-        lacking = [name for name in self.models_ if not isinstance(given, Mapping) or name not in given]
-        if lacking or len(given) > len(self.models_):
+            return {}
+        lacking = [name for name in names if not isinstance(given, Mapping) or name not in given]
+        if lacking or len(given) > len(names):
             raise InvalidParameterError(
                 "model_prices",
-                f"must be a dict with a price for each estimator, {', '.join(self.models_)}; got {given!r}. Leave it "
+                f"must be a dict with a price for each estimator, {', '.join(names)}; got {given!r}. Leave it "
                 f"out to measure seconds.",
             )
-        prices = {name: check_amount(f"model_prices[{name!r}]", given[name]) for name in self.models_}
+        prices = {name: check_amount(f"model_prices[{name!r}]", given[name]) for name in names}
         free = [name for name, price in prices.items() if price == 0.0]
         if free:
             raise InvalidParameterError(
                 "model_prices", f"must be positive; got 0 for {free[0]!r}. Give what its time is worth."
             )
+        shares_after(self.after, names, np.array([*prices.values()]))
         return prices
 
     def _measured(self, rows: TrainingRows) -> dict[str, Seconds]:
@@ -392,8 +374,8 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         try:
             with _naming(name):
                 if isinstance(model, FrozenEstimator):
-                    model, called = clone(model.estimator), f"the estimator {name!r}"
-                    outputs = cross_fit_full(model, rows, n_jobs=self.n_jobs, name=called).outputs
+                    model = clone(model.estimator)
+                    outputs = self._cross_fit(name, model, rows).outputs
                     quality = float(self._quality(rows.y, outputs[:, None]).mean())
                     results.append(Retrained(name, "refitted on these rows", quality))
                 if self.seconds_ and rows.X.shape[1] > 1:
@@ -420,7 +402,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", OptimisticFullModelWarning)
             fitted = FrozenEstimator(fit_copy(model, fewer, train))
-            own = cross_fit_full(fitted, fewer.take(held_out), name=f"the estimator {name!r}")
+            own = self._cross_fit(name, fitted, fewer.take(held_out))
         other.models_ = {name: own.model}
         quality = self._quality(rows.y[held_out], np.stack([outputs[held_out], own.outputs], axis=1))
         lost = (quality[:, 0] - quality[:, 1]).mean()
@@ -441,69 +423,67 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         A pair asks its second estimator where the first one is not sure enough. The last ones are the best estimator
         trained otherwise (``retrained_``): if it was fitted before, on the rows of this fit alone, to which those of
         its first training would come on top; and where seconds are measured, on the better half of the columns. All
-        are evaluated out of fold.
+        are evaluated out of fold; the threshold of a pair is the best one on these very rows, which flatters it.
         """
-        router, log = self.router_, self.router_.state_.log
-        pool = [str(name) for name in router.pool_]
-        alone = [
+        router = self._fitted
+        state, pool = router.state_, router.pool_
+        rules = [
             Thresholds(np.array([[place]]), np.empty((1, 0)), combines=False) for place in range(len(pool))
         ]
-        named = [(f"{name} alone", rule) for name, rule in zip(pool, alone, strict=True)]
-        pair = _one_threshold(router.state_, self.expected_cost_ if router.budget is None else router.budget)
+        named = [(f"{name} alone", rule) for name, rule in zip(pool, rules, strict=True)]
+        pair = _one_threshold(state, self.expected_cost_ if router.budget is None else router.budget)
         if pair is not None and pair.cuts[0, 0] >= 0.0:  # else no row goes on
             first, second = (pool[place] for place in pair.models[0])
             named.append((f"{first}, then {second} below a confidence of {pair.cuts[0, 0]:.3g}", pair))
-        means = [router.state_.means_under(rule, log) for _, rule in named]
-        others = [
-            Alternative(name, cost, self.score_of(quality), rule)
-            for (name, rule), (cost, quality) in zip(named, means, strict=True)
-        ]
+        others = []
+        for name, rule in named:
+            cost, quality = state.means_under(rule, state.log)
+            others.append(Alternative(name, cost, self.score_of(quality), rule))
         for one in self.retrained_:
-            same, score = others[pool.index(one.model)], self.score_of(one.quality)
-            name, cost = f"{one.model} {one.how}", one.price_ratio * same.cost
-            others.append(Alternative(name, cost, score, same.rule, is_refitted=True))
+            cost = one.price_ratio * others[pool.index(one.model)].cost
+            others.append(Alternative(f"{one.model} {one.how}", cost, self.score_of(one.quality)))
         return tuple(others)
 
     @property
-    def score_name(self) -> str:
-        """Name of the score: with a reference, agreement with it."""
-        return "accuracy" if self.reference_ is None else f"agreement with {self.reference_}"
+    def quality_name(self) -> str:
+        """Name of what the plan, its frontier and certificates take means of: with a reference, agreement with it."""
+        return self._quality_name if self.reference_ is None else f"agreement with {self.reference_}"
 
     @property
-    def quality_name(self) -> str:
-        """Name of what the plan, its frontier and certificates take means of."""
-        return self.score_name
+    def score_name(self) -> str:
+        """Name of the score."""
+        return self.quality_name
 
     def _mention_no_gain(self) -> None:
         """Warn where no plan for less is level with the best model up to a standard error, out of fold."""
-        state, frontier = self.router_.state_, self.router_.frontier_
+        state, frontier, unit = self.router_.state_, self.router_.frontier_, self.router_.unit
         best = state.best_single
         price, alone = float(state.single_cost[best]), float(state.single_quality[best])
         name, reached = state.names[best], float(frontier.quality_at(_WORTH_IT * price))
-        # Qualities lie in [0, 1]: their variance is at most that of right and wrong.
-        variance = max(share * (1.0 - share) for share in (alone, np.nan_to_num(reached)))
-        if reached >= alone - np.sqrt(variance / len(state.log)):
-            return
-        others = (
-            "the cheapest estimator is the best one"
-            if np.isnan(reached)
-            else f"the plan reaches {self.score_of(reached):.4g} for {_WORTH_IT:.0%} of that price"
-        )
-        warnings.warn(
-            f"no plan is as good as {name} alone for less: out of fold {name} has {self.score_name} "
-            f"{self.score_of(alone):.4g} for {price:.3g} a row; {others}.",
-            NothingSavedWarning,
-            stacklevel=3,
-        )
+        if reached < alone - max(self._error_of(alone), self._error_of(np.nan_to_num(reached))) or np.isnan(
+            reached
+        ):
+            others = (
+                "the cheapest estimator is the best one"
+                if np.isnan(reached)
+                else f"the plan reaches {self.score_of(reached):.4g} for {_WORTH_IT:.0%} of that price"
+            )
+            warnings.warn(
+                f"no plan is as good as {name} alone for less: out of fold {name} has {self.score_name} "
+                f"{self.score_of(alone):.4g} for {price:.3g}{unit} a row; {others}.",
+                NothingSavedWarning,
+                stacklevel=3,
+            )
+
+    def _error_of(self, quality: float) -> float:
+        """Standard error of a mean of qualities, which lie in [0, 1], on the rows of the fit: at most this."""
+        return float(np.sqrt(max(quality * (1.0 - quality), 0.0) / len(self.router_.state_.log)))
 
     def _mention_refit(self) -> None:
         """Warn where the best estimator, refitted on these rows alone, beats every plan by a standard error."""
         most = float(self.router_.frontier_.score.max())
         for one in self.retrained_:
-            gain = one.quality - most
-            if not one.columns and gain > np.sqrt(
-                max(most * (1.0 - most), 0.0) / len(self.router_.state_.log)
-            ):
+            if not one.columns and one.quality - most > self._error_of(most):
                 warnings.warn(
                     f"{one.model}, fitted again on these rows alone, has {self.score_name} "
                     f"{self.score_of(one.quality):.4g} out of fold, and the best plan {self.score_of(most):.4g}. Fit "
@@ -527,45 +507,46 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             Whether the keys of rows may decide between two plans, so that the whole budget is spent; without, it is the
             dearest plan within the budget.
         """
-        check_is_fitted(self, "router_")
+        router = self._fitted
         if (budget is None) == (share is None):
             raise InvalidParameterError(
                 "budget", f"or share must be given, and not both; got budget={budget!r}, share={share!r}."
             )
         if share is not None:
-            budget = check_amount("share", share) * self.router_.model_costs[self.router_.best_model]
-        return self._with_router(self.router_.at(budget=budget, mix=mix), budget=budget)
+            budget = check_amount("share", share) * router.model_costs[router.best_model]
+        other = self._with_router(router.at(budget=budget, mix=mix))
+        other.budget = budget
+        return other
 
     def with_prices(self, prices: Mapping[str, float]) -> Self:
         """Return a cascade for other prices of some estimators: the plan is learned again, no estimator is fitted."""
-        check_is_fitted(self, "router_")
-        other = self._with_router(self.router_.with_prices(prices))
+        other = self._with_router(self._fitted.with_prices(prices))
         other.model_prices_ = {**self.model_prices_, **{name: float(price) for name, price in prices.items()}}
         return other
 
     def certified(
-        self, X: Any, y: Any, *, max_loss: float | None = None, budget: float | None = None, **how: Any
+        self, X: Any, y: Any = None, *, max_loss: float | None = None, budget: float | None = None, **how: Any
     ) -> Self:
         """Return the cascade at a setting whose loss against the best model, or whose cost, new rows bound.
 
         Parameters
         ----------
         X, y : rows that no estimator was trained on, and their targets
-            Every estimator is asked about all of them.
+            Every estimator is asked about all of them. With a ``reference``, its answers are the targets.
         max_loss, budget : float, optional
-            As of ``ModelRouter.certified``, as are further arguments.
+            As of ``ModelRouter.certified``, as are further arguments. Of numbers, a loss of quality, not of R2.
         """
         log = self.log_of(X, y)
-        router = self.router_.certified(**log, max_loss=max_loss, budget=budget, **how)
-        if isinstance(router.certificate_, Certificate):
-            router.certificate_ = replace(router.certificate_, loss=self.quality_name)
-        return self._with_router(router)
+        return self._with_router(self.router_.certified(**log, max_loss=max_loss, budget=budget, **how))
 
-    def _with_router(self, router: ModelRouter, **parameters: Any) -> Self:
+    def _name_numbers(self) -> None:
+        """Tell the plan what its numbers are called, in explanations and certificates."""
+        self.router_.quality_name = self.quality_name
+        self.router_.unit = " seconds" if self.seconds_ else ""
+
+    def _with_router(self, router: ModelRouter) -> Self:
         other = copy.copy(self)
         other.router_ = router
-        for name, value in parameters.items():
-            setattr(other, name, value)
         return other
 
     # -- answers -----------------------------------------------------------------------------------
@@ -581,20 +562,20 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             Keys of the rows, or the column that holds them; where two operating points are mixed, the key decides which
             of them a row follows.
         """
-        run = self.run(X, row_key)
-        answers: Labels = self.task_.answers(run.outputs)
+        outputs = self.run(X, row_key).outputs
+        answers: Labels = self.task_.answers(outputs)
         return answers
 
     def answers(self, X: Any, row_key: Any = None) -> dict[str, Labels]:
         """Columns of a table, of one run: answer, probability of a label, estimator that answers, and cost."""
         run = self.run(X, row_key)
-        is_class = len(self.task_.classes) > 0
-        return {
-            "answer": self.task_.answers(run.outputs),
-            **({"probability": self.outputs_of(run).max(axis=1)} if is_class else {}),
-            "model": np.array(self.router_.pool_, dtype=object)[run.model],
-            "cost": run.cost,
-        }
+        columns = {"answer": self.task_.answers(run.outputs)}
+        if len(self.task_.classes):
+            columns["probability"] = self.outputs_of(run).max(axis=1)
+        return {**columns, "model": self._names(run.model), "cost": run.cost}
+
+    def _names(self, models: Ints) -> Labels:
+        return np.array(self.router_.pool_, dtype=object)[models]
 
     def cost(self, X: Any, row_key: Any = None) -> Floats:
         """Price of the estimators that are asked about each row; they are asked to tell it."""
@@ -602,15 +583,14 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
 
     def route(self, X: Any, row_key: Any = None) -> Labels:
         """Name of the estimator that answers each row."""
-        run = self.run(X, row_key)
-        return np.array(self.router_.pool_, dtype=object)[run.model]
+        return self._names(self.run(X, row_key).model)
 
     def explain(self, X: Any = None, row_key: Any = None) -> Any:
         """Explain rows: estimators asked in their order, how sure the answer was, and the cost; else the plan."""
         if X is None:
             return self._plan_in_words()
         run, table = self.run(X, row_key), self._table(X, row_key)
-        evidence = self._evidence_of(run.asked_outputs, self.router_.pool_)
+        evidence = self._evidence_of(run.asked_outputs)
         explanations = []
         for row, session in enumerate(self._sessions(table)):
             while (purchase := session.next_purchase) is not None:
@@ -623,16 +603,13 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         return explanations
 
     def _plan_in_words(self) -> str:
-        state = self.router_.state_
-        best = state.best_single
-        alone, score = self.score_of(float(state.single_quality[best])), self.score_name
-        again = ""
-        for one in self.retrained_:
-            price = f" for {one.price_ratio * state.single_cost[best]:.3g}" if one.columns else ""
-            again += f"; {one.how} it has {self.score_of(one.quality):.3f}{price}"
+        router = self._fitted
+        unit, pool = router.unit, router.pool_
+        best, *others = self.alternatives_[pool.index(router.best_model)], *self.alternatives_[len(pool) :]
+        plain = [f"{one.name} has {one.score:.3f} for {one.cost:.3g}{unit}" for one in (best, *others)]
         return (
-            f"expected {score} {self.expected_score_:.3f} for {self.expected_cost_:.3g} a row; {state.names[best]} "
-            f"alone has {alone:.3f} for {state.single_cost[best]:.3g}{again}"
+            f"expected {self.score_name} {self.expected_score_:.3f} for {self.expected_cost_:.3g}{unit} a row; "
+            f"{'; '.join(plain)}"
         )
 
     def start(self, x: Any, key: Any = None) -> ModelSession:
@@ -666,8 +643,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         return sessions
 
     def _evidence_of_answer(self, name: str, answer: Any) -> Any:
-        """Evidence of what one estimator predicts about one row."""
-        return self._evidence_of(self._outputs_of_answer(name, answer)[:, None], [name])[0, 0]
+        return self._evidence_of(self._outputs_of_answer(name, answer)[:, None])[0, 0]
 
     def _outputs_of_answer(self, name: str, answer: Any) -> Floats:
         """What one estimator predicts about one row, checked as its own answers are, shape (1, n_outputs)."""
@@ -683,44 +659,38 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         return table.numbers if self.reads_columns_ else fingerprints(table.numbers)
 
     def log_of(self, X: Any, y: Any = None) -> dict[str, Any]:
-        """Log of all estimators on rows, as ``ModelRouter.replay`` takes it; they are asked about every row."""
+        """Log of all estimators on rows, as ``ModelRouter.replay`` takes it; they are asked about every row.
+
+        Qualities are those for the targets ``y``, or with a ``reference`` for its answers.
+        """
         table = self._table(X)
         rows = np.arange(len(table))
         outputs = np.stack([self._ask(name, table, rows) for name in self.models_], axis=1)
-        log = {"X": self._as_routed(table), "evidence": self._evidence_of(outputs)}
-        if y is None:
-            return log
-        return {**log, "quality": self._quality(self.task_.encode("y", y, len(rows)), outputs)}
+        if self.reference_ is not None:
+            if y is not None:
+                raise InvalidInputError(
+                    f"the score is the {self.quality_name}, whose own answers are the targets; got y too. Leave it "
+                    f"out, or give None."
+                )
+            y = self.task_.answers(outputs[:, [*self.models_].index(self.reference_)])
+        quality = self._quality(self.task_.encode("y", y, len(rows)), outputs)
+        return {"X": self._as_routed(table), "quality": quality, "evidence": self._evidence_of(outputs)}
 
-    def evidence_on(self, X: Any, y: Any) -> Evidence:
+    def evidence_on(self, X: Any, y: Any = None) -> Evidence:
         """Every row under every operating point, as ``evidence_of`` returns it; all estimators are asked."""
         return self.router_.evidence_on(**self.log_of(X, y))
 
     @property
-    def frontier_(self) -> RouterFrontier:
-        """Mean price and quality of the operating points, out of fold."""
-        return replace(self.router_.frontier_, score_name=self.quality_name)
-
-    @property
-    def share_by_lot_(self) -> float:
-        """Share of the rows of the fit that two mixed plans treat differently, so that their keys decide."""
+    def _fitted(self) -> ModelRouter:
+        """The plan; an error before the fit."""
         check_is_fitted(self, "router_")
-        return self.router_.share_by_lot_
+        return self.router_
 
-    @property
-    def expected_cost_(self) -> float:
-        """Mean price of a row at the operating point in force, out of fold."""
-        return self.router_.expected_cost_
-
-    @property
-    def expected_score_(self) -> float:
-        """Mean score at the operating point in force, out of fold."""
-        return self.score_of(self.router_.expected_score_)
-
-    @property
-    def certificate_(self) -> Any:
-        """What ``certified`` proved, or None."""
-        return self.router_.certificate_
+    frontier_ = property(lambda self: self._fitted.frontier_)
+    share_by_lot_ = property(lambda self: self._fitted.share_by_lot_)
+    expected_cost_ = property(lambda self: self._fitted.expected_cost_)
+    expected_score_ = property(lambda self: self.score_of(self._fitted.expected_score_))
+    certificate_ = property(lambda self: self._fitted.certificate_)
 
     def _table(self, X: Any, row_key: Any = None) -> Table:
         check_is_fitted(self, "router_")
@@ -733,8 +703,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
     def _ask(self, name: str, table: Table, rows: Ints) -> Floats:
         """Outputs of an estimator."""
         model, who = self.models_[name], f"the estimator {name!r}"
-        if isinstance(model, AbsentFull):
-            raise lacking_models([name])
+        lacking_models([name] if isinstance(model, AbsentFull) else [])
         with _naming(name, FullModelFailedError):
             native = table.native_rows(rows)
             return ask_model(
@@ -752,8 +721,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         With ``warns=False``, failures and slow estimators are in the result alone.
         """
         table, pool = self._table(X, row_key), self.router_.pool_
-        if absent := [name for name in pool if isinstance(self.models_[name], AbsentFull)]:
-            raise lacking_models(absent)
+        lacking_models([name for name in pool if isinstance(self.models_[name], AbsentFull)])
         asked = _AskedOutputs(self, table)
         everyone = np.arange(len(table))
         rows = table.numbers if self.reads_columns_ else everyone
@@ -767,48 +735,33 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             model[again], cost[again] = receipt.route, receipt.cost
             asked.mention_failures(model, warns)
         if warns:
-            self._mention_slow(asked.seconds, asked.counts)
+            asked.mention_slow()
         return Run(asked.outputs[everyone, model], asked.outputs, asked.failed, model, cost)
 
-    def _mention_slow(self, seconds: Floats, counts: Floats) -> None:
-        """Warn of estimators that took far longer than was measured."""
-        for place, name in enumerate(self.router_.pool_):
-            measured = self.seconds_.get(name)
-            if measured is None or not counts[place]:
-                continue
-            expected = measured.per_call + measured.per_row * counts[place]
-            if seconds[place] > _SLOWER * expected + _LEAST_SECONDS:
-                warnings.warn(
-                    f"the estimator {name!r} took {seconds[place]:.3g} seconds for {int(counts[place]):,} rows, and "
-                    f"{expected:.3g} as measured at the fit: budgets are not kept. Fit again on this machine, or give "
-                    f"model_prices.",
-                    SlowModelWarning,
-                    stacklevel=4,
-                )
+    # -- qualities and evidence ----------------------------------------------------------------------
 
-    # -- for subclasses ----------------------------------------------------------------------------
-
-    def outputs_of(self, run: Run) -> Floats:
-        """Outputs of the answers of a run, shape (n_rows, n_outputs)."""
-        return run.outputs
+    def _loss(self, y: Floats, outputs: Floats) -> Floats:
+        """Loss of each estimator on each row: whether it is wrong, or the squared error."""
+        columns = [self.task_.quality(y, outputs[:, model]) for model in range(outputs.shape[1])]
+        return 1.0 - np.column_stack(columns).astype(np.float64)
 
     def _quality(self, y: Floats, outputs: Floats) -> Floats:
         """Quality of each estimator on each row, in [0, 1]."""
-        raise NotImplementedError
+        return np.clip(1.0 - self._loss(y, outputs) / getattr(self, "largest_loss_", 1.0), 0.0, 1.0)
 
-    def _evidence_of(self, outputs: Floats, names: Sequence[str] | None = None) -> Floats:
-        """Evidence that the plan reads about the answers of some estimators."""
-        raise NotImplementedError
+    def _evidence_of(self, outputs: Floats) -> Floats:
+        """Evidence that the plan reads: class probabilities, or numbers in units of the largest error."""
+        if isinstance(self.task_, RegressionTask):
+            outputs = self.task_.scores(outputs) / np.sqrt(self.largest_loss_)
+        return outputs
 
     def score_of(self, quality: Any) -> Any:
         """Score for users from mean quality."""
         return quality
 
-    def _learn_scale(self, rows: TrainingRows, outputs: Floats) -> None:
-        """Learn what qualities and evidence are measured by."""
-
-    def _learn_combination(self, rows: TrainingRows, outputs: Floats) -> None:
-        """Learn how outputs of several estimators of the pool are combined."""
+    def outputs_of(self, run: Run) -> Floats:
+        """Outputs of the answers of a run, shape (n_rows, n_outputs)."""
+        return run.outputs
 
 
 @dataclass(eq=False, repr=False)
@@ -925,18 +878,8 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
         run = Run(outputs[[0], place], outputs, np.isnan(outputs[:, :, 0]), place, np.zeros(1))
         return self.outputs_of(run)[0]
 
-    def _learn_combination(self, rows: TrainingRows, outputs: Floats) -> None:
-        self.pooling_ = pool_classes(outputs, rows.task.strata(rows.y), self.max_asks, rows.weight)
-
     def _task_of(self, y: Any, weight: Floats) -> Task:  # noqa: ARG002 - a label is a label at any weight
         return classification_of(y)
-
-    def _quality(self, y: Floats, outputs: Floats) -> Floats:
-        columns = [self.task_.quality(y, outputs[:, model]) for model in range(outputs.shape[1])]
-        return np.column_stack(columns).astype(np.float64)
-
-    def _evidence_of(self, outputs: Floats, names: Sequence[str] | None = None) -> Floats:  # noqa: ARG002 - class probabilities are as they are
-        return outputs
 
 
 @dataclass(eq=False, repr=False)
@@ -979,40 +922,15 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
     True
     """
 
+    _quality_name = "quality"
+
     @property
     def score_name(self) -> str:
-        """Name of the score: with a reference, agreement with it."""
-        return "R2" if self.reference_ is None else f"R2 (agreement with {self.reference_})"
-
-    @property
-    def quality_name(self) -> str:
-        """Name of what the plan, its frontier and certificates take means of."""
-        return "quality"
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R2 of the predictions."""
-        return float(r2_score(y, self.predict(X), sample_weight=sample_weight))
+        """Name of the score."""
+        return "R2" if self.reference_ is None else f"R2 ({self.quality_name})"
 
     def _task_of(self, y: Any, weight: Floats) -> RegressionTask:
         return regression_of(y, "squared", weight, tolerance=0.01, quantile=None)
-
-    def _learn_scale(self, rows: TrainingRows, outputs: Floats) -> None:
-        loss = self._loss(rows.y, outputs)
-        # No estimator is as wrong as can be on most of the rows.
-        largest = max(_LARGEST_LOSS * loss.mean(axis=0).min(), np.median(loss, axis=0).max())
-        self.largest_loss_ = float(largest) or 1.0
-
-    def _quality(self, y: Floats, outputs: Floats) -> Floats:
-        return np.clip(1.0 - self._loss(y, outputs) / self.largest_loss_, 0.0, 1.0)
-
-    def _loss(self, y: Floats, outputs: Floats) -> Floats:
-        quality: Floats = np.column_stack([self.task_.quality(y, one) for one in outputs.swapaxes(0, 1)])
-        return 1.0 - quality
-
-    def _evidence_of(self, outputs: Floats, names: Sequence[str] | None = None) -> Floats:  # noqa: ARG002 - numbers are as they are
-        assert isinstance(self.task_, RegressionTask)
-        units: Floats = self.task_.scores(outputs) / np.sqrt(self.largest_loss_)
-        return units
 
     def score_of(self, quality: Any) -> Any:
         """R2 from mean quality."""
@@ -1042,7 +960,7 @@ class _AskedOutputs:
             self._ask(name, model, new)
             self.seconds[model] += time.perf_counter() - began
             self.counts[model] += len(new)
-        evidence: Floats = self.cascade._evidence_of(self.outputs[rows, model : model + 1], [name])[:, 0]
+        evidence: Floats = self.cascade._evidence_of(self.outputs[rows, model : model + 1])[:, 0]
         return evidence
 
     def _ask(self, name: str, model: int, rows: Ints) -> None:
@@ -1071,7 +989,7 @@ class _AskedOutputs:
             row = int(self.table.numbers_of(unanswered[:1])[0])
             raise FullModelFailedError(
                 f"no estimator answered {len(unanswered):,} of {len(model):,} rows, the first of them row {row}: "
-                f"{' '.join(self.reasons.values())}"
+                f"{'; '.join(self.reasons.values())}"
             )
         for name, reason in self.reasons.items() if warns else ():
             n_failed = int(self.failed[:, self.pool.index(name)].sum())
@@ -1081,28 +999,44 @@ class _AskedOutputs:
                 stacklevel=4,
             )
 
+    def mention_slow(self) -> None:
+        """Warn of estimators that took far longer than was measured."""
+        for name, taken, n_rows in zip(self.pool, self.seconds, self.counts, strict=True):
+            measured = self.cascade.seconds_.get(name, Seconds(np.inf, 0.0))
+            expected = measured.per_call + measured.per_row * n_rows
+            if taken > _SLOWER * expected + _LEAST_SECONDS:
+                warnings.warn(
+                    f"the estimator {name!r} took {taken:.3g} seconds for {int(n_rows):,} rows, and {expected:.3g} as "
+                    f"measured at the fit: budgets are not kept. Fit again on this machine, or give model_prices.",
+                    SlowModelWarning,
+                    stacklevel=4,
+                )
+
 
 @contextmanager
-def _naming(name: str, kind: type[ThriftyError] = InvalidInputError) -> Iterator[None]:
+def _naming(
+    name: str, error_type: type[ThriftyError] = InvalidInputError, kind: str = "the estimator"
+) -> Iterator[None]:
     """Name the estimator in errors, those of other libraries among them."""
     try:
         yield
     except ThriftyError as error:
         if repr(name) in str(error):
             raise
-        raise kind(f"the estimator {name!r}: {error}") from error
+        raise error_type(f"{kind} {name!r}: {error}") from error
     except Exception as error:  # a user's model may raise anything
         reason = " ".join(str(error).split())[:300]
-        raise kind(f"the estimator {name!r} failed: {type(error).__name__}: {reason}") from error
+        raise error_type(f"{kind} {name!r} failed: {type(error).__name__}: {reason}") from error
 
 
-def lacking_models(names: Sequence[str]) -> InvalidInputError:
-    """Error that names estimators which a file does not hold."""
-    given = ", ".join(f"{name!r}: ..." for name in names)
-    return InvalidInputError(
-        f"the file does not hold the estimator{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}. Give "
-        f"{'them' if len(names) > 1 else 'it'}: load(path, estimators={{{given}}})."
-    )
+def lacking_models(names: Sequence[str]) -> None:
+    """Refuse to go on without estimators that a file does not hold."""
+    if names:
+        given = ", ".join(f"{name!r}: ..." for name in names)
+        raise InvalidInputError(
+            f"the file does not hold the estimator{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}. Give "
+            f"{'them' if len(names) > 1 else 'it'}: load(path, estimators={{{given}}})."
+        )
 
 
 def _schema_of(table: Table) -> Schema:
@@ -1139,7 +1073,7 @@ def _seconds_to_decide(
         began = time.perf_counter()
         decide(np.arange(n_rows))
         seconds, asks = time.perf_counter() - began, max(n_asked / n_rows, 1.0)
-        per_call = min(_median_seconds(decide, np.arange(1)), seconds)
+        per_call = min(median_seconds(partial(decide, np.arange(1))), seconds)
         taken.append(((seconds - per_call) / n_rows + per_call / batch_size) / asks)
     return float(np.median(taken))
 

@@ -10,7 +10,7 @@ budgets, bills and certificates are those of cascades.
 import copy
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple, Self
@@ -37,31 +37,9 @@ from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidInputError, InvalidParameterError
 from thrifty.learners.estimators.base import PickledWithVersion, all_or_nothing
 from thrifty.learners.estimators.checks import check_count, check_goal, check_seed, validated
+from thrifty.learners.routing import logs
 from thrifty.learners.routing.frontier import RouterFrontier
 from thrifty.learners.routing.learn import choose_pool
-from thrifty.learners.routing.logs import (
-    MIN_ROWS,
-    answer_codes,
-    check_billed,
-    check_evidence,
-    check_propensity,
-    check_quality,
-    complete,
-    costs_of,
-    doubly_robust,
-    inverse_propensity,
-    is_text,
-    matrix,
-    means_of,
-    normalise,
-    numbers,
-    qualities,
-    row_keys,
-    shares_after,
-    tokens_in,
-    warn_of_support,
-    whole_rows,
-)
 from thrifty.learners.routing.quality import QualityModel, crossfit, learn_text_reader, ridge
 from thrifty.learners.routing.state import MAX_POOL, NO_POLICY, RouterState, learn_policy
 from thrifty.learners.routing.thresholds import learn_calibration
@@ -96,6 +74,7 @@ class NewLog(NamedTuple):
         return NewLog(self.log.rows(rows), self.keys[rows])
 
 
+@dataclass(eq=False, repr=False)
 class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Many models with prices, one budget: which models to ask about each row, and whose answer to take.
 
@@ -159,27 +138,20 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
 
     expected_quality_ = FormerName("expected_score_")
 
-    normalise = staticmethod(normalise)
+    normalise = staticmethod(logs.normalise)
     """Canonical form in which answers are compared, None where nothing could be parsed; a subclass may replace it."""
 
-    _min_rows = MIN_ROWS
-    _priced: tuple[Any, Any, PricedModels | None] = (None, None, None)
+    quality_name, unit = "quality", ""
+    """What qualities and costs are called, in explanations and certificates."""
 
-    def __init__(
-        self,
-        models: Any = None,
-        budget: float | None = None,
-        max_asks: int = 3,
-        confidence: float | None = None,
-        random_state: Any = 0,
-        after: Any = None,
-    ) -> None:
-        self.models = models
-        self.budget = budget
-        self.max_asks = max_asks
-        self.confidence = confidence
-        self.random_state = random_state
-        self.after = after
+    _min_rows = logs.MIN_ROWS
+
+    models: Any = None
+    budget: float | None = None
+    max_asks: int = 3
+    confidence: float | None = None
+    random_state: Any = 0
+    after: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -226,9 +198,9 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         self._check_goal(self.budget, self.confidence)
         names = tuple(prices)
         with all_or_nothing(self), limited_threads(openmp=1, blas=1):
-            is_texts, rows = X is not None and is_text(X), X
+            is_texts, rows = X is not None and logs.is_text(X), X
             if X is None:
-                rows = row_keys(len(matrix("quality", quality, names, None)), quality)
+                rows = logs.row_keys(len(logs.matrix("quality", quality, names, None)), quality)
             else:
                 rows = list(X) if is_texts else validated(self, X, reset=True)
             n_rows = len(rows)
@@ -236,14 +208,14 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 raise InvalidInputError(
                     f"a log must have at least {self._min_rows} rows to learn from; got {n_rows}. Log more rows."
                 )
-            scores = check_quality(quality, names, n_rows)
-            costs = costs_of(X, cost, answers, prices, n_rows)
-            check_billed(costs, names)
-            codes = None if answers is None else answer_codes(answers, names, n_rows, self.normalise)
-            shown = None if evidence is None else check_evidence(evidence, names, n_rows)
+            scores = logs.check_quality(quality, names, n_rows)
+            costs = logs.costs_of(X, cost, answers, prices, n_rows)
+            logs.check_billed(costs, names)
+            codes = None if answers is None else logs.answer_codes(answers, names, n_rows, self.normalise)
+            shown = None if evidence is None else logs.check_evidence(evidence, names, n_rows)
             known = ~np.isnan(scores)
-            asked = check_propensity(propensity, known, names)
-            kept, partial = whole_rows(scores, costs, propensity)
+            asked = logs.check_propensity(propensity, known, names)
+            kept, partial = logs.whole_rows(scores, costs, propensity)
             if not kept.all():
                 rows = [row for row, keep in zip(rows, kept, strict=True) if keep] if is_texts else rows[kept]
                 scores, costs, asked = scores[kept], costs[kept], asked[kept]
@@ -260,31 +232,24 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             if X is not None:
                 Z = np.asarray(rows) if reader is None else reader.transform(rows)
             if partial:
-                scores, costs = complete(Z, scores, costs, asked, folds, names)
+                scores, costs = logs.complete(Z, scores, costs, asked, folds, names)
                 codes = shown = None
             names_in = None if X is None else getattr(self, "feature_names_in_", None)
-            discounts = shares_after(self.after, names, costs.mean(axis=0))
+            discounts = logs.shares_after(self.after, names, costs.mean(axis=0))
             pool = choose_pool(names, scores, costs, codes, MAX_POOL)
             model: QualityModel | None = None
             if X is None:
-                prior, expected = means_of(scores[:, pool]), means_of(costs[:, pool])
+                means = (values[:, pool].mean(axis=0) for values in (scores, costs))
+                prior, expected = (np.tile(mean, (len(rows), 1)) for mean in means)
             else:
                 model, prior, expected = crossfit(Z, scores[:, pool], costs[:, pool], folds, seed)
-            calibration, classes = None, None
+            calibration = classes = None
             codes = None if codes is None else codes[:, pool]
             if shown is not None:
                 calibration = learn_calibration(shown[:, pool], scores[:, pool])
                 shown, classes, codes = calibration.of_log(shown[:, pool], codes)
-            log = Log(
-                prior,
-                expected,
-                scores[:, pool],
-                costs[:, pool],
-                codes,
-                shown,
-                classes,
-                None if discounts is None else discounts[np.ix_(pool, pool)],
-            )
+            discounts = None if discounts is None else discounts[np.ix_(pool, pool)]
+            log = Log(prior, expected, scores[:, pool], costs[:, pool], codes, shown, classes, discounts)
             self.state_ = learn_policy(
                 RouterState(
                     names=names,
@@ -294,7 +259,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                     log=log,
                     folds=folds,
                     keys=keys,
-                    tokens=tokens_in(rows) if is_texts else None,
+                    tokens=logs.tokens_in(rows) if is_texts else None,
                     evidence_mean=np.zeros(len(pool)),
                     single_cost=costs.mean(axis=0),
                     single_quality=scores.mean(axis=0),
@@ -329,10 +294,13 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         else:
             n_rows = len(state.log)
             bounds = CostBounds(state.evidence, n_rows, max(int(_N_NEXT * n_rows), 1))
-            within = bounds.within(state.policy, budget, self.confidence)
-            within = within if mix or within.share == 1.0 else within.at(within.lower)
-            bound_of = partial(bounds.bound, confidence=self.confidence)
-            self._set_policy(state.affordable(within, budget, bound_of))
+            self._set_policy(self._bounded(bounds, budget, self.confidence, mix=mix))
+
+    def _bounded(self, bounds: CostBounds, budget: float, confidence: float, *, mix: bool = True) -> Policy:
+        """The dearest mix whose bill is bounded by a budget."""
+        within = bounds.within(self.state_.policy, budget, confidence)
+        within = within if mix or within.share == 1.0 else within.at(within.lower)
+        return self.state_.affordable(within, budget, partial(bounds.bound, confidence=confidence))
 
     def _set_policy(self, policy: Policy) -> None:
         self.policy_ = policy
@@ -382,15 +350,15 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         A price per token may change in its two parts differently where rows are texts, whose tokens are known.
         """
         state = self._fitted()
-        log, old = state.log, check_models(self.models)
-        costs, expected = log.cost.copy(), log.expected.copy()
-        single, factor = state.single_cost.copy(), np.ones(len(state.pool))
+        log, old, new = state.log, check_models(self.models), dict(prices)
+        costs, single, factor = log.cost.copy(), state.single_cost.copy(), np.ones(len(state.pool))
         for name, given in prices.items():
             if name not in state.names:
                 raise InvalidInputError(
                     f"prices must be of models that are known; got {name!r}. with_model adds one."
                 )
             before, after = old[name], check_price(name, given)
+            new[name] = after
             ratio: Any
             if isinstance(before, float) and isinstance(after, float):
                 ratio = after / before
@@ -412,24 +380,17 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 )
             if name in state.pool:
                 place = state.pool.index(name)
-                mean = costs[:, place].mean()
                 costs[:, place] *= ratio
-                change = float(costs[:, place].mean() / mean)
-                expected[:, place] *= change
-                factor[place] *= change
-            else:
-                change = float(ratio)
-            single[state.names.index(name)] *= change
+                factor[place] = ratio = float(costs[:, place].mean() / log.cost[:, place].mean())
+            single[state.names.index(name)] *= ratio
         changed = replace(
             state,
-            log=replace(log, cost=costs, expected=expected),
+            log=replace(log, cost=costs, expected=log.expected * factor),
             single_cost=single,
             calls=None if state.calls is None else state.calls * factor,
             model=None if state.model is None else state.model.with_costs(factor),
         )
-        return self._relearned(
-            changed, {**old, **{name: check_price(name, one) for name, one in prices.items()}}
-        )
+        return self._relearned(changed, {**old, **new})
 
     def with_model(self, name: str, price: Any, X: Any, quality: Any, cost: Any = None) -> Self:
         """Return a router that may also ask a new model, of which only few rows are known.
@@ -456,47 +417,39 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             raise InvalidInputError(
                 f"name must be that of a new model; {name!r} is known. Fit again to change it."
             )
-        prior = self.unasked(row_keys(len(quality), None) if X is None else X).log.prior
-        scores = check_quality(np.reshape(quality, (-1, 1)), [name], len(prior))[:, 0]
+        prior = self.unasked(logs.row_keys(len(quality), None) if X is None else X).log.prior
+        scores = logs.check_quality(np.reshape(quality, (-1, 1)), [name], len(prior))[:, 0]
         if len(scores) < _FEW_ROWS or np.isnan(scores).any():
             raise InvalidInputError(
                 f"quality of {name!r} must be known in at least {_FEW_ROWS} rows; got {int((~np.isnan(scores)).sum())}."
             )
         billed = None if cost is None else np.reshape(cost, (-1, 1))
-        costs = costs_of(X, billed, None, {name: new[name]}, len(scores))
-        check_billed(costs, [name])
+        costs = logs.costs_of(X, billed, None, {name: new[name]}, len(scores))
+        logs.check_billed(costs, [name])
         spent = float(np.nanmean(costs))
-        found = ridge(np.column_stack([np.ones(len(prior)), prior]), scores[:, None], 10.0)[:, 0]
-        log, n_rows = state.log, len(state.log)
-        expected = found[0] + log.prior @ found[1:]
-        constant = np.full(n_rows, spent)
-        quality_of_new, is_calibrated = np.clip(expected, 0.0, 1.0), state.calibration is not None
-        evidence = np.full(n_rows, quality_of_new.mean()) if is_calibrated else np.zeros(n_rows)
-        classes = log.classes
-        if classes is not None:
-            classes = np.append(
-                classes,
-                np.full_like(classes[:, :1], np.nan if classes.shape[2] == 1 else 1.0 / classes.shape[2]),
-                axis=1,
-            )
-        after = None if log.after is None else np.pad(log.after, (0, 1), constant_values=1.0)
-        code = UNCOMPARED if is_calibrated else UNPARSED
+        weights = ridge(np.column_stack([np.ones(len(prior)), prior]), scores[:, None], 10.0)[:, 0]
+        log, model, calibration = state.log, state.model, state.calibration
+        expected = weights[0] + log.prior @ weights[1:]
+        quality_of_new = np.clip(expected, 0.0, 1.0)
+        mean, n_classes = float(quality_of_new.mean()), 0 if log.classes is None else log.classes.shape[2]
+
+        def with_column(values: Any, column: Any) -> Any:
+            return None if values is None else np.append(values, np.full_like(values[:, :1], column), axis=1)
+
         whole = Log(
-            np.column_stack([log.prior, expected]),
-            np.column_stack([log.expected, constant]),
-            np.column_stack([log.quality, quality_of_new]),
-            np.column_stack([log.cost, constant]),
-            None if log.answers is None else np.column_stack([log.answers, np.full(n_rows, code)]),
-            None if log.evidence is None else np.column_stack([log.evidence, evidence]),
-            classes,
-            after,
+            with_column(log.prior, expected[:, None]),
+            with_column(log.expected, spent),
+            with_column(log.quality, quality_of_new[:, None]),
+            with_column(log.cost, spent),
+            with_column(log.answers, UNPARSED if calibration is None else UNCOMPARED),
+            with_column(log.evidence, 0.0 if calibration is None else mean),
+            with_column(log.classes, np.nan if n_classes == 1 else 1.0 / max(n_classes, 1)),
+            None if log.after is None else np.pad(log.after, (0, 1), constant_values=1.0),
         )
-        model = state.model
         if model is not None:
-            model = model.with_combination(float(found[0]), found[1:], spent)
-        calibration = state.calibration
+            model = model.with_combination(float(weights[0]), weights[1:], spent)
         if calibration is not None:
-            calibration = calibration.with_model(float(quality_of_new.mean()))
+            calibration = calibration.with_model(mean)
         pool, kept = (*state.pool, name), np.arange(len(state.pool) + 1)
         if len(pool) > MAX_POOL:
             best = choose_pool(pool[:-1], log.quality, log.cost, log.answers, MAX_POOL - 1)
@@ -608,7 +561,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             has_width = plain and X.ndim == 2 and X.shape[1] == state.n_features
             Z = X.astype(np.float64) if has_width else validated(self, X, reset=False)
             return Z, fingerprints(Z) if keys is None else keys
-        if not is_text(X):
+        if not logs.is_text(X):
             raise InvalidInputError(f"X must be a list of texts, as in fit; got {type(X).__name__}.")
         return state.reader.transform(list(X)), key_words(list(X)) if keys is None else keys
 
@@ -655,14 +608,14 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         state = self._fitted()
         if X is None and state.model is None:
             logged = next((part for part in (quality, cost, answers, evidence) if part is not None), None)
-            X = None if logged is None else row_keys(len(logged), quality)
+            X = None if logged is None else logs.row_keys(len(logged), quality)
         new, n_rows = self.unasked(X, is_in_force=is_in_force), len(X)
         log, names, pool = new.log, state.names, [state.names.index(name) for name in state.pool]
-        scores = log.quality if quality is None else qualities(quality, names, n_rows)[:, pool]
+        scores = log.quality if quality is None else logs.qualities(quality, names, n_rows)[:, pool]
         prices = self.model_prices
         is_billed = cost is not None or all(price is not None for price in prices.values())
         costs = (
-            costs_of(X, cost, answers, prices, n_rows)[:, pool]
+            logs.costs_of(X, cost, answers, prices, n_rows)[:, pool]
             if is_billed or quality is not None
             else log.cost
         )
@@ -672,13 +625,13 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 raise InvalidInputError(
                     "the router was fitted with answers, and looks at them: give answers=."
                 )
-            codes = answer_codes(answers, names, n_rows, self.normalise, may_be_unparsed=True)[:, pool]
+            codes = logs.answer_codes(answers, names, n_rows, self.normalise, may_be_unparsed=True)[:, pool]
             not_compared = [name in state.models_without_answers for name in state.pool]
             codes[:, not_compared] = UNPARSED if state.calibration is None else UNCOMPARED
         if shown is not None:
             shown = np.full(shown.shape if classes is None else classes.shape, np.nan)
             if evidence is not None:
-                shown = check_evidence(evidence, names, n_rows)
+                shown = logs.check_evidence(evidence, names, n_rows)
                 if state.calibration is not None:
                     state.calibration.check_shape(shown, names)
                 shown = shown[:, pool]
@@ -776,18 +729,22 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
 
     def first_asked(self, X: Any) -> tuple[Labels, Floats]:
         """First model to ask about each row, and what the row is expected to pay, as ``predict`` and ``cost`` say."""
-        first, cost = self._first(self.unasked(X, is_in_force=True))
+        first, cost = self._routed(X)
         return np.array(self._fitted().pool, dtype=object)[first], cost
+
+    def _routed(self, X: Any, *log: Any) -> tuple[Ints, Floats]:
+        """Model that answers each row of a log, and its cost; without one, the first model, and what is expected."""
+        if all(part is None for part in log):
+            return self._first(self.unasked(X, is_in_force=True))
+        replay = self.walk(self.read_log(X, None, *log, is_in_force=True))
+        return replay.model, replay.cost
 
     def route(self, X: Any, cost: Any = None, answers: Any = None, evidence: Any = None) -> Ints:
         """Model that answers each row, by its place in ``pool_``.
 
         Without a log (``cost``, ``answers`` and ``evidence`` as in ``fit``), the first model that is asked.
         """
-        if cost is None and answers is None and evidence is None:
-            return self._first(self.unasked(X, is_in_force=True))[0]
-        route: Ints = self.walk(self.read_log(X, None, cost, answers, evidence, is_in_force=True)).model
-        return route
+        return self._routed(X, cost, answers, evidence)[0]
 
     def cost(self, X: Any, cost: Any = None, answers: Any = None, evidence: Any = None) -> Floats:
         """Cost of each row: what it would pay on a log, or without one, what it is expected to pay.
@@ -795,9 +752,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         Expected are the cost of the first model, and the mean of what rows of the fit paid beyond it that asked the
         same one first. Arguments as in ``fit``.
         """
-        if cost is None and answers is None and evidence is None:
-            return self._first(self.unasked(X, is_in_force=True))[1]
-        return self.walk(self.read_log(X, None, cost, answers, evidence, is_in_force=True)).cost
+        return self._routed(X, cost, answers, evidence)[1]
 
     def expected_cost(self, X: Any) -> Floats:
         """Expected cost of asking each model of ``pool_`` about each row, shape (n_rows, n_pool)."""
@@ -811,7 +766,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
 
     def _priced_models(self) -> PricedModels:
         """Models, prices and rules of sessions, checked once for each policy and not at every start."""
-        policy, models, priced = self._priced
+        policy, models, priced = getattr(self, "_priced", (None, None, None))
         if priced is None or policy is not self.policy_ or models is not self.models:
             state, policy, prices = self._fitted(), self.policy_, self.model_prices
             priced = PricedModels(
@@ -827,6 +782,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 self.normalise,
                 state.calibration,
                 state.unreached_at(policy),
+                self.quality_name,
+                self.unit,
             )
             self._priced = policy, self.models, priced
         return priced
@@ -909,8 +866,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         state, rows = self._fitted(), np.arange(len(log))
         if np.ndim(propensity) == 2:
             pool = [state.names.index(name) for name in state.pool]
-            propensity = numbers("propensity", propensity, state.names, len(log))[:, pool]
-        chances = check_propensity(propensity, ~np.isnan(log.quality), state.pool)
+            propensity = logs.numbers("propensity", propensity, state.names, len(log))[:, pool]
+        chances = logs.check_propensity(propensity, ~np.isnan(log.quality), state.pool)
         if not np.isnan(log.quality).any():
             return replay._replace(ips=replay.quality)  # nothing is estimated
         if replay.asked.shape[1] > 1:
@@ -923,11 +880,11 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         for place, name in enumerate(state.pool):
             taken = model == place
             if taken.mean() >= _MIN_TAKEN:
-                warn_of_support(name, weight[taken], ~np.isnan(replay.quality[taken]), _FEW_ROWS)
+                logs.warn_of_support(name, weight[taken], ~np.isnan(replay.quality[taken]), _FEW_ROWS)
         fitted = np.clip(log.prior[rows, model], 0.0, 1.0)
         return replay._replace(
-            quality=doubly_robust(fitted, replay.quality, weight),
-            ips=inverse_propensity(replay.quality, weight),
+            quality=logs.doubly_robust(fitted, replay.quality, weight),
+            ips=logs.inverse_propensity(replay.quality, weight),
         )
 
     # -- what is known of it -------------------------------------------------------------------------
@@ -937,7 +894,12 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         """Mean cost and quality of the operating points, out of fold."""
         state = self._fitted()
         frontier = RouterFrontier.from_evidence([state.evidence])
-        return replace(frontier, single_cost=state.single_cost, single_quality=state.single_quality)
+        return replace(
+            frontier,
+            single_cost=state.single_cost,
+            single_quality=state.single_quality,
+            score_name=self.quality_name,
+        )
 
     def certified(
         self,
@@ -986,7 +948,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         if budget is not None:
             n_next = check_count("n_next", len(log) if n_next is None else n_next)
             return self._with_bill(new, budget, n_next, confidence, duplicates)
-        reference = qualities(quality, state.names, len(log))[:, state.names.index(name)]
+        reference = logs.qualities(quality, state.names, len(log))[:, state.names.index(name)]
         n_partial = int(np.isnan(np.column_stack([log.quality, reference])).any(axis=1).sum())
         if n_partial:
             raise InvalidInputError(
@@ -1010,7 +972,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             )
         other = copy.copy(self)
         other._set_policy(state.policy.at(int(certificate.point.thresholds[0])))
-        other.certificate_ = replace(certificate, against=name)
+        other.certificate_ = replace(certificate, against=name, loss=self.quality_name)
         return other
 
     def evidence_on(
@@ -1033,8 +995,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         state = self._fitted()
         bounds = CostBounds.on_held_out(self._evidence_on(new), state.evidence, duplicates, n_next)
         other = copy.copy(self)
-        within = bounds.within(state.policy, budget, confidence)
-        other._set_policy(state.affordable(within, budget, partial(bounds.bound, confidence=confidence)))
+        other._set_policy(self._bounded(bounds, budget, confidence))
         bound = bounds.bound(other.policy_, confidence) + state.mixing_cost(other.policy_)
         other.certificate_ = CostCertificate(
             float(budget), bound, float(confidence), bounds.n_rows, int(n_next)
@@ -1069,25 +1030,13 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         state, policy = self._fitted(), self.policy_
         if X is not None:
             given = {"quality": quality, "cost": cost, "answers": answers, "evidence": evidence}
-            log = {
-                name: check_evidence(one, state.names, len(X))
-                if name == "evidence"
-                else matrix(name, one, state.names, len(X))
-                for name, one in given.items()
-                if one is not None
-            }
-            new = self.unasked(X)
-            sessions = self.sessions(X, new)
-            if not log:
-                expected = self._first(new)[1].tolist()
-                return [
-                    replace(session.explanation(), cost=cost)
-                    for session, cost in zip(sessions, expected, strict=True)
-                ]
-            return [
-                self._explained(session, {name: part[row] for name, part in log.items()})
-                for row, session in enumerate(sessions)
-            ]
+            log, new = logs.logged_parts(given, state.names, len(X)), self.unasked(X)
+            sessions = list(enumerate(self.sessions(X, new)))
+            if log:
+                parts = [{name: part[row] for name, part in log.items()} for row, _ in sessions]
+                return [self._explained(session, parts[row]) for row, session in sessions]
+            expected = self._first(new)[1].tolist()
+            return [replace(session.explanation(), cost=expected[row]) for row, session in sessions]
         best = state.best_single
         rules, share = [state.rules[point] for point in (policy.lower, policy.upper)], policy.share
         words = rules[0]
