@@ -4,8 +4,12 @@ A row goes on from a stage iff its gate score exceeds the stage's threshold. An 
 stage; of a router, it is the number of a rule. Between two points chance decides which one a row follows, so that any
 budget between them is met in expectation. Of a cascade, ``thrifty.engine.evidence.thresholds`` brings the two so close
 to each other that they are thresholds on both sides of one score: chance then decides only among the rows that have it.
+
+With ``explore``, that share of the rows, drawn by key, goes on from its stop to a place drawn evenly from all later
+ones. Every purchase then has some chance of being made, which is known (``reached``).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -34,6 +38,8 @@ class Policy:
         The points in force, and the share of rows that follow the upper one.
     seed : int
         Seed of the chance that decides which rows follow the upper one.
+    explore : float
+        Share of the rows that go on beyond their stop.
     """
 
     thresholds: Floats
@@ -43,12 +49,18 @@ class Policy:
     upper: int = 0
     share: float = 0.0
     seed: int = 0
+    explore: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.share <= 1.0:
             raise InvalidInputError(
                 f"the share of a mix must lie in [0, 1]; got {self.share!r}. "
                 f"It is the share of rows that follow the upper point."
+            )
+        if not 0.0 <= self.explore < 1.0:
+            raise InvalidParameterError(
+                "explore",
+                f"must lie in [0, 1); got {self.explore!r}. It is the share of rows that go on beyond their stop.",
             )
 
     def validate(self) -> "Policy":
@@ -86,7 +98,13 @@ class Policy:
         return len(self.thresholds)
 
     def __getitem__(self, places: Ints) -> "Policy":
-        return Policy(self.thresholds[places], self.cost[places], self.score[places], seed=self.seed)
+        return Policy(
+            self.thresholds[places],
+            self.cost[places],
+            self.score[places],
+            seed=self.seed,
+            explore=self.explore,
+        )
 
     @property
     def n_stages(self) -> int:
@@ -117,7 +135,7 @@ class Policy:
             raise InvalidParameterError(
                 "budget",
                 f"must be at least {self.cost[0]:.6g}, the mean cost of the cheapest route; got {budget!r}. Raise the "
-                f"budget, or make the first purchase cheaper.",
+                f"budget, {'or explore less' if self.explore else 'or make the first purchase cheaper'}.",
             )
         upper = int(np.searchsorted(self.cost, budget * (1 + SLACK), side="right"))
         if upper == len(self):
@@ -172,6 +190,20 @@ class Policy:
             return ""
         return "dearer" if follows_upper else "cheaper"
 
+    def reason(self, gates: Sequence[float], key: Words, *, follows_upper: bool) -> str:
+        """What decided at the last of some stages, if not the gate alone: a point of the mix, or exploration.
+
+        A row "explores" as long as it goes on from its stop, and then has "explored".
+        """
+        place = len(gates) - 1
+        goes_on = np.array(gates) > self.thresholds[self.upper if follows_upper else self.lower, : place + 1]
+        if self.explore and not goes_on.all():
+            stop = int(np.argmin(goes_on))
+            to = int(self.explored_to(stop, key)[0])
+            if to > stop:
+                return "explores" if to > place else "explored"
+        return self.deciding_point(place, gates[-1], follows_upper=follows_upper)
+
     def thresholds_at(self, place: int, follows_upper: Bools) -> Floats | np.float64:
         """Threshold of a stage for each row, or one for all of them where both points agree."""
         lower: np.float64 = self.thresholds[self.lower, place]
@@ -180,6 +212,45 @@ class Policy:
             return lower
         thresholds: Floats = np.where(follows_upper, upper, lower)
         return thresholds
+
+    def explored_to(self, place: int, keys: Words) -> Ints:
+        """Place to which each row goes on that would stop at a place; that place unless it is drawn to explore."""
+        drawn, n_later = (
+            key_chance(keys, self.seed + _EXPLORE) / max(self.explore, 1e-300),
+            self.n_stages - place,
+        )
+        to: Ints = place + np.where(drawn < 1.0, 1 + np.minimum(drawn, 1.0 - 2.0**-53) * n_later, 0.0).astype(
+            np.intp
+        )
+        return np.minimum(to, self.n_stages)
+
+    def reached(self, place: int, stops: Ints) -> Floats:
+        """Probability of getting to a place, of rows that would stop at some places, at the lower and the upper point.
+
+        Parameters
+        ----------
+        place : int
+            The place.
+        stops : ndarray of shape (n_rows, 2)
+            Where the rows would stop; any place from ``place`` on counts alike.
+        """
+        later = np.maximum(self.n_stages - stops, 1)
+        chance = np.where(stops >= place, 1.0, self.explore * (self.n_stages - place + 1) / later)
+        reached: Floats = (1.0 - self.share) * chance[:, 0] + self.share * chance[:, 1]
+        return reached
+
+
+_EXPLORE = 2**32
+"""Added to the seed of the mix, for the chance by which rows explore."""
+
+
+def later_places(explore: float, n_places: int) -> Floats:
+    """Probability with which a row that would stop at a place ends at each, shape (n_places, n_places)."""
+    chance = np.eye(n_places)
+    for place in range(n_places - 1):
+        chance[place, place] -= explore
+        chance[place, place + 1 :] = explore / (n_places - 1 - place)
+    return chance
 
 
 # -- thresholds of gates ---------------------------------------------------------------------------
