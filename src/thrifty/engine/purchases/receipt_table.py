@@ -123,18 +123,19 @@ class Receipts:
         place_of = {name: place for place, name in enumerate(X.columns)}
         order = np.zeros(X.shape, dtype=np.int32)
         propensity = np.ones(X.shape)
-        for row, (of_row, chances) in enumerate(zip(table["bought"], table["propensity"], strict=True)):
-            columns, numbers = _list_of(of_row, str), _list_of(chances, float)
+        for row, (of_row, of_chances) in enumerate(zip(table["bought"], table["propensity"], strict=True)):
+            columns, numbers = _list_of(of_row, str), _list_of(of_chances, float)
             unknown = [name for name in columns if name not in place_of]
             if unknown or len(columns) != len(numbers):
                 raise InvalidInputError(
                     f"receipts must list in bought columns of the table, separated by commas, and in propensity a "
-                    f"number for each; line {row + 1} has {of_row!r} and {chances!r}."
+                    f"number for each; line {row + 1} has {of_row!r} and {of_chances!r}."
                 )
             places = [place_of[name] for name in columns]
             order[row, places], propensity[row, places] = np.arange(1, len(places) + 1), numbers
-        frames = (pd.DataFrame(part, columns=X.columns) for part in (order, propensity))
-        return cls(X, *frames, *(table[name].to_numpy() for name in (row_key, "answer", "cost")))
+        bought, chances = (pd.DataFrame(part, columns=X.columns) for part in (order, propensity))
+        key, answer, cost = (table[name].to_numpy() for name in (row_key, "answer", "cost"))
+        return cls(X, bought, chances, key, answer, cost)
 
     def __len__(self) -> int:
         return len(self.X)
@@ -151,22 +152,17 @@ class Receipts:
         own = {"answer": self.answer, "cost": self.cost, "bought": lists[0], "propensity": lists[1]}
         return with_values(pd.DataFrame({row_key: self.key, **own}), self.X)
 
-    def with_labels(self, labels: Mapping[Any, Any]) -> tuple[Self, Labels]:
-        """Receipts of all rows, and their labels by key; rows without a label are refused."""
-        keys = self.key.tolist()
-        lacking = [key for key in keys if key not in labels]
+    def labels(self, by_key: Mapping[Any, Any]) -> Labels:
+        """Labels of the rows, from those by key, compared as text; rows without one are refused."""
+        keys, by_key = list(map(str, self.key.tolist())), {str(key): label for key, label in by_key.items()}
+        lacking = [key for key in keys if key not in by_key]
         if lacking:
             raise InvalidInputError(
                 f"{len(lacking):,} of {len(keys):,} rows have no label, such as that of the key {lacking[0]!r}. Where "
                 f"labels come late, whatever they are, leave these rows out of the receipts. Where only rows of some "
                 f"answers get one, the others are not like them: obtain labels of a random share, and weight those."
             )
-        return self, np.array([labels[key] for key in keys])
-
-    def take(self, rows: Ints) -> Self:
-        """Receipts of some of the rows."""
-        frames = (part.iloc[rows].reset_index(drop=True) for part in (self.X, self.bought, self.propensity))
-        return type(self)(*frames, self.key[rows], self.answer[rows], self.cost[rows])
+        return np.array([by_key[key] for key in keys])
 
 
 def bought_as_text(order: Ints, propensity: Floats, names: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -518,7 +518,8 @@ class Receipt:
 
     def keys(self) -> tuple[str, ...]:
         """Names of the columns of this table."""
-        return ("answer", "probability", "route", "cost", "bought", "failed", "reason")
+        names = ("answer", "probability", "route", "cost", "bought", "failed", "reason")
+        return names if self.propensity is None else (*names, "propensity")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())

@@ -79,11 +79,11 @@ def _follow(chain: Any, reader: PurchaseReader, walk: Walk, made: _Made, rows: I
         for point, threshold in enumerate(policy.thresholds[[policy.lower, policy.upper], place]):
             stays = visitors[(stops[visitors, point] == n_own) & (gate <= threshold)]
             stops[stays, point] = place
-    sent = np.flatnonzero(walk.route >= n_own)
-    if not len(sent):
-        return
+    inner = None if chain.behind is None else walk.behind
+    # Of a row that failed at the first stage of a chain behind, the route ends before it.
+    sent = np.flatnonzero(walk.route >= n_own if inner is None else np.isin(walk.rows, inner.rows))
     chance = start[sent] * policy.reached(n_own, stops[sent])
-    if chain.behind is not None and walk.behind is not None:
-        _follow(chain.behind, reader, walk.behind, made, rows[sent], chance)
-    else:
+    if inner is not None:
+        _follow(chain.behind, reader, inner, made, rows[sent], chance)
+    elif len(sent):
         made.buy(rows[sent], chain.price_list.read_by_full, chance)

@@ -172,9 +172,9 @@ class BudgetedCascade(ChainEstimator):
             Weights; a row of weight zero is left out. Whole numbers count rows: weight two is that row given twice.
             Others are relative: multiplied by one number, they change nothing.
         bought : array or data frame of shape (n_samples, n_features) or (n_samples, n_purchases), or "known", optional
-            Which cells were bought, or, as of ``Receipts``, the number of each purchase of a row, and 0 for none; "known"
-            are those that are not blank. The fit ignores what the others hold, and completes them. None takes a blank
-            for the answer of a purchase, which new rows will give again.
+            Which cells were bought, or, as in ``Receipts``, the number of each purchase of a row, 0 for none;
+            "known" are those that are not blank. The fit ignores what the others hold, and completes them. None takes a
+            blank for the answer of a purchase, which new rows will give again.
         propensity : array or data frame of the same shape, optional
             Probability with which a row bought what it has, given what it had bought before. None estimates it.
         progress : callable, optional
