@@ -189,7 +189,7 @@ class ChainSession(Session):
         chain, total = self._chain, 0.0
         column = find_column(name, chain.names, chain.price_list.n_features, "propensity")
         policy = chain.policy
-        for weight, point in ((1.0 - policy.share, policy.lower), (policy.share, policy.upper)):
+        for weight, point in policy.in_force:
             source = _GivenCells(self._source.cells)
             reader = chain.buying(source, Ledger("answer"), key_words([self.key], "key"))
             asks_full = chain.at(policy.at(point)).walk(reader).route[0] == chain.n_stages
@@ -252,8 +252,8 @@ class ChainSession(Session):
         point = ""
         if 0 <= place < chain.n_own_stages:
             _, gate = visited[id(chain.stages[place])]
-            follows_upper = bool(chain.policy.follows_upper(self._reader.keys(_ROW))[0])
-            point = chain.policy.deciding_point(place, float(gate[0]), follows_upper=follows_upper)
+            follows = int(chain.policy.follows(self._reader.keys(_ROW))[0])
+            point = chain.policy.deciding_point(place, float(gate[0]), follows)
         return decision_text(self.probability, goes_on=goes_on, point=point)
 
     def _name_of(self, columns: Sequence[int]) -> str:
