@@ -24,7 +24,7 @@ from sklearn.utils import get_tags
 
 from thrifty.arrays import Bools, Floats, Ints, Labels, Words
 from thrifty.engine.full.model import EstimatorFull, FullModel, PrecomputedFull, ask_model
-from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.prices.billing import PriceList, Resources, costs_text
 from thrifty.engine.prices.prices import with_prices
 from thrifty.engine.purchases.readers import (
     CellReader,
@@ -121,6 +121,9 @@ class Chain(BuyingMixin):
             or self.base.shape == (task.n_scores,),
             f"blend must have {len(task.full_alone)} numbers": self.blend is None
             or self.blend.shape == (len(task.full_alone),),
+            "costs of operating points must be of the resources of the prices": (self.policy.costs is None)
+            == (self.price_list.resources is None)
+            or (self.policy.costs is None and not self.policy.is_measured),
             "a chain behind must have as many columns": self.behind is None
             or self.behind.price_list.n_features == n_features,
         }
@@ -405,6 +408,20 @@ class Chain(BuyingMixin):
         amounts = amounts_of(prices, reader, walk.rows, used, self.names)
         return prices.cost_of_rows(used, walk.route == self.n_stages, amounts)
 
+    @cached_property
+    def by_resource(self) -> "tuple[Chain, ...]":
+        """The chain with the prices of each of several resources, which bills its rows in them."""
+        resources = self.price_list.resources
+        return () if resources is None else tuple(map(self._in_prices, resources.lists))
+
+    def _in_prices(self, price_list: PriceList) -> "Chain":
+        full = self.full if self.behind is None else self.behind._in_prices(price_list)
+        return replace(self, full=full, price_list=price_list)
+
+    def costs(self, reader: Reader, walk: Walk) -> Floats:
+        """Cost of each row of a walk in each of several resources, shape (n_rows, n_resources)."""
+        return np.column_stack([chain.spent(reader, walk) for chain in self.by_resource])
+
     def walks_by_stage(self, reader: Reader) -> list[Walk]:
         """Walks in which all rows end at a stage, one for each stage of all chains, without scores."""
         nodes = self.nodes_by_stage(reader)
@@ -516,10 +533,11 @@ class Chain(BuyingMixin):
         """Stage that answers each row; ``n_stages`` means the full model, which is not called."""
         return self.walk(self.reader(X, row_key)).route
 
-    def cost(self, X: Any, row_key: Any = None) -> Floats:
-        """Cost of each row. The full model is not called."""
+    def cost(self, X: Any, row_key: Any = None) -> Any:
+        """Cost of each row; of several resources a data frame. The full model is not called."""
         reader = self.reader(X, row_key)
-        return self.spent(reader, self.walk(reader))
+        walk, resources = self.walk(reader), self.price_list.resources
+        return self.spent(reader, walk) if resources is None else resources.named(self.costs(reader, walk))
 
     def predict_proba(self, X: Any, row_key: Any = None) -> Floats:
         """Probabilities of all classes, shape (n_samples, n_classes)."""
@@ -556,6 +574,8 @@ class StageView:
     point : {"", "cheaper", "dearer", "explores", "explored"}
         What decided besides the gate: the one of two mixed operating points that the key of the row follows, where only
         one of them sends the row on; or that the key is drawn to explore, and goes on, or got where it was drawn to.
+    costs : dict of str to float, optional
+        Cost by then in each of several resources; ``cost`` is then their sum at the exchange rates of the fit.
     """
 
     bought: tuple[str, ...]
@@ -565,6 +585,7 @@ class StageView:
     gate: float
     threshold: float
     point: str = ""
+    costs: dict[str, float] | None = None
 
     @property
     def goes_on(self) -> bool:
@@ -586,6 +607,8 @@ class Explanation:
         The answer and its probability.
     cost, saved : float
         Cost of the row, and by how much less it is than that of the full model alone.
+    costs, savings : dict of str to float, optional
+        The same in each of several resources.
     """
 
     stages: tuple[StageView, ...]
@@ -594,6 +617,8 @@ class Explanation:
     probability: float
     cost: float
     saved: float
+    costs: dict[str, float] | None = None
+    savings: dict[str, float] | None = None
 
     @property
     def bought(self) -> tuple[str, ...]:
@@ -606,6 +631,10 @@ class Explanation:
         for entry in (entries, *entries["stages"]):
             if np.isnan(entry["probability"]):
                 del entry["probability"]
+        for entry in (entries, *entries["stages"]):
+            for name in ("costs", "savings"):
+                if entry.get(name, 0) is None:
+                    del entry[name]
         for stage, view in zip(entries["stages"], self.stages, strict=True):
             if not stage["point"]:
                 del stage["point"]
@@ -614,6 +643,12 @@ class Explanation:
                 stage["threshold"] = str(stage["threshold"])
         return entries
 
+    @property
+    def _saved_text(self) -> str:
+        if self.savings is not None:
+            return f"{costs_text(self.savings)} less than the full model"
+        return f"{abs(self.saved):g} {'less' if self.saved >= 0 else 'more'} than the full model"
+
     def __str__(self) -> str:
         lines = []
         for number, stage in enumerate(self.stages):
@@ -621,15 +656,17 @@ class Explanation:
             why = decision_text(stage.probability, goes_on=stage.goes_on, point=stage.point)
             answer = answer_text(stage.answer, stage.probability)
             then = "goes on" if stage.goes_on else "stops"
-            lines.append(f"stage {number}: {names} (paid {stage.cost:g}); {answer}; {why}, {then}")
+            lines.append(f"stage {number}: {names} (paid {paid_text(stage)}); {answer}; {why}, {then}")
         if self.asked_full:
             answer = answer_text(self.answer, self.probability)
-            lines.append(f"full model: all that it reads (paid {self.cost:g}); {answer}")
-        less = "less than" if self.saved >= 0 else "more than"
-        lines.append(
-            f"answered {answer_text(self.answer)} for {self.cost:g}, {abs(self.saved):g} {less} the full model"
-        )
+            lines.append(f"full model: all that it reads (paid {paid_text(self)}); {answer}")
+        lines.append(f"answered {answer_text(self.answer)} for {paid_text(self)}, {self._saved_text}")
         return "\n".join(lines)
+
+
+def paid_text(view: "StageView | Explanation") -> str:
+    """A cost in words, by resource where there are several."""
+    return f"{view.cost:g}" if view.costs is None else costs_text(view.costs)
 
 
 def explain_rows(chain: Chain, reader: Reader, names: Sequence[str]) -> list[Explanation]:
@@ -642,7 +679,12 @@ def explain_rows(chain: Chain, reader: Reader, names: Sequence[str]) -> list[Exp
     views: list[list[StageView]] = [[] for _ in range(len(walk.route))]
     cost, total = _costs(chain, reader, len(walk.route))
     held = np.zeros((len(walk.route), chain.price_list.n_features), dtype=bool)
-    _add_views(views, chain, reader, walk, held, names, cost, 0)
+    resources, walks = chain.price_list.resources, chain.walks_by_stage(reader)
+    by_resource, costs, most = [], np.empty(0), np.empty(0)
+    if resources is not None:
+        by_resource = [chain.costs(reader, to_stage) for to_stage in walks]
+        costs, most = chain.costs(reader, walk), np.array([each.cost_of_full for each in resources.lists])
+    _add_views(views, chain, reader, walk, held, names, (cost, by_resource, resources), 0)
     return [
         Explanation(
             tuple(views[row]),
@@ -651,6 +693,8 @@ def explain_rows(chain: Chain, reader: Reader, names: Sequence[str]) -> list[Exp
             float(probability[row]),
             float(spent[row]),
             float(total[row]) - float(spent[row]),
+            None if resources is None else resources.named(costs[row]),
+            None if resources is None else resources.named(most - costs[row]),
         )
         for row in range(len(walk.route))
     ]
@@ -676,29 +720,29 @@ def _add_views(
     walk: Walk,
     held: Bools,
     names: Sequence[str],
-    cost: Sequence[Floats],
+    paid: tuple[Sequence[Floats], Sequence[Floats], Resources | None],
     first: int,
 ) -> None:
     """Add the stages of one chain, and of the chain behind it, to the explanations; stages count from ``first``.
 
     ``held`` marks the columns that each row holds, and is updated.
     """
-    policy, task, rows = chain.policy, chain.task, walk.rows
-    follows = np.zeros(len(rows), dtype=bool)
+    policy, task, rows, (cost, costs, resources) = chain.policy, chain.task, walk.rows, paid
+    follows = np.full(len(rows), policy.lower)
     node = np.zeros(len(rows), dtype=np.intp)
     for place, stage in enumerate(chain.stages):
         visitors: Ints = np.flatnonzero(walk.route >= first + place)
         if not len(visitors):
             break
         if place == policy.parting:
-            follows[visitors] = policy.follows_upper(reader.keys(rows[visitors]))
+            follows[visitors] = policy.follows(reader.keys(rows[visitors]))
         visit, gate = (reader.visited or {})[id(stage)]
         at_node = node[visitors]
         node[visitors] = 0 if visit.turn is None else visit.turn
         outputs = task.outputs(visit.scores)
         answers, sure = task.answers(outputs).tolist(), task.confidence(outputs)
-        upper = follows[visitors]
-        thresholds = np.broadcast_to(policy.thresholds_at(place, upper), len(visitors))
+        followed = follows[visitors]
+        thresholds = np.broadcast_to(policy.thresholds_at(place, followed), len(visitors))
         at = first + place
         columns_of = [node.columns for node in nodes_of(stage)]
         for number, row in enumerate(rows[visitors]):
@@ -714,10 +758,11 @@ def _add_views(
                     float(sure[number]),
                     float(gate[number]),
                     float(thresholds[number]),
-                    policy.reason(gates, key, follows_upper=bool(upper[number])),
+                    policy.reason(gates, key, int(followed[number])),
+                    None if resources is None else resources.named(costs[at][row]),
                 )
             )
     if chain.behind and walk.behind is not None:
         n_before = first + chain.n_own_stages
         inner = replace(walk.behind, route=walk.behind.route + n_before)
-        _add_views(views, chain.behind, reader, inner, held, names, cost, n_before)
+        _add_views(views, chain.behind, reader, inner, held, names, paid, n_before)

@@ -63,7 +63,8 @@ def _follow(chain: Any, reader: PurchaseReader, walk: Walk, made: _Made, rows: I
     ``rows`` are the places of the rows of ``walk`` among all, ``start`` their probabilities of getting to this chain.
     """
     policy, n_own = chain.policy, chain.n_own_stages
-    stops = np.full((len(rows), 2), n_own)
+    in_force = [point for _, point in policy.in_force]
+    stops = np.full((len(rows), len(in_force)), n_own)
     node = np.zeros(len(rows), dtype=np.intp)
     for place, stage in enumerate(chain.stages):
         visitors: Ints = np.flatnonzero(walk.route >= place)
@@ -76,7 +77,7 @@ def _follow(chain: Any, reader: PurchaseReader, walk: Walk, made: _Made, rows: I
             made.buy(rows[visitors[here]], one.columns, chance[here])
         visit, gate = (reader.visited or {})[id(stage)]
         node[visitors] = 0 if visit.turn is None else visit.turn
-        for point, threshold in enumerate(policy.thresholds[[policy.lower, policy.upper], place]):
+        for point, threshold in enumerate(policy.thresholds[in_force, place]):
             stays = visitors[(stops[visitors, point] == n_own) & (gate <= threshold)]
             stops[stays, point] = place
     inner = None if chain.behind is None else walk.behind

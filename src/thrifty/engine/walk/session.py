@@ -190,7 +190,7 @@ class ChainSession(Session):
         chain, total = self._chain, 0.0
         column = find_column(name, chain.names, chain.price_list.n_features, "propensity")
         policy = chain.policy
-        for weight, point in ((1.0 - policy.share, policy.lower), (policy.share, policy.upper)):
+        for weight, point in policy.in_force:
             source = _GivenCells(self._source.cells)
             reader = chain.buying(source, Ledger("answer"), key_words([self.key], "key"))
             stop = int(chain.at(replace(policy.at(point), explore=0.0)).walk(reader).route[0])
@@ -259,8 +259,7 @@ class ChainSession(Session):
         if 0 <= place < chain.n_own_stages:
             gates = [float(visited[id(stage)][1][0]) for stage in chain.stages[: place + 1]]
             key = self._reader.keys(_ROW)
-            follows_upper = bool(chain.policy.follows_upper(key)[0])
-            point = chain.policy.reason(gates, key, follows_upper=follows_upper)
+            point = chain.policy.reason(gates, key, int(chain.policy.follows(key)[0]))
         return decision_text(self.probability, goes_on=goes_on, point=point)
 
     def _name_of(self, columns: Sequence[int]) -> str:

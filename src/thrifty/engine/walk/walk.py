@@ -99,7 +99,7 @@ class _ActiveRows:
     rows: Ints
     carried: Floats
     latest: Floats
-    follows_upper: Bools
+    follows: Ints
     explores_to: Ints
     node: Ints | None
 
@@ -185,7 +185,7 @@ class Walker:
             return Walk(rows, np.array([stop]), score)
         n_rows = len(rows)
         route = np.full(n_rows, len(self.stages), dtype=np.intp)
-        scores, follows = np.zeros((n_rows, self.task.n_scores)), np.zeros(n_rows, dtype=bool)
+        scores, follows = np.zeros((n_rows, self.task.n_scores)), np.full(n_rows, policy.lower)
         # In a chain with forks: the current node of a row, and the last one that scored it.
         last_node = np.zeros(n_rows, dtype=np.intp) if self.has_forks else None
         node = None if last_node is None else last_node.copy()
@@ -213,8 +213,8 @@ class Walker:
                 last_node[active.places] = active.node
                 active.node = np.zeros_like(active.node) if visit.turn is None else visit.turn
             if place == policy.parting:
-                active.follows_upper = policy.follows_upper(reader.keys(active.rows))
-            goes_on = gate > policy.thresholds_at(place, active.follows_upper)
+                active.follows = policy.follows(reader.keys(active.rows))
+            goes_on = gate > policy.thresholds_at(place, active.follows)
             if policy.explore:
                 stops = ~goes_on & (active.explores_to < 0)
                 active.explores_to[stops] = policy.explored_to(place, reader.keys(active.rows[stops]))
@@ -381,8 +381,8 @@ def route_row(
         gate, scores, carried = leg.visit(numbers, carried)
         place = first + _first_stop(gate, policy.thresholds[point, first:end])
         parts = first <= policy.parting <= min(place, end - 1)
-        if parts and policy.follows_upper(keys())[0]:
-            point = policy.upper
+        if parts and (follows := int(policy.follows(keys())[0])) != point:
+            point = follows
             place = first + _first_stop(gate, policy.thresholds[point, first:end])
         if place < end:
             last = slice(place - first, place - first + 1)
