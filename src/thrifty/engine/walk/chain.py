@@ -519,6 +519,7 @@ class Chain(BuyingMixin):
             np.array([ledger.reasons.get(row) for row in rows.tolist()], dtype=object),
             self.names or tuple(range(self.price_list.n_features)),
             np.isin(rows, list(ledger.full_failed)),
+            reader.costs(rows, ledger.calls(rows)),
         )
 
     def route(self, X: Any, row_key: Any = None) -> Ints:
