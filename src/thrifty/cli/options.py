@@ -1,6 +1,7 @@
 """Arguments and options shared by several commands, and the values they are read as: prices and goals."""
 
 import glob
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -160,9 +161,9 @@ def read_amounts(option: str, texts: Sequence[str] | None) -> Any:
             number = float(amount)
         except ValueError:
             number = float("nan")
-        if not number >= 0 or (bool(equals) and not name) or (len(texts) > 1 and not equals):
+        if math.isnan(number) or (bool(equals) and not name) or (len(texts) > 1 and not equals):
             raise InvalidInputError(
-                f"{option} must be a number of at least 0, or one for each resource named, such as minutes=15; got "
+                f"{option} must be a number, or one for each resource named, such as minutes=15; got "
                 f"{text!r}."
             )
         if name in amounts:
