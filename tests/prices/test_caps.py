@@ -78,6 +78,8 @@ def test_a_budget_is_met_below_a_cap_and_files_keep_the_cap(fitted, table, tmp_p
         loaded.at(max_loss=0.05)
     with pytest.raises(InvalidInputError, match="the cap of"):
         loaded.certified(X, y, max_loss=0.05)
+    with pytest.raises(InvalidInputError, match="with a cap"):
+        loaded.at(budget=amounts(fitted, 12.0), explore=0.1)
     with pytest.raises(InvalidInputError, match="the cap of"):
         loaded.with_prices({X.columns[1]: lambda rows: np.ones(len(rows))})
 

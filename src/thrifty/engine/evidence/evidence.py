@@ -39,7 +39,13 @@ from thrifty.arrays import (
 )
 from thrifty.engine.tasks.ranking import RankingTask, queries_of
 from thrifty.engine.tasks.task import Task
-from thrifty.engine.walk.policy import Policy, check_threshold, distinct_thresholds, route_by
+from thrifty.engine.walk.policy import (
+    Policy,
+    check_threshold,
+    distinct_thresholds,
+    later_places,
+    route_by,
+)
 from thrifty.errors import InvalidInputError
 from thrifty.rows import query_keys
 
@@ -639,6 +645,23 @@ class Evidence:
         )
         excess: Floats = lost - by_full[:, None]
         return excess
+
+    def explored(self, share: float) -> "Evidence":
+        """The evidence with the cost and quality to expect of rows of which a share goes on beyond its stop.
+
+        Measures of orders are those without it: an order has no place.
+        """
+        if not share:
+            return self
+        to = later_places(share, self.n_stages + 1)
+
+        def mean(values: Any) -> Any:  # place by place: a BLAS sums in an order of its own
+            return sum(values[..., [place]] * to[:, place] for place in range(len(to)))
+
+        right: Any = self.quality if self.right is None and self.quality.dtype == bool else self.right
+        quality = self.quality if self.unit is not None else mean(self.quality)
+        costs = None if self.costs is None else np.moveaxis(mean(np.moveaxis(self.costs, -2, -1)), -1, -2)
+        return replace(self, cost=mean(self.cost), quality=quality, right=right, costs=costs)
 
     def weighted_means(self, points: Floats) -> tuple[Floats, Floats]:
         """Mean cost and mean quality of the units at each of some points, by the weights of the rows."""

@@ -219,6 +219,18 @@ def measured(policy: Policy, evidence: Evidence) -> Policy:
     return policy if np.all(np.diff(policy.cost) >= 0) else policy[np.argsort(policy.cost, kind="stable")]
 
 
+def exploring(policy: Policy, evidence: Evidence, share: float) -> tuple[Policy, Evidence]:
+    """Operating points, and evidence, of which a share of the rows goes on beyond its stop."""
+    explored = evidence.explored(share)
+    before, after = (each.weighted_means(policy.thresholds) for each in (evidence, explored))
+    means = {name: getattr(policy, name) + after[k] - before[k] for k, name in enumerate(("cost", "score"))}
+    if policy.costs is not None:
+        costs = [each.mean_costs(policy.thresholds) for each in (evidence, explored)]
+        means["costs"] = policy.costs + costs[1] - costs[0]
+    policy = replace(policy, **means, explore=share)
+    return policy[np.argsort(policy.cost, kind="stable")], explored
+
+
 def path_to_full(evidence: Evidence, points: Floats) -> Floats:
     """Thresholds along a path through some points, given by rising cost, and on towards sending all rows to the end.
 

@@ -41,6 +41,7 @@ from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.buying import BuyingMixin
 from thrifty.engine.walk.policy import SLACK, Policy
+from thrifty.engine.walk.propensity import purchases_of
 from thrifty.engine.walk.stage import LinearStage, Stage, check_stages, check_turns, nodes_of
 from thrifty.engine.walk.walk import StageOutputs, Walk, Walker
 from thrifty.errors import InvalidInputError, InvalidParameterError
@@ -345,7 +346,7 @@ class Chain(BuyingMixin):
         return self.walker.has_forks or (self.behind is not None and self.behind.has_forks)
 
     @cached_property
-    def _first_places(self) -> Ints:
+    def first_places(self) -> Ints:
         """Place of the first node of each own stage and, last, of the chain or model behind them."""
         return np.cumsum([0, *(len(nodes_of(stage)) for stage in self.stages)])
 
@@ -353,7 +354,7 @@ class Chain(BuyingMixin):
         """Place of the answer of each row, counted through the nodes of all stages; the route without forks."""
         if not self.has_forks:
             return walk.route
-        first, n_own = self._first_places, len(self.stages)
+        first, n_own = self.first_places, len(self.stages)
         place: Ints = first[np.minimum(walk.route, n_own)] + np.maximum(walk.route - n_own, 0)
         if walk.node is not None:
             place += np.where(walk.route < n_own, walk.node, 0)
@@ -367,7 +368,7 @@ class Chain(BuyingMixin):
     @cached_property
     def bought_by_place(self) -> Bools:
         """Columns that a row holds once answered at each place: (n_places, n_features); the last is the full model."""
-        n_own, first, prices = len(self.stages), self._first_places, self.price_list
+        n_own, first, prices = len(self.stages), self.first_places, self.price_list
         inner = None if self.behind is None else self.behind.bought_by_place
         n_behind = 1 if inner is None else len(inner)
         bought = np.zeros((first[-1] + n_behind, prices.n_features), dtype=bool)
@@ -498,7 +499,10 @@ class Chain(BuyingMixin):
 
     def receipt(self, reader: PurchaseReader, rows: Ints) -> Receipt:
         """Receipt of some rows whose features are bought."""
-        walk, outputs = self.answered(reader, self.walk(reader, rows))
+        reader.visited = {}
+        walk = self.walk(reader, rows)
+        order, propensity = purchases_of(self, reader, walk)
+        walk, outputs = self.answered(reader, walk)
         route = walk.route
         answer, probability = self.task.answers(outputs), self.task.confidence(outputs)
         unanswered = route < 0
@@ -509,6 +513,7 @@ class Chain(BuyingMixin):
             answer[unanswered] = None if len(self.task.classes) else np.nan
         ledger = reader.ledger or Ledger("raise")
         bought, failed = reader.cells(rows)
+        order[~bought], propensity[~bought] = 0, 1.0
         return Receipt(
             answer,
             probability,
@@ -520,7 +525,10 @@ class Chain(BuyingMixin):
             np.array([ledger.reasons.get(row) for row in rows.tolist()], dtype=object),
             self.names or tuple(range(self.price_list.n_features)),
             np.isin(rows, list(ledger.full_failed)),
-            reader.costs(rows, ledger.calls(rows)),
+            reader.delivered(rows),
+            order,
+            propensity,
+            costs=reader.costs(rows, ledger.calls(rows)),
         )
 
     def route(self, X: Any, row_key: Any = None) -> Ints:
@@ -568,7 +576,7 @@ def lowest_thresholds(chain: Chain, cap: Any) -> Floats:
     limits = np.array([cap])
     if resources is not None:
         paid, limits = np.array([each.cost_by_place for each in chain.by_resource]), resources.limits(cap)
-    first = chain._first_places
+    first = chain.first_places
     # What each own stage costs at most, and what is behind all of them.
     dearest = np.array([paid[:, start:end].max(axis=1) for start, end in pairwise([*first, paid.shape[1]])])
     is_within = np.all(dearest <= limits * (1 + SLACK), axis=1).tolist()
@@ -600,8 +608,9 @@ class StageView:
         Probability of that answer, by the stage.
     gate, threshold : float
         The row went on iff its gate score exceeded the threshold.
-    point : {"", "cheaper", "dearer"}
-        Operating point that decided, where two are mixed of which only one sends the row on: its key follows this one.
+    point : {"", "cheaper", "dearer", "explores", "explored"}
+        What decided besides the gate: the one of two mixed operating points that the key of the row follows, where only
+        one of them sends the row on; or that the key is drawn to explore, and goes on, or got where it was drawn to.
     costs : dict of str to float, optional
         Cost by then in each of several resources; ``cost`` is then their sum at the exchange rates of the fit.
     """
@@ -618,7 +627,7 @@ class StageView:
     @property
     def goes_on(self) -> bool:
         """True if the row was sent on from this stage."""
-        return self.gate > self.threshold
+        return self.point == "explores" or (self.gate > self.threshold and self.point != "explored")
 
 
 @dataclass(frozen=True)
@@ -663,10 +672,10 @@ class Explanation:
             for name in ("costs", "savings"):
                 if entry.get(name, 0) is None:
                     del entry[name]
-        for stage in entries["stages"]:
+        for stage, view in zip(entries["stages"], self.stages, strict=True):
             if not stage["point"]:
                 del stage["point"]
-            stage["goes_on"] = stage["gate"] > stage["threshold"]
+            stage["goes_on"] = view.goes_on
             if np.isinf(stage["threshold"]):
                 stage["threshold"] = str(stage["threshold"])
         return entries
@@ -776,6 +785,8 @@ def _add_views(
         for number, row in enumerate(rows[visitors]):
             columns = columns_of[at_node[number] if len(columns_of) > 1 else 0]
             new, held[row, columns] = columns[~held[row, columns]], True
+            gates = [*(view.gate for view in views[row][first:]), float(gate[number])]
+            key = reader.keys(rows[visitors[[number]]])
             views[row].append(
                 StageView(
                     tuple(str(names[column]) for column in new),
@@ -784,7 +795,7 @@ def _add_views(
                     float(sure[number]),
                     float(gate[number]),
                     float(thresholds[number]),
-                    policy.deciding_point(place, gate[number], int(followed[number])),
+                    policy.reason(gates, key, int(followed[number])),
                     None if resources is None else resources.named(costs[at][row]),
                 )
             )

@@ -4,9 +4,13 @@ A row goes on from a stage iff its gate score exceeds the stage's threshold. An 
 stage; of a router, it is the number of a rule. Between two points chance decides which one a row follows, so that any
 budget between them is met in expectation. Of a cascade, ``thrifty.engine.evidence.thresholds`` brings the two so close
 to each other that they are thresholds on both sides of one score: chance then decides only among the rows that have it.
+
+With ``explore``, that share of the rows, drawn by key, goes on from its stop to a place drawn evenly from all later
+ones. Every purchase then has some chance of being made, which is known (``reached``).
 Budgets of m resources are met by at most m + 1 points.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -35,6 +39,8 @@ class Policy:
         The points in force, and the share of rows that follow the upper one.
     seed : int
         Seed of the chance that decides which rows follow the upper one.
+    explore : float
+        Share of the rows that go on beyond their stop.
     costs : ndarray of shape (n_points, n_resources), optional
         Mean cost in each resource, where there are several; ``cost`` is then their sum at exchange rates.
     more, more_shares : ndarray of shape (n_more,), optional
@@ -48,6 +54,7 @@ class Policy:
     upper: int = 0
     share: float = 0.0
     seed: int = 0
+    explore: float = 0.0
     costs: Floats | None = None
     more: Ints | None = None
     more_shares: Floats | None = None
@@ -57,6 +64,11 @@ class Policy:
             raise InvalidInputError(
                 f"the share of a mix must lie in [0, 1]; got {self.share!r}. "
                 f"It is the share of rows that follow the upper point."
+            )
+        if not 0.0 <= self.explore < 1.0:
+            raise InvalidParameterError(
+                "explore",
+                f"must lie in [0, 1); got {self.explore!r}. It is the share of rows that go on beyond their stop.",
             )
 
     def validate(self) -> "Policy":
@@ -104,9 +116,8 @@ class Policy:
 
     def __getitem__(self, places: Ints) -> "Policy":
         costs = None if self.costs is None else self.costs[places]
-        return Policy(
-            self.thresholds[places], self.cost[places], self.score[places], seed=self.seed, costs=costs
-        )
+        of_points = self.thresholds[places], self.cost[places], self.score[places]
+        return Policy(*of_points, seed=self.seed, explore=self.explore, costs=costs)
 
     @property
     def n_stages(self) -> int:
@@ -156,7 +167,7 @@ class Policy:
             raise InvalidParameterError(
                 "budget",
                 f"must be at least {self.cost[0]:.6g}, the mean cost of the cheapest route; got {budget!r}. Raise the "
-                f"budget, or make the first purchase cheaper.",
+                f"budget, {'or explore less' if self.explore else 'or make the first purchase cheaper'}.",
             )
         upper = int(np.searchsorted(self.cost, budget * (1 + SLACK), side="right"))
         if upper == len(self):
@@ -220,6 +231,20 @@ class Policy:
         follows: Ints = points[np.searchsorted(ends, key_chance(keys, self.seed), side="right")]
         return follows
 
+    def reason(self, gates: Sequence[float], key: Words, follows: int) -> str:
+        """What decided at the last of some stages, if not the gate alone: a point of the mix, or exploration.
+
+        A row "explores" as long as it goes on from its stop, and then has "explored".
+        """
+        place = len(gates) - 1
+        goes_on = np.array(gates) > self.thresholds[follows, : place + 1]
+        if self.explore and not goes_on.all():
+            stop = int(np.argmin(goes_on))
+            to = int(self.explored_to(stop, key)[0])
+            if to > stop:
+                return "explores" if to > place else "explored"
+        return self.deciding_point(place, gates[-1], follows)
+
     def deciding_point(self, place: int, gate: float, follows: int) -> str:
         """The point of a mix that a row follows, "cheaper" or "dearer"; empty where all decide alike at a stage."""
         points = [point for share, point in self.in_force if share > 0.0]
@@ -235,6 +260,47 @@ class Policy:
             return lower
         thresholds: Floats = self.thresholds[follows, place]
         return thresholds
+
+    def explored_to(self, place: int, keys: Words) -> Ints:
+        """Place to which each row goes on that would stop at a place; that place unless it is drawn to explore."""
+        drawn, n_later = (
+            key_chance(keys, self.seed + _EXPLORE) / max(self.explore, 1e-300),
+            self.n_stages - place,
+        )
+        to: Ints = place + np.where(drawn < 1.0, 1 + np.minimum(drawn, 1.0 - 2.0**-53) * n_later, 0.0).astype(
+            np.intp
+        )
+        return np.minimum(to, self.n_stages)
+
+    def reached(self, place: int, stops: Ints) -> Floats:
+        """Probability of getting to a place, of rows that would stop at some places at each point in force.
+
+        Parameters
+        ----------
+        place : int
+            The place.
+        stops : ndarray of shape (n_rows, n_in_force)
+            Where the rows would stop; any place from ``place`` on counts alike.
+        """
+        later = np.maximum(self.n_stages - stops, 1)
+        chance = np.where(stops >= place, 1.0, self.explore * (self.n_stages - place + 1) / later)
+        reached: Floats = sum(
+            share * of_point for (share, _), of_point in zip(self.in_force, chance.T, strict=True)
+        )
+        return reached
+
+
+_EXPLORE = 2**32
+"""Added to the seed of the mix, for the chance by which rows explore."""
+
+
+def later_places(explore: float, n_places: int) -> Floats:
+    """Probability with which a row that would stop at a place ends at each, shape (n_places, n_places)."""
+    chance = np.eye(n_places)
+    for place in range(n_places - 1):
+        chance[place, place] -= explore
+        chance[place, place + 1 :] = explore / (n_places - 1 - place)
+    return chance
 
 
 # -- thresholds of gates ---------------------------------------------------------------------------

@@ -9,9 +9,10 @@ from typing import Any, Self, get_args
 import numpy as np
 
 from thrifty.arrays import Floats
+from thrifty.engine.evidence.budgets import within_budget, within_budgets
 from thrifty.engine.evidence.collect import training_fingerprints
 from thrifty.engine.evidence.measures import check_floors, recalls_at, with_classes, within_floors
-from thrifty.engine.evidence.thresholds import convex_hull, measured, with_points_between
+from thrifty.engine.evidence.thresholds import convex_hull, exploring, measured, with_points_between
 from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, held_out_rows
 from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.table.columns import column_types
@@ -178,8 +179,9 @@ class BudgetedCascade(ChainEstimator):
             Weights; a row of weight zero is left out. Whole numbers count rows: weight two is that row given twice.
             Others are relative: multiplied by one number, they change nothing.
         bought : array or data frame of shape (n_samples, n_features) or (n_samples, n_purchases), or "known", optional
-            Which cells were bought; "known" are those that are not blank. The fit ignores what the others
-            hold, and completes them. None takes a blank for the answer of a purchase, which new rows will give again.
+            Which cells were bought, or, as in ``Receipts``, the number of each purchase of a row, 0 for none;
+            "known" are those that are not blank. The fit ignores what the others hold, and completes them. None takes a
+            blank for the answer of a purchase, which new rows will give again.
         propensity : array or data frame of the same shape, optional
             Probability with which a row bought what it has, given what it had bought before. None estimates it.
         progress : callable, optional
@@ -597,6 +599,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         max_loss: float | Mapping[Any, float] | None = None,
         min_recall: Mapping[Any, float] | None = None,
         mix: bool = True,
+        explore: float = 0.0,
         cap: Any = None,
     ) -> Self:
         """Return the same fit at another operating point, by the rows of the fit; nothing is refitted.
@@ -616,12 +619,33 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             Whether the keys of rows may decide between two points, so that the whole budget is spent: among rows of
             equal gate scores, or among more where that scores higher or ``min_recall`` needs it. Without, it is the
             dearest point within the budget, or the best one that reaches the floors.
+        explore : float, default=0.0
+            Share of the rows that go on buying beyond their stop, to a later place that their key draws, and are
+            answered there. What they pay counts in the budget. A fit can learn from the receipts (``bought=``).
         cap : float, or dict of resource to float, optional
             What no row may ever spend: routes that cost more are not taken, here and in all that is made from the
             returned estimator. With a budget, or alone.
         """
+        if explore and (cap is not None or "cap_" in vars(self)):
+            raise InvalidParameterError(
+                "explore",
+                f"sends rows on to routes that a cap forbids; got {explore!r} with a cap. Leave one out.",
+            )
         if cap is not None:
             return self._capped(cap).at(budget=budget, max_loss=max_loss, min_recall=min_recall, mix=mix)
+        if explore:
+            if budget is None or min_recall is not None or max_loss is not None:
+                raise InvalidParameterError(
+                    "explore", f"must be given with a budget, and nothing else; got {explore!r}."
+                )
+            other = self._without_certificate()
+            policy, evidence = exploring(self._learned.policy, self._evidence(), explore)
+            if (resources := self._resources) is not None:
+                wanted = resources.check_budget("budget", budget)
+                other._mix(within_budgets(policy, resources, wanted, mix=mix))
+            else:
+                other._mix(within_budget(policy, check_amount("budget", budget), evidence, mix=mix))
+            return other
         if min_recall is None:
             return super().at(budget=budget, max_loss=max_loss, mix=mix)
         if self._resources is not None:

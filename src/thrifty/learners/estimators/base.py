@@ -50,7 +50,7 @@ from thrifty.engine.tasks.regression import RegressionTask, default_regressor, r
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.buying import BuyingMixin, refuse_prices_beside_cap
 from thrifty.engine.walk.chain import Chain, Explanation, explain_rows
-from thrifty.engine.walk.policy import Policy, distinct_thresholds, route_by
+from thrifty.engine.walk.policy import Policy, distinct_thresholds, later_places, route_by
 from thrifty.engine.walk.stage import nodes_of
 from thrifty.errors import InvalidInputError, NothingSavedWarning, OtherVersionWarning
 from thrifty.learners.estimators.checks import check_goal, validated
@@ -80,6 +80,11 @@ def unwrap_chain(model: FullModel | Chain, prices: PriceList, task: Task) -> Ful
         raise InvalidInputError(
             "full is itself a chain, and its prices differ from those given here. One route has one price list: give "
             "both the same."
+        )
+    if inner.policy.explore:
+        raise InvalidInputError(
+            "full is itself a chain, and must not explore: the key of a row draws once how far it goes on. Take it "
+            "at(budget=...) without explore, and let the system in front of it explore."
         )
     return inner
 
@@ -232,7 +237,8 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
     @property
     def expected_score_interval_(self) -> tuple[float, float]:
         """95 % interval of the mean score of many new rows at the operating point in force."""
-        return score_interval(self._evidence(), self.chain_.policy, self.expected_score_, _LEVEL)
+        policy = self.chain_.policy
+        return score_interval(self._evidence().explored(policy.explore), policy, self.expected_score_, _LEVEL)
 
     @property
     def expected_cost_interval_(self) -> Any:
@@ -242,7 +248,7 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         interval allows for that.
         """
         check_is_fitted(self)
-        evidence = self._evidence()
+        evidence = self._evidence().explored(self.chain_.policy.explore)
         folds = getattr(self, "cv", None)
         copies = int(folds) if isinstance(folds, Integral) else _USUAL_FOLDS
         policy, resources = self.chain_.policy, self._resources
@@ -658,7 +664,7 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         for weight, point in policy.in_force:
             route = route_by(evidence.gate, policy.thresholds[point])
             shares += weight * np.bincount(route, minlength=n_places) / len(route)
-        return shares
+        return shares @ later_places(policy.explore, n_places)
 
     def _repr_html_inner(self) -> str:
         return super()._repr_html_inner() + self._page()
