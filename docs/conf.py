@@ -20,7 +20,7 @@ copyright = author  # noqa: A001 - Sphinx's name
 version = release = thrifty.__version__
 
 extensions = [
-    "myst_parser",
+    "myst_nb",  # with the pages of myst_parser
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
@@ -35,6 +35,12 @@ root_doc = "index"
 # -- pages -------------------------------------------------------------------------------------
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
+# Notebooks run at every build; an error in a cell ends it.
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_in_temp = True
+nb_execution_timeout = 300
+nb_merge_streams = True
 # The functions of this file cannot be pickled, so that every build starts afresh.
 suppress_warnings = ["config.cache"]
 

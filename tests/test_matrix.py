@@ -152,9 +152,11 @@ COMPOSED = (
     "a loaded single gate",
     "a cascade at a mixed point",
     "a single gate that parts ties",
+    "a cascade that explores",
     "a cascade that prices mistakes",
 )
-PRICED, MISTAKES = COMPOSED[-1], np.array([[0.0, 20.0], [90.0, 0.0]])
+EXPLORES, PRICED = COMPOSED[-2:]
+MISTAKES = np.array([[0.0, 20.0], [90.0, 0.0]])
 SEVERAL = {
     f"{name} of three classes": name
     for name in (
@@ -305,6 +307,7 @@ def every_thing():
     low, high = cascade.chain_.policy.cost[[0, -1]]
     made[COMPOSED[5]] = cascade.at(budget=float(0.4 * low + 0.6 * high))
     made[COMPOSED[6]] = hold_budget(gate, table[NEW].round(), 7.0)
+    made[EXPLORES] = cascade.at(budget=3.5, explore=0.2)
     priced = again["BudgetedClassifier"](full()).set_params(loss=MISTAKES)
     made[PRICED] = priced.fit(X, labels)
     table, y = rows_of(0)
@@ -347,7 +350,9 @@ REFUSED = {
     **{(name, "device"): "chain in front of a chain" for name in THINGS if " before a " in name},
     ("DynaModLinClassifier", "device"): "has a LinearStage",
     **{(name, "device"): "has a ForeignStage" for name in THINGS if name.startswith("ConfidenceRouter")},
-    ("a cascade that prices mistakes", "device"): "needs probabilities",
+    (EXPLORES, "device"): "explore",
+    (EXPLORES, "behind"): "must not explore",
+    (PRICED, "device"): "needs probabilities",
     (BY_ROW, "device"): "prices that differ by row",
     (FUNCTION, "device"): "prices that differ by row",
 }
@@ -685,6 +690,10 @@ def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends
     table, y = rows
     name, inner = thing
     prices = inner.chain_.price_list
+    if name == EXPLORES:
+        front = recipes()["BudgetedClassifier"](FrozenEstimator(inner))
+        assert door("behind", thing, lambda _: front.fit(table[VAL], y[VAL])) is None
+        return
     if name in (*NUMBERS, *RANKINGS, WORDS):
         loss = QUANTILE if name == NUMBERS[-1] else {}
         front = (

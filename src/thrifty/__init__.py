@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from thrifty.engine.evidence.frontier import Frontier as Frontier
     from thrifty.engine.prices.prices import Prices as Prices
     from thrifty.engine.purchases.readers import Delivery as Delivery
+    from thrifty.engine.purchases.receipt_table import Receipts as Receipts
     from thrifty.engine.purchases.receipts import Receipt as Receipt
     from thrifty.engine.purchases.sources import DictSource as DictSource
     from thrifty.engine.purchases.sources import HttpSource as HttpSource
@@ -56,6 +57,7 @@ _NAMES_OF = {
     "engine.evidence.frontier": "Frontier",
     "engine.prices.prices": "Prices",
     "engine.purchases.readers": "Delivery",
+    "engine.purchases.receipt_table": "Receipts",
     "engine.purchases.receipts": "Receipt",
     "engine.purchases.sources": "DictSource HttpSource SqlSource",
     "engine.walk.chain": "Chain",

@@ -1,6 +1,7 @@
 """Cascades of the user's models through the doors: files, sessions, estimators that fail, reports and commands."""
 
 import json
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -375,18 +376,31 @@ def test_the_best_estimator_on_half_of_the_columns_is_beside_the_plan(cascade, r
 
 
 def test_one_threshold_is_the_best_of_all_that_can_be_tried(cascade):
-    log = cascade.router_.state_.log
-    n_rows, best = len(log), 0.0
-    for first in range(3):
-        for second in {0, 1, 2} - {first}:
-            for cut in [-1.0, *np.unique(log.evidence[:, first])]:
-                sent = log.evidence[:, first] <= cut + 1e-9
-                paid = log.cost[:, first].sum() + log.cost[sent, second].sum()
-                if paid <= 8.0 * n_rows:
-                    best = max(best, np.where(sent, log.quality[:, second], log.quality[:, first]).mean())
+    state = cascade.router_.state_
+    log = state.log
+
+    def quality_of(rows, first, second, cut):
+        sent = log.evidence[rows, first] <= cut + 1e-9
+        paid = log.cost[rows, first].sum() + log.cost[rows][sent, second].sum()
+        return np.where(sent, log.quality[rows, second], log.quality[rows, first]), paid <= 8.0 * rows.sum()
+
+    def best_on(rows):
+        cuts = [-1.0, *np.unique(log.evidence[rows])]
+        tried = [pair for pair in product(range(3), range(3), cuts) if pair[0] != pair[1]]
+        values = [quality.mean() * within for quality, within in (quality_of(rows, *pair) for pair in tried)]
+        return tried[int(np.argmax(values))]
+
     *_, pair = cascade.alternatives_
-    assert pair.score == pytest.approx(best)
-    assert pair.cost <= 8.0
+    every = np.ones(len(log), dtype=bool)
+    cost, quality = state.means_under(pair.rule, log)
+    assert quality == pytest.approx(quality_of(every, *best_on(every))[0].mean())
+    assert pair.cost == cost <= 8.0
+    folds = [state.folds == fold for fold in np.unique(state.folds)]
+    out_of_fold = np.concatenate([quality_of(rows, *best_on(~rows))[0] for rows in folds]).mean()
+    assert pair.score == pytest.approx(
+        out_of_fold, abs=0.02
+    )  # pairs of equal quality may differ on other rows
+    assert pair.score < quality
     *_, last = cascade.at(budget=1.0).alternatives_  # which affords no second estimator
     assert last.name == "forest alone"
 

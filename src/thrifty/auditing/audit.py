@@ -371,6 +371,7 @@ def audit(
         table = Table(None, np.asarray(table.native))
     n_rows, n_features = _shape(bare, table.native)
     prices = check_price_list(resolve_prices(feature_costs, prices, Prices()), n_features, names)
+    prices.refuse_resources("an audit")
     names = [f"x{place}" for place in range(n_features)] if names is None else names
     if prices.by_row is not None:
         raise InvalidInputError(

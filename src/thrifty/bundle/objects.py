@@ -46,7 +46,7 @@ from thrifty.engine.full.adapters import models_of
 from thrifty.engine.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
 from thrifty.engine.full.seconds import Seconds
 from thrifty.engine.full.stored import Impute, KernelScores, LinearScores, Scale, StoredModel, stored_model_of
-from thrifty.engine.prices.billing import Discounts, ForgottenFunction, PriceList, RowPrices
+from thrifty.engine.prices.billing import Discounts, ForgottenFunction, PriceList, Resources, RowPrices
 from thrifty.engine.prices.prices import Prices, check_models
 from thrifty.engine.table.columns import ColumnType, Levels, level_text
 from thrifty.engine.table.reader import Schema
@@ -103,7 +103,7 @@ _MAX_NESTED = 8
 _PLAIN: tuple[type, ...] = (
     *(BoostedStage, CascadeStage, ConfidentStage, ForeignStage, ForkStage, LeafStage, LinearStage),
     *(MixtureStage, TurnByGain, TurnByValue, Chain, ColumnType, Levels),
-    *(PriceList, Discounts, ForgottenFunction, RowPrices, CostMatrix, ProbabilityLoss),
+    *(PriceList, Resources, Discounts, ForgottenFunction, RowPrices, CostMatrix, ProbabilityLoss),
     *(AbsentFull, PrecomputedFull, StoredModel, Impute, Scale, KernelScores, LinearScores),
     *(Cascades, Log, Pooling, Programme, Routes, Calibration, QualityModel, TextReader, CostCertificate),
     *(ForeignTrees, LevelSets, StageOptions, Prices, Certificate, ClassLoss, RankedQueries, FitRecord),
@@ -566,6 +566,10 @@ def _about(evidence: Evidence, chain: Chain) -> Evidence:
         f"know {chain.n_own_stages} stages": n_stages == chain.n_own_stages and n_rows > 0,
         "be of queries where documents are ranked": is_ranking == (unit is not None),
         "have costs of at least 0": not np.any(evidence.cost < 0),
+        "know costs in the resources of the prices": (
+            None if chain.price_list.resources is None else len(chain.price_list.resources.names)
+        )
+        == (None if evidence.costs is None else evidence.costs.shape[-1]),
         "have operating points": evidence.points is not None or n_stages == 1,
         "have a weight of at least 0 for each row": weight is None
         or (weight.shape == (n_rows,) and not np.any(weight < 0) and bool(np.any(weight > 0))),

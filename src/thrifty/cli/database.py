@@ -14,6 +14,7 @@ from thrifty.cli.console import notes_of_warnings, print_json, print_note, print
 from thrifty.cli.options import (
     AsJson,
     Budget,
+    Explore,
     Goal,
     MaxLoss,
     PublicKey,
@@ -106,6 +107,7 @@ def buy(
     ] = OnFailure.answer,
     budget: Budget = None,
     max_loss: MaxLoss = None,
+    explore: Explore = 0.0,
     row_key: RowKey = None,
     unseen: UnseenText = Unseen.refuse,
     public_key: PublicKey = None,
@@ -124,7 +126,9 @@ def buy(
     check_output(out)
     database = Database.of(source)
     with notes_of_warnings():
-        fitted = at_operating_point(load(system, public_key=public_key), Goal.read(budget, max_loss))
+        fitted = at_operating_point(
+            load(system, public_key=public_key), Goal.read(budget, max_loss, explore=explore)
+        )
         named = named_row_key(fitted, row_key)
         as_text = {*([database.key] if database.has_text_keys else []), *([named] if named else [])}
         frame = read_table(rows, as_text=tuple(as_text))
@@ -174,11 +178,16 @@ def buy(
 
 
 def _written(receipt: Any, n_stages: int, key: str, keys: Any) -> Any:
-    """Receipts as a table of plain cells; names of bought columns are joined by commas."""
+    """Receipts as a table of plain cells: lists are joined by commas, and the values that were bought come last."""
+    from thrifty.engine.purchases.receipt_table import with_values
+
     table = receipt.to_pandas()
     stage = table.pop("route").astype(str)
     table.insert(2, "stage", stage.replace({str(n_stages): "full", "-1": ""}))
     for name in ("bought", "failed"):
         table[name] = [", ".join(map(str, names)) for names in table[name]]
+    table["propensity"] = [
+        ", ".join(f"{chance:.9g}" for chance in chances) for chances in table["propensity"]
+    ]
     table.insert(0, key if key not in table.columns else f"{key} of the row", keys.to_numpy())
-    return table
+    return with_values(table, receipt.X)

@@ -64,16 +64,17 @@ def fit(
             metavar="TABLE",
         ),
     ],
-    target: Annotated[
-        str,
-        typer.Option(
-            help="Column to predict: class labels, numbers, or relevance grades of documents.",
-            metavar="COLUMN",
-        ),
-    ],
     out: Annotated[
         Path, typer.Option("--out", "-o", help="File to write the system to, for example system.thrifty.")
     ],
+    target: Annotated[
+        str,
+        typer.Option(
+            help="Column to predict: class labels, numbers, or relevance grades of documents. With --labels, it may be "
+            "left out.",
+            metavar="COLUMN",
+        ),
+    ] = "",
     prices: PricesFile = None,
     costs: FormerCosts = None,
     full: Annotated[
@@ -160,6 +161,14 @@ def fit(
             metavar="known|FILE",
         ),
     ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            help="Table of labels: a column named as --row-key, and the target. TABLE then holds receipts "
+            "of `thrifty buy`, and the fit learns from what was bought.",
+            metavar="FILE",
+        ),
+    ] = None,
     sample: Annotated[
         int,
         typer.Option(
@@ -182,6 +191,7 @@ def fit(
     from thrifty.learners.cascade.estimators import StageOptions
     from thrifty.learners.table_fit import fit_table
     from thrifty.reporting.measure import expected
+    from thrifty.scale.folder import find_files
 
     goal = Goal.read(budget, max_loss, min_recall, no_mix=no_mix)
     if no_mix and confidence is not None:
@@ -195,8 +205,19 @@ def fit(
     sampling: list[str] = []
     with notes_of_warnings(), progress() as show:
         by_column, model = read_prices(prices, costs, full_cost), _read_full(full)
-        rows, evaluate = table, None
-        if is_many(table):
+        rows: Any = table
+        evaluate = None
+        if labels is not None:
+            if bought not in (None, "known"):
+                raise InvalidInputError(
+                    "--bought FILE is for tables of your own: receipts say what was bought."
+                )
+            rows = find_files(table) if is_many(table) else table
+        elif not target:
+            raise InvalidInputError(
+                "--target must name the column to predict, or --labels a table of outcomes."
+            )
+        elif is_many(table):
             if query:
                 raise InvalidInputError(
                     "--query needs each query as a whole, and partitions may split it. Give one file to learn a "
@@ -232,6 +253,7 @@ def fit(
             ignore=ignore or (),
             row_key=row_key or "",
             bought=bought,
+            labels=labels,
             n_jobs=jobs,
             random_state=seed,
             progress=show,

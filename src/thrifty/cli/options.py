@@ -79,6 +79,14 @@ NoMix = Annotated[
         help="With --budget, stay at the dearest operating point within it: no row's key decides between two.",
     ),
 ]
+Explore = Annotated[
+    float,
+    typer.Option(
+        help="With --budget, share of the rows, drawn by key, that go on buying beyond their stop, within the budget: "
+        "a later fit can learn from their receipts.",
+        metavar="SHARE",
+    ),
+]
 Confidence = Annotated[
     float | None,
     typer.Option(
@@ -111,6 +119,7 @@ class Goal:
     max_loss: float | dict[str, float] | None = None
     min_recall: dict[str, float] | None = None
     mix: bool | None = None
+    explore: float | None = None
 
     @classmethod
     def read(
@@ -120,16 +129,19 @@ class Goal:
         min_recall: Sequence[str] | None = None,
         *,
         no_mix: bool = False,
+        explore: float = 0.0,
     ) -> "Goal":
-        """Parse the options ``--budget``, ``--max-loss``, ``--min-recall`` and ``--no-mix``."""
+        """Parse ``--budget``, ``--max-loss``, ``--min-recall``, ``--no-mix`` and ``--explore``."""
         if budget is not None and max_loss:
             raise InvalidInputError(
                 f"give one of --budget, --max-loss; got --budget {budget:g} and --max-loss {' '.join(max_loss)}."
             )
         if no_mix and budget is None:
             raise InvalidInputError("--no-mix is for a --budget. Give one, or leave it out.")
+        if explore and (budget is None or max_loss or min_recall):
+            raise InvalidInputError("--explore is for a --budget alone. Give one, or leave it out.")
         floors = _read_shares("--min-recall", min_recall or ()) or None
-        return cls(budget, _read_max_loss(max_loss), floors, False if no_mix else None)
+        return cls(budget, _read_max_loss(max_loss), floors, False if no_mix else None, explore or None)
 
     def as_dict(self) -> dict[str, Any]:
         """The goals that are set, by name."""

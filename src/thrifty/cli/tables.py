@@ -9,6 +9,7 @@ from thrifty.cli.console import notes_of_warnings, print_json, print_note, print
 from thrifty.cli.options import (
     AsJson,
     Budget,
+    Explore,
     FormerCosts,
     FullCost,
     Goal,
@@ -45,6 +46,7 @@ def predict(
     max_loss: MaxLoss = None,
     min_recall: MinRecall = None,
     no_mix: NoMix = False,
+    explore: Explore = 0.0,
     hold_budget: Annotated[
         bool,
         typer.Option(
@@ -83,7 +85,8 @@ def predict(
     from thrifty.scale.folder import find_files, predict_files
     from thrifty.scale.scorer import Scorer
 
-    goal, on_screen = Goal.read(budget, max_loss, min_recall, no_mix=no_mix), str(out) == "-"
+    goal = Goal.read(budget, max_loss, min_recall, no_mix=no_mix, explore=explore)
+    on_screen = str(out) == "-"
     if is_many(table):
         if hold_budget or raw or on_screen:
             raise InvalidInputError(
@@ -106,6 +109,8 @@ def predict(
         raise InvalidInputError("-o - and --json both want standard output. Name a file for the answers.")
     if hold_budget and goal.min_recall:
         raise InvalidInputError("--hold-budget keeps no floor of recall. Leave --min-recall out.")
+    if hold_budget and explore:
+        raise InvalidInputError("--hold-budget spends the budget on these rows. Leave --explore out.")
     if hold_budget and no_mix:
         raise InvalidInputError("--hold-budget spends the budget by a mix. Leave --no-mix out.")
     if hold_budget and goal.max_loss is not None:

@@ -148,6 +148,11 @@ def export(
     if leaves not in (None, "float32", "int16"):
         raise InvalidInputError(f'leaves must be "float32" or "int16"; got {leaves!r}.')
     chain, kind = chain_of(system), leaves or "float32"
+    if chain.policy.explore:
+        raise InvalidInputError(
+            f"this system goes on beyond the stop of {chain.policy.explore:.1%} of its rows, to learn from their "
+            f"receipts, and a device writes none. Export system.at(budget=...), without explore."
+        )
     target = _empty_folder(folder)
     limits = (
         np.inf if max_flash is None else parse_bytes(max_flash, "max_flash"),

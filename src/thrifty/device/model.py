@@ -182,6 +182,7 @@ def device_model(chain: Chain, points: tuple[Policy, ...]) -> DeviceModel:
         raise InvalidInputError(
             "a system whose rows part into branches, as fits of version 0.3 may, cannot be exported. Fit again."
         )
+    chain.price_list.refuse_resources("an export")
     if chain.price_list.by_row is not None:
         raise InvalidInputError(
             "prices that differ by row cannot be exported: a device knows one price list. Fit with prices that are the "

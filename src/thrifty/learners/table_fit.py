@@ -22,6 +22,7 @@ from thrifty.engine.full.adapters import models_of
 from thrifty.engine.full.crossfit import KINDS, KindComparison, assign_folds, compare_kinds, new_model
 from thrifty.engine.full.model import is_estimator
 from thrifty.engine.prices.prices import Prices, check_price_list, resolve_prices
+from thrifty.engine.purchases.receipt_table import Receipts
 from thrifty.engine.table.files import read_cost_matrix, read_table
 from thrifty.engine.table.table import Table, is_number, refuse_unknown
 from thrifty.engine.table.training import Spread, TrainingTable, refuse_few, training_table
@@ -100,7 +101,7 @@ def record_of(system: Any) -> FitRecord:
 
 def fit_table(
     table: Any,
-    target: str,
+    target: str = "",
     *,
     prices: Any = None,
     full: Any = AUTO,
@@ -120,6 +121,7 @@ def fit_table(
     ignore: Sequence[str] = (),
     row_key: str = "",
     bought: Any = None,
+    labels: Any = None,
     n_jobs: int | None = None,
     random_state: int = 0,
     progress: Progress = silent,
@@ -130,9 +132,11 @@ def fit_table(
     Parameters
     ----------
     table : pandas data frame, or path of a CSV or parquet file
-        Every column is a feature but the target, the query, the row key and those ignored.
+        Every column is a feature but the target, the query, the row key and those ignored. With ``labels`` it is
+        ``Receipts``, or a path, or a list of paths, of them.
     target : str
-        Column to predict: class labels, numbers, or relevance grades of documents.
+        Column to predict: class labels, numbers, or relevance grades of documents. With ``labels`` it may be left out:
+        it is their other column.
     prices : Prices or path, optional
         Prices of the features by name, each of which must have one; by default each costs 1.
     full : str or estimator, default="auto"
@@ -167,7 +171,9 @@ def fit_table(
         Column with the key of each row.
     bought : "known", pandas data frame, or path of a CSV or parquet file, optional
         Which cells of the features were bought, as of the estimators, by name: "known" are those that are not blank; a
-        file has a line for each row. Nothing can be proved on rows that are incomplete.
+        file has a line for each row. Nothing can be proved on rows that are incomplete. Receipts say it themselves.
+    labels : pandas data frame, or path of a CSV or parquet file, optional
+        Outcomes of the rows of receipts, by ``row_key``.
     n_jobs, random_state
         As of the estimators; fits run in parallel, and so do those of the kinds that are compared.
     progress : callable, optional
@@ -195,7 +201,13 @@ def fit_table(
         raise InvalidParameterError(
             "min_recall", "can be combined with a budget only. Leave max_loss and confidence out."
         )
-    frame = read_table(table) if isinstance(table, str | os.PathLike) else table
+    propensity = None
+    if labels is not None:
+        frame, target, bought, propensity = _of_receipts(table, labels, target, row_key)
+    elif not target:
+        raise InvalidParameterError("target", "must name the column to predict; got none.")
+    else:
+        frame = read_table(table) if isinstance(table, str | os.PathLike) else table
     if isinstance(bought, os.PathLike) or (isinstance(bought, str) and bought != "known"):
         bought = read_table(bought)
     prices = resolve_prices(None, prices, Prices({}, default=1.0))
@@ -222,9 +234,12 @@ def fit_table(
     if bought is not None and not isinstance(bought, str):
         refuse_unknown("bought", data.X.columns, bought.columns)
         bought = bought[data.X.columns]
+        propensity = None if propensity is None else propensity[data.X.columns]
     n_threads = threads_of(n_jobs)
     with limited_threads(openmp=n_threads, blas=n_threads):
-        model, kind, comparison, reads_numbers = _full_model(full, full_name, estimator, data, read, progress)
+        model, kind, comparison, reads_numbers = _full_model(
+            full, full_name, estimator, data, read, progress, completes=bought is not None
+        )
         level, is_proof = confidence or USUAL_CONFIDENCE, np.zeros(len(data.y), dtype=bool)
         if evaluate is None and (limits is not None or (budget is not None and confidence is not None)):
             is_proof = _held_out_rows(estimator, data)
@@ -235,6 +250,7 @@ def fit_table(
                 data.X[~is_proof],
                 data.y[~is_proof],
                 bought=bought,
+                propensity=propensity,
                 progress=progress,
                 reads_numbers=reads_numbers,
                 keeps_scores=True,
@@ -265,6 +281,34 @@ def fit_table(
         Spread.of(data.cells.numbers),
     )
     return fitted
+
+
+def _of_receipts(table: Any, labels: Any, target: str, row_key: str) -> tuple[Any, str, Any, Any]:
+    """Training table of receipts and their outcomes, its target, and what was bought with which propensity."""
+    if not row_key:
+        raise InvalidParameterError(
+            "row_key", "must name the column of the keys that receipts and labels share."
+        )
+    if not isinstance(table, Receipts):
+        table = Receipts.read(*([table] if isinstance(table, str | os.PathLike) else table), row_key=row_key)
+    if isinstance(labels, str | os.PathLike):
+        labels = read_table(labels, as_text=(row_key,))
+    others = [name for name in labels.columns if name != row_key]
+    if row_key not in labels.columns or (target or (others[0] if len(others) == 1 else None)) not in others:
+        raise InvalidParameterError(
+            "labels",
+            f"must have the column {row_key!r} and {f'the target {target!r}' if target else 'one other, the target'}; "
+            f"it has {listed(labels.columns)}.",
+        )
+    target = target or others[0]
+    if target in table.X.columns or labels[row_key].duplicated().any():
+        raise InvalidParameterError(
+            "labels",
+            f"must have a line for each {row_key!r}, and a target that is no column of the receipts.",
+        )
+    by_key = dict(zip(labels[row_key].tolist(), labels[target], strict=True))
+    own = {row_key: table.key, target: table.labels(by_key)}
+    return table.X.assign(**own), target, table.bought, table.propensity
 
 
 def labels_by_name(parameter: str, shares: Any, classes: Labels) -> Any:
@@ -432,6 +476,8 @@ def _full_model(
     data: TrainingTable,
     read: Sequence[str],
     progress: Progress,
+    *,
+    completes: bool,
 ) -> tuple[Any, str, KindComparison | None, bool]:
     """Full model, its name, the comparison that chose it, if any, and whether it reads numbers instead of the table."""
     task, comparison, kind = _task_of(estimator, data), None, name or full
@@ -458,7 +504,7 @@ def _full_model(
             kind = comparison.best
         full, reads_numbers = new_model(kind, seed, n_jobs, task), True
         is_picky = not get_tags(full).input_tags.allow_nan
-    if is_picky:
+    if is_picky and not completes:  # else the fit refuses what stays blank
         data.cells.refuse_missing(np.arange(len(data.y)), columns, f"the full model ({kind})")
     return full, kind, comparison, reads_numbers
 

@@ -183,9 +183,8 @@ def expected(system: Any, *, n_boot: int = 1000) -> Facts:
     chain = system.chain_
     served, policy = _as_served(system), chain.policy
     evidence = _evidence_as_shown(served, chain.task)
-    points = [(1.0 - policy.share, policy.lower), (policy.share, policy.upper)]
     weights, thresholds = zip(
-        *((weight, policy.thresholds[at]) for weight, at in points if weight), strict=True
+        *((weight, policy.thresholds[at]) for weight, at in policy.in_force if weight), strict=True
     )
     answers = [evidence.answers_at(point) for point in thresholds]
 
@@ -197,8 +196,9 @@ def expected(system: Any, *, n_boot: int = 1000) -> Facts:
     quality = np.subtract(quality, mixed(evidence.optimism_at(np.array(thresholds))[:, 0].tolist()))
     place = answers[0].place
     if len(answers) > 1:
-        follows = np.random.default_rng(policy.seed).random(len(place)) < weights[1]
-        place = np.where(follows, answers[1].place, place)
+        chance, edges = np.random.default_rng(policy.seed).random(len(place)), np.cumsum([0.0, *weights[1:]])
+        for at_point, (start, end) in zip(answers[1:], pairwise(edges), strict=True):
+            place = np.where((chance >= start) & (chance < end), at_point.place, place)
     right = (
         None
         if any(points.right is None for points in answers)
@@ -247,6 +247,7 @@ def price_list_of(name: str, system: Any) -> PriceList:
     if prices is None:
         got = type(system).__name__ if hasattr(system, "fit") else repr(system)
         raise InvalidInputError(f"{name} must be a fitted estimator or a Chain; got {got}. Call fit first.")
+    prices.refuse_resources("a report")
     if prices.by_row is not None:
         raise InvalidInputError(
             "a report adds up prices times the shares of rows that pay them, and some prices here differ by row. Show "

@@ -196,6 +196,8 @@ class BudgetController:
     ) -> None:
         if window < 1:
             raise InvalidInputError(f"the window of a budget must have at least 1 row; got {window!r}.")
+        if isinstance(system, Chain):
+            system.price_list.refuse_resources("a live budget")
         policy: Policy = system.policy if isinstance(system, Chain) else system.router_.policy_
         if not policy.is_measured:
             raise InvalidInputError(

@@ -11,13 +11,17 @@ from that of the next m rows by ``s sqrt(1 / n + 1 / m)``; Student's t, correcte
 probability. Points are tried from the cheapest on, each at the full level, and the search ends at the first whose bound
 exceeds the budget: a point that spends too much can be chosen only if the first such point passes, so no correction for
 the number of points is needed. Thresholds between two points, and a mix of two, are points between.
+
+*Several resources.* Budgets of m resources are met by a mix of at most m + 1 points, which a linear programme finds.
 """
 
 import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
+from scipy.optimize import linprog
 from scipy.special import stdtrit
 
 from thrifty.arrays import Floats
@@ -25,8 +29,9 @@ from thrifty.engine.evidence.collect import learned_chain_of
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.frontier import efficient
 from thrifty.engine.evidence.hypothesis_tests import trials_of
+from thrifty.engine.evidence.measures import mean_and_variance
 from thrifty.engine.evidence.thresholds import thresholds_between, with_points_between
-from thrifty.engine.prices.billing import check_amount
+from thrifty.engine.prices.billing import Resources, check_amount
 from thrifty.engine.table.table import Table
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import SLACK, Policy, distinct_thresholds
@@ -74,6 +79,144 @@ def within_budget(policy: Policy, budget: float, evidence: Evidence | None, *, m
     return mixed if mix or mixed.share == 1.0 else mixed.at(mixed.lower)
 
 
+def mix_within(costs: Floats, score: Floats, limits: Floats) -> Floats | None:
+    """Shares of points by which the mean score is largest while mean costs keep to their limits; None if none does.
+
+        argmax  score @ shares   subject to   costs.T @ shares <= limits,   shares >= 0,   sum of shares = 1
+
+    A vertex of a linear programme: at most one point more than there are limits has a share.
+
+    Parameters
+    ----------
+    costs : ndarray of shape (n_points, n_resources)
+        Mean cost of each point in each resource.
+    score : ndarray of shape (n_points,)
+        Mean score of each point.
+    limits : ndarray of shape (n_resources,)
+        Largest mean costs; infinite where there is no limit.
+    """
+    is_limited = np.isfinite(limits)
+    scale = np.maximum(costs.max(axis=0), 1e-300)
+    relative, ends = (costs / scale)[:, is_limited], (limits * (1 + SLACK) / scale)[is_limited]
+    # Of mixes that score alike the cheapest one is wanted.
+    loss = -score + 1e-9 * max(float(np.ptp(score)), 1e-9) * (costs / scale).mean(axis=1)
+    one = np.ones((1, len(score)))
+    result = linprog(loss, relative.T, ends, one, [1.0], bounds=(0.0, 1.0), method="highs-ds")
+    return _clean(result.x) if result.status == 0 else None
+
+
+def _clean(shares: Floats) -> Floats:
+    """Shares that sum to one, without those that are rounding errors."""
+    shares = np.where(shares < 1e-9, 0.0, shares)
+    return np.round(shares / shares.sum(), 12)
+
+
+def nearest_limits(costs: Floats, limits: Floats) -> Floats:
+    """The limits that some mix of points meets and that exceed given ones the least, relative to the dearest costs."""
+    scale = np.maximum(costs.max(axis=0), 1e-300)
+    n_points, n_resources = costs.shape
+    # Variables are the shares, and by how much each limit is exceeded.
+    less = np.hstack([(costs / scale).T, -np.eye(n_resources)])
+    ends = np.where(np.isfinite(limits), limits / scale, 2.0)
+    loss, one = (
+        np.r_[np.zeros(n_points), np.ones(n_resources)],
+        np.r_[np.ones(n_points), np.zeros(n_resources)],
+    )
+    result = linprog(loss, less, ends, one[None], [1.0], method="highs-ds")
+    excess: Floats = np.maximum(result.x[n_points:], 0.0)
+    return limits + scale * excess
+
+
+def within_budgets(
+    policy: Policy, resources: Resources, budget: Mapping[str, float], *, mix: bool = True
+) -> Policy:
+    """The policy at the mix of points that scores highest within the budgets of several resources.
+
+    Parameters
+    ----------
+    policy : Policy
+        Points with their mean costs in each resource.
+    resources : Resources
+        The resources.
+    budget : dict of str to float
+        Largest mean costs, of some of the resources.
+    mix : bool, default=True
+        Whether points may be mixed; without, it is the best one that keeps to all budgets.
+    """
+    assert policy.costs is not None  # of several resources
+    limits = resources.limits(budget)
+    score = np.round(policy.score, 12)
+    if mix:
+        shares = mix_within(policy.costs, score, limits)
+    else:
+        fits = np.flatnonzero((policy.costs <= limits * (1 + SLACK)).all(axis=1))
+        best = fits[np.argmax(score[fits])] if len(fits) else -1
+        shares = None if best < 0 else (np.arange(len(policy)) == best).astype(np.float64)
+    if shares is None:
+        nearest = nearest_limits(policy.costs, limits)
+        near = {name: limit for name, limit in resources.named(nearest).items() if name in budget}
+        shown = ", ".join(f"{name!r}: {_rounded_up(limit)}" for name, limit in near.items())
+        raise InvalidParameterError(
+            "budget",
+            f"must be one that some operating point keeps to; got {dict(budget)!r}. The nearest is {{{shown}}}"
+            + ("." if mix else ", by a mix of points."),
+        )
+    points = np.flatnonzero(shares)
+    points = points[np.argsort(policy.cost[points], kind="stable")]
+    return policy.mixed(points, shares[points])
+
+
+def _rounded_up(amount: float) -> str:
+    """A number of six digits, none smaller than the amount."""
+    text = f"{amount:.6g}"
+    return text if float(text) >= amount * (1 - SLACK) else f"{amount * (1 + 5e-6):.6g}"
+
+
+N_STEPS = 100
+"""Shares of the budgets of several resources, in equal steps, at which a certificate is tried (no command chose it)."""
+
+
+def certified_within(
+    policy: Policy,
+    bounds: Sequence["CostBounds"],
+    resources: Resources,
+    budget: Mapping[str, float],
+    confidence: float,
+) -> Policy:
+    """Policy at the largest share of the budgets of several resources that new rows prove to keep to all of them.
+
+    For each share of the budgets, from the least that some mix keeps to on the rows of the fit, the best mix is fixed;
+    it passes if the bound of each resource, at the full confidence, is within its budget. The search ends at the first
+    that does not pass. To be wrong, the first mix that exceeds any budget must pass the bound of that very resource:
+    so the bounds need no correction for their number (an intersection-union test: Berger, 1982, Technometrics 24).
+    """
+    assert policy.costs is not None  # of several resources
+    limits, passed, missed = resources.limits(budget), None, ""
+    for share in np.arange(1, N_STEPS + 1) / N_STEPS:
+        shares = mix_within(policy.costs, np.round(policy.score, 12), share * limits)
+        if shares is None:
+            continue
+        points = np.flatnonzero(shares)
+        mix = policy.mixed(points, shares[points])
+        of_each = {
+            name: bound.bound(mix, confidence) for name, bound in zip(resources.names, bounds, strict=True)
+        }
+        over = [name for name, limit in budget.items() if of_each[name] > limit * (1 + SLACK)]
+        if over:
+            missed = f"the mean of new rows may be {of_each[over[0]]:.6g} {over[0]}"
+            break
+        passed = mix
+    if passed is None:
+        if not missed:
+            within_budgets(policy, resources, budget)  # raises, and names the nearest budgets
+        raise InvalidParameterError(
+            "budget",
+            f"of {dict(budget)!r} cannot be shown to be kept with a confidence of {confidence:g}: on "
+            f"{bounds[0].n_rows:,} rows, {missed}. Raise the budget, lower confidence, or give more rows.",
+        )
+    return passed
+
+
 def hold_budget(system: System, X: Any, budget: float, *, seed: int | None = None) -> System:
     """Choose the operating point by which one batch spends as much of a budget as possible, and no more.
 
@@ -118,7 +261,9 @@ def hold_budget(system: System, X: Any, budget: float, *, seed: int | None = Non
     >>> bool(14.9 < held.cost(batch).mean() <= 15.0)
     True
     """
-    chain, budget = learned_chain_of(system), check_amount("budget", budget)
+    chain = learned_chain_of(system)
+    chain.price_list.refuse_resources("hold_budget")
+    budget = check_amount("budget", budget)
     if not chain.stages:
         raise InvalidInputError(
             f"hold_budget takes a system with a gate to cut, such as a fitted classifier of thrifty; the "
@@ -341,10 +486,10 @@ class CostBounds:
         around their average by ``1 + 1 / copies`` times that. In a mix of two points, each new row draws which point it
         follows; where all rows pay the same at a point, that is the only variation.
         """
-        share = policy.share
+        shares, points = zip(*policy.in_force, strict=True)
         weight = self._evidence.weights
-        lower, upper = (self._paid(policy.thresholds[point]) for point in (policy.lower, policy.upper))
-        paid, drawn = (1 - share) * lower + share * upper, share * (1 - share) * np.square(upper - lower)
+        of_points = np.array([self._paid(policy.thresholds[point]) for point in points])
+        paid, drawn = mean_and_variance(of_points, shares)
         mean = float(np.average(paid, weights=weight))
         variance = float(np.average(np.square(paid - mean) + drawn, weights=weight))
         error = float(np.sqrt(variance / max(self._n_effective(weight) - 1, 1.0)))
@@ -359,11 +504,11 @@ class CostBounds:
 
     def _drawn(self, policy: Policy) -> tuple[Floats, Floats]:
         """Costs at the point in force, and their weights; the next rows draw which of two points they follow."""
-        lower, upper = (self._paid(policy.thresholds[point]) for point in (policy.lower, policy.upper))
-        share, weight = policy.share, self._evidence.weights
-        if np.isinf(self._n_next) or share in (0.0, 1.0):
-            return (1 - share) * lower + share * upper, weight
-        return np.concatenate([lower, upper]), np.concatenate([(1 - share) * weight, share * weight])
+        shares, points = zip(*policy.in_force, strict=True)
+        paid, weight = [self._paid(policy.thresholds[point]) for point in points], self._evidence.weights
+        if np.isinf(self._n_next) or max(shares) == 1.0:
+            return mean_and_variance(np.array(paid), shares)[0], weight
+        return np.concatenate(paid), np.concatenate([share * weight for share in shares])
 
     def _n_effective(self, weight: Floats) -> float:
         """Effective number of distinct rows, where rows have weights."""

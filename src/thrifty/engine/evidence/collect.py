@@ -4,6 +4,7 @@ The full model is called for the rows at most once, and not at all where its out
 fits with the same full model calls it once.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -141,6 +142,7 @@ def evidence_of_known(
         seen.gate,
         every,
         _costs(chain, reader, asked=outputs is not None),
+        costs=_by_resource(_costs(each, reader, asked=outputs is not None) for each in chain.by_resource),
         full_quality=full_quality,
         points=points,
         features=tuple(chain.columns.tolist()),
@@ -211,6 +213,8 @@ def point_of(
         seen=training_fingerprints(thing),
         settings={} if settings is None else settings,
     )
+    paid = [chain.costs(reader, walk)] * 2 if chain.by_resource else []
+    evidence = replace(evidence, costs=np.stack(paid, axis=1) if paid else None)
     return in_form_of_task(chain.task, evidence, target)
 
 
@@ -243,6 +247,12 @@ def _with_known_full(
 def _own_quality(task: Task, target: Floats, outputs: Floats) -> Numbers:
     """Quality of the full model's answers; for a ranking, the scores of the documents."""
     return task.scores(outputs)[:, 0] if isinstance(task, RankingTask) else task.quality(target, outputs)
+
+
+def _by_resource(costs: Iterable[Floats]) -> Floats | None:
+    """Costs in each of several resources, along the last axis; None without any."""
+    every = list(costs)
+    return np.stack(every, axis=-1) if every else None
 
 
 def _costs(chain: Chain, reader: Table, *, asked: bool) -> Floats:

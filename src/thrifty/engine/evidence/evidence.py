@@ -39,7 +39,13 @@ from thrifty.arrays import (
 )
 from thrifty.engine.tasks.ranking import RankingTask, queries_of
 from thrifty.engine.tasks.task import Task
-from thrifty.engine.walk.policy import Policy, check_threshold, distinct_thresholds, route_by
+from thrifty.engine.walk.policy import (
+    Policy,
+    check_threshold,
+    distinct_thresholds,
+    later_places,
+    route_by,
+)
 from thrifty.errors import InvalidInputError
 from thrifty.rows import query_keys
 
@@ -289,6 +295,9 @@ class Evidence:
         None is zero.
     unit : RankedQueries, optional
         Unit of means and tests, where that is not rows: the queries whose documents the rows are.
+    costs : ndarray of shape (n_places, n_resources) or (n_rows, n_places, n_resources), optional
+        Total cost in each resource of a row that is answered there, where there are several; ``cost`` is then their sum
+        at exchange rates.
     """
 
     gate: Floats
@@ -311,6 +320,7 @@ class Evidence:
     task: Task | None = None
     optimism: Floats | None = None
     unit: RankedQueries | None = None
+    costs: Floats | None = None
 
     def __post_init__(self) -> None:
         gate = finite_numbers("gate", np.asarray(self.gate), (None, None))
@@ -327,6 +337,9 @@ class Evidence:
         checked["cost"] = finite_numbers(
             "cost", self.cost, (n_rows, n_places) if np.ndim(self.cost) == 2 else (n_places,)
         )
+        if self.costs is not None:
+            shape = (n_rows, n_places, None) if np.ndim(self.costs) == 3 else (n_places, None)
+            checked["costs"] = finite_numbers("costs", self.costs, shape)
         if self.full_quality is not None:
             checked["full_quality"] = _check_quality("full_quality", self.full_quality, (n_rows,))
         if self.points is not None:
@@ -501,6 +514,8 @@ class Evidence:
         per_row = {name: getattr(self, name) for name in names}
         if self.cost.ndim == 2:
             per_row["cost"] = self.cost
+        if self.costs is not None and self.costs.ndim == 3:
+            per_row["costs"] = self.costs
         taken: dict[str, Any] = {
             name: None if array is None else array[rows] for name, array in per_row.items()
         }
@@ -515,10 +530,13 @@ class Evidence:
         weight = None if self.weight is None or np.all(self.weight == 1.0) else self.weight
         return replace(self, weight=weight, target=None, scores=None, full_scores=None)
 
-    def keep_stages(self, kept: list[int], points: Floats, cost: Floats) -> "Evidence":
+    def keep_stages(
+        self, kept: list[int], points: Floats, cost: Floats, costs: Floats | None = None
+    ) -> "Evidence":
         """Evidence of a chain with some of the stages, other points and other costs."""
         return replace(
             self,
+            costs=costs,
             gate=self.gate[:, kept],
             quality=self.quality[:, [*kept, self.n_stages]],
             cost=cost,
@@ -628,6 +646,23 @@ class Evidence:
         excess: Floats = lost - by_full[:, None]
         return excess
 
+    def explored(self, share: float) -> "Evidence":
+        """The evidence with the cost and quality to expect of rows of which a share goes on beyond its stop.
+
+        Measures of orders are those without it: an order has no place.
+        """
+        if not share:
+            return self
+        to = later_places(share, self.n_stages + 1)
+
+        def mean(values: Any) -> Any:  # place by place: a BLAS sums in an order of its own
+            return sum(values[..., [place]] * to[:, place] for place in range(len(to)))
+
+        right: Any = self.quality if self.right is None and self.quality.dtype == bool else self.right
+        quality = self.quality if self.unit is not None else mean(self.quality)
+        costs = None if self.costs is None else np.moveaxis(mean(np.moveaxis(self.costs, -2, -1)), -1, -2)
+        return replace(self, cost=mean(self.cost), quality=quality, right=right, costs=costs)
+
     def weighted_means(self, points: Floats) -> tuple[Floats, Floats]:
         """Mean cost and mean quality of the units at each of some points, by the weights of the rows."""
         weight, results = self.weights, (self.at_point(point) for point in points)
@@ -637,6 +672,24 @@ class Evidence:
         ]
         cost, score = np.array(means).T
         return cost, score
+
+    def costs_at(self, point: Floats) -> Floats:
+        """Cost of each row at one point in each of several resources, shape (n_rows, n_resources)."""
+        assert self.costs is not None  # asked for only where there are several
+        place = self._places_at(point)
+        costs: Floats = (
+            self.costs[place] if self.costs.ndim == 2 else self.costs[np.arange(len(place)), place]
+        )
+        return costs
+
+    def mean_costs(self, points: Floats) -> Floats:
+        """Mean cost at each of some points in each of several resources, shape (n_points, n_resources)."""
+        return np.array([np.average(self.costs_at(point), axis=0, weights=self.weight) for point in points])
+
+    def of_resource(self, number: int) -> "Evidence":
+        """The evidence with the costs in one of several resources."""
+        assert self.costs is not None  # asked for only where there are several
+        return replace(self, cost=self.costs[..., number], costs=None)
 
     def at_point(self, point: Floats) -> tuple[Ints, Floats, Numbers]:
         """Place of each row at one point, and cost and quality of each unit.
@@ -666,11 +719,11 @@ class Evidence:
 
     def share_by_lot(self, policy: Policy) -> float:
         """Share of the rows that two mixed points route differently, by rules at other costs: their keys decide."""
-        if not 0.0 < policy.share < 1.0:
-            return 0.0
-        lower, upper = (self.at_point(policy.thresholds[point]) for point in (policy.lower, policy.upper))
+        points = [point for share, point in policy.in_force if share > 0.0]
+        first, *others = (self.at_point(policy.thresholds[point]) for point in points)
         what = 0 if self.n_stages else 1
-        return float(np.mean(lower[what] != upper[what]))
+        differs = [first[what] != other[what] for other in others]
+        return float(np.mean(np.any(differs, axis=0))) if differs else 0.0
 
     def answers_at(self, point: Floats) -> "PointAnswers":
         """Place of each row at one point, whether its answer is right, and its scores, as far as they are known."""

@@ -18,6 +18,7 @@ the same seed and number of rows, so memory is bounded.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,14 @@ SCORE_WIDENING = 1.2
 """Factor on the standard error of an expected score: the served stages differ from the evaluated copies."""
 
 
+def mean_and_variance(values: Floats, shares: Sequence[float]) -> tuple[Floats, Floats]:
+    """Mean of each row over points that it follows with some probabilities, and the variance by which point it is."""
+    pairs = combinations(zip(shares, values, strict=True), 2)
+    mean = sum(share * of_point for share, of_point in zip(shares, values, strict=True))
+    variance = sum(share * other * np.square(upper - lower) for (share, lower), (other, upper) in pairs)
+    return np.asarray(mean), np.asarray(variance)
+
+
 def score_interval(evidence: Evidence, policy: Policy, score: float, level: float) -> tuple[float, float]:
     """Confidence interval of the mean score of many new rows at the point in force, around its expected score.
 
@@ -45,9 +54,9 @@ def score_interval(evidence: Evidence, policy: Policy, score: float, level: floa
     right or wrong the former has the form of Agresti and Coull (1998, The American Statistician 52), which adds about
     two rows of each kind, so that rows without a mistake do not promise a score of one.
     """
-    weight, share, in_force = evidence.weights, policy.share, policy.thresholds[[policy.lower, policy.upper]]
+    weight, (shares, points) = evidence.weights, zip(*policy.in_force, strict=True)
+    in_force = policy.thresholds[list(points)]
     quality = [evidence.at_point(point)[2] for point in in_force]
-    lower, upper = (np.asarray(values, dtype=np.float64) for values in quality)
     n_rows = float(weight.sum() ** 2 / np.square(weight).sum())
     quantile = float(stdtrit(max(n_rows - 1.0, 1.0), (1 + level) / 2))
     middle, n_more, ends = score, 0.0, (-np.inf, np.inf)
@@ -56,11 +65,10 @@ def score_interval(evidence: Evidence, policy: Policy, score: float, level: floa
         middle = (n_rows * float(np.clip(score, *ends)) + n_more / 2) / (n_rows + n_more)
         variance = middle * (1 - middle)
     else:
-        mixed = (1 - share) * lower + share * upper
-        drawn = share * (1 - share) * np.square(upper - lower)
+        mixed, drawn = mean_and_variance(np.array(quality, dtype=np.float64), shares)
         around = np.square(mixed - np.average(mixed, weights=weight))
         variance = float(np.average(around + drawn, weights=weight))
-    error = float(np.average(evidence.optimism_at(in_force)[:, 1], weights=[1 - share, share]))
+    error = float(np.average(evidence.optimism_at(in_force)[:, 1], weights=shares))
     margin = quantile * float(np.sqrt(SCORE_WIDENING**2 * variance / (n_rows + n_more) + error**2))
     return max(middle - margin, ends[0]), min(middle + margin, ends[1])
 

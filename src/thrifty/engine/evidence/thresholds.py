@@ -21,6 +21,8 @@ Of a single gate every threshold is a position in the order of its scores, and c
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement
+from math import comb
 from typing import NamedTuple
 
 import numpy as np
@@ -54,6 +56,9 @@ chosen on the same rows, which favours them by about two (no command chose it)."
 
 N_BETWEEN = 7
 """Points between two neighbours of a policy whose budget moves while it serves (no command chose it)."""
+
+N_RATES = 15
+"""Exchange rates at which operating points for several resources are looked for (no command chose it)."""
 
 BLOCK = 2**15
 """Rows times prices that are processed together, to save the overhead of calls where there are few rows."""
@@ -169,11 +174,61 @@ def sweep_prices(
     return policy[convex_hull(policy.cost, policy.score)]
 
 
+def sweep_rates(
+    evidence: Evidence,
+    loss: Floats,
+    score: Numbers,
+    *,
+    n_prices: int = 40,
+    of_queries: Evidence | None = None,
+) -> Policy:
+    """Thresholds for every price of a grid at exchange rates between several resources; parameters as above.
+
+    Of each exchange rate the points on the convex hull are kept: a mix of them is best for any budgets, as far as the
+    rates are dense enough.
+    """
+    assert evidence.costs is not None  # of several resources
+    costs = evidence.costs if evidence.costs.ndim == 2 else evidence.costs.mean(axis=0)
+    thresholds = []
+    for weights in _simplex(costs.shape[1], N_RATES):
+        cost = evidence.costs @ (weights / np.maximum(costs.max(axis=0), 1e-300))
+        of_rate = None if of_queries is None else replace(of_queries, cost=cost)
+        swept = sweep_prices(replace(evidence, cost=cost), loss, score, n_prices=n_prices, of_queries=of_rate)
+        thresholds.append(swept.thresholds)
+    points = np.unique(np.concatenate(thresholds), axis=0)
+    unknown = np.zeros(len(points))
+    evaluated = of_queries or replace(evidence, quality=np.asarray(score, dtype=np.float64))
+    return measured(Policy(points, unknown, unknown), evaluated)
+
+
+def _simplex(n: int, n_wanted: int) -> Floats:
+    """Weights of n things that sum to one: a lattice of about as many as are wanted, at least the corners."""
+    step = 1
+    while step < n_wanted - 1 and comb(n + step, n - 1) <= n_wanted:
+        step += 1
+    corners = combinations_with_replacement(range(n), step)
+    return np.array([np.bincount(corner, minlength=n) for corner in corners]) / step
+
+
 def measured(policy: Policy, evidence: Evidence) -> Policy:
     """The operating points, by rising cost, with their mean cost and expected quality on some rows."""
     cost, score = evidence.weighted_means(policy.thresholds)
-    policy = replace(policy, cost=cost, score=score - evidence.optimism_at(policy.thresholds)[:, 0])
+    costs = None if evidence.costs is None else evidence.mean_costs(policy.thresholds)
+    score = score - evidence.optimism_at(policy.thresholds)[:, 0]
+    policy = replace(policy, cost=cost, score=score, costs=costs)
     return policy if np.all(np.diff(policy.cost) >= 0) else policy[np.argsort(policy.cost, kind="stable")]
+
+
+def exploring(policy: Policy, evidence: Evidence, share: float) -> tuple[Policy, Evidence]:
+    """Operating points, and evidence, of which a share of the rows goes on beyond its stop."""
+    explored = evidence.explored(share)
+    before, after = (each.weighted_means(policy.thresholds) for each in (evidence, explored))
+    means = {name: getattr(policy, name) + after[k] - before[k] for k, name in enumerate(("cost", "score"))}
+    if policy.costs is not None:
+        costs = [each.mean_costs(policy.thresholds) for each in (evidence, explored)]
+        means["costs"] = policy.costs + costs[1] - costs[0]
+    policy = replace(policy, **means, explore=share)
+    return policy[np.argsort(policy.cost, kind="stable")], explored
 
 
 def path_to_full(evidence: Evidence, points: Floats) -> Floats:

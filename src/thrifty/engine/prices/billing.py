@@ -11,9 +11,12 @@ saving.
 The price of a purchase may differ *by row*: a free column of the table holds it, or a function computes it from the
 free columns, before anything is bought. Orders of purchases and stopping rules use the listed price of such a purchase;
 a row pays its own price.
+
+Where purchases cost several *resources*, such as dollars and minutes, there is a price list of each; the one that a fit
+works with is their sum at exchange rates, and rows are billed by resource.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NoReturn
@@ -50,6 +53,8 @@ class PriceList:
         Purchases of which all but the first cost less.
     by_row : RowPrices, optional
         Purchases whose price differs by row; ``prices`` has what is listed for them.
+    resources : Resources, optional
+        Prices of each resource, where there are several; all prices above are their sums at exchange rates.
     """
 
     prices: Floats
@@ -58,6 +63,7 @@ class PriceList:
     full_columns: Ints | None = None
     discounts: "Discounts | None" = None
     by_row: "RowPrices | None" = None
+    resources: "Resources | None" = None
 
     def validate(self) -> "PriceList":
         """Refuse arrays that do not fit together. Returns itself."""
@@ -77,6 +83,7 @@ class PriceList:
         broken = next((rule for rule, holds in rules.items() if not holds), None)
         broken = broken or (None if self.discounts is None else self.discounts.problem(self.prices))
         broken = broken or (None if self.by_row is None else self.by_row.problem(self))
+        broken = broken or (None if self.resources is None else self.resources.problem(self))
         if broken:
             raise InvalidInputError(f"{broken}.")
         return self
@@ -108,7 +115,14 @@ class PriceList:
 
     def is_same(self, other: "PriceList") -> bool:
         """True if another list has the same purchases at the same prices; by row, the same columns or functions."""
-        return all(map(np.array_equal, self._facts, other._facts))
+        lists, others = (
+            [each] if each.resources is None else list(each.resources.lists) for each in (self, other)
+        )
+        names, other_names = (each.resources and each.resources.names for each in (self, other))
+        return names == other_names and all(
+            all(map(np.array_equal, mine._facts, theirs._facts))
+            for mine, theirs in zip(lists, others, strict=True)
+        )
 
     @property
     def _facts(self) -> list[Any]:
@@ -122,6 +136,19 @@ class PriceList:
             *((None, None) if discounts is None else (discounts.of, discounts.savings)),
             *((None,) * 3 if by_row is None else (by_row.purchases, by_row.price_column, by_row.functions)),
         ]
+
+    def refuse_resources(self, what: str) -> None:
+        """Raise an error where prices are in several resources, for what takes one."""
+        if self.resources is not None:
+            raise InvalidInputError(
+                f"{what} takes prices in one resource; these are in {', '.join(self.resources.names)}. Give one price "
+                f"for each purchase, in one of them or in their sum at an exchange rate."
+            )
+
+    def costs_of_rows(self, used: Bools, reaches_full: Bools) -> Floats:
+        """Cost of each row in each resource, shape (n_samples, n_resources); arguments as of ``cost_of_rows``."""
+        assert self.resources is not None  # asked for only where there are several
+        return np.column_stack([each.cost_of_rows(used, reaches_full) for each in self.resources.lists])
 
     @cached_property
     def _without_row_prices(self) -> "PriceList":
@@ -245,6 +272,123 @@ class Discounts:
         for discount, saving in enumerate(self.savings):
             saved += saving * np.maximum(bought[..., self.of == discount].sum(axis=-1) - 1, 0)
         return saved
+
+
+# -- several resources -----------------------------------------------------------------------------
+
+
+UNLIMITED = 0.01
+"""Weight of a resource without a budget beside those that have one (no command chose it)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Resources:
+    """Prices of the same purchases in several resources.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The resources, such as dollars and minutes.
+    lists : tuple of PriceList
+        Prices in each of them.
+    rates : ndarray of shape (n_resources,)
+        What one unit of each costs in the price list that is their sum.
+    """
+
+    names: tuple[str, ...]
+    lists: tuple[PriceList, ...]
+    rates: Floats
+
+    def problem(self, summed: PriceList) -> str | None:
+        """Reason why these cannot be the resources of a price list, or None."""
+        if not self.names or not len(self.names) == len(self.lists) == len(self.rates):
+            return "each resource must have a name, prices and an exchange rate"
+        if len(set(self.names)) < len(self.names) or not np.all(self.rates > 0):
+            return "resources must have different names, and exchange rates above 0"
+        if any(each.resources is not None or each.by_row is not None for each in self.lists):
+            return "the price list of a resource must be plain"
+        is_alike = (np.array_equal(each.group_of, summed.group_of) for each in self.lists)
+        return None if all(is_alike) else "all resources must have the same purchases"
+
+    def summed(self) -> PriceList:
+        """The price list of the sums at the exchange rates."""
+        first = self.lists[0]
+        discounts = first.discounts
+        if discounts is not None:
+            savings = [each.discounts.savings for each in self.lists if each.discounts is not None]
+            discounts = replace(discounts, savings=self.rates @ np.array(savings))
+        return replace(
+            first,
+            prices=self.rates @ np.array([each.prices for each in self.lists]),
+            full_cost=float(self.rates @ np.array([each.full_cost for each in self.lists])),
+            discounts=discounts,
+            resources=self,
+        )
+
+    def at_rates(self, rates: Floats) -> PriceList:
+        """The price list of the sums at other exchange rates."""
+        return replace(self, rates=rates).summed()
+
+    def rates_for(self, limits: Floats, weights: Floats) -> Floats:
+        """Exchange rates at which a budget costs about 1; without any limits, all purchases together do.
+
+        Parameters
+        ----------
+        limits : ndarray of shape (n_resources,)
+            Budget of each resource; infinite where it has none.
+        weights : ndarray of shape (n_resources,)
+            By how much each resource counts more than others.
+        """
+        totals = np.array([each.cost_of_everything or 1.0 for each in self.lists])
+        is_limited = np.isfinite(limits)
+        if len(totals) == 1:
+            return np.ones(1)
+        if not is_limited.any():
+            return weights / weights.sum() / totals
+        shares = weights / weights[is_limited].sum()
+        scale = np.where(is_limited, np.maximum(limits, 1e-3 * totals), totals / UNLIMITED)
+        rates: Floats = shares / scale
+        return rates
+
+    def named(self, costs: Floats) -> Any:
+        """Costs of rows as a pandas data frame with one column per resource; those of one row as a dict."""
+        if costs.ndim == 1:
+            return dict(zip(self.names, costs.tolist(), strict=True))
+        import pandas as pd
+
+        return pd.DataFrame(costs, columns=list(self.names))
+
+    def check_budget(self, name: str, budget: Any) -> dict[str, float]:
+        """Check a budget, or a cap, of some resources, such as ``{"dollars": 12, "minutes": 15}``."""
+        if not isinstance(budget, Mapping):
+            if len(self.names) == 1:
+                return {self.names[0]: check_amount(name, budget)}
+            raise InvalidParameterError(
+                name,
+                f"must name its resources, since prices are in {', '.join(self.names)}; got {budget!r}. Write "
+                f"{name}={{{self.names[0]!r}: ...}}.",
+            )
+        unknown = [resource for resource in budget if resource not in self.names]
+        if unknown or not budget:
+            raise InvalidParameterError(
+                name,
+                f"must be of {', '.join(self.names)}, the resources of the prices; got {dict(budget)!r}.",
+            )
+        return {
+            resource: check_amount(f"{name}[{resource!r}]", budget[resource])
+            for resource in self.names
+            if resource in budget
+        }
+
+    def limits(self, budget: Mapping[str, float]) -> Floats:
+        """A checked budget as an array, infinite for resources that it does not name."""
+        return np.array([budget.get(resource, np.inf) for resource in self.names])
+
+
+def costs_text(costs: Mapping[str, float]) -> str:
+    """Amounts of several resources in words, such as "30 dollars and 20 minutes"."""
+    *first, last = (f"{amount:.6g} {name}" for name, amount in costs.items())
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 # -- prices by row ---------------------------------------------------------------------------------

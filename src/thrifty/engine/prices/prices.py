@@ -24,6 +24,7 @@ from thrifty.engine.prices.billing import (
     MIN_PRICE,
     Discounts,
     PriceList,
+    Resources,
     RowPrices,
     check_amount,
     free_columns,
@@ -70,24 +71,33 @@ class Prices:
     full_features : array-like of column numbers or names, or a mask, default=None
         Columns that the full model reads; it gets only these. None is all columns.
 
+    Notes
+    -----
+    Where purchases cost several resources, every price, ``default``, saving and ``full`` is a dict by resource, such as
+    ``{"dollars": 30, "minutes": 20}``; a resource that it does not name costs 0, and so does the price 0. ``costs`` may
+    also be a data frame with a line for each column and a column for each resource.
+
     Examples
     --------
     >>> from thrifty import Prices
     >>> blood = (["glucose", "insulin"], 2.10)  # drawn once for both
     >>> prices = Prices({"glucose": 17.61, "insulin": 22.78}, default=1.0, discounts={"blood": blood}, full=5.0)
+    >>> both = Prices({"age": 0, "ecg": {"dollars": 30, "minutes": 20}}, full={"dollars": 2})
     """
 
     costs: Any = None
-    default: float | None = None
+    default: Any = None
     groups: Any = None
     discounts: Mapping[str, Any] = field(default_factory=dict)
     by_row: Mapping[Any, Any] = field(default_factory=dict)
-    full: float = 0.0
+    full: Any = 0.0
     full_features: Any = None
 
     @classmethod
     def of(cls, price_list: PriceList) -> "Prices":
         """The prices of a price list, by the numbers of its columns."""
+        if price_list.resources is not None:
+            return cls._of_resources(price_list.resources)
         by_column = price_list.discounts.of[price_list.group_of] if price_list.discounts is not None else ()
         savings = () if price_list.discounts is None else price_list.discounts.savings.tolist()
         by_row: dict[int, Any] = {}  # column or function of each price, by the first column of its purchase
@@ -109,6 +119,20 @@ class Prices:
         )
 
     @classmethod
+    def _of_resources(cls, resources: Resources) -> "Prices":
+        parts = [cls.of(each) for each in resources.lists]
+
+        def together(values: Iterable[float]) -> dict[str, float]:
+            return dict(zip(resources.names, map(float, values), strict=True))
+
+        discounts = {
+            label: (columns, together(part.discounts[label][1] for part in parts))
+            for label, (columns, _) in parts[0].discounts.items()
+        }
+        costs = [together(values) for values in zip(*(part.costs.tolist() for part in parts), strict=True)]
+        return replace(parts[0], costs=costs, discounts=discounts, full=together(part.full for part in parts))
+
+    @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
         """Read a file of prices.
 
@@ -117,8 +141,9 @@ class Prices:
         path : path
             A CSV file with the columns feature and cost and, where there are any, group, discount (a label), saving
             and by_row (the column that holds the price of each row; the cost may then be empty); the feature ``*``
-            prices all that are not named. Or a JSON file: an object of prices by name, or one with the parts costs,
-            default, groups, discounts, by_row, full and full_features.
+            prices all that are not named. Several columns of numbers instead of cost are prices in several resources,
+            which have the names of these columns. Or a JSON file: an object of prices by name, or one with the parts
+            costs, default, groups, discounts, by_row, full and full_features.
         """
         path = Path(check_path(path))
         try:
@@ -157,6 +182,8 @@ class Prices:
     def from_rows(cls, rows: Sequence[Sequence[str]]) -> Self:
         """The prices in the cells of a table, the line of names included where there is one."""
         rows = [row for row in rows if any(row)]
+        if resources := _resource_columns(rows):
+            return cls._from_resources(rows, resources)
         named = bool(rows) and len(rows[0]) >= 2 and _number(rows[0][1]) is None
         columns = _columns_of(rows[0]) if named else _COLUMNS[:3]
         rows = rows[1:] if named else rows
@@ -195,6 +222,23 @@ class Prices:
         default = costs.pop(ALL_OTHERS, None)
         return cls(costs, default, groups or None, discounts, by_row)
 
+    @classmethod
+    def _from_resources(cls, rows: Sequence[Sequence[str]], resources: Sequence[str]) -> Self:
+        """The prices in a table with one column for each resource, and perhaps one of groups behind them."""
+        costs: dict[str, Any] = {}
+        groups: dict[str, str] = {}
+        for name, *cells in rows[1:]:
+            if name in costs:
+                raise InvalidInputError(f"there are two prices for {name!r}. Keep one of them.")
+            amounts = (
+                _amount_in(cell, resource, name) for resource, cell in zip(resources, cells, strict=False)
+            )
+            costs[name] = dict(zip(resources, amounts, strict=True))
+            if len(cells) > len(resources) and cells[len(resources)] not in ("", "None", "nan"):
+                groups[name] = cells[len(resources)]
+        default = costs.pop(ALL_OTHERS, None)
+        return cls(costs, default, groups or None)
+
     def of_columns(self, names: Sequence[str], *, known: Sequence[str] = ()) -> Self:
         """These prices for the columns of a table; every one of them must be priced.
 
@@ -230,6 +274,19 @@ class Prices:
             discounts={label: shared for label, shared in discounts.items() if len(shared[0]) > 1},
             by_row={name: column for name, column in self.by_row.items() if name in names},
         )
+
+
+def _resource_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Resources of a price table: its columns of numbers where there are several; empty if it has one price."""
+    if len(rows) < 2:
+        return []
+    names = rows[0][1:-1] if rows[0][-1].strip().lower() == "group" else rows[0][1:]
+    if len(names) < 2 or {name.strip().lower() for name in names} & set(_COLUMNS) or not all(names):
+        return []
+    cells = [cell for row in rows[1:] for cell in row[1 : len(names) + 1]]
+    is_whole = all(len(row) > len(names) for row in rows[1:])
+    is_numbers = is_whole and all(_number(cell) is not None for cell in cells)
+    return list(names) if is_numbers and all(_number(name) is None for name in names) else []
 
 
 def _columns_of(names: Sequence[str]) -> tuple[str, ...]:
@@ -309,6 +366,7 @@ def check_price_list(
     feature_names: Sequence[str] | None = None,
     rows: Any = None,
     weight: Floats | None = None,
+    budget: Any = None,
 ) -> PriceList:
     """Validate ``Prices`` and convert them into a ``PriceList``.
 
@@ -324,8 +382,12 @@ def check_price_list(
         The rows of the fit: prices that differ by row must be there.
     weight : ndarray of shape (n_rows,), optional
         Their weights; None is weight one.
+    budget : dict by resource, optional
+        Budget, by which the exchange rates of several resources are set.
     """
     names = [str(name) for name in feature_names] if feature_names is not None else None
+    if resources := resources_of(prices):
+        return _several(prices, resources, n_features, names, budget)
     group_of = group_per_column(prices.groups, n_features, names)
     purchase_prices, by_row = _prices(prices, group_of, names, rows, weight)
     full = check_amount("the price of the full model (full of Prices)", prices.full)
@@ -342,6 +404,68 @@ def check_price_list(
         if rows is not None:
             by_row.of_rows(rows, np.arange(rows.n_samples), names)
     return PriceList(purchase_prices, group_of, full, full_columns, discounts, by_row)
+
+
+def resources_of(prices: Prices) -> tuple[str, ...]:
+    """Resources that prices name, in the order in which they do; empty where prices are plain numbers."""
+    costs = _by_column(prices.costs)
+    entries = list(costs.values()) if isinstance(costs, Mapping) else costs if isinstance(costs, list) else []
+    discounts = prices.discounts if isinstance(prices.discounts, Mapping) else {}
+    savings = [each[1] for each in discounts.values() if isinstance(each, tuple | list) and len(each) == 2]
+    dicts = [each for each in (*entries, prices.default, prices.full, *savings) if isinstance(each, Mapping)]
+    return tuple(dict.fromkeys(str(name) for entry in dicts for name in entry))
+
+
+def _by_column(costs: Any) -> Any:
+    """A data frame of prices as a dict of dicts, by its index; any other object is returned unchanged."""
+    if not (hasattr(costs, "to_dict") and hasattr(costs, "columns") and hasattr(costs, "index")):
+        return costs
+    lines: dict[Any, Any] = costs.to_dict(orient="index")
+    return list(lines.values()) if list(lines) == list(range(len(lines))) else lines
+
+
+def _several(
+    prices: Prices, resources: Sequence[str], n_features: int, names: list[str] | None, budget: Any
+) -> PriceList:
+    """Price list of the sums of several resources, at exchange rates by their budgets, or else by their totals."""
+    if prices.by_row:
+        raise InvalidInputError(
+            f"prices that differ by row (by_row of Prices) must be in one resource; these prices are in "
+            f"{', '.join(resources)}. List mean prices instead."
+        )
+    lists = tuple(check_price_list(_in_resource(prices, each), n_features, names) for each in resources)
+    several = Resources(tuple(resources), lists, np.ones(len(resources)))
+    limits = several.limits({} if budget is None else several.check_budget("budget", budget))
+    return several.at_rates(several.rates_for(limits, np.ones(len(resources))))
+
+
+def _in_resource(prices: Prices, resource: str) -> Prices:
+    """The prices in one of several resources."""
+
+    def amount(entry: Any, name: str) -> Any:
+        if isinstance(entry, Mapping):
+            return entry.get(resource, 0.0)
+        if isinstance(entry, int | float) and entry == 0:
+            return 0.0
+        raise InvalidInputError(
+            f"{name} must be a dict by resource, such as {{{resource!r}: 1.0}}, as other prices are; got {entry!r}."
+        )
+
+    costs = _by_column(prices.costs)
+    if isinstance(costs, Mapping):
+        costs = {column: amount(entry, f"the price of {column!r}") for column, entry in costs.items()}
+    elif costs is not None:
+        every = enumerate(costs if isinstance(costs, list) else [costs])
+        of_columns = [amount(entry, f"the price of column {column}") for column, entry in every]
+        costs = of_columns if isinstance(costs, list) else of_columns[0]
+    discounts = {
+        label: (columns, amount(saving, f"the saving of discounts[{label!r}]"))
+        for label, (columns, saving) in prices.discounts.items()
+    }
+    default = None if prices.default is None else amount(prices.default, "default")
+    return replace(
+        prices, costs=costs, default=default, discounts=discounts, full=amount(prices.full, "full")
+    )
 
 
 def with_prices(price_list: PriceList, by_row: Any, feature_names: Sequence[str] | None) -> PriceList:

@@ -143,11 +143,15 @@ class PurchaseReader:
         """Buy the missing cells of these columns, and return them as the kind of table the full model reads."""
         columns = np.arange(len(self._group_of)) if columns is None else columns
         numbers = self.block(rows, columns)
+        return Table(None, self._as_given(numbers, rows, columns))
+
+    def _as_given(self, numbers: Floats, rows: Ints, columns: Ints) -> Any:
+        """Cells that were bought, as the kind of table of the fit."""
         raw = np.full(numbers.shape, None, dtype=object)
         for kept, cells, places in self._requests(rows, columns) if self._keeps_raw else ():
             raw[cells] = kept.raw[places]
         texts = dict(zip(columns.tolist(), raw.T, strict=True)) if self._keeps_raw else None
-        return Table(None, self._schema.table(numbers, columns, texts))
+        return self._schema.table(numbers, columns, texts)
 
     def numbers_of(self, rows: Ints) -> Ints:
         """Places in the source."""
@@ -156,6 +160,11 @@ class PurchaseReader:
     def keys(self, rows: Ints) -> Words:
         """Keys of these rows as words."""
         return self._keys[rows]
+
+    def delivered(self, rows: Ints) -> Any:
+        """All columns of some rows as the kind of table of the fit, blank where nothing was delivered."""
+        columns = np.arange(len(self._group_of))
+        return self._as_given(self._delivered(rows, columns)[0], rows, columns)
 
     # -- deliveries and costs ---------------------------------------------------------------------------
 
@@ -457,6 +466,15 @@ class Receipt:
         Columns that were delivered, and columns that were asked for in vain.
     full_failed : ndarray of shape (n_rows,), bool
         Rows that the full model was asked about in vain: it raised an error, took too long or answered nonsense.
+    X : table of shape (n_rows, n_features)
+        What was delivered, of the kind of table of the fit; blank where nothing was. None for answers of models.
+    order : ndarray of shape (n_rows, n_features), int
+        Number of the purchase of a row that brought a column, from 1; 0 where nothing did.
+    propensity : ndarray of shape (n_rows, n_features)
+        Probability of that purchase, given those before it: at operating points that are mixed or explore, the key of a
+        row draws. 1 where nothing was bought.
+    key : ndarray of shape (n_rows,)
+        Keys of the rows.
     reason : ndarray of shape (n_rows,)
         Reason of the first failure; None for a row without one.
     names : tuple
@@ -473,6 +491,10 @@ class Receipt:
     reason: Labels
     names: tuple[Any, ...]
     full_failed: Bools
+    X: Any = None
+    order: Ints | None = None
+    propensity: Floats | None = None
+    key: Labels | None = None
 
     def __len__(self) -> int:
         return len(self.route)
@@ -496,7 +518,8 @@ class Receipt:
 
     def keys(self) -> tuple[str, ...]:
         """Names of the columns of this table."""
-        return ("answer", "probability", "route", "cost", "bought", "failed", "reason")
+        names = ("answer", "probability", "route", "cost", "bought", "failed", "reason")
+        return names if self.propensity is None else (*names, "propensity")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())
@@ -507,12 +530,20 @@ class Receipt:
         return getattr(self, name)
 
     def to_pandas(self) -> Any:
-        """The table as a data frame; purchases and failures, also of the full model, as tuples of names."""
+        """The table as a data frame; purchases, in order, and failures, of the full model too, as tuples of names."""
         import pandas as pd
 
         columns = {name: self[name] for name in self.keys()}
         for name in ("bought", "failed"):
             columns[name] = _listed(columns[name], self.names)
+        if self.order is not None and self.propensity is not None:
+            in_order = np.argsort(self.order, axis=1, kind="stable")
+            first = (self.order == 0).sum(axis=1)
+            lists = [line[begin:] for line, begin in zip(in_order, first.tolist(), strict=True)]
+            columns["bought"] = [tuple(self.names[column] for column in line.tolist()) for line in lists]
+            columns["propensity"] = [
+                tuple(of_row[line].tolist()) for of_row, line in zip(self.propensity, lists, strict=True)
+            ]
         for row in np.flatnonzero(self.full_failed):
             columns["failed"][row] += (FULL_MODEL,)
         return pd.DataFrame(columns)
@@ -533,7 +564,9 @@ def answer_text(answer: Any, probability: float = np.nan) -> str:
 
 
 def decision_text(probability: float, *, goes_on: bool, point: str = "") -> str:
-    """Reason why a row goes on, or stops; ``point`` is that of two mixed ones which decided, as its key has it."""
+    """Reason why a row goes on, or stops; ``point`` is that of ``Policy.reason``."""
+    if point in ("explores", "explored"):
+        return "this key is drawn to explore" + (" and got here" if point == "explored" else "")
     if point:
         return f"the mix of two operating points: this key follows the {point} one"
     if np.isnan(probability):  # predicted numbers have no probability

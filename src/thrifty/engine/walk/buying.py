@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,8 @@ class BuyingMixin:
         chain = self._served().with_prices(prices)
         reader = chain.buyer(source, ledger, n_rows, row_key)
         rows = np.arange(reader.n_samples)
-        receipt = _receipt_of_all(ledger, lambda: chain.receipt(reader, rows))
+        keys = rows if row_key is None else np.asarray(row_key)
+        receipt = _receipt_of_all(ledger, lambda: replace(chain.receipt(reader, rows), key=keys))
         if ledger.full_failed:
             row = min(ledger.full_failed)
             reason = ledger.reasons[row].rstrip(".")

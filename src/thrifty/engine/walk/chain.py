@@ -24,7 +24,7 @@ from sklearn.utils import get_tags
 
 from thrifty.arrays import Bools, Floats, Ints, Labels, Words
 from thrifty.engine.full.model import EstimatorFull, FullModel, PrecomputedFull, ask_model
-from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.prices.billing import PriceList, Resources, costs_text
 from thrifty.engine.prices.prices import with_prices
 from thrifty.engine.purchases.readers import (
     CellReader,
@@ -40,6 +40,7 @@ from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.buying import BuyingMixin
 from thrifty.engine.walk.policy import Policy
+from thrifty.engine.walk.propensity import purchases_of
 from thrifty.engine.walk.stage import LinearStage, Stage, check_stages, check_turns, nodes_of
 from thrifty.engine.walk.walk import StageOutputs, Walk, Walker
 from thrifty.errors import InvalidInputError
@@ -120,6 +121,9 @@ class Chain(BuyingMixin):
             or self.base.shape == (task.n_scores,),
             f"blend must have {len(task.full_alone)} numbers": self.blend is None
             or self.blend.shape == (len(task.full_alone),),
+            "costs of operating points must be of the resources of the prices": (self.policy.costs is None)
+            == (self.price_list.resources is None)
+            or (self.policy.costs is None and not self.policy.is_measured),
             "a chain behind must have as many columns": self.behind is None
             or self.behind.price_list.n_features == n_features,
         }
@@ -341,7 +345,7 @@ class Chain(BuyingMixin):
         return self.walker.has_forks or (self.behind is not None and self.behind.has_forks)
 
     @cached_property
-    def _first_places(self) -> Ints:
+    def first_places(self) -> Ints:
         """Place of the first node of each own stage and, last, of the chain or model behind them."""
         return np.cumsum([0, *(len(nodes_of(stage)) for stage in self.stages)])
 
@@ -349,7 +353,7 @@ class Chain(BuyingMixin):
         """Place of the answer of each row, counted through the nodes of all stages; the route without forks."""
         if not self.has_forks:
             return walk.route
-        first, n_own = self._first_places, len(self.stages)
+        first, n_own = self.first_places, len(self.stages)
         place: Ints = first[np.minimum(walk.route, n_own)] + np.maximum(walk.route - n_own, 0)
         if walk.node is not None:
             place += np.where(walk.route < n_own, walk.node, 0)
@@ -363,7 +367,7 @@ class Chain(BuyingMixin):
     @cached_property
     def bought_by_place(self) -> Bools:
         """Columns that a row holds once answered at each place: (n_places, n_features); the last is the full model."""
-        n_own, first, prices = len(self.stages), self._first_places, self.price_list
+        n_own, first, prices = len(self.stages), self.first_places, self.price_list
         inner = None if self.behind is None else self.behind.bought_by_place
         n_behind = 1 if inner is None else len(inner)
         bought = np.zeros((first[-1] + n_behind, prices.n_features), dtype=bool)
@@ -403,6 +407,20 @@ class Chain(BuyingMixin):
         used = self.bought_by_place[self.places(walk)]
         amounts = amounts_of(prices, reader, walk.rows, used, self.names)
         return prices.cost_of_rows(used, walk.route == self.n_stages, amounts)
+
+    @cached_property
+    def by_resource(self) -> "tuple[Chain, ...]":
+        """The chain with the prices of each of several resources, which bills its rows in them."""
+        resources = self.price_list.resources
+        return () if resources is None else tuple(map(self._in_prices, resources.lists))
+
+    def _in_prices(self, price_list: PriceList) -> "Chain":
+        full = self.full if self.behind is None else self.behind._in_prices(price_list)
+        return replace(self, full=full, price_list=price_list)
+
+    def costs(self, reader: Reader, walk: Walk) -> Floats:
+        """Cost of each row of a walk in each of several resources, shape (n_rows, n_resources)."""
+        return np.column_stack([chain.spent(reader, walk) for chain in self.by_resource])
 
     def walks_by_stage(self, reader: Reader) -> list[Walk]:
         """Walks in which all rows end at a stage, one for each stage of all chains, without scores."""
@@ -480,7 +498,10 @@ class Chain(BuyingMixin):
 
     def receipt(self, reader: PurchaseReader, rows: Ints) -> Receipt:
         """Receipt of some rows whose features are bought."""
-        walk, outputs = self.answered(reader, self.walk(reader, rows))
+        reader.visited = {}
+        walk = self.walk(reader, rows)
+        order, propensity = purchases_of(self, reader, walk)
+        walk, outputs = self.answered(reader, walk)
         route = walk.route
         answer, probability = self.task.answers(outputs), self.task.confidence(outputs)
         unanswered = route < 0
@@ -491,6 +512,7 @@ class Chain(BuyingMixin):
             answer[unanswered] = None if len(self.task.classes) else np.nan
         ledger = reader.ledger or Ledger("raise")
         bought, failed = reader.cells(rows)
+        order[~bought], propensity[~bought] = 0, 1.0
         return Receipt(
             answer,
             probability,
@@ -502,16 +524,20 @@ class Chain(BuyingMixin):
             np.array([ledger.reasons.get(row) for row in rows.tolist()], dtype=object),
             self.names or tuple(range(self.price_list.n_features)),
             np.isin(rows, list(ledger.full_failed)),
+            reader.delivered(rows),
+            order,
+            propensity,
         )
 
     def route(self, X: Any, row_key: Any = None) -> Ints:
         """Stage that answers each row; ``n_stages`` means the full model, which is not called."""
         return self.walk(self.reader(X, row_key)).route
 
-    def cost(self, X: Any, row_key: Any = None) -> Floats:
-        """Cost of each row. The full model is not called."""
+    def cost(self, X: Any, row_key: Any = None) -> Any:
+        """Cost of each row; of several resources a data frame. The full model is not called."""
         reader = self.reader(X, row_key)
-        return self.spent(reader, self.walk(reader))
+        walk, resources = self.walk(reader), self.price_list.resources
+        return self.spent(reader, walk) if resources is None else resources.named(self.costs(reader, walk))
 
     def predict_proba(self, X: Any, row_key: Any = None) -> Floats:
         """Probabilities of all classes, shape (n_samples, n_classes)."""
@@ -545,8 +571,11 @@ class StageView:
         Probability of that answer, by the stage.
     gate, threshold : float
         The row went on iff its gate score exceeded the threshold.
-    point : {"", "cheaper", "dearer"}
-        Operating point that decided, where two are mixed of which only one sends the row on: its key follows this one.
+    point : {"", "cheaper", "dearer", "explores", "explored"}
+        What decided besides the gate: the one of two mixed operating points that the key of the row follows, where only
+        one of them sends the row on; or that the key is drawn to explore, and goes on, or got where it was drawn to.
+    costs : dict of str to float, optional
+        Cost by then in each of several resources; ``cost`` is then their sum at the exchange rates of the fit.
     """
 
     bought: tuple[str, ...]
@@ -556,11 +585,12 @@ class StageView:
     gate: float
     threshold: float
     point: str = ""
+    costs: dict[str, float] | None = None
 
     @property
     def goes_on(self) -> bool:
         """True if the row was sent on from this stage."""
-        return self.gate > self.threshold
+        return self.point == "explores" or (self.gate > self.threshold and self.point != "explored")
 
 
 @dataclass(frozen=True)
@@ -577,6 +607,8 @@ class Explanation:
         The answer and its probability.
     cost, saved : float
         Cost of the row, and by how much less it is than that of the full model alone.
+    costs, savings : dict of str to float, optional
+        The same in each of several resources.
     """
 
     stages: tuple[StageView, ...]
@@ -585,6 +617,8 @@ class Explanation:
     probability: float
     cost: float
     saved: float
+    costs: dict[str, float] | None = None
+    savings: dict[str, float] | None = None
 
     @property
     def bought(self) -> tuple[str, ...]:
@@ -597,13 +631,23 @@ class Explanation:
         for entry in (entries, *entries["stages"]):
             if np.isnan(entry["probability"]):
                 del entry["probability"]
-        for stage in entries["stages"]:
+        for entry in (entries, *entries["stages"]):
+            for name in ("costs", "savings"):
+                if entry.get(name, 0) is None:
+                    del entry[name]
+        for stage, view in zip(entries["stages"], self.stages, strict=True):
             if not stage["point"]:
                 del stage["point"]
-            stage["goes_on"] = stage["gate"] > stage["threshold"]
+            stage["goes_on"] = view.goes_on
             if np.isinf(stage["threshold"]):
                 stage["threshold"] = str(stage["threshold"])
         return entries
+
+    @property
+    def _saved_text(self) -> str:
+        if self.savings is not None:
+            return f"{costs_text(self.savings)} less than the full model"
+        return f"{abs(self.saved):g} {'less' if self.saved >= 0 else 'more'} than the full model"
 
     def __str__(self) -> str:
         lines = []
@@ -612,15 +656,17 @@ class Explanation:
             why = decision_text(stage.probability, goes_on=stage.goes_on, point=stage.point)
             answer = answer_text(stage.answer, stage.probability)
             then = "goes on" if stage.goes_on else "stops"
-            lines.append(f"stage {number}: {names} (paid {stage.cost:g}); {answer}; {why}, {then}")
+            lines.append(f"stage {number}: {names} (paid {paid_text(stage)}); {answer}; {why}, {then}")
         if self.asked_full:
             answer = answer_text(self.answer, self.probability)
-            lines.append(f"full model: all that it reads (paid {self.cost:g}); {answer}")
-        less = "less than" if self.saved >= 0 else "more than"
-        lines.append(
-            f"answered {answer_text(self.answer)} for {self.cost:g}, {abs(self.saved):g} {less} the full model"
-        )
+            lines.append(f"full model: all that it reads (paid {paid_text(self)}); {answer}")
+        lines.append(f"answered {answer_text(self.answer)} for {paid_text(self)}, {self._saved_text}")
         return "\n".join(lines)
+
+
+def paid_text(view: "StageView | Explanation") -> str:
+    """A cost in words, by resource where there are several."""
+    return f"{view.cost:g}" if view.costs is None else costs_text(view.costs)
 
 
 def explain_rows(chain: Chain, reader: Reader, names: Sequence[str]) -> list[Explanation]:
@@ -633,7 +679,12 @@ def explain_rows(chain: Chain, reader: Reader, names: Sequence[str]) -> list[Exp
     views: list[list[StageView]] = [[] for _ in range(len(walk.route))]
     cost, total = _costs(chain, reader, len(walk.route))
     held = np.zeros((len(walk.route), chain.price_list.n_features), dtype=bool)
-    _add_views(views, chain, reader, walk, held, names, cost, 0)
+    resources, walks = chain.price_list.resources, chain.walks_by_stage(reader)
+    by_resource, costs, most = [], np.empty(0), np.empty(0)
+    if resources is not None:
+        by_resource = [chain.costs(reader, to_stage) for to_stage in walks]
+        costs, most = chain.costs(reader, walk), np.array([each.cost_of_full for each in resources.lists])
+    _add_views(views, chain, reader, walk, held, names, (cost, by_resource, resources), 0)
     return [
         Explanation(
             tuple(views[row]),
@@ -642,6 +693,8 @@ def explain_rows(chain: Chain, reader: Reader, names: Sequence[str]) -> list[Exp
             float(probability[row]),
             float(spent[row]),
             float(total[row]) - float(spent[row]),
+            None if resources is None else resources.named(costs[row]),
+            None if resources is None else resources.named(most - costs[row]),
         )
         for row in range(len(walk.route))
     ]
@@ -667,34 +720,36 @@ def _add_views(
     walk: Walk,
     held: Bools,
     names: Sequence[str],
-    cost: Sequence[Floats],
+    paid: tuple[Sequence[Floats], Sequence[Floats], Resources | None],
     first: int,
 ) -> None:
     """Add the stages of one chain, and of the chain behind it, to the explanations; stages count from ``first``.
 
     ``held`` marks the columns that each row holds, and is updated.
     """
-    policy, task, rows = chain.policy, chain.task, walk.rows
-    follows = np.zeros(len(rows), dtype=bool)
+    policy, task, rows, (cost, costs, resources) = chain.policy, chain.task, walk.rows, paid
+    follows = np.full(len(rows), policy.lower)
     node = np.zeros(len(rows), dtype=np.intp)
     for place, stage in enumerate(chain.stages):
         visitors: Ints = np.flatnonzero(walk.route >= first + place)
         if not len(visitors):
             break
         if place == policy.parting:
-            follows[visitors] = policy.follows_upper(reader.keys(rows[visitors]))
+            follows[visitors] = policy.follows(reader.keys(rows[visitors]))
         visit, gate = (reader.visited or {})[id(stage)]
         at_node = node[visitors]
         node[visitors] = 0 if visit.turn is None else visit.turn
         outputs = task.outputs(visit.scores)
         answers, sure = task.answers(outputs).tolist(), task.confidence(outputs)
-        upper = follows[visitors]
-        thresholds = np.broadcast_to(policy.thresholds_at(place, upper), len(visitors))
+        followed = follows[visitors]
+        thresholds = np.broadcast_to(policy.thresholds_at(place, followed), len(visitors))
         at = first + place
         columns_of = [node.columns for node in nodes_of(stage)]
         for number, row in enumerate(rows[visitors]):
             columns = columns_of[at_node[number] if len(columns_of) > 1 else 0]
             new, held[row, columns] = columns[~held[row, columns]], True
+            gates = [*(view.gate for view in views[row][first:]), float(gate[number])]
+            key = reader.keys(rows[visitors[[number]]])
             views[row].append(
                 StageView(
                     tuple(str(names[column]) for column in new),
@@ -703,10 +758,11 @@ def _add_views(
                     float(sure[number]),
                     float(gate[number]),
                     float(thresholds[number]),
-                    policy.deciding_point(place, gate[number], follows_upper=bool(upper[number])),
+                    policy.reason(gates, key, int(followed[number])),
+                    None if resources is None else resources.named(costs[at][row]),
                 )
             )
     if chain.behind and walk.behind is not None:
         n_before = first + chain.n_own_stages
         inner = replace(walk.behind, route=walk.behind.route + n_before)
-        _add_views(views, chain.behind, reader, inner, held, names, cost, n_before)
+        _add_views(views, chain.behind, reader, inner, held, names, paid, n_before)

@@ -7,6 +7,7 @@ column that was not given yet is a purchase that failed; that of a router is in 
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -189,12 +190,17 @@ class ChainSession(Session):
         chain, total = self._chain, 0.0
         column = find_column(name, chain.names, chain.price_list.n_features, "propensity")
         policy = chain.policy
-        for weight, point in ((1.0 - policy.share, policy.lower), (policy.share, policy.upper)):
+        for weight, point in policy.in_force:
             source = _GivenCells(self._source.cells)
             reader = chain.buying(source, Ledger("answer"), key_words([self.key], "key"))
-            asks_full = chain.at(policy.at(point)).walk(reader).route[0] == chain.n_stages
-            read_by_full = chain.price_list.read_by_full.tolist() if asks_full else ()
-            total += weight * (column in source.asked or column in read_by_full)
+            stop = int(chain.at(replace(policy.at(point), explore=0.0)).walk(reader).route[0])
+            read_by_full = chain.price_list.read_by_full.tolist() if stop == chain.n_stages else ()
+            if column in source.asked or column in read_by_full:
+                total += weight
+            elif policy.explore and not source.lacking and 0 <= stop < chain.n_own_stages:
+                bought = chain.bought_by_place[chain.first_places, column]
+                if bought.any():
+                    total += weight * policy.at(point).reached(int(bought.argmax()), np.full((1, 2), stop))[0]
         return total
 
     def _lines(self) -> list[str]:
@@ -251,9 +257,9 @@ class ChainSession(Session):
             chain, place = chain.behind, place - chain.n_own_stages
         point = ""
         if 0 <= place < chain.n_own_stages:
-            _, gate = visited[id(chain.stages[place])]
-            follows_upper = bool(chain.policy.follows_upper(self._reader.keys(_ROW))[0])
-            point = chain.policy.deciding_point(place, float(gate[0]), follows_upper=follows_upper)
+            gates = [float(visited[id(stage)][1][0]) for stage in chain.stages[: place + 1]]
+            key = self._reader.keys(_ROW)
+            point = chain.policy.reason(gates, key, int(chain.policy.follows(key)[0]))
         return decision_text(self.probability, goes_on=goes_on, point=point)
 
     def _name_of(self, columns: Sequence[int]) -> str:

@@ -99,7 +99,8 @@ class _ActiveRows:
     rows: Ints
     carried: Floats
     latest: Floats
-    follows_upper: Bools
+    follows: Ints
+    explores_to: Ints
     node: Ints | None
 
     def only(self, kept: Bools) -> "_ActiveRows":
@@ -175,7 +176,8 @@ class Walker:
 
     def walk(self, reader: Reader, rows: Ints, policy: Policy) -> Walk:
         """Route rows by a policy; the route of rows that pass all stages is the number of stages."""
-        if len(rows) == 1 and reader.is_at_hand and reader.visited is None and self.legs:
+        is_at_hand = reader.is_at_hand and reader.visited is None and not policy.explore
+        if len(rows) == 1 and is_at_hand and self.legs:
             # Several stages at a time.
             numbers, carried = reader.block(rows, np.arange(self.n_features)), self.carried_at_start(1)
             stop, gate, score = route_row(self.legs, numbers, carried, policy, lambda: reader.keys(rows))
@@ -183,11 +185,13 @@ class Walker:
             return Walk(rows, np.array([stop]), score)
         n_rows = len(rows)
         route = np.full(n_rows, len(self.stages), dtype=np.intp)
-        scores, follows = np.zeros((n_rows, self.task.n_scores)), np.zeros(n_rows, dtype=bool)
+        scores, follows = np.zeros((n_rows, self.task.n_scores)), np.full(n_rows, policy.lower)
         # In a chain with forks: the current node of a row, and the last one that scored it.
         last_node = np.zeros(n_rows, dtype=np.intp) if self.has_forks else None
         node = None if last_node is None else last_node.copy()
-        active = _ActiveRows(np.arange(n_rows), rows, self.carried_at_start(n_rows), scores, follows, node)
+        explores_to = np.full(n_rows, -1, dtype=np.intp)  # known once a row would stop
+        start = np.arange(n_rows), rows, self.carried_at_start(n_rows), scores, follows, explores_to
+        active = _ActiveRows(*start, node)
 
         def forward(goes_on: Bools, place: int) -> _ActiveRows:
             """Rows that go on; the others stop at a place."""
@@ -209,8 +213,12 @@ class Walker:
                 last_node[active.places] = active.node
                 active.node = np.zeros_like(active.node) if visit.turn is None else visit.turn
             if place == policy.parting:
-                active.follows_upper = policy.follows_upper(reader.keys(active.rows))
-            goes_on = gate > policy.thresholds_at(place, active.follows_upper)
+                active.follows = policy.follows(reader.keys(active.rows))
+            goes_on = gate > policy.thresholds_at(place, active.follows)
+            if policy.explore:
+                stops = ~goes_on & (active.explores_to < 0)
+                active.explores_to[stops] = policy.explored_to(place, reader.keys(active.rows[stops]))
+                goes_on = np.where(active.explores_to < 0, goes_on, active.explores_to > place)
             if np.count_nonzero(goes_on) < len(goes_on):
                 active = forward(goes_on, place)
         scores[active.places] = active.latest
@@ -373,8 +381,8 @@ def route_row(
         gate, scores, carried = leg.visit(numbers, carried)
         place = first + _first_stop(gate, policy.thresholds[point, first:end])
         parts = first <= policy.parting <= min(place, end - 1)
-        if parts and policy.follows_upper(keys())[0]:
-            point = policy.upper
+        if parts and (follows := int(policy.follows(keys())[0])) != point:
+            point = follows
             place = first + _first_stop(gate, policy.thresholds[point, first:end])
         if place < end:
             last = slice(place - first, place - first + 1)

@@ -88,14 +88,27 @@ class Bought:
         Whether a row has the purchase that a column belongs to.
     propensity : ndarray of shape (n_rows, n_features), optional
         Probability with which a row bought it, given what it had bought before; None is estimated.
+    order : ndarray of shape (n_rows, n_features), optional
+        Number of the purchase of the row; None where purchases do not depend on each other.
     """
 
     cells: Bools
     propensity: Floats | None = None
+    order: Floats | None = None
 
-    def take(self, rows: Ints) -> "Bought":
-        """Some of the rows."""
-        return Bought(self.cells[rows], None if self.propensity is None else self.propensity[rows])
+    def chance_of(self, columns: Ints, group_of: Ints) -> Floats:
+        """Probability with which each row bought all of some columns, of the rows that did.
+
+        That of every purchase up to the last of them: a row that buys in an order has some only after others.
+        """
+        assert self.propensity is not None  # asked for where it is given
+        first = np.unique(group_of, return_index=True)[1]
+        has = np.isin(group_of[first], group_of[columns])[None, :] & self.cells[:, first]
+        if self.order is not None and len(columns):
+            last = np.max(np.where(self.cells, self.order, 0.0)[:, columns], axis=1)
+            has |= self.cells[:, first] & (self.order[:, first] < last[:, None])
+        chance: Floats = np.where(has, self.propensity[:, first], 1.0).prod(axis=1)
+        return chance
 
 
 # -- what users write ------------------------------------------------------------------------------
@@ -104,9 +117,10 @@ class Bought:
 def read_bought(bought: Any, propensity: Any, rows: TrainingRows, prices: PriceList) -> Bought | None:
     """What rows have bought, from a mask or ``"known"``; None where that is everything.
 
-    Columns of price zero are always at hand. A purchase of several columns is bought if one of them is.
+    Columns of price zero are always at hand. A purchase of several columns is bought if one of them is. Numbers above 1
+    say in which order a row bought: ``propensity`` is then multiplied along that order.
     """
-    n_given = len(rows.X if rows.every_row is None else rows.every_row)
+    n_given, order = len(rows.X if rows.every_row is None else rows.every_row), None
     if isinstance(bought, str):
         if bought != "known":
             raise InvalidInputError(
@@ -114,7 +128,12 @@ def read_bought(bought: Any, propensity: Any, rows: TrainingRows, prices: PriceL
             )
         cells = ~np.isnan(rows.X)
     else:
-        cells = _of_columns("bought", bought, n_given, rows, prices).astype(bool)[rows.positions]
+        order = _of_columns("bought", bought, n_given, rows, prices)[rows.positions]
+        if np.isnan(order).any() or np.any(order < 0):
+            raise InvalidInputError(
+                "bought must hold true and false, or the number of each purchase of a row, from 1, with 0 for none."
+            )
+        cells = order > 0
     n_groups = len(prices.prices)
     of_groups = np.zeros((len(cells), n_groups), dtype=bool)
     for column, group in enumerate(prices.group_of):
@@ -124,9 +143,11 @@ def read_bought(bought: Any, propensity: Any, rows: TrainingRows, prices: PriceL
     if propensity is not None:
         chances = _of_columns("propensity", propensity, n_given, rows, prices)[rows.positions]
         chances[:, prices.prices[prices.group_of] == 0.0] = 1.0
+        chances[~cells] = 1.0
     if of_groups.all():
         return None
-    result = Bought(of_groups[:, prices.group_of], chances)
+    is_in_order = order is not None and bool(np.any(order > 1))
+    result = Bought(of_groups[:, prices.group_of], chances, order if is_in_order else None)
     lacking = np.flatnonzero(~result.cells.any(axis=0))
     if len(lacking):
         raise InvalidInputError(
@@ -567,8 +588,7 @@ def _support(
         has_all: Bools = np.logical_and.reduce(bought.cells[:, columns], axis=1)
         holds[:, place] = has_all
         if bought.propensity is not None:
-            groups = np.unique(prices.group_of[columns], return_index=True)[1]
-            chance[:, place] = np.where(bought.cells, bought.propensity, 1.0)[:, columns[groups]].prod(axis=1)
+            chance[:, place] = bought.chance_of(columns, prices.group_of)
         elif not has_all.all():
             chance[:, place] = _estimated(known, has_all, rows.folds[:n_rows], is_class)
     return holds, np.maximum(chance, _LEAST_PROPENSITY)

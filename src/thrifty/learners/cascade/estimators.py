@@ -9,9 +9,10 @@ from typing import Any, Self, get_args
 import numpy as np
 
 from thrifty.arrays import Floats
+from thrifty.engine.evidence.budgets import within_budget, within_budgets
 from thrifty.engine.evidence.collect import training_fingerprints
 from thrifty.engine.evidence.measures import check_floors, recalls_at, with_classes, within_floors
-from thrifty.engine.evidence.thresholds import measured, with_points_between
+from thrifty.engine.evidence.thresholds import exploring, measured, with_points_between
 from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, held_out_rows
 from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.table.columns import column_types
@@ -29,7 +30,7 @@ from thrifty.errors import (
 )
 from thrifty.learners.cascade.bought import completed, read_bought, warn_if_blanks_tell, with_support
 from thrifty.learners.cascade.evaluation import BEYOND_DOUBT, compare
-from thrifty.learners.cascade.learn import LearnedCascade, learn_cascade, n_repeats_for
+from thrifty.learners.cascade.learn import LearnedCascade, best_at_rates, learn_cascade, n_repeats_for
 from thrifty.learners.cascade.plan import find_plans
 from thrifty.learners.cascade.problem import (
     CAPACITIES,
@@ -127,12 +128,13 @@ class BudgetedCascade(ChainEstimator):
     _accepts_missing = True
     _accepts_sparse = False
     _accepts_levels = True
+    _accepts_resources = True
 
     full: Any = None
     _: KW_ONLY
     feature_costs: Any = None
     prices: Any = None
-    budget: float | None = None
+    budget: Any = None
     stages: StageOptions | None = None
     cv: Any = 4
     n_jobs: int | None = None
@@ -171,8 +173,9 @@ class BudgetedCascade(ChainEstimator):
             Weights; a row of weight zero is left out. Whole numbers count rows: weight two is that row given twice.
             Others are relative: multiplied by one number, they change nothing.
         bought : array or data frame of shape (n_samples, n_features) or (n_samples, n_purchases), or "known", optional
-            Which cells were bought; "known" are those that are not blank. The fit ignores what the others
-            hold, and completes them. None takes a blank for the answer of a purchase, which new rows will give again.
+            Which cells were bought, or, as in ``Receipts``, the number of each purchase of a row, 0 for none;
+            "known" are those that are not blank. The fit ignores what the others hold, and completes them. None takes a
+            blank for the answer of a purchase, which new rows will give again.
         propensity : array or data frame of the same shape, optional
             Probability with which a row bought what it has, given what it had bought before. None estimates it.
         progress : callable, optional
@@ -201,7 +204,9 @@ class BudgetedCascade(ChainEstimator):
         """
         self._check_parameters()
         options = self.stages or StageOptions()
-        budget = None if self.budget is None else check_amount("budget", self.budget)
+        budget = self.budget
+        if budget is not None and not isinstance(budget, Mapping):
+            budget = check_amount("budget", budget)
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
             rows = check_training_rows(self, X, y, sample_weight, self.cv, seed, completes=bought is not None)
@@ -214,6 +219,14 @@ class BudgetedCascade(ChainEstimator):
                 rows = rows.with_enough_folds()
             prices = self._price_list(rows)
             check_spending(prices, budget)
+            resources, limits = prices.resources, None
+            if resources is not None and budget is not None:
+                limits = resources.limits(resources.check_budget("budget", budget))
+            if resources is not None and bought is not None:
+                raise InvalidInputError(
+                    f"bought= takes prices in one resource; these are in {', '.join(resources.names)}. Fit complete "
+                    f"rows, or give the prices of one resource."
+                )
             if bought is None:
                 warn_if_blanks_tell(rows, prices)
             purchased = None if bought is None else read_bought(bought, propensity, rows, prices)
@@ -236,7 +249,8 @@ class BudgetedCascade(ChainEstimator):
                 n_stages=options.max_stages,
                 structure="line" if purchased else options.structure,  # type: ignore[arg-type]  # checked
                 max_bytes=options.max_bytes,
-                budget=budget,
+                budget=budget if limits is None else 1.0,
+                limits=limits,
                 # Folds of the user's splitter are not reassigned: they may keep related rows together.
                 n_repeats=n_repeats_for(rows.task, len(rows.y)) if isinstance(self.cv, Integral) else 1,
                 n_threads=threads_of(self.n_jobs),
@@ -253,6 +267,11 @@ class BudgetedCascade(ChainEstimator):
             if isinstance(link, Chain):
                 behind = NextChainRoutes(link.places(link.walk(rows.table)), link.bought_by_place)
             learned = learn_cascade(problem.with_full(cross_fitted.scores, behind), comparison)
+            if limits is not None:
+                others = [
+                    problem.with_full(cross_fitted.scores, behind) for problem in problem.at_other_rates()
+                ]
+                learned, prices = best_at_rates(learned, prices, others, budget)
             is_held_out = rows.folds >= 0
             held_out = replace(cross_fitted, outputs=cross_fitted.outputs[is_held_out])
             _warn_if_full_is_worse(learned, held_out, rows.take(np.flatnonzero(is_held_out)))
@@ -356,13 +375,15 @@ def check_sizes(sizes: Any, n_rows: int = 0, *, is_slow: bool = False) -> tuple[
     )
 
 
-def check_spending(prices: PriceList, budget: float | None) -> None:
+def check_spending(prices: PriceList, budget: Any) -> None:
     """Refuse, before anything is learned, prices of zero and a budget that no first purchase fits into."""
     if prices.cost_of_everything == 0.0:
         raise InvalidInputError(
             "the prices of all features and of the full model are zero, so there is nothing to save: use the full "
             "model for every row. Give a price to at least one feature, or to the full model."
         )
+    if prices.resources is not None:
+        return  # refused with the nearest budgets that can be met
     cheapest = float(prices.prices.min())
     if budget is not None and budget < cheapest:
         raise InvalidParameterError(
@@ -430,8 +451,8 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         All prices, instead of ``feature_costs``: those of columns, groups, discounts, prices that differ by row,
         the price of a call of the full model and the columns that it reads; see ``thrifty.Prices``. A path is a CSV or
         JSON file of prices.
-    budget : float, optional
-        Mean spend per row.
+    budget : float, or dict of resource to float, optional
+        Mean spend per row; where prices are in several resources, of some of them or all.
     stages : StageOptions, optional
         Number, size and order of the stages; see ``thrifty.StageOptions``.
     cv : int, splitter or iterable, default=4
@@ -517,6 +538,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         max_loss: float | Mapping[Any, float] | None = None,
         min_recall: Mapping[Any, float] | None = None,
         mix: bool = True,
+        explore: float = 0.0,
     ) -> Self:
         """Return the same fit at another operating point, by the rows of the fit; nothing is refitted.
 
@@ -535,7 +557,23 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             Whether the keys of rows may decide between two points, so that the whole budget is spent: among rows of
             equal gate scores, or among more where that scores higher or ``min_recall`` needs it. Without, it is the
             dearest point within the budget, or the best one that reaches the floors.
+        explore : float, default=0.0
+            Share of the rows that go on buying beyond their stop, to a later place that their key draws, and are
+            answered there. What they pay counts in the budget. A fit can learn from the receipts (``bought=``).
         """
+        if explore:
+            if budget is None or min_recall is not None or max_loss is not None:
+                raise InvalidParameterError(
+                    "explore", f"must be given with a budget, and nothing else; got {explore!r}."
+                )
+            other = self._without_certificate()
+            policy, evidence = exploring(self._learned.policy, self._evidence(), explore)
+            if (resources := self._resources) is not None:
+                wanted = resources.check_budget("budget", budget)
+                other._mix(within_budgets(policy, resources, wanted, mix=mix))
+            else:
+                other._mix(within_budget(policy, check_amount("budget", budget), evidence, mix=mix))
+            return other
         if min_recall is None:
             return super().at(budget=budget, max_loss=max_loss, mix=mix)
         if max_loss is not None:

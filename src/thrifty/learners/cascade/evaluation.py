@@ -69,6 +69,8 @@ class StageScores:
         Cost of rows at each stage and, last, at the full model.
     sets : sequence of ndarray, optional
         As of ``Candidate``.
+    by_resource : ndarray of shape (n_stages + 1, n_resources) or (n_rows, n_stages + 1, n_resources), optional
+        Costs in each of several resources.
     """
 
     out_of_fold: Floats
@@ -76,6 +78,7 @@ class StageScores:
     ratio: Floats
     costs: Floats
     sets: Sequence[Ints] | None = None
+    by_resource: Floats | None = None
 
     def take(self, rows: Ints) -> "StageScores":
         """Some of the rows."""
@@ -84,6 +87,9 @@ class StageScores:
             out_of_fold=self.out_of_fold[rows],
             tied=self.tied[rows],
             costs=self.costs if self.costs.ndim == 1 else self.costs[rows],
+            by_resource=self.by_resource
+            if self.by_resource is None or self.by_resource.ndim == 2
+            else self.by_resource[rows],
         )
 
 
@@ -182,6 +188,7 @@ def evaluate_stages(problem: AnsweredProblem, stages: StageScores) -> Candidate:
     served_scores = scores_on_served_scale(task, stages, calibrations, scores)
     gate = np.column_stack([task.uncertainty(served_scores[:, stage]) for stage in range(scores.shape[1])])
     evidence = replace(evidence, gate=gate, full_quality=full_quality, full_scores=problem.full_scores)
+    evidence = replace(evidence, costs=stages.by_resource)
     n_tied = stages.tied.shape[1]
     return Candidate(evidence, loss, calibrations, blend, served_scores, sets=stages.sets, n_tied=n_tied)
 

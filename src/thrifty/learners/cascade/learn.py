@@ -4,7 +4,7 @@ Every model is evaluated on rows that it has not seen. What does not depend on t
 ensembles, held-out scores) is computed once; operating points then take sorts and running sums.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -12,12 +12,15 @@ from itertools import pairwise
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
+from thrifty.engine.evidence.budgets import within_budgets
 from thrifty.engine.evidence.collect import in_form_of_task
 from thrifty.engine.evidence.evidence import Evidence
-from thrifty.engine.evidence.thresholds import StoppingRules, measured, sweep_prices
+from thrifty.engine.evidence.thresholds import StoppingRules, measured, sweep_prices, sweep_rates
+from thrifty.engine.prices.billing import PriceList, Resources
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.trees import TreeEnsemble
 from thrifty.engine.walk.policy import Policy, route_by
+from thrifty.errors import InvalidParameterError
 from thrifty.learners.cascade.evaluation import (
     CLEARLY_BETTER,
     LEVEL,
@@ -109,7 +112,7 @@ def learn_cascade(problem: AnsweredProblem, comparison: PlanComparison | None = 
     else:
         learned = _with_operating_points(problem.evaluated, plan, *tree)
     learned = replace(learned, policy=measured(learned.policy, learned.evidence))
-    if problem.task.mistake_price is None:
+    if not has_one_unit(problem):
         learned = replace(learned, default_point=most_accurate_point(learned.evidence))
     return learned
 
@@ -170,7 +173,14 @@ class _Jobs:
         ratio = overconfidence_ratio(trees.mean_margin, margin)
         n_tied = n_tied_stages(problem, sets)
         tied = StagedTrees(trees.base, trees.sets[:n_tied], trees.parts[:n_tied]).scores(problem.table)
-        stage_scores = StageScores(scores, tied, ratio=ratio, costs=problem.costs(sets), sets=sets)
+        stage_scores = StageScores(
+            scores,
+            tied,
+            ratio=ratio,
+            costs=problem.costs(sets),
+            sets=sets,
+            by_resource=problem.by_resource(lambda of_one: of_one.costs(sets)),
+        )
         return GrownLine(trees, parts[0].n_trees, stage_scores)
 
 
@@ -232,6 +242,7 @@ def _repeat_cross_validation(
         out_of_fold=np.concatenate(scores),
         tied=np.tile(line.scores.tied, (n_repeats, 1, 1)),
         costs=repeated.costs(plan.sets),
+        by_resource=repeated.by_resource(lambda of_one: of_one.costs(plan.sets)),
     )
     return repeated, of_rows
 
@@ -264,9 +275,11 @@ def _with_operating_points(
     if task.query_of(problem.y) is not None:
         ranked = replace(evidence, full_quality=problem.full_scores[:, 0])
         of_queries = in_form_of_task(task, ranked, problem.y)
-    policy = sweep_prices(evidence, loss, task.expected_quality(loss), of_queries=of_queries)
+    sweep = sweep_prices if evidence.costs is None else sweep_rates
+    policy = sweep(evidence, loss, task.expected_quality(loss), of_queries=of_queries)
     points, default_point = policy.thresholds, 0
-    if task.mistake_price is not None:
+    if has_one_unit(problem):
+        assert task.mistake_price is not None
         # Where tests and mistakes are paid in the same unit, one price is right: one for one. The point is taken by
         # expected quality, as thresholds are: by labels, the luckiest of many points would look best.
         least_total = StoppingRules(evidence, loss).at(1.0 / task.mistake_price)
@@ -282,6 +295,50 @@ def _with_operating_points(
         gates=None if candidate.grow_gates is None else candidate.grow_gates(),
         default_point=default_point,
     )
+
+
+def best_at_rates(
+    learned: LearnedCascade, prices: PriceList, others: Sequence[AnsweredProblem], budget: Mapping[str, float]
+) -> tuple[LearnedCascade, PriceList]:
+    """The cascade that scores highest within the budgets of several resources, and its price list.
+
+    Others, learned at other exchange rates, buy in other orders; one of them is taken where it is ahead by more than
+    noise, row by row.
+    """
+    resources = prices.resources
+    assert resources is not None  # there are several
+    best = learned, prices, 0.0
+    first = _quality_within(learned, resources, budget)
+    for problem in others:
+        other = learn_cascade(problem)
+        quality = _quality_within(other, resources, budget)
+        if quality is None:
+            continue
+        weight = other.evidence.weights
+        lead = np.inf if first is None else compare(quality, first, weight)
+        if best[2] < lead and lead > LEVEL:
+            best = other, problem.price_list, lead
+    return best[:2]
+
+
+def _quality_within(
+    learned: LearnedCascade, resources: Resources, budget: Mapping[str, float]
+) -> Floats | None:
+    """Quality of each held-out row at the mix that keeps to the budgets; None where none does."""
+    try:
+        policy = within_budgets(learned.policy, resources, budget)
+    except InvalidParameterError:
+        return None
+    of_points = (
+        share * np.asarray(learned.evidence.at_point(policy.thresholds[point])[2], dtype=np.float64)
+        for share, point in policy.in_force
+    )
+    return np.sum(list(of_points), axis=0)
+
+
+def has_one_unit(problem: AnsweredProblem) -> bool:
+    """True if mistakes have prices in the unit of the purchases."""
+    return problem.task.mistake_price is not None and problem.price_list.resources is None
 
 
 def most_accurate_point(evidence: Evidence) -> int:
@@ -369,7 +426,9 @@ def without_idle_stages(learned: LearnedCascade, problem: AnsweredProblem) -> Le
         staged=StagedTrees(staged.base, tuple(sets), tuple(parts)),
         calibrations=[learned.calibrations[stage] for stage in kept],
         policy=replace(learned.policy, thresholds=thresholds),
-        evidence=learned.evidence.keep_stages(kept, points[:, kept], problem.costs(sets)),
+        evidence=learned.evidence.keep_stages(
+            kept, points[:, kept], problem.costs(sets), problem.by_resource(lambda of_one: of_one.costs(sets))
+        ),
         gates=None if learned.gates is None else tuple(learned.gates[stage] for stage in kept),
     )
 
@@ -394,6 +453,7 @@ def best_tree(
         served[:, None][:, : n_tied_stages(problem, tree.sets[0])],
         ratio=np.ones(node.shape[1]),
         costs=problem.costs_at(tree.sets, node),
+        by_resource=problem.by_resource(lambda of_one: of_one.costs_at(tree.sets, node)),
     )
     evaluated = evaluate_stages(problem, scores)
     if not is_wanted and compare_over_budgets(problem, evaluated, candidate) <= CLEARLY_BETTER:

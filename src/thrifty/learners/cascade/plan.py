@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from thrifty.arrays import Floats, Ints
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.learners.cascade.evaluation import (
     BEYOND_DOUBT,
     CLEARLY_BETTER,
@@ -149,23 +149,24 @@ def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
     with workers(problem.n_threads) as pool:
         jobs = {name: pool.submit(find, learner) for name, find in ways.items()}
         for name, job in jobs.items():
-            orders[name] = _first_within(learner, learner.chance_last(job.result()), problem.budget)
+            orders[name] = _first_within(learner, learner.chance_last(job.result()), problem.affordable)
             problem.progress("finding orders", len(orders), len(jobs))
     if problem.n_rows >= COMPARISON_ROWS:
         by_effects = by_code_effects(learner, list(orders.values()), problem.budget)
-        orders |= {} if by_effects is None else {EFFECTS: _first_within(learner, by_effects, problem.budget)}
+        orders |= (
+            {} if by_effects is None else {EFFECTS: _first_within(learner, by_effects, problem.affordable)}
+        )
     return orders | _cheap_first(problem, learner, orders)
 
 
-def _first_within(learner: Learner, order: Ints, limit: float | None) -> Ints:
-    """Begin with a purchase that costs at most ``limit``, where nothing is free: every row makes the first one.
+def _first_within(learner: Learner, order: Ints, affordable: Bools | None) -> Ints:
+    """Begin with an affordable purchase, where nothing is free: every row makes the first one.
 
-    Where the order begins with a dearer one, it is that of the largest gain per price among those of that price.
+    Where the order begins with a dearer one, it is that of the largest gain per price among the affordable ones.
     """
-    prices = learner.price_list.prices
-    if limit is None or (prices == 0).any() or not len(order) or prices[order[0]] <= limit:
+    if affordable is None or not len(order) or affordable[order[0]]:
         return order
-    within = np.sort(order[prices[order] <= limit])
+    within = np.sort(order[affordable[order]])
     if not len(within):
         return order
     first = within[np.argmax(learner.gain_per_price(within))]
@@ -333,7 +334,8 @@ def nested_scores(
     """
     if problem.n_rows >= COMPARISON_ROWS:
         return None
-    prices, first_price = problem.price_list.prices, float(problem.price_list.prices[plan.order[:1]].sum())
+    prices = problem.price_list.prices
+    affordable = None if (prices == 0).any() else prices <= prices[plan.order[:1]].sum()
     nested = np.empty_like(scores.out_of_fold)
     costs = np.empty((problem.n_rows, len(plan.sets) + 1))
 
@@ -344,7 +346,7 @@ def nested_scores(
         if plan.name == CHEAP_FIRST:
             order = _by_price(order, learner, float(prices[order[0]]) / 2)
         # Costs are comparable only where the first purchase is as cheap as that of the plan.
-        sets = problem.plan(plan.name, _first_within(learner, order, first_price), plan.boosting).sets
+        sets = problem.plan(plan.name, _first_within(learner, order, affordable), plan.boosting).sets
         nested[fold] = score_fold(problem, fold, sets, plan.boosting, n_trees).scores
         costs[fold] = np.broadcast_to(problem.costs(sets), costs.shape)[fold]
 

@@ -1,6 +1,6 @@
 """Rows and settings of the learning of a cascade, and plans: an order of purchases with the stages along it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Literal
@@ -53,6 +53,9 @@ merged bins (``benchmarks/small_budgets.py``), and expected scores are not corre
 SEARCH_ROWS = 6_000
 """Rows on which trees are grown that are many: those of every purchase in a search, or of every stage and fold
 (no command chose it)."""
+
+MAIN_WEIGHT = 5.0
+"""Weight of one of several resources against each other one, at the other exchange rates (no command chose it)."""
 
 EVALUATION_FOLDS, EVALUATION_SEED = 4, 500
 """Folds by which gates, blends and comparisons are cross-fitted where only some of the rows are held out."""
@@ -130,6 +133,8 @@ class CascadeProblem(TrainingSet):
         Bytes that the trees of all stages may take in a file.
     budget : float, optional
         Wanted mean cost: every order begins with a purchase that it affords.
+    limits : ndarray of shape (n_resources,), optional
+        Wanted mean cost in each of several resources, infinite where any is.
     n_repeats : int
         Repeats of cross-validation, of which ``folds`` is the first.
     n_threads : int
@@ -146,6 +151,7 @@ class CascadeProblem(TrainingSet):
     structure: Structure = "line"
     max_bytes: int | None = None
     budget: float | None = None
+    limits: Floats | None = None
     n_repeats: int = 1
     n_threads: int = 1
     progress: Progress = silent
@@ -156,6 +162,27 @@ class CascadeProblem(TrainingSet):
         n_purchases = int((self.price_list.prices > 0).sum())
         n_purchases = min(n_purchases, max(MAX_PURCHASES, self.n_rows // 4))
         return stopping_places(n_purchases, MAX_STAGES if self.n_stages is None else self.n_stages)
+
+    @property
+    def affordable(self) -> Bools | None:
+        """Mask of the purchases that fit into the budget; None without one, or where something is free."""
+        prices, resources = self.price_list.prices, self.price_list.resources
+        if self.budget is None or (prices == 0).any():
+            return None
+        if resources is None or self.limits is None:
+            return prices <= self.budget
+        return np.all(
+            [each.prices <= most for each, most in zip(resources.lists, self.limits, strict=True)], axis=0
+        )
+
+    def at_other_rates(self) -> "list[CascadeProblem]":
+        """The problem at other exchange rates, at each of which one resource with a budget counts most."""
+        resources, limits = self.price_list.resources, self.limits
+        if resources is None or limits is None or np.isfinite(limits).sum() < 2:
+            return []
+        weights = 1.0 + (MAIN_WEIGHT - 1.0) * np.eye(len(limits))[np.isfinite(limits)]
+        rates = [resources.rates_for(limits, each) for each in weights]
+        return [replace(self, price_list=resources.at_rates(each)) for each in rates]
 
     def plan(self, name: str, order: Ints, boosting: Boosting) -> "Plan":
         """The plan of an order of purchases."""
@@ -222,6 +249,13 @@ class AnsweredProblem(CascadeProblem):
             paid[-1] = self.behind.cost(prices, sets[-1], amounts)
         # A place that buys nothing by row costs every row the same.
         return np.column_stack([np.broadcast_to(cost, len(amounts)) for cost in paid])
+
+    def by_resource(self, costs_of: Callable[["AnsweredProblem"], Floats]) -> Floats | None:
+        """Costs in each of several resources along the last axis; None where there is one."""
+        resources = self.price_list.resources
+        if resources is None:
+            return None
+        return np.stack([costs_of(replace(self, price_list=each)) for each in resources.lists], axis=-1)
 
     def costs_at(self, levels: Sequence[Sequence[Ints]], node: Ints) -> Floats:
         """The same for rows at nodes, by the columns of the nodes of each level: (n_rows, n_levels + 1)."""

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from thrifty._moved import FormerName
 from thrifty._version import __version__
 from thrifty.arrays import Floats, Ints, Labels
-from thrifty.engine.evidence.budgets import CostBounds, within_budget
+from thrifty.engine.evidence.budgets import CostBounds, certified_within, within_budget, within_budgets
 from thrifty.engine.evidence.certificate import Certificate, certify
 from thrifty.engine.evidence.collect import evidence_of, training_fingerprints
 from thrifty.engine.evidence.evidence import Evidence, Means
@@ -41,7 +41,7 @@ from thrifty.engine.plots import (
     purchased,
     shortened,
 )
-from thrifty.engine.prices.billing import PriceList, check_amount
+from thrifty.engine.prices.billing import PriceList, Resources, check_amount
 from thrifty.engine.prices.prices import Prices, check_price_list, resolve_prices
 from thrifty.engine.table.columns import Levels, has_dates
 from thrifty.engine.table.table import Table
@@ -50,7 +50,7 @@ from thrifty.engine.tasks.regression import RegressionTask, default_regressor, r
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.buying import BuyingMixin
 from thrifty.engine.walk.chain import Chain, Explanation, explain_rows
-from thrifty.engine.walk.policy import Policy, distinct_thresholds, route_by
+from thrifty.engine.walk.policy import Policy, distinct_thresholds, later_places, route_by
 from thrifty.engine.walk.stage import nodes_of
 from thrifty.errors import InvalidInputError, NothingSavedWarning, OtherVersionWarning
 from thrifty.learners.estimators.checks import check_goal, validated
@@ -80,6 +80,11 @@ def unwrap_chain(model: FullModel | Chain, prices: PriceList, task: Task) -> Ful
         raise InvalidInputError(
             "full is itself a chain, and its prices differ from those given here. One route has one price list: give "
             "both the same."
+        )
+    if inner.policy.explore:
+        raise InvalidInputError(
+            "full is itself a chain, and must not explore: the key of a row draws once how far it goes on. Take it "
+            "at(budget=...) without explore, and let the system in front of it explore."
         )
     return inner
 
@@ -150,6 +155,8 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
     _accepts_several = False
     # Whether text, categories and dates are read as they are.
     _accepts_levels = False
+    # Whether purchases may cost several resources.
+    _accepts_resources = False
     # Prices where neither ``feature_costs`` nor ``prices`` is given.
     _default_prices = Prices()
     _levels: Levels | None = None
@@ -181,10 +188,12 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         reader = self._reader(X, row_key)
         return self.chain_.walk(reader).route
 
-    def cost(self, X: Any, row_key: Any = None) -> Floats:
-        """Cost of each row. The full model is not called. ``row_key`` as in ``predict``."""
-        reader = self._reader(X, row_key)
-        return self.chain_.spent(reader, self.chain_.walk(reader))
+    def cost(self, X: Any, row_key: Any = None) -> Any:
+        """Cost of each row; of several resources a data frame with one column for each.
+
+        The full model is not called. ``row_key`` as in ``predict``.
+        """
+        return self.chain_.cost(self._reader(X, row_key))
 
     def _served(self) -> Chain:
         check_is_fitted(self)
@@ -208,9 +217,13 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         return Frontier.from_evidence([self._evidence()], task=self.chain_.task)
 
     @property
-    def expected_cost_(self) -> float:
-        """Mean cost of the operating point in force, on the rows of ``evidence_``."""
-        return self._expected()[0]
+    def expected_cost_(self) -> Any:
+        """Mean cost of the operating point in force, on the rows of ``evidence_``; of several resources a dict."""
+        resources = self._resources
+        if resources is None:
+            return self._expected()[0]
+        costs: dict[str, float] = resources.named(self.chain_.policy.expected_costs)
+        return costs
 
     @property
     def expected_score_(self) -> float:
@@ -224,25 +237,32 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
     @property
     def expected_score_interval_(self) -> tuple[float, float]:
         """95 % interval of the mean score of many new rows at the operating point in force."""
-        return score_interval(self._evidence(), self.chain_.policy, self.expected_score_, _LEVEL)
+        policy = self.chain_.policy
+        return score_interval(self._evidence().explored(policy.explore), policy, self.expected_score_, _LEVEL)
 
     @property
-    def expected_cost_interval_(self) -> tuple[float, float]:
-        """95 % interval of the mean cost of new rows at the operating point in force.
+    def expected_cost_interval_(self) -> Any:
+        """95 % interval of the mean cost of new rows at the operating point in force; of several resources a dict.
 
         From the rows of ``evidence_``, which were predicted by other copies of the stages than those that serve: the
         interval allows for that.
         """
         check_is_fitted(self)
-        evidence = self._evidence()
+        evidence = self._evidence().explored(self.chain_.policy.explore)
         folds = getattr(self, "cv", None)
         copies = int(folds) if isinstance(folds, Integral) else _USUAL_FOLDS
-        return CostBounds(evidence, evidence.n_units).interval(self.chain_.policy, _LEVEL, copies)
+        policy, resources = self.chain_.policy, self._resources
+        if resources is None:
+            return CostBounds(evidence, evidence.n_units).interval(policy, _LEVEL, copies)
+        return {
+            name: CostBounds(evidence.of_resource(k), evidence.n_units).interval(policy, _LEVEL, copies)
+            for k, name in enumerate(resources.names)
+        }
 
     def at(
         self,
         *,
-        budget: float | None = None,
+        budget: Any = None,
         max_loss: float | Mapping[Any, float] | None = None,
         mix: bool = True,
     ) -> Self:
@@ -252,7 +272,7 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
 
         Parameters
         ----------
-        budget : float, optional
+        budget : float, or dict of resource to float, optional
             Mean spend per row; less where more would not raise the expected score.
         max_loss : float, or dict of label to float, optional
             Largest share of all rows that is answered worse than by the full model; by label, of the rows of that
@@ -282,7 +302,7 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         y: Any,
         *,
         max_loss: float | Mapping[Any, float] | None = None,
-        budget: float | None = None,
+        budget: Any = None,
         confidence: float = 0.95,
         duplicates: str = "refuse",
         measure: str = "share",
@@ -301,8 +321,9 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         max_loss : float, or dict of label to float, optional
             What is to be shown against the full model: the share of answers that may be worse, or that of the rows of
             each class named; see ``thrifty.certify``.
-        budget : float, optional
-            What the mean cost of new rows is to be at most; instead of ``max_loss``.
+        budget : float, or dict of resource to float, optional
+            What the mean cost of new rows is to be at most; instead of ``max_loss``. Budgets of several resources are
+            all kept with the confidence asked for, without a correction for their number.
         confidence : float, default=0.95
             Probability with which it must hold.
         duplicates : {"refuse", "drop", "count"}, default="refuse"
@@ -320,7 +341,14 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         fitted_on, new = self._evidence(), evidence_of(self, self._reader(X), y)
         other = self._without_certificate()
         if "budget" in goal:
-            policy = self._learned.policy
+            policy, resources = self._learned.policy, self._resources
+            if resources is not None:
+                wanted = resources.check_budget("budget", goal["budget"])
+                each = [new.of_resource(k) for k in range(len(resources.names))]
+                of_resources = [CostBounds.on_held_out(of_one, fitted_on, duplicates) for of_one in each]
+                proved = certified_within(policy, of_resources, resources, wanted, confidence)
+                other.chain_ = self._learned.at(proved)
+                return other
             if not policy.is_measured:
                 policy = _cuts(fitted_on)
             bounds = CostBounds.on_held_out(new, fitted_on, duplicates)
@@ -376,6 +404,7 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
 
         The evidence keeps its rows. By how much their mean scores exceed those of the other rows is its optimism.
         """
+        self.chain_.price_list.refuse_resources("a fit on a folder of files")
         evidence, policy, in_force = self._evidence(), self._learned.policy, self.chain_.policy
         n_points = len(policy)
         policy = replace(policy, cost=means.cost[:n_points], score=means.score[:n_points])
@@ -388,7 +417,7 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         if budget is None:
             self._go_to(in_force.thresholds[in_force.lower], evidence.weights)
         else:
-            self._spend(check_amount("budget", budget))
+            self._spend(budget)
 
     # -- moving ----------------------------------------------------------------------------------
 
@@ -399,8 +428,19 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         other.certificate_ = None
         return other
 
-    def _spend(self, budget: float, *, mix: bool = True) -> None:
-        """Go to the point, or mix of two, that spends a budget on the rows of the fit, as far as that helps."""
+    @property
+    def _resources(self) -> Resources | None:
+        """Resources that purchases cost, where there are several."""
+        check_is_fitted(self)
+        return self.chain_.price_list.resources
+
+    def _spend(self, budget: Any, *, mix: bool = True) -> None:
+        """Go to the point, or mix, that spends a budget on the rows of the fit, as far as that helps."""
+        if (resources := self._resources) is not None:
+            wanted = resources.check_budget("budget", budget)
+            self.chain_ = self._learned.at(within_budgets(self._learned.policy, resources, wanted, mix=mix))
+            return
+        budget = check_amount("budget", budget)
         self._mix(within_budget(self._learned.policy, budget, getattr(self, "evidence_", None), mix=mix))
 
     def _mix(self, policy: Policy) -> None:
@@ -424,7 +464,9 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
                 evidence = self._evidence().with_full_alone() if alone else self._evidence()
                 _, *means = evidence.at_point(thresholds)
                 cost, score = (np.array([np.average(of_rows, weights=weights)]) for of_rows in means)
-                other = replace(other, cost=cost, score=score - evidence.optimism_at(thresholds[None])[:, 0])
+                costs = None if evidence.costs is None else evidence.mean_costs(thresholds[None])
+                score = score - evidence.optimism_at(thresholds[None])[:, 0]
+                other = replace(other, cost=cost, score=score, costs=costs)
             policy, same = other, np.ones(1, dtype=bool)
         self.chain_ = self._learned.at(policy.at(int(np.argmax(same))))
         if alone:
@@ -440,7 +482,13 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
             cost = whole.cost_by_place[-1:]
             if whole.price_list.by_row is not None and learned.behind is None:
                 cost = np.array([np.mean(self._evidence().cost_at(-1))])
-            policy = replace(policy, cost=cost, score=np.array([self._evidence().full_score]))
+            costs = np.array([[of_one.cost_by_place[-1] for of_one in whole.by_resource]])
+            policy = replace(
+                policy,
+                cost=cost,
+                score=np.array([self._evidence().full_score]),
+                costs=costs if whole.by_resource else None,
+            )
         self.chain_ = replace(whole, policy=policy)
         shown = dict(max_loss) if isinstance(max_loss, Mapping) else f"{max_loss:g}"
         warnings.warn(
@@ -456,8 +504,12 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         policy = self.chain_.policy
         if policy.is_measured:
             return policy.expected_cost, policy.expected_score
-        means = self._evidence().weighted_means(policy.thresholds[[policy.lower, policy.upper]])
-        cost, quality = (float((1 - policy.share) * low + policy.share * high) for low, high in means)
+        shares, points = zip(*policy.in_force, strict=True)
+        means = self._evidence().weighted_means(policy.thresholds[list(points)])
+        cost, quality = (
+            float(sum(share * mean for share, mean in zip(shares, of_points, strict=True)))
+            for of_points in means
+        )
         return cost, quality
 
     def _evidence(self) -> Evidence:
@@ -604,10 +656,10 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
             )
         policy, n_places = chain.policy, chain.n_stages + 1
         shares = np.zeros(n_places)
-        for point, weight in ((policy.lower, 1.0 - policy.share), (policy.upper, policy.share)):
+        for weight, point in policy.in_force:
             route = route_by(evidence.gate, policy.thresholds[point])
             shares += weight * np.bincount(route, minlength=n_places) / len(route)
-        return shares
+        return shares @ later_places(policy.explore, n_places)
 
     def _repr_html_inner(self) -> str:
         return super()._repr_html_inner() + self._page()
@@ -630,7 +682,7 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         return f'<div style="{style}">{"".join(parts)}</div>'
 
     def _frontier_as_html(self) -> str:
-        frontier, cost, score = self.frontier_, self.expected_cost_, self.expected_score_
+        frontier, (cost, score) = self.frontier_, self._expected()
         score = -score if frontier.is_priced else score
 
         name = self.chain_.task.quality_name
@@ -712,7 +764,10 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
             names,
             rows.table,
             rows.weight,
+            self.budget if isinstance(getattr(self, "budget", None), Mapping) else None,
         )
+        if not self._accepts_resources:
+            prices.refuse_resources(f"a {type(self).__name__}")
         price_columns = () if prices.by_row is None else prices.by_row.price_column.tolist()
         levels = [column for column in price_columns if column in self._categorical]
         if levels:

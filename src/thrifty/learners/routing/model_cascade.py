@@ -40,7 +40,7 @@ from thrifty.engine.tasks.regression import RegressionTask, regression_of
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.buying import buy_answers
 from thrifty.engine.walk.model_session import ModelSession
-from thrifty.engine.walk.next_model import DIGITS, Thresholds
+from thrifty.engine.walk.next_model import DIGITS, Thresholds, walk
 from thrifty.errors import (
     FullModelFailedError,
     FullModelFailedWarning,
@@ -423,7 +423,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         A pair asks its second estimator where the first one is not sure enough. The last ones are the best estimator
         trained otherwise (``retrained_``): if it was fitted before, on the rows of this fit alone, to which those of
         its first training would come on top; and where seconds are measured, on the better half of the columns. All
-        are evaluated out of fold; the threshold of a pair is the best one on these very rows, which flatters it.
+        are evaluated out of fold: rows of a fold follow the pair and the threshold that are best for the others.
         """
         router = self._fitted
         state, pool = router.state_, router.pool_
@@ -431,13 +431,16 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             Thresholds(np.array([[place]]), np.empty((1, 0)), combines=False) for place in range(len(pool))
         ]
         named = [(f"{name} alone", rule) for name, rule in zip(pool, rules, strict=True)]
-        pair = _one_threshold(state, self.expected_cost_ if router.budget is None else router.budget)
+        budget = self.expected_cost_ if router.budget is None else router.budget
+        pair = _one_threshold(state, budget)
         if pair is not None and pair.cuts[0, 0] >= 0.0:  # else no row goes on
             first, second = (pool[place] for place in pair.models[0])
             named.append((f"{first}, then {second} below a confidence of {pair.cuts[0, 0]:.3g}", pair))
         others = []
         for name, rule in named:
             cost, quality = state.means_under(rule, state.log)
+            if rule is pair:
+                quality = _one_threshold_quality(state, budget, pair)
             others.append(Alternative(name, cost, self.score_of(quality), rule))
         for one in self.retrained_:
             cost = one.price_ratio * others[pool.index(one.model)].cost
@@ -1078,9 +1081,18 @@ def _seconds_to_decide(
     return float(np.median(taken))
 
 
-def _one_threshold(state: RouterState, budget: float) -> Thresholds | None:
+def _one_threshold_quality(state: RouterState, budget: float, pair: Thresholds) -> float:
+    """Mean quality where each fold follows the best pair on the others, or ``pair`` where these afford none."""
+    qualities = []
+    for fold in np.unique(state.folds):
+        rule = _one_threshold(state, budget, state.folds != fold)
+        qualities.append(walk(rule or pair, 0, state.log.rows(state.folds == fold)).quality)
+    return float(np.concatenate(qualities).mean())
+
+
+def _one_threshold(state: RouterState, budget: float, rows: Bools | None = None) -> Thresholds | None:
     """The best pair of models with one threshold on the confidence of the first, within a budget; None if none is."""
-    log = state.log
+    log = state.log if rows is None else state.log.rows(rows)
     assert log.evidence is not None
     share_sent = np.linspace(0.0, 1.0, len(log) + 1)
     n_rows, best, rule = len(log), (-np.inf, 0.0), None

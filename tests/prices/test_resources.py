@@ -1,0 +1,225 @@
+"""Prices in several resources, and budgets of all of them at once."""
+
+import ast
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_breast_cancer
+
+import thrifty
+from thrifty import BudgetedClassifier, DynaModGbrtClassifier, Prices, StageOptions
+from thrifty.engine.evidence.budgets import certified_within, mix_within, nearest_limits
+from thrifty.engine.prices.prices import check_price_list
+from thrifty.engine.walk.policy import Policy
+from thrifty.errors import InvalidInputError
+from thrifty.rows import key_words
+
+NAMES = ["age", "ecg", "blood", "scan"]
+COSTS = {
+    "age": 0,
+    "ecg": {"dollars": 30, "minutes": 20},
+    "blood": {"dollars": 8, "minutes": 5},
+    "scan": {"minutes": 60},
+}
+FULL = {"dollars": 2, "minutes": 1}
+
+
+def price_list(**parts):
+    return check_price_list(Prices(COSTS, full=FULL, **parts), 4, NAMES)
+
+
+def test_rows_are_billed_in_each_resource_and_the_sum_is_at_the_exchange_rates():
+    prices = price_list(discounts={"visit": (["ecg", "blood"], {"dollars": 3, "minutes": 4})})
+    used = np.array([[True, True, True, False], [True, True, True, True], [True, False, False, False]])
+    costs = prices.costs_of_rows(used, np.array([False, True, False]))
+    np.testing.assert_allclose(costs, [[35, 21], [37, 82], [0, 0]])
+    total = prices.cost_of_rows(used, np.array([False, True, False]))
+    np.testing.assert_allclose(total, costs @ prices.resources.rates)
+    assert prices.resources.names == ("dollars", "minutes")
+
+
+def test_a_table_of_prices_has_a_column_for_each_resource():
+    rows = [["feature", "dollars", "minutes"], ["age", "0", "0"], ["ecg", "30", "20"], ["*", "8", "5"]]
+    frame = pd.DataFrame({"dollars": [0, 30, 8, 8], "minutes": [0, 20, 5, 5]}, index=NAMES)
+    lists = [
+        check_price_list(prices, 4, NAMES).resources.lists
+        for prices in (Prices.from_rows(rows), Prices(frame), Prices(frame.reset_index(drop=True)))
+    ]
+    for each in lists:
+        assert [of.prices.tolist() for of in each] == [[0, 30, 8, 8], [0, 20, 5, 5]]
+    in_one = Prices.from_rows([["feature", "cost", "group"], ["age", "1", "2"], ["ecg", "1", "2"]])
+    assert in_one.groups == {"age": "2", "ecg": "2"}  # a group, not a resource
+
+
+def test_prices_of_a_price_list_are_those_it_was_made_from():
+    prices = price_list(discounts={"visit": (["ecg", "blood"], {"dollars": 3})})
+    assert check_price_list(Prices.of(prices), 4, NAMES).is_same(prices)
+    assert not price_list().is_same(prices)
+    assert prices.resources.at_rates(np.array([1.0, 7.0])).is_same(prices)  # rates are no prices
+
+
+@pytest.mark.parametrize(
+    ("prices", "message"),
+    [
+        (Prices({**COSTS, "age": 1.0}, full=FULL), "price of 'age' must be a dict by resource"),
+        (Prices(COSTS, full=2.0), "full must be a dict by resource"),
+        (Prices(COSTS, by_row={"ecg": "age"}), "must be in one resource"),
+        (Prices({**COSTS, "age": {"dollars": -1}}), ">= 0"),
+    ],
+)
+def test_prices_that_name_no_resource_among_others_are_refused(prices, message):
+    with pytest.raises(InvalidInputError, match=message):
+        check_price_list(prices, 4, NAMES)
+
+
+# -- mixes of operating points -----------------------------------------------------------------------
+
+
+def best_by_hand(costs, score, limits):
+    """The best mean score of a mix, by trying every vertex: as many points as constraints, all of them solved."""
+    n_points, n_resources = costs.shape
+    best = -np.inf
+    for size in range(1, n_resources + 2):
+        for points in map(list, itertools.combinations(range(n_points), size)):
+            for binding in itertools.combinations(range(n_resources), size - 1):
+                left = np.vstack([costs[points].T[list(binding)], np.ones(size)])
+                if abs(np.linalg.det(left)) < 1e-12:
+                    continue
+                shares = np.linalg.solve(left, np.r_[limits[list(binding)], 1.0])
+                if np.all(shares >= -1e-9) and np.all(shares @ costs[points] <= limits + 1e-9):
+                    best = max(best, float(shares @ score[points]))
+    return best
+
+
+@pytest.mark.parametrize("n_resources", [1, 2, 3])
+def test_a_mix_is_as_good_as_the_best_vertex_and_has_few_points(n_resources):
+    rng = np.random.default_rng(n_resources)
+    for _ in range(40):
+        costs, score = rng.uniform(0, 10, (7, n_resources)), rng.uniform(size=7)
+        limits = rng.uniform(1, 9, n_resources)
+        shares, best = mix_within(costs, score, limits), best_by_hand(costs, score, limits)
+        if shares is None:
+            assert best == -np.inf
+            nearest = nearest_limits(costs, limits)
+            assert np.all(nearest >= limits)
+            assert mix_within(costs, score, nearest * (1 + 1e-9)) is not None
+            continue
+        assert float(shares @ score) == pytest.approx(best, abs=1e-7)
+        assert np.count_nonzero(shares) <= n_resources + 1
+        assert np.all(shares @ costs <= limits * (1 + 1e-9))
+
+
+def test_keys_follow_each_point_of_a_mix_as_often_as_its_share_says():
+    thresholds = np.array([[np.inf, np.inf], [0.0, np.inf], [0.0, 0.0], [-np.inf, 0.0]])
+    policy = Policy(thresholds, np.arange(4.0), np.zeros(4)).mixed(
+        np.array([0, 2, 3]), np.array([0.5, 0.2, 0.3])
+    )
+    follows = policy.follows(key_words(np.arange(20_000)))
+    counts = np.bincount(follows, minlength=4) / len(follows)
+    np.testing.assert_allclose(counts, [0.5, 0.0, 0.2, 0.3], atol=0.015)
+    assert policy.parting == 0
+    assert policy.expected_cost == pytest.approx(0.2 * 2 + 0.3 * 3)
+
+
+# -- a fit -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def table():
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    return X.iloc[:, :6], y
+
+
+@pytest.fixture(scope="module")
+def fitted(table):
+    X, y = table
+    dollars, minutes = [1, 9, 2, 6, 3, 4], [20, 2, 11, 1, 9, 4]
+    costs = {
+        name: {"dollars": d, "minutes": m} for name, d, m in zip(X.columns, dollars, minutes, strict=True)
+    }
+    few = StageOptions(sizes=[(20, 3)])
+    clf = BudgetedClassifier(
+        prices=Prices(costs, full=FULL),
+        budget={"dollars": 8, "minutes": 14},
+        stages=few,
+        cv=2,
+        random_state=0,
+    )
+    return clf.fit(X[::2], y[::2])
+
+
+def test_costs_have_a_column_for_each_resource_and_keep_to_the_budgets(fitted, table):
+    X, _ = table
+    expected = fitted.expected_cost_
+    assert expected["dollars"] <= 8 * (1 + 1e-9)
+    assert expected["minutes"] <= 14 * (1 + 1e-9)
+    costs = fitted.cost(X)
+    assert costs.columns.tolist() == ["dollars", "minutes"]
+    low, high = fitted.expected_cost_interval_["minutes"]
+    assert low < expected["minutes"] < high
+    bought = fitted.chain_.bought_by_place[fitted.chain_.places(fitted.chain_.walk(fitted.chain_.reader(X)))]
+    asks_full = fitted.route(X) == fitted.chain_.n_stages
+    by_hand = fitted.chain_.price_list.costs_of_rows(bought, asks_full)
+    np.testing.assert_array_equal(costs.to_numpy(), by_hand)
+
+
+def test_rows_of_a_mix_have_the_same_costs_alone_in_a_table_and_from_a_file(fitted, table, tmp_path):
+    X, _ = table
+    tight = fitted.at(budget={"dollars": 7, "minutes": 12})
+    assert tight.chain_.policy.is_mixed
+    costs = tight.cost(X)
+    alone = pd.concat([tight.cost(X.iloc[[row]], row_key=[row]) for row in range(60)], ignore_index=True)
+    pd.testing.assert_frame_equal(costs[:60], alone)
+    thrifty.save(tight, tmp_path / "several.thrifty")
+    loaded = thrifty.load(tmp_path / "several.thrifty")
+    pd.testing.assert_frame_equal(loaded.cost(X), costs)
+    assert (
+        loaded.at(budget={"minutes": 12}).expected_cost_ == fitted.at(budget={"minutes": 12}).expected_cost_
+    )
+
+
+def test_budgets_that_nothing_meets_are_refused_with_the_nearest(fitted):
+    with pytest.raises(
+        InvalidInputError, match=r"nearest is \{'dollars': [\d.]+, 'minutes': [\d.]+\}"
+    ) as refused:
+        fitted.at(budget={"dollars": 0.5, "minutes": 0.5})
+    nearest = ast.literal_eval(str(refused.value).split("nearest is ")[1].rstrip("."))
+    assert fitted.at(budget=nearest).expected_cost_.keys() == nearest.keys()
+
+
+@pytest.mark.parametrize(
+    ("budget", "message"), [(3.0, "must name its resources"), ({"euro": 1}, "must be of dollars")]
+)
+def test_budgets_of_other_resources_are_refused(fitted, budget, message):
+    with pytest.raises(InvalidInputError, match=message):
+        fitted.at(budget=budget)
+
+
+def test_an_explanation_names_what_was_paid_in_each_resource(fitted, table):
+    X, _ = table
+    one = fitted.explain(X[:1])[0]
+    assert one.costs == fitted.cost(X[:1]).iloc[0].to_dict()
+    assert f"{one.costs['dollars']:g} dollars and {one.costs['minutes']:g} minutes" in str(one)
+    assert one.as_dict()["stages"][0]["costs"].keys() == {"dollars", "minutes"}
+
+
+def test_a_certificate_keeps_to_all_budgets_and_is_below_the_estimate(fitted, table):
+    X, y = table
+    budget = {"dollars": 8, "minutes": 14}
+    proved = fitted.certified(X[1::2], y[1::2], budget=budget, confidence=0.9, duplicates="drop")
+    for name, limit in budget.items():
+        assert proved.expected_cost_[name] < limit
+    bounds = [SimpleNamespace(bound=lambda *_: 1.0, n_rows=9), SimpleNamespace(bound=lambda *_: 99.0)]
+    resources, policy = fitted.chain_.price_list.resources, fitted._learned.policy
+    with pytest.raises(InvalidInputError, match="cannot be shown .* may be 99 minutes"):
+        certified_within(policy, bounds, resources, budget, 0.9)
+
+
+def test_what_takes_one_resource_says_so(table):
+    X, y = table
+    prices = Prices({key: {"dollars": 1, "minutes": 1} for key in X.columns})
+    with pytest.raises(InvalidInputError, match="in one resource; these are in dollars, minutes"):
+        DynaModGbrtClassifier(prices=prices).fit(X, y)
