@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -39,11 +40,11 @@ from thrifty.engine.table.reader import Cells, Schema
 from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.buying import BuyingMixin
-from thrifty.engine.walk.policy import Policy
+from thrifty.engine.walk.policy import SLACK, Policy
 from thrifty.engine.walk.propensity import purchases_of
 from thrifty.engine.walk.stage import LinearStage, Stage, check_stages, check_turns, nodes_of
 from thrifty.engine.walk.walk import StageOutputs, Walk, Walker
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, InvalidParameterError
 from thrifty.rows import key_words
 
 MAX_STAGES = 1000
@@ -527,6 +528,7 @@ class Chain(BuyingMixin):
             reader.delivered(rows),
             order,
             propensity,
+            costs=reader.costs(rows, ledger.calls(rows)),
         )
 
     def route(self, X: Any, row_key: Any = None) -> Ints:
@@ -550,6 +552,41 @@ class Chain(BuyingMixin):
     def outputs(self, table: Any, numbers: Any) -> Floats:
         """Outputs, as of a full model: a chain can replace it behind another stage."""
         return self.task.bounded(self.answer(Table(numbers, table)))
+
+
+def lowest_thresholds(chain: Chain, cap: Any) -> Floats:
+    """Least threshold of each own stage at which no row spends more than a cap, shape (n_own_stages,).
+
+    It is infinite where the next stage may cost a row more, so that all rows stop before it, else without effect. In a
+    chain with forks the dearest node of the next stage decides, and of a chain behind its dearest route.
+
+    Parameters
+    ----------
+    chain : Chain
+        The chain.
+    cap : float, or dict of resource to float
+        What no row may spend, checked.
+    """
+    if chain.price_list.by_row is not None:
+        raise InvalidInputError(
+            "a cap needs to know what each route costs, and prices of this system differ by row. List one price for "
+            "each purchase, or leave cap out."
+        )
+    resources, paid = chain.price_list.resources, chain.cost_by_place[None]
+    limits = np.array([cap])
+    if resources is not None:
+        paid, limits = np.array([each.cost_by_place for each in chain.by_resource]), resources.limits(cap)
+    first = chain.first_places
+    # What each own stage costs at most, and what is behind all of them.
+    dearest = np.array([paid[:, start:end].max(axis=1) for start, end in pairwise([*first, paid.shape[1]])])
+    is_within = np.all(dearest <= limits * (1 + SLACK), axis=1).tolist()
+    if not is_within[0]:
+        least = dearest[0] if resources is None else resources.named(dearest[0])
+        shown = f"{least[0]:.6g}" if resources is None else costs_text(least)
+        raise InvalidParameterError(
+            "cap", f"must be at least {shown}, the cost of the cheapest route; got {cap!r}. Raise the cap."
+        )
+    return np.array([-np.inf if is_next else np.inf for is_next in is_within[1:]])
 
 
 # -- explanations ----------------------------------------------------------------------------------
