@@ -52,6 +52,7 @@ from thrifty.learners.estimators.base import (
     ChainEstimator,
     ChainRegressor,
     all_or_nothing,
+    chain_behind,
     task_of_route,
     unwrap_chain,
 )
@@ -228,6 +229,14 @@ class BudgetedCascade(ChainEstimator):
             resources, limits = prices.resources, None
             if resources is not None and budget is not None:
                 limits = resources.limits(resources.check_budget("budget", budget))
+            has_delays = resources is not None and bool(resources.delays)
+            if has_delays and (
+                rows.task.query_of(rows.y) is not None or isinstance(chain_behind(self._full()), Chain)
+            ):
+                raise InvalidInputError(
+                    "delays are for classes and numbers, in front of a full model that is no cascade itself. Leave "
+                    "delays out of the prices: purchases then wait one after the other."
+                )
             if resources is not None and bought is not None:
                 raise InvalidInputError(
                     f"bought= takes prices in one resource; these are in {', '.join(resources.names)}. Fit complete "
@@ -253,7 +262,7 @@ class BudgetedCascade(ChainEstimator):
                 amounts=None if by_row is None else by_row.of_rows(rows.table, np.arange(len(rows.y)), None),
                 capacities=check_sizes(options.sizes, len(rows.y), is_slow=not rows.task.has_uncertainty),
                 n_stages=options.max_stages,
-                structure="line" if purchased else options.structure,  # type: ignore[arg-type]  # checked
+                structure="line" if purchased or has_delays else options.structure,  # type: ignore[arg-type]  # checked
                 max_bytes=options.max_bytes,
                 budget=budget if limits is None else 1.0,
                 limits=limits,
