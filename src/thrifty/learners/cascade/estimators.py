@@ -227,8 +227,7 @@ class BudgetedCascade(ChainEstimator):
                     f"bought= takes prices in one resource; these are in {', '.join(resources.names)}. Fit complete "
                     f"rows, or give the prices of one resource."
                 )
-            if bought is None:
-                warn_if_blanks_tell(rows, prices)
+            self.informative_blanks_ = warn_if_blanks_tell(rows, prices) if bought is None else []
             purchased = None if bought is None else read_bought(bought, propensity, rows, prices)
             if purchased is not None:
                 codes = bin_columns(rows.X, None, self._categorical)
@@ -488,6 +487,8 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         Stages in front of the full model.
     size_ : tuple of int
         Trees of a stage, and their depth.
+    informative_blanks_ : list of str
+        Columns whose blanks told the target of the rows of the fit, which took them for answers.
     expected_cost_, expected_score_ : float
         Mean cost and accuracy to expect of new rows at the operating point in force, out of fold; with another ``loss``
         than "error", the score is minus the mean loss. Orders of purchases are found on all rows; with fewer than
