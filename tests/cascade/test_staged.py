@@ -107,24 +107,28 @@ def test_a_narrow_table_holds_the_same_codes(rows):
     np.testing.assert_array_equal(narrow.thresholds.of(0), table.thresholds.of(4))
 
 
-def test_held_out_scores_do_not_know_the_labels_of_their_rows(rows):
+def test_held_out_scores_are_those_of_trees_that_do_not_know_the_labels_of_these_rows(rows):
     X, y = rows
-    table, fold = bin_columns(X), np.arange(200)
+    table, fold, sets = bin_columns(X), np.arange(200), [np.array([3]), np.arange(5)]
     other = y.copy()
     other[fold] *= -1
     before, after = (
-        score_fold(training(table, labels), fold, [np.array([3])], SMALL, [8]).scores for labels in (y, other)
+        grow_stages(training(table, labels), sets, SMALL, n_trees=[8, 8], held_out=fold)
+        for labels in (y, other)
     )
-    np.testing.assert_array_equal(after, before)
+    assert before.held_out.std(axis=0).min() > 0.1
+    np.testing.assert_allclose(before.held_out, before.scores(table.take(fold)), rtol=1e-12)
+    np.testing.assert_array_equal(after.held_out, before.held_out)
+    np.testing.assert_array_equal(after.mean_margin, before.mean_margin)
 
 
-def looks_of(table, y, held_out, truth, columns, boosting):
+def losses_after(table, y, fold, columns, boosting):
     """Mean loss of held-out rows after every tenth of the trees of one stage, each ensemble grown from nothing."""
-    found = []
+    losses = []
     for n_trees in range(0, boosting.n_trees + 1, boosting.n_trees // N_LOSS_CHECKS):
-        grown = grow_stages(training(table, y), [columns], boosting, n_trees=[n_trees])
-        found.append(TASK.loss(truth).values(grown.scores(held_out)[:, 0]).mean())
-    return np.array(found)
+        scores = score_fold(training(table, y), fold, [columns], boosting, [n_trees]).scores
+        losses.append(TASK.loss(y[fold]).values(scores[:, 0]).mean())
+    return np.array(losses)
 
 
 @pytest.mark.slow
@@ -132,11 +136,10 @@ def looks_of(table, y, held_out, truth, columns, boosting):
 def test_a_stage_ends_where_the_loss_of_rows_that_watch_was_lowest(columns, rows):
     X, y = rows
     table, fold = bin_columns(X), np.arange(0, 600, 3)
-    rest = np.setdiff1d(np.arange(600), fold)
     boosting = Boosting(n_trees=100, max_depth=4)
     of_fold = score_fold(training(table, y), fold, [columns], boosting)
     scores, n_trees = of_fold.scores, of_fold.n_trees
-    losses = looks_of(table.take(rest), y[rest], table.take(fold), y[fold], columns, boosting)
+    losses = losses_after(table, y, fold, columns, boosting)
     best, worse = 0, 0
     for look, loss in enumerate(losses):
         better = loss < losses[best] * (1 - MIN_RELATIVE_DROP) or look == 0

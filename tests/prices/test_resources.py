@@ -2,6 +2,7 @@
 
 import ast
 import itertools
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.datasets import load_breast_cancer
 
 import thrifty
 from thrifty import BudgetedClassifier, DynaModGbrtClassifier, Prices, StageOptions
+from thrifty.cli import main
 from thrifty.engine.evidence.budgets import certified_within, mix_within, nearest_limits
 from thrifty.engine.prices.prices import check_price_list
 from thrifty.engine.walk.policy import Policy
@@ -223,3 +225,39 @@ def test_what_takes_one_resource_says_so(table):
     prices = Prices({key: {"dollars": 1, "minutes": 1} for key in X.columns})
     with pytest.raises(InvalidInputError, match="in one resource; these are in dollars, minutes"):
         DynaModGbrtClassifier(prices=prices).fit(X, y)
+
+
+# -- other doors -------------------------------------------------------------------------------------
+
+
+def test_bought_rows_are_billed_in_each_resource(fitted, table):
+    X, _ = table
+    receipt = fitted.buy(lambda rows, columns: X.iloc[rows][columns], n_rows=80, row_key=X.index[:80])
+    pd.testing.assert_frame_equal(receipt.costs, fitted.cost(X[:80]))
+    assert {"cost_dollars", "cost_minutes"} < set(receipt.to_pandas())
+    session = fitted.start(key=int(X.index[5]))
+    while (wanted := session.next_purchase) is not None:
+        before = session.costs
+        session.give(X.iloc[5][list(wanted.columns)].to_dict())
+        paid = {name: session.costs[name] - before[name] for name in before}
+        assert wanted.prices == pytest.approx(paid) or session.route == fitted.chain_.n_stages
+    assert session.costs == fitted.cost(X)[5:6].iloc[0].to_dict()
+    assert "dollars and" in repr(session)
+
+
+def test_commands_take_budgets_and_write_costs_by_resource(table, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    X, y = table
+    X.round(3).assign(y=y).to_csv("rows.csv", index=False)
+    amounts = zip(X.columns, [1, 9, 2, 6, 3, 4], [20, 2, 11, 1, 9, 4], strict=True)
+    lines = ["feature,dollars,minutes", *(f"{name},{d},{m}" for name, d, m in amounts)]
+    Path("prices.csv").write_text("\n".join(lines))
+    fit = "fit rows.csv --target y --prices prices.csv --full svm --full-cost dollars=2 -o several.thrifty"
+    assert main([*fit.split(), *["--budget", "dollars=8", "--budget", "minutes=14"]]) == 0
+    assert "mean cost in minutes" in capsys.readouterr().out
+    assert main(["predict", "several.thrifty", "rows.csv", "-o", "out.csv", "--budget", "minutes=12"]) == 0
+    out, loaded = pd.read_csv("out.csv"), thrifty.load("several.thrifty").at(budget={"minutes": 12})
+    expected = loaded.cost(X.round(3)).add_prefix("cost_")
+    pd.testing.assert_frame_equal(out[["cost_dollars", "cost_minutes"]], expected)
+    assert main(["predict", "several.thrifty", "rows.csv", "-o", "out.csv", "--budget", "12"]) != 0
+    assert "must name its resources" in capsys.readouterr().err

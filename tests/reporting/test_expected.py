@@ -37,7 +37,7 @@ def estimator(policy, n_rows=400, seed=0):
         scores=scores[:, :, None],
         full_scores=scores[:, 1:],
     )
-    prices = SimpleNamespace(cost_of_full=5.0)
+    prices = SimpleNamespace(cost_of_full=5.0, resources=None)
     chain = SimpleNamespace(policy=policy, blend=None, price_list=prices, task=BinaryTask(np.array([0, 1])))
     return SimpleNamespace(chain_=chain, evidence_=evidence, expected_cost_interval_=(1.0, 5.0))
 
@@ -135,7 +135,7 @@ def one_gate():
         quality = np.stack([task.quality_of_scores(target, scores[:, place]) for place in (0, 1)], axis=1)
         known = {"target": target, "scores": scores, "full_scores": scores[:, 1]}
         evidence = Evidence(gate[:, None], quality, np.array([1.0, 5.0]), quality[:, 1], **known)
-        prices, policy = SimpleNamespace(cost_of_full=5.0), Policy.of(np.array([0.0]))
+        prices, policy = SimpleNamespace(cost_of_full=5.0, resources=None), Policy.of(np.array([0.0]))
         chain = SimpleNamespace(policy=policy, blend=None, price_list=prices, task=task)
         return SimpleNamespace(chain_=chain, evidence_=evidence, expected_cost_interval_=(1.0, 5.0))
 

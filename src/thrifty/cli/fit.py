@@ -95,10 +95,12 @@ def fit(
     ] = None,
     full_cost: FullCost = None,
     budget: Annotated[
-        float | None,
+        list[str] | None,
         typer.Option(
-            help="Mean cost per row to spend. Without --budget, --max-loss and --min-recall, the cheapest operating "
-            "point that is level with the best score is chosen."
+            help="Mean cost per row to spend; or that of a resource of the prices, such as minutes=15; repeat for "
+            "several resources. Without --budget, --max-loss and --min-recall, the cheapest operating point that is "
+            "level with the best score is chosen.",
+            metavar="AMOUNT|RESOURCE=AMOUNT",
         ),
     ] = None,
     max_loss: MaxLoss = None,
@@ -353,7 +355,7 @@ def _notes_of_goal(estimator: Any, facts: Any, goal: Goal, confidence: float | N
         asked = " ".join(f"{name}{'=' if name else ''}{share:g}" for name, share in limits.items())
         reason = "can be met only by sending every row to the full model, which saves nothing"
         return [f"--max-loss {asked} {reason}. Give more rows, or allow a larger loss"]
-    if budget is not None and confidence is None and facts.cost.value[0] < (1 - NEAR) * budget:
+    if isinstance(budget, float) and confidence is None and facts.cost.value[0] < (1 - NEAR) * budget:
         reason = f"more than {facts.cost.value[0]:.4g} per row bought nothing that showed"
         return [f"the budget of {budget:g} is not spent: {reason}"]
     return []

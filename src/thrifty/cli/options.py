@@ -1,6 +1,7 @@
 """Arguments and options shared by several commands, and the values they are read as: prices and goals."""
 
 import glob
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -49,7 +50,12 @@ PricesFile = Annotated[
 ]
 FormerCosts = Annotated[Path | None, typer.Option("--costs", hidden=True)]
 FullCost = Annotated[
-    float | None, typer.Option(help="Price of one call of the full model, on top of the columns it reads.")
+    list[str] | None,
+    typer.Option(
+        help="Price of one call of the full model, on top of the columns it reads; or in a resource of the prices, "
+        "such as minutes=1; repeat for several resources.",
+        metavar="AMOUNT|RESOURCE=AMOUNT",
+    ),
 ]
 Ignore = Annotated[
     list[str] | None,
@@ -70,7 +76,12 @@ UnseenText = Annotated[
     ),
 ]
 Budget = Annotated[
-    float | None, typer.Option(help="Mean cost per row to spend, instead of the budget of the fit.")
+    list[str] | None,
+    typer.Option(
+        help="Mean cost per row to spend, instead of the budget of the fit; or that of a resource, such as minutes=15; "
+        "repeat for several resources.",
+        metavar="AMOUNT|RESOURCE=AMOUNT",
+    ),
 ]
 NoMix = Annotated[
     bool,
@@ -115,7 +126,7 @@ MinRecall = Annotated[
 class Goal:
     """Goals of an operating point; limits by class are by the name of the class."""
 
-    budget: float | None = None
+    budget: Any = None
     max_loss: float | dict[str, float] | None = None
     min_recall: dict[str, float] | None = None
     mix: bool | None = None
@@ -124,7 +135,7 @@ class Goal:
     @classmethod
     def read(
         cls,
-        budget: float | None,
+        budget: Sequence[str] | None,
         max_loss: Sequence[str] | None,
         min_recall: Sequence[str] | None = None,
         *,
@@ -132,20 +143,44 @@ class Goal:
         explore: float = 0.0,
     ) -> "Goal":
         """Parse ``--budget``, ``--max-loss``, ``--min-recall``, ``--no-mix`` and ``--explore``."""
-        if budget is not None and max_loss:
+        if budget and max_loss:
             raise InvalidInputError(
-                f"give one of --budget, --max-loss; got --budget {budget:g} and --max-loss {' '.join(max_loss)}."
+                f"give one of --budget, --max-loss; got --budget {' '.join(budget)} and --max-loss "
+                f"{' '.join(max_loss)}."
             )
-        if no_mix and budget is None:
+        if no_mix and not budget:
             raise InvalidInputError("--no-mix is for a --budget. Give one, or leave it out.")
-        if explore and (budget is None or max_loss or min_recall):
+        if explore and (not budget or max_loss or min_recall):
             raise InvalidInputError("--explore is for a --budget alone. Give one, or leave it out.")
         floors = _read_shares("--min-recall", min_recall or ()) or None
-        return cls(budget, _read_max_loss(max_loss), floors, False if no_mix else None, explore or None)
+        amounts, mix = read_amounts("--budget", budget), False if no_mix else None
+        return cls(amounts, _read_max_loss(max_loss), floors, mix, explore or None)
 
     def as_dict(self) -> dict[str, Any]:
         """The goals that are set, by name."""
         return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def read_amounts(option: str, texts: Sequence[str] | None) -> Any:
+    """Parse a number, or amounts by resource, such as ``minutes=15``."""
+    if not texts:
+        return None
+    amounts: dict[str, float] = {}
+    for text in texts:
+        name, equals, amount = text.rpartition("=")
+        try:
+            number = float(amount)
+        except ValueError:
+            number = float("nan")
+        if math.isnan(number) or (bool(equals) and not name) or (len(texts) > 1 and not equals):
+            raise InvalidInputError(
+                f"{option} must be a number, or one for each resource named, such as minutes=15; got "
+                f"{text!r}."
+            )
+        if name in amounts:
+            raise InvalidInputError(f"{option} names {name!r} twice. Keep one of them.")
+        amounts[name] = number
+    return amounts.get("", amounts)
 
 
 def _read_shares(option: str, texts: Sequence[str]) -> dict[str, float]:
@@ -184,7 +219,7 @@ def _read_max_loss(texts: Sequence[str] | None) -> float | dict[str, float] | No
     return _read_shares("--max-loss", texts)
 
 
-def read_prices(prices: Path | None, costs: Path | None, full_cost: float | None) -> Any:
+def read_prices(prices: Path | None, costs: Path | None, full_cost: Sequence[str] | None) -> Any:
     """Prices of columns and of the full model; ``costs`` is the former name of the option ``prices``."""
     from dataclasses import replace
 
@@ -196,7 +231,7 @@ def read_prices(prices: Path | None, costs: Path | None, full_cost: float | None
         print_note("--costs is --prices since thrifty 0.4, and goes in the next release")
     file = prices or costs
     by_column = Prices({}, default=1.0) if file is None else Prices.read(file)
-    return by_column if full_cost is None else replace(by_column, full=full_cost)
+    return by_column if not full_cost else replace(by_column, full=read_amounts("--full-cost", full_cost))
 
 
 def is_many(table: Path) -> bool:

@@ -21,6 +21,7 @@ from thrifty.engine.evidence.budgets import hold_budget
 from thrifty.engine.evidence.collect import chain_of
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.plots import draw_in_force, file_bytes, new_figure
+from thrifty.engine.prices.billing import costs_text
 from thrifty.engine.table.files import name_of, read_table
 from thrifty.engine.table.reader import Cells, Schema
 from thrifty.engine.table.table import Table
@@ -50,7 +51,7 @@ from thrifty.reporting.words import (
 )
 from thrifty.scale.fit import Each, frontier_on, sample_rows
 from thrifty.scale.folder import each_of_files, find_files
-from thrifty.scale.scorer import Scorer, answers_of, csv_types, stage_names
+from thrifty.scale.scorer import Scorer, answers_of, csv_types, resource_columns, stage_names
 
 _MOVABLE = (ChainEstimator, ModelRouter, ModelCascade)
 _NEW_ROWS = 1000
@@ -218,7 +219,7 @@ def goals_for(system: Any, goal: Goal) -> dict[str, Any]:
                 f"--{name.replace('_', '-')} is not for a {method_of(system)}, which is what the file holds. Leave it "
                 f"out."
             )
-        if isinstance(value, dict):
+        if isinstance(value, dict) and name != "budget":
             goals[name] = labels_by_name(name, value, chain_of(system).classes)
     return goals
 
@@ -314,10 +315,12 @@ def files_in_words(totals: dict[str, Any], scorer: Scorer, out: Path) -> None:
         f"wrote {totals['rows']:,} answers in {totals['parts']:,} parts to {out}, {totals['scored_parts']:,} of them "
         f"by this run at {totals['rows_per_second']:,.0f} rows a second"
     )
-    print_text(f"mean cost {totals['mean_cost']:.4g} a row; {totals['share_full']:.1%} of rows to {dearest}")
+    costs = {name[5:]: totals[f"mean_{name}"] for name in scorer.resource_columns}
+    cost = costs_text(costs) if costs else f"{totals['mean_cost']:.4g}"
+    print_text(f"mean cost {cost} a row; {totals['share_full']:.1%} of rows to {dearest}")
 
 
-def at_held_budget(system: Any, rows: Rows, budget: float | None, path: Path) -> tuple[Any, float]:
+def at_held_budget(system: Any, rows: Rows, budget: Any, path: Path) -> tuple[Any, float]:
     """The system at the point that spends a budget, or that of its fit, on just these rows; and the budget."""
     if isinstance(system, ModelRouter | ModelCascade):
         raise InvalidInputError(f"--hold-budget is not for a {method_of(system)}. Leave it out.")
@@ -393,14 +396,16 @@ def answers_in_words(numbers: dict[str, Any], goal: Goal) -> None:
         return
     budget, max_loss = goal.budget, goal.max_loss
     held, expected = numbers["held_budget"], numbers["expected_cost"]
-    paid = quantity(numbers["mean_cost"])
+    paid = (
+        quantity(numbers["mean_cost"]) if "mean_costs" not in numbers else costs_text(numbers["mean_costs"])
+    )
     if "queries" in numbers:
         paid += f" per document and {quantity(numbers['mean_cost_per_query'])} per query"
     print_text(
         f"wrote {numbers['file']}: {numbers['rows']:,} answers, {100 * numbers['share_full']:.1f} % of them by the "
         f"full model, mean cost {paid}"
     )
-    if budget is not None and expected is not None and expected < 0.99 * budget:
+    if isinstance(budget, float) and expected is not None and expected < 0.99 * budget:
         print_text(
             f"More than {quantity(expected)} per row buys nothing more: the budget of {budget:g} is not spent."
         )
@@ -430,11 +435,13 @@ def answers_numbers(system: Any, answers: Any, out: Path, held: float | None) ->
         "share_full": float((answers["stage"] == "full").mean()),
         "mean_cost": float(answers["cost"].mean()),
         "mean_cost_error": float(answers["cost"].std(ddof=0) / np.sqrt(len(answers))),
-        "expected_cost": float(system.expected_cost_) if is_known else None,
+        "expected_cost": system.expected_cost_ if is_known else None,
         "expected_score": float(system.expected_score_) if is_known else None,
         "held_budget": held,
         "routes_depend_on_batch": held is not None,
     }
+    if by_resource := resource_columns(chain_of(system)):
+        numbers["mean_costs"] = {name[5:]: float(answers[name].mean()) for name in by_resource}
     if "query" in answers:
         spent = answers.groupby("query", sort=False)["cost"].sum()
         numbers |= {"queries": len(spent), "mean_cost_per_query": float(spent.mean())}
@@ -505,6 +512,9 @@ def frontier_in_words(system: Any, frontier: Frontier, n_rows: int, path: Path) 
     print_text(f"{path}: {len(frontier):,} efficient points on {n_rows:,} {unit_of(facts)}{shown}")
     score = chain_of(system).task.quality_name
     heads = ["tests", "mistakes", "total cost"] if frontier.is_priced else ["mean cost", score]
+    resources, costs = chain_of(system).price_list.resources, frontier.costs
+    if resources is not None and costs is not None:
+        heads[:1] = [f"mean cost in {name}" for name in resources.names]
     lines = [[*heads, "answered by the full model"]]
     for place in places.tolist():
         point = frontier[place]
@@ -512,7 +522,8 @@ def frontier_in_words(system: Any, frontier: Frontier, n_rows: int, path: Path) 
         if frontier.is_priced:
             scores = [quantity(-point.score), quantity(point.cost - point.score)]
         share = "" if point.share is None else f"{100 * point.share:.1f} %"
-        lines.append([quantity(point.cost), *scores, share])
+        paid = [point.cost] if costs is None else costs[place]
+        lines.append([*map(quantity, paid), *scores, share])
     print_table(lines)
     print_text("In force; `thrifty predict --budget` moves to any other point:")
     print_table(results_table(facts))
@@ -530,8 +541,16 @@ def frontier_numbers(system: Any, frontier: Frontier, n_rows: int) -> dict[str, 
         unit_of(facts): n_rows,
         "chosen": system_numbers(system, facts),
         "points": [_named(system, point.as_dict()) for point in frontier],
+        **({} if frontier.costs is None else {"costs": _by_name(system, frontier.costs)}),
         "least_total": int(frontier.least_total) if frontier.is_priced else None,
     }
+
+
+def _by_name(system: Any, costs: Any) -> dict[str, list[float]]:
+    """Columns of costs by the names of several resources."""
+    resources = chain_of(system).price_list.resources
+    assert resources is not None  # there are several
+    return dict(zip(resources.names, costs.T.tolist(), strict=True))
 
 
 def frontier_picture(system: Any, frontier: Frontier, kind: str) -> bytes:

@@ -122,7 +122,7 @@ def predict(
         fitted = view.at_operating_point(load(system, public_key=public_key), goal)
         rows = view.read_rows(fitted, table, row_key=row_key, unseen_is_missing=unseen is Unseen.missing)
         if hold_budget:
-            fitted, held = view.at_held_budget(fitted, rows, budget, system)
+            fitted, held = view.at_held_budget(fitted, rows, goal.budget, system)
         answers = view.answers_table(fitted, rows)
     for text in view.notes_of_answers(fitted, rows, answers, row_key):
         print_note(text)

@@ -107,7 +107,7 @@ def fit_table(
     full: Any = AUTO,
     full_features: Sequence[str] = (),
     full_name: str = "",
-    budget: float | None = None,
+    budget: Any = None,
     max_loss: float | Mapping[Any, float] | None = None,
     confidence: float | None = None,
     min_recall: Mapping[Any, float] | None = None,
@@ -146,7 +146,7 @@ def fit_table(
         Columns that the full model reads, in its order; by default all features, or those that it was fitted on.
     full_name : str
         Name of ``full`` in reports; by default its kind or class.
-    budget : float, optional
+    budget : float, or dict of resource to float, optional
         Mean cost per row. Without a goal it is the cheapest point that is level with the best score.
     max_loss : float, or dict of label to float, optional
         Share of rows answered worse than by the full model, proved on a quarter of the rows.

@@ -162,6 +162,8 @@ class Facts:
         Share of rows of the fit for which the key decides between the two points of the mix in force.
     notes : tuple of (str, str)
         Further lines on how it was measured.
+    costs : tuple of Curve
+        Mean cost in each of several resources; ``cost`` is then their sum at exchange rates.
     """
 
     kind: Literal["labels", "bill", "numbers", "ranking", "routing"]
@@ -201,6 +203,7 @@ class Facts:
     is_mixed: bool = False
     by_lot: float = 0.0
     notes: tuple[tuple[str, str], ...] = ()
+    costs: tuple[Curve, ...] = ()
 
     def __len__(self) -> int:
         return len(self.cost.value)
@@ -225,6 +228,9 @@ class Facts:
         def ends(curve: Curve) -> list[float] | None:
             return [curve.low[place], curve.high[place]] if curve.low else None
 
+        def of(curve: Curve) -> dict[str, Any]:
+            return {"value": curve.value[place], "interval": ends(curve)}
+
         return {
             "rows": self.n_rows,
             **({} if self.n_queries is None else {"queries": self.n_queries}),
@@ -232,6 +238,7 @@ class Facts:
             "mean_cost": self.cost.value[place],
             "mean_cost_interval": ends(self.cost),
             "full_cost": self.cost.full,
+            **({"mean_costs": {curve.name: of(curve) for curve in self.costs}} if self.costs else {}),
             "share_full": self.share[place],
             "measures": {
                 curve.name: {

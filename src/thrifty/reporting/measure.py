@@ -224,8 +224,16 @@ def expected(system: Any, *, n_boot: int = 1000) -> Facts:
     one_point = _Shown((in_force,), np.zeros(1, np.intp), np.array([[0.5]]), np.zeros(1), np.ones(1, bool))
     full_cost = chain.price_list.cost_of_full
     parts = _results(rows, one_point, full_cost, draws, with_recalls=True)
-    low, high = system.expected_cost_interval_
+    interval, costs, resources = system.expected_cost_interval_, [], chain.price_list.resources
+    low, high = interval if resources is None else (np.nan, np.nan)
     parts["cost"] = replace(parts["cost"], low=(low,), high=(high,), full=full_cost)
+    if resources is not None:
+        parts["cost"] = replace(parts["cost"], low=(), high=())
+        mean = resources.named(policy.expected_costs)
+        costs = [
+            Curve(name, (mean[name],), interval[name][:1], interval[name][1:], prices.cost_of_full)
+            for name, prices in zip(resources.names, resources.lists, strict=True)
+        ]
     if evidence is served:  # the score of the page is that of the estimator
         ends = score_interval(evidence, policy, float(quality.mean()), LEVEL)
         low, high = np.sort(_scale_of(chain.task, evidence)(np.array(ends))).tolist()
@@ -243,6 +251,7 @@ def expected(system: Any, *, n_boot: int = 1000) -> Facts:
         method=type(system).__name__,
         full_name=_full_name(system),
         by_lot=_by_lot(system),
+        costs=tuple(costs),
         **draws,
     )
 

@@ -184,7 +184,8 @@ def results_table(facts: Facts, place: int = 0) -> list[tuple[str, str, str, str
         return (name, f"{value} ({ends})" if ends else value, *others)  # type: ignore[return-value]  # four cells
 
     cost = f"{facts.cost.name}, {facts.unit}" if facts.unit else facts.cost.name
-    lines = [line(facts.score.name, facts.score), line(cost, facts.cost)]
+    costs = [line(f"mean cost in {curve.name}", curve) for curve in facts.costs] or [line(cost, facts.cost)]
+    lines = [line(facts.score.name, facts.score), *costs]
     lines += [line(curve.name, curve) for curve in facts.curves[1:]]
     if facts.n_queries:
         lines.append(line("mean cost of a query", facts.cost, facts.n_rows / facts.n_queries))

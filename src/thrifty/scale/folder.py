@@ -229,6 +229,7 @@ def _score(scorer: Scorer, part: Part, out: str, batch_rows: int) -> dict[str, A
     pq = need_parquet()
     beside = Path(out, f".{part.name}.{os.getpid()}.part")
     n_rows, cost, n_full, writer, types = 0, 0.0, 0, None, scorer.types
+    costs = dict.fromkeys(scorer.resource_columns, 0.0)
     try:
         with contextlib.ExitStack() as stack:
             sink = stack.enter_context(open(beside, "wb"))
@@ -248,6 +249,8 @@ def _score(scorer: Scorer, part: Part, out: str, batch_rows: int) -> dict[str, A
                 writer.write_batch(answers)
                 n_rows += len(answers)
                 cost += pc.sum(answers["cost"]).as_py() or 0.0
+                for name in costs:
+                    costs[name] += pc.sum(answers[name]).as_py() or 0.0
                 column, full = scorer.dearest
                 n_full += pc.sum(pc.equal(answers[column], full)).as_py() or 0
             if writer is not None:
@@ -259,7 +262,7 @@ def _score(scorer: Scorer, part: Part, out: str, batch_rows: int) -> dict[str, A
     finally:
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
-    return {"n_rows": n_rows, "cost": cost, "n_full": n_full}
+    return {"n_rows": n_rows, "cost": cost, "n_full": n_full, **costs}
 
 
 # -- all parts -------------------------------------------------------------------------------------
@@ -355,6 +358,10 @@ def predict_files(
         "parts": len(parts),
         "scored_parts": len(results),
         "mean_cost": sum(result["cost"] for result in results.values()) / max(n_rows, 1),
+        **{
+            f"mean_{name}": sum(result[name] for result in results.values()) / max(n_rows, 1)
+            for name in scorer.resource_columns
+        },
         "share_full": sum(result["n_full"] for result in results.values()) / max(n_rows, 1),
         "rows_per_second": n_rows / (perf_counter() - began),
     }

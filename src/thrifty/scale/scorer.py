@@ -33,16 +33,28 @@ from thrifty.threads import limited_threads
 
 
 def answers_of(chain: Chain, cells: Cells) -> dict[str, Any]:
-    """Answer, probability (of a label), number of the stage and cost of each row, in columns."""
+    """Answer, probability (of a label), number of the stage and cost of each row, in columns.
+
+    Of several resources a column for each follows, such as ``cost_minutes``; the cost is then their sum at exchange
+    rates.
+    """
     reader = chain.reader(cells)
     walk = chain.walk(reader)
     outputs = chain.answer(reader, walk)
+    by_resource = chain.costs(reader, walk).T if chain.by_resource else ()
     return {
         "answer": chain.task.answers(outputs),
         **({"probability": chain.task.confidence(outputs)} if len(chain.classes) else {}),
         "stage": walk.route,
         "cost": chain.spent(reader, walk),
+        **dict(zip(resource_columns(chain), by_resource, strict=True)),
     }
+
+
+def resource_columns(chain: Chain) -> list[str]:
+    """Names of the columns of costs in each of several resources; none where there is one."""
+    resources = chain.price_list.resources
+    return [] if resources is None else [f"cost_{name}" for name in resources.names]
 
 
 def csv_types(chain: Chain, others: Sequence[str]) -> dict[str, str]:
@@ -237,6 +249,8 @@ class Scorer:
             answers = {"answer": labels, "probability": number, "stage": text, "cost": number}
         else:
             answers = {"answer": number, "stage": text, "cost": number}
+        if self.router is None:
+            answers |= dict.fromkeys(resource_columns(self.chain), number)
         return pa.schema([*(rows.field(name) for name in self.copied), *answers.items()])
 
     @property
@@ -246,6 +260,11 @@ class Scorer:
             return csv_types(self.chain, self.copied)
         kind = "string" if self.router.reads_texts else "double"
         return dict.fromkeys(self.copied, "string") | dict.fromkeys(self.router.table_columns, kind)
+
+    @property
+    def resource_columns(self) -> list[str]:
+        """Columns of the answers with the cost in each of several resources."""
+        return [] if self.router is not None else resource_columns(self.chain)
 
     @property
     def dearest(self) -> tuple[str, str]:

@@ -280,6 +280,12 @@ class Frontier:
         return draw_frontier(ax, self.cost, self.score, ("mean cost per row", name), steps=steps, **line)
 
     @property
+    def costs(self) -> Floats | None:
+        """Mean cost of each point in each of several resources, (n_points, n_resources); None where there is one."""
+        first, *others = self.evidence
+        return None if others or first.costs is None or self.held_out else first.mean_costs(self.thresholds)
+
+    @property
     def is_mixed(self) -> bool:
         """True if a budget between two points is spent: they are those of one cascade."""
         first, *others = self.evidence

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from thrifty.arrays import Bools, Floats, Ints, Labels, Words
-from thrifty.engine.prices.billing import PriceList, RowPrices
+from thrifty.engine.prices.billing import PriceList, RowPrices, costs_text
 from thrifty.engine.purchases.readers import Delivery, FeatureSource, Ledger, error_text
 from thrifty.engine.table.reader import Schema
 from thrifty.engine.table.table import Table
@@ -35,12 +35,15 @@ class Purchase:
         Columns that it brings: their names, or their numbers where the fit knew no names. Empty for an answer.
     why : str
         Reader of the columns, or the row's state, and why the row is not answered yet.
+    prices : dict of str to float, optional
+        Price in each of several resources; ``price`` is then their sum at the exchange rates of the fit.
     """
 
     name: str
     price: float
     columns: tuple[Any, ...] = ()
     why: str = ""
+    prices: dict[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -184,6 +187,15 @@ class PurchaseReader:
         cost = self._price_list.cost_of_rows(paid, calls > 0, self.amounts(rows))
         again: Floats = cost + self._price_list.full_cost * np.maximum(calls - 1, 0)
         return again
+
+    def costs(self, rows: Ints, calls: Ints) -> Any:
+        """The same in each of several resources, as a data frame; None where there is one."""
+        resources = self._price_list.resources
+        if resources is None:
+            return None
+        paid = self._marked(rows, lambda kept: kept.paid & ~kept.failed[:, None])
+        again = np.outer(np.maximum(calls - 1, 0), [each.full_cost for each in resources.lists])
+        return resources.named(self._price_list.costs_of_rows(paid, calls > 0) + again)
 
     def amounts(self, rows: Ints) -> Floats | None:
         """Prices of the purchases whose price differs by row, for some rows; 0 where they were not looked up."""
@@ -475,6 +487,8 @@ class Receipt:
         row draws. 1 where nothing was bought.
     key : ndarray of shape (n_rows,)
         Keys of the rows.
+    costs : DataFrame of shape (n_rows, n_resources), optional
+        What was really paid in each of several resources; ``cost`` is then their sum at the exchange rates of the fit.
     reason : ndarray of shape (n_rows,)
         Reason of the first failure; None for a row without one.
     names : tuple
@@ -495,6 +509,7 @@ class Receipt:
     order: Ints | None = None
     propensity: Floats | None = None
     key: Labels | None = None
+    costs: Any = None
 
     def __len__(self) -> int:
         return len(self.route)
@@ -503,7 +518,10 @@ class Receipt:
         failed = [row for row, reason in enumerate(self.reason) if reason is not None]
         summary = f"{len(self):,} rows, {int(self.is_answered.sum()):,} answered"
         if len(self):
-            summary += f", mean cost {self.cost.mean():.4g}"
+            cost = self.cost.mean()
+            summary += (
+                f", mean cost {f'{cost:.4g}' if self.costs is None else costs_text(dict(self.costs.mean()))}"
+            )
         if failed:
             summary += (
                 f", {len(failed):,} with failures, the first in row {failed[0]}: {self.reason[failed[0]]}"
@@ -534,6 +552,8 @@ class Receipt:
         import pandas as pd
 
         columns = {name: self[name] for name in self.keys()}
+        if self.costs is not None:
+            columns |= {f"cost_{name}": paid.to_numpy() for name, paid in self.costs.items()}
         for name in ("bought", "failed"):
             columns[name] = _listed(columns[name], self.names)
         if self.order is not None and self.propensity is not None:

@@ -243,18 +243,20 @@ def quantile_ends(counts: NDArray[Any], max_bins: int) -> NDArray[Any]:
     n_shared = max_bins - 2 * len(frequent) - 1
     if len(frequent) == 0 or n_shared < 1:
         frequent, n_shared = frequent[:0], max_bins
-    rows_per_bin = np.delete(counts, frequent).sum() / n_shared
-    starts, stops = np.append(0, frequent + 1), np.append(frequent, len(counts))
-    ends = [frequent]
-    for start, stop in zip(starts, stops, strict=True):
-        rows = np.cumsum(counts[start:stop])
-        if len(rows):
-            n_bins = max(1, int(rows[-1] / rows_per_bin + 1e-9))
-            # The first value with which each bin is full.
-            full = np.searchsorted(rows * (n_bins / rows[-1]) + 1e-9, np.arange(1, n_bins + 1))
-            ends.append(start + full[full < len(rows)])
-            ends.append(np.array([stop - 1]))
-    every = np.unique(np.concatenate(ends))
+    ends_bin = np.zeros(len(counts), dtype=bool)
+    ends_bin[frequent] = True
+    rest, stretch = np.flatnonzero(~ends_bin), np.cumsum(ends_bin)[~ends_bin]
+    if len(rest):
+        total, is_first = np.cumsum(counts[rest]), np.diff(stretch, prepend=-1) > 0
+        first, last = np.flatnonzero(is_first), np.append(np.flatnonzero(is_first)[1:], len(rest)) - 1
+        before = (total - counts[rest])[first]
+        n_rows, own = total[last] - before, np.cumsum(is_first) - 1
+        n_bins = np.maximum((n_rows / (total[-1] / n_shared) + 1e-9).astype(np.intp), 1)
+        # The number of bins that are full with each value; the first with which a bin is full ends it.
+        n_full = ((total - before[own]) * (n_bins / n_rows)[own] + 1e-9).astype(np.intp)
+        ends_bin[rest] = n_full > np.where(is_first, 0, np.append(0, n_full[:-1]))
+        ends_bin[rest[last]] = True
+    every = np.flatnonzero(ends_bin)
     return every[every < len(counts) - 1][: max_bins - 1]
 
 

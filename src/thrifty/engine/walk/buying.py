@@ -68,6 +68,7 @@ class BuyingMixin:
             Where the user interrupts; its ``receipt`` lists the same.
         """
         ledger = Ledger(on_failure, batch_size, full_timeout)
+        refuse_prices_beside_cap(self, prices)
         chain = self._served().with_prices(prices)
         reader = chain.buyer(source, ledger, n_rows, row_key)
         rows = np.arange(reader.n_samples)
@@ -96,8 +97,19 @@ class BuyingMixin:
         prices : dict, optional
             As in ``buy``.
         """
+        refuse_prices_beside_cap(self, prices)
         chain = self._served().with_prices(prices)
         return ChainSession(chain, key)
+
+
+def refuse_prices_beside_cap(system: Any, prices: Any) -> None:
+    """Refuse prices that differ by row where a cap was set by those of the fit."""
+    cap = vars(system).get("cap_")
+    if prices is not None and cap is not None:
+        raise InvalidInputError(
+            f"prices that differ by row could make a row spend more than the cap of {cap!r}. Leave them out, or take "
+            f"the estimator without a cap."
+        )
 
 
 def _receipt_of_all(ledger: Ledger, buy: Callable[[], Receipt]) -> Receipt:

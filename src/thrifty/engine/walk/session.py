@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from thrifty.arrays import Ints
-from thrifty.engine.prices.billing import PriceList, check_amount
+from thrifty.engine.prices.billing import PriceList, check_amount, costs_text
 from thrifty.engine.purchases.readers import Ledger, error_text
 from thrifty.engine.purchases.receipts import Purchase, PurchaseReader, answer_text, decision_text
 from thrifty.engine.table.table import find_column
@@ -69,7 +69,12 @@ class Session(ABC):
         """The answer and its source, in words; empty without an answer."""
 
     def _last_line(self) -> str:
-        return f"answered {self._answered()} for {self.cost:g}" if self._answered() else "no answer"
+        return f"answered {self._answered()} for {self._paid}" if self._answered() else "no answer"
+
+    @property
+    def _paid(self) -> str:
+        """Cost of the purchases so far, in words."""
+        return f"{self.cost:g}"
 
     def explain(self) -> str:
         """Explain what was bought, paid and decided, a line for each purchase."""
@@ -83,10 +88,11 @@ class Session(ABC):
         answer, wanted = self._answered(), self.next_purchase
         answer = f"answer {answer}" if answer else "no answer yet"
         if wanted is None:
-            return f"Session(settled: {answer}, paid {self.cost:g})"
+            return f"Session(settled: {answer}, paid {self._paid})"
         names = list(map(str, wanted.columns)) or [wanted.name]
         shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-        return f"Session({answer}, paid {self.cost:g}; next: {shown} for {wanted.price:g})"
+        price = f"{wanted.price:g}" if wanted.prices is None else costs_text(wanted.prices)
+        return f"Session({answer}, paid {self._paid}; next: {shown} for {price})"
 
 
 class ChainSession(Session):
@@ -150,7 +156,7 @@ class ChainSession(Session):
         """Report that the next purchase cannot be made, and what that cost: the last stage answers, as in ``buy``."""
         if self.next_purchase is not None:
             self._failed_cost = check_amount("cost", cost)
-            self._steps.append(f"{self._name_of(self._source.lacking)} failed (paid {self.cost:g})")
+            self._steps.append(f"{self._name_of(self._source.lacking)} failed (paid {self._paid})")
         return self
 
     @property
@@ -160,7 +166,17 @@ class ChainSession(Session):
         if not lacking or self._failed_cost is not None:
             return None
         names = tuple(self._called(lacking))
-        return Purchase(self._name_of(lacking), self._price_of(lacking), names, self._why())
+        resources = self._chain.price_list.resources
+        prices = None
+        if resources is not None:
+            prices = {
+                name: float(each.prices[each.group_of[lacking]].max())
+                if name in resources.delays
+                else self._price_of(lacking, each)
+                for name, each in zip(resources.names, resources.lists, strict=True)
+            }
+        price = self._price_of(lacking, self._chain.price_list)
+        return Purchase(self._name_of(lacking), price, names, self._why(), prices)
 
     @property
     def answer(self) -> Any:
@@ -176,6 +192,16 @@ class ChainSession(Session):
     def cost(self) -> float:  # type: ignore[override]  # read only
         """Cost of the purchases so far."""
         return float(self._reader.spent(_ROW, self._ledger.calls(_ROW))[0]) + (self._failed_cost or 0.0)
+
+    @property
+    def costs(self) -> dict[str, float] | None:
+        """Cost of the purchases so far in each of several resources; None where there is one."""
+        costs = self._chain._paid(self._reader, self._latest, self._ledger.calls(_ROW))
+        return None if costs is None else dict(costs.iloc[0])
+
+    @property
+    def _paid(self) -> str:
+        return f"{self.cost:g}" if self.costs is None else costs_text(self.costs)
 
     @property
     def route(self) -> int:
@@ -212,9 +238,8 @@ class ChainSession(Session):
         by = "the full model" if self.route == self._chain.n_stages else f"stage {self.route}"
         return f"{answer_text(self.answer, self.probability)} by {by}"
 
-    def _price_of(self, columns: Sequence[int]) -> float:
+    def _price_of(self, columns: Sequence[int], prices: PriceList) -> float:
         """Increase of the bill by some more columns."""
-        prices: PriceList = self._chain.price_list
         held = self._reader.cells(_ROW)[0]
         if prices.by_row is None and prices.discounts is None:
             return prices.cost_of(columns)
@@ -233,11 +258,11 @@ class ChainSession(Session):
         walk, outputs = self._chain.answered(reader, self._chain.walk(reader, _ROW))
         if ledger.errors:
             raise _of_full(ledger.errors[0]) if ledger.full_failed else ledger.errors[0]
-        self._route, self._outputs = int(walk.route[0]), outputs
+        self._route, self._outputs, self._latest = int(walk.route[0]), outputs, walk
         self._source, self._reader, self._ledger = source, reader, ledger
         if source.delivered:
             self._steps.append(
-                f"{self._name_of(source.delivered)} (paid {self.cost:g}); {self._answered() or 'no answer yet'}; "
+                f"{self._name_of(source.delivered)} (paid {self._paid}); {self._answered() or 'no answer yet'}; "
                 f"{self._decision(goes_on=bool(source.lacking))}"
             )
 

@@ -12,7 +12,7 @@ from thrifty.arrays import Floats
 from thrifty.engine.evidence.budgets import within_budget, within_budgets
 from thrifty.engine.evidence.collect import training_fingerprints
 from thrifty.engine.evidence.measures import check_floors, recalls_at, with_classes, within_floors
-from thrifty.engine.evidence.thresholds import exploring, measured, with_points_between
+from thrifty.engine.evidence.thresholds import convex_hull, exploring, measured, with_points_between
 from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, held_out_rows
 from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.table.columns import column_types
@@ -20,7 +20,7 @@ from thrifty.engine.tasks.classes import classification_of, read_loss
 from thrifty.engine.tasks.ranking import Queries, RankingTask, as_queries, ranking_of, with_queries
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.trees import bin_columns
-from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.chain import Chain, lowest_thresholds
 from thrifty.engine.walk.policy import Policy
 from thrifty.errors import (
     FullModelNotWorthItWarning,
@@ -30,7 +30,13 @@ from thrifty.errors import (
 )
 from thrifty.learners.cascade.bought import completed, read_bought, warn_if_blanks_tell, with_support
 from thrifty.learners.cascade.evaluation import BEYOND_DOUBT, compare
-from thrifty.learners.cascade.learn import LearnedCascade, best_at_rates, learn_cascade, n_repeats_for
+from thrifty.learners.cascade.learn import (
+    LearnedCascade,
+    best_at_rates,
+    learn_cascade,
+    most_accurate_point,
+    n_repeats_for,
+)
 from thrifty.learners.cascade.plan import find_plans
 from thrifty.learners.cascade.problem import (
     CAPACITIES,
@@ -46,6 +52,7 @@ from thrifty.learners.estimators.base import (
     ChainEstimator,
     ChainRegressor,
     all_or_nothing,
+    chain_behind,
     task_of_route,
     unwrap_chain,
 )
@@ -222,6 +229,14 @@ class BudgetedCascade(ChainEstimator):
             resources, limits = prices.resources, None
             if resources is not None and budget is not None:
                 limits = resources.limits(resources.check_budget("budget", budget))
+            has_delays = resources is not None and bool(resources.delays)
+            if has_delays and (
+                rows.task.query_of(rows.y) is not None or isinstance(chain_behind(self._full()), Chain)
+            ):
+                raise InvalidInputError(
+                    "delays are for classes and numbers, in front of a full model that is no cascade itself. Leave "
+                    "delays out of the prices: purchases then wait one after the other."
+                )
             if resources is not None and bought is not None:
                 raise InvalidInputError(
                     f"bought= takes prices in one resource; these are in {', '.join(resources.names)}. Fit complete "
@@ -246,7 +261,7 @@ class BudgetedCascade(ChainEstimator):
                 amounts=None if by_row is None else by_row.of_rows(rows.table, np.arange(len(rows.y)), None),
                 capacities=check_sizes(options.sizes, len(rows.y), is_slow=not rows.task.has_uncertainty),
                 n_stages=options.max_stages,
-                structure="line" if purchased else options.structure,  # type: ignore[arg-type]  # checked
+                structure="line" if purchased or has_delays else options.structure,  # type: ignore[arg-type]  # checked
                 max_bytes=options.max_bytes,
                 budget=budget if limits is None else 1.0,
                 limits=limits,
@@ -320,6 +335,61 @@ class BudgetedCascade(ChainEstimator):
                 self._go_to(self.evidence_.points[learned.default_point], self.evidence_.weights)
             report("choosing the operating point", 1, 1)
         return self
+
+    def at(
+        self,
+        *,
+        budget: Any = None,
+        max_loss: float | Mapping[Any, float] | None = None,
+        mix: bool = True,
+        cap: Any = None,
+    ) -> Self:
+        """Return the same fit at another operating point, by the rows of the fit; nothing is refitted.
+
+        Parameters
+        ----------
+        budget : float, or dict of resource to float, optional
+            Mean spend per row; less where more would not raise the expected score.
+        max_loss : float, or dict of label to float, optional
+            Largest share of all rows that is answered worse than by the full model; by label, of the rows of that
+            class.
+        mix : bool, default=True
+            Whether the keys of rows may decide between points, so that the whole budget is spent.
+        cap : float, or dict of resource to float, optional
+            What no row may ever spend: routes that cost more are not taken, here and in all that is made from the
+            returned estimator. With a budget, or alone.
+        """
+        if cap is not None:
+            return self._capped(cap).at(budget=budget, max_loss=max_loss, mix=mix)
+        if (in_force := vars(self).get("cap_")) is not None and max_loss is not None:
+            raise InvalidParameterError(
+                "max_loss",
+                f"compares with the full model, which the cap of {in_force!r} keeps rows from. Give a budget.",
+            )
+        if in_force is not None and budget is None:
+            other, evidence = self._without_certificate(), self._evidence()
+            assert evidence.points is not None  # those that the cap leaves
+            other._go_to(evidence.points[most_accurate_point(evidence)], evidence.weights)
+            return other
+        return super().at(budget=budget, max_loss=max_loss, mix=mix)
+
+    def _capped(self, cap: Any) -> Self:
+        """The same fit without the routes that cost more than a cap; ``cap_`` is the cap."""
+        other, chain, evidence = self._without_certificate(), self._learned, self._evidence()
+        resources = self._resources
+        limit = check_amount("cap", cap) if resources is None else resources.check_budget("cap", cap)
+        floor = lowest_thresholds(chain, limit)
+        points = np.unique(np.maximum(chain.policy.thresholds, floor), axis=0)
+        optimism = None if evidence.optimism is None else evidence.optimism_at(points)
+        other.evidence_ = replace(evidence, points=points, optimism=optimism)
+        unknown = np.zeros(len(points))
+        policy = measured(Policy(points, unknown, unknown, seed=chain.policy.seed), other.evidence_)
+        kept = np.arange(len(policy)) if resources is not None else convex_hull(policy.cost, policy.score)
+        other._learned = chain.at(policy[kept].at(len(kept) - 1))
+        other.chain_ = other._learned
+        if not np.isneginf(floor).all():  # else no route is cut, and every point is as it was
+            other.cap_ = limit
+        return other
 
     def _check_parameters(self) -> None:
         """Refuse bad constructor arguments before anything is computed."""
@@ -535,17 +605,18 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     def at(
         self,
         *,
-        budget: float | None = None,
+        budget: Any = None,
         max_loss: float | Mapping[Any, float] | None = None,
         min_recall: Mapping[Any, float] | None = None,
         mix: bool = True,
         explore: float = 0.0,
+        cap: Any = None,
     ) -> Self:
         """Return the same fit at another operating point, by the rows of the fit; nothing is refitted.
 
         Parameters
         ----------
-        budget : float, optional
+        budget : float, or dict of resource to float, optional
             Mean spend per row; less where more would not raise the expected score.
         max_loss : float, or dict of label to float, optional
             Largest share of all rows that is answered worse than by the full model; by label, of the rows of that
@@ -561,7 +632,17 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         explore : float, default=0.0
             Share of the rows that go on buying beyond their stop, to a later place that their key draws, and are
             answered there. What they pay counts in the budget. A fit can learn from the receipts (``bought=``).
+        cap : float, or dict of resource to float, optional
+            What no row may ever spend: routes that cost more are not taken, here and in all that is made from the
+            returned estimator. With a budget, or alone.
         """
+        if explore and (cap is not None or "cap_" in vars(self)):
+            raise InvalidParameterError(
+                "explore",
+                f"sends rows on to routes that a cap forbids; got {explore!r} with a cap. Leave one out.",
+            )
+        if cap is not None:
+            return self._capped(cap).at(budget=budget, max_loss=max_loss, min_recall=min_recall, mix=mix)
         if explore:
             if budget is None or min_recall is not None or max_loss is not None:
                 raise InvalidParameterError(
@@ -577,6 +658,11 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             return other
         if min_recall is None:
             return super().at(budget=budget, max_loss=max_loss, mix=mix)
+        if self._resources is not None:
+            raise InvalidParameterError(
+                "min_recall",
+                f"takes prices in one resource; these are in {', '.join(self._resources.names)}. Leave it out.",
+            )
         if max_loss is not None:
             raise InvalidParameterError(
                 "min_recall",

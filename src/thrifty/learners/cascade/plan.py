@@ -60,6 +60,9 @@ PLAN_ROWS, SAMPLE_SEED = 8_000, 12
 EVERY = 3
 """Of so many stages comparisons look at one."""
 
+MAX_COMPARED = 2
+"""Sizes by the largest of which orders are compared (``benchmarks/small_budgets.py letters letters26 pol``)."""
+
 NEAR = 1.5
 """Factor around the budget of a fit within which orders are compared (``benchmarks/small_budgets.py --asked 2``)."""
 
@@ -116,6 +119,10 @@ def find_plans(problem: CascadeProblem) -> PlanComparison:
             plan = replace(plan, boosting=_best_size(cache, _coarse(plan, n_first)))
         plans.append(plan)
     coarse = [_coarse(plan, n_first) for plan in plans]
+    sizes, compared = {plan.boosting for plan in plans}, problem.capacities[:MAX_COMPARED][-1]
+    if len(sizes) == 1 and sizes <= set(problem.capacities[MAX_COMPARED:]):
+        # Smaller trees tell orders apart in a fraction of the time.
+        coarse = [replace(plan, boosting=compared) for plan in coarse]
     scores = cache.scores(coarse, cache.n_folds) if len(plans) > 1 else []
     return PlanComparison(plans, coarse, sampled[cache.rows(cache.n_folds)], scores)
 

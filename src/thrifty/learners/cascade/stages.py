@@ -62,13 +62,16 @@ class StagedTrees:
     parts : tuple of TreeEnsemble
         Trees that each stage adds, over all columns of the table.
     mean_margin : ndarray of shape (n_stages,), optional
-        Mean margin after each stage, on the training rows.
+        Mean margin after each stage, on the rows that trees were grown on.
+    held_out : ndarray of shape (n_held_out, n_stages, n_scores), optional
+        Scores of held-out rows after each stage.
     """
 
     base: Floats
     sets: tuple[Ints, ...]
     parts: tuple[TreeEnsemble, ...]
     mean_margin: Floats | None = None
+    held_out: Floats | None = None
 
     def scores(self, table: BinnedTable) -> Floats:
         """Scores of every row after every stage, shape (n_rows, n_stages, n_scores)."""
@@ -109,7 +112,7 @@ def grow_stages(
     boosting: Boosting,
     *,
     n_trees: "Sequence[int] | PendingCounts | None" = None,
-    validation: TrainingSet | None = None,
+    held_out: Ints | None = None,
     counted: "PendingCounts | None" = None,
 ) -> StagedTrees:
     """Grow the stages of a cascade.
@@ -117,48 +120,55 @@ def grow_stages(
     Parameters
     ----------
     rows : TrainingSet
-        Rows to learn from.
+        Rows to learn from, and those that are held out.
     sets : sequence of ndarray of int
         Columns of each stage, nested. A stage without columns adds nothing.
     boosting : Boosting
         How trees are grown; Newton steps.
     n_trees : sequence of int or PendingCounts, optional
-        Trees of each stage; by default ``boosting.n_trees``.
-    validation : TrainingSet, optional
-        Rows for early stopping: no tree is grown on them.
+        Trees of each stage; by default ``boosting.n_trees`` or, with held-out rows, as many as lower their loss.
+    held_out : ndarray of int, optional
+        Rows that no tree is grown on. They go the way of the others through each tree, to be scored.
     counted : PendingCounts, optional
         Takes the number of trees of each stage as soon as the stage has ended.
     """
     table, loss, n_scores = rows.table, rows.loss, rows.task.n_scores
-    base = loss.base(rows.weight)
+    is_grown_on, counts, grown_on = np.ones(rows.n_rows, dtype=bool), rows.weight, rows
+    if held_out is not None:
+        is_grown_on[held_out] = False
+        counts = counts * is_grown_on
+        grown_on = TrainingSet(rows.task, table, rows.y[is_grown_on], rows.weight[is_grown_on])
+    base = grown_on.loss.base(grown_on.weight)
     score = np.tile(base, (rows.n_rows, 1))
-    stopping = None
-    if validation is not None:
-        stopping = EarlyStopping(validation, np.tile(base, (validation.n_rows, 1)))
+    stopping = None if held_out is None or n_trees is not None else EarlyStopping(rows, held_out)
     subsampler = Subsampler(uniforms(table.codes)[:, None], SUBSAMPLE)
     parts, mean_margin, scale = [], np.zeros(len(sets)), 1.0
+    scores = np.empty((0 if held_out is None else len(held_out), len(sets), n_scores))
     for place, columns in enumerate(sets):
         if (kept := shrinkage_at(place)) < 1.0:
             score *= kept
             scale /= kept
+        trees = TreeEnsemble.empty(table.n_features, n_scores)
+        if len(columns):
+            stage, seed = StageGrower(table, columns, boosting, n_scores), place * boosting.n_trees + 1
             if stopping:
-                stopping.score *= kept
-        if not len(columns):
-            parts.append(TreeEnsemble.empty(table.n_features, n_scores))
-            if counted:
-                counted.put(place, 0)
-            continue
-        stage, seed = StageGrower(table, columns, boosting, n_scores), place * boosting.n_trees + 1
-        if stopping:
-            stopping.begin(score)
-        max_trees = boosting.n_trees if n_trees is None else n_trees[place]
-        trees = grow_until(stage, loss, rows.weight, score, max_trees, seed, subsampler, stopping)
-        parts.append(replace(trees, values=trees.values * scale))
+                stopping.begin(score)
+            max_trees = boosting.n_trees if n_trees is None else n_trees[place]
+            trees = grow_until(stage, loss, counts, score, max_trees, seed, subsampler, stopping)
+            trees = replace(trees, values=trees.values * scale)
+            of_rows = margins(score[is_grown_on] * scale, base)
+            mean_margin[place] = np.average(of_rows, weights=grown_on.weight)
+        parts.append(trees)
+        if held_out is not None:
+            scores[:, place] = score[held_out] * scale
         if counted:
             counted.put(place, trees.n_trees)
-        mean_margin[place] = np.average(margins(score * scale, base), weights=rows.weight)
     return StagedTrees(
-        base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts), mean_margin
+        base,
+        tuple(np.asarray(columns, dtype=np.intp) for columns in sets),
+        tuple(parts),
+        mean_margin,
+        None if held_out is None else scores,
     )
 
 
@@ -236,19 +246,13 @@ def score_fold(
     Without ``n_trees`` each stage stops early by the loss of the fold; ``counted`` takes the numbers of trees.
     """
     try:
-        rest = np.ones(rows.n_rows, dtype=bool)
-        rest[fold] = False
-        held_out = rows.take(fold)
-        validation = held_out if n_trees is None else None
-        grown = grow_stages(
-            rows.take(rest), sets, boosting, n_trees=n_trees, validation=validation, counted=counted
-        )
+        grown = grow_stages(rows, sets, boosting, n_trees=n_trees, held_out=fold, counted=counted)
     finally:
         if counted:
             counted.close()
+    assert grown.held_out is not None
     assert grown.mean_margin is not None
-    n_grown = [part.n_trees for part in grown.parts]
-    return FoldScores(grown.scores(held_out.table), grown.mean_margin, n_grown)
+    return FoldScores(grown.held_out, grown.mean_margin, [part.n_trees for part in grown.parts])
 
 
 def margins(scores: Floats, base: Floats) -> Floats:
@@ -398,25 +402,24 @@ class StageGrower:
 
 
 class EarlyStopping:
-    """Early stopping of a stage: tracks the lowest validation loss and restores its state."""
+    """Early stopping of a stage: tracks the lowest loss of held-out rows, and restores the scores there."""
 
-    def __init__(self, validation: TrainingSet, score: Floats) -> None:
-        self._validation, self._loss, self.score = validation, validation.loss, score
+    def __init__(self, rows: TrainingSet, held_out: Ints) -> None:
+        self._held_out, self._weight = held_out, rows.weight[held_out]
+        self._loss = rows.task.loss(rows.y[held_out])
 
     def begin(self, score: Floats) -> None:
-        """Begin a stage, at the scores of the rows that it grows on."""
+        """Begin a stage, at the scores of all rows."""
         self._n_checked = self._n_best = self._n_worse = 0
-        self._lowest = self._mean_loss()
-        self._kept = score.copy(), self.score.copy()
+        self._lowest, self._kept = self._mean_loss(score), score.copy()
 
     def should_stop(self, stage: StageGrower, score: Floats) -> bool:
-        """Check the validation loss; True if ``PATIENCE`` checks have passed since the lowest."""
-        stage.trees(self._n_checked).predict_binned(self._validation.table, self.score)
+        """Check the loss; True if ``PATIENCE`` checks have passed since the lowest."""
         n_units = (stage.n_trees - self._n_checked) * stage.boosting.learning_rate
-        self._n_checked, loss = stage.n_trees, self._mean_loss()
+        self._n_checked, loss = stage.n_trees, self._mean_loss(score)
         if loss < self._lowest * (1.0 - MIN_RELATIVE_DROP * n_units):
             self._lowest, self._n_best, self._n_worse = loss, stage.n_trees, 0
-            self._kept = score.copy(), self.score.copy()
+            self._kept = score.copy()
         else:
             self._n_worse += 1
         return self._n_worse >= PATIENCE
@@ -425,8 +428,9 @@ class EarlyStopping:
         """Restore the scores at the lowest loss, and return the number of trees there."""
         if stage.n_trees > self._n_checked:
             self.should_stop(stage, score)
-        score[:], self.score[:] = self._kept
+        score[:] = self._kept
         return self._n_best
 
-    def _mean_loss(self) -> float:
-        return float(np.average(self._loss.values(self.score), weights=self._validation.weight))
+    def _mean_loss(self, score: Floats) -> float:
+        losses = self._loss.values(score[self._held_out])
+        return float(np.average(losses, weights=self._weight))

@@ -48,7 +48,7 @@ from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import classification_of
 from thrifty.engine.tasks.regression import RegressionTask, default_regressor, read_targets, regression_of
 from thrifty.engine.tasks.task import Task
-from thrifty.engine.walk.buying import BuyingMixin
+from thrifty.engine.walk.buying import BuyingMixin, refuse_prices_beside_cap
 from thrifty.engine.walk.chain import Chain, Explanation, explain_rows
 from thrifty.engine.walk.policy import Policy, distinct_thresholds, later_places, route_by
 from thrifty.engine.walk.stage import nodes_of
@@ -337,6 +337,10 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         """
         check_is_fitted(self)
         goal = check_goal(max_loss=max_loss, budget=budget)
+        if "max_loss" in goal and (cap := vars(self).get("cap_")) is not None:
+            raise InvalidInputError(
+                f"max_loss compares with the full model, which the cap of {cap!r} keeps rows from. Certify a budget."
+            )
         confidence = check_confidence(confidence)
         fitted_on, new = self._evidence(), evidence_of(self, self._reader(X), y)
         other = self._without_certificate()
@@ -567,6 +571,7 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
             from it is given them here.
         """
         check_is_fitted(self)
+        refuse_prices_beside_cap(self, prices)
         other = copy.copy(self)
         other._change_chain(lambda chain: chain.with_prices(prices))
         return other
