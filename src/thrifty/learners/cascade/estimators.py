@@ -728,7 +728,7 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
 
     Attributes
     ----------
-    chain_, evidence_, frontier_, certificate_, order_, features_, n_stages_, size_
+    chain_, evidence_, frontier_, certificate_, order_, features_, n_stages_, size_, informative_blanks_
         As of ``BudgetedClassifier``.
     expected_cost_, expected_score_ : float
         Mean cost and score of the operating point in force, out of fold. A score is one minus the error in units of the
@@ -790,7 +790,7 @@ class BudgetedRanker(BudgetedCascade):
 
     Attributes
     ----------
-    chain_, frontier_, certificate_, order_, features_, n_stages_, size_
+    chain_, frontier_, certificate_, order_, features_, n_stages_, size_, informative_blanks_
         As of ``BudgetedClassifier``; scores are means of the metric over queries, costs means over documents.
     evidence_ : Evidence
         The queries of the fit, every document at every stage, scored by models that have not seen its query.
