@@ -242,8 +242,7 @@ class BudgetedCascade(ChainEstimator):
                     f"bought= takes prices in one resource; these are in {', '.join(resources.names)}. Fit complete "
                     f"rows, or give the prices of one resource."
                 )
-            if bought is None:
-                warn_if_blanks_tell(rows, prices)
+            self.informative_blanks_ = warn_if_blanks_tell(rows, prices) if bought is None else []
             purchased = None if bought is None else read_bought(bought, propensity, rows, prices)
             if purchased is not None:
                 codes = bin_columns(rows.X, None, self._categorical)
@@ -558,6 +557,8 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         Stages in front of the full model.
     size_ : tuple of int
         Trees of a stage, and their depth.
+    informative_blanks_ : list of str
+        Columns whose blanks told the target of the rows of the fit, which took them for answers.
     expected_cost_, expected_score_ : float
         Mean cost and accuracy to expect of new rows at the operating point in force, out of fold; with another ``loss``
         than "error", the score is minus the mean loss. Orders of purchases are found on all rows; with fewer than
@@ -727,7 +728,7 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
 
     Attributes
     ----------
-    chain_, evidence_, frontier_, certificate_, order_, features_, n_stages_, size_
+    chain_, evidence_, frontier_, certificate_, order_, features_, n_stages_, size_, informative_blanks_
         As of ``BudgetedClassifier``.
     expected_cost_, expected_score_ : float
         Mean cost and score of the operating point in force, out of fold. A score is one minus the error in units of the
@@ -789,7 +790,7 @@ class BudgetedRanker(BudgetedCascade):
 
     Attributes
     ----------
-    chain_, frontier_, certificate_, order_, features_, n_stages_, size_
+    chain_, frontier_, certificate_, order_, features_, n_stages_, size_, informative_blanks_
         As of ``BudgetedClassifier``; scores are means of the metric over queries, costs means over documents.
     evidence_ : Evidence
         The queries of the fit, every document at every stage, scored by models that have not seen its query.
