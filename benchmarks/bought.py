@@ -3,11 +3,16 @@
     python benchmarks/bought.py [letter letter26 satimage miniboone covtype bike] [--rows 3000] [--share 0.5]
         [--seeds 1] [--masks random known label value blocks]
     python benchmarks/bought.py warning
+    python benchmarks/bought.py loop [letter] [--rows 5000] [--seeds 1]
 
 Data lie in THRIFTY_DATA (default ../shared/data). The first quarter of the columns is free and always known; of the
 others, each row has bought a column with a probability that depends on nothing (``random``), on the free columns, on
 the label, on the value itself (which no method can see) or on a draw for three columns at once (``blocks``). For each
 budget: promised / real score and cost of the complete table, of ``fit(bought=)`` and of a fit that believes the blanks.
+
+``loop``: a system that was fitted on 3,000 complete rows serves as many as asked with ``explore=0.05``, and the next
+learns from all receipts so far, three times: promised / real score at the budget, beside a fit on the complete rows of
+these receipts, and one that believes their blanks.
 """
 
 import argparse
@@ -28,7 +33,7 @@ FILES = {"letter26": "letter", "miniboone": "miniboone_5k", "bike": "bike_hour"}
 MASKS = ("random", "known", "label", "value", "blocks")
 
 
-def read(table, seed, n_rows):
+def read(table, seed, n_rows, n_new=6_000):
     """Rows for fitting and test rows."""
     arrays = np.load(DATA / f"{FILES.get(table, table)}.npz", allow_pickle=False)
     X, y = arrays["X"].astype(float), arrays["y"]
@@ -36,7 +41,7 @@ def read(table, seed, n_rows):
         y = np.unique(y, return_inverse=True)[1]
     if table == "letter":
         y = (y >= 13).astype(int)
-    order = np.random.default_rng(seed).permutation(len(X))[: n_rows + min(len(X) - n_rows, 6_000)]
+    order = np.random.default_rng(seed).permutation(len(X))[: n_rows + min(len(X) - n_rows, n_new)]
     return X[order[:n_rows]], y[order[:n_rows]], X[order[n_rows:]], y[order[n_rows:]]
 
 
@@ -112,6 +117,39 @@ def warning():
         print(f"{kind}: {warned / 2:.1f} % of 200 tables warned of")
 
 
+def loop(table, seed, n_rows):
+    """Print what systems promise and score that learn from receipts only, round by round."""
+    X, y, new, truth = read(table, seed, 3_000, 3 * n_rows + 2_000)
+    served, outcomes = np.array_split(new[: 3 * n_rows], 3), np.array_split(truth[: 3 * n_rows], 3)
+    new, truth = new[3 * n_rows :], truth[3 * n_rows :]
+    prices = np.where(np.arange(X.shape[1]) < X.shape[1] // 4, 0.0, 1.0)
+    budget, receipts = 0.4 * prices.sum(), []
+
+    def fit(rows, labels, **bought):
+        return thrifty.BudgetedClassifier(feature_costs=prices, random_state=0).fit(rows, labels, **bought)
+
+    def shown(fitted):
+        point = fitted.at(budget=max(budget, fitted.frontier_.cost[0]))
+        score, cost = point.score(new, truth), point.cost(new).mean()
+        return f"{point.expected_score_:.3f} / {score:.3f} @ {cost / budget:.2f}"
+
+    system = fit(X, y)
+    print(f"{table} seed {seed}: at first {shown(system)}", flush=True)
+    for number, rows in enumerate(served):
+        exploring = system.at(budget=budget, explore=0.05)
+        receipts.append(exploring.buy(dict(enumerate(rows.T)), n_rows=len(rows)))
+        own, labels = thrifty.Receipts.of(*receipts), np.concatenate(outcomes[: number + 1])
+        blank, began = own.X.to_numpy(dtype=float), time.process_time()
+        system = fit(blank, labels, bought=own.bought, propensity=own.propensity)
+        seconds = time.process_time() - began
+        print(
+            f"  round {number + 1}, {len(own):,} rows, {np.mean(own.cost) / budget:.2f} of the budget: receipts "
+            f"{shown(system)} ({seconds:.0f} s); complete {shown(fit(np.concatenate(served[: number + 1]), labels))}; "
+            f"believed {shown(fit(blank, labels))}",
+            flush=True,
+        )
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -126,6 +164,10 @@ def main():
         warning()
         return
     warnings.simplefilter("ignore")
+    if args.tables[0] == "loop":
+        for seed in range(args.seeds):
+            loop((*args.tables, "letter")[1], seed, args.rows)
+        return
     for table in args.tables:
         for kind in args.masks:
             compare(table, kind, args)

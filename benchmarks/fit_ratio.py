@@ -4,11 +4,12 @@
     python benchmarks/fit_ratio.py grid
 
 `BudgetedClassifier()` with defaults, its full model's fits included, beside `LGBMClassifier(n_jobs=1)` in the same
-process: processor seconds of one thread, each after a fit that compiles. 9 of 10 rows are for the fit and the others,
-20,000 at most, for accuracy at three budgets, held there by what they pay (`hold_budget`), and how much
-`expected_score_` of the same points promises too much. `--phases` prints shares of the time by what `progress` reports,
-`--full` accuracy, log-loss and seconds of the default full model and of scikit-learn's histogram boosting. `grid` is a
-grid search of eight fits of 569 rows. Data lies in THRIFTY_DATA; `madeup` is 60,000 x 50.
+process: processor seconds of one thread, each after a fit that compiles, the least of three where a fit takes less
+than five. 9 of 10 rows are for the fit and the others, 20,000 at most, for accuracy at three budgets, held there by
+what they pay (`hold_budget`), and how much `expected_score_` of the same points promises too much. `--phases` prints
+shares of the time by what `progress` reports, `--full` accuracy, log-loss and seconds of the default full model and of
+scikit-learn's histogram boosting. `grid` is a grid search of eight fits of 569 rows. Data lies in THRIFTY_DATA;
+`madeup` is 60,000 x 50.
 """
 
 import argparse
@@ -31,7 +32,7 @@ from small_budgets import DATA
 from thrifty import BudgetedClassifier, hold_budget
 from thrifty.learners.trees.full import TreesClassifier
 
-MAX_NEW = 20_000
+MAX_NEW, SHORT = 20_000, 5.0
 MADE_UP = {"n_informative": 15, "n_redundant": 10, "n_clusters_per_class": 4, "flip_y": 0.05}
 
 
@@ -57,6 +58,15 @@ def seconds(work):
     return time.process_time() - start, result
 
 
+def fit_once(X, y):
+    """Processor seconds of a fit, when each of its steps ended, and the estimator."""
+    marks, clf = [("", time.process_time())], BudgetedClassifier(n_jobs=1, random_state=0)
+    taken, _ = seconds(
+        lambda: clf.fit(X, y, progress=lambda what, *_: marks.append((what, time.process_time())))
+    )
+    return taken, marks, clf
+
+
 def compare(name, split, *, phases, full):
     """Print a line of a table, and what else is asked for."""
     (X, y), budgets = TABLES[name][0](), TABLES[name][1]
@@ -70,11 +80,10 @@ def compare(name, split, *, phases, full):
             taken, fitted = seconds(lambda model=model: model.fit(X[fit], y[fit]))
             accuracy, lost = fitted.score(X[new], y[new]), log_loss(y[new], fitted.predict_proba(X[new]))
             print(f"{type(model).__name__}: accuracy {accuracy:.4f}, log-loss {lost:.4f}, {taken:.2f} s")
-    marks = [("", time.process_time())]
-    clf = BudgetedClassifier(n_jobs=1, random_state=0)
-    taken, _ = seconds(
-        lambda: clf.fit(X[fit], y[fit], progress=lambda what, *_: marks.append((what, time.process_time())))
-    )
+    fits = [fit_once(X[fit], y[fit])]
+    while len(fits) < 3 and fits[0][0] < SHORT:
+        fits.append(fit_once(X[fit], y[fit]))
+    taken, marks, clf = min(fits, key=lambda each: each[0])
     cells = []
     for budget in np.maximum(budgets, clf.chain_.policy.cost[0]):
         held, point = hold_budget(clf, X[new], budget), clf.at(budget=budget)

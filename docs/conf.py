@@ -74,6 +74,7 @@ EXAMPLES = [
     "letters",
     "certificate",
     "credit_file",
+    "receipts",
     "one_row",
     "disease_progression",
     "ranking",

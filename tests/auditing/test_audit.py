@@ -61,8 +61,8 @@ def rows():
 
 def models():
     return {
-        "LightGBM": LGBMClassifier(**SMALL, verbosity=-1),
-        "XGBoost": XGBClassifier(**SMALL),
+        "LightGBM": LGBMClassifier(**SMALL, n_jobs=1, verbosity=-1),
+        "XGBoost": XGBClassifier(**SMALL, n_jobs=1),
         "histogram boosting": HistGradientBoostingClassifier(max_iter=3, max_depth=3),
         "boosting": make_pipeline(SimpleImputer(), GradientBoostingClassifier(**SMALL)),
         "a forest": RandomForestClassifier(**SMALL),
@@ -200,8 +200,10 @@ def test_native_files_and_files_of_ours_are_audited_on_the_command_line(
     lines = ["feature,cost", *(f"{name},{1 + place}" for place, name in enumerate(X.columns))]
     (tmp_path / "costs.csv").write_text("\n".join(lines))
     save(forest, tmp_path / "forest.thrifty")
-    LGBMClassifier(**SMALL, verbosity=-1).fit(X[FIT], y[FIT]).booster_.save_model(tmp_path / "light.txt")
-    XGBRegressor(**SMALL).fit(X[FIT], y[FIT]).get_booster().save_model(tmp_path / "extreme.json")
+    LGBMClassifier(**SMALL, n_jobs=1, verbosity=-1).fit(X[FIT], y[FIT]).booster_.save_model(
+        tmp_path / "light.txt"
+    )
+    XGBRegressor(**SMALL, n_jobs=1).fit(X[FIT], y[FIT]).get_booster().save_model(tmp_path / "extreme.json")
     for name in ("forest.thrifty", "light.txt", "extreme.json"):
         told = [
             str(tmp_path / name),
@@ -244,7 +246,7 @@ def test_a_forest_read_from_a_file_reads_what_the_forest_reads(forest, rows):
 
 def test_what_makes_no_sense_is_refused_in_words(forest, rows):
     X, y = rows
-    ranker = LGBMRanker(**SMALL, verbosity=-1).fit(X[FIT], y[FIT], group=[150, 150])
+    ranker = LGBMRanker(**SMALL, n_jobs=1, verbosity=-1).fit(X[FIT], y[FIT], group=[150, 150])
     cascade = BudgetedClassifier(stages=StageOptions(sizes=[(3, 2)]), cv=2, random_state=0)
     by_row = Prices({**dict.fromkeys(X.columns, 1.0), "column 0": 0.0}, by_row={"column 1": "column 0"})
     refusals = [
@@ -280,10 +282,10 @@ def test_a_booster_with_categories_is_audited_from_a_file_of_text_as_from_its_da
     )
     how = {"n_estimators": 8, "max_depth": 4, "random_state": 0}
     if library == "xgboost":
-        model = XGBClassifier(**how, enable_categorical=True).fit(X[:200], y[:200]).get_booster()
+        model = XGBClassifier(**how, n_jobs=1, enable_categorical=True).fit(X[:200], y[:200]).get_booster()
         model.save_model(path)
     else:
-        fitted = LGBMClassifier(**how, verbosity=-1, min_child_samples=5, min_data_per_group=5)
+        fitted = LGBMClassifier(**how, n_jobs=1, verbosity=-1, min_child_samples=5, min_data_per_group=5)
         fitted.fit(X[:200], y[:200])
         model = fitted.booster_
         model.save_model(path)

@@ -7,13 +7,25 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
-from thrifty import BudgetedClassifier, BudgetedRanker, BudgetedRegressor, StageOptions
+from thrifty import (
+    BudgetedClassifier,
+    BudgetedRanker,
+    BudgetedRegressor,
+    Prices,
+    StageOptions,
+    audit,
+    load,
+    save,
+)
 from thrifty.engine.table.table import Table
 from thrifty.engine.trees import bin_columns
 from thrifty.errors import InformativeBlanksWarning, InvalidInputError, MissingSupportWarning
 from thrifty.learners.cascade import bought as module
 from thrifty.learners.estimators.checks import check_training_rows
+from thrifty.reporting.measure import measure
 
 SMALL = {"stages": StageOptions(max_stages=4, sizes=[(20, 3)]), "cv": 2, "random_state": 0}
 PRICES = [0.0, 1.0, 1.0, 1.0]
@@ -219,3 +231,72 @@ def test_blanks_that_tell_nothing_are_not_warned_of(recwarn):
     X[np.random.default_rng(5).random(X.shape) < 0.3] = np.nan
     BudgetedClassifier(feature_costs=PRICES, **SMALL).fit(X, y)
     assert not [one for one in recwarn if one.category is InformativeBlanksWarning]
+
+
+@pytest.mark.slow
+def test_the_report_and_an_audit_warn_too_also_of_a_system_from_a_file(tmp_path):
+    X, y, mask = table(0, 600)
+    blank = pd.DataFrame(np.where(mask, X, np.nan), columns=list("abcd"))
+    with pytest.warns(InformativeBlanksWarning):
+        fitted = classifier().fit(blank, y)
+    assert {*fitted.informative_blanks_} >= {"c", "d"}
+    save(fitted, tmp_path / "system.thrifty")
+    notes = dict(measure(load(tmp_path / "system.thrifty"), blank, y, n_boot=50).notes)
+    assert "fit with bought='known'" in notes["Blanks"]
+    told = classifier().fit(blank, y, bought="known")
+    assert not told.informative_blanks_
+    assert "Blanks" not in dict(measure(told, blank, y, n_boot=50).notes)
+    full = HistGradientBoostingClassifier(max_iter=20).fit(blank, y)
+    with pytest.warns(InformativeBlanksWarning):
+        audit(full, blank, dict(zip("abcd", PRICES, strict=True)), y)
+
+
+def of_groups(X, y, mask):
+    prices = Prices({"a": 0, "b": 1, "c": 1, "d": 1}, groups={"c": "panel", "d": "panel"})
+    mask = mask.copy()
+    mask[:, 3] = mask[:, 2]
+    return X, y, {"bought": np.delete(mask, 3, axis=1)}, {"prices": prices}
+
+
+def of_discounts(X, y, mask):
+    prices = Prices({"a": 0, "b": 1, "c": 1, "d": 1}, discounts={"one visit": (["c", "d"], 0.5)})
+    return X, y, {"bought": pd.DataFrame(mask, columns=X.columns)}, {"prices": prices}
+
+
+def of_weights(X, y, mask):
+    return X, y, {"bought": mask, "sample_weight": np.where(y, 1.0, 2.0)}, {}
+
+
+def of_dates(X, y, mask):
+    days = pd.Timestamp("2020-01-01") + pd.to_timedelta((100 * X["b"]).round(), unit="D")
+    return X.assign(b=days.where(mask[:, 1])), y, {"bought": "known"}, {}
+
+
+def of_several_classes(X, y, mask):
+    return X, y + (X["a"] > 1), {"bought": mask}, {}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
+@pytest.mark.filterwarnings("ignore::thrifty.errors.MissingSupportWarning")
+@pytest.mark.parametrize("kind", [of_groups, of_discounts, of_weights, of_dates, of_several_classes])
+def test_what_fits_take_otherwise_they_take_with_a_mask(kind):
+    X, y, mask = table(0, 500)
+    X, y, given, settings = kind(pd.DataFrame(X.round(3), columns=list("abcd")), y, mask)
+    blank = X.where(mask) if given["bought"] is not None else X
+    settings = {"feature_costs": dict(zip("abcd", PRICES, strict=True)), **settings}
+    if "prices" in settings:
+        del settings["feature_costs"]
+    fitted = BudgetedClassifier(**settings, **SMALL).fit(blank, y, **given)
+    assert fitted.score(X, y) > 0.6
+    assert abs(fitted.expected_score_ - fitted.score(X, y)) < 0.2
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
+def test_a_pipeline_hands_the_mask_on():
+    X, y, mask = table(0, 300)
+    steps = make_pipeline(FunctionTransformer(), classifier())
+    steps.fit(np.where(mask, X, np.nan), y, budgetedclassifier__bought=mask)
+    plain = classifier().fit(np.where(mask, X, np.nan), y, bought=mask)
+    np.testing.assert_array_equal(steps[-1].evidence_.gate, plain.evidence_.gate)

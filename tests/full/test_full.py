@@ -263,7 +263,7 @@ def test_lightgbm_reads_categories_of_polars_and_does_not_end_the_process(dtype)
         pl.DataFrame({"a": a, "c": pl.Series(c, dtype=dtype)}),
         pd.DataFrame({"a": a, "c": pd.Categorical(c)}),
     )
-    full = lightgbm.LGBMClassifier(n_estimators=3, verbose=-1)
+    full = lightgbm.LGBMClassifier(n_estimators=3, n_jobs=1, verbose=-1)
     for table, model in ((polars, full), (polars, make_pipeline(full)), (pandas, full)):
         clf = BudgetedClassifier(model, **small).fit(table, y)
         assert (clf.route(table) == clf.n_stages_).any()

@@ -55,16 +55,20 @@ BOOSTERS = {}
 if find_spec("lightgbm"):
     import lightgbm
 
-    quiet = {"n_estimators": 12, "verbose": -1}
+    quiet = {"n_estimators": 12, "n_jobs": 1, "verbose": -1}
     BOOSTERS["lightgbm"] = lightgbm.LGBMClassifier(**quiet)
     BOOSTERS["lightgbm, number"] = lightgbm.LGBMRegressor(**quiet, objective="quantile", alpha=0.7)
 if find_spec("xgboost"):
     import xgboost
 
-    BOOSTERS["xgboost"] = xgboost.XGBClassifier(n_estimators=12)
-    BOOSTERS["xgboost, pruned"] = xgboost.XGBClassifier(n_estimators=9, tree_method="exact", gamma=1)
-    BOOSTERS["xgboost, number"] = xgboost.XGBRegressor(n_estimators=12)
-    BOOSTERS["xgboost, median, number"] = xgboost.XGBRegressor(objective="reg:absoluteerror", n_estimators=9)
+    BOOSTERS["xgboost"] = xgboost.XGBClassifier(n_estimators=12, n_jobs=1)
+    BOOSTERS["xgboost, pruned"] = xgboost.XGBClassifier(
+        n_estimators=9, n_jobs=1, tree_method="exact", gamma=1
+    )
+    BOOSTERS["xgboost, number"] = xgboost.XGBRegressor(n_estimators=12, n_jobs=1)
+    BOOSTERS["xgboost, median, number"] = xgboost.XGBRegressor(
+        objective="reg:absoluteerror", n_estimators=9, n_jobs=1
+    )
 KERNELS = {
     f"svm, {kernel}{', probability' * probability}": make_pipeline(
         StandardScaler(), svm.SVC(kernel=kernel, probability=probability)
@@ -170,7 +174,9 @@ def test_splits_on_categories_answer_to_the_last_bit_for_unseen_and_missing_leve
         model = getattr(kinds, f"LGBM{kind}")(**quiet, min_child_samples=5, min_data_per_group=5)
     else:
         kinds = pytest.importorskip(library)
-        model = getattr(kinds, f"XGB{kind}")(n_estimators=9, enable_categorical=True, max_cat_to_onehot=2)
+        model = getattr(kinds, f"XGB{kind}")(
+            n_estimators=9, n_jobs=1, enable_categorical=True, max_cat_to_onehot=2
+        )
     found = stored_model_of(model.fit(COLOURS, y))
     assert found is not None
     assert any(part.sets is not None for part in found.core.parts)

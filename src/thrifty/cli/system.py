@@ -607,7 +607,7 @@ def measured(system: Any, rows: Rows, by: Sequence[str]) -> tuple[Facts, dict[st
     reader.part(every, chain.price_list.full_columns)
     facts = measure(system, chain.schema.table_of(rows.X), rows.labels, by=groups)
     words = expected_in_words(facts, expected)
-    notes = (("Expected at the fit", words), ("Date", dt.date.today().isoformat()))
+    notes = (*facts.notes, ("Expected at the fit", words), ("Date", dt.date.today().isoformat()))
     ends = expected.interval(facts.n_queries or facts.n_rows)
     numbers = {"expected": {**expected.results(0), "score_interval": list(ends)}}
     return replace(facts, notes=notes), numbers, [f"The fit expected {words}."]

@@ -37,7 +37,7 @@ from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import ClassTask, CostMatrix
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.tasks.task import Task, mean_errors
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, listed
 from thrifty.learners.routing.logs import costs_of, logged_parts, matrix, row_keys
 from thrifty.learners.routing.model_cascade import ModelCascade
 from thrifty.learners.routing.router import ModelRouter
@@ -161,8 +161,21 @@ def measure(
         full_name=_full_name(system),
         is_mixed=frontier.is_mixed,
         by_lot=_by_lot(system),
+        notes=_notes_of_blanks(system),
         **draws,
     )
+
+
+def _notes_of_blanks(system: Any) -> tuple[tuple[str, str], ...]:
+    """A note where blanks told the target of the rows of the fit, which took them for answers."""
+    columns = getattr(system, "informative_blanks_", None)
+    if not columns:
+        return ()
+    text = (
+        f"which cells were blank told the target of the rows of the fit, above all in {listed(columns)}. If they were "
+        f"blank because they were not bought, what the fit expected does not hold: fit with bought='known'"
+    )
+    return (("Blanks", text),)
 
 
 def _tree_picture(system: Any, X: Any) -> bytes:

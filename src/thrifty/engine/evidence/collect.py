@@ -143,6 +143,7 @@ def evidence_of_known(
         every,
         _costs(chain, reader, asked=outputs is not None),
         costs=_by_resource(_costs(each, reader, asked=outputs is not None) for each in chain.by_resource),
+        rounds=chain.rounds,
         full_quality=full_quality,
         points=points,
         features=tuple(chain.columns.tolist()),

@@ -37,6 +37,7 @@ from thrifty.arrays import (
     has_shape,
     plain_settings,
 )
+from thrifty.engine.prices.billing import costs_in_rounds
 from thrifty.engine.tasks.ranking import RankingTask, queries_of
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.policy import (
@@ -298,6 +299,9 @@ class Evidence:
     costs : ndarray of shape (n_places, n_resources) or (n_rows, n_places, n_resources), optional
         Total cost in each resource of a row that is answered there, where there are several; ``cost`` is then their sum
         at exchange rates.
+    rounds : ndarray of shape (n_places, n_places, n_resources), optional
+        Cost of making the purchases of some places together, by the first and the last one, where a resource is a
+        delay: what a row pays then depends on the stages at which an operating point lets rows stop.
     """
 
     gate: Floats
@@ -321,6 +325,7 @@ class Evidence:
     optimism: Floats | None = None
     unit: RankedQueries | None = None
     costs: Floats | None = None
+    rounds: Floats | None = None
 
     def __post_init__(self) -> None:
         gate = finite_numbers("gate", np.asarray(self.gate), (None, None))
@@ -340,6 +345,8 @@ class Evidence:
         if self.costs is not None:
             shape = (n_rows, n_places, None) if np.ndim(self.costs) == 3 else (n_places, None)
             checked["costs"] = finite_numbers("costs", self.costs, shape)
+        if self.rounds is not None:
+            checked["rounds"] = finite_numbers("rounds", self.rounds, (n_places, n_places, None))
         if self.full_quality is not None:
             checked["full_quality"] = _check_quality("full_quality", self.full_quality, (n_rows,))
         if self.points is not None:
@@ -531,12 +538,18 @@ class Evidence:
         return replace(self, weight=weight, target=None, scores=None, full_scores=None)
 
     def keep_stages(
-        self, kept: list[int], points: Floats, cost: Floats, costs: Floats | None = None
+        self,
+        kept: list[int],
+        points: Floats | None,
+        cost: Floats,
+        costs: Floats | None = None,
+        rounds: Floats | None = None,
     ) -> "Evidence":
         """Evidence of a chain with some of the stages, other points and other costs."""
         return replace(
             self,
             costs=costs,
+            rounds=rounds,
             gate=self.gate[:, kept],
             quality=self.quality[:, [*kept, self.n_stages]],
             cost=cost,
@@ -677,6 +690,8 @@ class Evidence:
         """Cost of each row at one point in each of several resources, shape (n_rows, n_resources)."""
         assert self.costs is not None  # asked for only where there are several
         place = self._places_at(point)
+        if self.rounds is not None:
+            return costs_in_rounds(self.rounds, point)[place]
         costs: Floats = (
             self.costs[place] if self.costs.ndim == 2 else self.costs[np.arange(len(place)), place]
         )
@@ -689,7 +704,8 @@ class Evidence:
     def of_resource(self, number: int) -> "Evidence":
         """The evidence with the costs in one of several resources."""
         assert self.costs is not None  # asked for only where there are several
-        return replace(self, cost=self.costs[..., number], costs=None)
+        rounds = None if self.rounds is None else self.rounds[..., [number]]
+        return replace(self, cost=self.costs[..., number], costs=None, rounds=rounds)
 
     def at_point(self, point: Floats) -> tuple[Ints, Floats, Numbers]:
         """Place of each row at one point, and cost and quality of each unit.
@@ -714,6 +730,8 @@ class Evidence:
         """Place, cost and quality, or score, of each row at one point."""
         place = self._places_at(point)
         rows = np.arange(len(place))
+        if self.rounds is not None and self.costs is None:  # of one resource
+            return place, costs_in_rounds(self.rounds, point)[place, 0], self.quality[rows, place]
         cost = self.cost[place] if self.cost.ndim == 1 else self.cost[rows, place]
         return place, cost, self.quality[rows, place]
 

@@ -21,14 +21,15 @@ Of a single gate every threshold is a position in the order of its scores, and c
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 from math import comb
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from thrifty.arrays import Floats, Ints, Numbers
 from thrifty.engine.evidence.evidence import Evidence, GateAverages
+from thrifty.engine.prices.billing import costs_in_rounds
 from thrifty.engine.walk.policy import Policy, distinct_thresholds
 from thrifty.threads import usable_threads
 
@@ -59,6 +60,12 @@ N_BETWEEN = 7
 
 N_RATES = 15
 """Exchange rates at which operating points for several resources are looked for (no command chose it)."""
+
+N_RATES_OF_ROUNDS = 6
+"""The same where operating points also differ in the stages at which rows may stop (no command chose it)."""
+
+MAX_FEW_STOPS = 36
+"""Most ways to let rows stop at one or two stages only (no command chose it)."""
 
 BLOCK = 2**15
 """Rows times prices that are processed together, to save the overhead of calls where there are few rows."""
@@ -181,6 +188,7 @@ def sweep_rates(
     *,
     n_prices: int = 40,
     of_queries: Evidence | None = None,
+    n_rates: int | None = None,
 ) -> Policy:
     """Thresholds for every price of a grid at exchange rates between several resources; parameters as above.
 
@@ -190,7 +198,7 @@ def sweep_rates(
     assert evidence.costs is not None  # of several resources
     costs = evidence.costs if evidence.costs.ndim == 2 else evidence.costs.mean(axis=0)
     thresholds = []
-    for weights in _simplex(costs.shape[1], N_RATES):
+    for weights in _simplex(costs.shape[1], n_rates or N_RATES):
         cost = evidence.costs @ (weights / np.maximum(costs.max(axis=0), 1e-300))
         of_rate = None if of_queries is None else replace(of_queries, cost=cost)
         swept = sweep_prices(replace(evidence, cost=cost), loss, score, n_prices=n_prices, of_queries=of_rate)
@@ -199,6 +207,50 @@ def sweep_rates(
     unknown = np.zeros(len(points))
     evaluated = of_queries or replace(evidence, quality=np.asarray(score, dtype=np.float64))
     return measured(Policy(points, unknown, unknown), evaluated)
+
+
+def sweep_rounds(evidence: Evidence, loss: Floats, score: Numbers, **_: Any) -> Policy:
+    """Thresholds at exchange rates between several resources, some of them delays; parameters as above.
+
+    Operating points differ in the stages at which rows may stop: purchases of the others are made together. Points that
+    cost no less in any resource and score no more than another one are left out.
+    """
+    assert evidence.rounds is not None  # some resource is a delay
+    n_stages, points = evidence.n_stages, [np.full((1, evidence.n_stages), -np.inf)]
+    for kept in _stops(n_stages):
+        no_stop = np.full(n_stages, -np.inf)
+        no_stop[kept] = 0.0
+        places = [*kept, n_stages]
+        costs = costs_in_rounds(evidence.rounds, no_stop)[places]
+        some = evidence.keep_stages(kept, None, costs.sum(axis=1), costs)
+        swept = sweep_rates(some, loss[:, places], score[:, places], n_prices=20, n_rates=N_RATES_OF_ROUNDS)
+        points.append(np.full((len(swept), n_stages), -np.inf))
+        points[-1][:, kept] = swept.thresholds
+    every = np.unique(np.concatenate(points), axis=0)
+    unknown = np.zeros(len(every))
+    policy = measured(
+        Policy(every, unknown, unknown), replace(evidence, quality=np.asarray(score, dtype=np.float64))
+    )
+    assert policy.costs is not None  # of several resources
+    return policy[_undominated(policy.costs, policy.score)]
+
+
+def _stops(n_stages: int) -> list[list[int]]:
+    """Stages at which rows may stop, in several ways: every one, every second one and so on, and one or two of them."""
+    steps = {step for step in (1, 2, 3, 4, 6, 8) if step <= n_stages}
+    every = [[*range(step - 1, n_stages, step)] for step in sorted(steps)]
+    few = [list(stops) for n in (1, 2) for stops in combinations(range(n_stages), n)]
+    thinned = few[:: max(len(few) // MAX_FEW_STOPS, 1)]
+    return [*map(list, dict.fromkeys(map(tuple, [*every, *thinned])))]
+
+
+def _undominated(costs: Floats, score: Floats) -> Ints:
+    """Points than which no other one costs at most as much in every resource and scores as much or more."""
+    kept: list[int] = []
+    for point in np.lexsort((costs.sum(axis=1), -np.round(score, 12))):
+        if not any(np.all(costs[other] <= costs[point] + 1e-12) for other in kept):
+            kept.append(int(point))
+    return np.sort(np.array(kept, dtype=np.intp))
 
 
 def _simplex(n: int, n_wanted: int) -> Floats:

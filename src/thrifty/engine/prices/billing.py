@@ -118,7 +118,9 @@ class PriceList:
         lists, others = (
             [each] if each.resources is None else list(each.resources.lists) for each in (self, other)
         )
-        names, other_names = (each.resources and each.resources.names for each in (self, other))
+        names, other_names = (
+            each.resources and (each.resources.names, each.resources.delays) for each in (self, other)
+        )
         return names == other_names and all(
             all(map(np.array_equal, mine._facts, theirs._facts))
             for mine, theirs in zip(lists, others, strict=True)
@@ -293,11 +295,14 @@ class Resources:
         Prices in each of them.
     rates : ndarray of shape (n_resources,)
         What one unit of each costs in the price list that is their sum.
+    delays : tuple of str
+        Resources that are delays: of purchases that are made together the longest one counts.
     """
 
     names: tuple[str, ...]
     lists: tuple[PriceList, ...]
     rates: Floats
+    delays: tuple[str, ...] = ()
 
     def problem(self, summed: PriceList) -> str | None:
         """Reason why these cannot be the resources of a price list, or None."""
@@ -305,6 +310,8 @@ class Resources:
             return "each resource must have a name, prices and an exchange rate"
         if len(set(self.names)) < len(self.names) or not np.all(self.rates > 0):
             return "resources must have different names, and exchange rates above 0"
+        if not set(self.delays) <= set(self.names):
+            return "delays must be some of the resources"
         if any(each.resources is not None or each.by_row is not None for each in self.lists):
             return "the price list of a resource must be plain"
         is_alike = (np.array_equal(each.group_of, summed.group_of) for each in self.lists)
@@ -350,6 +357,34 @@ class Resources:
         rates: Floats = shares / scale
         return rates
 
+    def rounds(self, held: Bools) -> Floats | None:
+        """Cost of making the purchases of several places together, in each resource; None where none is a delay.
+
+        Parameters
+        ----------
+        held : ndarray of shape (n_places, n_features), bool
+            Columns that a row holds at each place; the last is the full model.
+
+        Returns
+        -------
+        ndarray of shape (n_places, n_places, n_resources)
+            By the first and the last place of a round; 0 below the diagonal.
+        """
+        if not self.delays:
+            return None
+        n_places, rounds = len(held), np.zeros((len(held), len(held), len(self.names)))
+        asks_full = np.arange(n_places) == n_places - 1
+        for k, (name, prices) in enumerate(zip(self.names, self.lists, strict=True)):
+            made, paid = prices.bought_by_rows(held), prices.cost_of_rows(held, asks_full)
+            for first in range(n_places):
+                before = made[first - 1] if first else np.zeros(made.shape[1], dtype=bool)
+                if name in self.delays:
+                    longest = np.where(made[first:] & ~before, prices.prices, 0.0).max(axis=1)
+                    rounds[first, first:, k] = longest + prices.full_cost * asks_full[first:]
+                else:
+                    rounds[first, first:, k] = paid[first:] - (paid[first - 1] if first else 0.0)
+        return rounds
+
     def named(self, costs: Floats) -> Any:
         """Costs of rows as a pandas data frame with one column per resource; those of one row as a dict."""
         if costs.ndim == 1:
@@ -383,6 +418,20 @@ class Resources:
     def limits(self, budget: Mapping[str, float]) -> Floats:
         """A checked budget as an array, infinite for resources that it does not name."""
         return np.array([budget.get(resource, np.inf) for resource in self.names])
+
+
+def costs_in_rounds(rounds: Floats, thresholds: Floats) -> Floats:
+    """Cost of a row at each place by the rounds of one operating point, shape (n_places, n_resources).
+
+    Purchases of a stage at which no row stops, which has a threshold of minus infinity, are made together with those of
+    the next stage.
+    """
+    costs, first, so_far = np.empty((len(rounds), rounds.shape[2])), 0, np.zeros(rounds.shape[2])
+    for place in range(len(rounds)):
+        costs[place] = so_far + rounds[first, place]
+        if place < len(thresholds) and not np.isneginf(thresholds[place]):
+            first, so_far = place + 1, costs[place]
+    return costs
 
 
 def costs_text(costs: Mapping[str, float]) -> str:

@@ -70,6 +70,9 @@ class Prices:
         Price of one call of the full model, on top of the columns that it reads.
     full_features : array-like of column numbers or names, or a mask, default=None
         Columns that the full model reads; it gets only these. None is all columns.
+    delays : sequence of str
+        Resources that are delays, such as the days until a laboratory answers: purchases that are made together wait
+        together, so that the longest delay counts, and those of one round after the other add.
 
     Notes
     -----
@@ -92,6 +95,7 @@ class Prices:
     by_row: Mapping[Any, Any] = field(default_factory=dict)
     full: Any = 0.0
     full_features: Any = None
+    delays: Sequence[str] = ()
 
     @classmethod
     def of(cls, price_list: PriceList) -> "Prices":
@@ -130,7 +134,8 @@ class Prices:
             for label, (columns, _) in parts[0].discounts.items()
         }
         costs = [together(values) for values in zip(*(part.costs.tolist() for part in parts), strict=True)]
-        return replace(parts[0], costs=costs, discounts=discounts, full=together(part.full for part in parts))
+        full = together(part.full for part in parts)
+        return replace(parts[0], costs=costs, discounts=discounts, full=full, delays=resources.delays)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
@@ -386,7 +391,14 @@ def check_price_list(
         Budget, by which the exchange rates of several resources are set.
     """
     names = [str(name) for name in feature_names] if feature_names is not None else None
-    if resources := resources_of(prices):
+    resources = resources_of(prices)
+    unknown = [name for name in prices.delays if name not in resources]
+    if unknown or isinstance(prices.delays, str):
+        raise InvalidInputError(
+            f"delays must list resources of the prices, which are {listed(resources) or 'one without a name'}; got "
+            f"{prices.delays!r}."
+        )
+    if resources:
         return _several(prices, resources, n_features, names, budget)
     group_of = group_per_column(prices.groups, n_features, names)
     purchase_prices, by_row = _prices(prices, group_of, names, rows, weight)
@@ -434,7 +446,7 @@ def _several(
             f"{', '.join(resources)}. List mean prices instead."
         )
     lists = tuple(check_price_list(_in_resource(prices, each), n_features, names) for each in resources)
-    several = Resources(tuple(resources), lists, np.ones(len(resources)))
+    several = Resources(tuple(resources), lists, np.ones(len(resources)), tuple(prices.delays))
     limits = several.limits({} if budget is None else several.check_budget("budget", budget))
     return several.at_rates(several.rates_for(limits, np.ones(len(resources))))
 
@@ -464,7 +476,12 @@ def _in_resource(prices: Prices, resource: str) -> Prices:
     }
     default = None if prices.default is None else amount(prices.default, "default")
     return replace(
-        prices, costs=costs, default=default, discounts=discounts, full=amount(prices.full, "full")
+        prices,
+        costs=costs,
+        default=default,
+        discounts=discounts,
+        full=amount(prices.full, "full"),
+        delays=(),
     )
 
 

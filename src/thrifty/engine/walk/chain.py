@@ -25,7 +25,7 @@ from sklearn.utils import get_tags
 
 from thrifty.arrays import Bools, Floats, Ints, Labels, Words
 from thrifty.engine.full.model import EstimatorFull, FullModel, PrecomputedFull, ask_model
-from thrifty.engine.prices.billing import PriceList, Resources, costs_text
+from thrifty.engine.prices.billing import PriceList, Resources, costs_in_rounds, costs_text
 from thrifty.engine.prices.prices import with_prices
 from thrifty.engine.purchases.readers import (
     CellReader,
@@ -227,7 +227,9 @@ class Chain(BuyingMixin):
 
     def walk(self, reader: Reader, rows: Ints | None = None) -> Walk:
         """Route every row by the policy, without calling the full model."""
-        walk = self.walker.walk(reader, np.arange(reader.n_samples) if rows is None else rows, self.policy)
+        rows = np.arange(reader.n_samples) if rows is None else rows
+        together = self.together if self.rounds is not None and not reader.is_at_hand else None
+        walk = self.walker.walk(reader, rows, self.policy, together)
         if self.behind is None:
             return walk
         sent = np.flatnonzero(walk.route == len(self.stages))
@@ -403,6 +405,9 @@ class Chain(BuyingMixin):
     def spent(self, reader: Reader, walk: Walk) -> Floats:
         """Cost of each row of a walk."""
         prices = self.price_list
+        if self.rounds is not None and prices.resources is not None:
+            rates = prices.resources.rates
+            return np.sum(self.costs(reader, walk) * rates, axis=1)
         if prices.by_row is None:
             return self.cost_by_place[self.places(walk)]
         used = self.bought_by_place[self.places(walk)]
@@ -421,7 +426,32 @@ class Chain(BuyingMixin):
 
     def costs(self, reader: Reader, walk: Walk) -> Floats:
         """Cost of each row of a walk in each of several resources, shape (n_rows, n_resources)."""
-        return np.column_stack([chain.spent(reader, walk) for chain in self.by_resource])
+        if self.rounds is None:
+            return np.column_stack([chain.spent(reader, walk) for chain in self.by_resource])
+        follows, costs = (
+            self.policy.follows(reader.keys(walk.rows)),
+            np.empty((len(walk.rows), len(self.by_resource))),
+        )
+        for _, point in self.policy.in_force:
+            by_place = costs_in_rounds(self.rounds, self.policy.thresholds[point])
+            costs[follows == point] = by_place[walk.route[follows == point]]
+        costs[walk.route < 0] = 0.0
+        return costs
+
+    @cached_property
+    def rounds(self) -> Floats | None:
+        """Costs of making the purchases of several places together; None where no resource is a delay."""
+        resources = self.price_list.resources
+        return None if resources is None or not resources.delays else resources.rounds(self.bought_by_place)
+
+    def together(self, point: int, place: int) -> Ints | None:
+        """Columns that a row which follows a point buys together with those of a stage; None if these alone."""
+        thresholds = self.policy.thresholds[point]
+        if place and np.isneginf(thresholds[place - 1]):
+            return None  # they were bought with those of the stage before
+        stops: Ints = np.flatnonzero(~np.isneginf(thresholds[place:]))
+        last = place + int(stops[0]) if len(stops) else len(thresholds)
+        return None if last == place else np.flatnonzero(self.bought_by_place[last])
 
     def walks_by_stage(self, reader: Reader) -> list[Walk]:
         """Walks in which all rows end at a stage, one for each stage of all chains, without scores."""
@@ -528,8 +558,16 @@ class Chain(BuyingMixin):
             reader.delivered(rows),
             order,
             propensity,
-            costs=reader.costs(rows, ledger.calls(rows)),
+            costs=self._paid(reader, walk, ledger.calls(rows)),
         )
+
+    def _paid(self, reader: PurchaseReader, walk: Walk, calls: Ints) -> Any:
+        """What rows really paid in each of several resources; how long they waited is that of their routes."""
+        costs, resources = reader.costs(walk.rows, calls), self.price_list.resources
+        if resources is not None and resources.delays:
+            waited = resources.named(self.costs(reader, walk))
+            costs[list(resources.delays)] = waited[list(resources.delays)]
+        return costs
 
     def route(self, X: Any, row_key: Any = None) -> Ints:
         """Stage that answers each row; ``n_stages`` means the full model, which is not called."""

@@ -170,7 +170,9 @@ class ChainSession(Session):
         prices = None
         if resources is not None:
             prices = {
-                name: self._price_of(lacking, each)
+                name: float(each.prices[each.group_of[lacking]].max())
+                if name in resources.delays
+                else self._price_of(lacking, each)
                 for name, each in zip(resources.names, resources.lists, strict=True)
             }
         price = self._price_of(lacking, self._chain.price_list)
@@ -194,7 +196,7 @@ class ChainSession(Session):
     @property
     def costs(self) -> dict[str, float] | None:
         """Cost of the purchases so far in each of several resources; None where there is one."""
-        costs = self._reader.costs(_ROW, self._ledger.calls(_ROW))
+        costs = self._chain._paid(self._reader, self._latest, self._ledger.calls(_ROW))
         return None if costs is None else dict(costs.iloc[0])
 
     @property
@@ -256,7 +258,7 @@ class ChainSession(Session):
         walk, outputs = self._chain.answered(reader, self._chain.walk(reader, _ROW))
         if ledger.errors:
             raise _of_full(ledger.errors[0]) if ledger.full_failed else ledger.errors[0]
-        self._route, self._outputs = int(walk.route[0]), outputs
+        self._route, self._outputs, self._latest = int(walk.route[0]), outputs, walk
         self._source, self._reader, self._ledger = source, reader, ledger
         if source.delivered:
             self._steps.append(

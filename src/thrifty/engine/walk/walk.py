@@ -174,8 +174,18 @@ class Walker:
 
     # -- routing by a policy ---------------------------------------------------------------------
 
-    def walk(self, reader: Reader, rows: Ints, policy: Policy) -> Walk:
-        """Route rows by a policy; the route of rows that pass all stages is the number of stages."""
+    def walk(
+        self,
+        reader: Reader,
+        rows: Ints,
+        policy: Policy,
+        together: Callable[[int, int], Ints | None] | None = None,
+    ) -> Walk:
+        """Route rows by a policy; the route of rows that pass all stages is the number of stages.
+
+        ``together(point, place)`` has the columns that rows which follow a point buy at once when they get to a stage,
+        where these are more than those of the stage.
+        """
         is_at_hand = reader.is_at_hand and reader.visited is None and not policy.explore
         if len(rows) == 1 and is_at_hand and self.legs:
             # Several stages at a time.
@@ -192,6 +202,8 @@ class Walker:
         explores_to = np.full(n_rows, -1, dtype=np.intp)  # known once a row would stop
         start = np.arange(n_rows), rows, self.carried_at_start(n_rows), scores, follows, explores_to
         active = _ActiveRows(*start, node)
+        if together is not None:
+            active.follows = policy.follows(reader.keys(rows))
 
         def forward(goes_on: Bools, place: int) -> _ActiveRows:
             """Rows that go on; the others stop at a place."""
@@ -202,6 +214,12 @@ class Walker:
         for place in range(len(self.stages)):
             if len(active.places) == 0:
                 break
+            if together is not None:
+                readable = _buy_together(
+                    reader, active, [point for _, point in policy.in_force], place, together
+                )
+                if not readable.all():
+                    active = forward(readable, place - 1)
             able, visited_rows = self._visit_stage(place, reader, active.rows, active.carried, active.node)
             if able is not None:
                 active = forward(able, place - 1)
@@ -313,6 +331,30 @@ class Walker:
             return visit.gate
         gate: Floats = visit.gate - visit.margin * self.task.uncertainty(visit.scores)
         return gate
+
+
+def _buy_together(
+    reader: Reader,
+    active: _ActiveRows,
+    points: Sequence[int],
+    place: int,
+    together: Callable[[int, int], Ints | None],
+) -> Bools:
+    """Buy what rows buy at once when they get to a stage; mask of the rows for which that did not fail."""
+    readable = np.ones(len(active.rows), dtype=bool)
+    for point in dict.fromkeys(points):
+        columns, places = together(point, place), np.flatnonzero(active.follows == point)
+        if columns is None or not len(places):
+            continue
+        some = active.rows[places]
+
+        def buy(kept: Any, some: Ints = some, columns: Ints = columns) -> Any:
+            return reader.block(some[kept], columns)
+
+        able, _ = run_for_readable_rows(reader, some, columns, buy)
+        if able is not None:
+            readable[places[~able]] = False
+    return readable
 
 
 def _refuse_nan(gate: Floats, scores: Floats, place: int, rows: Ints) -> None:

@@ -179,17 +179,20 @@ def _of_columns(name: str, values: Any, n_rows: int, rows: TrainingRows, prices:
     return array if array.shape[1] == n_features else array[:, prices.group_of]
 
 
-def warn_if_blanks_tell(rows: TrainingRows, prices: PriceList) -> None:
-    """Warn where the blanks of columns that cost something predict the target out of fold, beyond chance."""
+def warn_if_blanks_tell(rows: TrainingRows, prices: PriceList) -> list[str]:
+    """Warn where the blanks of columns that cost something predict the target out of fold, beyond chance.
+
+    Returns the columns above all.
+    """
     priced = np.flatnonzero(prices.prices[prices.group_of] > 0.0)
     blank = np.isnan(rows.X[:, priced])
     share = blank.mean(axis=0)
     mixed = np.flatnonzero((share > 0.0) & (share < 1.0))
     if not len(mixed) or rows.task.query_of(rows.y) is not None:
-        return
+        return []
     gains = _gains_of_blanks(blank[:, mixed].astype(np.float64), rows)
     if gains[0] <= _BEYOND_CHANCE:
-        return
+        return []
     telling = [mixed[place] for place in np.argsort(-gains[1:], kind="stable") if gains[1 + place] > 2.0][:5]
     columns = [rows.table.columns[priced[place]] for place in telling or mixed[:5]]
     warnings.warn(
@@ -199,6 +202,7 @@ def warn_if_blanks_tell(rows: TrainingRows, prices: PriceList) -> None:
         InformativeBlanksWarning,
         stacklevel=5,
     )
+    return list(map(str, columns))
 
 
 def _gains_of_blanks(blank: Floats, rows: TrainingRows) -> Floats:

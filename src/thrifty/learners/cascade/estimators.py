@@ -52,6 +52,7 @@ from thrifty.learners.estimators.base import (
     ChainEstimator,
     ChainRegressor,
     all_or_nothing,
+    chain_behind,
     task_of_route,
     unwrap_chain,
 )
@@ -228,13 +229,20 @@ class BudgetedCascade(ChainEstimator):
             resources, limits = prices.resources, None
             if resources is not None and budget is not None:
                 limits = resources.limits(resources.check_budget("budget", budget))
+            has_delays = resources is not None and bool(resources.delays)
+            if has_delays and (
+                rows.task.query_of(rows.y) is not None or isinstance(chain_behind(self._full()), Chain)
+            ):
+                raise InvalidInputError(
+                    "delays are for classes and numbers, in front of a full model that is no cascade itself. Leave "
+                    "delays out of the prices: purchases then wait one after the other."
+                )
             if resources is not None and bought is not None:
                 raise InvalidInputError(
                     f"bought= takes prices in one resource; these are in {', '.join(resources.names)}. Fit complete "
                     f"rows, or give the prices of one resource."
                 )
-            if bought is None:
-                warn_if_blanks_tell(rows, prices)
+            self.informative_blanks_ = warn_if_blanks_tell(rows, prices) if bought is None else []
             purchased = None if bought is None else read_bought(bought, propensity, rows, prices)
             if purchased is not None:
                 codes = bin_columns(rows.X, None, self._categorical)
@@ -253,7 +261,7 @@ class BudgetedCascade(ChainEstimator):
                 amounts=None if by_row is None else by_row.of_rows(rows.table, np.arange(len(rows.y)), None),
                 capacities=check_sizes(options.sizes, len(rows.y), is_slow=not rows.task.has_uncertainty),
                 n_stages=options.max_stages,
-                structure="line" if purchased else options.structure,  # type: ignore[arg-type]  # checked
+                structure="line" if purchased or has_delays else options.structure,  # type: ignore[arg-type]  # checked
                 max_bytes=options.max_bytes,
                 budget=budget if limits is None else 1.0,
                 limits=limits,
@@ -549,6 +557,8 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         Stages in front of the full model.
     size_ : tuple of int
         Trees of a stage, and their depth.
+    informative_blanks_ : list of str
+        Columns whose blanks told the target of the rows of the fit, which took them for answers.
     expected_cost_, expected_score_ : float
         Mean cost and accuracy to expect of new rows at the operating point in force, out of fold; with another ``loss``
         than "error", the score is minus the mean loss. Orders of purchases are found on all rows; with fewer than
@@ -718,7 +728,7 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
 
     Attributes
     ----------
-    chain_, evidence_, frontier_, certificate_, order_, features_, n_stages_, size_
+    chain_, evidence_, frontier_, certificate_, order_, features_, n_stages_, size_, informative_blanks_
         As of ``BudgetedClassifier``.
     expected_cost_, expected_score_ : float
         Mean cost and score of the operating point in force, out of fold. A score is one minus the error in units of the
@@ -780,7 +790,7 @@ class BudgetedRanker(BudgetedCascade):
 
     Attributes
     ----------
-    chain_, frontier_, certificate_, order_, features_, n_stages_, size_
+    chain_, frontier_, certificate_, order_, features_, n_stages_, size_, informative_blanks_
         As of ``BudgetedClassifier``; scores are means of the metric over queries, costs means over documents.
     evidence_ : Evidence
         The queries of the fit, every document at every stage, scored by models that have not seen its query.

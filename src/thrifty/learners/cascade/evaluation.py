@@ -71,6 +71,8 @@ class StageScores:
         As of ``Candidate``.
     by_resource : ndarray of shape (n_stages + 1, n_resources) or (n_rows, n_stages + 1, n_resources), optional
         Costs in each of several resources.
+    rounds : ndarray of shape (n_stages + 1, n_stages + 1, n_resources), optional
+        As of ``Evidence``.
     """
 
     out_of_fold: Floats
@@ -79,6 +81,7 @@ class StageScores:
     costs: Floats
     sets: Sequence[Ints] | None = None
     by_resource: Floats | None = None
+    rounds: Floats | None = None
 
     def take(self, rows: Ints) -> "StageScores":
         """Some of the rows."""
@@ -188,7 +191,7 @@ def evaluate_stages(problem: AnsweredProblem, stages: StageScores) -> Candidate:
     served_scores = scores_on_served_scale(task, stages, calibrations, scores)
     gate = np.column_stack([task.uncertainty(served_scores[:, stage]) for stage in range(scores.shape[1])])
     evidence = replace(evidence, gate=gate, full_quality=full_quality, full_scores=problem.full_scores)
-    evidence = replace(evidence, costs=stages.by_resource)
+    evidence = replace(evidence, costs=stages.by_resource, rounds=stages.rounds)
     n_tied = stages.tied.shape[1]
     return Candidate(evidence, loss, calibrations, blend, served_scores, sets=stages.sets, n_tied=n_tied)
 

@@ -15,7 +15,13 @@ from thrifty.arrays import Floats, Ints
 from thrifty.engine.evidence.budgets import within_budgets
 from thrifty.engine.evidence.collect import in_form_of_task
 from thrifty.engine.evidence.evidence import Evidence
-from thrifty.engine.evidence.thresholds import StoppingRules, measured, sweep_prices, sweep_rates
+from thrifty.engine.evidence.thresholds import (
+    StoppingRules,
+    measured,
+    sweep_prices,
+    sweep_rates,
+    sweep_rounds,
+)
 from thrifty.engine.prices.billing import PriceList, Resources
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.trees import TreeEnsemble
@@ -180,6 +186,7 @@ class _Jobs:
             costs=problem.costs(sets),
             sets=sets,
             by_resource=problem.by_resource(lambda of_one: of_one.costs(sets)),
+            rounds=problem.rounds(sets),
         )
         return GrownLine(trees, parts[0].n_trees, stage_scores)
 
@@ -276,6 +283,8 @@ def _with_operating_points(
         ranked = replace(evidence, full_quality=problem.full_scores[:, 0])
         of_queries = in_form_of_task(task, ranked, problem.y)
     sweep = sweep_prices if evidence.costs is None else sweep_rates
+    if evidence.rounds is not None:
+        sweep = sweep_rounds
     policy = sweep(evidence, loss, task.expected_quality(loss), of_queries=of_queries)
     points, default_point = policy.thresholds, 0
     if has_one_unit(problem):
@@ -427,7 +436,11 @@ def without_idle_stages(learned: LearnedCascade, problem: AnsweredProblem) -> Le
         calibrations=[learned.calibrations[stage] for stage in kept],
         policy=replace(learned.policy, thresholds=thresholds),
         evidence=learned.evidence.keep_stages(
-            kept, points[:, kept], problem.costs(sets), problem.by_resource(lambda of_one: of_one.costs(sets))
+            kept,
+            points[:, kept],
+            problem.costs(sets),
+            problem.by_resource(lambda of_one: of_one.costs(sets)),
+            problem.rounds(sets),
         ),
         gates=None if learned.gates is None else tuple(learned.gates[stage] for stage in kept),
     )

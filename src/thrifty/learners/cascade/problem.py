@@ -257,6 +257,17 @@ class AnsweredProblem(CascadeProblem):
             return None
         return np.stack([costs_of(replace(self, price_list=each)) for each in resources.lists], axis=-1)
 
+    def rounds(self, sets: Sequence[Ints]) -> Floats | None:
+        """Costs of making the purchases of several stages together; None where no resource is a delay."""
+        resources = self.price_list.resources
+        if resources is None or not resources.delays:
+            return None
+        held = np.zeros((len(sets) + 1, self.price_list.n_features), dtype=bool)
+        for place, columns in enumerate(sets):
+            held[place:, columns] = True
+        held[-1, self.price_list.read_by_full] = True
+        return resources.rounds(held)
+
     def costs_at(self, levels: Sequence[Sequence[Ints]], node: Ints) -> Floats:
         """The same for rows at nodes, by the columns of the nodes of each level: (n_rows, n_levels + 1)."""
         paid = np.empty((len(node), len(levels) + 1))
