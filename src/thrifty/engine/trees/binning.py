@@ -148,6 +148,11 @@ class BinnedTable:
         """Codes kept one column after the other, shape (n_codes, n_rows); made when first asked for."""
         return np.ascontiguousarray(self.codes.T)
 
+    @cached_property
+    def narrowed(self) -> "dict[bytes, BinnedTable]":
+        """Tables of some of the columns, by these."""
+        return {}
+
     def with_merged_bins(self, max_bins: int) -> "BinnedTable":
         """Table of the same rows with at most ``max_bins`` bins for each column of numbers that has very many.
 

@@ -49,6 +49,10 @@ relative drop for each unit of learning rate from which on a loss is lower (tria
 MiniBooNE; no command)."""
 
 
+MAX_KEPT_BYTES = 2**22
+"""Bytes of a table up to which tables of some of its columns are kept."""
+
+
 @dataclass(frozen=True)
 class StagedTrees:
     """Trees of every stage.
@@ -339,12 +343,20 @@ def trees_within_bytes(
 
 
 def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
-    """Table of some of the columns, so that no histograms of the others are computed."""
+    """Table of some of the columns, so that no histograms of the others are computed.
+
+    Small ones are kept with the table: every fold, and the trees that serve, grow on the same.
+    """
+    if (key := columns.tobytes()) in table.narrowed:
+        return table.narrowed[key]
     places, categories = table.places(columns), table.categories
     padded = np.zeros((table.n_rows, -(-len(places) // WORD) * WORD), dtype=np.uint8)
     padded[:, : len(places)] = table.codes[:, places]
     categories = None if categories is None else categories.narrow(places, columns)
-    return BinnedTable(padded, table.thresholds.take(places), categories)
+    narrow = BinnedTable(padded, table.thresholds.take(places), categories)
+    if table.n_bytes <= MAX_KEPT_BYTES:
+        table.narrowed[key] = narrow
+    return narrow
 
 
 def compact(trees: TreeEnsemble) -> TreeEnsemble:
