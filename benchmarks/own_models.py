@@ -453,9 +453,7 @@ def seconds():
     new = np.tile(np.arange(15_000, 20_000), 4)
     names = ("logistic", "boosting10", "boosting100", "forest")
     models = [(name, CLASSIFIERS[name]) for name in names]
-    cascade = thrifty.CascadeClassifier(models, batch_size=len(new), random_state=0).fit(
-        X[:15_000], y[:15_000]
-    )
+    cascade = thrifty.CascadeClassifier(models, random_state=0).fit(X[:15_000], y[:15_000])
     best = cascade.router_.best_model
     systems = {
         f"{name} alone": (cascade.models_[name].estimator, cascade.model_prices_[name])

@@ -20,7 +20,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 
 from reproduction.datasets import load_priced
 from thrifty import BudgetedClassifier, Prices
-from thrifty.engine.evidence.budgets import CostBounds, certified_within, mix_within
+from thrifty.engine.evidence.budgets import CostBounds, certified_within, mix_within, mixes_up_to
 from thrifty.errors import InvalidParameterError
 from thrifty.learners.trees.full import TreesClassifier
 
@@ -167,16 +167,16 @@ def kept(name):
     rows = X[rng.integers(len(X), size=1_000_000)]
     paid = capped.cost(rows)["dollars"]
     print(f"{name}, cap {0.5 * dollars.sum():.4g}: the dearest of {len(rows):,} rows costs {paid.max():.4g}")
-    held = clf.evidence_
+    held, n_draws, resources = clf.evidence_, 300, clf.chain_.price_list.resources
+    limits = {"dollars": 0.3 * dollars.sum(), "days": 0.5}
+    mixes = mixes_up_to(clf._learned.policy, resources.limits(limits))
     for n_rows in (200, 1_000):
-        wrong, proved, n_draws = 0, 0, 300
-        limits = {"dollars": 0.3 * dollars.sum(), "days": 0.5}
-        resources, policy = clf.chain_.price_list.resources, clf._learned.policy
+        wrong, proved = 0, 0
         for _ in range(n_draws):
             drawn = held.take(rng.integers(held.n_units, size=n_rows))
             bounds = [CostBounds(drawn.of_resource(k), n_rows) for k in range(2)]
             try:
-                point = certified_within(policy, bounds, resources, limits, 0.9)
+                point = certified_within(mixes, bounds, resources, limits, 0.9)
             except InvalidParameterError:
                 continue
             proved += 1

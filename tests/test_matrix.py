@@ -114,6 +114,14 @@ def n_classes_of(name):
     return 3 if name in SEVERAL else 0 if name in NUMBERS else 1 if name in RANKINGS else 2
 
 
+def paid_by(one, X):
+    """Cost of each row; of several resources, their sum at the exchange rates of the fit."""
+    costs = one.cost(X)
+    return (
+        costs.to_numpy() @ one.chain_.price_list.resources.rates if isinstance(costs, pd.DataFrame) else costs
+    )
+
+
 def said(one, X):
     """What a thing says about rows: probabilities, or numbers; of a router, costs."""
     if isinstance(one, ModelRouter):
@@ -191,11 +199,12 @@ def regressor(f0, **loss):
     )
 
 
-WORDS, BY_ROW, FUNCTION, CHEAPER, *TREES = OTHERS = (
+WORDS, BY_ROW, FUNCTION, CHEAPER, RESOURCES, *TREES = OTHERS = (
     "a cascade over words",
     "a cascade of prices by row",
     "a cascade of prices by a function of the row",
     "a cascade with a discount",
+    "a cascade of two resources",
     "a tree of purchases",
     "a tree of purchases before a single gate",
 )
@@ -216,6 +225,8 @@ def price_of_points(free):
 
 
 TOLD = Prices(ROW_PRICES.costs, by_row={"points": price_of_points})
+MINUTES = {"radius": 5.0, "texture": 1.0, "area": 0.0, "shape": 20.0, "points": 8.0}
+TWO = Prices({name: {"dollars": COSTS[name], "minutes": MINUTES[name]} for name in COSTS})
 DISCOUNT = Prices(COSTS, discounts={"one picture": (["texture", "area"], 1.5)})
 
 CHAINS = (*recipes(), *COMPOSED, *SEVERAL, *NUMBERS, *RANKINGS, *OTHERS)
@@ -261,7 +272,7 @@ def other_things():
     table, y = rows_of("words")
     made = {WORDS: cascade(reads_words()).fit(table[TRAIN], y[TRAIN])}
     table, y = rows_of(2)
-    for name, prices in ((BY_ROW, ROW_PRICES), (FUNCTION, TOLD), (CHEAPER, DISCOUNT)):
+    for name, prices in ((BY_ROW, ROW_PRICES), (FUNCTION, TOLD), (CHEAPER, DISCOUNT), (RESOURCES, TWO)):
         made[name] = cascade(full()).set_params(feature_costs=None, prices=prices).fit(table[TRAIN], y[TRAIN])
     table, y = rows_of("parted")
     deep = DecisionTreeClassifier(max_depth=7, random_state=0)
@@ -350,6 +361,7 @@ REFUSED = {
     **{(name, "device"): "chain in front of a chain" for name in THINGS if " before a " in name},
     ("DynaModLinClassifier", "device"): "has a LinearStage",
     **{(name, "device"): "has a ForeignStage" for name in THINGS if name.startswith("ConfidenceRouter")},
+    **{(RESOURCES, name): "in one resource" for name in ("report", "hold_budget", "device", "behind")},
     (EXPLORES, "device"): "explore",
     (EXPLORES, "behind"): "must not explore",
     (PRICED, "device"): "needs probabilities",
@@ -416,13 +428,13 @@ def test_one_row_alone_is_answered_and_billed_as_the_first_of_a_batch(thing, row
         assert_same_answers(said(thing[1], one), said(thing[1], batch)[:1])
         # A router expects costs by a linear model, which adds through a BLAS.
         np.testing.assert_allclose(
-            thing[1].cost(one), thing[1].cost(batch)[:1], rtol=1e-12 * (thing[0] == ROUTER), atol=0.0
+            paid_by(thing[1], one), paid_by(thing[1], batch)[:1], rtol=1e-12 * (thing[0] == ROUTER), atol=0.0
         )
 
 
 def test_every_row_has_a_route_and_pays_for_the_distinct_purchases_on_it(thing, rows):
     table, _ = rows
-    route, cost = thing[1].route(table[NEW]), thing[1].cost(table[NEW])
+    route, cost = thing[1].route(table[NEW]), paid_by(thing[1], table[NEW])
     assert route.shape == cost.shape == (120,)
     assert cost.min() >= 0.0
     assert cost.max() <= sum(COSTS.values()) + 1.0
@@ -441,7 +453,7 @@ def test_it_buys_what_it_bills_and_answers_as_from_a_table(thing, rows):
         receipt = thing[1].buy(bought, table[NEW])
         assert receipt.answer.tolist() == [f"{name} says" for name in thing[1].predict(table[NEW])]
         np.testing.assert_array_equal(receipt.route, thing[1].route(table[NEW]))
-        np.testing.assert_allclose(receipt.cost, thing[1].cost(table[NEW]))
+        np.testing.assert_allclose(receipt.cost, paid_by(thing[1], table[NEW]))
         assert receipt.names == tuple(thing[1].pool_)
         assert np.array_equal(receipt.bought.argmax(axis=1), receipt.route)
         return
@@ -450,10 +462,15 @@ def test_it_buys_what_it_bills_and_answers_as_from_a_table(thing, rows):
         assert_same_answers(receipt.answer, thing[1].predict(table[NEW]))
         assert np.array_equal(receipt.route, thing[1].route(table[NEW]))
         np.testing.assert_array_equal(receipt.bought, source.asked)
-        np.testing.assert_allclose(receipt.cost, thing[1].cost(table[NEW]))
+        np.testing.assert_allclose(receipt.cost, paid_by(thing[1], table[NEW]))
         assert not receipt.failed.any()
         chain = thing[1].chain_
         called = chain.price_list.full_cost * (receipt.route == chain.n_stages)
+        if thing[0] == RESOURCES:
+            minutes = (source.asked * list(MINUTES.values())).sum(axis=1)
+            np.testing.assert_allclose(receipt.costs["minutes"], minutes)
+            np.testing.assert_allclose(receipt.costs["dollars"], billed("", source.asked, table[NEW]))
+            return
         np.testing.assert_allclose(receipt.cost, billed(thing[0], source.asked, table[NEW]) + called)
 
 
@@ -502,7 +519,7 @@ def test_one_row_after_another_goes_the_way_that_it_goes_in_a_batch(thing, rows)
             assert_same_answers([one.answer for one in sessions], thing[1].predict(table))
         if thing[0] not in (ROUTER, *CASCADES):
             assert [one.route for one in sessions] == thing[1].route(table).tolist()
-        np.testing.assert_allclose([one.cost for one in sessions], thing[1].cost(table))
+        np.testing.assert_allclose([one.cost for one in sessions], paid_by(thing[1], table))
 
 
 def test_it_explains_each_row_with_the_answer_and_the_cost_that_it_has(thing, rows):
@@ -512,7 +529,7 @@ def test_it_explains_each_row_with_the_answer_and_the_cost_that_it_has(thing, ro
     if told is not None:
         answered = thing[1].route(some) if thing[0] in CASCADES else thing[1].predict(some)
         assert_same_answers([one.answer for one in told], answered)
-        np.testing.assert_allclose([one.cost for one in told], thing[1].cost(some))
+        np.testing.assert_allclose([one.cost for one in told], paid_by(thing[1], some))
         begins = "next: ask" if thing[0] == ROUTER else "asked" if thing[0] in CASCADES else "stage 0"
         assert all(str(one).startswith(begins) for one in told)
 
@@ -526,11 +543,11 @@ def test_it_draws_its_purchases_and_the_way_of_a_row_and_has_a_page_in_notebooks
     name, one = thing
     way = door("explain", thing, lambda it: it.plot_route(table[400:401], Figure().add_subplot()))
     if way is not None:
-        paid = one.cost(table[400:401])[0]
+        paid = paid_by(one, table[400:401])[0]
         assert max(bar.get_x() + bar.get_width() for bar in way.patches) == pytest.approx(paid)
     chain = getattr(one, "chain_", None)
     kind = chain and (type(chain.task), bool(chain.behind or chain.has_forks))
-    if name in (BY_ROW, FUNCTION, CHEAPER) or kind in KINDS_DRAWN:
+    if name in (BY_ROW, FUNCTION, CHEAPER, RESOURCES) or kind in KINDS_DRAWN:
         return
     KINDS_DRAWN.add(kind)  # drawing takes half a second, and depends on nothing else
     drawn = one.plot_purchases(table[NEW], Figure().add_subplot())
@@ -542,7 +559,7 @@ def test_it_draws_its_purchases_and_the_way_of_a_row_and_has_a_page_in_notebooks
         assert chain.task.quality_name in page
     names = [label.get_text() for label in drawn.get_yticklabels()]
     paid = sum(bar.get_width() * COSTS[name] for bar, name in zip(drawn.patches, names, strict=True))
-    assert paid + calls == pytest.approx(one.cost(table[NEW]).mean())
+    assert paid + calls == pytest.approx(paid_by(one, table[NEW]).mean())
 
 
 def test_it_is_exported_for_a_device_or_refused_in_words(thing, tmp_path):
@@ -615,7 +632,7 @@ def test_a_batch_holds_a_budget(thing, rows):
     wide = wide_budget(thing[1])
     held = door("hold_budget", thing, lambda one: hold_budget(one, batch, wide))
     if held is not None:
-        assert held.cost(batch).mean() <= wide * (1 + 1e-9)
+        assert paid_by(held, batch).mean() <= wide * (1 + 1e-9)
         assert type(held) is type(thing[1])
 
 
@@ -631,9 +648,9 @@ def test_it_is_saved_and_answers_as_before(thing, rows):
     again = from_bytes(data, full=thing[1].chain_.full.estimator if thing[0] == WORDS else None)
     # A linear model of scikit-learn adds through a BLAS, and its arrays in a file column by column.
     np.testing.assert_allclose(said(again, table[NEW]), said(thing[1], table[NEW]), rtol=1e-11, atol=1e-13)
-    if door("file", (thing[0], again), lambda one: one.cost(table[NEW])) is None:
+    if door("file", (thing[0], again), lambda one: paid_by(one, table[NEW])) is None:
         again = again.with_prices(TOLD.by_row)
-    assert np.array_equal(again.cost(table[NEW]), thing[1].cost(table[NEW]))
+    assert np.array_equal(paid_by(again, table[NEW]), paid_by(thing[1], table[NEW]))
     assert len(again.frontier_) == len(thing[1].frontier_)
     if thing[0] == ROUTER:
         assert again.predict(table[NEW]).tolist() == thing[1].predict(table[NEW]).tolist()
@@ -663,7 +680,7 @@ def test_it_has_a_report(thing, rows):
         assert ("cheap alone" in page) == (thing[0] in CASCADES)
         # Where two points are mixed, a report of a cascade draws rows by what they hold.
         slack = 0.1 if thing[0] in CASCADES else 1e-6
-        assert facts.cost.value[facts.start] == pytest.approx(thing[1].cost(table[NEW]).mean(), rel=slack)
+        assert facts.cost.value[facts.start] == pytest.approx(paid_by(thing[1], table[NEW]).mean(), rel=slack)
         return
     assert ("best constant" if thing[0] == PRICED else constant) in page
     assert "radius" in page
@@ -690,8 +707,12 @@ def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends
     table, y = rows
     name, inner = thing
     prices = inner.chain_.price_list
-    if name == EXPLORES:
-        front = recipes()["BudgetedClassifier"](FrozenEstimator(inner))
+    if name in (EXPLORES, RESOURCES):
+        front = recipes()["DynaModLinClassifier" if name == RESOURCES else "BudgetedClassifier"](
+            FrozenEstimator(inner)
+        )
+        if name == RESOURCES:
+            front.set_params(feature_costs=None, prices=Prices.of(prices))
         assert door("behind", thing, lambda _: front.fit(table[VAL], y[VAL])) is None
         return
     if name in (*NUMBERS, *RANKINGS, WORDS):
@@ -702,7 +723,7 @@ def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends
         if name == WORDS:
             front = recipes()["BudgetedClassifier"](FrozenEstimator(inner))
         front.fit(table[VAL], y[VAL])
-        assert np.all(front.cost(table[NEW]) <= sum(COSTS.values()) + 1e-9)
+        assert np.all(paid_by(front, table[NEW]) <= sum(COSTS.values()) + 1e-9)
         return
     front = ConfidenceRouter(
         FrozenEstimator(inner),
@@ -715,8 +736,8 @@ def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends
     # Whoever stands in front says what mistakes cost; probabilities are those of the system behind.
     likely = inner.classes_[inner.predict_proba(table[NEW]).argmax(axis=1)]
     assert np.array_equal(sent.predict(table[NEW]), likely if name == PRICED else inner.predict(table[NEW]))
-    own, theirs = prices.prices[prices.group_of[1]], inner.cost(table[NEW])
-    spent = sent.cost(table[NEW])
+    own, theirs = prices.prices[prices.group_of[1]], paid_by(inner, table[NEW])
+    spent = paid_by(sent, table[NEW])
     assert np.all(spent >= theirs - 1e-9), name
     assert np.all(spent <= theirs + own + 1e-9), name
 
@@ -827,7 +848,7 @@ def test_the_command_line_answers_from_its_file(thing, rows, tmp_path, capsys):
         assert code == 0, told.err
         answers = pd.read_csv(tmp_path / "a.csv")
         assert answers["model"].tolist() == thing[1].predict(table[NEW]).tolist()
-        np.testing.assert_allclose(answers["cost"], thing[1].cost(table[NEW]))
+        np.testing.assert_allclose(answers["cost"], paid_by(thing[1], table[NEW]))
         return
     sent = thing[0] == WORDS and (thing[1].route(table[NEW]) == thing[1].chain_.n_stages).any()
     if sent:  # to the full model, which is in no file
@@ -841,7 +862,7 @@ def test_the_command_line_answers_from_its_file(thing, rows, tmp_path, capsys):
     assert code == 0, told.err
     answers = pd.read_csv(tmp_path / "a.csv")
     assert_same_answers(answers["answer"], thing[1].predict(table[NEW]))
-    np.testing.assert_allclose(answers["cost"], thing[1].cost(table[NEW]))
+    np.testing.assert_allclose(answers["cost"], paid_by(thing[1], table[NEW]))
 
 
 @pytest.mark.slow
@@ -864,7 +885,7 @@ def test_the_gateway_answers_and_bills_as_it_does_in_batches_and_row_by_row(thin
         return
     for answered, table in zip(found, tables, strict=True):
         assert_same_answers(answered.answer, one.predict(table))
-        np.testing.assert_array_equal(answered.cost, one.cost(table))
+        np.testing.assert_array_equal(answered.cost, paid_by(one, table))
         np.testing.assert_array_equal(answered.route, one.route(table))
         assert not answered.degraded.any()
 
@@ -891,7 +912,7 @@ def test_the_gateway_buys_for_rows_that_come_with_nothing_but_a_key(thing, rows)
     answered = door("providers", thing, lambda one: asyncio.run(ask(one)))
     if answered is not None:
         assert_same_answers(answered.answer, one.predict(new))
-        np.testing.assert_allclose(answered.cost, one.cost(new))
+        np.testing.assert_allclose(answered.cost, paid_by(one, new))
         np.testing.assert_array_equal(answered.route, one.route(new))
         assert not answered.degraded.any()
 

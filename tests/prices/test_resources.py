@@ -13,7 +13,7 @@ from sklearn.datasets import load_breast_cancer
 import thrifty
 from thrifty import BudgetedClassifier, DynaModGbrtClassifier, Prices, StageOptions
 from thrifty.cli import main
-from thrifty.engine.evidence.budgets import certified_within, mix_within, nearest_limits
+from thrifty.engine.evidence.budgets import certified_within, mix_within, mixes_up_to, nearest_limits
 from thrifty.engine.prices.prices import check_price_list
 from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidInputError
@@ -217,7 +217,7 @@ def test_a_certificate_keeps_to_all_budgets_and_is_below_the_estimate(fitted, ta
     bounds = [SimpleNamespace(bound=lambda *_: 1.0, n_rows=9), SimpleNamespace(bound=lambda *_: 99.0)]
     resources, policy = fitted.chain_.price_list.resources, fitted._learned.policy
     with pytest.raises(InvalidInputError, match="cannot be shown .* may be 99 minutes"):
-        certified_within(policy, bounds, resources, budget, 0.9)
+        certified_within(mixes_up_to(policy, np.array([8.0, 14.0])), bounds, resources, budget, 0.9)
 
 
 def test_what_takes_one_resource_says_so(table):

@@ -289,7 +289,7 @@ class Model:
 
     def _cost(self, cells: Cells, walk: Walk) -> Floats:
         """Cost of the rows on their way, by the prices of each row where they differ."""
-        if self.chain.price_list.by_row is None:
+        if self.chain.price_list.by_row is None and self.chain.rounds is None:
             return self.cost_by_place[self.chain.places(walk)]
         return self.chain.spent(self._reader(cells), walk)
 

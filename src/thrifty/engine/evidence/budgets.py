@@ -176,28 +176,34 @@ N_STEPS = 100
 """Shares of the budgets of several resources, in equal steps, at which a certificate is tried (no command chose it)."""
 
 
+def mixes_up_to(policy: Policy, limits: Floats) -> list[Policy]:
+    """The best mix for each share of the budgets of several resources, from the least that some mix keeps to."""
+    assert policy.costs is not None  # of several resources
+    mixes, score = [], np.round(policy.score, 12)
+    for share in np.arange(1, N_STEPS + 1) / N_STEPS:
+        shares = mix_within(policy.costs, score, share * limits)
+        if shares is not None:
+            points = np.flatnonzero(shares)
+            mixes.append(policy.mixed(points, shares[points]))
+    return mixes
+
+
 def certified_within(
-    policy: Policy,
+    mixes: Sequence[Policy],
     bounds: Sequence["CostBounds"],
     resources: Resources,
     budget: Mapping[str, float],
     confidence: float,
 ) -> Policy:
-    """Policy at the largest share of the budgets of several resources that new rows prove to keep to all of them.
+    """The last of ``mixes_up_to`` the budgets of several resources that new rows prove to keep to all of them.
 
-    For each share of the budgets, from the least that some mix keeps to on the rows of the fit, the best mix is fixed;
-    it passes if the bound of each resource, at the full confidence, is within its budget. The search ends at the first
-    that does not pass. To be wrong, the first mix that exceeds any budget must pass the bound of that very resource:
-    so the bounds need no correction for their number (an intersection-union test: Berger, 1982, Technometrics 24).
+    The mixes are fixed by the rows of the fit. One passes if the bound of each resource, at the full confidence, is
+    within its budget, and the search ends at the first that does not. To be wrong, the first mix that exceeds any
+    budget must pass the bound of that very resource: so the bounds need no correction for their number (an
+    intersection-union test: Berger, 1982, Technometrics 24).
     """
-    assert policy.costs is not None  # of several resources
-    limits, passed, missed = resources.limits(budget), None, ""
-    for share in np.arange(1, N_STEPS + 1) / N_STEPS:
-        shares = mix_within(policy.costs, np.round(policy.score, 12), share * limits)
-        if shares is None:
-            continue
-        points = np.flatnonzero(shares)
-        mix = policy.mixed(points, shares[points])
+    passed, missed = None, ""
+    for mix in mixes:
         of_each = {
             name: bound.bound(mix, confidence) for name, bound in zip(resources.names, bounds, strict=True)
         }
@@ -207,8 +213,6 @@ def certified_within(
             break
         passed = mix
     if passed is None:
-        if not missed:
-            within_budgets(policy, resources, budget)  # raises, and names the nearest budgets
         raise InvalidParameterError(
             "budget",
             f"of {dict(budget)!r} cannot be shown to be kept with a confidence of {confidence:g}: on "

@@ -19,7 +19,13 @@ from sklearn.utils.validation import check_is_fitted
 from thrifty._moved import FormerName
 from thrifty._version import __version__
 from thrifty.arrays import Floats, Ints, Labels
-from thrifty.engine.evidence.budgets import CostBounds, certified_within, within_budget, within_budgets
+from thrifty.engine.evidence.budgets import (
+    CostBounds,
+    certified_within,
+    mixes_up_to,
+    within_budget,
+    within_budgets,
+)
 from thrifty.engine.evidence.certificate import Certificate, certify
 from thrifty.engine.evidence.collect import evidence_of, training_fingerprints
 from thrifty.engine.evidence.evidence import Evidence, Means
@@ -350,7 +356,9 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
                 wanted = resources.check_budget("budget", goal["budget"])
                 each = [new.of_resource(k) for k in range(len(resources.names))]
                 of_resources = [CostBounds.on_held_out(of_one, fitted_on, duplicates) for of_one in each]
-                proved = certified_within(policy, of_resources, resources, wanted, confidence)
+                within_budgets(policy, resources, wanted)  # refuses budgets that nothing keeps to
+                mixes = mixes_up_to(policy, resources.limits(wanted))
+                proved = certified_within(mixes, of_resources, resources, wanted, confidence)
                 other.chain_ = self._learned.at(proved)
                 return other
             if not policy.is_measured:
