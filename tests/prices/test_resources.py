@@ -261,3 +261,5 @@ def test_commands_take_budgets_and_write_costs_by_resource(table, tmp_path, monk
     pd.testing.assert_frame_equal(out[["cost_dollars", "cost_minutes"]], expected)
     assert main(["predict", "several.thrifty", "rows.csv", "-o", "out.csv", "--budget", "12"]) != 0
     assert "must name its resources" in capsys.readouterr().err
+    assert main([*fit.split(), "--budget", "minutes=12", "--delay", "minutes"]) == 0
+    assert thrifty.load("several.thrifty").chain_.price_list.resources.delays == ("minutes",)

@@ -18,6 +18,7 @@ from thrifty.cli.console import (
 from thrifty.cli.options import (
     AsJson,
     Confidence,
+    Delay,
     FormerCosts,
     FullCost,
     Goal,
@@ -94,6 +95,7 @@ def fit(
         ),
     ] = None,
     full_cost: FullCost = None,
+    delay: Delay = None,
     budget: Annotated[
         list[str] | None,
         typer.Option(
@@ -207,6 +209,10 @@ def fit(
     sampling: list[str] = []
     with notes_of_warnings(), progress() as show:
         by_column, model = read_prices(prices, costs, full_cost), _read_full(full)
+        if delay:
+            from dataclasses import replace
+
+            by_column = replace(by_column, delays=delay)
         rows: Any = table
         evaluate = None
         if labels is not None:

@@ -57,6 +57,14 @@ FullCost = Annotated[
         metavar="AMOUNT|RESOURCE=AMOUNT",
     ),
 ]
+Delay = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Resource of the prices that is a delay: purchases that are made together wait together; repeat for "
+        "several.",
+        metavar="RESOURCE",
+    ),
+]
 Ignore = Annotated[
     list[str] | None,
     typer.Option(help="Column that is not a feature; repeat for several.", metavar="COLUMN"),

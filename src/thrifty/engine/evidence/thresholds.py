@@ -64,6 +64,9 @@ N_RATES = 15
 N_RATES_OF_ROUNDS = 6
 """The same where operating points also differ in the stages at which rows may stop (no command chose it)."""
 
+N_PRICES_OF_HULL = 40
+"""Prices at each exchange rate by which points are kept (no command chose it)."""
+
 MAX_FEW_STOPS = 36
 """Most ways to let rows stop at one or two stages only (no command chose it)."""
 
@@ -206,14 +209,16 @@ def sweep_rates(
     points = np.unique(np.concatenate(thresholds), axis=0)
     unknown = np.zeros(len(points))
     evaluated = of_queries or replace(evidence, quality=np.asarray(score, dtype=np.float64))
-    return measured(Policy(points, unknown, unknown), evaluated)
+    policy = measured(Policy(points, unknown, unknown), evaluated)
+    assert policy.costs is not None  # of several resources
+    return policy[_on_hull(policy.costs, policy.score)]
 
 
 def sweep_rounds(evidence: Evidence, loss: Floats, score: Numbers, **_: Any) -> Policy:
     """Thresholds at exchange rates between several resources, some of them delays; parameters as above.
 
     Operating points differ in the stages at which rows may stop: purchases of the others are made together. Points that
-    cost no less in any resource and score no more than another one are left out.
+    are best at no prices are left out.
     """
     assert evidence.rounds is not None  # some resource is a delay
     n_stages, points = evidence.n_stages, [np.full((1, evidence.n_stages), -np.inf)]
@@ -232,7 +237,7 @@ def sweep_rounds(evidence: Evidence, loss: Floats, score: Numbers, **_: Any) -> 
         Policy(every, unknown, unknown), replace(evidence, quality=np.asarray(score, dtype=np.float64))
     )
     assert policy.costs is not None  # of several resources
-    return policy[_undominated(policy.costs, policy.score)]
+    return policy[_on_hull(policy.costs, policy.score)]
 
 
 def _stops(n_stages: int) -> list[list[int]]:
@@ -244,13 +249,23 @@ def _stops(n_stages: int) -> list[list[int]]:
     return [*map(list, dict.fromkeys(map(tuple, [*every, *thinned])))]
 
 
-def _undominated(costs: Floats, score: Floats) -> Ints:
-    """Points than which no other one costs at most as much in every resource and scores as much or more."""
-    kept: list[int] = []
-    for point in np.lexsort((costs.sum(axis=1), -np.round(score, 12))):
-        if not any(np.all(costs[other] <= costs[point] + 1e-12) for other in kept):
-            kept.append(int(point))
-    return np.sort(np.array(kept, dtype=np.intp))
+def _on_hull(costs: Floats, score: Floats) -> Ints:
+    """Points that score highest minus their costs at some prices of several resources, and the cheapest in each.
+
+    Other points could be in no mix that is best for a budget, and the luckiest of many would look best.
+    """
+    scale = np.maximum(costs.max(axis=0), 1e-300)
+    relative, gain = costs / scale, max(float(np.ptp(score)), 1e-12)
+    prices = np.r_[0.0, np.geomspace(1e-3, 1e3, N_PRICES_OF_HULL - 1)] * gain
+    worth = np.round(score / gain, 9)
+    kept = []
+    for weights in _simplex(costs.shape[1], N_RATES):
+        paid = relative @ weights
+        kept += [
+            int(np.lexsort((relative.sum(axis=1), -(worth - price * paid)))[0]) for price in prices / gain
+        ]
+        kept.append(int(np.lexsort((-worth, np.round(paid, 12)))[0]))
+    return np.unique(kept)
 
 
 def _simplex(n: int, n_wanted: int) -> Floats:
