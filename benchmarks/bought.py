@@ -4,6 +4,7 @@
         [--seeds 1] [--masks random known label value blocks]
     python benchmarks/bought.py warning
     python benchmarks/bought.py loop [letter] [--rows 5000] [--seeds 1]
+    python benchmarks/bought.py picture          # writes docs/img/incomplete.png
 
 Data lie in THRIFTY_DATA (default ../shared/data). The first quarter of the columns is free and always known; of the
 others, each row has bought a column with a probability that depends on nothing (``random``), on the free columns, on
@@ -13,6 +14,8 @@ budget: promised / real score and cost of the complete table, of ``fit(bought=)`
 ``loop``: a system that was fitted on 3,000 complete rows serves as many as asked with ``explore=0.05``, and the next
 learns from all receipts so far, three times: promised / real score at the budget, beside a fit on the complete rows of
 these receipts, and one that believes their blanks.
+
+``picture``: promise and truth at the middle budget, where blanks depend on the label, against their share.
 """
 
 import argparse
@@ -100,6 +103,33 @@ def compare(table, kind, args):
         print(f"{table:10s}{kind:8s}{name:10s}" + "   ".join(cells) + f"   {seconds:.0f} s", flush=True)
 
 
+def picture(args):
+    """Draw promise and truth of a fit on what was bought, and of one that believes the blanks, against their share."""
+    import matplotlib.pyplot as plt
+
+    shares, drawn = (0.3, 0.5, 0.7), {}
+    for share in shares:
+        X, y, new, truth = read("letter", 0, args.rows)
+        bought, prices = mask_of("label", X, y, 4, share, 0), np.where(np.arange(X.shape[1]) < 4, 0.0, 1.0)
+        blank = np.where(bought, X, np.nan)
+        for name, given in (("bought=mask", bought), ("blanks believed", None)):
+            fitted = thrifty.BudgetedClassifier(feature_costs=prices, random_state=0).fit(
+                blank, y, bought=given
+            )
+            point = fitted.at(budget=max(0.4 * prices.sum(), fitted.frontier_.cost[0]))
+            drawn.setdefault(name, []).append((point.expected_score_, point.score(new, truth)))
+            print(f"{share:.0%} blank, {name}: promised / real {drawn[name][-1]}", flush=True)
+    figure, axes = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
+    for color, (name, pairs) in zip(("C0", "C1"), drawn.items(), strict=True):
+        promised, real = zip(*pairs, strict=True)
+        axes.plot(shares, promised, "--", color=color, marker="o", label=f"{name}: promised")
+        axes.plot(shares, real, color=color, marker="o", label=f"{name}: real")
+    axes.set(xlabel="share of blank cells, which depends on the label", ylabel="accuracy", xticks=shares)
+    axes.legend()
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(Path(__file__).resolve().parents[1] / "docs" / "img" / "incomplete.png", dpi=100)
+
+
 def warning():
     """Share of masks of 2,000 rows that are warned of: by label, and at random."""
     for kind in ("label", "random"):
@@ -164,6 +194,9 @@ def main():
         warning()
         return
     warnings.simplefilter("ignore")
+    if args.tables == ["picture"]:
+        picture(args)
+        return
     if args.tables[0] == "loop":
         for seed in range(args.seeds):
             loop((*args.tables, "letter")[1], seed, args.rows)

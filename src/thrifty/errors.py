@@ -1,5 +1,6 @@
 """Errors and warnings that thrifty raises on purpose."""
 
+import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -8,6 +9,12 @@ FULL_MODEL = "the full model"
 """Default model name in error messages."""
 
 _ROWS_SHOWN = 5
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Suggestion of the nearest known name for an error message; empty if there is none."""
+    near = difflib.get_close_matches(name, list(names), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def listed(names: Iterable[Any], max_names: int = 5) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from thrifty import BudgetedClassifier, StageOptions, evidence_of
+from thrifty import BudgetedClassifier, BudgetedRanker, BudgetedRegressor, StageOptions, evidence_of
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.engine.walk.policy import later_places
 from thrifty.errors import InvalidInputError, InvalidParameterError
@@ -100,5 +100,27 @@ def test_the_reason_of_a_row_that_explores_is_that_it_explores(fitted, exploring
 def test_exploring_needs_a_budget_and_a_share(fitted):
     with pytest.raises(InvalidInputError, match="explore must be given with a budget"):
         fitted.at(max_loss=0.1, explore=0.1)
+    for others in ({"cap": 4.0}, {"min_recall": {1: 0.5}}):
+        with pytest.raises(InvalidInputError, match="explore (must be given with a budget|sends rows on)"):
+            fitted.at(budget=3.0, explore=0.1, **others)
+    with pytest.raises(InvalidInputError, match="explore (must be given with a budget|sends rows on)"):
+        fitted.at(budget=3.0, cap=4.0).at(budget=3.0, explore=0.1)
     with pytest.raises(InvalidParameterError, match="explore must lie in"):
         fitted.at(budget=3.0, explore=1.5)
+
+
+@pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
+def test_regressors_and_rankers_explore_too():
+    X, y = table(4, 400)
+    small = {"stages": StageOptions(sizes=[(10, 2)], structure="line"), "cv": 2, "random_state": 0}
+    fits = (
+        BudgetedRegressor(**small).fit(X, X.sum(axis=1)),
+        BudgetedRanker(**small).fit(X, y, qid=np.repeat(np.arange(40), 10)),
+    )
+    for one in fits:
+        exploring = one.at(budget=4.0, explore=0.3)
+        assert exploring.chain_.policy.explore == 0.3
+        stopping = exploring.chain_.at(replace(exploring.chain_.policy, explore=0.0))
+        keys = np.arange(len(X))
+        assert np.mean(exploring.route(X, keys) > stopping.route(X, keys)) == pytest.approx(0.3, abs=0.12)
+        assert exploring.expected_cost_ <= 4.0 + 1e-9

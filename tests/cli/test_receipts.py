@@ -53,9 +53,11 @@ def test_a_fit_of_the_command_learns_from_receipts_of_two_months(
         "svm",
     ]
     out = tmp_path / "next.thrifty"
+    options = ["--prices", files.costs, "--budget", "3", "--explore", "0.1", "-o", out]
     with while_fits_are_small():
-        said = run("fit", bought / "receipts", *common, "--prices", files.costs, "--budget", "3", "-o", out)
+        said = run("fit", bought / "receipts", *common, *options)
     assert said.code == 0, said.err
+    assert load(out).chain_.policy.explore == 0.1
     system, people = load(out), pd.read_csv(files.test)
     assert system.record_.target == "label"
     assert system.record_.row_key == "person"

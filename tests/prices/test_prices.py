@@ -111,7 +111,9 @@ def test_what_makes_no_sense_is_refused_by_name(given, words):
     [
         ("p.csv", "feature,cost,group,discount,saving\necg,5,,blood,\n", "only one of them"),
         ("p.csv", "feature,cost,discount,saving\necg,5,b,1\nage,5,b,2\n", "must save the same"),
-        ("p.csv", "feature,cost,colour\n", "no prices"),
+        ("p.csv", "feature,cost\n", "no prices"),
+        ("p.csv", "feature,cost,colour\necg,1,red\n", "got feature, cost, colour. Remove 'colour'"),
+        ("p.csv", "feature,group,saving\necg,1,red\n", "columns of a table of prices are"),
         ("p.csv", "feature,cost,group,colour\necg,1,,red\n", "columns of a table of prices are"),
         ("p.csv", "ecg,-1\n", "'ecg' must be finite and at least 0"),
         ("p.json", "[1, 2]", "must hold an object; got list"),

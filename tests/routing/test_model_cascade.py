@@ -21,7 +21,13 @@ from sklearn.tree import DecisionTreeClassifier
 from thrifty import CascadeClassifier, CascadeRegressor
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.engine.full.seconds import Seconds
-from thrifty.errors import FullModelFailedWarning, InvalidInputError, NothingSavedWarning, SlowModelWarning
+from thrifty.errors import (
+    FullModelFailedWarning,
+    InvalidInputError,
+    NothingSavedWarning,
+    SlowModelWarning,
+    UnspentBudgetWarning,
+)
 from thrifty.learners.routing import model_cascade
 from thrifty.reporting.measure import measure
 
@@ -247,6 +253,26 @@ def test_rows_of_small_batches_pay_for_what_a_call_does_once(digits):
         for size in (1, 10_000)
     )
     assert alone.decision_seconds_ > 5.0 * many.decision_seconds_
+
+
+@pytest.mark.filterwarnings("ignore:forest, fitted again")
+@pytest.mark.filterwarnings("ignore::thrifty.errors.NothingSavedWarning")
+def test_a_budget_that_affords_no_call_of_the_best_estimator_is_named(digits, monkeypatch):
+    X, y, _, _ = digits
+    taken = {"bayes": Seconds(0.0, 1.0), "forest": Seconds(5000.0, 5.0)}
+    monkeypatch.setattr(model_cascade, "measure_seconds", lambda ask, _: taken[ask.args[0]])
+    monkeypatch.setattr(model_cascade, "_seconds_to_decide", lambda *_: 0.0)
+    fitted = [(name, model.fit(X[:450], y[:450])) for name, model in models() if name in taken]
+    how = {"cv": "prefit", "columns": False, "random_state": 0}
+    cascade = CascadeClassifier(fitted, batch_size=500, **how).fit(X[450:], y[450:])
+    with pytest.warns(
+        UnspentBudgetWarning, match="A call of it takes 5e.03 seconds .*: 10 a row of a batch of 500"
+    ):
+        cascade.at(share=0.3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnspentBudgetWarning)
+        larger = CascadeClassifier(fitted, batch_size=50_000, **how).fit(X[450:], y[450:])
+        larger.at(share=0.5)
 
 
 @pytest.mark.filterwarnings("ignore:forest, fitted again")  # other people wrote the first digits

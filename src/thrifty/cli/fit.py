@@ -19,6 +19,7 @@ from thrifty.cli.options import (
     AsJson,
     Confidence,
     Delay,
+    Explore,
     FormerCosts,
     FullCost,
     Goal,
@@ -109,6 +110,7 @@ def fit(
     confidence: Confidence = None,
     min_recall: MinRecall = None,
     no_mix: NoMix = False,
+    explore: Explore = 0.0,
     task: Annotated[
         TargetKind | None,
         typer.Option(
@@ -197,7 +199,7 @@ def fit(
     from thrifty.reporting.measure import expected
     from thrifty.scale.folder import find_files
 
-    goal = Goal.read(budget, max_loss, min_recall, no_mix=no_mix)
+    goal = Goal.read(budget, max_loss, min_recall, no_mix=no_mix, explore=explore)
     if no_mix and confidence is not None:
         raise InvalidInputError("--no-mix is for a budget that is met on average. Leave --confidence out.")
     if goal.min_recall and (goal.max_loss is not None or confidence is not None):

@@ -112,6 +112,7 @@ def fit_table(
     confidence: float | None = None,
     min_recall: Mapping[Any, float] | None = None,
     mix: bool = True,
+    explore: float = 0.0,
     task: str | None = None,
     query: str = "",
     loss: str | None = None,
@@ -156,6 +157,8 @@ def fit_table(
         Least recall of classes; with a budget, or alone.
     mix : bool, default=True
         Whether the keys of rows may decide between two points of a budget, as in ``at``.
+    explore : float, default=0.0
+        Share of the rows that go on buying beyond their stop, within the budget, as in ``at``.
     task : {"classes", "number", "ranking"}, optional
         Kind of target; by default a column with more than 30 distinct numbers holds numbers, any other classes.
     query : str
@@ -200,6 +203,10 @@ def fit_table(
     if min_recall and (max_loss is not None or confidence is not None):
         raise InvalidParameterError(
             "min_recall", "can be combined with a budget only. Leave max_loss and confidence out."
+        )
+    if explore and (budget is None or min_recall or confidence is not None):
+        raise InvalidParameterError(
+            "explore", "can be combined with a budget only. Leave min_recall and confidence out."
         )
     propensity = None
     if labels is not None:
@@ -266,8 +273,8 @@ def fit_table(
     if floors:
         assert isinstance(fitted, BudgetedClassifier)  # others have no labels to name
         fitted = fitted.at(budget=budget, min_recall=floors, mix=mix)
-    elif not mix:
-        fitted = fitted.at(budget=budget, mix=False)
+    elif not mix or explore:
+        fitted = fitted.at(budget=budget, mix=mix, explore=explore)
     if isinstance(fitted, BudgetedRanker):
         fitted.query_name_ = query
     fitted.record_ = FitRecord(

@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, get_type_hints
 
-from thrifty.engine.prices.prices import did_you_mean
-from thrifty.errors import InvalidInputError, listed
+from thrifty.errors import InvalidInputError, did_you_mean, listed
 from thrifty.files import check_path
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

@@ -6,7 +6,6 @@ bills.
 """
 
 import csv
-import difflib
 import io
 import json
 import operator
@@ -30,7 +29,7 @@ from thrifty.engine.prices.billing import (
     free_columns,
     is_price,
 )
-from thrifty.errors import InvalidInputError, listed
+from thrifty.errors import InvalidInputError, did_you_mean, listed
 from thrifty.files import check_path
 
 FeatureCosts = Any  # ArrayLike | Mapping[str, float] | None, or a table of prices of some other library
@@ -295,14 +294,16 @@ def _resource_columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _columns_of(names: Sequence[str]) -> tuple[str, ...]:
-    """Kinds of the columns of a price table, from its header; the first three may have any name."""
-    columns = [*_COLUMNS[:3][: len(names)], *(name.strip().lower() for name in names[3:])]
-    if len(names) > 2 and names[2].strip().lower() in ("discount", "by_row"):
-        columns = [*_COLUMNS[:2], *(name.strip().lower() for name in names[2:])]
-    unknown = [name for name in columns if name not in _COLUMNS]
-    if unknown or len(set(columns)) < len(columns):
+    """Kinds of the columns of a price table, from its header; features and costs may have other names."""
+    columns = [name.strip().lower() for name in names]
+    columns[:2] = [
+        name if name in _COLUMNS else usual for name, usual in zip(columns, _COLUMNS[:2], strict=False)
+    ]
+    unknown = [name for name, kind in zip(names, columns, strict=True) if kind not in _COLUMNS]
+    if unknown or len(set(columns)) < len(columns) or not {"feature", "cost"} <= set(columns):
         raise InvalidInputError(
             f"the columns of a table of prices are {', '.join(_COLUMNS)}; got {', '.join(map(str, names))}."
+            + (f" Remove {unknown[0]!r}, or give it one of these names." if unknown else "")
         )
     return tuple(columns)
 
@@ -626,6 +627,11 @@ def _discounts(discounts: Any, prices: Floats, group_of: Ints, names: list[str] 
             raise InvalidInputError(
                 f"discounts[{label!r}] must be (columns, saving); got {content!r}."
             ) from None
+        if isinstance(saving, str) and not isinstance(content[0], list | tuple):
+            raise InvalidInputError(
+                f"discounts[{label!r}] must be a pair of columns and a saving, such as (['a', 'b'], 2.0); got "
+                f"{content!r}."
+            )
         columns = [column_number(column, names, len(group_of), "discounts") for column in columns]
         amount = check_amount(f"the saving of discounts[{label!r}]", saving)
         purchases = np.unique(group_of[columns]) if columns else np.empty(0, dtype=np.intp)
@@ -777,12 +783,6 @@ def _by_name(
             f"{did_you_mean(unknown[0], names)}"
         )
     return {position[str(name)]: value for name, value in entries.items()}
-
-
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Suggestion of the nearest known name for an error message; empty if there is none."""
-    near = difflib.get_close_matches(name, list(names), n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def column_number(column: Any, names: list[str] | None, n_features: int, what: str) -> int:

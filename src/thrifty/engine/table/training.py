@@ -22,7 +22,7 @@ from thrifty.engine.table.columns import categories_problem
 from thrifty.engine.table.reader import Cells, Schema
 from thrifty.engine.table.table import Table, is_number, refuse_unknown
 from thrifty.engine.tasks.ranking import GRADES
-from thrifty.errors import InvalidInputError, InvalidParameterError, listed
+from thrifty.errors import InvalidInputError, InvalidParameterError, did_you_mean, listed
 from thrifty.rows import fingerprints
 
 FEWEST = 30
@@ -287,6 +287,7 @@ def _column(frame: Any, target: str, called: str = "the label") -> Any:
         is_headless = sum(is_number(name) for name in frame.columns) > len(frame.columns) / 2
         raise InvalidInputError(
             f"the table has no column {target!r}, which should hold {called}. Its columns are {listed(frame.columns)}."
+            + did_you_mean(str(target), map(str, frame.columns))
             + (" The first line of a file must hold the names of its columns." if is_headless else "")
         )
     column = frame[target]

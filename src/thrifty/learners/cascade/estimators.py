@@ -343,6 +343,7 @@ class BudgetedCascade(ChainEstimator):
         max_loss: float | Mapping[Any, float] | None = None,
         mix: bool = True,
         cap: Any = None,
+        explore: float = 0.0,
     ) -> Self:
         """Return the same fit at another operating point, by the rows of the fit; nothing is refitted.
 
@@ -358,7 +359,12 @@ class BudgetedCascade(ChainEstimator):
         cap : float, or dict of resource to float, optional
             What no row may ever spend: routes that cost more are not taken, here and in all that is made from the
             returned estimator. With a budget, or alone.
+        explore : float, default=0.0
+            Share of the rows that go on buying beyond their stop, to a later place that their key draws, and are
+            answered there. What they pay counts in the budget. A fit can learn from the receipts (``bought=``).
         """
+        if explore:
+            return self._exploring(explore, budget, mix=mix, others=(max_loss, cap, vars(self).get("cap_")))
         if cap is not None:
             return self._capped(cap).at(budget=budget, max_loss=max_loss, mix=mix)
         if (in_force := vars(self).get("cap_")) is not None and max_loss is not None:
@@ -372,6 +378,21 @@ class BudgetedCascade(ChainEstimator):
             other._go_to(evidence.points[most_accurate_point(evidence)], evidence.weights)
             return other
         return super().at(budget=budget, max_loss=max_loss, mix=mix)
+
+    def _exploring(self, explore: float, budget: Any, *, mix: bool, others: tuple[Any, ...]) -> Self:
+        """The same fit at a budget, with a share of the rows that go on beyond their stop."""
+        if budget is None or any(other is not None for other in others):
+            raise InvalidParameterError(
+                "explore", f"must be given with a budget, and neither max_loss nor a cap; got {explore!r}."
+            )
+        other = self._without_certificate()
+        policy, evidence = exploring(self._learned.policy, self._evidence(), explore)
+        if (resources := self._resources) is not None:
+            wanted = resources.check_budget("budget", budget)
+            other._mix(within_budgets(policy, resources, wanted, mix=mix))
+        else:
+            other._mix(within_budget(policy, check_amount("budget", budget), evidence, mix=mix))
+        return other
 
     def _capped(self, cap: Any) -> Self:
         """The same fit without the routes that cost more than a cap; ``cap_`` is the cap."""
@@ -642,22 +663,15 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
                 f"sends rows on to routes that a cap forbids; got {explore!r} with a cap. Leave one out.",
             )
         if cap is not None:
-            return self._capped(cap).at(budget=budget, max_loss=max_loss, min_recall=min_recall, mix=mix)
-        if explore:
-            if budget is None or min_recall is not None or max_loss is not None:
-                raise InvalidParameterError(
-                    "explore", f"must be given with a budget, and nothing else; got {explore!r}."
-                )
-            other = self._without_certificate()
-            policy, evidence = exploring(self._learned.policy, self._evidence(), explore)
-            if (resources := self._resources) is not None:
-                wanted = resources.check_budget("budget", budget)
-                other._mix(within_budgets(policy, resources, wanted, mix=mix))
-            else:
-                other._mix(within_budget(policy, check_amount("budget", budget), evidence, mix=mix))
-            return other
+            return self._capped(cap).at(
+                budget=budget, max_loss=max_loss, min_recall=min_recall, mix=mix, explore=explore
+            )
+        if explore and min_recall is not None:
+            raise InvalidParameterError(
+                "explore", f"must be given with a budget, and nothing else; got {explore!r}."
+            )
         if min_recall is None:
-            return super().at(budget=budget, max_loss=max_loss, mix=mix)
+            return super().at(budget=budget, max_loss=max_loss, mix=mix, explore=explore)
         if self._resources is not None:
             raise InvalidParameterError(
                 "min_recall",

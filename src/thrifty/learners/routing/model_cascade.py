@@ -51,6 +51,7 @@ from thrifty.errors import (
     OptimisticFullModelWarning,
     SlowModelWarning,
     ThriftyError,
+    UnspentBudgetWarning,
 )
 from thrifty.learners.estimators.base import PickledWithVersion, all_or_nothing
 from thrifty.learners.estimators.checks import check_count, check_seed, check_training_rows, validated
@@ -62,6 +63,9 @@ from thrifty.rows import fingerprints
 
 _LARGEST_LOSS = 10.0
 """Squared errors are cut at so many times the mean one of the best estimator, where a plan for numbers is learned."""
+_SPENT = 0.8
+"""Share of a budget below which a plan leaves it unspent (no command chose it)."""
+
 _WORTH_IT = 0.95
 """Share of the price of the best estimator for which a plan that is as good must exist."""
 _IMPORTANCE_ROWS = 2000
@@ -519,7 +523,30 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             budget = check_amount("share", share) * router.model_costs[router.best_model]
         other = self._with_router(router.at(budget=budget, mix=mix))
         other.budget = budget
+        other._mention_unspent()
         return other
+
+    def _mention_unspent(self) -> None:
+        """Warn where a budget affords no call of the best estimator, of which a batch pays the whole."""
+        state = self.router_.state_
+        name, alone = state.names[state.best_single], float(state.single_quality[state.best_single])
+        if not self.seconds_ or self.budget is None or self.expected_cost_ > _SPENT * self.budget:
+            return
+        expected = float(self.router_.expected_score_)
+        call = self.seconds_[name].per_call / self.batch_size
+        if (
+            self.budget < state.single_cost[state.best_single]
+            and alone - expected > self._error_of(alone)
+            and (call > self.budget - self.expected_cost_)
+        ):
+            warnings.warn(
+                f"the plan takes {self.expected_cost_:.3g} of a budget of {self.budget:.3g} seconds a row, with "
+                f"{self.score_name} {self.score_of(expected):.4g}; {name} alone has {self.score_of(alone):.4g}. A call "
+                f"of it takes {self.seconds_[name].per_call:.3g} seconds however few rows are sent on: {call:.3g} a "
+                f"row of a batch of {self.batch_size}. Raise the budget, or batch_size if calls have more rows.",
+                UnspentBudgetWarning,
+                stacklevel=3,
+            )
 
     def with_prices(self, prices: Mapping[str, float]) -> Self:
         """Return a cascade for other prices of some estimators: the plan is learned again, no estimator is fitted."""

@@ -34,7 +34,7 @@ from thrifty.engine.walk.calibration import UNCOMPARED, UNPARSED, class_probabil
 from thrifty.engine.walk.model_session import ModelExplanation, ModelSession, PricedModels
 from thrifty.engine.walk.next_model import Asker, Log, Replay, walk_mixed
 from thrifty.engine.walk.policy import Policy
-from thrifty.errors import InvalidInputError, InvalidParameterError
+from thrifty.errors import InvalidInputError, InvalidParameterError, listed
 from thrifty.learners.estimators.base import PickledWithVersion, all_or_nothing
 from thrifty.learners.estimators.checks import check_count, check_goal, check_seed, validated
 from thrifty.learners.routing import logs
@@ -539,7 +539,10 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         columns = list(self.table_columns)
         lacking = [name for name in columns if name not in frame.columns]
         if lacking:
-            raise InvalidInputError(f"the table must have a column {lacking[0]!r}, as the log of the fit.")
+            raise InvalidInputError(
+                f"the table must have a column {lacking[0]!r}, as the log of the fit; it has {listed(frame.columns)}. "
+                f"Rename the one that holds it."
+            )
         if self.reads_texts:
             return frame["text"].astype(str).tolist()
         return frame[columns] if self._fitted().columns else frame[columns].to_numpy()
