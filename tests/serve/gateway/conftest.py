@@ -17,7 +17,7 @@ from thrifty.serve.config import Config
 @pytest.fixture(scope="session")
 def colours(make_table, fit_by_command):
     """A fit on a table with a text column, at a mix of two points; its full model reads missing values."""
-    return mixed_at(fit_by_command(make_table(400), "label", "--budget", 3, "--full", "boosting"), 3.0)
+    return mixed_at(fit_by_command(make_table(300), "label", "--budget", 3, "--full", "boosting"), 3.0)
 
 
 @pytest.fixture(scope="session")

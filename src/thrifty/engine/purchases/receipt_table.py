@@ -50,7 +50,8 @@ class Receipts:
     >>> X = X.iloc[:, :6].round(3)
     >>> options = StageOptions(sizes=[(20, 3)], structure="line")
     >>> clf = BudgetedClassifier(stages=options, random_state=0).fit(X[:250], y[:250])
-    >>> receipts = Receipts.of(clf.at(budget=3, explore=0.2).buy(X[250:], n_rows=len(X) - 250))
+    >>> source = X[250:].to_dict("list")
+    >>> receipts = Receipts.of(clf.at(budget=3, explore=0.2).buy(source))
     >>> outcomes = y[250:]
     >>> again = clf.fit(receipts.X, outcomes, bought=receipts.bought, propensity=receipts.propensity)
     """
