@@ -36,8 +36,8 @@ records = X.where(ordered)
 new, truth = patients(8000)
 
 # %%
-# The same fit three times: on complete rows, which nobody has; on the records, believing their blanks; and on the
-# records, told which cells were bought.
+# The same fit three times: on complete rows, which a real clinic does not have; on the records, believing their blanks;
+# and on the records with the mask of what was bought.
 
 tree = DecisionTreeClassifier(max_depth=6, random_state=0)
 options = StageOptions(sizes=[(30, 3)], structure="line")

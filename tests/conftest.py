@@ -182,7 +182,10 @@ def _make_fits_small(patch):
     patch.setattr(cascade, "CAPACITIES", (Boosting(n_trees=15, max_depth=3),))
     # Few rows part only where a test asks for it: the search takes as long as the rest.
     supports = learn.supports_tree
-    parts = lambda problem: supports(problem) and (problem.structure == "tree" or problem.n_rows >= 1_000)  # noqa: E731
+
+    def parts(problem):
+        return supports(problem) and (problem.structure == "tree" or problem.n_rows >= 1_000)
+
     patch.setattr(learn, "supports_tree", parts)
 
 

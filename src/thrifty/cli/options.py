@@ -174,7 +174,9 @@ def read_amounts(option: str, texts: Sequence[str] | None) -> Any:
     if not texts:
         return None
     amounts: dict[str, float] = {}
-    texts = texts if any("=" in text for text in texts) else texts[-1:]  # of plain numbers the last one counts
+    texts = (
+        texts if any("=" in text for text in texts) else texts[-1:]
+    )  # of plain numbers the last one counts
     for text in texts:
         name, equals, amount = text.rpartition("=")
         try:

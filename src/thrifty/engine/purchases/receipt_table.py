@@ -159,9 +159,10 @@ class Receipts:
         lacking = [key for key in keys if key not in by_key]
         if lacking:
             raise InvalidInputError(
-                f"{len(lacking):,} of {len(keys):,} rows have no label, such as that of the key {lacking[0]!r}. Where "
-                f"labels come late, whatever they are, leave these rows out of the receipts. Where only rows of some "
-                f"answers get one, the others are not like them: obtain labels of a random share, and weight those."
+                f"{len(lacking):,} of {len(keys):,} rows have no label, such as that of the key {lacking[0]!r}. If "
+                f"labels are late for a reason that has nothing to do with their value, leave these rows out of the "
+                f"receipts. If only rows with some answers get a label, obtain labels of a random share, and weight "
+                f"those."
             )
         return np.array([by_key[key] for key in keys])
 

@@ -350,14 +350,14 @@ class BudgetedCascade(ChainEstimator):
         Parameters
         ----------
         budget : float, or dict of resource to float, optional
-            Mean spend per row; less where more would not raise the expected score.
+            Largest mean cost per row; less where more would not raise the expected score.
         max_loss : float, or dict of label to float, optional
             Largest share of all rows that is answered worse than by the full model; by label, of the rows of that
             class.
         mix : bool, default=True
             Whether the keys of rows may decide between points, so that the whole budget is spent.
         cap : float, or dict of resource to float, optional
-            What no row may ever spend: routes that cost more are not taken, here and in all that is made from the
+            Largest cost of any row: routes that cost more are not taken, here and in all that is made from the
             returned estimator. With a budget, or alone.
         explore : float, default=0.0
             Share of the rows that go on buying beyond their stop, to a later place that their key draws, and are
@@ -638,7 +638,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         Parameters
         ----------
         budget : float, or dict of resource to float, optional
-            Mean spend per row; less where more would not raise the expected score.
+            Largest mean cost per row; less where more would not raise the expected score.
         max_loss : float, or dict of label to float, optional
             Largest share of all rows that is answered worse than by the full model; by label, of the rows of that
             class. An estimate: ``certified`` proves it on new rows.
@@ -654,7 +654,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             Share of the rows that go on buying beyond their stop, to a later place that their key draws, and are
             answered there. What they pay counts in the budget. A fit can learn from the receipts (``bought=``).
         cap : float, or dict of resource to float, optional
-            What no row may ever spend: routes that cost more are not taken, here and in all that is made from the
+            Largest cost of any row: routes that cost more are not taken, here and in all that is made from the
             returned estimator. With a budget, or alone.
         """
         if explore and (cap is not None or "cap_" in vars(self)):

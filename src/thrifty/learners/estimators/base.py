@@ -279,7 +279,7 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         Parameters
         ----------
         budget : float, or dict of resource to float, optional
-            Mean spend per row; less where more would not raise the expected score.
+            Largest mean cost per row; less where more would not raise the expected score.
         max_loss : float, or dict of label to float, optional
             Largest share of all rows that is answered worse than by the full model; by label, of the rows of that
             class.
