@@ -361,7 +361,8 @@ class BudgetedCascade(ChainEstimator):
             returned estimator. With a budget, or alone.
         explore : float, default=0.0
             Share of the rows that go on buying beyond their stop, to a later place that their key draws, and are
-            answered there. What they pay counts in the budget. A fit can learn from the receipts (``bought=``).
+            answered there. What they pay counts in the budget. A fit can learn from the receipts (``bought=``). What
+            ``certified`` and ``hold_budget`` return does not explore.
         """
         if explore:
             return self._exploring(explore, budget, mix=mix, others=(max_loss, cap, vars(self).get("cap_")))
@@ -652,7 +653,8 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             dearest point within the budget, or the best one that reaches the floors.
         explore : float, default=0.0
             Share of the rows that go on buying beyond their stop, to a later place that their key draws, and are
-            answered there. What they pay counts in the budget. A fit can learn from the receipts (``bought=``).
+            answered there. What they pay counts in the budget. A fit can learn from the receipts (``bought=``). What
+            ``certified`` and ``hold_budget`` return does not explore.
         cap : float, or dict of resource to float, optional
             Largest cost of any row: routes that cost more are not taken, here and in all that is made from the
             returned estimator. With a budget, or alone.
