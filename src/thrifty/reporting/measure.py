@@ -656,6 +656,10 @@ def _measure_router(
     scale = _Scale(0.0, 1.0) if scale is None else scale
     if X is None:
         X = row_keys(len(log["quality"]), log["quality"])
+    if (resources := router.state_.resources) is not None:
+        raise InvalidInputError(
+            f"a report takes costs in one resource; these are in {', '.join(resources.names)}."
+        )
     new, state, policy = router.read_log(X, **log), router.state_, router.policy_
     whole: Bools = ~np.asarray(np.isnan(new.log.quality).any(axis=1))
     if not whole.any():
