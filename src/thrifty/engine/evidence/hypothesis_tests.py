@@ -213,9 +213,7 @@ class Sampled:
         weighted: Floats = excess * (1.0 + np.where(excess > 0.0, more * sensitivity, more / sensitivity))
         return weighted
 
-    def rejects(
-        self, total: Floats, stakes: Floats, n_others: int, limit: float, confidence: float
-    ) -> Bools:
+    def rejects(self, total: Floats, stakes: Floats, n_others: int, limit: float, confidence: float) -> Bools:
         """Mask of rejections, from the log-wealth of stakes on some rows; the others have no excess."""
         total = (total.T + n_others * np.log1p(stakes * limit)).T.reshape(len(stakes), -1)
         left_out = np.full((len(STAKES) + len(_SMALL_STAKES) - len(stakes), total.shape[1]), -np.inf)
