@@ -24,7 +24,7 @@ from thrifty.engine.table.files import read_table
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidAnswerError, InvalidInputError, PurchaseFailedError
-from thrifty.serve.budget_controller import BudgetController
+from thrifty.serve.budget_controller import BudgetController, BudgetsController
 from thrifty.serve.config import ProviderSettings, closest
 from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows
 
@@ -78,7 +78,7 @@ class Buyer:
     def answer(
         self,
         cells: RequestCells,
-        controller: BudgetController | None,
+        controller: BudgetController | BudgetsController | None,
         policy: Policy,
         explored: Bools | None = None,
     ) -> Answered:
