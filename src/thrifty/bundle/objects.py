@@ -47,7 +47,7 @@ from thrifty.engine.full.model import AbsentFull, EstimatorFull, FullModel, Prec
 from thrifty.engine.full.seconds import Seconds
 from thrifty.engine.full.stored import Impute, KernelScores, LinearScores, Scale, StoredModel, stored_model_of
 from thrifty.engine.prices.billing import Discounts, ForgottenFunction, PriceList, Resources, RowPrices
-from thrifty.engine.prices.prices import Prices, check_models
+from thrifty.engine.prices.prices import Prices, check_models, resolve_prices
 from thrifty.engine.table.columns import ColumnType, Levels, level_text
 from thrifty.engine.table.reader import Schema
 from thrifty.engine.table.training import Spread
@@ -60,8 +60,9 @@ from thrifty.engine.trees.ensemble import children_of
 from thrifty.engine.trees.other_libraries import ForeignTrees
 from thrifty.engine.walk.calibration import Calibration
 from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.column_plan import Plan
 from thrifty.engine.walk.mixture import Mixture, MixtureStage, TurnByGain
-from thrifty.engine.walk.next_model import Cascades, Log, Pooling, Programme, Routes, Thresholds
+from thrifty.engine.walk.next_model import Cascades, ColumnSets, Log, Pooling, Programme, Routes, Thresholds
 from thrifty.engine.walk.policy import Policy
 from thrifty.engine.walk.stage import (
     BoostedStage,
@@ -105,7 +106,19 @@ _PLAIN: tuple[type, ...] = (
     *(MixtureStage, TurnByGain, TurnByValue, Chain, ColumnType, Levels),
     *(PriceList, Resources, Discounts, ForgottenFunction, RowPrices, CostMatrix, ProbabilityLoss),
     *(AbsentFull, PrecomputedFull, StoredModel, Impute, Scale, KernelScores, LinearScores),
-    *(Cascades, Log, Pooling, Programme, Routes, Calibration, QualityModel, TextReader, CostCertificate),
+    *(
+        Cascades,
+        ColumnSets,
+        Log,
+        Plan,
+        Pooling,
+        Programme,
+        Routes,
+        Calibration,
+        QualityModel,
+        TextReader,
+        CostCertificate,
+    ),
     *(ForeignTrees, LevelSets, StageOptions, Prices, Certificate, ClassLoss, RankedQueries, FitRecord),
     *(BoostedOptions, LeafOptions, LinearOptions, Schema, Seconds, Retrained),
 )
@@ -367,6 +380,7 @@ class SavedRouter:
     share: float
     certificate: Certificate | CostCertificate | None
     after: dict[str, Any] | None = None
+    prices: Prices | None = None
 
     @classmethod
     def of(cls, router: ModelRouter) -> "SavedRouter":
@@ -385,6 +399,7 @@ class SavedRouter:
             router.policy_.share,
             router.certificate_,
             router.after,
+            None if router.prices is None else resolve_prices(None, router.prices, Prices()),
         )
 
     def restored(self) -> ModelRouter:
@@ -395,7 +410,7 @@ class SavedRouter:
         if not (0 <= self.low < n_points and 0 <= self.high < n_points and 0.0 <= self.share <= 1.0):
             raise _refused("share", "mix two points of the frontier", self.share)
         router = ModelRouter(
-            prices, self.budget, self.max_asks, self.confidence, self.random_state, self.after
+            prices, self.budget, self.max_asks, self.confidence, self.random_state, self.after, self.prices
         )
         return router.restored(self.state, (self.low, self.high, self.share), self.certificate)
 

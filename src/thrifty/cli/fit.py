@@ -386,7 +386,13 @@ def route(
             "million tokens). By default, the column cost of the log."
         ),
     ] = None,
-    prices: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option(
+            help="Prices of the columns of the log, in the unit of the costs of models; CSV or JSON as for `fit`. "
+            "By default, columns are free."
+        ),
+    ] = None,
     budget: Annotated[
         float | None, typer.Option(help="Mean cost per row. By default, the best quality at any cost.")
     ] = None,
@@ -401,14 +407,11 @@ def route(
     """Learn from a log which of many models to ask about each row, within a budget, and write a router."""
     from thrifty.bundle.save_load import save
     from thrifty.cli.system import frontier_numbers
+    from thrifty.engine.prices.prices import Prices
     from thrifty.engine.table.files import read_table
     from thrifty.learners.routing.log_files import pivot_log, read_models
     from thrifty.learners.routing.router import ModelRouter
 
-    if prices is not None:
-        raise InvalidInputError(
-            "--prices are of columns, and those of a log are free. Give the models with their prices as --models."
-        )
     check_output(out)
     with notes_of_warnings():
         frame = read_table(log)
@@ -420,7 +423,10 @@ def route(
                 f"{log} has no column cost: give the models with their prices as --models."
             )
         priced: Any = names if price_of is None else {name: price_of[name] for name in names}
-        router = ModelRouter(priced, budget, max_asks, confidence, seed).fit(X, **arrays)
+        of_columns = None if prices is None else Prices.read(prices)
+        if of_columns is not None and hasattr(X, "columns"):
+            of_columns = of_columns.of_columns(list(X.columns))
+        router = ModelRouter(priced, budget, max_asks, confidence, seed, prices=of_columns).fit(X, **arrays)
         n_rows = len(arrays["quality"])
         save(router, out)
     frontier = router.frontier_

@@ -38,7 +38,7 @@ from thrifty.engine.tasks.classes import ClassTask, CostMatrix
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.tasks.task import Task, mean_errors
 from thrifty.errors import InvalidInputError, listed
-from thrifty.learners.routing.logs import costs_of, logged_parts, matrix, row_keys
+from thrifty.learners.routing.logs import costs_of, logged_parts, matrix, row_keys, split_cost
 from thrifty.learners.routing.model_cascade import ModelCascade
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.table_fit import record_of
@@ -675,7 +675,9 @@ def _measure_router(
     paid, quality = (np.column_stack([getattr(walk, name) for walk in walks]) for name in ("cost", "quality"))
     # The models alone: the best one takes the part of the full model.
     single_quality = matrix("quality", log["quality"], state.names, len(X)).astype(np.float64)[whole]
-    single_cost = costs_of(X, log["cost"], log["answers"], router.model_prices, len(X))[whole]
+    groups = state.pool[len(state.models) :]
+    cost = split_cost(log["cost"], state.names, groups, np.zeros(len(groups)), len(X))[0]
+    single_cost = costs_of(X, cost, log["answers"], router.model_prices, len(X))[whole]
     best, cheapest = state.best_single, int(state.single_cost.argmin())
     is_known: Bools = ~np.asarray(np.isnan(single_quality).any(axis=0))
     full = single_quality[:, best] if is_known[best] else None
@@ -688,7 +690,7 @@ def _measure_router(
     )
     known_constant = float(scale(single_quality[:, cheapest].mean())) if is_known[cheapest] else None
     asked = [
-        np.column_stack([(walk.asked == model).any(axis=1) for model in range(new.log.n_models)])
+        np.column_stack([(walk.asked == model).any(axis=1) for model in range(new.log.n_purchases)])
         for walk in walks
     ]
     in_pool = [model for model, name in enumerate(state.pool) if name == state.names[best]]
@@ -802,7 +804,9 @@ def _router_receipts(
 ) -> tuple[tuple[str, str], ...]:
     """Some rows, and what was asked, paid and decided."""
     some = X.iloc[rows] if hasattr(X, "iloc") else [X[row] for row in rows]
-    logged = {name: part[rows] for name, part in logged_parts(log, router.state_.names, len(X)).items()}
+    state = router.state_
+    groups = state.pool[len(state.models) :]
+    logged = {name: part[rows] for name, part in logged_parts(log, state.names, len(X), groups).items()}
     is_plain = not hasattr(X, "iloc") and not router.reads_texts
     texts = router.explain(np.array(some) if is_plain else some, **logged)
     names = [f"row {row}" for row in rows]
